@@ -1,0 +1,44 @@
+# make demo   records a real training run of digits and shows its entry (FRAMEWORK=paddle for PaddlePaddle)
+# make test   lint, types and all tests
+# make bench  the figures of docs and README, measured here
+# make bench-health  how well the health checklist finds planted faults (about half an hour)
+PYTHON ?= python3
+FRAMEWORK ?= torch
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+WORKERS ?= 2
+
+.PHONY: demo test bench bench-health lint clean
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo-$(FRAMEWORK): $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[$(FRAMEWORK)]' scikit-learn
+	touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[torch,paddle,site,dev]' scikit-learn
+	touch $@
+
+demo: $(VENV)/.demo-$(FRAMEWORK)
+	$(BIN)/labbook record -- $(BIN)/python examples/digits_$(FRAMEWORK).py
+	$(BIN)/labbook show last
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+bench-health: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.health all
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache site/*

@@ -1,0 +1,1 @@
+"""Repeatable comparisons: each prints ratios against its alternative, measured interleaved in the same run."""

@@ -1,0 +1,7 @@
+"""`python -m labbook`."""
+
+import sys
+
+from labbook.cli import main
+
+sys.exit(main())

@@ -1,0 +1,188 @@
+"""Reads metrics from what a program printed: the formats of the usual trainers, progress bars, dicts and plain prints.
+
+Only numbers behind words that name a metric count ("loss: 0.12", "acc=0.9", "'eval_loss': 0.5", "损失 0.12"), so that
+options, versions, times and file names stay out. Time is linear in the text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from labbook.capture.metric_names import CHINESE_NAMES, QUALIFIERS, metric_name, names_a_part, part_of_data
+from labbook.model.series import Series
+from labbook.model.thinning import thinned
+
+_MAX_LINE = 2000
+_MAX_SERIES = 48
+_MAX_POINTS = 100_000
+_KEPT_POINTS = 2000
+
+_GATE = re.compile(
+    r"loss|acc|lr\b|learning.?rate|perplexity|ppl|top[-_]?[15]|f1|auc|map|recall|precision|iou|dice|bleu|rouge|psnr|ssim"
+    r"|[mr]?mse|mae|r2|[wc]er\b|reward|score|err|grad.?norm|损失|率|精度|困惑度|梯度范数",
+    re.IGNORECASE,
+)
+_NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|[-+]?(?:nan|inf(?:inity)?)(?![A-Za-z])"
+_PAIR = re.compile(
+    rf"(?<![\w./\\-])(?P<name>(?:(?:{QUALIFIERS})[ ])?[A-Za-z_][\w./@-]{{0,60}}"
+    rf"|(?:训练|验证|测试|平均|总)?(?:{CHINESE_NAMES}))"
+    rf"(?:\([^()\n]{{0,40}}\))?['\"]?(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?(?P<number>{_NUMBER})"
+    r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;:|)\]}\s，；。）】]|\.?(?:\s|$)|-{1,2}\s)",
+    re.IGNORECASE,
+)
+_EPOCH_WORD = re.compile("[Ee]poch|EPOCH|第|\\bep\\b")
+_STEP = re.compile(
+    r"(?<![A-Za-z_])(?:global[ _]?step|steps?|iter(?:ation)?s?|it)['\"]?[\s:=#\[(]{0,6}(\d{1,15})(?![\d.]*[A-Za-z])"
+    r"|第\s{0,3}(\d{1,15})\s{0,3}(?:步|次迭代)",
+    re.IGNORECASE,
+)
+_EPOCH = re.compile(
+    r"(?<![A-Za-z_])ep(?:och)?(?:\((?:train|val|test)\))?['\"]?[\s:=#\[(]{0,6}(\d{1,9}(?:\.\d{1,12})?)|第\s{0,3}(\d{1,9})\s{0,3}(?:轮|个?epoch|代)",
+    re.IGNORECASE,
+)
+_BATCH = re.compile(
+    r"(?<![A-Za-z_])(?:mini)?batch['\"]?[\s:=#\[(]{0,6}(\d{1,12})(?!\d)|[\[|]\s{0,6}(\d{1,12})\s{0,3}/\s{0,6}\d{1,12}(?=\]|\s{0,6}[(\[])",
+    re.IGNORECASE,
+)
+_SOURCE_LINE = re.compile(r'\s*File ".{0,400}", line \d+')
+_MESSAGE = re.compile(r"\s*(?:[\w.]{1,80}(?:Error|Exception|Warning)\b|Namespace\(|usage:)")
+
+
+@dataclass
+class _Points:
+    """Points of one metric while lines are read; `None` where a line does not say."""
+
+    values: list[float] = field(default_factory=list)
+    steps: list[int | None] = field(default_factory=list)
+    epochs: list[int | None] = field(default_factory=list)
+
+
+def metrics_from_console(text: str) -> list[Series]:
+    """The metrics in console text, one series a name, source "text".
+
+    Steps are those that the lines tell (global step, iteration, batch, epoch), else the number of the point.
+
+    Args:
+        text: Output without escapes, progress bars folded.
+    """
+    found: dict[str, _Points] = {}
+    epoch: int | None = None
+    before = ""
+    for line in text.splitlines():
+        line = line[:_MAX_LINE]
+        quoted, before = _SOURCE_LINE.match(before), line
+        pairs = [] if quoted or not _GATE.search(line) or _MESSAGE.match(line) else _pairs(line)
+        if not pairs and not _EPOCH_WORD.search(line):
+            continue
+        told = _position(line)
+        if told[1] is not None:
+            epoch = told[1]
+        for name, value in pairs:
+            if name not in found and len(found) >= _MAX_SERIES:
+                continue
+            points = found.setdefault(name, _Points())
+            if len(points.values) < _MAX_POINTS:
+                points.values.append(value)
+                points.steps.append(told[0])
+                points.epochs.append(told[1] if told[1] is not None else epoch)
+    return [_series(name, points) for name, points in found.items()]
+
+
+def _pairs(line: str) -> list[tuple[str, float]]:
+    """Metrics in one line, each name once."""
+    seen: dict[str, float] = {}
+    part = None
+    for match in _PAIR.finditer(line):
+        named = metric_name(match["name"])
+        if named is None:
+            continue
+        name, strong = named
+        value = _value(match, strong=strong)
+        if value is None:
+            continue
+        if part is None:
+            part = part_of_data(line[: match.start()])
+        full = name if not part or names_a_part(name) or name == "lr" else f"{part}/{name}"
+        seen.setdefault(full, value)
+    # A learning rate alone is an option that was printed, not something measured.
+    if any("loss" in name.lower() or "acc" in name.lower() for name in seen) or len(seen) > 1:
+        return list(seen.items())
+    return [(name, value) for name, value in seen.items() if name != "lr"]
+
+
+def _value(match: re.Match[str], *, strong: bool) -> float | None:
+    """The number behind a name, or `None` when it is not told as a metric is."""
+    number = match["number"]
+    if match["of"]:
+        whole = int(match["of"])
+        return int(number) / whole if number.isdigit() and whole and "acc" in match["name"].lower() else None
+    plain = number.lstrip("+-").isdigit()
+    blank = match["separator"].isspace()
+    if plain and (blank or not strong):
+        return None
+    if blank and not strong:
+        return None
+    value = float(number)
+    return None if not strong and not math.isfinite(value) else value
+
+
+def _position(line: str) -> tuple[int | None, int | None]:
+    """Step and epoch that a line tells; a fraction of an epoch tells no step."""
+    step = _first(_STEP, line)
+    if step is None:
+        step = _first(_BATCH, line)
+    epoch = _first(_EPOCH, line)
+    return (
+        int(step) if step is not None else None,
+        int(epoch) if epoch is not None and "." not in epoch else None,
+    )
+
+
+def _first(pattern: re.Pattern[str], line: str) -> str | None:
+    match = pattern.search(line)
+    return next((g for g in match.groups() if g is not None), None) if match else None
+
+
+def _series(name: str, points: _Points) -> Series:
+    values = tuple(points.values)
+    bad = sum(not math.isfinite(v) for v in values)
+    whole = Series(name, "text", _steps(points), values, values, values, len(values), bad)
+    return thinned(whole, _KEPT_POINTS)
+
+
+def _steps(points: _Points) -> tuple[int, ...]:
+    """Ascending steps: as told, as told within each epoch, the epochs, or the numbers of the points."""
+    steps = [s for s in points.steps if s is not None]
+    if len(steps) == len(points.values):
+        if _ascending(steps):
+            return tuple(steps)
+        joined = _joined(steps)
+        if joined is not None:
+            return joined
+    epochs = [e for e in points.epochs if e is not None]
+    if len(epochs) == len(points.values) and _ascending(epochs):
+        return tuple(epochs)
+    return tuple(range(1, len(points.values) + 1))
+
+
+def _ascending(numbers: Sequence[int]) -> bool:
+    return all(a < b for a, b in pairwise(numbers))
+
+
+def _joined(steps: Sequence[int]) -> tuple[int, ...] | None:
+    """Steps that begin again in each epoch, counted through; `None` when they are no such steps."""
+    offset, last, starts = 0, -1, 0
+    joined: list[int] = []
+    for step in steps:
+        if step == last:
+            return None
+        if step < last:
+            offset += last + (1 if step == 0 else 0)
+            starts += 1
+        joined.append(offset + step)
+        last = step
+    return tuple(joined) if _ascending(joined) and starts <= len(steps) / 2 else None

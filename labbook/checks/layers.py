@@ -1,0 +1,87 @@
+"""`trace`: what went through each layer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from labbook.checks.backend import Backend, backend_of, named
+from labbook.checks.batches import batch_of
+from labbook.checks.results import Layer, Trace
+from labbook.checks.telling import told
+from labbook.checks.untouched import untouched
+
+_MAX_LAYERS = 2000
+
+
+def trace(model: Any, batch: Any) -> Trace:  # noqa: ANN401
+    """Runs the model once, in the mode it is in, and tells shape, range and share of zeros after each layer.
+
+    Args:
+        model: A module of PyTorch or a layer of PaddlePaddle.
+        batch: As a loader gives it: (inputs, ..., targets), a dictionary, or the input alone.
+
+    Returns:
+        The layers without layers below them, in the order of their calls. Everything is put back.
+
+    Raises:
+        TypeError: The model belongs to no known framework.
+    """
+    backend = backend_of(model)
+    layers: list[Layer] = []
+    stopped = ""
+    with untouched(backend, model), backend.no_grad():
+        whole = batch_of(batch, model, backend)
+        watched = backend.leaves(model) or [("", model)]
+        ends = [backend.watch(module, _seen(backend, name, module, layers)) for name, module in watched]
+        try:
+            whole.run(model, None, backend)
+        except Exception as error:  # the program's own model; the layers until then are the answer
+            stopped = f"; then {type(error).__name__}: {str(error)[:200]}"
+        finally:
+            for end in ends:
+                end()
+    return told(_answer(type(model).__name__, layers, stopped))
+
+
+def _seen(backend: Backend, name: str, module: Any, layers: list[Layer]) -> Any:  # noqa: ANN401
+    def seen(output: Any) -> None:  # noqa: ANN401
+        for _, tensor in named(output):
+            if backend.is_tensor(tensor) and len(layers) < _MAX_LAYERS:
+                layers.append(_layer(backend, name, type(module).__name__, tensor))
+
+    return seen
+
+
+def _layer(backend: Backend, name: str, kind: str, tensor: Any) -> Layer:  # noqa: ANN401
+    import numpy
+
+    values = backend.array(tensor)
+    good = values[numpy.isfinite(values)] if backend.is_float(tensor) else values
+    nan = math.nan
+    return Layer(
+        name=name,
+        type=kind,
+        shape=tuple(int(n) for n in tensor.shape),
+        dtype=backend.dtype(tensor),
+        low=float(good.min()) if good.size else nan,
+        high=float(good.max()) if good.size else nan,
+        mean=float(good.mean()) if good.size else nan,
+        std=float(good.std()) if good.size else nan,
+        zero=float((values == 0).mean()) if values.size else 0.0,
+        bad=int(values.size - good.size),
+    )
+
+
+def _answer(name: str, layers: list[Layer], stopped: str) -> Trace:
+    first = next((layer for layer in layers if layer.bad), None)
+    dead = [layer.name or layer.type for layer in layers if layer.zero == 1.0 and layer.shape]
+    if first is not None:
+        verdict, summary = "fail", f"{first.name or first.type} is the first to give values that are not finite"
+    elif stopped:
+        verdict, summary = "fail", f"{len(layers)} outputs"
+    elif dead:
+        verdict, summary = "warn", f"only zeros come out of {', '.join(dead[:5])}"
+    else:
+        verdict, summary = "ok", f"{len(layers)} outputs, all finite"
+    return Trace(f"Trace of {name}", verdict, f"{summary}{stopped}.", tuple(layers))

@@ -1,0 +1,133 @@
+"""`overfit_one_batch`: a model that cannot learn one batch by heart has a bug."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import Any
+
+from labbook.checks.backend import Backend, backend_of
+from labbook.checks.batches import Batch, Loss, batch_of
+from labbook.checks.results import Overfit, number
+from labbook.checks.telling import told
+from labbook.checks.untouched import untouched
+
+RATES = (1e-3, 1e-2, 1e-4)
+"""Learning rates of Adam that are tried, until one is enough. Source: chosen by us; the first suits most models."""
+
+_ENOUGH = 0.05
+"""Share of the first loss that counts as learned. Source: chosen by us; noisy targets have a floor of their own."""
+
+
+def overfit_one_batch(
+    model: Any,  # noqa: ANN401 - of either framework
+    batch: Any,  # noqa: ANN401
+    loss: Loss | None = None,
+    optimizer: Any = None,  # noqa: ANN401
+    steps: int = 200,
+) -> Overfit:
+    """Trains on one batch again and again, dropout off, and puts everything back.
+
+    Args:
+        model: A module of PyTorch or a layer of PaddlePaddle.
+        batch: As a loader gives it.
+        loss: `loss(output, target)`; without one the model's own (`output.loss`).
+        optimizer: Yours; without one Adam with up to three learning rates.
+        steps: Of each attempt.
+
+    Returns:
+        "ok" when the loss fell under 5 % of its first value, or every sample of the batch is classified rightly.
+
+    Raises:
+        TypeError: The model belongs to no known framework, or there is no loss.
+        ValueError: Less than one step.
+    """
+    if steps < 1:
+        raise ValueError(f"labbook.checks: overfit_one_batch with {steps} steps")
+    backend = backend_of(model, optimizer)
+    attempts: list[tuple[float | None, list[float], float | None]] = []
+    for rate in [None] if optimizer is not None else RATES:
+        with untouched(backend, model, optimizer):
+            taken = batch_of(batch, model, backend)
+            stepper = optimizer if rate is None else backend.adam(model, rate)
+            losses, accuracy = _train(backend, model, taken, loss, stepper, steps)
+        attempts.append((rate, losses, accuracy))
+        if _is_learned(losses, accuracy):
+            break
+    return told(_answer(min(attempts, key=lambda attempt: _last(attempt[1]))))
+
+
+def _train(
+    backend: Backend,
+    model: Any,  # noqa: ANN401
+    batch: Batch,
+    loss: Loss | None,
+    optimizer: Any,  # noqa: ANN401
+    steps: int,
+) -> tuple[list[float], float | None]:
+    _without_dropout(backend, model)
+    losses: list[float] = []
+    parameters = [parameter for _, parameter in backend.parameters(model)]
+    for _ in range(steps):
+        for parameter in parameters:
+            backend.take_gradient(parameter)
+        with backend.with_grad():
+            forward = batch.run(model, loss, backend)
+            if forward.loss is None:
+                raise TypeError("labbook.checks: there is no loss; give loss=, or let the model return .loss")
+            losses.append(float(backend.array(forward.loss).ravel()[0]))
+            if not math.isfinite(losses[-1]) or not backend.requires_grad(forward.loss):
+                break
+            backend.backward(forward.loss)
+        optimizer.step()
+    with backend.no_grad():
+        forward = batch.run(model, loss, backend)
+    with suppress(TypeError, ValueError, IndexError):
+        losses.append(float(backend.array(forward.loss).ravel()[0]))
+    return losses, _accuracy(backend, batch, forward.prediction)
+
+
+def _without_dropout(backend: Backend, model: Any) -> None:  # noqa: ANN401
+    backend.set_training(model, True)
+    for _, module in backend.modules(model):
+        if "Dropout" in type(module).__name__:
+            backend.set_training(module, False)
+
+
+def _accuracy(backend: Backend, batch: Batch, prediction: Any) -> float | None:  # noqa: ANN401
+    target = batch.target
+    if prediction is None or not backend.is_tensor(target) or backend.is_float(target) or len(prediction.shape) < 2:
+        return None
+    scores, labels = backend.array(prediction), backend.array(target)
+    if labels.ndim == scores.ndim and labels.shape[-1] == 1:
+        labels = labels[..., 0]
+    axis = 1 if scores.ndim > 2 and labels.shape[1:] == scores.shape[2:] else -1
+    guesses = scores.argmax(axis=axis)
+    return float((guesses == labels).mean()) if guesses.shape == labels.shape and labels.size else None
+
+
+def _last(losses: list[float]) -> float:
+    return losses[-1] if losses and math.isfinite(losses[-1]) else math.inf
+
+
+def _is_learned(losses: list[float], accuracy: float | None) -> bool:
+    return bool(losses) and (
+        _last(losses) <= _ENOUGH * abs(losses[0]) or (accuracy == 1.0 and _last(losses) < losses[0])
+    )
+
+
+def _answer(best: tuple[float | None, list[float], float | None]) -> Overfit:
+    rate, losses, accuracy = best
+    how = "your optimizer" if rate is None else f"Adam, learning rate {rate:g}"
+    told_accuracy = "" if accuracy is None else f", {accuracy * 100:.0f} % of the samples right"
+    fall = f"loss {number(losses[0])} to {number(losses[-1])} in {len(losses) - 1} steps{told_accuracy} ({how})"
+    if _is_learned(losses, accuracy):
+        verdict, summary = "ok", f"The batch was learned by heart: {fall}."
+    elif not math.isfinite(losses[-1]):
+        verdict, summary = "fail", f"The loss is not finite: {fall}."
+    elif _last(losses) > 0.5 * losses[0]:
+        verdict = "fail"
+        summary = f"The batch was not learned: {fall}. Look for a cut graph, a wrong loss, frozen or dead layers."
+    else:
+        verdict, summary = "warn", f"The batch was learned only in part: {fall}. More steps may do."
+    return Overfit("Overfit one batch", verdict, summary, tuple(losses), accuracy, rate)

@@ -1,0 +1,224 @@
+"""What the checks answer: dataclasses that print as a table and turn into Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+VERDICTS = ("ok", "note", "warn", "fail")
+"""From harmless to serious."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One answer.
+
+    Args:
+        title: What was looked at.
+        verdict: "ok", "note", "warn" or "fail": the worst of its parts.
+        summary: One sentence.
+    """
+
+    title: str
+    verdict: str
+    summary: str
+
+    kind = "result"
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed; warnings and notes do not count."""
+        return self.verdict != "fail"
+
+    def columns(self) -> list[str]:
+        """Names of the columns of the table."""
+        return []
+
+    def cells(self) -> list[list[str]]:
+        """The table, row by row."""
+        return []
+
+    def markdown(self) -> str:
+        """The result as Markdown: a sentence and a table."""
+        lines = [f"**{_escaped(self.title)}**: {self.verdict}. {_escaped(self.summary)}", ""]
+        columns = self.columns()
+        if columns and self.cells():
+            lines += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+            lines += ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in self.cells()]
+        return "\n".join(lines) + "\n"
+
+    def __str__(self) -> str:
+        head = f"{self.title}: {self.verdict}. {self.summary}"
+        rows = self.cells()
+        return head + "\n" + _table([self.columns(), *rows]) if rows else head
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a checklist; `detail` says what to do."""
+
+    check: str
+    expected: str
+    observed: str
+    verdict: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Checklist(Result):
+    """The answer of `checklist`."""
+
+    rows: tuple[Row, ...] = ()
+
+    kind = "checklist"
+
+    def columns(self) -> list[str]:
+        """Names of the columns of the table."""
+        return ["check", "expected", "observed", "verdict"]
+
+    def cells(self) -> list[list[str]]:
+        """The table, row by row; what to do stands behind what was observed."""
+        return [
+            [r.check, r.expected, f"{r.observed}; {r.detail}" if r.detail else r.observed, r.verdict] for r in self.rows
+        ]
+
+    def row(self, check: str) -> Row:
+        """The row of one check.
+
+        Raises:
+            KeyError: There is no such row.
+        """
+        for row in self.rows:
+            if row.check == check:
+                return row
+        raise KeyError(check)
+
+
+@dataclass(frozen=True)
+class Overfit(Result):
+    """The answer of `overfit_one_batch`.
+
+    Args:
+        losses: Loss of each step, of the best attempt.
+        accuracy: Share of samples that are right in the end, `None` where there are no classes.
+        rate: Learning rate of the attempt, `None` for an optimizer that was given.
+    """
+
+    losses: tuple[float, ...] = ()
+    accuracy: float | None = None
+    rate: float | None = None
+
+    kind = "overfit_one_batch"
+
+    @property
+    def reached(self) -> bool:
+        """Whether the batch was learned by heart."""
+        return self.verdict == "ok"
+
+    def columns(self) -> list[str]:
+        """Names of the columns of the table."""
+        return ["step", "loss"]
+
+    def cells(self) -> list[list[str]]:
+        """About ten steps, the first and the last among them."""
+        if not self.losses:
+            return []
+        last = len(self.losses) - 1
+        shown = sorted({0, last, *(round(last * part / 10) for part in range(11))})
+        return [[str(step + 1), number(self.losses[step])] for step in shown]
+
+
+@dataclass(frozen=True)
+class GradCheck(Result):
+    """The answer of `gradcheck`; `errors` are the largest differences, relative to the larger gradient, by input."""
+
+    errors: tuple[tuple[str, str, int, float, str], ...] = ()
+
+    kind = "gradcheck"
+
+    def columns(self) -> list[str]:
+        """Names of the columns of the table."""
+        return ["input", "shape", "elements checked", "largest error", "verdict"]
+
+    def cells(self) -> list[list[str]]:
+        """The table, row by row."""
+        return [[name, shape, str(count), number(error), verdict] for name, shape, count, error, verdict in self.errors]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What one layer gave in one call."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    dtype: str
+    low: float
+    high: float
+    mean: float
+    std: float
+    zero: float
+    bad: int
+
+
+@dataclass(frozen=True)
+class Trace(Result):
+    """The answer of `trace`: the layers in the order of their calls."""
+
+    layers: tuple[Layer, ...] = field(default=())
+
+    kind = "trace"
+
+    def columns(self) -> list[str]:
+        """Names of the columns of the table."""
+        return ["layer", "type", "shape", "dtype", "min", "max", "mean", "std", "zeros", "not finite"]
+
+    def cells(self) -> list[list[str]]:
+        """The table, row by row."""
+        return [
+            [
+                layer.name or "(model)", layer.type, shape_text(layer.shape), layer.dtype, number(layer.low),
+                number(layer.high), number(layer.mean), number(layer.std), f"{layer.zero * 100:.3g} %", str(layer.bad),
+            ]
+            for layer in self.layers
+        ]  # fmt: skip
+
+
+def worst(verdicts: Sequence[str]) -> str:
+    """The most serious of some verdicts; "ok" for none."""
+    return max(verdicts, key=VERDICTS.index, default="ok")
+
+
+def number(value: float | None) -> str:
+    """A number with four digits; "-" for none."""
+    if value is None:
+        return "-"
+    if math.isnan(value):
+        return "NaN"
+    if value == int(value) if math.isfinite(value) else False:
+        return str(int(value)) if abs(value) < 1e7 else f"{value:.4g}"
+    return f"{value:.4g}"
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape as `32x3x8x8`; "scalar" for none."""
+    return "x".join(str(n) for n in shape) or "scalar"
+
+
+def names_text(names: Sequence[str], most: int = 5) -> str:
+    """Some names, the first few of many."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def _escaped(text: str) -> str:
+    for char in "\\`*_{}[]<>|#":
+        text = text.replace(char, f"&#{ord(char)};")
+    return " ".join(text.split())

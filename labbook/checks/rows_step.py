@@ -1,0 +1,182 @@
+"""Rows of the checklist about gradients, the optimizer, one step, memory and the mode of the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labbook.checks.backend import Backend
+from labbook.checks.batches import Batch
+from labbook.checks.results import Row, names_text, number
+
+_SAME = 1e-4
+"""Relative difference that another order of summing may make. Source: chosen by us, for single precision."""
+
+
+def gradient_rows(backend: Backend, model: Any) -> list[Row]:  # noqa: ANN401
+    """Rows about the gradients that stand in the parameters now."""
+    import numpy
+
+    trained = [(name, p) for name, p in backend.parameters(model) if backend.trainable(p)]
+    if not trained:
+        return [Row("gradients", "at least one trainable parameter", "none", "fail", "everything is frozen")]
+    missing, zero, bad, total = [], [], [], 0.0
+    for name, parameter in trained:
+        gradient = backend.gradient(parameter)
+        if gradient is None:
+            missing.append(name)
+            continue
+        values = backend.array(gradient)
+        if not numpy.isfinite(values).all():
+            bad.append(name)
+        elif not values.any():
+            zero.append(name)
+        else:
+            total += float((values**2).sum())
+    count = len(trained)
+    told = f"{count - len(missing)} of {count}"
+    rows = [
+        Row("every trainable parameter has a gradient", f"{count} of {count}", told, "ok")
+        if not missing
+        else Row(
+            "every trainable parameter has a gradient", f"{count} of {count}", told, "fail",
+            f"without: {names_text(missing)}; unused in forward, or cut off by detach or no_grad",
+        )
+    ]  # fmt: skip
+    if bad:
+        rows.append(Row("gradients are finite", "all", f"not in {names_text(bad)}", "fail", "see labbook.checks.trace"))
+    elif zero:
+        detail = f"exactly 0: {names_text(zero)}; dead units, or a weight behind a zero"
+        rows.append(Row("gradient norm", "above 0 everywhere", number(total**0.5), "warn", detail))
+    else:
+        rows.append(Row("gradient norm", "finite, above 0", number(total**0.5), "ok"))
+    return rows
+
+
+def optimizer_rows(backend: Backend, model: Any, optimizer: Any) -> list[Row]:  # noqa: ANN401
+    """Rows about which parameters the optimizer holds."""
+    if optimizer is None:
+        return []
+    names = {id(p): name for name, p in backend.parameters(model)}
+    trained = {id(p): name for name, p in backend.parameters(model) if backend.trainable(p)}
+    held = backend.held(optimizer)
+    missing = [name for key, name in trained.items() if key not in {id(p) for p in held}]
+    # In PaddlePaddle the running statistics of batch norms are parameters, too, and an optimizer may hold them.
+    everything = {id(p) for p in model.parameters()} | set(names)
+    foreign = [p for p in held if id(p) not in everything]
+    frozen = [names[id(p)] for p in held if id(p) in names and id(p) not in trained]
+    twice = len(held) - len({id(p) for p in held})
+    what, expected = "optimizer holds the model's parameters", f"exactly the {len(trained)} trainable ones"
+    if foreign:
+        told = f"{len(foreign)} of {len(held)} are in no part of the model"
+        detail = "make the optimizer after the model is complete: a layer was replaced or the model made again"
+        return [Row(what, expected, told, "fail", detail)]
+    if missing:
+        told = f"{len(trained) - len(missing)} of them"
+        return [Row(what, expected, told, "fail", f"not held: {names_text(missing)}")]
+    if twice:
+        return [Row(what, expected, f"{twice} of them twice", "warn", "each parameter belongs into one group")]
+    told = f"all, and {len(frozen)} frozen ones" if frozen else "exactly these"
+    return [Row(what, expected, told, "note" if frozen else "ok")]
+
+
+def step_rows(backend: Backend, model: Any, optimizer: Any) -> list[Row]:  # noqa: ANN401
+    """Takes one step and compares the parameters with those before."""
+    import numpy
+
+    moving = [(name, p) for name, p in backend.parameters(model) if backend.trainable(p)]
+    before = {name: backend.array(p).copy() for name, p in moving}
+    driven = [name for name, p in moving if (g := backend.gradient(p)) is not None and backend.array(g).any()]
+    rates = backend.rates(optimizer)
+    optimizer.step()
+    still, ratios = [], []
+    for name, parameter in moving:
+        now, was = backend.array(parameter), before[name]
+        if name in driven and numpy.array_equal(now, was):
+            still.append(name)
+        norm = float((was**2).sum()) ** 0.5
+        if name in driven and norm > 0:
+            ratios.append(float(((now - was) ** 2).sum()) ** 0.5 / norm)
+    expected = f"all {len(driven)} with a gradient"
+    if still and rates and max(rates) == 0.0:
+        return [
+            Row("one step changes the parameters", expected, "none: the learning rate is 0 now", "warn", "a warm-up?")
+        ]
+    if still:
+        told = f"{len(driven) - len(still)} of {len(driven)}"
+        detail = f"unchanged: {names_text(still)}; not in the optimizer, or the update is lost in rounding"
+        return [Row("one step changes the parameters", expected, told, "fail", detail)]
+    told = f"all; update over weight {number(min(ratios))} to {number(max(ratios))}" if ratios else "all"
+    return [Row("one step changes the parameters", expected, told, "ok")]
+
+
+def mode_rows(backend: Backend, model: Any, batch: Batch) -> list[Row]:  # noqa: ANN401
+    """Compares the model with itself in evaluation mode: twice, and for half of the batch."""
+    backend.set_training(model, False)
+    with backend.no_grad():
+        first, again = batch.run(model, None, backend).prediction, batch.run(model, None, backend).prediction
+        if first is None or again is None:
+            return []
+        one, two = backend.array(first), backend.array(again)
+        rows = [_repeat_row(one, two)]
+        count = batch.samples(backend) // 2
+        if count and one.ndim and one.shape[0] == batch.samples(backend):
+            half = backend.array(batch.part(count, backend).run(model, None, backend).prediction)
+            rows.append(_alone_row(one[:count], half))
+    return rows
+
+
+def _repeat_row(one: Any, two: Any) -> Row:  # noqa: ANN401
+    what, expected = "evaluation mode repeats itself", "the same output twice"
+    if _differs(one, two) <= _SAME:
+        return Row(what, expected, "the same", "ok")
+    detail = "something random stays on in eval(): functional dropout without training=, or noise"
+    return Row(what, expected, f"differs by {number(_differs(one, two))} (relative)", "warn", detail)
+
+
+def _alone_row(one: Any, half: Any) -> Row:  # noqa: ANN401
+    what, expected = "samples do not influence each other", "half a batch gives the same in eval()"
+    if one.shape != half.shape:
+        return Row(what, expected, f"another shape: {half.shape} instead of {one.shape}", "note")
+    if _differs(one, half) <= 100 * _SAME:
+        return Row(what, expected, "the same", "ok")
+    detail = "a reshape mixes the axes, or a norm works over the batch"
+    return Row(what, expected, f"differs by {number(_differs(one, half))} (relative)", "warn", detail)
+
+
+def _differs(one: Any, two: Any) -> float:  # noqa: ANN401
+    """Largest difference, relative to the largest value."""
+    if one.shape != two.shape or not one.size:
+        return float("inf") if one.shape != two.shape else 0.0
+    scale = max(float(abs(one).max()), 1e-12)
+    return float(abs(one - two).max()) / scale
+
+
+def memory_row(backend: Backend, model: Any, optimizer: Any, kept: int, batch: Batch) -> Row:  # noqa: ANN401
+    """What one training step needs: parameters, gradients, optimizer state, and what forward keeps for backward."""
+    parameters = backend.parameters(model)
+    weights = sum(backend.n_bytes(p) for _, p in parameters)
+    gradients = sum(backend.n_bytes(p) for _, p in parameters if backend.trainable(p))
+    state = _state_bytes(backend, vars(optimizer), {id(p) for _, p in parameters}) if optimizer is not None else 0
+    parts = {"parameters": weights, "gradients": gradients, "optimizer": state, "kept for backward": kept}
+    told = ", ".join(f"{name} {_size(n)}" for name, n in parts.items() if n)
+    return Row(
+        "memory of one step", f"batch of {batch.samples(backend)}", f"{_size(sum(parts.values()))}: {told}", "ok"
+    )
+
+
+def _state_bytes(backend: Backend, value: Any, seen: set[int], depth: int = 0) -> int:  # noqa: ANN401
+    if id(value) in seen or depth > 4:
+        return 0
+    seen.add(id(value))
+    if backend.is_tensor(value):
+        return backend.n_bytes(value)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return sum(_state_bytes(backend, part, seen, depth + 1) for part in parts)
+
+
+def _size(n_bytes: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if n_bytes < 1024:
+            return f"{n_bytes:.3g} {unit}" if unit != "B" else f"{n_bytes:.0f} B"
+        n_bytes /= 1024
+    return f"{n_bytes:.3g} TiB"

@@ -1,0 +1,62 @@
+"""`labbook show`: the entry of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, run_argument
+
+if TYPE_CHECKING:
+    from labbook.store.notebook import Notebook
+
+_EPILOG = """\b
+Examples:
+  labbook show                      # the last run
+  labbook show 20261121-153012      # the beginning of an id is enough, or its last four characters
+  labbook show last --json | jq .metrics.loss
+  labbook show k3f9 | less
+"""
+
+
+@click.command(epilog=_EPILOG)
+@json_option
+@click.option("--raw", is_flag=True, help="Print the Markdown as it is, on a terminal too.")
+@notebook_option
+@run_argument()
+def command(as_json: bool, raw: bool, notebook: str | None, run: str) -> None:
+    """Show the entry of a run.
+
+    RUN is "last", an id, its beginning or end, or the path of an entry. On a terminal the entry is laid out for
+    reading; on a pipe it is printed as it stands. With --json: the whole run as data.
+    """
+    from labbook import screen
+    from labbook.index.query import find_run
+    from labbook.report.reading import for_reading
+    from labbook.report.run_data import load_run, run_data
+
+    book = open_notebook(notebook)
+    entry = find_run(book, run)
+    if as_json:
+        print_json(run_data(entry, load_run(book.paths, entry.id), _commit_of(book, entry.id)))
+        return
+    text = (book.paths.root / entry.path).read_text(encoding="utf-8", errors="replace")
+    if raw or not screen.is_terminal():
+        click.echo(screen.harmless(text), nl=False)
+        return
+    screen.print_line(screen.Cell(entry.path, "dim"))
+    screen.print_markdown(for_reading(text))
+
+
+def _commit_of(book: Notebook, run_id: str) -> str:
+    """The commit that holds the entry: as noted when it was made, else the latest one in git that touched it."""
+    from labbook.store.git_history import last_commit_of
+    from labbook.store.journal import Journal
+    from labbook.store.paths import is_run_id
+
+    if not is_run_id(run_id):
+        return ""
+    journal = Journal(book.paths.journal(run_id))
+    noted = str(journal.read(journal.paths.done).get("commit") or "")
+    return noted or last_commit_of(book, book.paths.entry(run_id))

@@ -1,0 +1,366 @@
+"""Checks of what layers put out: dead and saturated units, collapsed outputs, order of layers."""
+
+from __future__ import annotations
+
+from labbook.health.evidence import called_in, percent, place_of, said, too_few
+from labbook.health.layers import Module, functions_of, modules_of, roots_of
+from labbook.health.reading import count, finite, names, rows, shape, words
+from labbook.health.statistics import median
+from labbook.model.check import Outcome, check
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_SAMPLES = 512
+_SETTLED = 5
+_CONFIRMED = 3
+_NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm", "rmsnorm")
+
+
+@check(
+    "dead_relu",
+    "units are alive",
+    "at most half of a layer silent",
+    family="activation",
+    tier=2,
+    needs=("modules",),
+    advice="Lower the learning rate, scale the inputs, initialise for ReLU, or use LeakyReLU.",
+)
+def units_alive(run: Run, signals: Signals) -> Outcome | None:
+    """Whether more than half of the units of a ReLU layer were 0 for at least 512 samples, and stay so.
+
+    Source: SageMaker DeadRelu (0 of 12 healthy runs, 5 of 13 faulty ones).
+    """
+    looked = [(m.said, m.name, [r for _, r in m.history]) for m in modules_of(signals)]
+    looked += [(f"{fn} in {line}", "", [r for _, r in h]) for (fn, line), h in functions_of(signals).items()]
+    judged, dead = 0, []
+    for said_as, name, history in looked:
+        shares = [finite(row, "dead") for row in history if count(row, "dead_n") >= _SAMPLES]
+        known = [share for share in shares if share is not None][-2:]
+        # A layer that died while samples were collected: nothing but zeros, three looks in a row.
+        zeros = [finite(row, "zero") or 0.0 for row in history if finite(row, "dead") is not None][-_CONFIRMED:]
+        silent = len(zeros) == _CONFIRMED and min(zeros) > 0.99
+        judged += len(known) == 2 or silent
+        if silent or (len(known) == 2 and min(known) > 0.5):
+            dead.append((1.0 if silent else known[-1], said_as, name))
+    if dead:
+        share, said_as, name = max(dead)
+        told = tuple(f"{percent(s)} silent in {which}" for s, which, _ in sorted(dead, reverse=True)[:5])
+        return Outcome("fail", f"{percent(share)} of {said_as} gave 0 for all samples", told, {"module": name})
+    if not judged:
+        return None
+    return Outcome("ok", f"{judged} layers looked at")
+
+
+@check(
+    "saturated_activation",
+    "activations are not saturated",
+    "at most half of the inputs beyond 5",
+    family="activation",
+    tier=2,
+    needs=("modules",),
+    advice="Scale inputs and initial weights, or use another activation in hidden layers.",
+)
+def not_saturated(run: Run, signals: Signals) -> Outcome | None:
+    """Whether most inputs of a hidden tanh or sigmoid lie where it is flat. A last one may saturate: it decides.
+
+    Source: DeepDiagnosis, beyond 5 (0 of 12 healthy runs); median over dense steps.
+    """
+    every = modules_of(signals)
+    worst: tuple[float, Module] | None = None
+    for module in every:
+        shares = module.last("sat", 9)
+        later = any(m.model == module.model and m.order > module.order and m.parameters for m in every if m.history)
+        if len(shares) >= _CONFIRMED and later and (worst is None or median(shares) > worst[0]):
+            worst = (median(shares), module)
+    if worst is None:
+        return None
+    share, module = worst
+    if share > 0.5:
+        return Outcome("fail", f"{percent(share)} of the inputs of {module.said}", where={"module": module.name})
+    return Outcome("ok", f"at most {percent(share)} of the inputs of a layer")
+
+
+@check(
+    "activation_collapse",
+    "outputs differ between samples",
+    "not the same for all samples",
+    family="activation",
+    tier=2,
+    needs=("modules",),
+    advice="Look for dead or cut-off layers, statistics of batch norms, and overfit a single batch first.",
+)
+def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the model gives (nearly) the same output for every sample, at three looks in a row, though inputs differ.
+
+    Source: diagnosis catalogue, `activation_collapse` (tier 2): variance over samples under 1e-6 of that over units.
+    The first steps are not judged: a head may begin at 0.
+    """
+    roots = [root for root in roots_of(signals) if root.history]
+    lowest: float | None = None
+    for root in roots:
+        shares = root.last("across", _CONFIRMED, _SETTLED)
+        if len(shares) < _CONFIRMED:
+            continue
+        lowest = max(shares) if lowest is None else min(lowest, max(shares))
+        # One number a sample may have a large mean: years, prices.
+        single = bool(root.history) and (shape(root.history[-1][1], "shape") or (0,))[-1] == 1
+        if max(shares) < (1e-10 if single else 1e-6) and not _inputs_alike(signals):
+            first = _first_collapsed(root, signals)
+            told = (f"first collapsed in the order of the forward: {first.said}",) if first is not None else ()
+            observed = f"{root.type} gives the same output for all samples (variance {said(max(shares))} of its square)"
+            return Outcome("fail", observed, told, {"module": first.name if first is not None else ""})
+    if lowest is None:
+        looks = max((len(root.last("across", 99, _SETTLED)) for root in roots), default=0)
+        return too_few(looks, _CONFIRMED, "looks at an output of several samples")
+    return Outcome("ok", f"variance over samples {said(lowest)} of the mean square")
+
+
+def _inputs_alike(signals: Signals) -> bool:
+    """Whether the inputs themselves do not vary, so that equal outputs are right."""
+    deviations = [
+        finite(leaf, "std")
+        for batch in signals.batches
+        for leaf in rows(batch, "leaves")
+        if words(leaf, "role") == "input"
+    ]
+    known = [d for d in deviations if d is not None]
+    return bool(known) and max(known) == 0.0
+
+
+def _first_collapsed(root: Module, signals: Signals) -> Module | None:
+    for module in modules_of(signals):
+        if module.model == root.model and module.name and module.parameters:
+            shares = module.last("across", _CONFIRMED, _SETTLED)
+            if len(shares) >= _CONFIRMED and max(shares) < 1e-6:
+                return module
+    return None
+
+
+@check(
+    "batchnorm_frozen_or_tiny_batch",
+    "batch norm has enough samples",
+    "at least 4 values for each channel",
+    family="loop-bug",
+    tier=2,
+    needs=("modules",),
+    advice="Use larger batches, GroupNorm, or SyncBatchNorm.",
+)
+def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
+    """Whether batch norms see hardly any value for a channel, or keep statistics far from those of the batches.
+
+    Source: diagnosis catalogue (tier 2): running variance outside [0.1, 10] times that of the batch, after 100 steps;
+    fewer than 16 values for each channel is common in small healthy runs, so only fewer than 4 count.
+    """
+    looked = False
+    for module in modules_of(signals):
+        told = [(step, bn) for step, row in module.history if isinstance(bn := row.get("bn"), dict)]
+        sizes = [n for _, bn in told if (n := finite(bn, "n")) is not None]
+        if len(sizes) < _CONFIRMED:
+            continue
+        looked = True
+        where = {"module": module.name}
+        if median(sizes) < 4:
+            observed = f"{module.said} normalises over {said(median(sizes))} values for each channel"
+            return Outcome("warn", observed, where=where)
+        ratios = [r for step, bn in told if step >= 100 and (r := finite(bn, "ratio")) is not None]
+        if len(ratios) >= _CONFIRMED and not 0.1 <= median(ratios[-5:]) <= 10:
+            observed = f"{module.said} keeps a variance of {said(median(ratios[-5:]))} times that of the batches"
+            return Outcome("warn", observed, where=where)
+    return Outcome("ok", "enough") if looked else None
+
+
+@check(
+    "softmax_wrong_axis",
+    "softmax runs over the classes",
+    "an axis of several classes",
+    family="loop-bug",
+    tier=1,
+    advice="Give dim=-1 (axis=-1); for one output use a sigmoid.",
+)
+def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a softmax runs over an axis of length 1, or a loss gets scores that sum to 1 over the batch.
+
+    Source: a logical invariant (tier 1); Stack Overflow 71457035.
+    """
+    for (fn, line), history in functions_of(signals).items():
+        if (
+            fn in ("softmax", "log_softmax")
+            and len(history) >= _CONFIRMED
+            and all(count(r, "size") == 1 for _, r in history)
+        ):
+            return Outcome("fail", f"{fn} over an axis of length 1 is constant", (f"called in {line}",), place_of(line))
+    for module in modules_of(signals):
+        if module.type in ("Softmax", "LogSoftmax") and len(module.history) >= _CONFIRMED:
+            axis = finite(module.options, "dim")
+            axis = finite(module.options, "axis") if axis is None else axis
+            forms = [row.get("shape") for _, row in module.history]
+            if axis is not None and all(_length(form, int(axis)) == 1 for form in forms):
+                observed = f"{module.said} over an axis of length 1 is constant"
+                return Outcome("fail", observed, where={"module": module.name})
+    for loss in signals.losses:
+        share, seen = finite(loss, "prob_columns"), count(loss, "observed")
+        if share is not None and share > 0.95 and seen >= _CONFIRMED:
+            observed = f"the input of {words(loss, 'fn')} sums to 1 over the batch, not over the classes"
+            return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")))
+    return None
+
+
+def _length(form: object, axis: int) -> int | None:
+    if not isinstance(form, (list, tuple)) or not -len(form) <= axis < len(form):
+        return None
+    return form[axis] if isinstance(form[axis], int) else None
+
+
+@check(
+    "missing_nonlinearity",
+    "layers have an activation between them",
+    "no two linear layers in a row",
+    family="activation",
+    tier=3,
+    needs=("models",),
+    advice="Put an activation between them; together they are one layer.",
+)
+def activations_between(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the output of one linear or convolution layer is directly the input of another.
+
+    Source: a hint (tier 3); NeuraLint, UMLAUT. A narrow layer in between, as in low-rank adapters, is on purpose.
+    """
+    found = []
+    for first, second in _fed(signals):
+        both = _is_linear(first) and _is_linear(second) and first.type == second.type
+        widths = [_width(first, "in"), _width(first, "out"), _width(second, "out")]
+        if both and None not in widths and widths[1] >= min(widths[0], widths[2]):  # type: ignore[operator, type-var]
+            found.append(f"{first.said} to {second.said}")
+    return Outcome("note", f"{len(found)} times", tuple(found[:5])) if found else None
+
+
+def _is_linear(module: Module) -> bool:
+    return module.type == "Linear" or module.type.startswith("Conv")
+
+
+def _width(module: Module, side: str) -> float | None:
+    features = finite(module.options, f"{side}_features")
+    return finite(module.options, f"{side}_channels") if features is None else features
+
+
+@check(
+    "double_activation",
+    "one activation at a time",
+    "no activation of probabilities",
+    family="activation",
+    tier=3,
+    needs=("models",),
+    advice="Leave one of them out.",
+)
+def activations_single(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an activation gets what a softmax or sigmoid has just put out.
+
+    Source: a hint (tier 3); NeuraLint, UMLAUT.
+    """
+    squashing, activations = ("Softmax", "Sigmoid"), ("ReLU", "Softmax", "Sigmoid", "Tanh", "LogSoftmax")
+    for first, second in _fed(signals):
+        if first.type in squashing and second.type in activations:
+            return Outcome("note", f"{first.said} feeds {second.said}", where={"module": second.name})
+    return None
+
+
+@check(
+    "dropout_before_norm",
+    "dropout stands behind batch norm",
+    "not directly before it",
+    family="activation",
+    tier=3,
+    needs=("models",),
+    advice="Move dropout behind the norm: its variance differs between training and evaluation.",
+)
+def dropout_behind_norm(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a dropout feeds a batch norm directly. Source: a hint (tier 3); NeuraLint; Li et al. 2019."""
+    for first, second in _fed(signals):
+        if first.type.startswith("Dropout") and (finite(first.options, "p") or 0) > 0 and "BatchNorm" in second.type:
+            return Outcome("note", f"{first.said} feeds {second.said}", where={"module": first.name})
+    return None
+
+
+def _fed(signals: Signals) -> list[tuple[Module, Module]]:
+    """Pairs of modules of which the first hands its output to the second as it is."""
+    by_place = {(m.model, m.number): m for m in modules_of(signals)}
+    pairs = []
+    for model in signals.models:
+        key = count(model, "model")
+        fed = model.get("feeds")
+        for pair in fed if isinstance(fed, list) else []:
+            if isinstance(pair, list) and len(pair) == 2 and all(isinstance(i, int) for i in pair):
+                first, second = by_place.get((key, pair[0])), by_place.get((key, pair[1]))
+                if first is not None and second is not None:
+                    pairs.append((first, second))
+    return pairs
+
+
+@check(
+    "dropout_too_high",
+    "dropout leaves enough",
+    "at most half dropped",
+    family="activation",
+    tier=3,
+    needs=("models",),
+    advice="Lower it.",
+)
+def dropout_moderate(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a dropout drops more than half. Source: a hint (tier 3); UMLAUT."""
+    high = [
+        (p, m)
+        for m in modules_of(signals)
+        if m.type.startswith("Dropout") and (p := finite(m.options, "p")) and p > 0.5
+    ]
+    if not high:
+        return None
+    p, module = max(high, key=lambda pair: pair[0])
+    return Outcome("note", f"{module.said} drops {percent(p)}", where={"module": module.name})
+
+
+@check(
+    "spectral_norm_uninitialised",
+    "spectral norm has run in training",
+    "before it is evaluated",
+    family="activation",
+    tier=1,
+    needs=("models",),
+    advice="Use torch.nn.utils.parametrizations.spectral_norm, or train first.",
+)
+def spectral_norm_ready(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an old-style spectral norm was evaluated before it had ever run in training mode.
+
+    Source: a logical invariant (tier 1); TrainCheck PT-51800: its first outputs are arbitrary.
+    """
+    early = [name for model in signals.models for name in names(model, "spectral_eval_first")]
+    if not early:
+        return None
+    return Outcome("fail", f"{len(early)} modules ran in evaluation mode first", where={"module": early[0]})
+
+
+def has_batch_norm(signals: Signals) -> bool:
+    """Whether a model holds a batch norm."""
+    return any("BatchNorm" in module.type for module in modules_of(signals))
+
+
+def first_not_normalised(signals: Signals) -> Module | None:
+    """The first module with weights that gets a model's input, `None` when it is a norm or a lookup table."""
+    for module in modules_of(signals):
+        if module.parameters and module.history:
+            kind = module.type.lower()
+            return None if "embedding" in kind or any(word in kind for word in _NORMS) else module
+    return None
+
+
+CHECKS = (
+    units_alive,
+    not_saturated,
+    outputs_diverse,
+    batch_norm_fed,
+    softmax_axis,
+    activations_between,
+    activations_single,
+    dropout_behind_norm,
+    dropout_moderate,
+    spectral_norm_ready,
+)

@@ -1,0 +1,333 @@
+"""Checks of where the loss goes. Trends are judged robustly, after warm-up, and only where the loss has to fall."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from labbook.health.evidence import finite_points, measured_in, percent, said, too_few, unobserved
+from labbook.health.reading import count, histogram, words
+from labbook.health.regime import TrainingLoss, is_contrastive, pretrained, training_loss
+from labbook.health.statistics import (
+    blocks,
+    mann_kendall,
+    mean,
+    median,
+    moving_median,
+    serial_correlation,
+    spread,
+    variance,
+    welch,
+)
+from labbook.model.check import Outcome, check
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_FEWEST = 100
+_BLOCKS = 20
+_CHANCE = 0.03
+_MEANT = 0.15
+"""A fall that a training is meant to show at least, as a share of the loss. Source: chosen by us."""
+
+
+@check(
+    "loss_not_decreasing",
+    "loss falls",
+    "a falling trend",
+    family="convergence",
+    tier=2,
+    needs=("loss",),
+    advice="Check the loop's rows first, then overfit a single batch, then the learning rate.",
+)
+def loss_falls(run: Run, signals: Signals) -> Outcome:
+    """Whether the loss fell at all: first against last 50 values, a trend, or a fall anywhere between.
+
+    Source: one-sided Welch z < 2 and Mann-Kendall p > 0.05 (0 of 14 healthy runs, 9 faulty ones), both here, over at
+    least 100 steps after warm-up; a fall anywhere (curriculum, several phases) or from the first values also counts,
+    and a loss so noisy that a fall of a seventh would not be seen is not judged.
+    """
+    loss = training_loss(run, signals)
+    if isinstance(loss, str):
+        return unobserved(loss)
+    values = loss.values[_warm_up(run, signals, loss) :]
+    if len(values) < _FEWEST:
+        return too_few(len(values), _FEWEST)
+    first, last = _level(loss.values[:50]), _level(values[-50:])
+    z, _ = welch(values[:50], values[-50:])
+    trend = mann_kendall(values)
+    observed = f"from {said(first)} to {said(last)}"
+    if z >= 2 or trend.falling <= 0.05 or _fell_early(loss.values) or _largest_fall(values) > 5:
+        return Outcome("ok", observed)
+    if _possible_fall(values) > _MEANT:
+        return unobserved(f"the loss is too noisy to tell a fall of 15 % ({observed})")
+    told = f"first against last 50 values: z = {z:.1f}; trend: tau = {trend.tau:.2f}, p = {trend.falling:.2g}"
+    verdict = "note" if pretrained(signals) else "warn"
+    return Outcome(verdict, f"{observed} over {len(values)} values, no fall", (told,))
+
+
+def _level(values: Sequence[float]) -> float:
+    return median(values)
+
+
+def _warm_up(run: Run, signals: Signals, loss: TrainingLoss) -> int:
+    """How many values lie before the learning rate first reaches half of its peak, at most half of all."""
+    series = next(iter(measured_in(run, signals, "lr")), None)
+    if series is None:
+        return 0
+    steps, rates = finite_points(series)
+    if not rates or max(rates) <= 0:
+        return 0
+    reached = next(s for s, rate in zip(steps, rates, strict=True) if rate >= 0.5 * max(rates))
+    return min(sum(s < reached for s in loss.steps), len(loss.values) // 2)
+
+
+def _fell_early(values: Sequence[float]) -> bool:
+    """Whether the loss is below its very first values: tasks that are learnt in a few steps."""
+    begin, rest = median(values[:3]), values[len(values) // 2 :]
+    level = median(rest)
+    return level < 0.95 * begin and begin - level > 1.5 * spread(rest)
+
+
+def _possible_fall(values: Sequence[float]) -> float:
+    """Upper bound (two standard errors, by blocks) of the fall from the first to the last quarter, as a share of it."""
+    levels = blocks(values, _BLOCKS)
+    first, last = levels[: _BLOCKS // 4], levels[-(_BLOCKS // 4) :]
+    error = math.sqrt((variance(first) + variance(last)) / len(first))
+    at = abs(mean(first))
+    return (mean(first) - mean(last) + 2 * error) / at if at > 0 else math.inf
+
+
+def _largest_fall(values: Sequence[float]) -> float:
+    """Largest fall between the medians of two blocks, in standard deviations of such a difference."""
+    levels = blocks(values, _BLOCKS)
+    size = len(values) // _BLOCKS
+    noise = median(
+        [spread(values[i * len(values) // _BLOCKS : (i + 1) * len(values) // _BLOCKS]) for i in range(_BLOCKS)]
+    )
+    highest, fall = levels[0], 0.0
+    for level in levels:
+        highest = max(highest, level)
+        fall = max(fall, highest - level)
+    error = 1.25 * noise / math.sqrt(max(1, size)) * math.sqrt(2)
+    return fall / error if error > 0 else (math.inf if fall > 0 else 0.0)
+
+
+@check(
+    "loss_at_chance",
+    "loss leaves chance",
+    "below ln(classes)",
+    family="convergence",
+    tier=2,
+    needs=("loss", "losses"),
+    advice="Check the loop's rows first; then labels, a softmax too many, frozen layers, and the learning rate.",
+)
+def loss_beats_chance(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a classifier's loss ends where guessing is, and was never clearly below.
+
+    Source: within 3 % of ln K over the last 50 values without a trend (0 of 14 healthy runs), or of the entropy of the
+    labels where they are known. Contrastive losses, whose classes are the batch, are left out.
+    """
+    loss = training_loss(run, signals)
+    if isinstance(loss, str):
+        return unobserved(loss)
+    if loss.classes < 2 or is_contrastive(loss.function) or words(loss.function, "reduction") == "sum":
+        return None
+    values = loss.values[_warm_up(run, signals, loss) :]
+    if len(values) < _FEWEST:
+        return too_few(len(values), _FEWEST)
+    last = mean(values[-50:])
+    trend = mann_kendall(values[len(values) // 2 :])
+    levels = [math.log(loss.classes), *_label_entropy(signals, loss)]
+    for chance in levels:
+        close = abs(last - chance) <= _CHANCE * chance
+        if close and trend.falling > 0.01 and min(blocks(values, _BLOCKS)) > 0.9 * chance:
+            observed = f"{said(last)} over the last 50 values, guessing gives {said(chance)}"
+            return Outcome("fail", observed, (f"{loss.classes} classes; no falling trend, p = {trend.falling:.2g}",))
+    return Outcome("ok", f"{said(last)}, guessing gives {said(levels[0])}")
+
+
+def _label_entropy(signals: Signals, loss: TrainingLoss) -> list[float]:
+    """Entropy of the labels of an epoch: what guessing their shares gives. Only for as many classes as the loss has."""
+    for event in signals.prints:
+        counts = histogram(event, "histogram")
+        total = sum(counts.values())
+        if words(event, "phase") == "train" and total >= 100 and 1 < len(counts) <= loss.classes:
+            return [-sum(c / total * math.log(c / total) for c in counts.values())]
+    return []
+
+
+@check(
+    "loss_diverging",
+    "loss stays down",
+    "at most twice its best level",
+    family="convergence",
+    tier=2,
+    needs=("loss",),
+    advice="Lower the learning rate, warm it up, or clip gradients.",
+)
+def loss_stays_down(run: Run, signals: Signals) -> Outcome:
+    """Whether the loss ends far above both its best level and where it began.
+
+    Source: TheDeepChecker's 2 times the best smoothed value, fastai's 4 times, here over the last 20 values; and above
+    the beginning, because a loss near 0 doubles by noise and a curriculum raises it.
+    """
+    loss = training_loss(run, signals)
+    if isinstance(loss, str):
+        return unobserved(loss)
+    values = loss.values
+    lost = _lost(run, signals)
+    if lost is not None:
+        return lost
+    if len(values) < 40:
+        return too_few(len(values), 40)
+    smooth = moving_median(values, 20)[19:]
+    best, end, begin = min(smooth), smooth[-1], max(median(values[:3]), median(values[:20]))
+    observed = f"best {said(best)}, last {said(end)}"
+    noise = spread(values[-20:]) / math.sqrt(20)
+    if best <= 0 or end <= 2 * best or end <= 1.5 * begin or end - max(best, begin) < 4 * noise:
+        return Outcome("ok", observed)
+    at = loss.steps[19 + smooth.index(best)]
+    verdict = "fail" if end > 4 * best else "warn"
+    return Outcome(verdict, f"{observed}, first {said(values[0])}", (f"rising since step {at}",), {"step": at})
+
+
+def _lost(run: Run, signals: Signals) -> Outcome | None:
+    """A loss that grew to 4 times its best value in at least 5 steps, each above the last, and then was no number."""
+    series = next(iter(measured_in(run, signals, "loss")), None)
+    if series is None or not series.nonfinite:
+        return None
+    first = next((i for i, v in enumerate(series.values) if not math.isfinite(v)), 0)
+    before = list(series.values[max(0, first - 5) : first])
+    grows = len(before) == 5 and all(b > a for a, b in pairwise(before))
+    best = min(series.values[:first], default=0.0)
+    if not grows or best <= 0 or before[-1] <= 4 * best or before[-1] <= 1.5 * series.values[0]:
+        return None
+    observed = (
+        f"{said(before[0])} in step {series.steps[first - 5]}, {said(before[-1])} in step {series.steps[first - 1]}"
+    )
+    return Outcome("fail", f"{observed}, then no number", where={"step": series.steps[first - 5]})
+
+
+@check(
+    "loss_spike",
+    "loss has no outliers",
+    "no value far above its neighbours",
+    family="convergence",
+    tier=2,
+    needs=("loss",),
+    advice="Look at the samples of that batch; skip or clip such steps.",
+)
+def loss_without_outliers(run: Run, signals: Signals) -> Outcome | None:
+    """Whether rare steps had a loss far above all around them and above the beginning, from which it came back.
+
+    Source: diagnosis catalogue, `loss_spike` (tier 2); robust z above 6 is common in heavy tails, so here 10 on the log
+    scale, 10 times the level and twice the beginning, in at most 5 % of the steps.
+    """
+    loss = training_loss(run, signals)
+    if isinstance(loss, str):
+        return unobserved(loss)
+    values = loss.values
+    if len(values) < 60 or min(values) <= 0:
+        return None
+    logs = [math.log(value) for value in values]
+    smooth = moving_median(logs, 21)
+    residuals = [a - b for a, b in zip(logs, smooth, strict=True)]
+    noise = max(spread(residuals), 0.02)
+    begin = median(values[:5])
+    found = [
+        i for i in range(21, len(values) - 1) if residuals[i] > max(10 * noise, math.log(10)) and values[i] > 2 * begin
+    ]
+    if not found or len(found) > max(1, len(values) // 20):
+        return None
+    step = loss.steps[found[0]]
+    batch = next((words(b, "print") for b in signals.batches if count(b, "step") == step), "")
+    told = (f"batch {batch}",) if batch else ()
+    observed = f"{said(values[found[0]])} in step {step}, {said(math.exp(smooth[found[0]]))} around it"
+    return Outcome(
+        "warn", observed if len(found) == 1 else f"{observed}; {len(found)} such steps", told, {"step": step}
+    )
+
+
+@check(
+    "loss_oscillating",
+    "loss does not swing",
+    "no alternation from step to step",
+    family="convergence",
+    tier=3,
+    needs=("loss",),
+    advice="Lower the learning rate.",
+)
+def loss_does_not_swing(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the loss goes up and down in turns, as gradient descent does above its stable learning rate.
+
+    Source: a hint (tier 3), chosen by us: correlation of neighbours under -0.6; sign changes alone are noise.
+    """
+    loss = training_loss(run, signals)
+    if isinstance(loss, str) or len(loss.values) < _FEWEST or _alternating_batches(signals):
+        return None
+    tail = loss.values[len(loss.values) // 2 :]
+    flat = [a - b for a, b in zip(tail, moving_median(tail, 10), strict=True)]
+    correlation = serial_correlation(flat)
+    if correlation > -0.6 or spread(tail) < 0.05 * abs(median(tail)):
+        return None
+    return Outcome("note", f"correlation of neighbouring steps {correlation:.2f}")
+
+
+def _alternating_batches(signals: Signals) -> bool:
+    """Whether there are only two batches, whose losses differ."""
+    return any(words(e, "phase") == "train" and 0 < count(e, "batches") <= 4 for e in signals.prints)
+
+
+@check(
+    "loss_plateau",
+    "loss goes on falling",
+    "or the learning rate does",
+    family="convergence",
+    tier=3,
+    needs=("loss",),
+    advice="Decay the learning rate, or stop earlier.",
+)
+def loss_goes_on(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the second half brought nothing at a constant learning rate, though the loss is still high.
+
+    Source: a hint (tier 3), chosen by us: no trend over half of at least 400 steps, above half of the beginning.
+    """
+    loss = training_loss(run, signals)
+    rates = [v for s in measured_in(run, signals, "lr") for v in s.values]
+    if isinstance(loss, str) or len(loss.values) < 400 or not rates or min(rates) < 0.5 * max(rates):
+        return None
+    half = loss.values[len(loss.values) // 2 :]
+    begin, end = median(loss.values[:5]), median(half)
+    if end < 0.5 * begin or end > 0.95 * begin or mann_kendall(half).falling < 0.3:
+        return None
+    return Outcome("note", f"{said(end)} over the last {len(half)} values, {percent(end / begin)} of the beginning")
+
+
+@check(
+    "train_loss_to_zero",
+    "loss stays above 0",
+    "above 0.00001",
+    family="convergence",
+    tier=3,
+    needs=("loss", "losses"),
+    advice="Check the data for leaks and repeated batches; regularise if it matters.",
+)
+def loss_above_nothing(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a classifier's loss all but vanished. Source: a hint (tier 3); TheDeepChecker, 1e-5."""
+    loss = training_loss(run, signals)
+    if isinstance(loss, str) or not loss.classes or len(loss.values) < 50:
+        return None
+    end = median(loss.values[-20:])
+    return Outcome("note", f"{said(end)} at the end") if end < 1e-5 else None
+
+
+CHECKS = (
+    loss_falls,
+    loss_beats_chance,
+    loss_stays_down,
+    loss_without_outliers,
+    loss_does_not_swing,
+    loss_goes_on,
+    loss_above_nothing,
+)

@@ -1,0 +1,83 @@
+"""Says what the flight recorder found: where the first value that is not finite was born."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labbook.health.reading import Facts, count, rows, table, words
+
+_FINDINGS = {
+    "bad batch": "the batch itself was not finite",
+    "bad parameters": "the parameters were not finite before the step",
+    "loss expression": "the model's output was finite, the expression of the loss was not",
+    "not reproduced": "the step was replayed, and was finite then",
+    "not replayed": "the step was not replayed",
+}
+
+
+def first_module(flight: Facts) -> str | None:
+    """The first module with finite input and an output that is not, in a few words; `None` when there is none."""
+    if words(flight, "finding") != "forward" or not table(flight, "module"):
+        return None
+    module = table(flight, "module")
+    value = words(flight, "value") or "a value that is not finite"
+    return f"{value} first in the output of {_named(module)} in step {count(flight, 'step')}, its inputs finite"
+
+
+def _named(module: Facts) -> str:
+    name, kind = words(module, "name"), words(module, "type")
+    return f"{name} ({kind})" if name else kind
+
+
+def sentences(flight: Facts) -> tuple[str, ...]:
+    """What is known of it, one sentence each."""
+    if not flight:
+        return ()
+    told = []
+    finding, step = words(flight, "finding"), count(flight, "step")
+    module, op = table(flight, "module"), words(flight, "op")
+    by = f" by {op}" if op else ""
+    if finding == "forward":
+        told.append(
+            f"step {step}: born{by} in the forward of {_named(module)}"
+            if module
+            else f"step {step}: born{by} in the forward"
+        )
+    elif finding == "backward":
+        told.append(f"step {step}: born{by} in the backward pass; loss and outputs were finite")
+    elif finding in _FINDINGS:
+        told.append(f"step {step}: {_FINDINGS[finding]}")
+    if finding == "loss expression" and op:
+        told.append(f"operation: {op}")
+    if words(flight, "file"):
+        source = words(flight, "source").strip()
+        told.append(f"at {words(flight, 'file')}:{count(flight, 'line')}" + (f": {source}" if source else ""))
+    if words(flight, "reason"):
+        told.append(f"reason: {words(flight, 'reason')}")
+    return (*told, *_batch(flight), *_before(flight))
+
+
+def _batch(flight: Facts) -> list[str]:
+    indices = flight.get("batch", {}).get("indices") if isinstance(flight.get("batch"), dict) else None
+    if not isinstance(indices, list) or not indices:
+        return []
+    shown = ", ".join(str(i) for i in indices[:8])
+    return [f"samples of that batch: {shown}" + (f" and {len(indices) - 8} more" if len(indices) > 8 else "")]
+
+
+def _before(flight: Facts) -> list[str]:
+    norms = [row.get("grad_norm") for row in rows(flight, "recent")]
+    known = [n for n in norms if isinstance(n, (int, float)) and not isinstance(n, bool) and n == n]
+    if len(known) < 3:
+        return []
+    return ["gradient norm of the steps before: " + ", ".join(f"{n:.3g}" for n in known[-5:])]
+
+
+def where(flight: Facts) -> dict[str, Any]:
+    """Place of the finding, as `Outcome.where`."""
+    found: dict[str, Any] = {"step": count(flight, "step")}
+    if words(table(flight, "module"), "name"):
+        found["module"] = words(table(flight, "module"), "name")
+    if words(flight, "file"):
+        found |= {"file": words(flight, "file"), "line": count(flight, "line"), "function": words(flight, "function")}
+    return found

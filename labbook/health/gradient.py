@@ -1,0 +1,276 @@
+"""Checks of gradients: cleared, present, reaching every parameter, neither vanishing nor exploding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from labbook.health.evidence import finite_points, measured, measured_in, said, too_few, unobserved
+from labbook.health.layers import Parameter, parameters_of
+from labbook.health.reading import count, finite, table
+from labbook.health.regime import acts, opposed_optimizers
+from labbook.health.statistics import change_point, mann_kendall, median, spread
+from labbook.model.check import Outcome, check
+from labbook.model.run import Run
+from labbook.model.series import Series
+from labbook.model.signals import Signals
+
+_STREAK = 3
+
+
+@check(
+    "grad_not_cleared",
+    "gradients are cleared between steps",
+    "0 before the first backward",
+    family="gradient",
+    tier=1,
+    needs=("loop.cleared",),
+    advice="Call zero_grad() (clear_grad() in paddle) once for each step, before backward.",
+)
+def gradients_cleared(run: Run, signals: Signals) -> Outcome:
+    """Whether the gradients of the optimizer that steps were zero before a backward since its last step.
+
+    Source: a logical invariant (tier 1) where it holds for at least 3 steps in a row; 0 of 14 healthy runs.
+    """
+    cleared = table(signals.loop, "cleared")
+    checked = sum(count(cleared, opt, "checked") for opt in cleared)
+    for opt in cleared:
+        streak, bad = count(cleared, opt, "streak"), count(cleared, opt, "not_cleared")
+        seen = count(cleared, opt, "checked")
+        if streak >= _STREAK and bad > 0.5 * seen:
+            largest = finite(cleared, opt, "largest")
+            norm = f", norm up to {said(largest)}" if largest is not None else ""
+            which = f" of optimizer {opt}" if len(cleared) > 1 else ""
+            return Outcome("fail", f"old gradients{which} were still there in {bad} of {seen} steps{norm}")
+    return Outcome("ok", f"0 in {checked} steps") if checked else too_few(0, 1)
+
+
+@check(
+    "step_with_no_gradient",
+    "steps have a gradient",
+    "a gradient at every step",
+    family="gradient",
+    tier=1,
+    needs=("loop",),
+    advice="Clear gradients before backward and not after it, keep the loss attached to the graph, and give the "
+    "optimizer the parameters of the model that runs.",
+)
+def steps_have_gradients(run: Run, signals: Signals) -> Outcome:
+    """Whether an optimizer stepped after a backward that left it nothing.
+
+    Source: a logical invariant (tier 1). Zeros count only while the loss is not exactly 0, as a satisfied hinge is.
+    """
+    told = table(signals.loop, "steps_without_gradient")
+    steps = max(1, count(signals.loop, "steps"))
+    satisfied = _ever_zero(measured_in(run, signals, "loss"))
+    for opt in told:
+        none, zero = count(told, opt, "none"), 0 if satisfied else count(told, opt, "zero")
+        taken = _steps_of(run, signals, opt) or steps
+        if none + zero >= _STREAK and none + zero >= 0.5 * taken:
+            what = "no gradient" if none >= zero else "a gradient of exactly 0"
+            which = f" of optimizer {opt}" if len(told) > 1 else ""
+            return Outcome("fail", f"{what} in {none + zero} of {taken} steps{which}, after backward")
+    return Outcome("ok", f"a gradient in {steps} steps")
+
+
+def _ever_zero(series: Sequence[Series]) -> bool:
+    return any(low == 0.0 for s in series for low in (s.low or s.values))
+
+
+def _steps_of(run: Run, signals: Signals, opt: str) -> int:
+    name = "lr" if opt == "0" else f"lr.opt{opt}"
+    found = (s for s in measured_in(run, signals, "lr") if s.name.rpartition("/")[2] == name)
+    return next((s.last_step or 0 for s in found), 0)
+
+
+@check(
+    "gradient_all_zero",
+    "gradient norm is not zero",
+    "above 0",
+    family="gradient",
+    tier=1,
+    whole=True,
+    needs=("grad_norm",),
+    advice="Look for dead ReLUs, saturated outputs, and a loss that is cut off from the model.",
+)
+def gradient_nonzero(run: Run, signals: Signals) -> Outcome:
+    """Whether the gradient was ever exactly zero for several steps in a row.
+
+    Source: diagnosis catalogue, `gradient_all_zero` (tier 1): exactly 0 for 3 steps with finite loss. Where the loss
+    itself is 0, as for a hinge that is satisfied, nothing is wrong.
+    """
+    series = measured(run, "grad_norm")
+    losses = {(s.rank, s.name.replace("loss", "grad_norm")): s for s in measured(run, "loss")}
+    for each in series:
+        loss = losses.get((each.rank, each.name))
+        start, length = _longest_zero(each, loss)
+        if length >= _STREAK:
+            return Outcome("fail", f"exactly 0 for {length} points from step {start} on", where={"step": start})
+    lows = [low for each in series for low in (each.low or each.values) if math.isfinite(low)]
+    if not lows:
+        return unobserved("no value is finite")
+    highs = [high for each in series for high in (each.high or each.values) if math.isfinite(high)]
+    return Outcome("ok", f"{said(min(lows))} to {said(max(highs))}")
+
+
+def _longest_zero(series: Series, loss: Series | None) -> tuple[int, int]:
+    """Step of the first point and number of points of the longest stretch of exact zeros under a loss that is not."""
+    highs: Sequence[float] = series.high or series.values
+    losses = dict(zip(loss.steps, loss.values, strict=True)) if loss is not None else {}
+    best, length, start = (0, 0), 0, 0
+    for step, value, high in zip(series.steps, series.values, highs, strict=True):
+        if value == 0.0 and high == 0.0 and losses.get(step, 1.0) != 0.0:
+            start = start if length else step
+            length += 1
+            best = max(best, (start, length), key=lambda pair: pair[1])
+        else:
+            length = 0
+    return best
+
+
+@check(
+    "vanishing_gradient",
+    "gradients reach the first layers",
+    "first layer at least 1/1000 of the last",
+    family="gradient",
+    tier=2,
+    needs=("params",),
+    advice="Use ReLU-like activations, normalisation layers or residual connections, and a standard initialisation.",
+)
+def gradients_reach_the_front(run: Run, signals: Signals) -> Outcome | None:
+    """Whether gradient norms fall log-linearly over depth towards the input.
+
+    Source: AUTOTRAINER's pair (first/last < 1e-3 and first < 1e-4; 0 of 12 healthy runs), and only with a monotonous
+    profile (Kendall's tau above 0.6 over at least 4 layers, of weights or of biases): the mean alone gave false alarms.
+    """
+    profile = _profile(signals)
+    if len(profile) < 4:
+        return unobserved("fewer than 4 layers with gradients")
+    norms = [norm for _, norm in profile]
+    ratio = norms[0] / norms[-1]
+    if ratio < 1e-3 and norms[0] < 1e-4 and max(_tau(profile), _tau(_profile(signals, biases=True))) > 0.6:
+        observed = f"{profile[0][0].name}: {said(norms[0])}, {profile[-1][0].name}: {said(norms[-1])}"
+        return Outcome("fail", observed, (_flow(profile),), {"parameter": profile[0][0].name})
+    return Outcome("ok", f"first layer {said(norms[0])}, last {said(norms[-1])}")
+
+
+def _flow(profile: Sequence[tuple[Parameter, float]]) -> str:
+    shown = profile if len(profile) <= 8 else [*profile[:4], *profile[-4:]]
+    return "gradient norm by depth: " + ", ".join(f"{p.name} {norm:.2g}" for p, norm in shown)
+
+
+def _tau(profile: Sequence[tuple[Parameter, float]]) -> float:
+    """How monotonously the norms rise over depth; their noise where all is lost hides it in weights, not in biases."""
+    return mann_kendall([math.log(norm) for _, norm in profile]).tau if len(profile) >= 4 else 0.0
+
+
+def _profile(signals: Signals, *, biases: bool = False) -> list[tuple[Parameter, float]]:
+    """Matrices, or biases, in the order in which they run, with the median norm of their gradient after step 1."""
+    found = []
+    for parameter in parameters_of(signals):
+        wanted = parameter.is_bias if biases else parameter.is_matrix
+        if not wanted or not parameter.trainable or not math.isfinite(parameter.order):
+            continue
+        norms = [value for value in parameter.values("g", 2) if value > 0]
+        if len(norms) >= 3:
+            found.append((parameter, median(norms)))
+    return found
+
+
+@check(
+    "exploding_gradient",
+    "gradient norm stays in its range",
+    "no lasting growth above 10 times its level",
+    family="gradient",
+    tier=2,
+    needs=("grad_norm",),
+    advice="Clip gradients, warm the learning rate up, or lower it; look at initialisation and sequence length.",
+)
+def gradients_stay_small(run: Run, signals: Signals) -> Outcome:
+    """Whether the norm rose far above where it began and stayed there, or grows from layer to layer.
+
+    Source: diagnosis catalogue, `exploding_gradient` (tier 2): 10 times the running median and a robust z above 8, here
+    for 5 points in a row, above the level of the first 20 (a converged run spikes below it), and not while the loss
+    falls (a run that leaves a plateau has larger gradients).
+    """
+    if opposed_optimizers(run, signals) or acts(signals):
+        return Outcome("ok", "not judged: losses that need not fall")
+    losses = measured_in(run, signals, "loss")
+    for number, series in enumerate(measured_in(run, signals, "grad_norm")):
+        steps, values = finite_points(series)
+        at = _explosion(values)
+        if at is None:
+            continue
+        loss = losses[number] if number < len(losses) else None
+        before = median(values[max(0, at - 50) : at])
+        if loss is not None and _falls_across(loss, steps[at]) and not _out_of_proportion(values, at, loss):
+            continue
+        observed = f"{said(before)} before, {said(max(values[at : at + 5]))} from step {steps[at]} on"
+        clipped = count(signals.loop, "clip", "calls") > 0
+        return Outcome("note" if clipped else "fail", observed, where={"step": steps[at]})
+    return _risen(run, signals) or _grows_by_layer(signals)
+
+
+def _risen(run: Run, signals: Signals) -> Outcome | None:
+    """A norm whose second half lies far above its beginning and out of proportion to the loss, with heavy noise."""
+    losses = measured_in(run, signals, "loss")
+    for series in measured_in(run, signals, "grad_norm")[:1]:
+        steps, values = finite_points(series)
+        if len(values) < 60 or not losses or count(signals.loop, "clip", "calls"):
+            continue
+        at, p = change_point(values)
+        if p < 1e-6 and 20 <= at <= 0.8 * len(values) and _out_of_proportion(values, at, losses[0]):
+            begin, now = said(median(values[:20])), said(median(values[at:]))
+            observed = f"{begin} in the first 20 steps, {now} from step {steps[at]} on"
+            return Outcome("warn", observed, where={"step": steps[at]}, p=p)
+    return None
+
+
+def _explosion(values: Sequence[float]) -> int | None:
+    """Index at which the norm leaves its range for 5 points or more, `None` when it does not."""
+    logs = [math.log(value) for value in values if value > 0]
+    if len(logs) < 30 or len(logs) < len(values):
+        return None
+    level = median(logs[:20])
+    streak = 0
+    for index in range(20, len(logs)):
+        before = logs[max(0, index - 50) : index - streak]
+        at = median(before)
+        z = (logs[index] - at) / max(spread(before, at), 0.05)
+        high = logs[index] > max(at, level) + math.log(10) and z > 8
+        streak = streak + 1 if high else 0
+        if streak >= 5:
+            return index - 4
+    return None
+
+
+def _out_of_proportion(values: Sequence[float], at: int, loss: Series) -> bool:
+    """Whether the norm stays 10 times its first level, above 10 and above 10 times the loss, though the loss falls."""
+    after, finite_losses = median(values[at:]), [v for v in loss.values if math.isfinite(v)]
+    level = abs(median(finite_losses[len(finite_losses) // 2 :]))
+    return after > 10 * median(values[:20]) and after > 10 * max(level, 1.0)
+
+
+def _falls_across(loss: Series, step: int) -> bool:
+    before = [v for s, v in zip(loss.steps, loss.values, strict=True) if s < step and math.isfinite(v)][-20:]
+    after = [v for s, v in zip(loss.steps, loss.values, strict=True) if s >= step and math.isfinite(v)][:50]
+    return bool(before) and len(after) >= 10 and median(after[len(after) // 2 :]) < 0.9 * median(before)
+
+
+def _grows_by_layer(signals: Signals) -> Outcome:
+    """AUTOTRAINER's 70 times from last to first layer, where the profile is monotonous and the first one is large."""
+    profile = _profile(signals)
+    norms = [norm for _, norm in profile]
+    if len(profile) >= 5 and norms[0] / norms[-1] > 70 and norms[0] > 10 and _tau(profile) < -0.8:
+        observed = f"{profile[0][0].name}: {said(norms[0])}, {profile[-1][0].name}: {said(norms[-1])}"
+        return Outcome("warn", observed, (_flow(profile),), {"parameter": profile[0][0].name})
+    return Outcome("ok", "no lasting growth")
+
+
+CHECKS = (
+    gradients_cleared,
+    steps_have_gradients,
+    gradient_nonzero,
+    gradients_reach_the_front,
+    gradients_stay_small,
+)

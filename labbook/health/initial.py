@@ -1,0 +1,206 @@
+"""Checks of how a training begins: its first loss, and its initial weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from labbook.health.evidence import called_in, listed, said, unobserved
+from labbook.health.layers import Parameter, parameters_of
+from labbook.health.reading import Facts, count, finite, flag, table, words
+from labbook.health.regime import CLASSIFIERS, is_contrastive, is_the_whole_loss, pretrained, training_losses
+from labbook.model.check import Outcome, check
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_FAR = 5.0
+_FAR_ABOVE = 2.0
+
+
+@check(
+    "init_loss_off",
+    "initial loss",
+    "ln(classes)",
+    family="activation",
+    tier=2,
+    needs=("losses",),
+    advice="Scale inputs and initial weights, average the loss over the batch, and check the number of classes.",
+)
+def initial_loss(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a classifier that knows nothing begins at ln(classes).
+
+    Source: Karpathy 2019; max(0.5 ln K, 0.5) above it (0 of 14 healthy runs in torch) is noted, as Xavier weights on
+    wide inputs exceed it in paddle. A warning above max(ln K, 2), TheDeepChecker's relative deviation of 1. A loss
+    below it is no fault, weights may have been trained before.
+    """
+    for loss in training_losses(signals):
+        fn, classes = words(loss, "fn"), count(loss, "classes")
+        if fn == "bce_with_logits":
+            classes = 2
+        first = finite(loss, "value_first")
+        if fn not in ("cross_entropy", "nll_loss", "bce_with_logits") or classes < 2 or first is None:
+            continue
+        if is_contrastive(loss) or flag(loss, "soft") or flag(loss, "weight") or count(loss, "step") > 2:
+            continue
+        chance = math.log(classes)
+        expected = f"ln({classes}) = {chance:.3g}"
+        if words(loss, "reduction") == "sum":
+            if not count(loss, "items"):
+                continue
+            first /= count(loss, "items")
+            if _summed(run, signals, loss, fn):
+                observed = f"{said(first * count(loss, 'items'))}, summed over {count(loss, 'items')} targets"
+                return Outcome("warn", observed, called_in(loss), {"step": 1}, expected=expected)
+        over = first - chance
+        told = (f"{fn} in {words(loss, 'line')}",)
+        if over > max(chance, _FAR_ABOVE):
+            return Outcome("note" if pretrained(signals) else "warn", said(first), told, {"step": 1}, expected=expected)
+        if over > max(0.5 * chance, 0.5):
+            return Outcome("note", said(first), told, {"step": 1}, expected=expected)
+        return Outcome("ok", said(first), expected=expected)
+    functions = ", ".join(dict.fromkeys(words(loss, "fn") for loss in training_losses(signals)))
+    return unobserved(f"{functions} has no value to expect") if functions else None
+
+
+def _summed(run: Run, signals: Signals, loss: Facts, fn: str) -> bool:
+    """Whether `backward` is called on the sum over a batch of a classifier, which scales the rate by its size."""
+    return fn in CLASSIFIERS and count(loss, "items") >= 8 and is_the_whole_loss(run, signals, loss)
+
+
+@check(
+    "init_symmetric",
+    "initial weights differ",
+    "no two units alike",
+    family="activation",
+    tier=1,
+    needs=("models",),
+    advice="Initialise weights at random: units that begin alike stay alike.",
+)
+def initial_weights_differ(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the weights of several layers in a row are constant, so that their units can never become different.
+
+    Source: a logical invariant (tier 1); TheDeepChecker. One constant layer beside random ones does no harm: heads,
+    adapters and residual branches begin at 0 on purpose.
+    """
+    layers = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and p.init]
+    hidden = [p for p in layers if math.isfinite(p.order)] or layers
+    alike = [p for p in hidden if flag(p.init, "rows_equal")]
+    neighbours = [(a, b) for a, b in pairwise(hidden) if a in alike and b in alike]
+    constant = [p for p in alike if (finite(p.init, "max") or 0.0) != 0.0]
+    if not layers:
+        return None
+    if neighbours and (len(alike) > 0.5 * len(hidden) or len(constant) >= 2):
+        observed = f"{len(alike)} of {len(hidden)} weight matrices have equal rows: {listed([p.name for p in alike])}"
+        return Outcome("fail", observed, where={"parameter": alike[0].name})
+    return Outcome("ok", f"{len(hidden)} matrices looked at")
+
+
+@check(
+    "init_scale_bad",
+    "scale of initial weights",
+    "standard deviation near 1 / sqrt(inputs)",
+    family="activation",
+    tier=2,
+    needs=("models",),
+    advice="Use the framework's standard initialisation.",
+)
+def initial_scale(run: Run, signals: Signals) -> Outcome | None:
+    """Whether most layers begin with weights far too large, and outputs show it, or far too small.
+
+    Source: He, Glorot and LeCun all lie within 0.5 and 2 times 1/sqrt(fan-in); 5 times is chosen by us, because the
+    ratio of SageMaker gave 4 false alarms in 12 healthy runs. Heads and adapters begin small on purpose.
+    """
+    layers = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and count(p.init, "fan_in") >= 8]
+    scales = [(_scale(p), p) for p in layers if finite(p.init, "std") is not None]
+    if len(scales) < 2 or pretrained(signals):
+        return None
+    large = [p for scale, p in scales if scale > _FAR]
+    small = [p for scale, p in scales if scale < 1 / (10 * _FAR)]
+    if len(large) > 0.5 * len(scales) and _amplifies(signals, large):
+        worst = max(scales, key=lambda pair: pair[0])
+        observed = (
+            f"{said(worst[0])} times 1 / sqrt(inputs) in {worst[1].name}, large in {len(large)} of {len(scales)} layers"
+        )
+        return Outcome("warn", observed, where={"parameter": worst[1].name})
+    if len(small) > 0.75 * len(scales) and len(small) >= 2:
+        worst = min(scales, key=lambda pair: pair[0])
+        observed = (
+            f"{said(worst[0])} times 1 / sqrt(inputs) in {worst[1].name}, small in {len(small)} of {len(scales)} layers"
+        )
+        return Outcome("warn", observed, where={"parameter": worst[1].name})
+    return Outcome(
+        "ok", f"{said(min(s for s, _ in scales))} to {said(max(s for s, _ in scales))} times 1 / sqrt(inputs)"
+    )
+
+
+def _scale(parameter: Parameter) -> float:
+    return (finite(parameter.init, "std") or 0.0) * math.sqrt(max(1, count(parameter.init, "fan_in")))
+
+
+def _amplifies(signals: Signals, large: Sequence[Parameter]) -> bool:
+    """Whether the outputs are large in the first step: some networks scale their weights where they are used."""
+    deviations = [
+        finite(row, "std") or 0.0
+        for event in signals.tensors[:1]
+        for row in (event.get("modules") or ())
+        if isinstance(row, dict)
+    ]
+    return not deviations or max(deviations) > _FAR
+
+
+@check(
+    "repeated_initialisation",
+    "weights are initialised once",
+    "at most twice by the same function",
+    family="activation",
+    tier=1,
+    needs=("models",),
+    advice="Let each module initialise its own parameters only: recurse=False.",
+)
+def initialised_once(run: Run, signals: Signals) -> Outcome | None:
+    """Whether nested initialisation wrote the same weights again and again.
+
+    Source: TrainCheck transformers-17877 (3 and 6 writes); twice is what a default and one's own call come to.
+    """
+    worst: tuple[int, str, str] = (0, "", "")
+    for parameter in parameters_of(signals):
+        for function, times in table(parameter.init, "writes").items():
+            if isinstance(times, int) and times > worst[0]:
+                worst = (times, parameter.name, str(function))
+    if worst[0] < 3:
+        return None
+    return Outcome("warn", f"{worst[1]} was written {worst[0]} times by {worst[2]}", where={"parameter": worst[1]})
+
+
+@check(
+    "init_skipped",
+    "weights are initialised",
+    "no memory garbage",
+    family="activation",
+    tier=3,
+    needs=("models",),
+    advice="Call an initialiser for parameters made from empty.",
+)
+def initialised_at_all(run: Run, signals: Signals) -> Outcome | None:
+    """Whether initial weights look like memory that nobody wrote: not finite, or beyond a million.
+
+    Source: a hint (tier 3), chosen by us.
+    """
+    for parameter in parameters_of(signals):
+        largest = max(abs(finite(parameter.init, "max") or 0.0), abs(finite(parameter.init, "min") or 0.0))
+        if count(parameter.init, "bad") or largest > 1e6:
+            what = (
+                f"{count(parameter.init, 'bad')} values not finite" if count(parameter.init, "bad") else said(largest)
+            )
+            return Outcome("note", f"{parameter.name} began with {what}", where={"parameter": parameter.name})
+    return None
+
+
+CHECKS = (
+    initial_loss,
+    initial_weights_differ,
+    initial_scale,
+    initialised_once,
+    initialised_at_all,
+)

@@ -1,0 +1,230 @@
+"""Checks of labels: within the head, more than one class, balanced, the same for the same input."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import pairwise
+
+from labbook.health.data import samples_tell_apart
+from labbook.health.evidence import called_in, listed, percent, place_of, said, unobserved
+from labbook.health.reading import Facts, count, finite, flag, histogram, shape, words
+from labbook.health.regime import BINARY, CLASSIFIERS, opposed_optimizers, training_losses
+from labbook.health.statistics import mean, median
+from labbook.model.check import Outcome, check
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_LABELS = 500
+_RARE = 30
+
+
+def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
+    """How often each class was seen in a phase: in its longest epoch, else in the batches that were looked at."""
+    epochs = [histogram(e, "histogram") for e in signals.prints if words(e, "phase") == phase]
+    longest = max(epochs, key=lambda h: sum(h.values()), default={})
+    if longest:
+        return Counter(longest)
+    seen: Counter[str] = Counter()
+    for batch in signals.batches:
+        if words(batch, "phase") == phase:
+            seen.update(histogram(batch, "labels", "histogram"))
+    return seen
+
+
+def _classifies(signals: Signals) -> Facts | None:
+    """The classifier's loss of this training, for one label a sample."""
+    samples = median([s for b in signals.batches if words(b, "phase") == "train" and (s := count(b, "samples"))])
+    for loss in training_losses(signals):
+        form = shape(loss, "target", "shape")
+        single = len(form) <= 1 and not (form and samples > 0 and form[0] > 1.5 * samples)
+        if words(loss, "fn") in CLASSIFIERS and single and not flag(loss, "soft"):
+            return loss
+        if words(loss, "fn") in BINARY:
+            return loss
+    return None
+
+
+@check(
+    "label_out_of_head",
+    "labels are in range",
+    "0 to classes - 1",
+    family="data",
+    tier=1,
+    needs=("losses",),
+    advice="Number the classes from 0, and give the head as many outputs as there are classes.",
+)
+def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
+    """Whether targets lie outside the classes of the head, or of [0, 1] for binary losses.
+
+    Source: a logical invariant (tier 1). Targets like 1.2 are usual between adversaries.
+    """
+    told: Outcome | None = None
+    for loss in training_losses(signals):
+        fn, classes = words(loss, "fn"), count(loss, "classes")
+        if fn not in (*CLASSIFIERS, *BINARY):
+            continue
+        low, high = finite(loss, "target", "min"), finite(loss, "target", "max")
+        limits = f"{said(low)} to {said(high)}" if low is not None and high is not None else "not measured"
+        expected = "0 to 1" if fn in BINARY else f"0 to {classes - 1}" if classes else "0 to classes - 1"
+        if count(loss, "outside") and not (fn in BINARY and opposed_optimizers(run, signals)):
+            observed = f"{count(loss, 'outside')} targets outside, {limits}"
+            return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")), expected=expected)
+        told = told or Outcome("ok", limits, expected=expected)
+    return told or unobserved("no classifier's loss was called")
+
+
+@check(
+    "label_constant",
+    "labels vary",
+    "more than one class",
+    family="data",
+    tier=1,
+    needs=("losses",),
+    advice="Look at how labels are read.",
+)
+def labels_vary(run: Run, signals: Signals) -> Outcome | None:
+    """Whether all of at least 500 labels are one class, in the data and in what the loss gets.
+
+    Source: a logical invariant (tier 1); TheDeepChecker target_constant. Labels of contrastive losses are constant by
+    design, so those of the data have to be, too.
+    """
+    loss, counts = _classifies(signals), label_counts(signals)
+    if loss is None or sum(counts.values()) < _LABELS:
+        return None
+    low, high = finite(loss, "target", "min"), finite(loss, "target", "max")
+    if len(counts) == 1 and low is not None and low == high:
+        return Outcome("fail", f"all {sum(counts.values())} labels are {next(iter(counts))}", called_in(loss))
+    return None
+
+
+@check(
+    "class_imbalance",
+    "classes are balanced",
+    "most frequent at most 10 times the rarest",
+    family="data",
+    tier=2,
+    needs=("losses",),
+    advice="Weight the loss or the sampler, and judge by a metric for each class.",
+)
+def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
+    """Whether one class is far more frequent than another. Data are often skewed: a note from 10 times on.
+
+    Source: SageMaker ClassImbalance (10 times after 500 labels); a warning where one class is over 90 % or 30 times
+    another is chosen by us. A loss with weights answers it already.
+    """
+    loss, counts = _classifies(signals), label_counts(signals)
+    total = sum(counts.values())
+    if loss is None:
+        return unobserved("no classifier's loss was called")
+    if total < 100 or len(counts) < 2:
+        return unobserved(f"too few labels ({total} of 100)")
+    most, least = max(counts.values()), min(counts.values())
+    share = most / total
+    observed = f"{len(counts)} classes, {percent(least / total)} to {percent(share)}"
+    if total < _LABELS or most <= 10 * least or flag(loss, "weight"):
+        return Outcome("ok", observed)
+    rare = [name for name, n in counts.most_common()[::-1] if n * 10 < most]
+    told = (f"rare classes: {listed(rare)}",)
+    return Outcome("warn" if share > 0.9 or most > _RARE * least else "note", observed, told)
+
+
+@check(
+    "batches_sorted_by_label",
+    "labels are mixed",
+    "a batch as mixed as the data",
+    family="loop-bug",
+    tier=2,
+    needs=("prints",),
+    advice="Give the training loader shuffle=True.",
+)
+def labels_mixed(run: Run, signals: Signals) -> Outcome | None:
+    """Whether batches hold far fewer classes than the data, and neighbouring batches the same ones.
+
+    Source: mean entropy of a batch under half of that of all labels; sampled batches of few classes (metric learning)
+    follow each other at random and are left out.
+    """
+    for event in signals.prints:
+        told = event.get("labels")
+        pairs = [p for p in told if isinstance(p, list) and len(p) == 2] if isinstance(told, list) else []
+        counts = histogram(event, "histogram")
+        total, batches = sum(counts.values()), len(pairs)
+        if words(event, "phase") != "train" or batches < 8 or len(counts) < 2 or total < 8 * batches:
+            continue
+        entropy = -sum(n / total * math.log(n / total) for n in counts.values())
+        size = total / max(1, count(event, "batches") or batches)
+        wanted = max(0.3 * entropy, entropy - (len(counts) - 1) / (2 * size))
+        seen = mean([float(p[0]) for p in pairs if isinstance(p[0], (int, float))])
+        alike = sum(a[1] == b[1] for a, b in pairwise(pairs)) / (batches - 1)
+        chance = sum((n / total) ** 2 for n in counts.values())
+        ordered = [str(p[1]) for p in pairs] == sorted((str(p[1]) for p in pairs), key=_natural)
+        if seen < 0.5 * wanted and (ordered or alike > min(0.9, chance + 0.3)):
+            observed = f"entropy {said(seen)} in a batch, {said(entropy)} in all labels"
+            return Outcome("fail", observed, (f"neighbouring batches share their main class in {percent(alike)}",))
+        return Outcome("ok", f"entropy {said(seen)} in a batch, {said(entropy)} in all labels")
+    return None
+
+
+def _natural(name: str) -> tuple[int, str]:
+    return (int(name), "") if name.lstrip("-").isdigit() else (0, name)
+
+
+@check(
+    "conflicting_labels",
+    "equal inputs have equal labels",
+    "one label each",
+    family="data",
+    tier=2,
+    needs=("prints",),
+    advice="Look at these pairs: were inputs and labels shuffled apart?",
+)
+def labels_consistent(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the same sample was seen with different labels. Small discrete inputs may repeat with either.
+
+    Source: deepchecks ConflictingLabels (tier 2); over 20 % of at least 20 repeated samples of at least 8 numbers.
+    """
+    labels: dict[str, set[str]] = {}
+    times: Counter[str] = Counter()
+    for event in signals.prints:
+        told = event.get("rows")
+        for row in told if isinstance(told, list) and words(event, "phase") == "train" else []:
+            if isinstance(row, list) and len(row) == 2:
+                labels.setdefault(str(row[0]), set()).add(str(row[1]))
+                times[str(row[0])] += 1
+    repeated = [name for name, n in times.items() if n > 1]
+    if len(repeated) < 20 or not samples_tell_apart(signals):
+        return None
+    conflicting = sum(len(labels[name]) > 1 for name in repeated)
+    if conflicting <= 0.2 * len(repeated):
+        return None
+    return Outcome("fail", f"{conflicting} of {len(repeated)} samples that were seen again had another label")
+
+
+@check(
+    "new_labels_in_val",
+    "validation has known classes",
+    "no class that training lacks",
+    family="data",
+    tier=1,
+    needs=("prints",),
+    advice="Split by class (stratified).",
+)
+def validation_classes_known(run: Run, signals: Signals) -> Outcome | None:
+    """Whether validation has classes that a whole epoch of training has not. Source: deepchecks NewLabel (tier 1)."""
+    training, held_out = label_counts(signals), label_counts(signals, "eval")
+    if _classifies(signals) is None or sum(training.values()) < 100 or len(training) < 2 or len(training) >= 200:
+        return None
+    new = [name for name in held_out if name not in training]
+    if not new or sum(held_out[name] for name in new) < 3:
+        return None
+    return Outcome("warn", f"{len(new)} classes only in validation: {listed(new)}")
+
+
+CHECKS = (
+    labels_in_range,
+    labels_vary,
+    classes_balanced,
+    labels_mixed,
+    labels_consistent,
+    validation_classes_known,
+)

@@ -1,0 +1,166 @@
+"""Checks of memory: graphs that stay alive, slow growth, little room left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from labbook.health.evidence import percent, too_few
+from labbook.health.reading import Facts, count, finite
+from labbook.health.statistics import mann_kendall, theil_sen
+from labbook.model.check import Outcome, check
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_MIB = 1024.0 * 1024.0
+Growth = tuple[float, float, "float | None"]
+"""Share of the peak that is added in 100 steps, bytes added, and how likely such a trend is by chance."""
+
+
+@check(
+    "memory_graph_retained",
+    "memory stays flat",
+    "no growth with steps",
+    family="memory",
+    tier=2,
+    needs=("memory",),
+    advice="Keep numbers, not tensors: total += loss.item(); detach what is stored between steps.",
+)
+def memory_flat(run: Run, signals: Signals) -> Outcome:
+    """Whether graphs of past steps stay alive, or memory grows steadily over the second half of the run.
+
+    Source: torch's FAQ (`total_loss += loss`); slope over 1 % of the peak in 100 steps with p < 0.001 (tier 2), after
+    the first 20 steps, in which caches fill. Graphs are counted, and certain.
+    """
+    graphs = [
+        (count(e, "step"), n, count(e, "graphs_of")) for e in signals.memory if (n := finite(e, "graphs")) is not None
+    ]
+    if graphs:
+        step, alive, of = graphs[-1]
+        if alive >= 8 and alive > 0.8 * max(of, 1) and step >= 50:
+            more = _growth(_host(signals.memory, "rss")) or _growth(_device(signals.memory))
+            observed = f"graphs of {alive:.0f} of the {of} backward calls looked at are still in memory"
+            return Outcome("fail" if more is not None and more[1] > 4 * _MIB else "warn", observed)
+    for what, points in (("device", _device(signals.memory)), ("host", _host(signals.memory, "rss"))):
+        grown = _growth(points)
+        if grown is None:
+            continue
+        share, total, p = grown
+        # The host's memory also grows by caches, replay buffers and loggers.
+        least = 16 * _MIB if what == "device" else (64 if share > 0.1 else 256) * _MIB
+        if share > 0.01 and (p is None or p < 0.001) and total > least:
+            return Outcome(
+                "warn", f"{what} memory grows by {_mib(total)}, {percent(share)} of its peak in 100 steps", p=p
+            )
+    looked = [e for e in signals.memory if finite(e, "rss") is not None]
+    if not graphs and len(looked) < 5:
+        return too_few(len(looked), 5, "samples")
+    peak = max((finite(e, "rss") or 0.0 for e in looked), default=0.0)
+    held = f", {graphs[-1][1]:.0f} graphs alive" if graphs else ""
+    return Outcome("ok", f"host memory up to {_mib(peak)}{held}")
+
+
+def _device(events: Sequence[Facts]) -> list[tuple[int, float]]:
+    return [(count(e, "step"), v) for e in events if (v := finite(e, "device", "allocated")) is not None]
+
+
+def _host(events: Sequence[Facts], key: str) -> list[tuple[int, float]]:
+    return [(count(e, "step"), v) for e in events if (v := finite(e, key)) is not None]
+
+
+def _growth(points: Sequence[tuple[int, float]]) -> Growth | None:
+    """Growth over the second half; `None` where there is no trend."""
+    last = points[-1][0] if points else 0
+    few = _steady(points)
+    if few is not None:
+        return few
+    late = [(s, v) for s, v in points if s >= max(20, last // 2)]
+    if len(late) < 10 or late[-1][0] - late[0][0] < 100:
+        return None
+    slope = theil_sen([float(s) for s, _ in late], [v for _, v in late])
+    peak = max(v for _, v in points)
+    trend = mann_kendall([v for _, v in late])
+    if peak <= 0 or trend.tau < 0.8:
+        return None
+    return slope * 100 / peak, late[-1][1] - late[0][1], trend.rising
+
+
+def _steady(points: Sequence[tuple[int, float]]) -> Growth | None:
+    """For a run with few looks: at least 3 after the first steps, at one rate, over a tenth of the peak in 100."""
+    late = [(s, v) for s, v in points if s >= 20]
+    if not 3 <= len(late) < 10 or late[-1][0] - late[0][0] < 100:
+        return None
+    rates = [(b[1] - a[1]) / max(1, b[0] - a[0]) for a, b in pairwise(late)]
+    peak = max(v for _, v in points)
+    if peak <= 0 or min(rates) <= 0 or max(rates) > 2 * min(rates) or min(rates) * 100 < 0.1 * peak:
+        return None
+    return min(rates) * 100 / peak, late[-1][1] - late[0][1], None
+
+
+def _mib(size: float) -> str:
+    return f"{size / _MIB:.0f} MiB"
+
+
+@check(
+    "host_memory_growth_workers",
+    "workers' memory stays flat",
+    "no growth with steps",
+    family="memory",
+    tier=2,
+    needs=("memory",),
+    advice="Keep samples in arrays, not in Python lists: reading copies their pages into each worker.",
+)
+def workers_flat(run: Run, signals: Signals) -> Outcome | None:
+    """Whether only the loader's workers grow. Source: PyTorch issue 13246 (tier 2)."""
+    grown = _growth(_host(signals.memory, "workers_rss"))
+    if grown is None or grown[0] <= 0.01 or grown[1] < 256 * _MIB:
+        return None
+    return Outcome(
+        "warn", f"the workers grow by {_mib(grown[1])}, {percent(grown[0])} of their peak in 100 steps", p=grown[2]
+    )
+
+
+@check(
+    "near_out_of_memory",
+    "memory has room",
+    "under 90 % of the device",
+    family="memory",
+    tier=3,
+    needs=("memory",),
+    advice="Use a smaller batch before it fails.",
+)
+def room_left(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the peak came near the device's memory. Source: a hint (tier 3)."""
+    for event in reversed(signals.memory):
+        peak, total = finite(event, "device", "peak"), finite(event, "device", "total")
+        if peak is not None and total:
+            return Outcome("note", f"{percent(peak / total)} of {_mib(total)}") if peak > 0.9 * total else None
+    return None
+
+
+@check(
+    "fragmentation",
+    "memory is not fragmented",
+    "reserved memory in use",
+    family="memory",
+    tier=3,
+    needs=("memory",),
+    advice="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+)
+def not_fragmented(run: Run, signals: Signals) -> Outcome | None:
+    """Whether over 30 % of much reserved memory was not in use even at the peak. Source: a hint (tier 3)."""
+    for event in reversed(signals.memory):
+        reserved, peak = finite(event, "device", "reserved"), finite(event, "device", "peak")
+        total = finite(event, "device", "total")
+        if reserved and peak is not None and total:
+            wasted = (reserved - peak) / reserved
+            much = reserved > 0.5 * total
+            return (
+                Outcome("note", f"{percent(wasted)} of {_mib(reserved)} is not in use")
+                if much and wasted > 0.3
+                else None
+            )
+    return None
+
+
+CHECKS = (memory_flat, workers_flat, room_left, not_fragmented)

@@ -1,0 +1,214 @@
+"""Checks of which batches come when: repeated, duplicated, always in one order, shared with validation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+from labbook.health.activation import has_batch_norm
+from labbook.health.data import samples_tell_apart
+from labbook.health.evidence import percent
+from labbook.health.reading import Facts, count, flag, names, words
+from labbook.model.check import Outcome, check
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_STEPS = 8
+
+
+def loader_of(signals: Signals, event: Facts) -> Facts:
+    """Facts of the loader that an event names; empty when there is none."""
+    return next((told for told in signals.loaders if told.get("index") == event.get("loader")), {})
+
+
+def _train_prints(signals: Signals) -> list[Facts]:
+    return [event for event in signals.prints if words(event, "phase") == "train"]
+
+
+@check(
+    "same_batch_every_step",
+    "batches differ",
+    "a new batch at each step",
+    family="loop-bug",
+    tier=1,
+    needs=("prints",),
+    advice="Iterate over the loader: next(iter(loader)) in the loop begins anew each time.",
+)
+def batches_differ(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a loader of many batches always gave its first one.
+
+    Source: a logical invariant (tier 1): one fingerprint in at least half of 8 steps or more, from a loader that was
+    begun anew for each. One batch held on purpose, or all data in one, is only noted or usual.
+    """
+    by_loader: dict[object, list[Facts]] = {}
+    for event in _train_prints(signals):
+        by_loader.setdefault(event.get("loader"), []).append(event)
+    for loader, events in by_loader.items():
+        facts = loader_of(signals, events[0])
+        begun = max(count(e, "epoch") + 1 for e in events)
+        prints = Counter(p for e in events for p in names(e, "prints"))
+        total = sum(prints.values())
+        if total < 3:
+            continue
+        share = prints.most_common(1)[0][1] / total
+        per_epoch = sum(count(e, "batches") for e in events) / len(events)
+        many = count(facts, "batches") >= 2 or count(facts, "length") > 1.5 * max(1, count(facts, "batch_size"))
+        if loader is not None and share >= 0.5 and begun >= _STEPS and per_epoch < 2 and many:
+            observed = f"{percent(share)} of the batches are the same one; the loader was begun {begun} times"
+            return Outcome("fail", observed)
+    return Outcome("ok", "they do")
+
+
+@check(
+    "order_identical_each_epoch",
+    "order differs between epochs",
+    "shuffled anew",
+    family="loop-bug",
+    tier=2,
+    needs=("prints",),
+    advice="Call sampler.set_epoch(epoch), and seed outside of the loop.",
+)
+def order_changes(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a loader that shuffles gave the same order in two epochs, or more.
+
+    Source: a statistical test (tier 2): with 8 batches the chance is under 1 in 40,000. Loaders that do not shuffle
+    have one order by design.
+    """
+    by_place: dict[object, list[Facts]] = {}
+    for event in _train_prints(signals):
+        if event.get("loader") is not None and len(names(event, "prints")) >= 6:
+            by_place.setdefault(_place(loader_of(signals, event)), []).append(event)
+    for events in by_place.values():
+        facts, epochs = loader_of(signals, events[0]), [names(event, "prints") for event in events]
+        sampler = words(facts, "sampler")
+        shuffles = flag(facts, "shuffle") or "Random" in sampler or "Distributed" in sampler
+        orders = [tuple(e) for e in epochs if len(set(e)) > 0.9 * len(e)]
+        if len(orders) < 2 or not shuffles or flag(facts, "iterable"):
+            continue
+        alike = sum(a == b for a, b in pairwise(orders))
+        if alike == len(orders) - 1:
+            return Outcome("fail", f"the same order in {len(orders)} epochs of {len(orders[0])} batches ({sampler})")
+        return Outcome("ok", "it does")
+    return None
+
+
+def _place(loader: Facts) -> object:
+    """Which loader it is in the program: one that is made anew for each epoch is the same."""
+    told = tuple(str(loader.get(key)) for key in ("line", "length", "batch_size", "sampler"))
+    return told if loader.get("line") else loader.get("index")
+
+
+@check(
+    "iterable_dataset_duplicated",
+    "workers share the data",
+    "each sample once",
+    family="data",
+    tier=1,
+    needs=("loaders", "prints"),
+    advice="Split the stream by get_worker_info() in the dataset.",
+)
+def stream_is_split(run: Run, signals: Signals) -> Outcome | None:
+    """Whether each batch of an iterable dataset came once from every worker. Source: a logical invariant (tier 1)."""
+    found = _as_often_as_workers(signals, iterable=True)
+    return Outcome("fail", found) if found else None
+
+
+@check(
+    "worker_duplicate_randomness",
+    "workers draw their own numbers",
+    "no equal batches",
+    family="data",
+    tier=2,
+    needs=("loaders", "prints"),
+    advice="Add the worker's id to the seed in worker_init_fn.",
+)
+def workers_draw_their_own(run: Run, signals: Signals) -> Outcome | None:
+    """Whether batches of different samples are equal in every worker, because random numbers are.
+
+    Source: TrainCheck so-67180955 (tier 2): every fingerprint as often in an epoch as there are workers.
+    """
+    found = _as_often_as_workers(signals, iterable=False)
+    return Outcome("fail", found) if found else None
+
+
+def _as_often_as_workers(signals: Signals, *, iterable: bool) -> str:
+    for event in _train_prints(signals):
+        facts = loader_of(signals, event)
+        workers, prints = count(facts, "workers"), Counter(names(event, "prints"))
+        if workers < 2 or flag(facts, "iterable") != iterable or len(prints) < 2 or sum(prints.values()) < 2 * workers:
+            continue
+        share = sum(n == workers for n in prints.values()) / len(prints)
+        if share >= 0.8:
+            return f"each batch came {workers} times in an epoch, once from each of {workers} workers"
+    return ""
+
+
+@check(
+    "train_val_overlap",
+    "validation data are new",
+    "no training sample in them",
+    family="data",
+    tier=1,
+    needs=("prints",),
+    advice="Split before augmenting and windowing; remove duplicates.",
+)
+def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
+    """Whether samples of a validation loader were trained on. Where another one is clean, this one measures training.
+
+    Source: a logical invariant (tier 1); deepchecks TrainTestSamplesMix.
+    """
+    trained = {p for e in _train_prints(signals) for p in _row_prints(e)}
+    own = {e.get("loader") for e in _train_prints(signals)}
+    held_out: dict[object, set[str]] = {}
+    for event in signals.prints:
+        if words(event, "phase") == "eval" and event.get("loader") is not None and event.get("loader") not in own:
+            held_out.setdefault(event.get("loader"), set()).update(_row_prints(event))
+    judged = {loader: found for loader, found in held_out.items() if len(found) >= 20}
+    shares = {loader: len(found & trained) / len(found) for loader, found in judged.items()}
+    if not shares or len(trained) < 20 or not samples_tell_apart(signals):
+        return None
+    clean = [share for share in shares.values() if share < 0.02]
+    worst = max(shares, key=lambda loader: shares[loader])
+    both = len(judged[worst] & trained)
+    if both < 5 or shares[worst] < 0.02 or clean:
+        return Outcome("ok", f"{percent(min(shares.values()))} of its samples seen in training")
+    return Outcome("fail", f"{both} of {len(judged[worst])} samples looked at were trained on")
+
+
+def _row_prints(event: Facts) -> list[str]:
+    told = event.get("rows")
+    found = [row[0] for row in told if isinstance(row, list) and row] if isinstance(told, list) else []
+    return [name for name in found if isinstance(name, str)]
+
+
+@check(
+    "batch_size_irregular",
+    "the last batch is large enough",
+    "at least a tenth of the others",
+    family="data",
+    tier=3,
+    needs=("loaders",),
+    advice="Give the training loader drop_last=True.",
+)
+def last_batch_large_enough(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the last batch of an epoch is tiny in a model with batch norm. Source: a hint (tier 3)."""
+    if not has_batch_norm(signals):
+        return None
+    trained_on = {event.get("loader") for event in _train_prints(signals)}
+    for facts in signals.loaders:
+        length, size = count(facts, "length"), count(facts, "batch_size")
+        if facts.get("index") not in trained_on or length <= size or size < 8 or flag(facts, "drop_last"):
+            continue
+        if 0 < length % size < 0.1 * size:
+            return Outcome("note", f"{length % size} samples in the last batch of {length}, {size} in the others")
+    return None
+
+
+CHECKS = (
+    batches_differ,
+    order_changes,
+    stream_is_split,
+    workers_draw_their_own,
+    validation_is_new,
+    last_batch_large_enough,
+)

@@ -1,0 +1,119 @@
+"""Checks of mixed precision: a scaler that holds, room in float16, autocast that takes effect."""
+
+from __future__ import annotations
+
+from labbook.health.evidence import measured, percent, said
+from labbook.health.layers import Module, modules_of, roots_of
+from labbook.health.reading import count, finite, words
+from labbook.model.check import Outcome, check
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_SKIPS_IN_100 = 5
+_HALF_LARGEST = 0.5 * 65504
+_LOW_PRECISION = ("float16", "bfloat16")
+_MULTIPLIES = ("linear", "conv", "bilinear")
+
+
+@check(
+    "amp_scale_collapse",
+    "gradient scaler keeps its scale",
+    "at most 5 skipped of 100 steps",
+    family="numeric",
+    tier=2,
+    whole=True,
+    advice="Use bfloat16, keep softmax and norms in float32, or clip gradients.",
+)
+def scaler_holds(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the gradient scaler had to skip many steps; `None` when no scaler is used.
+
+    Source: diagnosis catalogue, `amp_scale_collapse` (tier 2): more than 5 skips in 100 steps, or a scale of at most 1
+    (both frameworks halve the scale at a skip and double it after 2000 good steps).
+    """
+    scales = measured(run, "grad_scale")
+    if not scales:
+        return None
+    drops = max(sum(b < a for a, b in zip(s.values, s.values[1:], strict=False)) for s in scales)
+    drops = max([drops, *(count(s.loop, "scaler", "skipped") for s in run.signals)])
+    steps = max(len(s.values) for s in scales)
+    lowest = min(min(s.low or s.values) for s in scales)
+    begun = max(s.values[0] for s in scales)
+    bad = (lowest <= 1.0 and begun > 1.0) or drops > _SKIPS_IN_100 * max(1.0, steps / 100)
+    return Outcome("warn" if bad else "ok", f"scale fell {drops} times, lowest {said(lowest)}")
+
+
+@check(
+    "fp16_range_pressure",
+    "float16 has room",
+    "largest output under 32752",
+    family="numeric",
+    tier=3,
+    needs=("modules",),
+    advice="Keep norms, softmax and the loss in float32.",
+)
+def half_precision_has_room(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an output in float16 came near the largest number that it can hold.
+
+    Source: a hint (tier 3); half of 65504, paddle's CHECK_ALL_FOR_OVERFLOW.
+    """
+    for module in modules_of(signals):
+        for step, row in module.history:
+            largest = max(abs(finite(row, "min") or 0.0), abs(finite(row, "max") or 0.0))
+            if (
+                words(row, "dtype").endswith("float16")
+                and "bfloat" not in words(row, "dtype")
+                and largest > _HALF_LARGEST
+            ):
+                observed = f"{module.said} reached {said(largest)} in step {step}"
+                return Outcome("note", observed, where={"module": module.name, "step": step})
+    return None
+
+
+@check(
+    "autocast_ineffective",
+    "mixed precision takes effect",
+    "layers inside autocast give low precision",
+    family="numeric",
+    tier=1,
+    needs=("modules",),
+    advice="Move the autocast region around the forward pass, or use a device on which it works.",
+)
+def autocast_works(run: Run, signals: Signals) -> Outcome | None:
+    """Whether linear and convolution layers that ran under autocast gave the precision it promises.
+
+    Source: a logical invariant (tier 1) by the autocast lists; TrainCheck LT-725. Only where no such layer did.
+    """
+    asked, kept = [], 0
+    for module in modules_of(signals):
+        if not _multiplies(module):
+            continue
+        for _, row in module.history[:3]:
+            if words(row, "cast").endswith(_LOW_PRECISION):
+                asked.append(module)
+                kept += words(row, "dtype").endswith(_LOW_PRECISION)
+    if asked and not kept:
+        layers = len({module.name for module in asked})
+        return Outcome("fail", f"{layers} layers ran under autocast, all gave float32", where={"module": asked[0].name})
+    return _left_out(signals) or (Outcome("ok", f"{percent(kept / len(asked))} in low precision") if asked else None)
+
+
+def _left_out(signals: Signals) -> Outcome | None:
+    """Most of the weights of a model that was called under autocast were used outside of it."""
+    for root in roots_of(signals):
+        if not any(words(row, "cast").endswith(_LOW_PRECISION) for _, row in root.history):
+            continue
+        layers = [m for m in modules_of(signals) if m.model == root.model and _multiplies(m) and m.history]
+        outside = [m for m in layers if not any(words(row, "cast") for _, row in m.history)]
+        if sum(m.parameters for m in outside) > 0.5 * sum(m.parameters for m in layers):
+            observed = (
+                f"{len(outside)} of {len(layers)} layers ran outside of autocast, though the model was called in it"
+            )
+            return Outcome("warn", observed, (f"first: {outside[0].said}",), {"module": outside[0].name})
+    return None
+
+
+def _multiplies(module: Module) -> bool:
+    return any(word in module.type.lower() for word in _MULTIPLIES)
+
+
+CHECKS = (scaler_holds, half_precision_has_room, autocast_works)

@@ -1,0 +1,89 @@
+"""Checks of learning rates and their schedulers."""
+
+from __future__ import annotations
+
+import math
+
+from labbook.health.evidence import finite_points, measured, measured_in, said
+from labbook.health.reading import count, finite, table, words
+from labbook.model.check import Outcome, check
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+
+@check(
+    "learning_rate_seen",
+    "learning rate",
+    "finite, above 0",
+    family="convergence",
+    tier=1,
+    whole=True,
+    needs=("lr",),
+    advice="Look at the schedule.",
+)
+def learning_rate_seen(run: Run, signals: Signals) -> Outcome:
+    """Whether the learning rate was seen, finite, and not zero all the time.
+
+    Source: a logical invariant (tier 1): a rate of 0 changes nothing. Whether a rate is a good one is judged by the
+    size of updates, not here.
+    """
+    values = [v for s in measured(run, "lr") for v in s.values]
+    finite_values = [v for v in values if math.isfinite(v)]
+    if len(finite_values) < len(values):
+        return Outcome("fail", f"{len(values) - len(finite_values)} values not finite")
+    if not any(finite_values):
+        return Outcome("fail", "0 in every step")
+    low, high = min(finite_values), max(finite_values)
+    return Outcome("ok", f"constant {said(low)}" if low == high else f"{said(low)} to {said(high)}")
+
+
+@check(
+    "lr_schedule_wrong",
+    "learning rate schedule",
+    "stepped after the optimizer, over the whole run",
+    family="convergence",
+    tier=1,
+    needs=("lr",),
+    advice="Call scheduler.step() after optimizer.step(), by step or by epoch, as its lengths are counted.",
+)
+def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a scheduler was never stepped, stepped first, ran over its end, or took the rate to nothing too early.
+
+    Source: logical invariants (tier 1); torch warns about the order, paddle does not.
+    """
+    schedulers = table(signals.loop, "scheduler")
+    for opt in schedulers:
+        kind, options = words(schedulers, opt, "type"), table(schedulers, opt, "options")
+        steps, updates = count(schedulers, opt, "steps"), count(schedulers, opt, "optimizer_steps")
+        if not steps and updates >= 20 and run.status == "finished":
+            return Outcome("fail", f"{kind} was made and never stepped in {updates} steps")
+        skipped = count(signals.loop, "scaler", "skipped")
+        if count(schedulers, opt, "before_optimizer") and updates >= 5 and not skipped:
+            return Outcome("warn", f"{kind} stepped before the optimizer's first step")
+        length = finite(options, "T_max")
+        anneals = kind.startswith("CosineAnnealing") and "Restart" not in kind
+        if anneals and length and steps > 2.5 * length and steps >= 0.9 * updates:
+            observed = f"{kind} of length {said(length)} was stepped {steps} times: the rate rises again and again"
+            return Outcome("fail", observed)
+    early = _dies_early(run, signals)
+    if early is not None:
+        return early
+    return Outcome("ok", ", ".join(words(schedulers, o, "type") for o in schedulers)) if schedulers else None
+
+
+def _dies_early(run: Run, signals: Signals) -> Outcome | None:
+    """The rate is (nearly) 0 for more than 40 % of the run, from some step to the end."""
+    for series in measured_in(run, signals, "lr"):
+        if ".group" in series.name:
+            continue
+        steps, rates = finite_points(series)
+        if len(rates) < 20 or max(rates) <= 0 or steps[-1] < 20:
+            continue
+        alive = max(s for s, rate in zip(steps, rates, strict=True) if rate > 1e-5 * max(rates))
+        if steps[-1] - alive > 0.4 * steps[-1] and steps[-1] - alive >= 20:
+            observed = f"under 1/100000 of {said(max(rates))} from step {alive + 1} on, of {steps[-1]}"
+            return Outcome("warn", observed, where={"step": alive + 1})
+    return None
+
+
+CHECKS = (learning_rate_seen, schedule_runs)

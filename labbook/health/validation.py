@@ -1,0 +1,212 @@
+"""Checks of training against validation: overfitting, chance level, labels that fit nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from labbook.health.evidence import percent, said, too_few, unobserved
+from labbook.health.layers import Module, modules_of
+from labbook.health.reading import count, finite, flag, histogram, table, words
+from labbook.health.regime import training_loss
+from labbook.health.statistics import binomial_at_least, mann_kendall, median, theil_sen
+from labbook.model.check import Outcome, check
+from labbook.model.run import Run
+from labbook.model.series import Series
+from labbook.model.signals import Signals
+
+_CHANCE = 0.05
+_MANY = 10_000
+_HELD_OUT = ("val", "valid", "validation", "test", "eval", "dev")
+
+
+def held_out(name: str) -> bool:
+    """Whether a metric's name says that it was measured on other data than it was trained on."""
+    parts = "".join(c.lower() if c.isalnum() else " " for c in name).split()
+    return any(part in _HELD_OUT for part in parts)
+
+
+def validation_losses(run: Run, signals: Signals) -> list[float]:
+    """Validation losses in order of time: those that the program logged, else those of the validation phases."""
+    logged = [s for s in run.series if "loss" in s.name.lower() and held_out(s.name) and len(s.values) >= 2]
+    if logged:
+        return [v for v in max(logged, key=_points).values if math.isfinite(v)]
+    trained_on = {event.get("loader") for event in signals.prints if words(event, "phase") == "train"} - {None}
+    other = [phase for phase in signals.evaluations if phase.get("loader") not in trained_on]
+    seen = []
+    for phase in other or signals.evaluations:
+        values = [v for v in table(phase, "loss").values() if isinstance(v, (int, float)) and math.isfinite(v)]
+        if len(values) == 1 and count(phase, "batches") >= 2:
+            seen.append(float(values[0]))
+    return seen
+
+
+def _points(series: Series) -> int:
+    return len(series.values)
+
+
+@check(
+    "overfitting",
+    "validation loss stays down",
+    "no rise while the training loss falls",
+    family="convergence",
+    tier=2,
+    needs=("loss",),
+    advice="Stop at the best epoch, regularise, or use more data.",
+)
+def no_overfitting(run: Run, signals: Signals) -> Outcome:
+    """Whether the validation loss rises significantly, by much, while the training loss falls.
+
+    Source: diagnosis catalogue, `overfitting` (tier 2), by Mann-Kendall from the best epoch on over at least 6 epochs,
+    and 30 % above it; the rules on one epoch or on a gap of 0.1 fired on 10 of 12 healthy runs.
+    """
+    losses = validation_losses(run, signals)
+    if len(losses) < 6:
+        return too_few(len(losses), 6, "validation losses") if losses else unobserved("no validation loss was seen")
+    training = training_loss(run, signals)
+    if isinstance(training, str):
+        return unobserved(training)
+    best = min(losses)
+    since = losses[losses.index(best) :]
+    end = median(since[-3:])
+    observed = f"best {said(best)} at {losses.index(best) + 1} of {len(losses)}, last {said(losses[-1])}"
+    falling = theil_sen(training.steps, training.values) < 0
+    trend = mann_kendall(since)
+    if len(since) < 5 or not falling or trend.rising > 0.01 or best <= 0:
+        return Outcome("ok", observed)
+    if end > 1.3 * best:
+        return Outcome("warn" if len(since) >= 0.5 * len(losses) else "note", observed, p=trend.rising)
+    return Outcome("ok", observed)
+
+
+@check(
+    "label_noise_or_shuffled",
+    "what is learnt holds elsewhere",
+    "validation loss below guessing",
+    family="data",
+    tier=2,
+    needs=("losses",),
+    advice="Look at pairs of input and label after all shuffling: do they still belong together?",
+)
+def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a classifier fits its training data while its validation loss was never better than guessing.
+
+    Source: diagnosis catalogue, `label_noise_or_shuffled` (tier 2): at least 3 validations, none below ln K.
+    """
+    loss = training_loss(run, signals)
+    if isinstance(loss, str) or loss.classes < 2 or len(loss.values) < 50:
+        return None
+    losses = validation_losses(run, signals)
+    chance, end = math.log(loss.classes), median(loss.values[-20:])
+    if words(loss.function, "reduction") == "sum":
+        return None
+    if len(losses) >= 3:
+        if end > 0.5 * chance or min(losses) < chance:
+            return Outcome("ok", f"best validation loss {said(min(losses))}, guessing gives {said(chance)}")
+        observed = f"training loss {said(end)}, best validation loss {said(min(losses))}, guessing gives {said(chance)}"
+        return Outcome("fail", observed)
+    judged = _against_commonest(run, signals)
+    if judged is None or end > 0.5 * chance or judged[2] <= _CHANCE:
+        return None
+    best, share, _ = judged
+    return Outcome(
+        "fail", f"training loss {said(end)}, yet accuracy {percent(best)} where guessing gives {percent(share)}"
+    )
+
+
+@check(
+    "below_trivial_baseline",
+    "better than the commonest class",
+    "significantly better",
+    family="convergence",
+    tier=2,
+    needs=("prints",),
+    advice="Overfit a single batch first, then check labels and features.",
+)
+def beats_commonest_class(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the best validation accuracy beats answering the commonest class, by a binomial test.
+
+    Source: deepchecks SimpleModelComparison, Karpathy 2019. Not asked where one class is over 80 %.
+    """
+    judged = _against_commonest(run, signals)
+    if judged is None:
+        return None
+    best, share, chance = judged
+    observed = f"accuracy {percent(best)}, the commonest class is {percent(share)} of the labels"
+    return Outcome("warn" if chance > _CHANCE else "ok", observed)
+
+
+def _against_commonest(run: Run, signals: Signals) -> tuple[float, float, float] | None:
+    """Best of the last accuracies, share of the commonest class, and how likely guessing does as well."""
+    counts = next((h for e in signals.prints if words(e, "phase") == "train" and (h := histogram(e, "histogram"))), {})
+    total, accuracies = sum(counts.values()), _accuracies(run, signals)
+    if total < 100 or len(counts) < 2 or len(accuracies) < 3 or count(signals.loop, "steps") < 100:
+        return None
+    share = max(counts.values()) / total
+    if share > 0.8:
+        return None
+    best = max(accuracies[-3:])
+    samples = max((count(phase, "samples") for phase in signals.evaluations), default=0)
+    # Of an unknown number of samples only an accuracy that is no better at all is told.
+    samples = samples if samples >= 50 else _MANY
+    return best, share, binomial_at_least(round(best * samples), samples, share)
+
+
+def _accuracies(run: Run, signals: Signals) -> list[float]:
+    seen = [a for phase in signals.evaluations if (a := finite(phase, "accuracy")) is not None]
+    if seen:
+        return seen
+    logged = [s for s in run.series if held_out(s.name) and "acc" in s.name.lower()]
+    if not logged:
+        return []
+    values = [v for v in logged[0].values if math.isfinite(v)]
+    return _as_shares(values)
+
+
+def _as_shares(values: Sequence[float]) -> list[float]:
+    """Accuracies between 0 and 1; percentages are divided by 100, anything else is none."""
+    if not values or min(values) < 0 or max(values) > 100:
+        return []
+    return [v / 100 for v in values] if max(values) > 1 else list(values)
+
+
+@check(
+    "train_val_collapse_in_eval",
+    "evaluation mode gives the same",
+    "batch norms that know their batches",
+    family="convergence",
+    tier=2,
+    needs=("models",),
+    advice="Raise the momentum of batch norms, use larger batches, or GroupNorm.",
+)
+def same_in_evaluation_mode(run: Run, signals: Signals) -> Outcome | None:
+    """Whether batch norms had hardly taken up the batches' statistics, and validation is much worse with them.
+
+    Source: TheDeepChecker's mode switch (tier 2), from the momentum and the number of steps instead of a second pass.
+    """
+    steps = count(signals.loop, "steps")
+    kept = [share for m in modules_of(signals) if (share := _not_taken_up(signals, m, steps)) is not None]
+    losses, training = validation_losses(run, signals), training_loss(run, signals)
+    if not kept or not steps or isinstance(training, str) or not losses:
+        return None
+    end = median(training.values[-20:])
+    if max(kept) < 0.5 or median(losses[-3:]) < 1.5 * end or _never_switched(signals):
+        return Outcome("ok", f"{percent(1 - max(kept))} taken up")
+    observed = f"{percent(1 - max(kept))} of the statistics taken up in {steps} steps"
+    return Outcome("warn", observed, (f"training loss {said(end)}, validation loss {said(median(losses[-3:]))}",))
+
+
+def _never_switched(signals: Signals) -> bool:
+    """Whether all validation that was seen ran in training mode."""
+    return bool(signals.evaluations) and all(flag(e, "training") for e in signals.evaluations)
+
+
+def _not_taken_up(signals: Signals, module: Module, steps: int) -> float | None:
+    """Share of a batch norm's running statistics that is still their initial value."""
+    momentum = finite(module.options, "momentum")
+    if "BatchNorm" not in module.type or not math.isfinite(module.order) or momentum is None or not 0 < momentum < 1:
+        return None
+    return float(momentum**steps if signals.framework == "paddle" else (1 - momentum) ** steps)
+
+
+CHECKS = (no_overfitting, same_in_evaluation_mode, labels_mean_something, beats_commonest_class)

@@ -1,0 +1,234 @@
+"""Keeps the index of a notebook in step with its files.
+
+Any number of processes may refresh at once: what changed is found outside of a transaction, each batch is written in
+one, and a row that somebody else has brought up to date meanwhile is written again with the same content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labbook.index.cjk import segment
+from labbook.index.database import Answer, give_up, transaction, with_index
+from labbook.index.entries import MAX_BYTES, Note, facets_of, read_note, words_of
+from labbook.store.notebook import Notebook
+from labbook.store.paths import NotebookPaths
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_BATCH = 200
+_TICK_NS = 2_000_000_000
+"""A file changed less than this before it was read may change again without a new time stamp; it is read once more.
+Source: the coarsest time stamps in use (FAT: 2 s), as git does for its index."""
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What a refresh did.
+
+    Args:
+        read: How many files were read because they are new or changed.
+        removed: How many notes are gone.
+        problems: Notes whose front matter could not be read, as (path, reason with its line).
+    """
+
+    read: int
+    removed: int
+    problems: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    path: str
+    mtime_ns: int
+    size: int
+
+
+def ask(
+    notebook: Notebook,
+    question: Callable[[sqlite3.Connection], Answer],
+    *,
+    tell: Callable[[int, int], None] | None = None,
+) -> tuple[Answer, Refreshed]:
+    """The answer to a question, from an index that is up to date, and what had to be done for that.
+
+    A damaged or outdated index is made again. Where the notebook cannot be written, the index lies in the user's cache
+    folder, and in memory where that cannot be written either.
+
+    Args:
+        notebook: Whose notes are indexed.
+        question: Reads from the index; it may be asked twice.
+        tell: Called with (files read, files to read) during the refresh.
+
+    Raises:
+        NotebookError: This Python's SQLite has no full-text search.
+    """
+
+    def work(connection: sqlite3.Connection) -> tuple[Answer, Refreshed]:
+        refreshed = _refresh(connection, notebook.paths, None, tell)
+        return question(connection), refreshed
+
+    return with_index(notebook, work)
+
+
+def refresh(notebook: Notebook, only: Sequence[Path] | None = None) -> Refreshed:
+    """Brings the index up to date and says what had to be done.
+
+    Args:
+        notebook: Whose notes are indexed.
+        only: Files that may have changed; by default all of `notes/` are looked at.
+    """
+    return with_index(notebook, lambda connection: _refresh(connection, notebook.paths, only, None))
+
+
+def _refresh(
+    connection: sqlite3.Connection,
+    paths: NotebookPaths,
+    only: Sequence[Path] | None,
+    tell: Callable[[int, int], None] | None,
+) -> Refreshed:
+    asked = None if only is None else [_relative(paths, path) for path in only]
+    known = _known(connection, asked)
+    seen = {file.path: file for file in (_scan(paths) if only is None else _look_at(paths, only))}
+    changed = [file for file in seen.values() if not _unchanged(file, known.get(file.path))]
+    gone = [path for path in known if path not in seen]
+    read = 0
+    for start in range(0, len(changed), _BATCH):
+        read += _write(connection, paths, changed[start : start + _BATCH], known)
+        if tell is not None:
+            tell(min(start + _BATCH, len(changed)), len(changed))
+    if gone:
+        _forget(connection, gone)
+    _tidy(connection)
+    problems = connection.execute("SELECT path, problem FROM files WHERE problem != '' ORDER BY path").fetchall()
+    return Refreshed(read, len(gone), tuple((path, problem) for path, problem in problems))
+
+
+def _known(connection: sqlite3.Connection, asked: Sequence[str] | None) -> dict[str, tuple[int, int, str, int]]:
+    """What the index knows of all files, or of those that are asked for."""
+    columns = "SELECT path, mtime_ns, size, hash, read_ns FROM files"
+    if asked is None:
+        rows = connection.execute(columns).fetchall()
+    else:
+        rows = [row for path in asked for row in connection.execute(f"{columns} WHERE path = ?", (path,))]
+    return {row[0]: row[1:] for row in rows}
+
+
+def _unchanged(file: _Seen, row: tuple[int, int, str, int] | None) -> bool:
+    if row is None or row[:2] != (file.mtime_ns, file.size):
+        return False
+    return row[3] - file.mtime_ns > _TICK_NS
+
+
+def _scan(paths: NotebookPaths) -> Iterator[_Seen]:
+    """All Markdown files of `notes/`, links left out. The folder beside an entry holds its attachments: passed over."""
+    waiting = [(str(paths.notes), "notes")]
+    while waiting:
+        folder, relative = waiting.pop()
+        try:
+            items = list(os.scandir(folder))
+        except OSError:
+            continue
+        names = {item.name for item in items}
+        for item in items:
+            if item.name.startswith(".") or not _is_text(item.name):
+                continue
+            with contextlib.suppress(OSError):
+                if item.name.endswith(".md") and item.is_file(follow_symlinks=False):
+                    status = item.stat()
+                    yield _Seen(f"{relative}/{item.name}", status.st_mtime_ns, status.st_size)
+                elif item.is_dir(follow_symlinks=False) and f"{item.name}.md" not in names:
+                    waiting.append((item.path, f"{relative}/{item.name}"))
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file's name is text at all; one that is not can be named neither in SQLite nor on the site."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _look_at(paths: NotebookPaths, only: Iterable[Path]) -> Iterator[_Seen]:
+    for path in only:
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            relative = _relative(paths, path)
+            if relative.startswith("notes/") and relative.endswith(".md"):
+                yield _Seen(relative, status.st_mtime_ns, status.st_size)
+
+
+def _relative(paths: NotebookPaths, path: Path) -> str:
+    return os.path.relpath(path, paths.root).replace(os.sep, "/")
+
+
+def _write(
+    connection: sqlite3.Connection,
+    paths: NotebookPaths,
+    files: Sequence[_Seen],
+    known: dict[str, tuple[int, int, str, int]],
+) -> int:
+    """Reads the files and writes what changed, in one transaction; returns how many had another content."""
+    ready: list[tuple[_Seen, str, int, Note | None]] = []
+    for file in files:
+        read_ns = time.time_ns()
+        try:
+            with (paths.root / file.path).open("rb") as stream:
+                content = stream.read(MAX_BYTES)
+        except OSError:
+            continue
+        digest = f"{file.size}:{hashlib.blake2b(content, digest_size=16).hexdigest()}"
+        same = file.path in known and known[file.path][2] == digest
+        note = None if same else read_note(file.path, content, file.mtime_ns / 1e9)
+        ready.append((file, digest, read_ns, note))
+    with transaction(connection):
+        for file, digest, read_ns, note in ready:
+            if note is not None:
+                _replace(connection, note)
+                connection.execute(
+                    "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)",
+                    (file.path, file.mtime_ns, file.size, digest, read_ns, note.problem),
+                )
+            else:
+                connection.execute(
+                    "UPDATE files SET mtime_ns = ?, size = ?, read_ns = ? WHERE path = ? AND hash = ?",
+                    (file.mtime_ns, file.size, read_ns, file.path, digest),
+                )
+    return sum(note is not None for *_, note in ready)
+
+
+def _replace(connection: sqlite3.Connection, note: Note) -> None:
+    connection.execute("DELETE FROM notes WHERE path = ?", (note.entry.path,))
+    meta = json.dumps(dict(note.entry.meta), ensure_ascii=True, default=str)
+    row = (note.entry.path, note.kind, note.entry.id, note.title, note.started, meta)
+    number = connection.execute(
+        "INSERT INTO notes (path, kind, name, title, started, meta) VALUES (?, ?, ?, ?, ?, ?)", row
+    ).lastrowid
+    facets = {(key, value.encode("utf-8", "replace").decode(), number) for key, value in facets_of(note)}
+    connection.executemany("INSERT INTO facets VALUES (?, ?, ?)", facets)
+    columns = [segment(text) for text in words_of(note)]
+    connection.execute("INSERT INTO words (rowid, title, tags, parts, body) VALUES (?, ?, ?, ?, ?)", (number, *columns))
+
+
+def _forget(connection: sqlite3.Connection, paths: Sequence[str]) -> None:
+    with transaction(connection):
+        connection.executemany("DELETE FROM notes WHERE path = ?", [(path,) for path in paths])
+        connection.executemany("DELETE FROM files WHERE path = ?", [(path,) for path in paths])
+
+
+def _tidy(connection: sqlite3.Connection) -> None:
+    """Forgets everything when most of the words belong to notes that are gone; the next refresh reads them again."""
+    newest = connection.execute("SELECT coalesce(max(id), 0) FROM notes").fetchone()[0]
+    alive = connection.execute("SELECT count(*) FROM notes").fetchone()[0]
+    if newest > 2 * alive + 5000:
+        give_up(connection)

@@ -1,0 +1,162 @@
+"""The SQLite file of the index: where it lies, made when it is missing, outdated or damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from labbook.errors import NotebookError
+from labbook.store.notebook import Notebook, prepare_private
+
+if TYPE_CHECKING:
+    import sqlite3
+
+SCHEMA_VERSION = 1
+"""Raised with every change of `schema.sql` or of what is written into it; an index of another version is replaced."""
+
+Answer = TypeVar("Answer")
+
+_BUSY_S = 20.0
+_OUTDATED = 999
+
+
+def with_index(notebook: Notebook, work: Callable[[sqlite3.Connection], Answer]) -> Answer:
+    """What `work` returns, given a sound index: in the notebook, else in the user's cache, else in memory.
+
+    A damaged or outdated index is made again, and `work` then starts anew.
+
+    Raises:
+        NotebookError: This Python's SQLite has no full-text search.
+    """
+    import sqlite3
+
+    for place in _places(notebook):
+        # Not writable, full, no locks on this file system, or locked for long: the next place.
+        with contextlib.suppress(sqlite3.OperationalError, OSError):
+            return _mended(place, work)
+    with contextlib.closing(_prepare(None)) as connection:
+        return work(connection)
+
+
+def _mended(place: Path, work: Callable[[sqlite3.Connection], Answer]) -> Answer:
+    """`work` with the index at one place; a damaged one is replaced."""
+    import sqlite3
+
+    try:
+        with contextlib.closing(_prepare(place)) as connection:
+            return work(connection)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:
+        _remove(place)
+    with contextlib.closing(_prepare(place)) as connection:
+        return work(connection)
+
+
+def require_module(connection: sqlite3.Connection, name: str = "fts5") -> None:
+    """Checks that SQLite has a module.
+
+    Raises:
+        NotebookError: It has not.
+    """
+    import sqlite3
+
+    try:
+        connection.execute(f"CREATE VIRTUAL TABLE temp.probe USING {name} (text)")
+        connection.execute("DROP TABLE temp.probe")
+    except sqlite3.OperationalError as error:
+        if "no such module" not in str(error):
+            raise
+        raise NotebookError(
+            f"the SQLite {sqlite3.sqlite_version} of this Python cannot search text: {error}",
+            hint="use a Python whose sqlite3 module has FTS5 (python.org, conda, uv and the distributions' own have)",
+        ) from error
+
+
+def give_up(connection: sqlite3.Connection) -> None:
+    """Marks the index as outdated: the next one who opens it makes it again."""
+    connection.execute(f"PRAGMA user_version = {_OUTDATED}")
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """One change of the index: all of it or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _places(notebook: Notebook) -> Iterator[Path]:
+    """Where the index may lie, the best place first."""
+    paths = notebook.paths
+    try:
+        prepare_private(notebook)
+    except NotebookError:
+        # It cannot be written: whoever may only read it has an index of their own.
+        pass
+    else:
+        yield paths.index
+    from platformdirs import user_cache_path
+
+    name = hashlib.sha256(str(paths.root.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    yield user_cache_path("labbook") / f"index-{name}.sqlite"
+
+
+def _prepare(place: Path | None) -> sqlite3.Connection:
+    import sqlite3
+
+    if place is not None:
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    connection = sqlite3.connect(":memory:" if place is None else place, timeout=_BUSY_S, isolation_level=None)
+    try:
+        require_module(connection)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, SCHEMA_VERSION):
+            raise sqlite3.DatabaseError("another schema")
+        connection.execute("PRAGMA foreign_keys = ON")
+        # The index can be made again at any time: power loss may cost it.
+        connection.execute("PRAGMA synchronous = OFF")
+        if version == 0:
+            _create(connection)
+        # Fails at once where the file cannot be written.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    schema = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
+    connection.execute("BEGIN IMMEDIATE")
+    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+        for statement in _statements(schema):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _statements(schema: str) -> Iterator[str]:
+    """The statements of a script one by one: `executescript` would end the transaction first."""
+    import sqlite3
+
+    statement = ""
+    for line in schema.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _remove(place: Path) -> None:
+    for name in (place, place.with_name(f"{place.name}-journal")):
+        with contextlib.suppress(OSError):
+            name.unlink()

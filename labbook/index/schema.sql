@@ -1,0 +1,37 @@
+-- The index of a notebook. It can be deleted at any time: it is made again from notes/.
+-- `user_version` is set by index/build.py; another version means another schema and a new index.
+
+CREATE TABLE files (
+  path       TEXT PRIMARY KEY,    -- relative to the notebook, forward slashes
+  mtime_ns   INTEGER NOT NULL,
+  size       INTEGER NOT NULL,
+  hash       TEXT NOT NULL,       -- of the content: a file that was only touched is not read again
+  read_ns    INTEGER NOT NULL,    -- when it was read: a file changed within the same clock tick is read again
+  problem    TEXT NOT NULL        -- why its front matter could not be read, with the line; '' when it could
+) WITHOUT ROWID;
+
+CREATE TABLE notes (
+  id         INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: `words` keeps the words of removed notes
+  path       TEXT NOT NULL UNIQUE,
+  kind       TEXT NOT NULL,       -- run, experiment, symptom, report, note
+  name       TEXT NOT NULL,       -- run id, or the file's name
+  title      TEXT NOT NULL,
+  started    REAL NOT NULL,       -- Unix seconds
+  meta       TEXT NOT NULL        -- front matter as JSON
+);
+CREATE INDEX notes_by_time ON notes (kind, started DESC);
+CREATE INDEX notes_by_name ON notes (name);
+
+CREATE TABLE facets (
+  key        TEXT NOT NULL,
+  value      TEXT NOT NULL,       -- lower case
+  note       INTEGER NOT NULL REFERENCES notes (id) ON DELETE CASCADE,
+  PRIMARY KEY (key, value, note)
+) WITHOUT ROWID;
+CREATE INDEX facets_by_note ON facets (note);
+
+-- Contentless: the words only, not the text, which stands in the files. Rows of removed notes stay until the index is
+-- made again; queries join them away.
+CREATE VIRTUAL TABLE words USING fts5 (
+  title, tags, parts, body, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
+);

@@ -1,0 +1,73 @@
+"""A measured quantity over the steps of a run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Series:
+    """The history of one number.
+
+    Args:
+        name: What was measured: `loss`, `grad_norm`, `lr`, `step_time_s`, or the name that the program logged.
+        source: Who measured it: "probe", "labbook", "tensorboard", "visualdl", "wandb", "mlflow" or "text" (read from
+            the console).
+        steps: Step of each point, ascending. Shape: `(n,)`.
+        values: Value of each point; may hold NaN and infinities. Shape: `(n,)`.
+        low: Smallest value in the window that a point stands for; equal to `values` where a point is one step.
+        high: Largest value in that window.
+        count: How many values were measured in all; at least `len(values)`.
+        nonfinite: How many of them were NaN or infinite.
+        rank: Rank of the process in distributed training, else `None`.
+    """
+
+    name: str
+    source: str
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    count: int = 0
+    nonfinite: int = 0
+    rank: int | None = None
+
+    @property
+    def first(self) -> float | None:
+        """First value, or `None` when nothing was measured."""
+        return self.values[0] if self.values else None
+
+    @property
+    def last(self) -> float | None:
+        """Last value, or `None` when nothing was measured."""
+        return self.values[-1] if self.values else None
+
+    @property
+    def best(self) -> float | None:
+        """Smallest finite value, or the largest for names in which more is better (accuracy, F1, mAP, ...)."""
+        finite = [v for v in (*self.values, *self.low, *self.high) if math.isfinite(v)]
+        if not finite:
+            return None
+        return max(finite) if more_is_better(self.name) else min(finite)
+
+    @property
+    def last_step(self) -> int | None:
+        """Step of the last point, or `None`."""
+        return self.steps[-1] if self.steps else None
+
+
+_MORE_IS_BETTER = {
+    *("acc", "accuracy", "acc1", "acc5", "top1", "top5", "auc", "auroc", "auprc", "f1", "map", "ap", "precision"),
+    *("recall", "bleu", "rouge", "psnr", "ssim", "iou", "miou", "dice", "score", "reward", "return", "r2", "success"),
+    *("hmean", "ips", "throughput", "samples_per_second"),
+}
+
+
+def more_is_better(name: str) -> bool:
+    """Whether a larger value of this metric is the better one, judged by the words of its name.
+
+    Source: chosen by us, the usual names of the field; everything else (losses, errors, times, perplexity) counts down.
+    """
+    words = "".join(c.lower() if c.isalnum() else " " for c in name).split()
+    return any(w in _MORE_IS_BETTER for w in words) and not any(w in ("loss", "error", "err") for w in words)

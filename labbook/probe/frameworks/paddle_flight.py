@@ -1,0 +1,221 @@
+"""The flight recorder of PaddlePaddle: keeps what is needed to run the last forward again, and does so once.
+
+Kept are references, never copies, and no longer than to the end of a step: the arguments of the last call of a model,
+the state of the random generator, and where outputs are small the gradients that reached them.
+"""
+
+from time import perf_counter
+from weakref import ref
+
+from ..health_frames import place_of, user_frame
+from ..protocol import FLIGHT
+from . import paddle_state
+from .paddle_replay import Replay, expression_of
+from .torch_stats import tensors_in
+
+SMALL = 1 << 20
+"""Elements of outputs up to which their incoming gradient is kept. Source: chosen by us; memory must not grow."""
+
+SLOW_S = 0.005
+"""Steps that take as long have the gradients of their outputs kept: a hook in the backward costs 30 microseconds."""
+
+MOST_OUTPUTS = 4
+
+
+class Call:
+    """The last call of a model."""
+
+    __slots__ = ("args", "batch", "cast", "device_states", "gradients", "kwargs", "outputs", "root", "state")
+
+
+class Flight:
+    """The flight recorder of one process.
+
+    Args:
+        paddle: The module.
+        eyes: The other eyes.
+
+    Attributes:
+        done: Whether something was found already, so that nothing is kept any more.
+        last_state: State of the random generator when the last forward began.
+    """
+
+    def __init__(self, paddle, eyes):
+        self.paddle = paddle
+        self.eyes = eyes
+        self._state = paddle.base.core.default_cpu_generator().get_state
+        self._tracer = paddle.base.framework._dygraph_tracer
+        self._off = paddle.base.core.AmpLevel.O0
+        self._tensor = paddle.Tensor
+        self._cuda = paddle.device.is_compiled_with_cuda()
+        self._failed = eyes.failed
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self.done = False
+        self.call = None
+        self.last_state = None
+        self._loss = None
+        self._gap_s = self._before = 0.0
+
+    def began(self, root, args, kwargs, batch):
+        """Keeps a call of a model; the one before is let go.
+
+        Cost: 2 microseconds.
+        """
+        if self.done:
+            return
+        now = perf_counter()
+        self._gap_s, self._before = now - self._before, now
+        call = self.call = Call()
+        call.root, call.args, call.kwargs, call.batch = root, args, kwargs, batch
+        call.state = self.last_state = self._state()
+        call.device_states = None
+        if self._cuda and paddle_state.awake(self.paddle):
+            call.device_states = self.paddle.get_cuda_rng_state()
+        tracer = self._tracer()
+        level = self._off if tracer is None else tracer._amp_level
+        call.cast = None if level == self._off else (level, tracer._amp_dtype)
+        call.outputs, call.gradients = [], {}
+
+    def ended(self, root, output):
+        """Takes what the model returned: weak references, and its gradients as they come where it is small."""
+        call = self.call
+        if self.done or call is None or call.root is not root:
+            return
+        health = self.eyes.health
+        keeps = health.dense or self._gap_s > SLOW_S
+        if type(output) is self._tensor:
+            tensors = (output,)
+        else:
+            tensors = [tensor for _, tensor in tensors_in(output, self.eyes.stats, MOST_OUTPUTS)]
+        for at, tensor in enumerate(tensors):
+            call.outputs.append(ref(tensor))
+            if keeps and not tensor.stop_gradient and not tensor.is_leaf and tensor.size <= SMALL:
+                tensor._register_grad_hook(Keeper(call, at))
+
+    def release(self):
+        """Lets go of the last call."""
+        self.call = None
+
+    def backward(self, tensors):
+        """Keeps a weak reference to what `backward` is called on."""
+        if not self.done and tensors:
+            self._loss = ref(tensors[0])
+
+    def failed(self, trigger, value, tensors):
+        """Finds out where a value that is not finite came from, the first time, and writes it.
+
+        Args:
+            trigger: "loss", "gradient" or "parameter".
+            value: It.
+            tensors: What `backward` is called on, for a loss.
+        """
+        if self.done:
+            return
+        local = self.eyes.adapter.training.local
+        if trigger == "gradient" and local.scaling is not None:
+            return  # a gradient scaler looks for its scale
+        self.done = True
+        call, self.call = self.call, None
+        try:
+            told = self._find(trigger, call, tensors)
+        except Exception as error:
+            self._failed("paddle.flight", error)
+            told = {"finding": "not replayed", "reason": "the search itself failed: %s" % type(error).__name__}
+        self._tell(trigger, value, told, call)
+
+    def _find(self, trigger, call, tensors):
+        frame = place_of(user_frame())
+        if call is None:
+            return dict(self._parameters(None), reason="no forward of a model was seen before it", **frame)
+        bad = [path for path, leaf in self._inputs(call) if self._bad(leaf)]
+        if bad:
+            return {"finding": "bad batch", "op": "input " + ", ".join(bad[:4])}
+        layer = call.root.module()
+        found = self._parameters(layer)
+        if found["finding"] == "bad parameters":
+            return found
+        replay = Replay(self.paddle, self.eyes, call)
+        reason = replay.refused()
+        if reason:
+            return dict(finding="not replayed", reason=reason, **frame)
+        found = replay.forward()
+        if found is None and trigger == "loss":
+            if replay.differs():
+                return {"finding": "not reproduced", "reason": "the forward gave other values when it ran again"}
+            return dict(frame, finding="loss expression", op=expression_of(tensors))
+        return found if found is not None else self._backward(replay, call, frame)
+
+    def _backward(self, replay, call, frame):
+        """Where the gradient of a finite loss went wrong."""
+        if any(self._bad(gradient) for gradient in call.gradients.values()):
+            loss = self._loss() if self._loss is not None else None
+            op = expression_of([loss]) if loss is not None else ""
+            return dict(frame, finding="loss expression", op=op, reason="its gradient is not finite, its value is")
+        found = replay.backward()
+        if found is not None:
+            return found
+        if not call.gradients:
+            reason = "the backward of the model is finite for a gradient of ones, so it began with another one"
+            return dict(frame, finding="loss expression", reason=reason)
+        reason = "the gradients were finite when they were computed again"
+        return dict(finding="not reproduced", reason=reason, **frame)
+
+    def _bad(self, tensor):
+        view = self.eyes.stats.view(tensor)
+        return self.eyes.stats.bad(view) if view is not None else 0
+
+    def _inputs(self, call):
+        return tensors_in(call.args, self.eyes.stats) + tensors_in(call.kwargs, self.eyes.stats)
+
+    def _parameters(self, layer):
+        """Parameters with bad values: of the model, or of all optimizers."""
+        if layer is not None:
+            named = list(layer.named_parameters()) + list(layer.named_buffers())
+        else:
+            named = [("parameter %d" % at, p) for at, p in enumerate(self.eyes.held_by_optimizers())]
+        names = []
+        for name, value in named:
+            if len(names) < 20 and self._bad(value):
+                names.append(name)
+        return {"finding": "bad parameters", "parameters": names} if names else {"finding": "not replayed"}
+
+    def _tell(self, trigger, value, told, call):
+        health = self.eyes.health
+        leaves = []
+        if call is not None:
+            leaves = [self.eyes.batches.leaf(path, leaf, "input", None) for path, leaf in self._inputs(call)[:16]]
+        batch = call.batch if call is not None else None
+        fields = {"reason": "", "module": None, "op": "", "file": "", "line": None, "function": "", "source": ""}
+        fields.update(parameters=[])
+        fields.update(told)
+        self.eyes.emit(
+            FLIGHT,
+            framework="paddle",
+            step=health.step,
+            trigger=trigger,
+            value="nan" if value != value else "inf",
+            batch={"leaves": leaves, "print": batch.print if batch is not None else None, "indices": None},
+            recent=[
+                {"step": step, "loss": loss, "grad_norm": norm, "lr": rate, "ratio": ratio}
+                for step, loss, norm, rate, ratio in health.recent
+            ],
+            **fields,
+        )
+
+
+class Keeper:
+    """A hook that keeps the gradient of an output; it dies with the graph."""
+
+    __slots__ = ("_at", "_gradients")
+
+    def __init__(self, call, at):
+        self._gradients = call.gradients
+        self._at = at
+
+    def __call__(self, gradient):
+        """Keeps it, and leaves it as it is."""
+        self._gradients[self._at] = gradient
+        return

@@ -1,0 +1,52 @@
+"""Attaches the health signals of PaddlePaddle: optimizers as they are made, models, losses, loaders, schedulers."""
+
+from ..health import Health
+from ..wrapping import disguised
+from .paddle_eyes import Eyes
+
+
+def hook_health(adapter):
+    """Watches everything that health needs beside steps and backward calls, which the adapter passes on."""
+    eyes = Eyes(adapter)
+    adapter.health = adapter.training.health = Health(adapter, eyes)
+    _watch_optimizers(adapter, eyes)
+    _watch_grad(adapter, eyes)
+    eyes.install()
+
+
+def _watch_optimizers(adapter, eyes):
+    """Has the parameters of a new optimizer known before the first forward of their model."""
+    optimizers = adapter.module.optimizer
+    kinds = [optimizers.Optimizer] + [kind for name in ("LBFGS",) if (kind := getattr(optimizers, name, None))]
+    failed, training = adapter.probe.failed, adapter.training
+
+    def watched(original):
+        def initialise(optimizer, *args, **kwargs):
+            original(optimizer, *args, **kwargs)
+            if adapter.is_compiling() or not adapter.module.in_dynamic_mode():
+                return
+            began = training.clock()
+            try:
+                if optimizer not in eyes.optimizers:
+                    eyes.optimizer_made(optimizer)
+            except Exception as error:
+                failed("paddle.optimizer made", error)
+            training.spent += training.clock() - began
+
+        return disguised(initialise, original)
+
+    for kind in kinds:
+        if "__init__" in kind.__dict__:
+            eyes.patches.put(kind, "__init__", watched(kind.__init__))
+
+
+def _watch_grad(adapter, eyes):
+    """Counts gradients that the program asks for without `backward`."""
+    paddle, health = adapter.module, adapter.health
+    original = paddle.grad
+
+    def grad(*args, **kwargs):
+        health.loop.backwards_asked = getattr(health.loop, "backwards_asked", 0) + 1
+        return original(*args, **kwargs)
+
+    eyes.patches.put(paddle, "grad", disguised(grad, original))

@@ -1,0 +1,55 @@
+"""What `torch.compile` has done, and how the probe stays out of what it looks at."""
+
+import sys
+
+from ..wrapping import is_ours
+
+
+def compiled():
+    """Whether `torch.compile` has compiled something in this process; never imports the compiler."""
+    compiler = sys.modules.get("torch._dynamo.utils")
+    counters = getattr(compiler, "counters", None)
+    return bool(counters and counters.get("frames", {}).get("ok"))
+
+
+def hide_from_compiler(torch):
+    """Has the compiler never compile a function of the probe. Imports nothing.
+
+    When a compiled region falls back to Python between two graphs, the functions that Python then calls are compiled
+    one by one. Those of the probe are no parts of the program: they are to run as they are.
+    """
+    skip = _skip(torch._C._dynamo.eval_frame)
+    package = __name__.partition(".")[0]
+    waiting = []
+    for name, module in list(sys.modules.items()):
+        if name == package or name.startswith(package + "."):
+            waiting += [code for code in map(_code, _members(module)) if code is not None and is_ours(code)]
+    seen = set()
+    while waiting:
+        code = waiting.pop()
+        if code not in seen:
+            seen.add(code)
+            skip(code)
+            waiting += [constant for constant in code.co_consts if type(constant) is type(code)]
+
+
+def _skip(compiler):
+    if hasattr(compiler, "skip_code"):  # before PyTorch 2.7
+        return compiler.skip_code
+    action = compiler._FrameAction
+    strategy = compiler._FrameExecStrategy(action.SKIP, action.DEFAULT)
+    return lambda code: compiler.set_code_exec_strategy(code, strategy)
+
+
+def _members(module):
+    """Functions of a module and of its classes, the halves of their properties among them."""
+    members = list(vars(module).values())
+    for kind in [member for member in members if isinstance(member, type)]:
+        members += vars(kind).values()
+    for pair in [member for member in members if isinstance(member, property)]:
+        members += (pair.fget, pair.fset)
+    return members
+
+
+def _code(member):
+    return getattr(member, "__code__", None)

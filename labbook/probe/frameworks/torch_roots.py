@@ -1,0 +1,243 @@
+"""Finds the outermost models of a PyTorch program and hooks them, each instance alone, so that the rest runs unhooked.
+
+The hooks live in dictionaries that copies and pickles of the model leave out: a saved model knows nothing of us.
+"""
+
+from collections import OrderedDict
+from weakref import ref
+
+from .. import model as modules
+
+KEY = "labbook"
+"""The key of our hooks in a module's dictionaries; those of others are numbers."""
+
+DENSE_KEY = "labbook look"
+MOST_ROOTS = 16
+SWEEPS_S = 0.6
+"""Seconds that searching all objects for models may take, and a share of the elapsed time later."""
+
+SWEEPS_SHARE = 0.01
+
+_DICTIONARIES = ("_forward_pre_hooks", "_forward_hooks")
+_MARKS = ("_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
+
+
+class Hooks(OrderedDict):
+    """Hooks of one module; what copies or pickles it gets those of others only."""
+
+    def __reduce__(self):
+        """A plain dictionary without ours."""
+        return OrderedDict, ([(key, hook) for key, hook in self.items() if not isinstance(key, str)],)
+
+    def __reduce_ex__(self, protocol):
+        """The same, for every protocol."""
+        return self.__reduce__()
+
+
+class Root:
+    """An outermost model.
+
+    Attributes:
+        index: Its number in this process.
+        name: Its class.
+        stochastic: Whether dropout with p > 0 or batch normalisation is inside.
+        called: Forwards with gradients so far.
+        shown: Whether its `model` event was written.
+        told: What is remembered of it between dense steps.
+        hidden: Why its inside cannot be looked at, "" when it can.
+    """
+
+    def __init__(self, module, index, torch):
+        self._module = ref(module)
+        self.index = index
+        self.name = modules.class_name(module)
+        self.stochastic = _is_stochastic(module, torch)
+        self.called = 0
+        self.told = None
+        self.shown = False
+        self.hidden = _why_hidden(module, torch)
+
+    def module(self):
+        """The module, `None` when it is gone."""
+        return self._module()
+
+    def training(self):
+        """Its mode; true when it is gone."""
+        module = self._module()
+        return True if module is None else module.training
+
+
+class Roots:
+    """All outermost models of this process.
+
+    Args:
+        torch: The module.
+        is_compiling: Whether the compiler is at work.
+        failed: `failed(where, error)` takes failures of ours.
+        clock: Monotonic time.
+
+    Attributes:
+        health: Told of their forwards; set by the eyes.
+    """
+
+    def __init__(self, torch, is_compiling, failed, clock):
+        self.torch = torch
+        self.health = None
+        self._is_compiling = is_compiling
+        self._failed = failed
+        self._known = {}
+        self._count = 0
+        self._clock = clock
+        self._swept = 0.0
+        self._begun = clock()
+
+    def all(self):
+        """The models that still exist."""
+        return [root for root in self._known.values() if root.module() is not None]
+
+    def of(self, parameter):
+        """The model that owns a parameter, `None` when none does."""
+        for root in self.all():
+            if id(parameter) in self.ids(root):
+                return root
+        return None
+
+    def ids(self, root):
+        """Ids of a model's parameters, refreshed once a dense step."""
+        if root.told is None or "ids" not in root.told:
+            module = root.module()
+            found = modules.parameters_of(module, "_modules") if module is not None else []
+            root.told = dict(root.told or {}, ids={id(p) for p in found})
+        return root.told["ids"]
+
+    def discover(self, parameters):
+        """Looks for the model that owns these parameters, unless one that was called does; by a sweep.
+
+        Cost: about 40 ms; nothing once these have taken their share of the time.
+        """
+        parameters = [p for p in parameters if self.torch.is_tensor(p)]
+        now = self._clock()
+        if not parameters or self._swept > SWEEPS_S + SWEEPS_SHARE * (now - self._begun):
+            return
+        for root in self.all():
+            if root.called and id(parameters[0]) in self.ids(root) and id(parameters[-1]) in self.ids(root):
+                return
+        found = modules.find_root(self.torch.nn.Module, parameters, "_modules", _is_frozen)
+        self._swept += self._clock() - now
+        if found is not None:
+            self.add(found)
+
+    def add(self, module):
+        """Hooks a model; nothing when that was done before or is not possible."""
+        known = self._known.get(id(module))
+        if known is not None and known.module() is module:
+            self.ensure(known)
+            return known
+        for key, root in list(self._known.items()):
+            if root.module() is None:
+                del self._known[key]
+        if len(self._known) >= MOST_ROOTS or isinstance(module, self.torch.jit.ScriptModule):
+            return None
+        root = Root(module, self._count, self.torch)
+        self._count += 1
+        self._known[id(module)] = root
+        self.ensure(root)
+        return root
+
+    def ensure(self, root):
+        """Hooks a model again where the program has taken our hooks out."""
+        module = root.module()
+        if module is None:
+            return
+        before, after = self._hooks(root)
+        prepare(module)
+        state = module.__dict__
+        if KEY not in state["_forward_pre_hooks"]:
+            if "_forward_pre_hooks_with_kwargs" in state:
+                state["_forward_pre_hooks_with_kwargs"][KEY] = True
+            state["_forward_pre_hooks"][KEY] = before
+        if KEY not in state["_forward_hooks"]:
+            state["_forward_hooks"][KEY] = after
+
+    def descend(self):
+        """Hooks the children of models that train without being called: something else calls their parts."""
+        for root in self.all():
+            module = root.module()
+            if root.called or root.hidden:
+                continue
+            for child in list(module._modules.values())[:MOST_ROOTS]:
+                if child is not None and any(True for _ in child.parameters()):
+                    self.add(child)
+
+    def _hooks(self, root):
+        health, is_compiling, failed = self.health, self._is_compiling, self._failed
+        training, clock, owner = health.training, health.clock, root._module
+        grad_on = self.torch.is_grad_enabled
+
+        def before(module, args, kwargs=None):
+            if is_compiling() or owner() is not module:
+                return
+            began = clock()
+            try:
+                grad = grad_on()
+                if grad:
+                    root.called += 1
+                health.forward_begins(root, args, kwargs or {}, grad, module.training)
+            except Exception as error:
+                failed("torch.forward begins", error)
+            training.spent += clock() - began
+
+        def after(module, args, output):
+            if is_compiling() or owner() is not module:
+                return
+            began = clock()
+            try:
+                health.forward_ended(root, output)
+            except Exception as error:
+                failed("torch.forward ended", error)
+            training.spent += clock() - began
+
+        return before, after
+
+
+def prepare(module):
+    """Gives a module dictionaries whose copies leave our hooks out."""
+    state = module.__dict__
+    for name in _DICTIONARIES:
+        if type(state[name]) is not Hooks:
+            state[name] = Hooks(state[name])
+    for name in _MARKS:
+        if name in state and type(state[name]) is not Hooks:
+            state[name] = Hooks(state[name])
+
+
+def _is_frozen(parameter):
+    return not parameter.requires_grad
+
+
+def _is_stochastic(module, torch):
+    for one in module.modules():
+        name = type(one).__name__
+        if "Dropout" in name and getattr(one, "p", 1):
+            return True
+        if isinstance(one, torch.nn.modules.batchnorm._BatchNorm):
+            return True
+        if getattr(one, "dropout", 0) and isinstance(getattr(one, "dropout", None), float):
+            return True
+    return False
+
+
+def _why_hidden(module, torch):
+    """Why the inside of a model cannot be looked at, "" when it can."""
+    for one in module.modules():
+        kind = type(one).__name__
+        if kind == "OptimizedModule" or getattr(one, "_compiled_call_impl", None) is not None:
+            return "the model is compiled"
+        forward = getattr(one, "forward", None)
+        if hasattr(forward, "_torchdynamo_orig_callable") or hasattr(forward, "_torchdynamo_inline"):
+            return "the model is compiled"
+        if kind in ("FullyShardedDataParallel",) or kind.startswith("FSDP"):
+            return "the parameters are sharded over ranks"
+        if isinstance(one, torch.jit.ScriptModule):
+            return "a part of the model is a TorchScript"
+    return ""

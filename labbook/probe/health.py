@@ -1,0 +1,446 @@
+"""Watches the health of a training: what its loop does at each step, and what its tensors look like at a few of them.
+
+Knows no framework: it follows the order of forwards, backwards and steps, keeps the counts, and decides when to look;
+the `eyes` of a framework look. Everything follows one thread, the first that calls `backward`.
+"""
+
+from _thread import get_ident
+from collections import deque
+
+from .health_batches import Windows
+from .health_evaluation import Evaluation
+from .health_loop import Loop
+from .health_memory import resident_bytes
+from .health_phases import Phases
+from .health_schedule import Normal, Schedule
+from .protocol import LOOP, MEMORY
+
+CHECKED_ALWAYS = 50
+"""Steps after which cleared gradients are no longer checked at each one."""
+
+CHECKED_EVERY = 8
+RESTS_FROM = 512
+"""Steps after which a loop with very short steps is no longer followed at each of them."""
+
+FAST_S = 0.0015
+"""Shorter steps are very short: following one costs 20 to 50 microseconds."""
+
+ROUND = 128
+AWAKE = 16
+"""Of each `ROUND` very short steps so many are followed; at the others only non-finite values are looked for."""
+
+MEMORY_S = 10.0
+MARKED = 64
+"""Graphs that are marked to see whether they stay alive."""
+
+
+class Health:
+    """The health of the training of one framework in this process.
+
+    Args:
+        adapter: The adapter of the framework; its `probe` and `training` are used.
+        eyes: What looks at tensors; it has
+            `look_forward(root, args, kwargs, batch)` and `looked_forward(root, output)` around a dense forward,
+            `look_evaluation(root)` before one that is no training forward,
+            `look_step(optimizer, meter, closure)` and `looked_step(optimizer, meter, norm)` around a dense step,
+            `first_step(optimizer)`, `turned(steps)` after a dense step,
+            `standing(optimizer, meter, all)`: norm of the gradients standing in it (`None`: not known without waiting),
+            `has_gradient(optimizer)`, `written(optimizer)`: a mark that changes when a gradient is written,
+            `graph(number, tensors)` and `graph_ended(number)` around a backward call,
+            `alive(tensors)`: a weak reference that lives as long as their graph,
+            `batch_of(args, kwargs, want_print, want_rows)`: a `Batch` of a model's inputs, `samples_of(args, kwargs)`,
+            `totals(loop)` fills in names and facts, `device_memory()`,
+            `release()` forgets what was kept for a step, `finish()`, and `flight`, the flight recorder, with
+            `began(root, args, kwargs, batch)`, `ended(root, output)`, `backward(tensors)`,
+            `failed(trigger, value, tensors)` and `last_state`.
+    """
+
+    def __init__(self, adapter, eyes):
+        self.probe = adapter.probe
+        self.training = adapter.training
+        self.name = adapter.name
+        self.eyes = eyes
+        self.clock = adapter.training.clock
+        self.level = str(self.probe.settings.get("level") or "normal")
+        self._begin()
+        eyes.health = self
+        self.probe.at_steps(self._tell_loop)
+        self.probe.at_exit(self.finish)
+        self.probe.after_fork(self._begin)
+
+    def _begin(self):
+        now = self.clock()
+        self.thread = None
+        self.schedule = Schedule(self.level, now)
+        self.dense = True
+        self.loop = Loop(self.name)
+        self.phases = Phases(self.clock)
+        self.evaluation = Evaluation(self.probe.event, self.name)
+        self.windows = Windows(self.probe.event, self.name)
+        self.recent = deque(maxlen=20)
+        self.ratio = None
+        self.fresh = None
+        self.inside = None
+        self.loaders_seen = 0
+        self.cost = 0.0
+        self.lead = None
+        self._lead_steps = 0
+        self.resting = self._fast = False
+        self.step_s = 0.0
+        self._round_s = now
+        self._misses = 0
+        self._last_root = None
+        self._normal_loss, self._normal_norm = Normal(), Normal()
+        self._forward_began = self._backward_began = self._step_began = None
+        self._memory_s = now
+        self._marks = []
+        self._samples = 0
+        self._trained_elsewhere = False
+
+    @property
+    def step(self):
+        """Number of the optimizer step that is being prepared, from 1."""
+        return self._lead_steps + 1
+
+    def ours(self):
+        """Whether this thread is the one that is followed; the first that asks is."""
+        if self.thread is None:
+            self.thread = get_ident()
+            return True
+        if self.thread == get_ident():
+            return True
+        if not self._trained_elsewhere:
+            self._trained_elsewhere = True
+            self.probe.unobserved("health of training in further threads", "one thread is followed")
+        return False
+
+    # what the data loaders and models do
+
+    def batch(self, batch, waited):
+        """Takes a batch that a loader has delivered after `waited` seconds."""
+        if self.resting:
+            self.fresh = None
+            return
+        self.phases.data += waited
+        self.fresh = batch
+        self.loaders_seen = 8
+
+    def forward_begins(self, root, args, kwargs, grad, training):
+        """Takes a call of an outermost model.
+
+        Args:
+            root: What is known of the model: `index`, `name`, `stochastic`, `training()`, and `shown`, whether its
+                `model` event was written.
+            args: Its arguments; kept by nobody longer than a step.
+            kwargs: Its named arguments.
+            grad: Whether gradients are enabled.
+            training: Its mode.
+        """
+        if self.inside is not None and self.inside is not root:
+            return
+        if self.thread is not None and self.thread != get_ident():
+            return
+        if self.resting and grad and training and not self.evaluation.open:
+            if root is self._last_root:
+                self.loop.train_grad += 1
+                self.eyes.flight.began(root, args, kwargs, None)
+            return
+        self.inside = root
+        self.loop.forward(root.index, grad, training)
+        batch = self._batch(args, kwargs)
+        samples = self._samples if batch is None else batch.samples
+        if grad and training:
+            if self.evaluation.open:
+                self.evaluation.end(self.step)
+            self._last_root = root
+            phase = "train"
+            if self.probe.asked is not None:
+                self.probe.asked.began(args, kwargs, batch)
+            self.phases.samples += samples
+            if not self.dense and not root.shown and self.schedule.affordable(self.clock()):
+                self.dense = True
+                self.phases.spoiled()
+            self.eyes.flight.began(root, args, kwargs, batch)
+            if self.dense:
+                self._looks(self.eyes.look_forward, root, args, kwargs, batch)
+        else:
+            phase = "eval"
+            self.eyes.release()
+            if grad:
+                self._last_root = root
+                self.eyes.flight.began(root, args, kwargs, batch)
+                if self.dense and not self.loop.train_grad:  # it may be trained in this mode
+                    self._looks(self.eyes.look_forward, root, args, kwargs, batch)
+            elif training and root.stochastic:
+                self.loop.nograd_stochastic = True
+            self.evaluation.forward(self.step, root.name, training, grad, root.stochastic)
+            if batch is not None:
+                self.evaluation.batch(batch)
+            self.eyes.look_evaluation(root)
+        if batch is not None:
+            self.windows.add(batch, phase)
+        elif samples:
+            self.windows.count(None, phase, samples)
+        self._forward_began = self.clock()
+
+    def forward_ended(self, root, output):
+        """Takes the end of a call of an outermost model."""
+        if self.inside is not root:
+            return
+        self.inside = None
+        began, self._forward_began = self._forward_began, None
+        if began is None:
+            return
+        self.phases.forward += self.clock() - began
+        self.eyes.flight.ended(root, output)
+        if self.dense:
+            self._looks(self.eyes.looked_forward, root, output)
+
+    def _batch(self, args, kwargs):
+        """The batch of a call: the one that a loader has just delivered, else what the model was given."""
+        batch, self.fresh = self.fresh, None
+        self._samples = 0
+        if batch is not None:
+            return batch
+        if self.loaders_seen:
+            self.loaders_seen -= 1
+            return None
+        wants, rows = self.windows.wants(None, 0)
+        if wants or self.dense:
+            return self.eyes.batch_of(args, kwargs, wants, rows)
+        self._samples = self.eyes.samples_of(args, kwargs)
+        return None
+
+    # what the autograd engine does
+
+    def backward_begins(self, tensors, losses):
+        """Takes a call of `backward`, before it runs.
+
+        Args:
+            tensors: What it was called on.
+            losses: The values among them, as far as known: floats, or scalars on a device.
+        """
+        if not self.ours():
+            return
+        self.inside = None
+        loop = self.loop
+        if self.resting:
+            loop.backwards += 1
+            self._check_losses(losses, tensors)
+            return
+        loop.backward()
+        root = self._last_root
+        if root is not None:
+            loop.backward_mode(root.training(), root.stochastic)
+        self._check_cleared()
+        self.eyes.flight.backward(tensors)
+        self.eyes.graph(loop.backwards, tensors)
+        if self.dense and len(self._marks) < MARKED:
+            self._mark(tensors)
+        self._check_losses(losses, tensors)
+        self._backward_began = self.clock()
+
+    def _check_losses(self, losses, tensors):
+        for loss in losses:
+            if type(loss) is float and loss - loss != 0.0:
+                self._looks(self.eyes.flight.failed, "loss", loss, tensors)
+                return
+
+    def backward_ended(self):
+        """Takes the end of the outermost call of `backward`."""
+        began, self._backward_began = self._backward_began, None
+        if began is None:
+            return
+        self.phases.backward += self.clock() - began
+        self.eyes.graph_ended(self.loop.backwards)
+
+    def _mark(self, tensors):
+        mark = self.eyes.alive(tensors)
+        if mark is not None:
+            self._marks.append(mark)
+
+    def _check_cleared(self):
+        """Looks for gradients that stand in an optimizer's parameters, until they were seen cleared once a step."""
+        for meter in list(self.training.meters.values()):
+            one = self.loop.of.get(meter.index)
+            if one is None or one.waiting == 0.0:
+                continue
+            # Judged over all backward calls since its last step, or not at all.
+            if one.steps > CHECKED_ALWAYS and one.steps % CHECKED_EVERY:
+                continue
+            optimizer = meter.owner()
+            if optimizer is not None:
+                norm = self.eyes.standing(optimizer, meter, self.dense)
+                if norm is not None:
+                    self.loop.standing(meter.index, norm)
+
+    # what the optimizers do
+
+    def step_begins(self, optimizer, meter, norm, closure):
+        """Takes the beginning of an optimizer step, before it changes anything.
+
+        Args:
+            optimizer: It.
+            meter: Its meter.
+            norm: Total gradient norm: a float, a scalar on a device, or `None` where it was not measured.
+            closure: Whether gradients are only computed inside the step.
+        """
+        if not self.ours():
+            return
+        self.inside = None
+        if self.resting:
+            if type(norm) is float and norm - norm != 0.0:
+                self._looks(self.eyes.flight.failed, "gradient", norm, None)
+            return
+        if not closure:
+            self._check_gradients(optimizer, meter, norm)
+        if self.dense:
+            self._looks(self.eyes.look_step, optimizer, meter, closure)
+        self._step_began = self.clock()
+
+    def _check_gradients(self, optimizer, meter, norm):
+        one = self.loop.optimizer(meter.index)
+        if not one.steps:
+            self.eyes.first_step(optimizer)
+        backwards = self.training.local.backwards
+        missing = norm is None and not self.eyes.has_gradient(optimizer)
+        if backwards:
+            one.empty.takes(missing)
+            if type(norm) is float:
+                one.zero.takes(norm == 0.0)
+        if type(norm) is float and norm - norm != 0.0:
+            self._looks(self.eyes.flight.failed, "gradient", norm, None)
+
+    def step_ended(self, optimizer, meter, norm, backwards):
+        """Takes the end of an optimizer step.
+
+        Returns:
+            Further fields of its `step` record, or `None`.
+        """
+        if self.thread is not None and self.thread != get_ident():
+            return None
+        now = self.clock()
+        if self.resting:
+            self.loop.steps += 1
+            self.eyes.release()
+            self.phases.rest(now)
+            if self.lead is meter or self.lead.owner() is None:
+                self.lead = meter
+                self._turn(now)
+            return None
+        if self._step_began is not None:
+            self.phases.optimizer += now - self._step_began
+            self._step_began = None
+        one = self.loop.optimizer(meter.index)
+        if not backwards and one.steps and self.eyes.written(optimizer) == one.mark:
+            one.without_backward += 1
+        self.loop.step(meter.index, backwards)
+        one.mark = self.eyes.written(optimizer) if one.steps < 256 else None
+        if self.evaluation.open:
+            self.evaluation.end(self.step)
+        if self.dense:
+            self._looks(self.eyes.looked_step, optimizer, meter, norm)
+        self.eyes.release()
+        extra = self.phases.step(now)
+        if self.lead is None or self.lead is meter or self.lead.owner() is None:
+            self.lead = meter
+            self._misses = 0
+            self._turn(now)
+        else:
+            self._misses += 1
+            if self._misses > 16:  # the optimizer that led has not stepped for long: another phase of the program
+                self.lead = None
+        return extra
+
+    def _turn(self, now):
+        """Goes on to the next step: decides whether it is dense."""
+        self._lead_steps += 1
+        if self.dense:
+            self._tell_memory(now)
+            self.eyes.turned(self._lead_steps)
+            now = self.clock()
+            self.schedule.looked(self._lead_steps, now, self.cost)
+            self.cost = 0.0
+            if self.schedule.looks == 1:
+                self.phases.spoiled()
+        elif now - self._memory_s > MEMORY_S:
+            self._tell_memory(now)
+        self.dense = self.schedule.due(self._lead_steps + 1, now)
+        if self.dense:
+            self.phases.spoiled()
+        place = self._lead_steps % ROUND
+        if not place:
+            self.step_s = (now - self._round_s) / ROUND
+            self._round_s = now
+            self._fast = self._lead_steps >= RESTS_FROM and self.step_s < FAST_S
+        self.resting = self._fast and place >= AWAKE and not self.dense
+
+    def clipped(self, norm, limit, function):
+        """Takes a call of a clipping function with the norm before it."""
+        known = type(norm) is float
+        self.loop.clipped(norm if known else None, limit, "value" if "value" in function else "norm")
+        if known and norm - norm != 0.0 and self.ours():
+            self._looks(self.eyes.flight.failed, "gradient", norm, None)
+
+    def arrived(self, meter, losses, rates, norm, extra):
+        """Takes the numbers of a step, once they are known; abnormal ones start a series of looks."""
+        loss = losses[-1] if losses else None
+        self.recent.append((meter.step, loss, norm, rates[0] if rates else None, self.ratio))
+        self.ratio = None
+        if extra is not None and "scale" in extra:
+            self.loop.scale(extra["scale"])
+        normal = True
+        if loss is not None:
+            normal = self._normal_loss.takes(loss)
+        if norm is not None:
+            normal = self._normal_norm.takes(norm) and normal
+        if not normal and self.schedule.alarm(self._lead_steps):
+            self.dense = True
+            self.resting = False
+            self.phases.spoiled()
+
+    def _looks(self, look, *args):
+        """Calls one of the eyes and takes its time."""
+        began = self.clock()
+        try:
+            look(*args)
+        finally:
+            self.cost += self.clock() - began
+
+    # what is told
+
+    def _tell_memory(self, now):
+        self._memory_s = now
+        alive = sum(1 for mark in self._marks[:-1] if mark() is not None)
+        self.probe.event(
+            MEMORY,
+            framework=self.name,
+            step=self._lead_steps,
+            rss=resident_bytes(),
+            workers_rss=None,
+            device=self.eyes.device_memory(),
+            graphs=alive if len(self._marks) > 1 else None,
+            graphs_of=max(len(self._marks) - 1, 0),
+        )
+
+    def _tell_loop(self, step=None):
+        if not (self.loop.backwards or self.loop.steps):
+            return
+        self.loop.scaler["skipped"] = sum(m.skipped_in_all for m in self.training.meters.values())
+        with self.probe.guard(self.name + ".totals"):
+            self.eyes.totals(self.loop)
+        self.probe.event(LOOP, **self.loop.told())
+
+    def finish(self):
+        """Writes what only memory holds."""
+        if self.evaluation.open:
+            self.evaluation.end(self.step)
+        self.windows.flush()
+        self.eyes.finish()
+        self._tell_loop()
+        if self.schedule.limited:
+            reason = "looking took its share of the time: %d steps were looked at" % self.schedule.looks
+            self.probe.unobserved("tensors at some steps that were planned", reason)
+        if self._fast:
+            reason = "steps take less than %g ms: %d of %d are followed" % (1000 * FAST_S, AWAKE, ROUND)
+            self.probe.unobserved("some counts of the loop", reason)

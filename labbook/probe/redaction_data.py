@@ -1,0 +1,107 @@
+"""Redaction of plain data: dictionaries, lists and command lines, where the name stands apart from its value."""
+
+from .redaction_names import name_class, value_is_secret
+
+_SHOWN = 200
+_READ = 4096
+_DEPTH = 24
+
+
+def redact_data(value, redactor, name="", depth=0):
+    """JSON-like `value` with all strings redacted and values under secret-looking keys masked.
+
+    Args:
+        value: Anything.
+        redactor: The rules.
+        name: Secret-looking key that `value` stands under; empty: none.
+        depth: How deep `value` lies.
+
+    Returns:
+        Dictionaries with text keys, lists, text, numbers, booleans and None; anything else as its `repr`, cut.
+    """
+    kind = name_class(name, redactor.names) if name else ""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, (int, float)):
+        secret = kind in ("password", "secret") and isinstance(value, int)
+        return redactor.mark(kind) if secret else _plain_number(value)
+    if isinstance(value, str):
+        return _string(str(value), kind, redactor)
+    if depth > _DEPTH:
+        return "..."
+    if isinstance(value, dict):
+        return _mapping(value, name if kind else "", redactor, depth)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = list(value)
+        if not kind and all(isinstance(item, str) for item in items) and any(item[:1] == "-" for item in items):
+            return redact_argv(items, redactor)
+        return [redact_data(item, redactor, name if kind else "", depth + 1) for item in items]
+    if kind:
+        return redactor.mark(kind)
+    shown = redactor.text(_repr(value))
+    return shown[:_SHOWN] + ("..." if len(shown) > _SHOWN else "")
+
+
+def _mapping(value, name, redactor, depth):
+    # `{"name": "password", "value": "..."}` says its key in a value.
+    label = value.get("name", value.get("key"))
+    label = label if isinstance(label, str) and "value" in value else ""
+    out = {}
+    for key, item in value.items():
+        text = key if isinstance(key, str) else _repr(key)
+        inner = label if text == "value" and label else name or text
+        out[redactor.text(text)] = redact_data(item, redactor, inner, depth + 1)
+    return out
+
+
+def _string(text, kind, redactor):
+    if kind and value_is_secret(text, "password" if kind == "header" else kind, True):
+        return text if redactor.is_allowed(text) else redactor.mark(kind)
+    return redactor.text(text)
+
+
+def redact_argv(argv, redactor):
+    """The words of a command line, with the values of secret-looking options masked."""
+    words = [str(word) for word in argv]
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        before = words[index - 1] if index else ""
+        if equals:
+            # The whole of the value, blanks and all.
+            if _is_option_value(name, value, redactor):
+                words[index] = name + "=" + redactor.mark("option")
+        elif before[:1] == "-" and "=" not in before and word[:1] != "-" and _is_option_value(before, word, redactor):
+            words[index] = redactor.mark("option")
+    return _by_context(words, redactor)
+
+
+def _is_option_value(name, value, redactor):
+    kind = name_class(name.lstrip("-+"), redactor.names) if len(name) < 80 else ""
+    secret = bool(kind) and value_is_secret(value, "weak" if name[:1] != "-" and kind == "weak" else "password", True)
+    return secret and not redactor.is_allowed(value)
+
+
+def _by_context(words, redactor):
+    """Each word redacted, with the words before it in view: `wandb login KEY`."""
+    joined = "\x1f".join(words)
+    whole = joined.count("\x1f") == len(words) - 1 and "\n" not in joined and "\r" not in joined
+    if whole and not redactor.needs_scan(joined):
+        return words
+    if whole:
+        out = redactor.text(joined).split("\x1f")
+        if len(out) == len(words):
+            return out
+    return [redactor.text(word) for word in words]
+
+
+def _plain_number(value):
+    if type(value) in (int, float):
+        return value
+    return int(value) if isinstance(value, int) else float(value)
+
+
+def _repr(value):
+    try:
+        return repr(value)[:_READ]
+    except Exception:
+        return "<%s that cannot be shown>" % type(value).__name__

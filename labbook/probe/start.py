@@ -1,0 +1,244 @@
+"""The probe of one process: boots it, and is what everything else of the island talks to."""
+
+import atexit
+import os
+import sys
+import time
+
+from . import jsonline, process, protocol
+from .guarding import Guard, place_of
+from .imports import PostImportFinder
+from .masking import Redaction
+from .writer import Writer
+
+_MAX_ERRORS = 100
+
+
+class Probe:
+    """One process under observation. Nothing that it offers ever raises.
+
+    Args:
+        settings: The object in the variable `LABBOOK_PROBE`.
+
+    Attributes:
+        settings: As given.
+        writer: The event file.
+        totals: Fields for the last event, such as `steps` and `backwards`; set by the framework adapters.
+        step: Number of the last optimizer step, or `None`; set by the framework adapters.
+        asked: What the user asked for besides looking (`--watch` and its kin), or `None`.
+        resting: Above 0 while `labbook.checks` runs the model for its own ends: adapters look away.
+    """
+
+    def __init__(self, settings):
+        self.settings = settings
+        self.folder = os.path.dirname(os.path.abspath(__file__))
+        self.journal = str(settings["dir"])
+        self.pid = os.getpid()
+        self.role = "python"
+        self.finder = PostImportFinder(self.guard)
+        self.redaction = Redaction(self.finder, os.path.join(self.journal, protocol.RULES_FILE))
+        self.writer = Writer(self.journal, self.redaction)
+        self.totals = {}
+        self.asked = None
+        self.resting = 0
+        self._step = None
+        self._next_look = 1
+        self._at_exit = []
+        self._after_fork = []
+        self._at_steps = []
+        self._errors = {}
+        self._unobserved = set()
+        self._ended = False
+        self._begun = time.monotonic()
+        self._spent = 0.0
+
+    @property
+    def step(self):
+        """Number of the last optimizer step of this process, or `None` before the first."""
+        return self._step
+
+    @step.setter
+    def step(self, number):
+        self._step = number
+        if number is not None and number >= self._next_look:
+            self._look(number)
+
+    def event(self, kind, **fields):
+        """Writes one event. Never raises.
+
+        Args:
+            kind: A kind of `protocol`.
+            **fields: Its fields; strings are redacted here.
+        """
+        if not self._ended:
+            self.writer.event(kind, fields)
+
+    def guard(self, where):
+        """A context manager, or decorator, that swallows, counts and tells failures of the probe; reusable.
+
+        `KeyboardInterrupt`, `SystemExit` and what a signal handler of the program raised pass through.
+        """
+        return Guard(self, where)
+
+    def failed(self, where, error):
+        """Counts a failure of the probe itself; the first at each place is written at once. Never raises."""
+        try:
+            key = (where, type(error).__name__)
+            known = self._errors.get(key)
+            if known is not None:
+                known[1] += 1
+            elif len(self._errors) < _MAX_ERRORS:
+                text = "%s: %s%s" % (type(error).__name__, str(error)[:500], place_of(error))
+                self._errors[key] = [text, 1]
+                self.event(protocol.PROBE_ERROR, where=where, error=text, count=1)
+        except Exception:
+            self.writer.lost += 1
+
+    def unobserved(self, what, reason):
+        """Tells, once, that something could not be observed. Never raises."""
+        if (what, reason) not in self._unobserved:
+            self._unobserved.add((what, reason))
+            self.event(protocol.UNOBSERVED, what=what, reason=reason)
+
+    def at_exit(self, call):
+        """Has `call()` called before this process, or a fork of it, ends in an orderly way or by `exec`."""
+        self._at_exit.append(call)
+
+    def after_fork(self, call):
+        """Has `call()` called in each forked child, after its own event file was begun."""
+        self._after_fork.append(call)
+
+    def at_steps(self, call):
+        """Has `call(step)` called at steps 1, 2, 4, 8 ..."""
+        self._at_steps.append(call)
+
+    def watch(self, name, callback):
+        """Has `callback(module)` called once after the import of module `name`, at once when it is imported."""
+        self.finder.watch(name, callback)
+
+    def spent(self, seconds):
+        """Adds to the time that the probe itself has used."""
+        self._spent += seconds
+
+    def begin(self, role="python"):
+        """Opens the event file of this process and says hello.
+
+        Raises:
+            OSError: The journal cannot be written.
+        """
+        ticks = process.start_ticks()
+        self.role = role
+        self.pid = os.getpid()
+        self.writer.open(process.file_name(self.pid, ticks))
+        self.event(protocol.HELLO, **process.hello(role, ticks))
+
+    def forked(self):
+        """Begins anew in a forked child: own file, own counts; the parent's file is left alone."""
+        began = time.perf_counter()
+        with self.guard("fork"):
+            self.writer.forget()
+            self._step, self._next_look, self._spent = None, 1, 0.0
+            self._begun = time.monotonic()
+            self._ended = False
+            self._errors.clear()
+            self._unobserved.clear()
+            self.totals.clear()
+            self.begin("fork")
+            for call in self._after_fork:
+                with self.guard("after fork"):
+                    call()
+            self.spent(time.perf_counter() - began)
+
+    def leave(self):
+        """Writes what only memory holds, because the process may end without a word. Never raises."""
+        for call in self._at_exit:
+            with self.guard("exit"):
+                call()
+
+    def finish(self):
+        """Writes what is left and the last event; later events are dropped. Never raises."""
+        if self._ended:
+            return
+        self.leave()
+        for (where, _), (text, count) in list(self._errors.items()):
+            if count > 1:
+                self.event(protocol.PROBE_ERROR, where=where, error=text, count=count)
+        last = {"steps": self._step or 0, "backwards": 0}
+        last.update(self.totals)
+        last["overhead_s"] = round(self._spent, 6)
+        last["elapsed_s"] = round(time.monotonic() - self._begun, 6)
+        last["lost_events"] = self.writer.lost
+        self.event(protocol.BYE, **last)
+        self._ended = True
+
+    def _look(self, number):
+        while self._next_look <= number:
+            self._next_look *= 2
+        began = time.perf_counter()
+        for call in self._at_steps:
+            with self.guard("step"):
+                call(number)
+        self.spent(time.perf_counter() - began)
+
+
+def boot():
+    """Starts the probe of this process as `sys._labbook_probe`; does nothing when the journal is not there.
+
+    Cost: about 3 ms.
+    """
+    began = time.perf_counter()
+    settings = jsonline.parse(os.environ[protocol.ENV_PROBE])
+    if not os.path.isdir(os.path.join(str(settings["dir"]), protocol.EVENTS_FOLDER)):
+        return
+    probe = Probe(settings)
+    probe.begin()
+    sys._labbook_probe = probe
+    with probe.guard("fork hook"):
+        os.register_at_fork(after_in_child=probe.forked)
+    atexit.register(probe.finish)
+    with probe.guard("hooks"):
+        from . import hooks
+
+        hooks.install(probe)
+    with probe.guard("adapters"):
+        _watch_adapters(probe)
+    if settings.get("asked"):
+        with probe.guard("asked"):
+            _steer(probe, settings["asked"])
+    probe.spent(time.perf_counter() - began)
+
+
+def _steer(probe, settings):
+    """Behind the adapters, whose callbacks come first."""
+    from . import asked
+    from .frameworks import steering
+
+    probe.asked = asked.Asked(probe, settings)
+    steering.install(probe, settings)
+
+
+def _watch_adapters(probe):
+    from .frameworks import WATCHED
+
+    for name, adapter in WATCHED.items():
+        probe.watch(name, _attaching(probe, adapter))
+
+
+def _attaching(probe, adapter):
+    def attach(module):
+        import_adapter(adapter).attach(module, probe)
+
+    return attach
+
+
+def import_adapter(name):
+    """Module `frameworks.<name>` of the island, or a module of the island itself when `name` begins with a dot."""
+    package = __name__.rpartition(".")[0]
+    full = package + name if name.startswith(".") else package + ".frameworks." + name
+    writes_no_bytecode = sys.dont_write_bytecode
+    sys.dont_write_bytecode = writes_no_bytecode or os.stat(os.path.dirname(__file__)).st_uid != os.getuid()
+    try:
+        __import__(full)
+    finally:
+        sys.dont_write_bytecode = writes_no_bytecode
+    return sys.modules[full]

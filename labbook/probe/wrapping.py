@@ -1,0 +1,93 @@
+"""Wraps a function of somebody else so that nobody notices: same results, same errors, same tracebacks."""
+
+import os
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_CODES = set()
+
+
+def wrapped(original, guard, before=None, after=None):
+    """`original` with observers around it; both are guarded and their results are ignored.
+
+    Args:
+        original: Called with exactly the arguments of the call.
+        guard: Swallows and counts failures of the observers.
+        before: `before(args, kwargs)`.
+        after: `after(result, args, kwargs)`, only where `original` did not raise.
+    """
+
+    def wrapper(*args, **kwargs):
+        if before is not None:
+            with guard:
+                before(args, kwargs)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            leave_out_one_frame(error)
+            raise
+        if after is not None:
+            with guard:
+                after(result, args, kwargs)
+        return result
+
+    return disguised(wrapper, original)
+
+
+def disguised(wrapper, original):
+    """`wrapper` with the name, documentation and signature of `original`."""
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        try:
+            setattr(wrapper, name, getattr(original, name))
+        except AttributeError:
+            pass
+    wrapper.__dict__.update(getattr(original, "__dict__", {}))
+    wrapper.__wrapped__ = original
+    return wrapper
+
+
+def leave_out_one_frame(error):
+    """Takes the caller's own frame out of an error that a bare `raise` then passes on; works from Python 3.11 on."""
+    trace = error.__traceback__
+    if trace is not None:
+        error.__traceback__ = trace.tb_next
+
+
+def as_import_machinery(function):
+    """`function` under the file name of the import machinery, which the interpreter leaves out of tracebacks."""
+    function.__code__ = function.__code__.replace(co_filename="<frozen importlib._bootstrap_external>")
+    _CODES.add(function.__code__)
+    return function
+
+
+def is_ours(code):
+    """Whether a code object belongs to the probe."""
+    return code.co_filename.startswith(_FOLDER) or code in _CODES
+
+
+def strip(error):
+    """Takes the probe's frames out of the tracebacks of an error and of those behind it, before they are printed."""
+    seen = set()
+    waiting = [error]
+    while waiting:
+        error = waiting.pop()
+        if error is None or id(error) in seen or len(seen) > 100:
+            continue
+        seen.add(id(error))
+        _strip_one(error)
+        waiting += [error.__cause__, error.__context__]
+        waiting += list(getattr(error, "exceptions", None) or ()) if hasattr(error, "derive") else []
+
+
+def _strip_one(error):
+    trace = error.__traceback__
+    while trace is not None and is_ours(trace.tb_frame.f_code):
+        trace = trace.tb_next
+    if trace is not error.__traceback__:
+        error.__traceback__ = trace
+    while trace is not None:
+        following = trace.tb_next
+        while following is not None and is_ours(following.tb_frame.f_code):
+            following = following.tb_next
+        if following is not trace.tb_next:
+            trace.tb_next = following
+        trace = following

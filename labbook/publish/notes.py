@@ -1,0 +1,144 @@
+"""Notes on their way to the site: front matter by our own parser, folds that Markdown looks into, no surprises.
+
+Whatever stands in a note, its page is built: what cannot be read, or would keep the Markdown parser busy, is shown as
+text.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from labbook.errors import EntryError
+from labbook.store import escape, frontmatter
+from labbook.store.entry_text import split_parts
+
+MAX_CHARACTERS = 600_000
+"""A longer note is shown as text. Source: chosen by us; an entry stays under 64 KiB."""
+
+_MAX_DEPTH = 60
+"""Deepest nesting of quotes and lists, in columns of marks. Source: Python-Markdown raises RecursionError from about
+100 levels."""
+
+_MAX_BRACKETS = 400
+"""Most opening brackets in a line. Source: Python-Markdown takes over 15 s for 20,000; security, section 3."""
+
+_NESTED = re.compile(r"^(?:[ \t]{0,3}(?:>|[-*+]|\d{1,9}[.)])[ \t]*)+")
+_FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})(.*)")
+_KEPT_META = ("title", "description", "hide")
+
+
+@dataclass(frozen=True)
+class SiteNote:
+    """A note as the site shows it.
+
+    Args:
+        markdown: Its text without front matter.
+        meta: What of its front matter the theme may see; texts are HTML.
+        problem: Why it is shown as text, "" when it is not.
+    """
+
+    markdown: str
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    problem: str = ""
+
+
+def site_note(content: bytes, path: str, note: str) -> SiteNote:
+    """The note in a file.
+
+    Args:
+        content: The file.
+        path: Relative to the notebook, for messages.
+        note: Sentence that stands above a note that is shown as text.
+    """
+    text = content.decode("utf-8", "replace").replace("\x00", "�").removeprefix("\ufeff")
+    try:
+        meta, body = frontmatter.parse(text, path)
+    except EntryError as error:
+        return _as_text(text, path, error.message, note)
+    problem = _trouble(body)
+    if problem:
+        return _as_text(body, path, f"{path}: {problem}", note, _shown(meta))
+    return SiteNote(_opened(body), _shown(meta))
+
+
+def inert(text: str) -> str:
+    """Plain text as HTML, safe in a page, an attribute and a template that is rendered twice."""
+    return html.escape(" ".join(text.split())).replace("{", "&#123;").replace("}", "&#125;")
+
+
+def with_block(markdown: str, name: str, content: str) -> str:
+    """The text with the content of one generated block replaced; unchanged when it has no such block."""
+    return "".join(f"\n{content}\n" if part.name == name else part.text for part in split_parts(markdown))
+
+
+def _shown(meta: Mapping[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for key in _KEPT_META:
+        value = meta.get(key)
+        if isinstance(value, (str, int, float)) and str(value).strip():
+            shown[key] = inert(str(value))
+        elif key == "hide" and isinstance(value, list):
+            shown[key] = [str(item) for item in value if item in ("navigation", "toc", "footer", "path")]
+    return shown
+
+
+def _as_text(text: str, path: str, problem: str, note: str, meta: Mapping[str, Any] | None = None) -> SiteNote:
+    name = path.rsplit("/", 1)[-1].removesuffix(".md")
+    title = {"title": inert(name)}
+    body = (
+        f'# {escape.inline(name)}\n\n!!! warning "{inert(note)}"\n\n    {escape.inline(" ".join(problem.split()))}\n\n'
+    )
+    return SiteNote(body + escape.fence(text[:MAX_CHARACTERS], "text") + "\n", {**title, **(meta or {})}, problem)
+
+
+def _trouble(body: str) -> str:
+    """Why the Markdown parser must not see a text, "" when it may."""
+    if len(body) > MAX_CHARACTERS:
+        return f"is longer than {MAX_CHARACTERS} characters"
+    for number, (line, place) in enumerate(_lines(body), 1):
+        if place:
+            continue
+        if line.count("[") > _MAX_BRACKETS:
+            return f"line {number} has {line.count('[')} brackets"
+        nested = _NESTED.match(line[: 4 * _MAX_DEPTH])
+        indent = len(line) - len(line.lstrip())
+        if (nested and sum(c in ">-*+.)" for c in nested.group()) > _MAX_DEPTH) or indent > 4 * _MAX_DEPTH:
+            return f"line {number} is nested too deeply"
+    return ""
+
+
+def _opened(body: str) -> str:
+    """The text for Python-Markdown: it looks inside of folds, as git hosts do, and sees no fence in `<pre>`."""
+    kept = []
+    for line, place in _lines(body):
+        if place == "pre":
+            kept.append(line.replace("`", "&#96;").replace("~", "&#126;"))
+        elif not place and line.startswith("<details>"):
+            kept.append(line.replace("<details>", '<details markdown="1">', 1))
+        else:
+            kept.append(line)
+    return "".join(kept)
+
+
+def _lines(body: str) -> Iterator[tuple[str, str]]:
+    """Lines, each with where it stands: "fence", "pre", or "" for Markdown."""
+    fence = ""
+    preformatted = False
+    for line in body.splitlines(keepends=True):
+        mark = _FENCE.match(line)
+        if fence:
+            yield line, "fence"
+            if mark and not mark[2].strip() and mark[1][0] == fence[0] and len(mark[1]) >= len(fence):
+                fence = ""
+        elif preformatted or line.startswith("<pre"):
+            yield line, "pre"
+            preformatted = "</pre>" not in line
+        elif mark:
+            fence = mark[1]
+            yield line, "fence"
+        else:
+            yield line, ""

@@ -1,0 +1,252 @@
+"""The pages of the site that nobody writes: home, runs, experiments, reports. Pure: notes in, Markdown out.
+
+Nothing here knows MkDocs. Addresses are those of Markdown files below `notes/`, relative to the page, as every
+generator of static sites understands them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from labbook.model.entry import Entry
+from labbook.report import numbers
+from labbook.report.context import BROKEN, WeekSource, best_run, conclusion_of, week_context
+from labbook.report.run_row import RunRow
+from labbook.report.week import week_of
+from labbook.store.templates import Templates
+
+_LATEST = 8
+_NEWEST = 100
+_CALENDAR_WEEKS = 53
+_LEVELS = (1, 3, 6, 11)
+"""Runs a day from which the calendar shows a darker square. Source: chosen by us, tried on a team of four."""
+
+
+@dataclass(frozen=True)
+class SiteSource:
+    """What the pages are made of.
+
+    Args:
+        rows: All runs, newest first.
+        experiments: Pages of experiments with their text.
+        reports: Reports, newest first.
+        now: Unix seconds.
+        week_start: "monday" or "sunday".
+        problems: Notes that cannot be read, as (path, reason).
+    """
+
+    rows: Sequence[RunRow]
+    experiments: Sequence[Entry] = ()
+    reports: Sequence[Entry] = ()
+    now: float = 0.0
+    week_start: str = "monday"
+    problems: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the site.
+
+    Args:
+        path: Below `notes/`: `runs/2026/11/index.md`.
+        markdown: Its text.
+        title: Its title, plain text.
+        wide: Whether it is a table that wants the whole width.
+    """
+
+    path: str
+    markdown: str
+    title: str
+    wide: bool = False
+
+
+def site_pages(source: SiteSource, templates: Templates) -> list[Page]:
+    """All generated pages: home, all runs, one page a month, experiments, reports."""
+    said = templates.words["site"]
+    months = _by_month(source.rows)
+    pages = [
+        _page(templates, "home", "index.md", str(said["home"]), _home(source), wide=True),
+        _page(templates, "runs", "runs/index.md", str(said["runs"]), _runs(source, months), wide=True),
+        _page(
+            templates, "experiments", "experiments/index.md", str(said["experiments"]), _experiments(source), wide=True
+        ),
+        _page(templates, "reports", "reports/index.md", str(said["reports"]), _reports(source), wide=True),
+    ]
+    for month, rows in months.items():
+        path = f"runs/{month.replace('-', '/')}/index.md"
+        data = {"month": month, "rows": [run_cells(row, path) for row in rows], "all_url": _link("runs/index.md", path)}
+        pages.append(_page(templates, "month", path, month, data, wide=True))
+    return pages
+
+
+def experiment_runs(name: str, source: SiteSource, templates: Templates) -> str:
+    """The table of an experiment's runs, for its page."""
+    path = f"experiments/{name}.md"
+    rows = [row for row in source.rows if row.experiment == name]
+    best = best_run(rows)
+    data = {
+        "rows": [run_cells(row, path) | {"best": best is not None and row.id == best.id} for row in rows[:_NEWEST]],
+        "total": len(rows),
+        "broken": sum(row.status in BROKEN for row in rows),
+        "time": numbers.duration(sum(row.duration_s or 0.0 for row in rows)),
+    }
+    return templates.render_anyway("pages/experiment_runs.md.j2", data)[0]
+
+
+def run_cells(row: RunRow, page: str) -> dict[str, Any]:
+    """What tables say of a run, with its address from `page`."""
+    started = datetime.fromtimestamp(row.started) if row.started > 0 else None
+    return {
+        "id": row.id,
+        "url": _link(row.path.removeprefix("notes/"), page),
+        "status": row.status,
+        "title": row.subject,
+        "script": row.script,
+        "experiment": row.experiment,
+        "author": row.author,
+        "duration": numbers.duration(row.duration_s),
+        "day": started.strftime("%Y-%m-%d") if started else "",
+        "time": started.strftime("%H:%M") if started else "",
+        "metric": row.metric,
+        "value": numbers.number(row.last if row.last is not None else row.best) if row.metric else "",
+        "symptoms": list(row.symptoms),
+        "fix": row.fix,
+    }
+
+
+def neighbours(rows: Sequence[RunRow]) -> dict[str, tuple[RunRow | None, RunRow | None]]:
+    """Path of an entry -> the runs before and after it in time. `rows` are newest first."""
+    found: dict[str, tuple[RunRow | None, RunRow | None]] = {}
+    for index, row in enumerate(rows):
+        older = rows[index + 1] if index + 1 < len(rows) else None
+        found[row.path] = (older, rows[index - 1] if index else None)
+    return found
+
+
+def _page(
+    templates: Templates, template: str, path: str, title: str, data: Mapping[str, Any], *, wide: bool = False
+) -> Page:
+    text, _ = templates.render_anyway(f"pages/{template}.md.j2", data)
+    return Page(path, text, title, wide)
+
+
+def _link(path: str, page: str) -> str:
+    return posixpath.relpath(path, posixpath.dirname(page) or ".")
+
+
+def _links_from(page: str) -> Callable[[str], str]:
+    return lambda path: _link(path.removeprefix("notes/"), page)
+
+
+def _home(source: SiteSource) -> dict[str, Any]:
+    week = week_of(source.now, source.week_start)
+    story = week_context(WeekSource(week, source.rows, source.experiments, {}, _links_from("index.md")))
+    latest = [run_cells(row, "index.md") for row in source.rows[:_LATEST]]
+    fixes = [row for row in source.rows if row.fix][:_LATEST]
+    return {
+        **story,
+        "any": bool(source.rows),
+        "latest": latest,
+        "recent_fixes": [run_cells(row, "index.md") for row in fixes],
+        "calendar": _calendar(source),
+        "year_runs": sum(source.now - row.started < 365 * 86400 for row in source.rows),
+        "problems": [{"path": path, "reason": reason} for path, reason in source.problems[:10]],
+    }
+
+
+def _calendar(source: SiteSource) -> list[dict[str, Any]]:
+    """One square a day for a year, oldest first, whole weeks."""
+    counts: dict[date, int] = defaultdict(int)
+    broken: dict[date, int] = defaultdict(int)
+    for row in source.rows:
+        if row.started > 0:
+            day = datetime.fromtimestamp(row.started).date()
+            counts[day] += 1
+            broken[day] += row.status in BROKEN
+    begin = week_of(source.now, source.week_start).begin - timedelta(weeks=_CALENDAR_WEEKS - 1)
+    today = datetime.fromtimestamp(source.now).date()
+    days = [begin + timedelta(days=offset) for offset in range(_CALENDAR_WEEKS * 7)]
+    return [
+        {
+            "day": day.isoformat(),
+            "runs": counts[day],
+            "broken": broken[day],
+            "level": sum(counts[day] >= level for level in _LEVELS),
+        }
+        for day in days
+        if day <= today
+    ]
+
+
+def _runs(source: SiteSource, months: Mapping[str, Sequence[RunRow]]) -> dict[str, Any]:
+    path = "runs/index.md"
+    return {
+        "rows": [run_cells(row, path) for row in source.rows[:_NEWEST]],
+        "total": len(source.rows),
+        "months": [
+            {
+                "month": month,
+                "url": _link(f"runs/{month.replace('-', '/')}/index.md", path),
+                "runs": len(rows),
+                "broken": sum(row.status in BROKEN for row in rows),
+                "time": numbers.duration(sum(row.duration_s or 0.0 for row in rows)),
+            }
+            for month, rows in months.items()
+        ],
+    }
+
+
+def _by_month(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
+    """`2026-11` -> its runs, newest first; the month is that of the entry's folder."""
+    months: dict[str, list[RunRow]] = defaultdict(list)
+    for row in rows:
+        parts = row.path.split("/")
+        if len(parts) >= 5 and parts[2].isdigit() and parts[3].isdigit():
+            months[f"{parts[2]}-{parts[3]}"].append(row)
+    return dict(sorted(months.items(), reverse=True))
+
+
+def _experiments(source: SiteSource) -> dict[str, Any]:
+    path = "experiments/index.md"
+    groups: dict[str, list[RunRow]] = defaultdict(list)
+    for row in source.rows:
+        groups[row.experiment].append(row)
+    found = []
+    for page in source.experiments:
+        rows = groups.get(page.id, [])
+        best = best_run(rows)
+        found.append(
+            {
+                "name": page.id,
+                "url": _link(page.path.removeprefix("notes/"), path),
+                "title": str(page.meta.get("title") or page.id),
+                "runs": len(rows),
+                "broken": sum(row.status in BROKEN for row in rows),
+                "metric": best.metric if best else "",
+                "best": numbers.number(best.best) if best else "",
+                "last": run_cells(rows[0], path) if rows else None,
+                "conclusion": " ".join(conclusion_of(page.body).split())[:160],
+                "order": rows[0].started if rows else 0.0,
+            }
+        )
+    return {"experiments": sorted(found, key=lambda each: each["order"], reverse=True)}
+
+
+def _reports(source: SiteSource) -> dict[str, Any]:
+    path = "reports/index.md"
+    return {
+        "reports": [
+            {
+                "title": str(page.meta.get("title") or page.id),
+                "url": _link(page.path.removeprefix("notes/"), path),
+                "date": str(page.meta.get("date") or ""),
+                "runs": page.meta.get("runs") if isinstance(page.meta.get("runs"), int) else None,
+            }
+            for page in source.reports
+        ]
+    }

@@ -1,0 +1,179 @@
+"""Builds and serves the site with MkDocs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from labbook.errors import NotebookError, UsageError
+from labbook.store.notebook import Notebook
+
+HOST = "127.0.0.1"
+"""The preview listens here and nowhere else: it is no server for a network. Source: security, section 3."""
+
+_PORTS = range(8000, 8050)
+
+
+@dataclass(frozen=True)
+class BuiltSite:
+    """A site that was built.
+
+    Args:
+        folder: Where it lies.
+        pages: How many pages it has.
+        seconds: How long it took.
+        warnings: What the notes made MkDocs warn of, each once.
+    """
+
+    folder: Path
+    pages: int
+    seconds: float
+    warnings: tuple[str, ...]
+
+
+def build_site(notebook: Notebook) -> BuiltSite:
+    """Builds the site of a notebook into its `site/`.
+
+    Raises:
+        UsageError: MkDocs and its theme are not installed.
+        NotebookError: There is no `mkdocs.yml`, or MkDocs cannot build with it.
+    """
+    started = time.monotonic()
+    with _Warnings() as heard:
+        config = _config(notebook, heard)
+        _call(lambda: _build(config), heard)
+    folder = Path(config.site_dir)
+    pages = sum(1 for _ in folder.rglob("*.html"))
+    return BuiltSite(folder, pages, time.monotonic() - started, tuple(dict.fromkeys(heard.messages)))
+
+
+def serve_site(notebook: Notebook, port: int | None, say: Callable[[str], None]) -> None:
+    """Serves the site on this machine until it is interrupted, and builds it again whenever a note changes.
+
+    Args:
+        notebook: Whose site.
+        port: Where to listen; the first free one from 8000 by default.
+        say: Told the address.
+
+    Raises:
+        UsageError: MkDocs is not installed, or the port is taken.
+        NotebookError: There is no `mkdocs.yml`, or MkDocs cannot build with it.
+    """
+    _require()
+    from mkdocs.commands.serve import serve
+
+    chosen = _free_port(port)
+    path = _settings_file(notebook)
+    say(f"http://{HOST}:{chosen}/  (Ctrl-C ends it)")
+    watched = [str(folder) for folder in (notebook.paths.templates, notebook.paths.settings) if folder.exists()]
+    with _Warnings() as heard:
+        address: dict[str, Any] = {"dev_addr": f"{HOST}:{chosen}", "site_url": f"http://{HOST}:{chosen}/"}
+        _call(lambda: serve(str(path), watch=watched, **address), heard)
+
+
+def _require() -> None:
+    """Checks that the site's libraries are installed."""
+    # The theme prints a notice about its own future on every start; it is known here and tells users nothing.
+    os.environ.setdefault("NO_MKDOCS_2_WARNING", "true")
+    missing = [name for name in ("mkdocs", "material") if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"the site needs a library that is not installed: {missing[0]}",
+            hint=f"python -m pip install {' '.join(_requirements())}",
+        )
+
+
+def _requirements() -> list[str]:
+    """What `labbook[site]` asks for, quoted for a shell."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        wanted = requires("labbook") or []
+    except PackageNotFoundError:
+        wanted = []
+    marked = [line.partition(";") for line in wanted if "extra == 'site'" in line or 'extra == "site"' in line]
+    return [f'"{name.strip()}"' for name, _, _ in marked] or ['"mkdocs-material>=9.8.1"', '"watchdog>=6"']
+
+
+def _settings_file(notebook: Notebook) -> Path:
+    path = notebook.paths.root / "mkdocs.yml"
+    if not path.is_file():
+        raise NotebookError(f"there is no {path}", hint=f"`labbook init {notebook.paths.root}` writes it")
+    notebook.paths.notes.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _config(notebook: Notebook, heard: _Warnings) -> Any:  # noqa: ANN401 - a configuration of MkDocs
+    _require()
+    from mkdocs.config import load_config
+
+    path = _settings_file(notebook)
+    return _call(lambda: load_config(str(path)), heard)
+
+
+def _build(config: Any) -> None:  # noqa: ANN401 - a configuration of MkDocs
+    from mkdocs.commands.build import build
+
+    config.plugins.on_startup(command="build", dirty=False)
+    try:
+        build(config)
+    finally:
+        config.plugins.on_shutdown()
+
+
+def _call(work: Callable[[], Any], heard: _Warnings) -> Any:  # noqa: ANN401 - whatever MkDocs returns
+    """`work`, with MkDocs' own complaints as ours."""
+    from mkdocs.exceptions import Abort, MkDocsException
+
+    try:
+        return work()
+    except (MkDocsException, Abort, SystemExit) as error:
+        # MkDocs says why in its log, and then that it has aborted.
+        said = heard.messages[-1] if isinstance(error, (Abort, SystemExit)) and heard.messages else str(error)
+        raise NotebookError(
+            f"MkDocs cannot build the site: {said}", hint="correct mkdocs.yml, then try again"
+        ) from error
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        raise NotebookError(f"cannot write the site{where}: {error.strerror or error}") from error
+
+
+def _free_port(port: int | None) -> int:
+    for candidate in [port] if port is not None else _PORTS:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if probe.connect_ex((HOST, candidate)) != 0:
+                return candidate
+    taken = f"port {port} is" if port is not None else f"ports {_PORTS.start} to {_PORTS.stop - 1} are"
+    raise UsageError(f"{taken} in use on {HOST}", hint="choose another with --port")
+
+
+class _Warnings(logging.Handler):
+    """Collects what MkDocs warns of, instead of printing it line by line."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps one message."""
+        self.messages.append(record.getMessage())
+
+    def __enter__(self) -> _Warnings:
+        logger = logging.getLogger("mkdocs")
+        self._propagated = logger.propagate
+        logger.propagate = False
+        logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logger = logging.getLogger("mkdocs")
+        logger.removeHandler(self)
+        logger.propagate = self._propagated

@@ -1,0 +1,125 @@
+"""What labbook sets in a site's configuration, and how an entry is coloured. Knows MkDocs by its data only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from labbook.store.templates import LANGUAGES, builtin_folder, words
+
+STYLES = "assets/labbook.css"
+
+EXTENSIONS: dict[str, dict[str, Any]] = {
+    "admonition": {},
+    "attr_list": {},
+    "md_in_html": {},
+    "tables": {},
+    "toc": {"permalink": True},
+    "pymdownx.highlight": {"use_pygments": True, "guess_lang": False},
+    "pymdownx.superfences": {"custom_fences": []},
+}
+"""Markdown that entries use. Neither snippets nor macros: captured text must not be able to include files."""
+
+FEATURES = ["navigation.tabs", "navigation.tabs.sticky", "navigation.top", "content.code.copy", "search.highlight"]
+
+PALETTE = [
+    {
+        "media": "(prefers-color-scheme: light)",
+        "scheme": "default",
+        "primary": "custom",
+        "accent": "custom",
+        "toggle": {"icon": "material/weather-night", "name": "Dark"},
+    },
+    {
+        "media": "(prefers-color-scheme: dark)",
+        "scheme": "slate",
+        "primary": "custom",
+        "accent": "custom",
+        "toggle": {"icon": "material/weather-sunny", "name": "Light"},
+    },
+]
+
+_MATERIALS_FONT = {"text": "Roboto", "code": "Roboto Mono"}
+"""What the theme would fetch from another host when nothing is said."""
+
+_SECTIONS = ("runs", "experiments", "reports")
+_VERDICTS = ("ok", "warn", "fail", "note", "not observed")
+
+
+def prepare(config: Any, own: Path) -> None:  # noqa: ANN401 - a configuration of MkDocs
+    """Adds overrides, styles, Markdown extensions and defaults to a configuration; what people set there stays.
+
+    Args:
+        config: Of MkDocs.
+        own: The notebook's own overrides of the theme.
+    """
+    custom = 1 if config.theme.custom_dir else 0
+    folders = [str(folder) for folder in (own, builtin_folder() / "site") if folder.is_dir()]
+    config.theme.dirs[custom:custom] = folders
+    if STYLES not in config.extra_css:
+        config.extra_css.insert(0, STYLES)
+    for name, settings in EXTENSIONS.items():
+        if name not in config.markdown_extensions:
+            config.markdown_extensions.append(name)
+        config.mdx_configs[name] = {**settings, **(config.mdx_configs.get(name) or {})}
+    config.mdx_configs["toc"].setdefault("slugify", _slug)
+    if config.theme.get("font") in (None, _MATERIALS_FONT):
+        config.theme["font"] = False
+    for key, value in (("palette", PALETTE), ("features", FEATURES)):
+        if not config.theme.get(key):
+            config.theme[key] = value
+    config.theme["icon"] = {"logo": "material/notebook-outline", **(config.theme.get("icon") or {})}
+    config.extra.setdefault("generator", False)
+
+
+def is_listed(source: str) -> bool:
+    """Whether a page is reached through a list, and therefore stays out of the navigation."""
+    section, _, rest = source.partition("/")
+    return section in _SECTIONS and rest != "index.md"
+
+
+def navigation(sources: Sequence[str], said: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The tabs of the site: home, runs, experiments, reports, and whatever else people wrote."""
+    nav: list[dict[str, Any]] = [{str(said["home"]): "index.md"}]
+    nav += [{str(said[section]): f"{section}/index.md"} for section in _SECTIONS]
+    symptoms = sorted(source for source in sources if source.startswith("symptoms/"))
+    if symptoms:
+        nav.append({str(said["symptoms"]): list(symptoms)})
+    others = sorted(s for s in sources if s.split("/")[0] not in (*_SECTIONS, "symptoms") and s != "index.md")
+    if others:
+        nav.append({str(said["notes"]): list(others)})
+    return nav
+
+
+def coloured(html: str) -> str:
+    """The page of an entry with its status and verdicts as pills; tables and folds are left out of the search.
+
+    Entries of both languages may stand in one notebook.
+    """
+    for plain, pill in _pills():
+        html = html.replace(plain, pill)
+    return re.sub(r"<(details|table)\b", r"<\1 data-search-exclude", html)
+
+
+@cache
+def _pills() -> list[tuple[str, str]]:
+    """What stands in the HTML of an entry, and what is shown for it."""
+    found = []
+    for said in map(words, LANGUAGES):
+        for status, word in said["status"].items():
+            opening = "<p><strong"
+            found.append((f"{opening}>{word}</strong>", f'{opening} class="lb-status lb-{status}">{word}</strong>'))
+        for verdict in _VERDICTS:
+            word = str(said["verdicts"].get(verdict, verdict)).strip("*")
+            pill = f'<td><span class="lb-verdict lb-{verdict.replace(" ", "-")}">{word}</span></td>'
+            found += [(f"<td>{word}</td>", pill), (f"<td><strong>{word}</strong></td>", pill)]
+    return found
+
+
+def _slug(text: str, separator: str) -> str:
+    """An anchor from a heading in any language, as git hosts make it."""
+    kept = re.sub(r"[^\w\- ]", "", text.strip().lower())
+    return re.sub(r"[ ]+", separator, kept)

@@ -1,0 +1,118 @@
+"""Waits for changes of a notebook's files. The only module that imports watchdog."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labbook.errors import UsageError
+from labbook.store.notebook import Notebook
+
+if TYPE_CHECKING:
+    from watchdog.observers.api import BaseObserver
+
+QUIET_S = 0.5
+"""A change is told when nothing has changed for this long, so that an entry and its files are one change."""
+
+LONGEST_S = 5.0
+"""At the latest it is told after this time, while a running program keeps changing its entry."""
+
+_CHANGES = frozenset({"created", "modified", "moved", "deleted"})
+"""Not "opened" and "closed": reading the notes would look like a change of them."""
+
+
+def changes(
+    notebook: Notebook, *, polling: bool = False, stop: Callable[[], bool] | None = None
+) -> Iterator[list[str]]:
+    """Yields the files that changed, relative to the notebook, each time the notebook comes to rest.
+
+    Args:
+        notebook: Which one; its notes, templates, settings and `mkdocs.yml` are watched.
+        polling: Look at the files again and again, for network file systems that do not tell of changes.
+        stop: Asked a few times a second; true ends the iteration.
+
+    Raises:
+        UsageError: watchdog is not installed.
+    """
+    happened: queue.Queue[str] = queue.Queue()
+    observer = _observer(notebook, happened, polling=polling)
+    try:
+        while stop is None or not stop():
+            changed = _next_change(happened)
+            if changed:
+                yield sorted(changed)
+    finally:
+        observer.stop()
+        observer.join(5)
+
+
+def _next_change(happened: queue.Queue[str]) -> set[str]:
+    """Files of one change; empty when nothing happened for a moment."""
+    changed: set[str] = set()
+    deadline = time.monotonic() + LONGEST_S
+    name = _next_name(happened, 0.25)
+    while name and time.monotonic() < deadline:
+        changed.add(name)
+        name = _next_name(happened, QUIET_S)
+    return changed | ({name} if name else set())
+
+
+def _next_name(happened: queue.Queue[str], wait_s: float) -> str:
+    try:
+        return happened.get(timeout=wait_s)
+    except queue.Empty:
+        return ""
+
+
+def _observer(notebook: Notebook, happened: queue.Queue[str], *, polling: bool) -> BaseObserver:
+    try:
+        from watchdog.events import FileSystemEventHandler
+        from watchdog.observers import Observer
+        from watchdog.observers.polling import PollingObserver
+    except ImportError as error:
+        raise UsageError(
+            "watching needs a library that is not installed: watchdog",
+            hint='python -m pip install "watchdog>=6"; or build by hand: labbook site build',
+        ) from error
+
+    class Handler(FileSystemEventHandler):
+        """Puts the paths of changes into the queue."""
+
+        def on_any_event(self, event: Any) -> None:  # noqa: ANN401 - an event of watchdog
+            """Notes one event of the file system."""
+            for path in (event.src_path, getattr(event, "dest_path", "")):
+                name = _watched_name(notebook, str(path)) if path else ""
+                if name and event.event_type in _CHANGES and not event.is_directory:
+                    happened.put(name)
+
+    def started(observer: BaseObserver) -> BaseObserver:
+        observer.schedule(Handler(), str(notebook.paths.root), recursive=False)
+        for folder in (notebook.paths.notes, notebook.paths.templates):
+            if folder.is_dir():
+                observer.schedule(Handler(), str(folder), recursive=True)
+        observer.start()
+        return observer
+
+    if not polling:
+        try:
+            return started(Observer())
+        except OSError:
+            # Too many watches, or a file system without them.
+            pass
+    return started(PollingObserver())
+
+
+def _watched_name(notebook: Notebook, path: str) -> str:
+    """The file relative to the notebook, "" when the site does not depend on it."""
+    try:
+        relative = Path(path).resolve().relative_to(notebook.paths.root.resolve())
+    except (ValueError, OSError):
+        return ""
+    parts = relative.parts
+    if not parts or any(part.startswith(".") for part in parts) or parts[-1].endswith((".tmp", "~", ".swp")):
+        return ""
+    of_notebook = parts[0] in ("notes", "templates") or parts in (("mkdocs.yml",), (notebook.paths.settings.name,))
+    return relative.as_posix() if of_notebook else ""

@@ -1,0 +1,133 @@
+"""Conditions of `--watch`, `--break` and `--stop-on`: read once, here, and handed to the probe as plain data.
+
+The text is taken apart by Python's own grammar and only what is listed here is let through: nothing is ever executed.
+Names are those of the series in `metrics.csv`: `loss`, `grad_norm`, `lr`, `step_time_s`, `grad_scale`, `loss.opt1` of a
+second optimizer, and whatever the program logs (`val/loss`, or in quotes: `"val/acc@5"`).
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import warnings
+from typing import Any
+
+from labbook.errors import UsageError
+
+_MAX_TEXT = 500
+_HINT = 'like "loss > 10", "grad_norm > 100 and lr > 0", "not acc >= 0.5", "loss == nan", or "nan"'
+
+_SIGNS: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+}  # fmt: skip
+_NUMBERS = {"nan": math.nan, "inf": math.inf}
+
+
+class _ConditionError(Exception):
+    """Says what is wrong and where; `at` counts bytes from 0."""
+
+    def __init__(self, reason: str, at: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.at = at
+
+
+def parse_condition(text: str, option: str) -> list[Any]:
+    """The condition as nested lists of texts, see `labbook/probe/conditions.py`.
+
+    Args:
+        text: As the user typed it.
+        option: Where it was typed ("--watch"), for the message.
+
+    Raises:
+        UsageError: It is no condition; names the character, counted from 1.
+    """
+    plain = text.strip()
+    try:
+        if len(plain) > _MAX_TEXT:
+            raise _ConditionError(f"it is longer than {_MAX_TEXT} characters", _MAX_TEXT)
+        return _condition(_tree(plain))
+    except _ConditionError as error:
+        place = len(plain.encode()[: error.at].decode(errors="replace")) + 1
+        shown = plain if len(plain) <= 80 else plain[:80] + "..."
+        raise UsageError(
+            f"{option} {shown!r}, character {place}: {error.reason}", hint=f"a condition is {_HINT}"
+        ) from None
+
+
+def _tree(text: str) -> ast.expr:
+    if not text:
+        raise _ConditionError("there is nothing to read", 0)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        # At the end of the text Python names no place; names of the grammar count in characters from 1.
+        at = len(text[: error.offset - 1].encode()) if error.offset and error.lineno == 1 else len(text.encode())
+        raise _ConditionError("this is no condition", at) from None
+    except (ValueError, MemoryError, RecursionError):
+        raise _ConditionError("this is no condition", 0) from None
+
+
+def _condition(node: ast.expr) -> list[Any]:
+    if isinstance(node, ast.BoolOp):
+        return ["and" if isinstance(node.op, ast.And) else "or", *[_condition(value) for value in node.values]]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return ["not", _condition(node.operand)]
+    if isinstance(node, ast.Compare):
+        return _comparison(node)
+    if isinstance(node, ast.Name) and node.id in _NUMBERS:
+        return ["nonfinite" if node.id == "nan" else "infinite"]
+    if _name(node):
+        raise _ConditionError(f"{_name(node)} alone is no condition: compare it with a number", node.col_offset)
+    raise _ConditionError("expected a comparison, `and`, `or`, `not`, `nan` or `inf`", node.col_offset)
+
+
+def _comparison(node: ast.Compare) -> list[Any]:
+    operands = [_operand(each) for each in (node.left, *node.comparators)]
+    told: list[Any] = ["compare", operands[0]]
+    for sign, operand, part in zip(node.ops, operands[1:], node.comparators, strict=True):
+        if type(sign) not in _SIGNS:
+            raise _ConditionError("only <, <=, >, >=, == and != compare numbers", part.col_offset)
+        about_nan = ["number", "nan"] in (operand, told[-1])
+        if about_nan and not isinstance(sign, (ast.Eq, ast.NotEq)):
+            raise _ConditionError("nan is neither smaller nor larger than anything: use == or !=", part.col_offset)
+        told += [_SIGNS[type(sign)], operand]
+    if not any(operand[0] == "series" for operand in operands):
+        raise _ConditionError("no series is compared here", node.col_offset)
+    return told
+
+
+def _operand(node: ast.expr) -> list[str]:
+    """A number, as text so that nan and inf survive any JSON, or the name of a series."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+        try:
+            return ["number", repr(float(node.value))]
+        except OverflowError:
+            return ["number", "inf"]
+    if isinstance(node, ast.Name) and node.id in _NUMBERS:
+        return ["number", node.id]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+        kind, value = _operand(node.operand)
+        if kind == "number":
+            return ["number", repr(-float(value) if isinstance(node.op, ast.USub) else float(value))]
+    name = _name(node)
+    if not name:
+        raise _ConditionError("expected a number or the name of a series (odd names stand in quotes)", node.col_offset)
+    return ["series", name]
+
+
+def _name(node: ast.expr) -> str:
+    """The name of a series: a word, words joined by `.` or `/`, or a text in quotes; "" for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.Attribute):
+        before = _name(node.value)
+        return f"{before}.{node.attr}" if before else ""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        left, right = _name(node.left), _name(node.right)
+        return f"{left}/{right}" if left and right else ""
+    return ""

@@ -1,0 +1,347 @@
+"""Makes the entry of a run from its journal, and commits it. Doing it again gives the same entry.
+
+`labbook record` calls this after the command's end and `labbook recover` calls it for runs whose recorder died; both
+read nothing but the journal, the notebook and the code's repository.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labbook.model.run import Console, Facts, FileUse, Process, Run
+from labbook.record.assemble import assemble
+from labbook.record.keep_traces import with_traces
+from labbook.record.previous import previous_run, remember_run
+from labbook.store.journal import Journal, ProcessEvents, write_atomically
+
+if TYPE_CHECKING:
+    from labbook.capture import CaptureContext
+    from labbook.probe.redaction import Redactor
+    from labbook.store.commit import CommitOutcome
+    from labbook.store.notebook import Notebook
+
+_SERIES_POINTS = 2000
+_ALL_POINTS = 20_000
+"""Most points of one series, and of all together, in `run.json`; all of them stay in the journal. Source: 20,000 points
+take about 800 kB, and the folder of an entry stays under 1 MiB."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run whose entry is written.
+
+    Args:
+        entry: Path of the entry.
+        commit: What became of the commit.
+        shown: Path of the entry as the user would type it.
+    """
+
+    run: Run
+    entry: Path
+    commit: CommitOutcome
+    shown: str
+
+    def summary(self) -> list[str]:
+        """What the terminal shows at the end: verdict, where it happened, where the entry is."""
+        from labbook.report.numbers import duration
+        from labbook.report.title import verdict_line
+
+        lines = [f"{self.run.status} after {duration(self.run.duration_s)}: {verdict_line(self.run)}"]
+        stopped = self.run.asked.get("stopped")
+        if stopped:
+            asked = f"--{stopped['option']} {stopped['expression']}".strip()
+            lines.append(f"         ended by {asked} after step {stopped['step']}")
+        exception = next((e for e in self.run.exceptions if e.ended_process), None)
+        if exception is not None:
+            user = next((f for f in reversed(exception.frames) if f.user), None)
+            if user is not None:
+                lines.append(f"         {user.file}:{user.line}  {user.source.strip()}")
+        how = {
+            "committed": f"committed as {self.commit.commit[:9]}",
+            "unchanged": "already committed",
+            "off": self.commit.reason or "commits are switched off",
+        }.get(self.commit.status, f"not committed: {self.commit.reason}")
+        if self.commit.status == "queued":
+            how = f"will be committed later: {self.commit.reason}"
+        lines.append(f"         {self.shown}  {how}")
+        return lines
+
+
+def load_what_finishing_needs(notebook: Notebook) -> None:
+    """Loads, while the command still runs, what `finalize` uses, so that the end comes quickly."""
+    import labbook.capture.artifacts
+    import labbook.capture.changes
+    import labbook.capture.console
+    import labbook.capture.metrics_text
+    import labbook.capture.python_env
+    import labbook.health.checklist
+    import labbook.model.run_json
+    import labbook.report.curves
+    import labbook.report.entry_page
+    import labbook.store.commit  # noqa: F401
+    from labbook.store.templates import Templates
+
+    Templates(notebook.paths.templates, notebook.config.language_in_use()).prepare()
+
+
+def capture_start(notebook: Notebook, journal: Journal, start: Facts, redactor: Redactor) -> None:
+    """Writes `before.json`: the facts of the capture sources at the start, redacted."""
+    from labbook.capture import capture_before
+
+    facts = capture_before(_context(notebook, journal, start, redactor, {}))
+    journal.write(journal.paths.before, facts, durable=False)
+
+
+def write_running_entry(notebook: Notebook, journal: Journal) -> None:
+    """Writes the entry of a run that has just begun, with status running; it is not committed yet."""
+    start = journal.read(journal.paths.start)
+    run = replace(
+        assemble(start, {}, [], Console()),
+        status="running",
+        ended=None,
+        captured=journal.read(journal.paths.before),
+    )
+    _write_entry(notebook, run)
+
+
+def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finished:
+    """Writes and commits the entry of a run that has ended, and closes its journal.
+
+    Args:
+        notebook: Where the entry goes.
+        journal: What is known of the run; its lock is held by the caller.
+        redactor: Masks secrets in whatever is captured only now.
+
+    Raises:
+        LabbookError: The entry cannot be written; the journal stays open for `labbook recover`.
+    """
+    start = journal.read(journal.paths.start)
+    end = journal.read(journal.paths.end)
+    processes = journal.processes()
+    console = _console(notebook, journal, redactor)
+    run = assemble(start, end, processes, console)
+    run = _with_text_metrics(run)
+    run = _with_captured(notebook, journal, start, run, processes, redactor)
+    run = with_traces(run, journal, notebook.paths.attachments(run.id), redactor)
+    run = _with_previous(notebook, run)
+    run = _with_judgement(notebook, run)
+    entry = _write_entry(notebook, run)
+    outcome = _commit(notebook, run, entry, redactor)
+    remember_run(notebook.paths, run, by_folder=notebook.personal)
+    journal.write(
+        journal.paths.done,
+        {
+            "entry": _relative(entry, notebook.paths.root),
+            "commit": outcome.commit,
+            "ref": outcome.ref,
+            "status": outcome.status,
+            "reason": outcome.reason,
+        },
+        durable=False,
+    )
+    return Finished(run, entry, outcome, _shown(entry))
+
+
+def _console(notebook: Notebook, journal: Journal, redactor: Redactor) -> Console:
+    from labbook.capture.console import read_console
+
+    with suppress(OSError):
+        return read_console(journal.paths.console, redactor)
+    return Console()
+
+
+def _with_text_metrics(run: Run) -> Run:
+    """Adds series read from the console, except where the program's own numbers say the same."""
+    from labbook.capture.metrics_text import metrics_from_console
+
+    known = {s.name.lower() for s in run.series}
+    read = metrics_from_console(run.console.text)
+    new = tuple(s for s in read if s.name.lower() not in known)
+    return replace(run, series=run.series + new, printed=tuple(s for s in read if s not in new))
+
+
+def _with_captured(
+    notebook: Notebook, journal: Journal, start: Facts, run: Run, processes: Sequence[ProcessEvents], redactor: Redactor
+) -> Run:
+    """Adds the facts of the capture sources; those of after the end are kept in the journal, so that they stay."""
+    from labbook.capture import capture_after
+    from labbook.capture.artifacts import roll_up
+    from labbook.capture.processes import unobserved_in
+    from labbook.capture.reproducibility import verdict
+    from labbook.capture.resources import read_resources
+    from labbook.probe import protocol
+
+    before = journal.read(journal.paths.before)
+    after: dict[str, Any] = journal.read(journal.paths.after)
+    items = [item for process in processes for e in process.of_kind(protocol.FILES) for item in e.get("items") or ()]
+    if not after:
+        context = _context(notebook, journal, start, redactor, _main_python(processes, run))
+        after = dict(capture_after(context, items))
+        files = roll_up(items, context.cwd, notebook.config)
+        after["files"] = [redactor.data(vars(f)) for f in files]
+        journal.write(journal.paths.after, after, durable=False)
+    rolled = tuple(FileUse(**f) for f in after.get("files") or ())
+    captured = {**before, **{k: v for k, v in after.items() if k != "files"}}
+    captured["resources"] = read_resources(journal.paths.resources)
+    captured["reproducibility"] = verdict(captured)
+    return _with_unobserved(replace(run, files=rolled, captured=captured), unobserved_in(journal.paths.resources))
+
+
+def _with_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
+    """Names Python processes in which the probe did not start, so that silence is not read as health."""
+    if not pythons:
+        return run
+    missed = tuple(("Python process " + " ".join(p["argv"])[:200], str(p["reason"])) for p in pythons)
+    unseen = tuple(
+        Process(int(p["pid"]), int(p.get("ppid") or 0), tuple(p["argv"]), "unobserved", probed=False) for p in pythons
+    )
+    status = "absent" if run.probe.status == "absent" else "partial"
+    probe = replace(run.probe, status=status, unobserved=run.probe.unobserved + missed)
+    return replace(run, probe=probe, processes=run.processes + unseen)
+
+
+def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]:
+    """The hello of the interpreter that stands for the run: the one that trained, else the command's own."""
+    from labbook.probe import protocol
+
+    trained = next((p for p in processes if p.of_kind(protocol.STEP)), None)
+    imported = next((p for p in processes if p.of_kind(protocol.FRAMEWORK)), None)
+    chosen = trained or imported or next((p for p in processes if p.hello), None)
+    return dict(chosen.hello) if chosen is not None else {}
+
+
+def _with_previous(notebook: Notebook, run: Run) -> Run:
+    from labbook.capture.changes import changes_between
+    from labbook.model.run_json import run_to_json
+
+    before = previous_run(notebook.paths, run, by_folder=notebook.personal)
+    if before is None:
+        return run
+    return replace(run, previous=str(before["id"]), changes=tuple(changes_between(before, run_to_json(run))))
+
+
+def _with_judgement(notebook: Notebook, run: Run) -> Run:
+    """Adds health checks, the primary series, tags and the title."""
+    from labbook.health.checklist import checklist
+    from labbook.health.summary import summary
+    from labbook.report.title import primary_series, title_of
+
+    run = replace(run, checks=tuple(checklist(run)), health=summary(run), primary=primary_series(run))
+    tags = dict.fromkeys((*run.tags, *(f.name for f in run.frameworks if f.optimizers or len(run.frameworks) == 1)))
+    run = replace(run, tags=tuple(tags))
+    return replace(run, title=title_of(run, notebook.config.language_in_use()))
+
+
+def _write_entry(notebook: Notebook, run: Run) -> Path:
+    """Writes the entry and the files beside it, each in one step; a secret that slipped through stops its file."""
+    from labbook.errors import NotebookError
+    from labbook.report.entry_page import entry_markdown
+    from labbook.store.entry_text import read_text, to_bytes
+
+    entry = notebook.paths.entry(run.id)
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        if run.status != "running":
+            _write_attachments(notebook, run)
+        page = entry_markdown(run, notebook, read_text(entry) if entry.exists() else None)
+        write_atomically(entry, to_bytes(page))
+    except OSError as error:
+        raise NotebookError(
+            f"cannot write the entry {entry}: {error.strerror or error}",
+            hint="free space or permissions there, then `labbook recover`",
+        ) from error
+    return entry
+
+
+def _write_attachments(notebook: Notebook, run: Run) -> None:
+    from labbook.model.run_json import run_to_json
+    from labbook.report.curves import curves_svg, drawable, metrics_csv
+
+    folder = notebook.paths.attachments(run.id)
+    folder.mkdir(parents=True, exist_ok=True)
+    if drawable(run.series):
+        curves = curves_svg(run.series, run.title).encode("utf-8")
+        write_atomically(folder / "curves.svg", curves, durable=False)
+    if run.series:
+        write_atomically(folder / "metrics.csv", metrics_csv(run.series).encode("utf-8"), durable=False)
+    points = max(20, min(_SERIES_POINTS, _ALL_POINTS // max(1, len(run.series))))
+    facts = _line_by_line(run_to_json(run, max_points=points))
+    write_atomically(folder / "run.json", facts.encode("utf-8"), durable=False)
+
+
+def _line_by_line(facts: Mapping[str, Any]) -> str:
+    """A JSON object with one line for each of its fields: short, and a difference names the field."""
+    fields = (
+        f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, default=str)}" for key, value in facts.items()
+    )
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
+def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> CommitOutcome:
+    """Commits the entry and its folder, after a last look for secrets in exactly these files."""
+    from labbook.store.commit import CommitOutcome, commit_files
+    from labbook.store.redact import scan_bytes
+
+    folder = notebook.paths.attachments(run.id)
+    files = [entry, *(sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else [])]
+    hits = [f"{path.name}:{hit.line} ({hit.rule})" for path in files for hit in scan_bytes(path.read_bytes(), redactor)]
+    if hits:
+        shown = ", ".join(hits[:3])
+        return CommitOutcome("failed", "", "", f"it may hold a secret in {shown}; look at it, then `labbook recover`")
+    return commit_files(notebook, files, commit_message(run), when=run.ended)
+
+
+def commit_message(run: Run) -> str:
+    """The commit message: what ran, what changed, what was observed."""
+    lines = [run.title or run.id, "", f"Ran: {' '.join(run.argv)}"[:500]]
+    if run.changes:
+        changed = "; ".join(f"{c.what} {c.before} -> {c.now}".strip() for c in run.changes[:5])
+        lines.append(f"Changed since {run.previous}: {changed}"[:500])
+    observed = [c for c in run.checks if c.verdict in ("warn", "fail")]
+    verdicts = "; ".join(f"{c.title}: {c.observed}" for c in observed[:5])
+    lines.append(f"Observed: {run.status}" + (f"; {verdicts}" if verdicts else ""))
+    lines += ["", f"Run: {run.id}"]
+    return "\n".join(lines) + "\n"
+
+
+def _context(
+    notebook: Notebook, journal: Journal, start: Facts, redactor: Redactor, python: dict[str, Any]
+) -> CaptureContext:
+    from labbook.capture import CaptureContext
+
+    attachments = notebook.paths.attachments(journal.run_id)
+    attachments.mkdir(parents=True, exist_ok=True)
+    return CaptureContext(
+        argv=tuple(start.get("argv") or ()),
+        cwd=_working_folder(start, redactor),
+        environ=dict(os.environ),
+        config=notebook.config,
+        attachments=attachments,
+        python=python,
+        notebook=notebook,
+        redactor=redactor,
+    )
+
+
+def _working_folder(start: Facts, redactor: Redactor) -> Path:
+    """The command's folder. The journal knows it masked; the recorder itself still stands in it."""
+    noted = str(start.get("cwd") or ".")
+    here = Path.cwd()
+    return here if redactor.text(str(here)) == noted else Path(noted).expanduser()
+
+
+def _relative(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _shown(path: Path) -> str:
+    """The path relative to the working folder when it lies below it, else as it is."""
+    with suppress(ValueError, OSError):
+        return path.relative_to(Path.cwd()).as_posix()
+    return str(path)

@@ -1,0 +1,66 @@
+"""Traces of `--profile`: the small ones go into the entry's folder, the others stay in the journal and are named."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labbook.model.run import Run
+from labbook.store.journal import Journal, write_atomically
+
+if TYPE_CHECKING:
+    from labbook.probe.redaction import Redactor
+
+_MAX_BYTES = 512 * 1024
+"""Largest trace that is committed, compressed. Source: entry.md, the folder of an entry stays under 1 MiB."""
+
+_MAX_TEXT = 12 * 1024 * 1024
+"""Longest trace that is searched for secrets. Source: chosen by us, 4 seconds."""
+
+
+def with_traces(run: Run, journal: Journal, folder: Path, redactor: Redactor) -> Run:
+    """The run with `file` (name in the entry's folder, or "") and `kept` (path in the journal) for each profile.
+
+    Args:
+        run: With the profiles as the probe told them.
+        journal: Holds the traces.
+        folder: The entry's folder; small traces are written there, redacted.
+        redactor: Masks secrets.
+    """
+    profiles = run.asked.get("profiles")
+    if not profiles:
+        return run
+    told = [{**profile, **_kept(profile, journal, folder, redactor)} for profile in profiles]
+    return replace(run, asked={**run.asked, "profiles": told})
+
+
+def _kept(profile: Mapping[str, Any], journal: Journal, folder: Path, redactor: Redactor) -> dict[str, Any]:
+    name = Path(str(profile.get("trace") or "")).name
+    path = journal.paths.root / "profile" / name
+    if not name or path.is_symlink() or not path.is_file():
+        return {"file": "", "kept": "", "bytes": 0}
+    facts = {"file": "", "kept": f".labbook/runs/{journal.run_id}/profile/{name}", "bytes": path.stat().st_size}
+    with suppress(OSError, EOFError, ValueError):
+        data = _small(path, redactor)
+        if data is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = name if name.endswith(".gz") else f"{name}.gz"
+            write_atomically(folder / file, data)
+            facts["file"] = file
+    return facts
+
+
+def _small(path: Path, redactor: Redactor) -> bytes | None:
+    """The trace redacted and compressed, `None` when it is too large."""
+    if path.stat().st_size > _MAX_TEXT:
+        return None
+    with path.open("rb") as raw:
+        text = gzip.GzipFile(fileobj=raw).read(_MAX_TEXT + 1) if path.suffix == ".gz" else raw.read()
+    if len(text) > _MAX_TEXT:
+        return None
+    data = gzip.compress(redactor.text(text.decode("utf-8", "replace")).encode("utf-8"), mtime=0)
+    return data if len(data) <= _MAX_BYTES else None

@@ -1,0 +1,320 @@
+"""Records one command: the story of a run, from the command line to the committed entry."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labbook.errors import LabbookError, UsageError
+from labbook.store.journal import Journal
+from labbook.store.paths import new_run_id
+
+if TYPE_CHECKING:
+    from labbook.capture.resources import ResourceSampler
+    from labbook.probe.redaction import Redactor
+    from labbook.record.finalize import Finished
+    from labbook.record.supervisor import ChildEnd
+    from labbook.store.notebook import Notebook
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RecordRequest:
+    """What the user asked to record, and how.
+
+    Args:
+        argv: The command, never empty.
+        notebook: Path of a notebook, or `None` to find one.
+        experiment: Slug of an experiment, or "" for that of the script.
+        flags: Settings given on the command line, by the name of their field in `Config`.
+        notes: Sentences for the entry.
+        tags: Tags for the entry.
+        full_pty: Whether the command gets a whole terminal of its own, as curses programs need.
+        quiet: Whether labbook stays silent.
+        asked: What the probe is to do besides looking, see `labbook/record/asking.py`.
+    """
+
+    argv: tuple[str, ...]
+    notebook: Path | None = None
+    experiment: str = ""
+    flags: Mapping[str, object] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    full_pty: bool = False
+    quiet: bool = False
+    asked: Mapping[str, object] = field(default_factory=dict)
+
+
+def record(request: RecordRequest, say: Say) -> ChildEnd:
+    """Runs the command, writes and commits its entry, and returns how the command ended.
+
+    Whatever goes wrong with the notebook, the command runs and its end is returned; trouble is told through `say`.
+
+    Args:
+        request: What to record.
+        say: Shows one line to the user, on standard error.
+
+    Raises:
+        UsageError: The command does not exist or cannot be executed; nothing was started.
+    """
+    from labbook.record.recover import recover_pending
+    from labbook.record.supervisor import find_program
+
+    find_program(request.argv[0], os.environ, Path.cwd())
+    session = _open_session(request, say)
+    if session is None:
+        return _run_unrecorded(request)
+    end = session.run(request)
+    try:
+        finished = session.finish(end)
+    except LabbookError as error:
+        say(f"the entry could not be finished: {error.message}")
+        say(f"nothing is lost: `labbook recover` makes it from {session.journal.paths.root}")
+        return end
+    except Exception as error:
+        say(f"the entry could not be finished, a bug in labbook: {type(error).__name__}: {error}")
+        say(f"nothing is lost: `labbook recover` makes it from {session.journal.paths.root}")
+        return end
+    _tell_end(finished, session.notebook, request, say)
+    recover_pending(session.notebook, say)
+    return end
+
+
+@dataclass
+class _Session:
+    """One recorder: the notebook, the journal, and what is going on beside the command."""
+
+    notebook: Notebook
+    journal: Journal
+    redactor: Redactor
+    start: dict[str, Any]
+    quiet: bool
+    say: Say
+    sampler: ResourceSampler | None = None
+    beside: list[threading.Thread] = field(default_factory=list)
+    ended: bool = False
+
+    def run(self, request: RecordRequest) -> ChildEnd:
+        """Runs the command under the terminal, with the probe's folder first on its path."""
+        from labbook.capture.console import ConsoleSink
+        from labbook.record.environment import inject_environment
+        from labbook.record.supervisor import run_child
+
+        config = self.notebook.config
+        environ = dict(os.environ)
+        if config.probe:
+            environ = inject_environment(environ, self._probe_settings(request))
+        # A redactor of its own: what the entry says of the console counts only what the console held.
+        redactor = copy(self.redactor)
+        redactor.counts = {}
+        sink = ConsoleSink(self.journal.paths.console, redactor, config.console_head_bytes, config.console_tail_bytes)
+        end = run_child(
+            request.argv,
+            env=environ,
+            cwd=Path.cwd(),
+            sink=sink,
+            full_pty=request.full_pty,
+            on_start=self._started,
+            held=self.journal.held(),
+        )
+        self.ended = True
+        self.journal.write(
+            self.journal.paths.end,
+            {"code": end.code, "signal": end.signal, "ended": end.ended, "output_open": end.output_open},
+        )
+        return end
+
+    def _probe_settings(self, request: RecordRequest) -> dict[str, object]:
+        config = self.notebook.config
+        return {
+            "dir": str(self.journal.paths.root),
+            "run": self.journal.run_id,
+            "level": config.level,
+            "budget": config.probe_budget,
+            "config_max_bytes": config.config_max_bytes,
+            **({"asked": dict(request.asked)} if request.asked else {}),
+        }
+
+    def _started(self, pid: int) -> None:
+        """Notes the command's process and does, beside it, what the entry needs from the first second."""
+        from labbook.capture.resources import ResourceSampler
+
+        self.start["child_pid"] = pid
+        self.start["child_ticks"] = start_ticks(pid)
+        self.journal.write(self.journal.paths.start, self.start, durable=False)
+        interval_s = self.notebook.config.resources_interval_s
+        self.sampler = ResourceSampler(pid, self.journal.paths.resources, interval_s, self.redactor)
+        self.sampler.start()
+        for work in (self._capture, self._load):
+            thread = threading.Thread(target=work, name=f"labbook{work.__name__}", daemon=True)
+            thread.start()
+            self.beside.append(thread)
+
+    def _capture(self) -> None:
+        """Captures the start and writes the running entry while the command works; its failure costs nothing."""
+        from labbook.record.finalize import capture_start, write_running_entry
+
+        with suppress(Exception):
+            self.start["author"] = author_of(self.notebook)
+            self.journal.write(self.journal.paths.start, self.start, durable=False)
+        with suppress(Exception):
+            capture_start(self.notebook, self.journal, self.start, self.redactor)
+        with suppress(Exception):
+            if not self.ended:
+                write_running_entry(self.notebook, self.journal)
+
+    def _load(self) -> None:
+        """Imports, while the command works, what its end needs."""
+        from labbook.record.finalize import load_what_finishing_needs
+
+        with suppress(Exception):
+            load_what_finishing_needs(self.notebook)
+
+    def finish(self, end: ChildEnd) -> Finished:
+        """Makes the entry from the journal and commits it."""
+        from labbook.record.finalize import finalize
+
+        if self.sampler is not None:
+            self.sampler.stop()
+        for thread in self.beside:
+            thread.join()
+        try:
+            return finalize(self.notebook, self.journal, self.redactor)
+        finally:
+            self.journal.release()
+
+
+def _open_session(request: RecordRequest, say: Say) -> _Session | None:
+    """A session in the notebook that is meant, else in the personal one, else none: the command runs in any case."""
+    from labbook.store.notebook import find_notebook
+
+    meant = partial(find_notebook, Path.cwd(), chosen=request.notebook, environ=dict(os.environ))
+    personal = partial(find_notebook, Path("/"), chosen=None, environ={**os.environ, "LABBOOK_NOTEBOOK": ""})
+    troubles: list[LabbookError] = []
+    for find in (meant, personal):
+        try:
+            notebook = find(flags=dict(request.flags))
+            session = _begin(notebook, request, say)
+        except UsageError:
+            raise  # a mistyped experiment: nothing has started, so the user can type it again
+        except LabbookError as error:
+            troubles.append(error)
+            continue
+        for trouble in troubles:
+            say(f"{trouble.message}; this run goes to the personal notebook {notebook.paths.root}")
+            if trouble.hint:
+                say(f"         {trouble.hint}")
+        return session
+    for trouble in troubles:
+        say(trouble.message + (f" ({trouble.hint})" if trouble.hint else ""))
+    say("the command runs unrecorded")
+    return None
+
+
+def _begin(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
+    """Opens the journal and writes down what is known before the command starts."""
+    from labbook.capture.command import script_of
+    from labbook.probe.protocol import RULES_FILE
+    from labbook.probe.redaction import redact_argv
+    from labbook.store.redact import load_rules, make_redactor
+
+    now = time.time()
+    redactor = make_redactor(dict(os.environ), list(request.argv), notebook.redaction_rules())
+    script = redactor.text(script_of(list(request.argv), Path.cwd()))
+    experiment = _experiment(notebook, script, request)
+    journal = Journal(notebook.paths.journal(new_run_id(now)))
+    journal.create()
+    start = {
+        "schema": 1,
+        "id": journal.run_id,
+        "argv": redact_argv(list(request.argv), redactor),
+        "cwd": redactor.text(str(Path.cwd())),
+        "script": script,
+        "experiment": experiment,
+        "host": socket.gethostname(),
+        "started": now,
+        "recorder_pid": os.getpid(),
+        "notes": [redactor.text(note) for note in request.notes],
+        "tags": list(request.tags),
+    }
+    own_rules = notebook.redaction_rules()
+    if own_rules is not None:
+        journal.write(journal.paths.root / RULES_FILE, load_rules(own_rules))
+    journal.write(journal.paths.start, start, durable=False)
+    if not request.quiet:
+        say(f"{journal.run_id}  {experiment}")
+    return _Session(notebook, journal, redactor, start, request.quiet, say)
+
+
+def _experiment(notebook: Notebook, script: str, request: RecordRequest) -> str:
+    """The experiment of the run; in a personal notebook, which serves many projects, that of the script in this one."""
+    from labbook.capture.command import top_of
+    from labbook.store.experiments import choose_experiment
+
+    project = (top_of(Path.cwd()) or Path.cwd()).name if notebook.personal else ""
+    return choose_experiment(notebook, script, request.experiment or notebook.config.experiment, project=project)
+
+
+def author_of(notebook: Notebook) -> str:
+    """The person who records: the setting, else git's user name, else the login name."""
+    if notebook.config.author:
+        return notebook.config.author
+    from labbook.store.git_process import user_name
+
+    name = user_name(notebook.paths.root)
+    if name:
+        return name
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def start_ticks(pid: int) -> int:
+    """Start time of a process in clock ticks since boot (field 22 of /proc/pid/stat), 0 when it has ended.
+
+    A process id alone says little: it is used again. Together with this number it names one process. In containers a
+    dead process whose parent is gone may never be reaped: a zombie has ended.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return 0 if fields[0] in "ZX" else int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _run_unrecorded(request: RecordRequest) -> ChildEnd:
+    import subprocess
+
+    from labbook.record.supervisor import ChildEnd
+
+    started = time.time()
+    code = subprocess.call(list(request.argv))
+    import signal
+
+    name = signal.Signals(-code).name if code < 0 else ""
+    return ChildEnd(code=None if code < 0 else code, signal=name, started=started, ended=time.time(), output_open=False)
+
+
+def _tell_end(finished: Finished, notebook: Notebook, request: RecordRequest, say: Say) -> None:
+    """Says in a few lines how the run ended and where its entry is."""
+    if request.quiet:
+        if finished.commit.status == "failed":
+            say(f"the entry is written but not committed: {finished.commit.reason}")
+        return
+    for line in finished.summary():
+        say(line)
+    if notebook.personal:
+        say(f"         your personal notebook: {notebook.paths.root} (`labbook init` makes one for this project)")

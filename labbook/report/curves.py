@@ -1,0 +1,229 @@
+"""Curves of a run: one compact SVG for people, one CSV for everything else."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Sequence
+
+from labbook.model.series import Series
+from labbook.model.thinning import thinned
+from labbook.report.axes import Axis, axis_for, tick_label
+from labbook.report.limits import cut
+from labbook.report.numbers import count, number
+from labbook.report.panels import Panel, panels_of
+
+_WIDTH, _MARGIN, _GAP = 760, 14, 16
+_LEFT, _TOP, _BOTTOM = 46, 30, 22
+_HEIGHTS = {True: 210, False: 156}
+_POINT_BUDGET = 1300
+"""Points of all lines together. Source: line and band of a point take about 33 bytes; the picture stays under 60 KB."""
+_LOG_FROM = {"lr": 1000.0}
+_CSV_ROWS = 4000
+
+_STYLE = """
+:root{--bg:#fff;--edge:#d8dee4;--ink:#1f2328;--soft:#656d76;--grid:#eaeef2;--bad:#cf222e;
+--c0:#0969da;--c1:#d1600a;--c2:#1a7f37;--c3:#8250df;--c4:#bf3989;--c5:#0a7e8c;--c6:#9a6700;--c7:#57606a}
+@media(prefers-color-scheme:dark){:root{--bg:#0d1117;--edge:#30363d;--ink:#e6edf3;--soft:#8d96a0;--grid:#21262d;--bad:#ff7b72;
+--c0:#58a6ff;--c1:#f0883e;--c2:#3fb950;--c3:#bc8cff;--c4:#f778ba;--c5:#39c5cf;--c6:#d29922;--c7:#9ea7b3}}
+text{font:11px system-ui,"Segoe UI",Roboto,"Noto Sans CJK SC","Microsoft YaHei",sans-serif;fill:var(--soft)}
+.t{font-size:12.5px;font-weight:600;fill:var(--ink)}.v{fill:var(--ink);text-anchor:end}.y{text-anchor:end}.x{text-anchor:middle}
+.g{stroke:var(--grid);fill:none}.a{stroke:var(--edge);fill:none}
+.bad{fill:var(--bad);paint-order:stroke;stroke:var(--bg);stroke-width:3px}
+.bl{stroke:var(--bad);stroke-dasharray:3 3;fill:none}
+.l{fill:none;stroke-width:1.6;stroke-linejoin:round;stroke-linecap:round}.b{stroke:none;opacity:.16}
+""" + "".join(f".s{i}{{stroke:var(--c{i})}}.f{i}{{fill:var(--c{i})}}" for i in range(8))
+
+
+def drawable(series: Sequence[Series]) -> bool:
+    """Whether there is anything to draw: at least one series with two points."""
+    return bool(panels_of(series)[0])
+
+
+def curves_svg(series: Sequence[Series], title: str) -> str:
+    """The curves as one SVG picture, "" when there is nothing to draw.
+
+    A panel each for loss, gradient norm, learning rate and what the program logged; the band shows smallest and largest
+    value where a point stands for several steps. It is readable on light and dark pages and loads nothing.
+
+    Args:
+        series: All series of a run.
+        title: What the picture shows, for people who cannot see it.
+    """
+    panels, more = panels_of(series)
+    if not panels:
+        return ""
+    points = max(24, min(300, _POINT_BUDGET // sum(len(p.lines) for p in panels)))
+    parts: list[str] = []
+    y = float(_MARGIN)
+    for row in _rows(panels):
+        height = _HEIGHTS[len(row) == 1 and row[0] is panels[0]]
+        width = (_WIDTH - 2 * _MARGIN - _GAP * (len(row) - 1)) / len(row)
+        for number_in_row, panel in enumerate(row):
+            parts += _panel(panel, _MARGIN + number_in_row * (width + _GAP), y, width, height, points)
+        y += height + _GAP
+    if more:
+        parts.append(f'<text x="{_MARGIN}" y="{y}">and {count(more)} more in metrics.csv</text>')
+        y += 12
+    total = y - _GAP + _MARGIN if not more else y + 4
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {total:.0f}" width="{_WIDTH}" '
+        f'height="{total:.0f}" '
+        f'role="img"><title>{_text(title, 200)}</title><style>{_STYLE}</style>'
+        f'<rect x=".5" y=".5" width="{_WIDTH - 1}" height="{total - 1:.0f}" rx="8" fill="var(--bg)" '
+        'stroke="var(--edge)"/>' + "".join(parts) + "</svg>\n"
+    )
+
+
+def _rows(panels: list[Panel]) -> Iterator[list[Panel]]:
+    """The first panel alone, the others two in a row."""
+    yield panels[:1]
+    for start in range(1, len(panels), 2):
+        yield panels[start : start + 2]
+
+
+def _panel(panel: Panel, x: float, y: float, width: float, height: float, points: int) -> list[str]:
+    lines = [(label, thinned(each, points)) for label, each in panel.lines]
+    left, right, top, bottom = x + _LEFT, x + width - 6, y + _TOP, y + height - _BOTTOM
+    steps = [s for _, each in lines for s in (each.steps[0], each.steps[-1])]
+    across = Axis(min(steps), max(steps), left, right)
+    values = [v for _, each in lines for v in (*each.values, *each.low, *each.high)]
+    up = axis_for(values, bottom, top, log_from=_LOG_FROM.get(panel.key, 100.0))
+    parts = [_heading(panel, lines, x, y, right, log=up.log)]
+    parts += _grid(across, up, left, right, top, bottom)
+    for place, (_, each) in enumerate(lines):
+        parts.append(_band(each, across, up, place))
+        parts.append(_line(each, across, up, place))
+    parts += _not_finite([each for _, each in lines], across, top, bottom)
+    return [part for part in parts if part]
+
+
+def _heading(panel: Panel, lines: list[tuple[str, Series]], x: float, y: float, right: float, *, log: bool) -> str:
+    """Title, names of the lines, and the last value at the right."""
+    title = cut(panel.title, 40)
+    text = f'<text class="t" x="{x:.0f}" y="{y + 14:.0f}">{_text(title, 44)}'
+    text += '<tspan font-weight="400" font-size="11" fill="var(--soft)"> log scale</tspan></text>' if log else "</text>"
+    only = lines[0][1]
+    if len(lines) == 1:
+        return text + f'<text class="v" x="{right:.0f}" y="{y + 14:.0f}">{number(only.last)}</text>'
+    at = right
+    for place, (label, _) in reversed(list(enumerate(lines))):
+        shown = cut(label, 24)
+        at -= _width(shown) + 8
+        if at < x + _width(title) * 1.2 + 24:
+            break
+        text += f'<circle class="f{place}" cx="{at - 7:.0f}" cy="{y + 10:.0f}" r="3.5"/>'
+        text += f'<text x="{at:.0f}" y="{y + 14:.0f}">{_text(shown, 30)}</text>'
+        at -= 14
+    return text
+
+
+def _width(text: str) -> float:
+    """About how wide a text is at 11 px; Chinese characters are twice as wide."""
+    return sum(11.0 if ord(c) > 0x2E80 else 6.0 for c in text)
+
+
+def _grid(across: Axis, up: Axis, left: float, right: float, top: float, bottom: float) -> list[str]:
+    parts = []
+    for tick in up.ticks(4):
+        at = up.at(tick)
+        parts.append(f'<path class="g" d="M{left:.0f} {at:.1f}H{right:.0f}"/>')
+        parts.append(f'<text class="y" x="{left - 6:.0f}" y="{at + 4:.1f}">{tick_label(tick)}</text>')
+    parts.append(f'<path class="a" d="M{left:.0f} {bottom:.1f}H{right:.0f}"/>')
+    wanted = max(2, int((right - left) / 70))
+    steps = [t for t in across.ticks(wanted) if t == int(t)]
+    word_at = right - _width("step")
+    for tick in steps:
+        at = across.at(tick)
+        label = tick_label(tick)
+        if at + _width(label) / 2 < word_at - 4:
+            parts.append(f'<text class="x" x="{at:.1f}" y="{bottom + 15:.0f}">{label}</text>')
+            parts.append(f'<path class="a" d="M{at:.1f} {bottom:.1f}v3"/>')
+    parts.append(f'<text class="y" x="{right:.0f}" y="{bottom + 15:.0f}">step</text>')
+    return parts
+
+
+def _line(series: Series, across: Axis, up: Axis, place: int) -> str:
+    """The values as one path, interrupted where they are not finite; a lone value is a dot."""
+    parts = []
+    for run in _finite_runs(series):
+        at = [f"{across.at(series.steps[i]):.1f} {up.at(series.values[i]):.1f}" for i in run]
+        parts.append("M" + " ".join(at) + ("h.01" if len(at) == 1 else ""))
+    return f'<path class="l s{place}" d="{"".join(parts)}"/>' if parts else ""
+
+
+def _band(series: Series, across: Axis, up: Axis, place: int) -> str:
+    if not series.low or (series.low == series.values and series.high == series.values):
+        return ""
+    parts = []
+    for run in _finite_runs(series):
+        if len(run) < 2:
+            continue
+        above = [f"{across.at(series.steps[i]):.1f} {up.at(series.high[i]):.1f}" for i in run]
+        below = [f"{across.at(series.steps[i]):.1f} {up.at(series.low[i]):.1f}" for i in reversed(run)]
+        parts.append("M" + " ".join(above + below) + "z")
+    return f'<path class="b f{place}" d="{"".join(parts)}"/>' if parts else ""
+
+
+def _finite_runs(series: Series) -> Iterator[list[int]]:
+    run: list[int] = []
+    for index, value in enumerate(series.values):
+        if math.isfinite(value):
+            run.append(index)
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _not_finite(lines: list[Series], across: Axis, top: float, bottom: float) -> list[str]:
+    """A dashed line, with the step, where values stop being finite; a mark for each such point."""
+    found = sorted(
+        (step, value)
+        for each in lines
+        for step, value in zip(each.steps, each.values, strict=True)
+        if not math.isfinite(value)
+    )
+    if not found:
+        return []
+    step, value = found[0]
+    at = across.at(step)
+    word = "NaN" if math.isnan(value) else "inf"
+    side = "end" if at > (across.start + across.end) / 2 else "start"
+    text_at = at - 5 if side == "end" else at + 5
+    marks = "".join(f"M{across.at(s):.1f} {bottom - 3:.1f}v6" for s, _ in found[:60])
+    return [
+        f'<path class="bl" d="M{at:.1f} {top:.0f}V{bottom:.1f}"/>',
+        f'<path d="{marks}" stroke="var(--bad)" stroke-width="1.5"/>',
+        f'<text class="bad" x="{text_at:.1f}" y="{top + 9:.0f}" text-anchor="{side}">'
+        f"{word} from step {count(step)}</text>",
+    ]
+
+
+def _text(text: str, limit: int) -> str:
+    """Text for an SVG: no markup, no characters that XML forbids."""
+    clean = "".join(c if c.isprintable() else " " for c in cut(text, limit))
+    return html.escape(clean.encode("utf-8", "replace").decode("utf-8"))
+
+
+def metrics_csv(series: Sequence[Series]) -> str:
+    """All series in long form: `series,source,rank,step,value,low,high`, at most some thousand rows.
+
+    A row of a long series stands for the steps since the row before; `low` and `high` are its extremes, which are never
+    lost. Numbers that are not finite are `nan`, `inf`, `-inf`.
+    """
+    from labbook.store.escape import csv_cell
+
+    known = [s for s in series if s.values]
+    points = max(16, _CSV_ROWS // max(1, len(known)))
+    rows = ["series,source,rank,step,value,low,high"]
+    for each in known:
+        short = thinned(each, points)
+        head = f"{csv_cell(each.name)},{csv_cell(each.source)},{'' if each.rank is None else each.rank}"
+        low, high = short.low or short.values, short.high or short.values
+        rows += [
+            f"{head},{step},{v:.9g},{a:.9g},{b:.9g}"
+            for step, v, a, b in zip(short.steps, short.values, low, high, strict=True)
+        ]
+    return "\n".join(rows) + "\n"

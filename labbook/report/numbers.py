@@ -1,0 +1,83 @@
+"""Numbers as people read them: metrics, durations, sizes, counts."""
+
+from __future__ import annotations
+
+import math
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A measured value with `digits` significant digits, without trailing zeros; "-" for none.
+
+    Whole numbers up to ten million are shown whole; very small and large ones with an exponent (`1e-05`, `2.5e+09`).
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if value == int(value) and abs(value) < 1e7:
+        return str(int(value))
+    return f"{value:.{digits}g}"
+
+
+def pair(before: float | None, now: float | None) -> tuple[str, str]:
+    """Two values with as many digits (4 to 8) as it takes to tell them apart."""
+    for digits in range(4, 9):
+        texts = number(before, digits), number(now, digits)
+        if texts[0] != texts[1] or before == now:
+            break
+    return texts
+
+
+def count(value: int) -> str:
+    """A whole number with its thousands parted by commas."""
+    return f"{value:,}"
+
+
+def duration(seconds: float | None) -> str:
+    """A time span: "0.35 ms", "84 s", "12 min 5 s", "3 h 20 min", "2 d 4 h"; "-" for none."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 9.95:
+        return f"{seconds:.2g} s"
+    whole = round(seconds)
+    if whole < 100:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(round(seconds / 3600), 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def size(n_bytes: float | None) -> str:
+    """An amount of data with three digits: "512 B", "1.5 MiB"; "-" when it is not known (`None` or negative)."""
+    if n_bytes is None or n_bytes < 0:
+        return "-"
+    amount = float(n_bytes)
+    unit = 0
+    while amount >= 1023.5 and unit < len(_UNITS) - 1:
+        amount /= 1024
+        unit += 1
+    shown = f"{amount:.0f}" if unit == 0 or amount >= 99.95 else f"{amount:.3g}"
+    return f"{shown} {_UNITS[unit]}"
+
+
+def percent(fraction: float | None) -> str:
+    """A share as a percentage: "0.6 %", "12 %", "under 0.1 %"; "-" for none."""
+    if fraction is None or not math.isfinite(fraction):
+        return "-"
+    value = fraction * 100
+    if 0 < value < 0.1:
+        return "under 0.1 %"
+    return f"{value:.2g} %" if value < 10 else f"{value:.0f} %"

@@ -1,0 +1,106 @@
+"""Which series of a run are drawn together in one panel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labbook.model.series import Series
+from labbook.report.series_choice import base_name, by_trust
+
+MAX_PANELS = 7
+MAX_LINES = 8
+"""Lines in one panel. Source: chosen by us; the palette has eight colours that stay apart."""
+
+_PARTS = re.compile(
+    r"(?:^|(?<=[/_.\- ]))(?:train|training|val|valid|validation|eval|test|dev)(?=$|[/_.\- ])", re.IGNORECASE
+)
+_TITLES = {"grad_norm": "gradient norm", "lr": "learning rate"}
+_NOT_DRAWN = ("step_time_s", "grad_scale")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One diagram.
+
+    Args:
+        key: "loss", "grad_norm", "lr", or the name of what the program logged.
+        lines: Series with their labels; a single one has the label "".
+        left_out: How many series were too many.
+    """
+
+    key: str
+    title: str
+    lines: tuple[tuple[str, Series], ...]
+    left_out: int = 0
+
+
+def panels_of(series: Sequence[Series]) -> tuple[list[Panel], int]:
+    """The panels, losses first, and how many further series are not drawn."""
+    groups: dict[tuple[str, str], list[Series]] = {}
+    for each in by_trust(series):
+        if base_name(each.name) in _NOT_DRAWN or len(each.values) < 2:
+            continue
+        script, quantity = _script(each.name), _quantity(each.name)
+        key = (script, quantity)
+        if key in groups and not _same_steps(groups[key][0], each):
+            key = (script, f"{quantity} ({each.source})")
+        groups.setdefault(key, []).append(each)
+    order = {"loss": 0, "grad_norm": 1, "lr": 2}
+    keys = sorted(groups, key=lambda k: (k[0] != "", k[0], order.get(k[1].split(" (")[0], 3)))
+    panels = [_panel(key, groups[key]) for key in keys[:MAX_PANELS]]
+    return panels, sum(len(groups[key]) for key in keys[MAX_PANELS:]) + sum(p.left_out for p in panels)
+
+
+def _panel(key: tuple[str, str], members: list[Series]) -> Panel:
+    script, quantity = key
+    title = _TITLES.get(quantity, quantity)
+    members = _distinct(members)
+    shown = members[:MAX_LINES]
+    labels = _labels(shown)
+    lines = tuple(zip(labels, shown, strict=True))
+    return Panel(quantity.split(" (")[0], f"{script}: {title}" if script else title, lines, len(members) - len(shown))
+
+
+def _distinct(members: list[Series]) -> list[Series]:
+    """The series without those that repeat another point by point, as ranks with one learning rate do."""
+    found: dict[tuple[str, tuple[int, ...], tuple[float, ...]], Series] = {}
+    for each in members:
+        found.setdefault((each.name, each.steps, each.values), each)
+    return list(found.values())
+
+
+def _labels(members: list[Series]) -> list[str]:
+    """The shortest names that tell the lines of a panel apart; "" for a single one."""
+    if len(members) == 1:
+        return [""]
+    names, sources, ranks = ({getattr(s, what) for s in members} for what in ("name", "source", "rank"))
+    labels = []
+    for each in members:
+        parts = [each.name.removeprefix(f"{_script(each.name)}/")] if len(names) > 1 else []
+        parts += [f"rank {each.rank}"] if len(ranks) > 1 and each.rank is not None else []
+        parts += (
+            [f"({each.source})" if parts else each.source] if len(sources) > 1 and len(names) != len(members) else []
+        )
+        labels.append(" ".join(parts) or each.name)
+    return labels
+
+
+def _quantity(name: str) -> str:
+    """What was measured, without the part of the data it was measured on: "loss" of "val/loss"."""
+    bare = name.removeprefix(f"{_script(name)}/").split(".opt")[0].split(".group")[0]
+    stripped = _PARTS.sub("", bare).strip("/_.- ")
+    stripped = re.sub(r"[/_.\- ]{2,}", "/", stripped).lower()
+    return stripped or bare
+
+
+def _script(name: str) -> str:
+    head, slash, _ = name.partition("/")
+    return head if slash and head.split("#")[0].endswith((".py", ".ipynb")) else ""
+
+
+def _same_steps(one: Series, other: Series) -> bool:
+    """Whether both count the same steps: one may count epochs while the other counts batches."""
+    a, b = one.steps[-1], other.steps[-1]
+    return max(a, b) <= 1.5 * max(1, min(a, b)) + 5

@@ -1,0 +1,112 @@
+"""A whole run as data, for `labbook show --json` and for the pages that look behind an entry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from labbook.model.entry import Entry
+from labbook.model.run import FileUse, Run
+from labbook.model.run_json import run_from_json, run_to_json
+from labbook.model.series import Series
+from labbook.report.run_row import run_row
+from labbook.report.series_choice import one_a_name
+from labbook.store.paths import NotebookPaths
+
+
+def load_run(paths: NotebookPaths, run_id: str) -> Run | None:
+    """The run in the folder beside its entry; `None` while it goes on, or when its data is missing or damaged."""
+    try:
+        data = json.loads((paths.attachments(run_id) / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return run_from_json(data) if isinstance(data, dict) and data.get("id") == run_id else None
+
+
+def run_data(entry: Entry, run: Run | None, commit: str) -> dict[str, Any]:
+    """Everything that is known of a run.
+
+    Args:
+        entry: Its entry; tells what it can when the run's own data is missing.
+        run: The run.
+        commit: Full hash of the commit that holds the entry, or "".
+
+    Returns:
+        JSON data: the fields of `Run`, and `command`, `duration_s`, `metrics` (name -> first, best, last, steps, ...),
+        `environment`, `code`, `inputs`, `outputs`, `entry` (path) and `commit`.
+    """
+    if run is None:
+        return _data_of_entry(entry, commit)
+    captured = run.captured
+    encoded = {key: value for key, value in run_to_json(run).items() if key not in ("captured", "files", "schema")}
+    return {
+        "id": run.id,
+        "status": run.status,
+        "exit_code": run.exit_code,
+        "signal": run.signal,
+        "command": list(run.argv),
+        "experiment": run.experiment,
+        "title": run.title,
+        **encoded,
+        "duration_s": run.duration_s,
+        "metrics": {series.name: _summary(series) for series in one_a_name(run.series)},
+        "environment": {name: dict(facts) for name, facts in captured.items() if name not in ("code", "command")},
+        "code": dict(captured.get("code", {})),
+        "inputs": _files(run.files, "read"),
+        "outputs": _files(run.files, "written"),
+        "probe": encoded.get("probe", {"status": run.probe.status}),
+        "tags": list(run.tags),
+        "symptoms": list(run.symptoms),
+        "entry": entry.path,
+        "commit": commit,
+    }
+
+
+def _data_of_entry(entry: Entry, commit: str) -> dict[str, Any]:
+    row = run_row(entry)
+    meta = dict(entry.meta)
+    metrics = meta.get("metrics")
+    return {
+        **meta,
+        "id": row.id,
+        "status": row.status,
+        "exit_code": meta.get("exit_code"),
+        "command": str(meta.get("command") or "").split(),
+        "experiment": row.experiment,
+        "metrics": metrics if isinstance(metrics, dict) else {},
+        "environment": {},
+        "code": meta.get("code") or {},
+        "inputs": [],
+        "outputs": [],
+        "probe": meta.get("probe") or {},
+        "tags": list(row.tags),
+        "entry": entry.path,
+        "commit": commit,
+    }
+
+
+def _summary(series: Series) -> dict[str, Any]:
+    return {
+        "first": series.first,
+        "best": series.best,
+        "last": series.last,
+        "steps": series.last_step,
+        "count": series.count or len(series.values),
+        "nonfinite": series.nonfinite,
+        "source": series.source,
+    }
+
+
+def _files(files: Sequence[FileUse], mode: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": file.path,
+            "size_bytes": file.size_bytes,
+            "fingerprint": file.fingerprint,
+            "members": file.members,
+            "reason": file.reason,
+        }
+        for file in files
+        if mode in file.mode
+    ]

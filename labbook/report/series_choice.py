@@ -1,0 +1,74 @@
+"""Which of a run's series stand for it, and what they are called."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from labbook.model.run import Run
+from labbook.model.series import Series
+
+MEASURED_BY_PROBE = ("loss", "grad_norm", "lr", "step_time_s", "grad_scale")
+"""Names of the series that the probe measures itself; the program logs all others."""
+
+_TRUST = {"probe": 0, "labbook": 1, "text": 9}
+_TRAIN_LOSS = ("loss", "train_loss", "train/loss", "loss/train", "training_loss", "total_loss", "损失")
+
+
+def primary_series(run: Run) -> str:
+    """Name of the series that stands for the run: its training loss, else any loss, else what the program logged first.
+
+    "" when there is no series but step times and learning rates.
+    """
+    names = [s.name for s in by_trust(run.series)]
+    for name in names:
+        if name.lower() in _TRAIN_LOSS:
+            return name
+    losses = [n for n in names if "loss" in n.lower() and not _is_validation(n)] or [
+        n for n in names if "loss" in n.lower()
+    ]
+    logged = [n for n in names if base_name(n) not in MEASURED_BY_PROBE]
+    return next(iter([*losses, *logged]), "")
+
+
+def primary_of(run: Run) -> Series | None:
+    """The series that stands for the run, of its first rank and most trusted source."""
+    name = run.primary or primary_series(run)
+    same = [s for s in by_trust(run.series) if s.name == name and s.values]
+    return same[0] if same else None
+
+
+def by_trust(series: Sequence[Series]) -> list[Series]:
+    """The series that have points, sorted: measured before logged before read from text, first ranks first."""
+    return sorted((s for s in series if s.values), key=lambda s: (_TRUST.get(s.source, 5), s.rank or 0))
+
+
+def one_a_name(series: Sequence[Series]) -> list[Series]:
+    """Of each name the most trusted series of the first rank, in the order of trust."""
+    chosen: dict[str, Series] = {}
+    for each in by_trust(series):
+        chosen.setdefault(each.name, each)
+    return list(chosen.values())
+
+
+def base_name(name: str) -> str:
+    """The name without the script before it and the optimizer or group behind it: "loss" of "tune.py/loss.opt1"."""
+    head, slash, tail = name.rpartition("/")
+    if slash and not head.endswith((".py", ".ipynb")) and not head.rpartition("#")[0].endswith((".py", ".ipynb")):
+        return name
+    return tail.split(".opt")[0].split(".group")[0]
+
+
+def first_nonfinite_step(series: Series) -> int | None:
+    """Step from which on no value is finite, when the series ends so; else `None`."""
+    since = None
+    for step, value in zip(series.steps, series.values, strict=True):
+        if math.isfinite(value):
+            since = None
+        elif since is None:
+            since = step
+    return since
+
+
+def _is_validation(name: str) -> bool:
+    return any(word in name.lower() for word in ("val", "eval", "test", "dev"))

@@ -1,0 +1,94 @@
+"""The one sentence that stands for a run: in its title, in lists, on the terminal and in the commit."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from labbook.model.run import Run
+from labbook.model.series import Series
+from labbook.report.failure import ending_exception, place, user_frame
+from labbook.report.numbers import count, duration, pair
+from labbook.report.series_choice import first_nonfinite_step, primary_of, primary_series
+from labbook.store.templates import words
+
+__all__ = ["primary_series", "title_of", "verdict_line"]
+
+_MAX_NAME = 60
+
+
+def title_of(run: Run, language: str = "en") -> str:
+    """The title of a run's entry, plain text: "train.py: finished, loss 2.31 -> 0.08 in 240 steps".
+
+    Names in it that the program chose hold only letters, digits and `. _ - / : #`, since titles reach every page.
+
+    Args:
+        run: The run.
+        language: "en" or "zh".
+    """
+    said = words(language)["title"]
+    verdict = verdict_line(run, language)
+    if run.status == "finished":
+        seen = primary_of(run) is not None
+        sentence = _plain(said["finished_with"], verdict=verdict) if seen else _plain(said["finished"])
+    elif run.status == "failed":
+        told = ending_exception(run) is not None or primary_of(run) is not None
+        sentence = verdict if told else _plain(said["failed_with"], verdict=verdict)
+    else:
+        signal = _named(run.signal or "SIGKILL")
+        sentence = _plain(said[run.status], signal=signal, duration=duration(run.duration_s))
+    return _plain(said["title"], script=script_name(run), verdict=sentence)
+
+
+def verdict_line(run: Run, language: str = "en") -> str:
+    """What to say of the end besides its status: "loss is NaN since step 412", "ValueError at model.py:31".
+
+    Args:
+        run: The run.
+        language: "en" or "zh".
+    """
+    said = words(language)["verdict"]
+    exception = ending_exception(run)
+    if exception is not None:
+        frame = user_frame(exception)
+        kind = _named(exception.type) or "exception"
+        return kind if frame is None else _plain(said["at"], type=kind, place=_named(place(frame, run)))
+    series = primary_of(run)
+    if run.status == "failed" and (series is None or first_nonfinite_step(series) is None):
+        if run.signal:
+            return _plain(said["signal"], signal=_named(run.signal))
+        return _plain(said["code"], code=str(run.exit_code))
+    if series is None:
+        return _plain(said["unknown" if run.status == "lost" else "none"])
+    return _metric(series, said)
+
+
+def script_name(run: Run) -> str:
+    """The run's script as a short name; the program's when the command has no script."""
+    name = run.script or (run.argv[0].rsplit("/", 1)[-1] if run.argv else "run")
+    return _named(name)
+
+
+def _metric(series: Series, said: Mapping[str, Any]) -> str:
+    name = _named(series.name)
+    since = first_nonfinite_step(series)
+    if since is not None and series.last is not None:
+        value = "NaN" if math.isnan(series.last) else "inf"
+        return _plain(said["nonfinite"], metric=name, value=value, step=count(since))
+    first, last = pair(series.first, series.last)
+    if len(series.values) == 1:
+        return _plain(said["one"], metric=name, last=last)
+    steps = series.last_step or len(series.values)
+    return _plain(said["metric"], metric=name, first=first, last=last, steps=count(steps))
+
+
+def _plain(sentence: str, **values: str) -> str:
+    return str.format(str(sentence), **values)
+
+
+def _named(text: str) -> str:
+    """A name that the program chose, as harmless and short as a title needs it; the end of a long one counts."""
+    clean = re.sub(r"[^\w./:#-]+", "_", text)
+    return clean if len(clean) <= _MAX_NAME else "..." + clean[-(_MAX_NAME - 3) :]

@@ -1,0 +1,238 @@
+"""The terminal: tables, Markdown and progress for people. The only module that imports Rich.
+
+Whatever is printed here passes through `harmless`: text that a program printed cannot move the cursor, change colours
+or the title of the reader's terminal. `NO_COLOR` is respected; on a pipe tables are plain columns, never cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_ESCAPES = re.compile(
+    "\x1b\\[[0-?]*[ -/]*[@-~]"  # control sequences
+    "|\x1b[PX^_\\]][^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c)?"  # strings: titles, links, device control
+    "|\x1b[ -/]*[0-~]?"  # short escapes
+    "|\x9b[0-?]*[ -/]*[@-~]"
+)
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+STATUS_STYLES = {
+    "finished": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "interrupted": ("■", "yellow"),
+    "killed": ("✗", "red"),
+    "lost": ("?", "magenta"),
+    "running": ("●", "cyan"),
+}
+"""Status -> mark and colour; the word always stands beside them."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Args:
+        name: Its heading.
+        right: Whether it is aligned to the right.
+        flexible: Whether it takes the room that is left and is cut where there is too little.
+        keep: Rank when the terminal is narrow: columns with the smallest go first; 9 never goes.
+    """
+
+    name: str
+    right: bool = False
+    flexible: bool = False
+    keep: int = 5
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text of a cell in a Rich style ("red", "dim")."""
+
+    text: str
+    style: str = ""
+
+
+def harmless(text: str) -> str:
+    """`text` without terminal escapes, control characters and marks that turn the writing direction."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text))
+
+
+def is_terminal() -> bool:
+    """Whether standard output is a terminal: then there are colours, and long lines are cut."""
+    return sys.stdout.isatty()
+
+
+def status_cell(status: str) -> Cell:
+    """A status with its mark and colour."""
+    mark, style = STATUS_STYLES.get(status, ("·", ""))
+    return Cell(f"{mark} {status}" if _can_print(mark) else status, style)
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
+    """Prints a table; on a pipe as plain columns in full width."""
+    cells = [[_one_line(cell if isinstance(cell, Cell) else Cell(cell)) for cell in row] for row in rows]
+    if not is_terminal():
+        _print_plain(columns, cells)
+        return
+    from rich.table import Table
+
+    console = _console()
+    shown = _fitting(columns, cells, console.width)
+    table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False, padding=(0, 2, 0, 0))
+    for index in shown:
+        column = columns[index]
+        table.add_column(
+            column.name,
+            justify="right" if column.right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if column.flexible else None,
+        )
+    for row in cells:
+        table.add_row(*(_text(row[index]) for index in shown))
+    table.expand = any(columns[index].flexible for index in shown)
+    console.print(table)
+
+
+def print_line(*parts: Cell | str) -> None:
+    """Prints one line, long ones wrapped by the terminal itself."""
+    from rich.text import Text
+
+    line = Text()
+    for part in parts:
+        line.append_text(_text(part if isinstance(part, Cell) else Cell(part)))
+    _console().print(line, soft_wrap=True)
+
+
+def print_panel(title: str, lines: Sequence[str], *, style: str = "") -> None:
+    """Prints lines in a frame with a title; on a pipe the title and the lines."""
+    if not is_terminal():
+        print_line(title)
+        for text in lines:
+            print_line(f"  {text}")
+        return
+    from rich.panel import Panel
+    from rich.text import Text
+
+    body = Text("\n").join(Text(harmless(text)) for text in lines)
+    _console().print(Panel(body, title=Text(harmless(title)), title_align="left", border_style=style or "dim"))
+
+
+def print_markdown(text: str) -> None:
+    """Prints Markdown for reading; links keep their words only, pictures their description."""
+    from rich.markdown import Markdown
+
+    console = _console()
+    width = min(console.width, 110)
+    console.print(Markdown(harmless(text), hyperlinks=False, code_theme="ansi_dark"), width=width)
+
+
+def marked(text: str, words: Sequence[str], style: str = "bold") -> list[Cell]:
+    """`text` as cells in which the given words stand out."""
+    wanted = sorted(
+        {w.strip("* ").lower() for w in words if len(w.strip("* ")) > 1 or not w.isascii()}, key=len, reverse=True
+    )
+    if not wanted:
+        return [Cell(text)]
+    pattern = re.compile("|".join(re.escape(word) for word in wanted[:100]), re.IGNORECASE)
+    cells = []
+    position = 0
+    for match in pattern.finditer(text):
+        cells += [Cell(text[position : match.start()]), Cell(match.group(), style)]
+        position = match.end()
+    return [cell for cell in [*cells, Cell(text[position:])] if cell.text]
+
+
+@contextlib.contextmanager
+def progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error for work that takes long; nothing where that is no terminal.
+
+    Yields:
+        A function that is told (done, total). The bar appears with its first call.
+    """
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
+    task = bar.add_task(harmless(title), total=None)
+
+    def tell(done: int, total: int) -> None:
+        if done < total and not bar.live.is_started:
+            bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield tell
+    finally:
+        bar.stop()
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def _text(cell: Cell) -> Text:
+    from rich.text import Text
+
+    return Text(harmless(cell.text), style=cell.style)
+
+
+def _one_line(cell: Cell) -> Cell:
+    return Cell(" ".join(harmless(cell.text).split()), cell.style)
+
+
+def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
+    """Indexes of the columns that fit: a flexible one wants at least 20 characters."""
+    wanted = [
+        20 if column.flexible else max([_width(column.name), *(_width(row[index].text) for row in rows)]) + 2
+        for index, column in enumerate(columns)
+    ]
+    shown = list(range(len(columns)))
+    while sum(wanted[index] for index in shown) > width:
+        spare = [index for index in shown if columns[index].keep < 9]
+        if not spare:
+            break
+        shown.remove(min(spare, key=lambda index: (columns[index].keep, -index)))
+    return shown
+
+
+def _print_plain(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
+    table = [[column.name for column in columns], *([cell.text for cell in row] for row in rows)]
+    widths = [max(_width(row[index]) for row in table) for index in range(len(columns))]
+    for row in table:
+        parts = [
+            " " * (widths[i] - _width(text)) + text if columns[i].right else text + " " * (widths[i] - _width(text))
+            for i, text in enumerate(row)
+        ]
+        print("  ".join(parts).rstrip())
+
+
+def _width(text: str) -> int:
+    """Columns that a text takes on a terminal: wide characters take two."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _can_print(mark: str) -> bool:
+    try:
+        mark.encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

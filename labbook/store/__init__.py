@@ -1,0 +1,1 @@
+"""Everything on disk: paths, settings, front matter, entries, journal, git, templates, redaction."""

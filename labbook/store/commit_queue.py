@@ -1,0 +1,77 @@
+"""Commits that had to wait: one small file each, until they are done."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from labbook.store.paths import NotebookPaths
+from labbook.store.private import make_private
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A commit that waits.
+
+    Args:
+        slip: Its file in the queue.
+        files: Paths relative to the notebook's root.
+        message: Commit message.
+        when: Unix time (s) of the commit.
+        reason: Why it had to wait.
+    """
+
+    slip: Path
+    files: tuple[str, ...]
+    message: str
+    when: float
+    reason: str
+
+
+def enqueue(paths: NotebookPaths, files: tuple[str, ...], message: str, when: float, reason: str) -> Path:
+    """Writes a commit down to be made later and returns its file; the same files wait only once.
+
+    Raises:
+        OSError: The queue cannot be written.
+    """
+    folder = _folder(paths)
+    make_private(paths.private)
+    folder.mkdir(exist_ok=True)
+    for other in waiting(paths):
+        if set(other.files) <= set(files):
+            done(other)
+    name = f"{time.time_ns():020d}-{secrets.token_hex(3)}"
+    draft = folder / f"{name}.tmp"
+    slip = folder / f"{name}.json"
+    draft.write_text(json.dumps({"files": files, "message": message, "when": when, "reason": reason}), "utf-8")
+    draft.replace(slip)
+    return slip
+
+
+def waiting(paths: NotebookPaths) -> list[Waiting]:
+    """Everything that waits, oldest first. A slip that cannot be read is put aside."""
+    return [item for slip in sorted(_folder(paths).glob("*.json")) if (item := _read(slip)) is not None]
+
+
+def done(item: Waiting) -> None:
+    """Takes a commit off the queue."""
+    item.slip.unlink(missing_ok=True)
+
+
+def _folder(paths: NotebookPaths) -> Path:
+    return paths.private / "queue"
+
+
+def _read(slip: Path) -> Waiting | None:
+    try:
+        data = json.loads(slip.read_bytes())
+        files = tuple(str(file) for file in data["files"])
+        return Waiting(slip, files, str(data["message"]), float(data["when"]), str(data["reason"]))
+    except FileNotFoundError:
+        return None  # another command was faster
+    except (OSError, ValueError, KeyError, TypeError):
+        slip.rename(slip.with_suffix(".broken"))
+        return None

@@ -1,0 +1,259 @@
+"""The settings of a notebook: one field a setting, with its default, one sentence and a check."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from labbook.errors import NotebookError
+from labbook.store.paths import SETTINGS_FILE
+
+_MIB = 1024 * 1024
+
+Check = Callable[[Any], str]
+"""Says what is wrong with a value of the right type, or ""."""
+
+
+def _one_of(*allowed: str) -> Check:
+    return lambda value: "" if value in allowed else "must be one of " + ", ".join(f'"{name}"' for name in allowed)
+
+
+def _between(low: float, high: float) -> Check:
+    return lambda value: "" if low <= value <= high else f"must lie between {low:g} and {high:g}"
+
+
+def _branch_name(value: str) -> str:
+    bad = set(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)}
+    parts = value.split("/")
+    broken = any(not part or part.startswith(".") or part.endswith((".lock", ".")) for part in parts)
+    if broken or ".." in value or "@{" in value or value == "@" or value.startswith("-") or bad & set(value):
+        return "must be the name of a branch"
+    return ""
+
+
+def _anything(_value: object) -> str:
+    return ""
+
+
+def _setting(default: Any, sentence: str, check: Check = _anything, *, env: str = "") -> Any:  # noqa: ANN401 - a field
+    """A field of `Config`. `env` names its environment variable where it is not `LABBOOK_<FIELD>`."""
+    return field(default=default, metadata={"help": sentence, "check": check, "env": env})
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings. Layers, the later one wins: defaults, `labbook.toml`, environment, flags."""
+
+    title: str = _setting("Lab notebook", "Name of the notebook, shown on its site and in reports.")
+    language: str = _setting(
+        "auto",
+        'Language of entries and pages: "en", "zh", or "auto" for that of the system.',
+        _one_of("auto", "en", "zh"),
+    )
+    commit: str = _setting(
+        "branch",
+        'Where entries are committed: "branch" (one of their own), "checkout" (the one you have checked out) or "off".',
+        _one_of("branch", "checkout", "off"),
+    )
+    branch: str = _setting("labbook", 'Name of that branch when commit = "branch".', _branch_name)
+    author: str = _setting("", "Your name in entries and their commits; empty takes it from git, for entries only.")
+    experiment: str = _setting("", "Experiment of every run; empty gives each script one of its own.")
+    probe: bool = _setting(True, "Whether to look inside the Python processes of a run.", env="LABBOOK_USE_PROBE")
+    level: str = _setting(
+        "normal", 'How much the probe measures: "light", "normal" or "deep".', _one_of("light", "normal", "deep")
+    )
+    probe_budget: float = _setting(
+        0.01, "Largest share of a run's time that the probe may take for costly measurements.", _between(0.0, 1.0)
+    )
+    console_head_bytes: int = _setting(_MIB, "Bytes of output kept from the start of a run.", _between(0, 2**40))
+    console_tail_bytes: int = _setting(4 * _MIB, "Bytes of output kept from the end of a run.", _between(0, 2**40))
+    patch_max_bytes: int = _setting(
+        _MIB, "Largest patch of uncommitted changes that an entry keeps.", _between(0, 2**40)
+    )
+    hash_full_bytes: int = _setting(
+        64 * _MIB, "Files up to this size are fingerprinted whole, larger ones by samples.", _between(0, 2**50)
+    )
+    config_max_bytes: int = _setting(65536, "Largest configuration file that an entry keeps.", _between(0, 2**30))
+    environment_allow: tuple[str, ...] = _setting(
+        (), "Names of further environment variables whose values may be recorded."
+    )
+    redact_rules: str = _setting("", "A file with your own redaction rules, relative to the notebook.")
+    resources_interval_s: float = _setting(
+        5.0, "Seconds between two samples of processor, memory and GPU.", _between(0.1, 3600)
+    )
+    site_name: str = _setting("", "Name of the site; empty takes the title.")
+    site_url: str = _setting("", "Address at which the site will be published.")
+    week_start: str = _setting(
+        "monday", 'First day of a reported week: "monday" or "sunday".', _one_of("monday", "sunday")
+    )
+
+    def language_in_use(self, environ: Mapping[str, str] | None = None) -> str:
+        """Language to write in, "en" or "zh"; "auto" is decided by the locale variables."""
+        if self.language != "auto":
+            return self.language
+        source = os.environ if environ is None else environ
+        chosen = next((source[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if source.get(name)), "")
+        return "zh" if chosen.lower().startswith("zh") else "en"
+
+
+def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[str, object] | None = None) -> Config:
+    """The settings in force.
+
+    Args:
+        root: Folder with `labbook.toml` or a `pyproject.toml` that has `[tool.labbook]`; `None` for defaults.
+        environ: `LABBOOK_<FIELD>` overrides the file; lists are separated by commas.
+        flags: Settings from the command line; they override all others.
+
+    Raises:
+        NotebookError: An unknown key, a value of the wrong type, or broken TOML; names file, key, value and line.
+    """
+    values: dict[str, Any] = {}
+    if root is not None:
+        values.update(_from_file(root))
+    for each in fields(Config):
+        name = environment_name(each)
+        if environ.get(name):
+            values[each.name] = _checked(each, _from_text(each, environ[name], name), name)
+    known = {each.name: each for each in fields(Config)}
+    for key, value in (flags or {}).items():
+        values[key] = _checked(_known(known, key, "the command line"), value, f"setting {key}")
+    return Config(**values)
+
+
+def settings_text(config: Config) -> str:
+    """The text of a `labbook.toml` with every setting of `config`, each after its sentence."""
+    lines = ["# Settings of this laboratory notebook. Environment variables LABBOOK_<NAME> override them.", ""]
+    for each in fields(Config):
+        lines += [f"# {each.metadata['help']}", f"{each.name} = {_toml(getattr(config, each.name))}", ""]
+    return "\n".join(lines)
+
+
+def environment_name(setting: Field[Any]) -> str:
+    """Name of the environment variable of a field of `Config`."""
+    return str(setting.metadata["env"] or f"LABBOOK_{setting.name.upper()}")
+
+
+def read_toml(path: Path) -> tuple[dict[str, Any], str]:
+    """A TOML file as plain data, and its text.
+
+    Raises:
+        NotebookError: It cannot be read, or is not TOML; names the line.
+    """
+    try:
+        import tomllib
+    except ModuleNotFoundError:  # Python 3.10
+        import tomli as tomllib  # type: ignore[no-redef,unused-ignore]
+
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise NotebookError(f"cannot read the settings {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise NotebookError(f"the settings {path} are not UTF-8 text", hint="save the file as UTF-8") from error
+    try:
+        return tomllib.loads(text), text
+    except tomllib.TOMLDecodeError as error:
+        raise NotebookError(
+            f"the settings {path} are not valid TOML: {error}",
+            hint='mend that line; a value looks like `title = "Lab notebook"`',
+        ) from error
+
+
+def _from_file(root: Path) -> dict[str, Any]:
+    path = root / SETTINGS_FILE
+    if path.is_file():
+        table, text = read_toml(path)
+    else:
+        path = root / "pyproject.toml"
+        if not path.is_file():
+            return {}
+        whole, text = read_toml(path)
+        tools = whole.get("tool")
+        table = tools.get("labbook", {}) if isinstance(tools, dict) else {}
+    if not isinstance(table, dict):
+        raise NotebookError(f"`tool.labbook` in {path} must be a table")
+    known = {each.name: each for each in fields(Config)}
+    values = {}
+    for key, value in table.items():
+        where = f"{path}{_line_of(key, text)}"
+        values[key] = _checked(_known(known, key, where), value, f"{where}: {key}")
+    return values
+
+
+def _known(known: Mapping[str, Field[Any]], key: str, where: str) -> Field[Any]:
+    if key in known:
+        return known[key]
+    from difflib import get_close_matches
+
+    near = get_close_matches(key.lower().replace("-", "_"), known, n=1, cutoff=0.5)
+    hint = f"did you mean `{near[0]}`?" if near else "`labbook init` writes a labbook.toml with every setting"
+    raise NotebookError(f"{where}: there is no setting {key!r}", hint=hint)
+
+
+def _checked(setting: Field[Any], value: object, where: str) -> Any:  # noqa: ANN401 - whatever the field holds
+    wanted = _type_of(setting)
+    fitting: object = value
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        fitting = float(value)
+    if wanted is tuple and isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        fitting = tuple(value)
+    if type(fitting) is not wanted:
+        raise NotebookError(f"{where} = {value!r} must be {_KINDS[wanted]}", hint=str(setting.metadata["help"]))
+    wrong = setting.metadata["check"](fitting)
+    if wrong:
+        raise NotebookError(f"{where} = {value!r} {wrong}", hint=str(setting.metadata["help"]))
+    return fitting
+
+
+def _type_of(setting: Field[Any]) -> type:
+    default: object = setting.default
+    return type(default)
+
+
+_KINDS: dict[type, str] = {
+    str: 'text in quotes, like "so"',
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    tuple: 'a list of texts, like ["so", "and so"]',
+}
+
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+def _from_text(setting: Field[Any], text: str, name: str) -> object:
+    wanted = _type_of(setting)
+    if wanted is bool:
+        return _WORDS.get(text.strip().lower(), text)
+    if wanted is tuple:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    if wanted in (int, float):
+        try:
+            return wanted(text)
+        except ValueError:
+            raise NotebookError(f"{name} = {text!r} must be {_KINDS[wanted]}", hint=setting.metadata["help"]) from None
+    return text
+
+
+def _line_of(key: str, text: str) -> str:
+    for number, line in enumerate(text.splitlines(), start=1):
+        name = line.split("=", 1)[0].strip().strip("\"'")
+        if "=" in line and name == key:
+            return f", line {number}"
+    return ""
+
+
+def _toml(value: object) -> str:
+    import json
+
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        # A JSON string is a TOML basic string, but for DEL, which TOML wants escaped too.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return repr(value)

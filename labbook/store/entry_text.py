@@ -1,0 +1,228 @@
+"""The text of an entry: what labbook generated stands between markers, everything else belongs to people.
+
+A block is `<!-- labbook:begin NAME -->` ... `<!-- labbook:end NAME -->`, each marker alone on its line. Joining a newly
+generated entry with the one on disk replaces blocks and front matter keys, and keeps every other byte.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from labbook.errors import EntryError
+from labbook.store import frontmatter
+
+_MARKER = re.compile(r"^<!-- labbook:(begin|end) ([a-z][a-z0-9_]*) -->[ \t]*\r?$")
+_MARKER_START = re.compile(r"<!-- labbook:(?=begin |end )")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of an entry's body: a generated block with its markers (`name`), or people's text (`name` empty)."""
+
+    name: str
+    text: str
+
+
+def block(name: str, content: str) -> str:
+    """`content` between the markers of a block; text in it that looks like a marker is made harmless."""
+    inside = _MARKER_START.sub("<!--labbook:", content).strip("\n")
+    return f"<!-- labbook:begin {name} -->\n\n{inside}\n\n<!-- labbook:end {name} -->\n"
+
+
+def split_parts(body: str) -> list[Part]:
+    """The body cut in generated blocks and people's text; joined again, the parts give `body` byte for byte.
+
+    A block is a begin marker and the next marker, when that is its end. Of several blocks of one name the first
+    counts; markers without their partner are people's text.
+    """
+    lines = re.findall(r"[^\n]*\n|[^\n]+\Z", body)
+    pairs = dict(_pairs(lines))
+    parts: list[Part] = []
+    own: list[str] = []
+    at = 0
+    while at < len(lines):
+        if at not in pairs:
+            own.append(lines[at])
+            at += 1
+            continue
+        stop, name = pairs[at]
+        if own:
+            parts.append(Part("", "".join(own)))
+            own = []
+        parts.append(Part(name, "".join(lines[at : stop + 1])))
+        at = stop + 1
+    return [*parts, Part("", "".join(own))] if own else parts
+
+
+def _pairs(lines: list[str]) -> Iterator[tuple[int, tuple[int, str]]]:
+    """Line of each block's begin marker, with the line of its end marker and its name."""
+    seen: set[str] = set()
+    opened: tuple[int, str] | None = None
+    for number, line in enumerate(lines):
+        marker = _MARKER.match(line.rstrip("\n"))
+        if marker is None:
+            continue
+        kind, name = marker.groups()
+        if kind == "begin":
+            opened = (number, name)
+        else:
+            if opened is not None and opened[1] == name and name not in seen:
+                seen.add(name)
+                yield opened[0], (number, name)
+            opened = None
+
+
+def merge(existing: str, generated: str, *, known: Collection[str] = (), left_out: Collection[str] = ()) -> str:
+    """The entry on disk with its blocks and labbook's front matter keys brought up to date.
+
+    People's text outside the blocks survives byte for byte, line ends too. A block that people removed comes back at
+    its natural place. Front matter that cannot be read is moved into the text, where it can be repaired.
+
+    Args:
+        existing: The file as it is; read it without translating line ends (`read_text`).
+        generated: A whole generated entry.
+        known: Names of all blocks that labbook can generate: one that is not in `generated` is emptied. Blocks of other
+            names (of a newer labbook) stay as they are.
+        left_out: Names of blocks that people do not want in this entry.
+    """
+    if not existing.strip("\ufeff \t\r\n"):
+        return generated
+    meta, generated_body = frontmatter.parse(generated, "generated entry")
+    newline = "\r\n" if existing.count("\r\n") * 2 > existing.count("\n") else "\n"
+    try:
+        text = frontmatter.update(existing, meta, "entry")
+        _, body = frontmatter.parse(text, "entry")
+        head = text[: len(text) - len(body)]
+    except EntryError as error:
+        head = frontmatter.emit(meta).replace("\n", newline)
+        body = _readable_rest(existing, error.message, newline)
+    template = [Part(p.name, p.text.replace("\n", newline)) for p in split_parts(generated_body)]
+    template = [p for p in template if p.name not in left_out]
+    emptied = (set(known) | set(left_out)) - {p.name for p in template}
+    return head + _joined(split_parts(body), template, emptied, newline)
+
+
+def _joined(parts: list[Part], template: list[Part], emptied: Collection[str], newline: str) -> str:
+    """The body with its blocks replaced, the missing ones put at their places, and the `emptied` ones emptied.
+
+    Args:
+        parts: The body on disk.
+        template: The generated body: blocks, and people's headings between them.
+        emptied: Names of blocks that have nothing to say.
+        newline: Line end of the file.
+    """
+    blocks = {p.name: p.text for p in template if p.name}
+    have = {p.name for p in parts if p.name}
+    new: list[Part] = []
+    for part in parts:
+        if part.name in blocks:
+            new.append(Part(part.name, _same_end(blocks[part.name], part.text)))
+        elif part.name and part.name in emptied:
+            bare = f"<!-- labbook:begin {part.name} -->{newline}<!-- labbook:end {part.name} -->{newline}"
+            new.append(Part(part.name, _same_end(bare, part.text)))
+        else:
+            new.append(part)
+    for number, part in enumerate(template):
+        if part.name and part.name not in have:
+            _insert(new, part, template, number)
+    return _as_text(new, newline)
+
+
+def _same_end(text: str, old: str) -> str:
+    """A block at the very end of a file without a last line end gets none either."""
+    return text if old.endswith("\n") else text.rstrip("\r\n")
+
+
+def _as_text(parts: list[Part], newline: str) -> str:
+    """The parts as text; a block begins on a line of its own, below a blank line when another block precedes it."""
+    text = ""
+    before = Part("", "")
+    for part in parts:
+        if text and not text.endswith("\n"):
+            text += newline
+        if part.name and before.name:
+            text += newline
+        text += part.text
+        before = part
+    return text
+
+
+def _insert(parts: list[Part], block: Part, template: list[Part], number: int) -> None:
+    """Puts a missing block where the template has it: behind what precedes it there, or else before what follows.
+
+    What precedes it may be one of people's headings: then it comes behind whatever they wrote below that heading.
+    """
+    for earlier in reversed(template[:number]):
+        at = _behind(parts, earlier, template)
+        if at is not None:
+            parts.insert(at, block)
+            return
+    names = [part.name for part in parts]
+    following = next(
+        (names.index(later.name) for later in template[number + 1 :] if later.name in names and later.name), 0
+    )
+    parts.insert(following, block)
+
+
+def _behind(parts: list[Part], wanted: Part, template: list[Part]) -> int | None:
+    """Index behind a block, or behind the text below one of people's headings; `None` when it is not there."""
+    if wanted.name:
+        return next((i + 1 for i, part in enumerate(parts) if part.name == wanted.name), None)
+    headings = [line for part in template if not part.name for line in _headings(part.text)]
+    for heading in reversed(_headings(wanted.text)):
+        for index, part in enumerate(parts):
+            if part.name or heading not in _headings(part.text):
+                continue
+            later = headings[headings.index(heading) + 1 :]
+            cut = _line_start(part.text, later, behind=heading)
+            if cut is not None:
+                parts[index : index + 1] = [Part("", part.text[:cut]), Part("", part.text[cut:])]
+            return index + 1
+    return None
+
+
+def _headings(text: str) -> list[str]:
+    return [line.rstrip() for line in text.split("\n") if line.startswith("#")]
+
+
+def _line_start(text: str, headings: Collection[str], *, behind: str) -> int | None:
+    """Where the first of some heading lines begins, below the line `behind`; `None` when none is there."""
+    position, seen = 0, False
+    for line in text.split("\n"):
+        if seen and line.rstrip() in headings:
+            return position
+        seen = seen or line.rstrip() == behind
+        position += len(line) + 1
+    return None
+
+
+def _readable_rest(existing: str, reason: str, newline: str) -> str:
+    """The old file as body: its unreadable front matter in a code block, with the reason."""
+    text = existing.removeprefix("\ufeff")
+    end = re.search(r"^(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)", text[3:], re.MULTILINE)
+    if end is None:
+        return newline + text
+    broken, rest = text[: 3 + end.end()], text[3 + end.end() :]
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", broken)), default=0))
+    said = reason.replace("`", "'").replace("<", "(").replace("\n", " ")
+    return (
+        f"{newline}labbook could not read this front matter ({said}):{newline}{newline}{fence}yaml{newline}"
+        f"{broken}{'' if broken.endswith(chr(10)) else newline}{fence}{newline}{rest}"
+    )
+
+
+def read_text(path: Path) -> str:
+    """A Markdown file with its line ends as they are; bytes that are no UTF-8 survive `write_text`.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    return path.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def to_bytes(text: str) -> bytes:
+    """The bytes of a text that `read_text` gave or labbook generated."""
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,194 @@
+"""Untrusted text into pages: one function for each place it may stand in.
+
+Untrusted is everything that labbook did not write: output, messages, paths, names, values, titles. The pages are read
+by git hosts, by Python-Markdown with whatever extensions a team turns on, by editors such as Obsidian, and as raw text.
+So only what is active somewhere is encoded, by numeric character references: these mean the same in Markdown and in
+HTML, inside and outside of tables, while backslashes do not. Nothing is ever made a link.
+
+Encode last: what any of these functions returned must not be cut or joined to half a construct afterwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from urllib.parse import quote
+
+_LONGEST_FENCE = 32
+_LONGEST_NAME = 100
+_RESERVED = frozenset(["", "con", "prn", "aux", "nul", "index", "readme", "404"])
+
+# Always encoded. `_` and `:` are too common inside of names and times; see `_BY_POSITION`.
+_ELEMENTS = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_ALWAYS = str.maketrans({char: f"&#{ord(char)};" for char in "\\`*{}[]|~^$#@"} | _ELEMENTS)
+
+# Active only beside certain neighbours. Each alternative begins with the character to encode.
+_BY_POSITION = re.compile(
+    # What the redaction leaves reads better as it is; it is no link without what may not follow.
+    r"\[(?:REDACTED:[a-z0-9_]{1,40}|USER)\](?![\[(:])|"
+    r"(?<![^\W_])_|_(?![^\W_])"  # emphasis; inside of a word it is none
+    r"|:(?=//)|:(?!\d+:)(?=[+\w-]+:)|:(?=100:|1234:)|(?<=www)\.|(?<=WWW)\."  # addresses that become links, emoji
+    r"|=(?==)|\+(?=\+)|%(?=%)|!(?=!!|\d)|\?(?=\?\?|\d)|/(?=//)"  # marked text, keys, comments, blocks of extensions
+    r"|\((?=(?:c|r|tm)\))|(?<=\+)/(?=-)|(?<==)/(?==)|(?<=\bc)/(?=o\b)|(?<![\d/])[1-7](?=/[2-8](?![\d/]))",  # symbols
+    re.IGNORECASE,
+)
+
+# Active only where a line begins.
+_AT_START = re.compile(r"[-+](?=\s|$)|-(?=[- ]*$)|=(?==*$)|:(?=\s)|(?<=^\d)[.)]|(?<=^\d\d)[.)]|(?<=^\d{3})[.)]")
+
+_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
+
+# Escape sequences of terminals: CSI, strings that end in BEL or ST, two-character ones, and their 8-bit forms.
+_SEQUENCES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x9b[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]?"
+)
+
+# Marks that tools work on inside of code as well: macros, critic markup, files to include.
+_ACTIVE_IN_CODE = re.compile(r"\{[{%#+=~>:-]|^[ \t]*;*-+8<-+", re.MULTILINE)
+
+
+def inline(text: str) -> str:
+    """`text` for running text, a heading, a list item, a link's label or an HTML element: inert, on one line."""
+    encoded = _encoded(" ".join(_LINE_ENDS.sub(" ", text).split()))
+    return _AT_START.sub(_reference, encoded, count=1) if encoded[:1] in "-+=:0123456789" else encoded
+
+
+def table_cell(text: str) -> str:
+    """`text` for one cell of a table; the row stays one row, the cell one cell."""
+    encoded = _encoded(" ".join(_LINE_ENDS.sub(" ", text).split()))
+    return encoded.replace("-", "&#45;") if encoded and not encoded.strip("-: ") else encoded
+
+
+def code_span(text: str) -> str:
+    """`text` as code within a line or a table cell: backticks where that is safe for every reader, else an element."""
+    line = _LINE_ENDS.sub(" ", text)
+    if not line.strip():
+        return "<code></code>" if not line else "<code> </code>"
+    plain = visible(line)
+    active = any(char in plain for char in "`|<&")
+    if active or plain.startswith(("#!", ":::", " ")) or plain.endswith((" ", "\\")) or _ACTIVE_IN_CODE.search(plain):
+        return f"<code>{_encoded(line)}</code>"
+    return f"`{plain}`"
+
+
+def fence(text: str, info: str = "") -> str:
+    """`text` as a block of code that ends with a line feed.
+
+    Args:
+        text: Any number of lines.
+        info: Language of the block, chosen by labbook.
+
+    Returns:
+        A fence longer than any inside. Text with marks that some tool would act on even there (`{{`, files to
+        include) becomes a `<pre>` element, because a fence cannot hide them.
+    """
+    plain = "\n".join(visible(line) for line in _LINE_ENDS.split(text)).rstrip("\n")
+    info = re.sub(r"[^A-Za-z0-9_+-]", "", info)
+    runs = {mark: max((len(run) for run in re.findall(re.escape(mark) + "+", plain)), default=0) for mark in "`~"}
+    mark = "~" if runs["`"] >= 3 and runs["~"] < runs["`"] else "`"
+    length = max(3, runs[mark] + 1)
+    if length > _LONGEST_FENCE or _ACTIVE_IN_CODE.search(plain):
+        kind = f' class="language-{info}"' if info else ""
+        return f"<pre><code{kind}>{_pre(plain)}\n</code></pre>\n"
+    return f"{mark * length}{info}\n{plain}\n{mark * length}\n"
+
+
+def url_path(text: str) -> str:
+    """`text` as the target of a link within the notebook: percent-encoded, never an address of another host."""
+    path = quote(text.encode("utf-8", "replace"), safe="/").replace("~", "%7E")
+    return re.sub(r"^/{2,}", "/", path)
+
+
+def file_name(text: str) -> str:
+    """A safe name for a file made from `text`: no folder, nothing hidden, nothing reserved.
+
+    Where something had to change, a short digest of `text` keeps different texts apart.
+    """
+    name = unicodedata.normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
+    name = re.sub(r"[^\w.+=,@-]+", "_", name, flags=re.UNICODE).strip("._- ")
+    while len(name.encode("utf-8")) > _LONGEST_NAME:
+        name = name[:-1]
+    stem = name.split(".", 1)[0].lower()
+    reserved = stem in _RESERVED or re.fullmatch(r"(?:com|lpt)\d", stem)
+    if name == text and not reserved:
+        return name
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    stem, dot, suffix = name.rpartition(".")
+    return f"{stem}-{digest}{dot}{suffix}" if stem and suffix.isalnum() else f"{name or 'file'}-{digest}"
+
+
+def csv_cell(text: str) -> str:
+    """`text` as one cell of a CSV file that no spreadsheet takes for a formula."""
+    cell = "".join(char for char in visible(text) if char not in _BIDI)
+    if cell[:1] in ("=", "+", "-", "@", "\t", "\uff1d", "\uff0b", "\uff0d", "\uff20") and not _is_number(cell):
+        cell = "'" + cell
+    return '"' + cell.replace('"', '""') + '"' if any(char in cell for char in ',;"\n\r') else cell
+
+
+def terminal(text: str) -> str:
+    """`text` for a terminal: without escape sequences and control characters; lines and tabs stay."""
+    plain = _SEQUENCES.sub("", text)
+    return "".join(char for char in plain if char in "\n\t" or not _acts(char))
+
+
+def _acts(char: str) -> bool:
+    return unicodedata.category(char) in ("Cc", "Cs") or char in _BIDI
+
+
+def visible(text: str) -> str:
+    """`text` with control characters, direction marks and broken characters shown instead of acted upon; tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(_shown(char) for char in text)
+
+
+def _shown(char: str) -> str:
+    code = ord(char)
+    if char == "\t" or char.isprintable():
+        return char
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "\u2421"
+    if 0xD800 <= code <= 0xDFFF:
+        return "\ufffd"
+    if char in _BIDI or code < 0xA0 or code in (0x2028, 0x2029) or 0xE0000 <= code <= 0xE007F:
+        return f"\\u{code:04x}"
+    return char
+
+
+def _encoded(line: str) -> str:
+    """One line with everything active encoded, wherever in a line it will stand."""
+    # First by position, on the text itself: the references made later would hide or imitate neighbours.
+    parts: list[str] = []
+    done = 0
+    plain = visible(line)
+    for match in _BY_POSITION.finditer(plain):
+        parts += (plain[done : match.start()].translate(_ALWAYS), match[0] if match[0][0] == "[" else _reference(match))
+        done = match.end()
+    parts.append(plain[done:].translate(_ALWAYS))
+    return "".join(parts)
+
+
+def _reference(match: re.Match[str]) -> str:
+    return f"&#{ord(match[0])};"
+
+
+_PRE = str.maketrans({char: f"&#{ord(char)};" for char in "{}`~"} | _ELEMENTS)
+
+
+def _pre(text: str) -> str:
+    """Text of a `<pre>` element: nothing has a meaning inside but what tools find by looking at raw lines."""
+    return text.translate(_PRE)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

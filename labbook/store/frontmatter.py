@@ -1,0 +1,272 @@
+"""Front matter: the YAML block at the top of an entry or note. The only module that imports PyYAML.
+
+Values are plain JSON data. Dates stay text, and only `true` and `false` are booleans: a value is read back as exactly
+the text that was written. People's keys, comments, order and line ends survive an update.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from labbook.errors import EntryError
+
+_FENCE = re.compile(r"---[ \t]*\r?\n")
+_END = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
+_LINES = re.compile(
+    "[^\\n\\r\\x85\\u2028\\u2029]*(?:\\r\\n|[\\n\\r\\x85\\u2028\\u2029])|[^\\n\\r\\x85\\u2028\\u2029]+\\Z"
+)
+_PLAIN = re.compile(r"(?:\.{0,2}/)?[^\W\d_](?:[\w./+@=-]| (?=[\w./+@=-]))*\Z")
+_PLAIN_NUMERIC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z|\d{8}-\d{6}-[a-z0-9]+\Z")
+_RESERVED = frozenset(["true", "false", "yes", "no", "on", "off", "null", "none", "y", "n", "inf", "nan"])
+_NUMBERS_AS_TEXT = frozenset({"nan", "inf"})
+# Legal in YAML, but they would wake up a macro or markup processor that looks at the raw file.
+_ASLEEP = {"<": "\\u003c", "{{": "{\\u007b", "{%": "{\\u0025", "{#": "{\\u0023"}
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A note cut in three: byte order mark and opening line, YAML text, everything after the closing line."""
+
+    opening: str
+    yaml: str
+    closing: str
+    body: str
+
+
+def parse(text: str, path: str) -> tuple[dict[str, Any], str]:
+    """The front matter as plain data (empty when there is none), and the text after it, byte for byte.
+
+    Args:
+        text: A whole Markdown file.
+        path: Where it stands, for the message.
+
+    Raises:
+        EntryError: The front matter is opened and not closed, or is no YAML mapping; names the line.
+    """
+    parts = _cut(text, path)
+    if parts is None:
+        return {}, text
+    return _load(parts.yaml, path), parts.body
+
+
+def emit(meta: Mapping[str, Any]) -> str:
+    """The front matter with its two fences, one line a key, in the order of `meta`."""
+    return "---\n" + "".join(_line(key, value) for key, value in meta.items()) + "---\n"
+
+
+def update(text: str, meta: Mapping[str, Any], path: str = "") -> str:
+    """`text` with the keys of `meta` set to its values; everything else, and equal values, byte for byte as they were.
+
+    Args:
+        text: A whole Markdown file, with or without front matter.
+        meta: New values; keys that are not there yet are added after the key that precedes them in `meta`.
+        path: Where it stands, for the message.
+
+    Raises:
+        EntryError: The front matter cannot be read; names the line.
+    """
+    parts = _cut(text, path)
+    if parts is None:
+        opening = "\ufeff" if text.startswith("\ufeff") else ""
+        newline = "\r\n" if "\r\n" in text else "\n"
+        return opening + emit(meta).replace("\n", newline) + text.removeprefix("\ufeff")
+    old = _load(parts.yaml, path)
+    meta = _load(emit(meta)[4:-4], path)
+    changed = {key: value for key, value in meta.items() if key not in old or old[key] != value}
+    if not changed:
+        return text
+    newline = "\r\n" if parts.opening.endswith("\r\n") else "\n"
+    wanted = {**old, **meta}
+    new = _replaced(parts.yaml, list(meta), changed, newline)
+    if not _loads_as(new, wanted):
+        # An alias, or a mapping in braces: written again as a whole, comments are kept at the end.
+        comments = [line for line in _LINES.findall(parts.yaml) if line.lstrip().startswith("#")]
+        new = "".join(_line(k, v) for k, v in wanted.items()).replace("\n", newline) + "".join(comments)
+    return parts.opening + new + parts.closing + parts.body
+
+
+def _cut(text: str, path: str) -> _Parts | None:
+    start = 1 if text.startswith("\ufeff") else 0
+    fence = _FENCE.match(text, start)
+    if fence is None:
+        return None
+    end = _END.search(text, fence.end())
+    if end is None:
+        raise EntryError(
+            f"{path}: the front matter that begins in line 1 has no end",
+            hint="add a line `---` after its last key",
+        )
+    return _Parts(text[: fence.end()], text[fence.end() : end.start()], end.group(), text[end.end() :])
+
+
+@functools.cache
+def _loader() -> Any:  # noqa: ANN401 - PyYAML's classes have no useful types
+    """A safe loader that leaves dates, `yes`, `on`, octal and sexagesimal numbers as the text they are."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        """Plain data only."""
+
+    kept = {"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"}
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in rules if tag in kept]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    for tag, pattern, first in (
+        ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+        ("int", r"^[-+]?(?:0|[1-9][0-9]*)$", "-+0123456789"),
+        ("float", r"^[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$", "-+.0123456789"),
+    ):
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(pattern), list(first))
+    return Loader
+
+
+def _load(text: str, path: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        loaded = yaml.load(text, Loader=_loader())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        if mark is not None and error.context_mark is not None and mark.line >= text.count("\n"):
+            # What is missing at the end was opened where the context says.
+            mark = error.context_mark
+        where = f"line {mark.line + 2}" if mark is not None else "line 1"
+        raise EntryError(f"{path}: {where}: {error.problem or error.context}", hint=_HINT) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise EntryError(f"{path}: line {_line_of(error, text)}: {first}", hint=_HINT) from error
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise EntryError(f"{path}: line 2: the front matter is no list of `key: value` lines", hint=_HINT)
+    return {str(key): value for key, value in loaded.items()}
+
+
+_HINT = "correct the front matter (the lines between the two `---`); quote text that has `:` or `#` in it"
+
+
+def _line_of(error: Exception, text: str) -> int:
+    position = getattr(error, "position", 0)
+    return text.count("\n", 0, position) + 2 if isinstance(position, int) else 2
+
+
+def _loads_as(text: str, wanted: Mapping[str, Any]) -> bool:
+    try:
+        return _load(text, "") == wanted
+    except EntryError:
+        return False
+
+
+@dataclass
+class _Segment:
+    """The lines of one top-level key; `comment` stands beside its value."""
+
+    key: str
+    lines: list[str]
+    comment: str = ""
+
+    def set(self, line: str, newline: str) -> None:
+        """Replaces the value; the comment beside it, and comment and blank lines below it, stay."""
+        kept = [o for o in self.lines[1:] if not o.strip() or o.lstrip().startswith("#")]
+        beside = f"  {self.comment}" if self.comment else ""
+        self.lines = [line.rstrip("\r\n") + beside + newline, *kept]
+
+    def cut_comments(self) -> list[str]:
+        """Takes away, and returns, the comment and blank lines at the end."""
+        end = len(self.lines)
+        while end > 1 and (not self.lines[end - 1].strip() or self.lines[end - 1].startswith("#")):
+            end -= 1
+        above = self.lines[end:]
+        self.lines = self.lines[:end]
+        return above
+
+
+def _replaced(yaml_text: str, order: list[str], changed: Mapping[str, Any], newline: str) -> str:
+    """The YAML text with the lines of the changed keys replaced and new keys added."""
+    lines = _LINES.findall(yaml_text)
+    head, segments = _segments(yaml_text, lines)
+    for key in order:
+        if key not in changed:
+            continue
+        line = _line(key, changed[key]).replace("\n", newline)
+        same = [s for s in segments if s.key == key]
+        if same:
+            # Of a key that stands there twice, the last one counts.
+            same[-1].set(line, newline)
+            continue
+        earlier = order[: order.index(key)]
+        before = [number for number, s in enumerate(segments) if s.key in earlier]
+        # Comments above the next key stay with that key.
+        above = segments[before[-1]].cut_comments() if before else []
+        segments.insert(before[-1] + 1 if before else 0, _Segment(key, [line, *above]))
+    return head + "".join("".join(s.lines) for s in segments)
+
+
+def _segments(yaml_text: str, lines: list[str]) -> tuple[str, list[_Segment]]:
+    """What stands before the first top-level key, and the keys with their lines."""
+    import yaml
+
+    node = yaml.compose(yaml_text, Loader=_loader())
+    if not isinstance(node, yaml.MappingNode) or node.flow_style or not node.value:
+        return yaml_text, []
+    starts = [key.start_mark.line for key, _ in node.value] + [len(lines)]
+    found = []
+    for number, (key, value) in enumerate(node.value):
+        start, stop = starts[number], starts[number + 1]
+        end = value.end_mark
+        beside = lines[end.line][end.column :].strip() if start <= end.line < stop else ""
+        if not beside.startswith("#") and value.start_mark.line > start:
+            beside = lines[start][key.end_mark.column :].lstrip(": \t").strip()
+        found.append(_Segment(str(key.value), lines[start:stop], beside if beside.startswith("#") else ""))
+    return "".join(lines[: starts[0]]), found
+
+
+def _line(key: str, value: Any) -> str:  # noqa: ANN401 - JSON data
+    return f"{_scalar(key)}: {_flow(value, top=True)}\n"
+
+
+def _flow(value: Any, *, top: bool = False) -> str:  # noqa: ANN401 - JSON data
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_scalar(str(k))}: {_flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_flow(v) for v in value) + "]"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _float(value)
+    text = str(value)
+    return text if text in _NUMBERS_AS_TEXT else _scalar(text)
+
+
+def _float(value: float) -> str:
+    """A number that YAML 1.1 and 1.2 both read as a number; one that is not finite as the text `nan` or `inf`."""
+    if not math.isfinite(value):
+        return "nan" if math.isnan(value) else ("inf" if value > 0 else '"-inf"')
+    text = repr(value)
+    mantissa, exponent, power = text.partition("e")
+    return f"{mantissa}.0{exponent}{power}" if exponent and "." not in mantissa else text
+
+
+def _scalar(text: str) -> str:
+    """One string: bare where every reader takes it for that string, else in double quotes."""
+    if len(text) < 200 and text.lower() not in _RESERVED and (_PLAIN.match(text) or _PLAIN_NUMERIC.match(text)):
+        return text
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    quoted = json.dumps(clean, ensure_ascii=False)
+    for raw, asleep in _ASLEEP.items():
+        quoted = quoted.replace(raw, asleep)
+    # Not printable in YAML, or taken for a line end.
+    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda m: f"\\u{ord(m.group()):04x}", quoted)

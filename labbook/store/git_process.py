@@ -1,0 +1,298 @@
+"""How git is called: a cleaned environment, fixed arguments, a time limit.
+
+Whatever stands in the configuration of a repository, nothing called from here runs a program that it names: no
+fsmonitor, hook, external diff, text conversion, filter, transport, credential helper or signature check. Nothing here
+imports GitPython, so that committing an entry starts fast.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from labbook.errors import GitError
+
+READ_TIMEOUT_S = 20.0
+"""Longest time that a question about a repository may take. Source: chosen by us; `git status` in a cold repository
+of 100,000 files took 4 s here."""
+
+_KEPT = frozenset({"GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"})
+"""The only GIT_ variables that are passed on: they say where the user's own git and settings are. All others could
+point git to another repository, index or program, for instance when labbook is called from inside a hook."""
+
+_SETTINGS = (
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.sshCommand=false",
+    "core.askPass=",
+    "core.quotePath=false",
+    "credential.helper=",
+    "diff.external=",
+    "log.showSignature=false",
+    "protocol.allow=never",
+    "submodule.recurse=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+)
+
+
+@dataclass(frozen=True)
+class GitFolders:
+    """Where a repository lies.
+
+    Args:
+        top: Top folder of the work tree; of a bare repository the folder that holds `.git`, or itself.
+        git_dir: Its git folder; of a linked work tree the one of this work tree.
+        common_dir: Git folder shared by all work trees; equal to `git_dir` in the main one.
+        bare: Whether there is no work tree.
+    """
+
+    top: Path
+    git_dir: Path
+    common_dir: Path
+    bare: bool = False
+
+
+@dataclass(frozen=True)
+class GitAnswer:
+    """What a call of git left."""
+
+    code: int
+    out: bytes
+    error: str
+
+
+def git_program() -> str | None:
+    """Path of the git program, or `None` when there is none on the PATH."""
+    return shutil.which("git")
+
+
+def git_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Environment for a call of git: the user's own without what could redirect it, and with nothing it could run."""
+    source = os.environ if environ is None else environ
+    cleaned = {name: value for name, value in source.items() if not name.startswith("GIT_") or name in _KEPT}
+    cleaned.pop("SSH_ASKPASS", None)
+    return cleaned | {
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_PROTOCOL_FROM_USER": "0",
+        "GIT_LITERAL_PATHSPECS": "1",
+        "LC_ALL": "C",
+        "LANGUAGE": "C",
+    }
+
+
+def git_command(folders: GitFolders | None, *arguments: str, settings: Sequence[str] = ()) -> list[str]:
+    """Command line of one call of git with the fixed settings.
+
+    Args:
+        folders: The repository, named outright: git neither searches for it nor believes `core.worktree`.
+        arguments: Subcommand and its arguments.
+        settings: More settings for this call, each `key=value`.
+
+    Raises:
+        GitError: There is no git on the PATH.
+    """
+    program = git_program()
+    if program is None:
+        raise GitError("there is no git on the PATH", hint="install git; until then entries are written, not committed")
+    command = [program, "--no-pager"]
+    for setting in (*_SETTINGS, *settings):
+        command += ["-c", setting]
+    if folders is not None:
+        command.append(f"--git-dir={folders.git_dir}")
+        if not folders.bare:
+            command.append(f"--work-tree={folders.top}")
+    return [*command, *arguments]
+
+
+def quiet_filters(settings: Iterable[str]) -> list[str]:
+    """Settings that make each configured filter do nothing: a mere `git status` would run a clean filter.
+
+    Large-file filters are no exception: a repository that was cloned must not run a program because a run is recorded
+    in it. Files that they cover are listed as changed when their time stamps changed.
+
+    Args:
+        settings: Names of all settings of the repository, as `git config --list --name-only` gives them.
+
+    Raises:
+        GitError: A filter cannot be switched off from the command line; its name was made to be so.
+    """
+    names = {name[len("filter.") :].rpartition(".")[0] for name in settings if name.lower().startswith("filter.")}
+    quiet: list[str] = []
+    for name in sorted(names - {""}):
+        if "=" in name or "\n" in name:
+            raise GitError(
+                f"the repository has a filter named {name!r}, which cannot be kept from running",
+                hint="rename that filter in its git configuration",
+            )
+        quiet += [f"filter.{name}.{what}=" for what in ("clean", "smudge", "process")]
+        quiet.append(f"filter.{name}.required=false")
+    return quiet
+
+
+def run_git(
+    folders: GitFolders,
+    *arguments: str,
+    stdin: bytes = b"",
+    timeout_s: float = READ_TIMEOUT_S,
+    settings: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    keep_open: Sequence[int] = (),
+) -> GitAnswer:
+    """Answer of one call of git; a status other than 0 is an answer too.
+
+    Args:
+        folders: The repository.
+        arguments: Subcommand and its arguments.
+        stdin: What git reads.
+        timeout_s: After this time git and what it started are killed.
+        settings: More settings for this call, each `key=value`.
+        environment: Added to the cleaned environment.
+        keep_open: File descriptors that git inherits.
+
+    Raises:
+        GitError: No git, no such folder, or the time is up.
+    """
+    command = git_command(folders, *arguments, settings=settings)
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=folders.top,
+            env=git_environment() | dict(environment or {}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=tuple(keep_open),
+            start_new_session=True,  # Ctrl-C for the training must not tear a commit
+        )
+    except OSError as error:
+        raise GitError(f"cannot call git in {folders.top}: {error.strerror or error}") from error
+    with process:
+        try:
+            out, errors = process.communicate(stdin, timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            kill_group(process.pid)
+            process.communicate()
+            raise GitError(f"`git {arguments[0]}` in {folders.top} took more than {timeout_s:g} s") from error
+    return GitAnswer(process.returncode, out, errors.decode("utf-8", "replace").strip())
+
+
+def kill_group(pid: int) -> None:
+    """Kills a process that leads its own group, with everything it started."""
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def discover(path: Path) -> GitFolders | None:
+    """The repository that `path` lies in, found without calling git, or `None`.
+
+    A bare repository counts only when `path` itself is one: a folder of objects deep inside somebody's code is data.
+    """
+    start = path.resolve()
+    if _is_git_dir(start) and start.name != ".git":
+        return GitFolders(start, start, _common_dir(start), bare=True)
+    for folder in (start, *start.parents):
+        git_dir = _git_dir_of(folder)
+        if git_dir is not None:
+            common = _common_dir(git_dir)
+            return GitFolders(folder, git_dir, common, bare=git_dir == common and _says_bare(git_dir))
+    return None
+
+
+def create_repository(folder: Path) -> GitFolders:
+    """Makes `folder` a repository on the branch `main`, without the user's template, and returns where it lies.
+
+    Raises:
+        GitError: git could not.
+    """
+    git_dir = folder.resolve() / ".git"
+    with tempfile.TemporaryDirectory(prefix="labbook-") as empty:
+        command = git_command(None, "init", "--quiet", f"--template={empty}", "--", str(folder.resolve()))
+        try:
+            done = subprocess.run(
+                command, env=git_environment(), capture_output=True, timeout=READ_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise GitError(f"cannot make a repository in {folder}: {error}") from error
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise GitError(f"cannot make a repository in {folder}: {said}")
+    folders = GitFolders(folder.resolve(), git_dir, git_dir)
+    # `git init -b` needs git 2.28.
+    run_git(folders, "symbolic-ref", "HEAD", "refs/heads/main")
+    return folders
+
+
+def _is_git_dir(folder: Path) -> bool:
+    try:
+        return (folder / "HEAD").exists() and (folder / "objects").is_dir() and (folder / "refs").is_dir()
+    except OSError:
+        return False
+
+
+def _git_dir_of(folder: Path) -> Path | None:
+    entry = folder / ".git"
+    try:
+        if entry.is_dir():
+            # A linked work tree's own git folder has no objects; the `.git` of a main one always has.
+            return entry if (entry / "HEAD").exists() else None
+        if not entry.is_file():
+            return None
+        said = entry.read_bytes()[:4096].decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
+    if not said.startswith("gitdir:"):
+        return None
+    target = (folder / said.removeprefix("gitdir:").strip()).resolve()
+    return target if (target / "HEAD").exists() else None
+
+
+def _common_dir(git_dir: Path) -> Path:
+    try:
+        said = (git_dir / "commondir").read_text("utf-8").strip()
+    except OSError:
+        return git_dir
+    return (git_dir / said).resolve()
+
+
+def _says_bare(git_dir: Path) -> bool:
+    try:
+        text = (git_dir / "config").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    section = ""
+    for line in text.splitlines():
+        stripped = line.strip().lower()
+        if stripped.startswith("["):
+            section = stripped
+        key, _, value = stripped.partition("=")
+        if section == "[core]" and key.strip() == "bare":
+            return value.strip() in ("true", "yes", "on", "1")
+    return False
+
+
+def user_name(folder: Path) -> str:
+    """The name that git would sign with in `folder`, or "" when there is none, or no git."""
+    folders = discover(folder)
+    try:
+        done = subprocess.run(
+            git_command(folders, "config", "--get", "user.name"),
+            cwd=folder,
+            env=git_environment(),
+            capture_output=True,
+            timeout=READ_TIMEOUT_S,
+            check=False,
+        )
+    except (GitError, OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace").strip()

@@ -1,0 +1,80 @@
+"""What a repository is in the middle of, read from the files of its git folder without calling git."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from labbook.store.git_process import GitFolders, discover, run_git
+
+_OPERATIONS = (
+    ("rebase-merge", "rebase"),
+    ("rebase-apply", "rebase"),
+    ("MERGE_HEAD", "merge"),
+    ("CHERRY_PICK_HEAD", "cherry-pick"),
+    ("REVERT_HEAD", "revert"),
+    ("BISECT_LOG", "bisect"),
+)
+
+
+@dataclass(frozen=True)
+class WorkTree:
+    """One work tree of a repository.
+
+    Args:
+        folders: Where it lies.
+        ref: Full name of the branch it has checked out, or "" on a detached head.
+        busy_with: Full name of the branch that a rebase will move at its end, or "".
+    """
+
+    folders: GitFolders
+    ref: str
+    busy_with: str = ""
+
+
+def operation(git_dir: Path) -> str:
+    """What the work tree is in the middle of: "rebase", "merge", "cherry-pick", "revert", "bisect", or ""."""
+    return next((name for file, name in _OPERATIONS if (git_dir / file).exists()), "")
+
+
+def head_ref(folders: GitFolders) -> str:
+    """Full name of the branch that is checked out (it may be unborn), or "" on a detached head."""
+    said = _read(folders.git_dir / "HEAD")
+    if not said.startswith("ref:"):
+        return ""
+    ref = said.removeprefix("ref:").strip()
+    if ref != "refs/heads/.invalid":
+        return ref
+    # A repository in the reftable format keeps its head elsewhere.
+    return run_git(folders, "symbolic-ref", "--quiet", "HEAD").out.decode("utf-8", "surrogateescape").strip()
+
+
+def work_trees(folders: GitFolders) -> list[WorkTree]:
+    """All work trees of the repository that exist, the main one first."""
+    common = folders.common_dir
+    found: list[GitFolders] = []
+    if common == folders.git_dir:
+        found += [] if folders.bare else [folders]
+    elif common.name == ".git":
+        main = discover(common.parent)
+        found += [main] if main is not None and not main.bare else []
+    for git_dir in sorted((common / "worktrees").glob("*")) if (common / "worktrees").is_dir() else []:
+        top = Path(_read(git_dir / "gitdir")).parent
+        if top.is_absolute() and top.is_dir():
+            found.append(GitFolders(top.resolve(), git_dir, common))
+    return [WorkTree(each, head_ref(each), _being_rebased(each.git_dir)) for each in found]
+
+
+def _being_rebased(git_dir: Path) -> str:
+    for file in ("rebase-merge/head-name", "rebase-apply/head-name"):
+        said = _read(git_dir / file)
+        if said:
+            return said
+    return ""
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes()[:65536].decode("utf-8", "surrogateescape").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,200 @@
+"""The journal: the append-only raw folder of a run, from which its entry can be made again at any time.
+
+`.labbook/runs/<run-id>/` is created with mode 0700 and ignored by git. Whoever records the run holds `flock` on its
+file `alive`; a journal without `done.json` whose `alive` can be locked belongs to a recorder that died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from labbook.errors import NotebookError
+from labbook.probe.protocol import EVENTS_FOLDER, HELLO
+from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id
+from labbook.store.private import make_private
+
+_MAX_LINE_BYTES = 4 * 1024 * 1024
+"""A longer line is not an event that the probe writes; it is skipped and counted. Source: chosen by us, the longest
+event (a configuration file of 64 KiB, escaped) stays under 1 MiB."""
+
+
+@dataclass(frozen=True)
+class ProcessEvents:
+    """All events of one process, in order.
+
+    Args:
+        name: Name of the event file.
+        broken_lines: Lines that were no events; the last one may be torn when the process was killed.
+    """
+
+    name: str
+    events: tuple[Mapping[str, Any], ...]
+    broken_lines: int = 0
+
+    def of_kind(self, kind: str) -> list[Mapping[str, Any]]:
+        """The events of one kind, in order."""
+        return [event for event in self.events if event.get("k") == kind]
+
+    @property
+    def hello(self) -> Mapping[str, Any]:
+        """The first event when it is a hello, else an empty object."""
+        return next((e for e in self.events if e.get("k") == HELLO), {})
+
+
+@dataclass
+class Journal:
+    """Reads and writes the journal of one run.
+
+    Args:
+        paths: Its files.
+    """
+
+    paths: JournalPaths
+    _lock: int | None = field(default=None, repr=False)
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.paths.root.name
+
+    def create(self) -> None:
+        """Makes the folder, readable by its owner only, and takes the recorder's lock.
+
+        Raises:
+            NotebookError: The folder cannot be written.
+        """
+        try:
+            make_private(self.paths.root.parent.parent)
+            self.paths.root.parent.mkdir(mode=0o700, exist_ok=True)
+            self.paths.root.mkdir(mode=0o700)
+            (self.paths.root / EVENTS_FOLDER).mkdir(mode=0o700)
+            self.paths.console.mkdir(mode=0o700)
+        except OSError as error:
+            raise NotebookError(
+                f"cannot write the journal {self.paths.root}: {error.strerror or error}",
+                hint="free space or permissions there, or choose another notebook with `--notebook PATH`",
+            ) from error
+        self.claim()
+
+    def claim(self) -> bool:
+        """Takes the lock of a living recorder; false when somebody else holds it.
+
+        A file system without locks answers true: correctness rests on unique names and on git's compare-and-swap, the
+        lock only avoids work done twice. Source: mechanisms, section 6.
+        """
+        import fcntl
+
+        try:
+            handle = os.open(self.paths.alive, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return False
+        except OSError:
+            pass
+        self._lock = handle
+        return True
+
+    def held(self) -> tuple[int, ...]:
+        """Descriptors that hold the lock, for the pump, which goes on keeping output when the recorder is killed."""
+        return () if self._lock is None else (self._lock,)
+
+    def release(self) -> None:
+        """Gives the lock back; harmless when it is not held."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """The JSON object in one of the journal's files; empty when the file is missing or damaged."""
+        try:
+            loaded = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return loaded if isinstance(loaded, dict) else {}
+
+    def write(self, path: Path, facts: Mapping[str, Any], *, durable: bool = True) -> None:
+        """Replaces one of the journal's files in one step; a crash leaves the old or the new content."""
+        content = json.dumps(facts, ensure_ascii=False, indent=1, default=str).encode("utf-8")
+        write_atomically(path, content, durable=durable)
+
+    def processes(self) -> list[ProcessEvents]:
+        """The events of all processes; those that said hello first come first."""
+        try:
+            files = sorted(self.paths.events.glob("*.jsonl"))
+        except OSError:
+            return []
+        found = [_read_events(path) for path in files]
+        return sorted(found, key=lambda process: float(process.hello.get("t") or 0.0))
+
+
+def _read_events(path: Path) -> ProcessEvents:
+    events: list[Mapping[str, Any]] = []
+    broken = 0
+    try:
+        with path.open("rb") as stream:
+            for line in stream:
+                event = _parse_event(line)
+                if event is None:
+                    broken += 1
+                else:
+                    events.append(event)
+    except OSError:
+        broken += 1
+    return ProcessEvents(path.name, tuple(events), broken)
+
+
+def _parse_event(line: bytes) -> Mapping[str, Any] | None:
+    if len(line) > _MAX_LINE_BYTES:
+        return None
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("k"), str) else None
+
+
+def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Replaces `path` by `content` in one step, through a file beside it.
+
+    Args:
+        path: The file.
+        content: What it shall hold.
+        durable: Whether to wait for the disk, so that not even a power cut loses it (5 ms here); a killed process
+            never does. Worth it for how the command ended and for the entry; all else can be made again.
+
+    Raises:
+        OSError: The disk is full or not writable; the old file still stands.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            if durable:
+                os.fsync(stream.fileno())
+        beside.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+
+
+def open_journals(paths: NotebookPaths) -> Iterator[Journal]:
+    """Journals of runs that have begun and are not done, oldest first; those of living recorders among them."""
+    try:
+        folders = sorted(folder for folder in paths.journals.iterdir() if is_run_id(folder.name))
+    except OSError:
+        return
+    for folder in folders:
+        journal = Journal(paths.journal(folder.name))
+        if not journal.paths.done.exists():
+            yield journal

@@ -1,0 +1,160 @@
+"""Where everything of a notebook and of a run lies. No other module joins these names."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from labbook.errors import UsageError
+
+SETTINGS_FILE = "labbook.toml"
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+
+
+def new_run_id(now: float | None = None) -> str:
+    """A fresh run id, `YYYYMMDD-HHMMSS-xxxx`: UTC time and four random characters without look-alikes."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+    return f"{stamp}-{''.join(secrets.choice(_ALPHABET) for _ in range(4))}"
+
+
+def is_run_id(text: str) -> bool:
+    """Whether `text` has the shape of a run id."""
+    date, _, rest = text.partition("-")
+    clock, _, tail = rest.partition("-")
+    shaped = len(date) == 8 and len(clock) == 6 and 3 <= len(tail) <= 16
+    return shaped and (date + clock).isdigit() and (date + clock).isascii() and tail.isalnum() and tail.isascii()
+
+
+@dataclass(frozen=True)
+class NotebookPaths:
+    """Folders and files of one notebook."""
+
+    root: Path
+
+    @property
+    def settings(self) -> Path:
+        """The settings file."""
+        return self.root / SETTINGS_FILE
+
+    @property
+    def notes(self) -> Path:
+        """All Markdown that is the truth."""
+        return self.root / "notes"
+
+    @property
+    def runs(self) -> Path:
+        """Entries, by year, month and day."""
+        return self.notes / "runs"
+
+    @property
+    def experiments(self) -> Path:
+        """Pages of experiments."""
+        return self.notes / "experiments"
+
+    @property
+    def reports(self) -> Path:
+        """Weekly reports."""
+        return self.notes / "reports"
+
+    @property
+    def templates(self) -> Path:
+        """The notebook's own templates, tried before those of labbook."""
+        return self.root / "templates"
+
+    @property
+    def site(self) -> Path:
+        """The built site."""
+        return self.root / "site"
+
+    @property
+    def private(self) -> Path:
+        """Journals, index and queue; ignored by git, mode 0700, can be deleted when no run is open."""
+        return self.root / ".labbook"
+
+    @property
+    def journals(self) -> Path:
+        """One folder a run."""
+        return self.private / "runs"
+
+    @property
+    def index(self) -> Path:
+        """The search index; deleted at will."""
+        return self.private / "index.sqlite"
+
+    def journal(self, run_id: str) -> JournalPaths:
+        """The files of one run's journal."""
+        return JournalPaths(self.journals / checked_run_id(run_id))
+
+    def entry(self, run_id: str) -> Path:
+        """The Markdown file of a run's entry."""
+        checked = checked_run_id(run_id)
+        return self.runs / checked[0:4] / checked[4:6] / checked[6:8] / f"{checked}.md"
+
+    def attachments(self, run_id: str) -> Path:
+        """The folder beside a run's entry: curves, patch, package list."""
+        return self.entry(run_id).with_suffix("")
+
+
+@dataclass(frozen=True)
+class JournalPaths:
+    """Files of one run's journal. All of them hold redacted text only."""
+
+    root: Path
+
+    @property
+    def start(self) -> Path:
+        """`run.json`: what was known before the command started; written once, first."""
+        return self.root / "run.json"
+
+    @property
+    def before(self) -> Path:
+        """`before.json`: facts of the capture sources at the start."""
+        return self.root / "before.json"
+
+    @property
+    def end(self) -> Path:
+        """`end.json`: how the command ended; written once."""
+        return self.root / "end.json"
+
+    @property
+    def after(self) -> Path:
+        """`after.json`: facts of the capture sources after the end."""
+        return self.root / "after.json"
+
+    @property
+    def done(self) -> Path:
+        """`done.json`: the entry is written and committed, or why it could not be committed."""
+        return self.root / "done.json"
+
+    @property
+    def alive(self) -> Path:
+        """Held with `flock` by the recorder for as long as it lives."""
+        return self.root / "alive"
+
+    @property
+    def events(self) -> Path:
+        """Folder of the event files of the probes, one a process."""
+        return self.root / "events"
+
+    @property
+    def console(self) -> Path:
+        """Folder of what is kept of the output."""
+        return self.root / "console"
+
+    @property
+    def resources(self) -> Path:
+        """`resources.jsonl`: samples of CPU, memory and devices."""
+        return self.root / "resources.jsonl"
+
+
+def checked_run_id(run_id: str) -> str:
+    """`run_id` itself when it has the shape of one.
+
+    Raises:
+        UsageError: It has not; nothing outside the notebook can be named by a run id.
+    """
+    if not is_run_id(run_id):
+        raise UsageError(f"{run_id!r} is not a run id", hint="`labbook list` shows the ids of recent runs")
+    return run_id

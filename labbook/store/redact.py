@@ -1,0 +1,188 @@
+"""Redaction for the recorder: the redactor of a run with the notebook's own rules, and the scan before a commit.
+
+A file of own rules is TOML:
+
+    allow = ["text that is no secret"]
+    names = ["house_code"]              # further names whose values are secret
+
+    [[rules]]
+    id = "intranet_token"
+    keywords = ["itk-"]                 # cheap test: one of them stands in the line, in any case
+    pattern = 'itk-[0-9a-f]{32}'
+    yes = ["itk-{hex:32}"]              # must be masked
+    no = ["itk-short"]                  # must stay
+
+The examples are the rule's test: a rule that fails one is refused. `{hex:32}` stands for 32 such characters, so that no
+file holds anything that looks like a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from labbook.errors import NotebookError
+from labbook.probe.redaction import PATH_RULES, FormatRule, Redactor, known_values
+
+_HINT = "see `labbook redact --help` for the form of a rule"
+
+
+@dataclass(frozen=True)
+class Hit:
+    """Something secret in a text.
+
+    Args:
+        rule: The rule that found it.
+        line: Line number, from 1.
+    """
+
+    rule: str
+    line: int
+
+
+def make_redactor(environ: Mapping[str, str], argv: Sequence[str], user_rules: Path | None = None) -> Redactor:
+    """The redactor of a run: built-in rules, the notebook's own, and the secrets of this environment and command line.
+
+    Args:
+        environ: The environment of the command.
+        argv: Its command line.
+        user_rules: A file of further rules, or None.
+
+    Raises:
+        NotebookError: The rules cannot be read, or an example of theirs fails.
+    """
+    rules = load_rules(user_rules) if user_rules is not None else None
+    home = environ.get("HOME")
+    return Redactor(known_values(environ, argv), rules, home or None, environ.get("USER") or None)
+
+
+def load_rules(path: Path) -> dict[str, Any]:
+    """The rules in a TOML file, checked against their own examples, as plain data for `Redactor(rules=...)`.
+
+    Raises:
+        NotebookError: The file cannot be read, is no TOML, or holds a rule that fails one of its examples.
+    """
+    try:
+        data = _toml(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotebookError(f"cannot read the redaction rules in {path}: {error}", hint=_HINT) from error
+    except ValueError as error:
+        raise NotebookError(f"the redaction rules in {path} are not valid TOML: {error}", hint=_HINT) from error
+    for key in data:
+        if key not in ("allow", "names", "rules"):
+            raise NotebookError(f"unknown key {key!r} in {path}", hint="known are allow, names and rules")
+    for key in ("allow", "names"):
+        if not _texts(data.get(key, [])):
+            raise NotebookError(f"{key} in {path} is not a list of texts", hint=_HINT)
+    rules = data.get("rules", [])
+    if not isinstance(rules, list):
+        raise NotebookError(f"rules in {path} is not a list of tables", hint="write [[rules]], with two brackets")
+    for number, rule in enumerate(rules, 1):
+        _check(rule, number, path)
+    return data
+
+
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        import tomllib
+    except ModuleNotFoundError:  # Python 3.10
+        import tomli as tomllib
+    data: dict[str, Any] = tomllib.loads(text)
+    return data
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
+
+
+def _check(rule: object, number: int, path: Path) -> None:
+    where = f"redaction rule {number} in {path}"
+    if not isinstance(rule, dict) or not isinstance(rule.get("id"), str) or not isinstance(rule.get("pattern"), str):
+        raise NotebookError(f"{where} has no id or no pattern", hint=_HINT)
+    where = f"redaction rule {rule['id']!r} in {path}"
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", rule["id"]):
+        raise NotebookError(f"{where}: an id is made of lower-case letters, digits and _", hint=_HINT)
+    if not _texts(rule.get("keywords")) or not rule["keywords"]:
+        raise NotebookError(f"{where} has no keywords", hint="name a text that stands in every match")
+    if not _texts(rule.get("yes")) or not rule["yes"] or not _texts(rule.get("no", [])):
+        raise NotebookError(f"{where} has no examples", hint="give at least one text that it must mask, as yes = [...]")
+    try:
+        wrong = check_rule(rule)
+    except (re.error, ValueError) as error:
+        raise NotebookError(f"{where}: {error}", hint=_HINT) from error
+    if wrong:
+        raise NotebookError(f"{where}: {wrong}", hint=_HINT)
+
+
+def scan_bytes(data: bytes, redactor: Redactor | None = None) -> list[Hit]:
+    """What is secret in exactly these bytes: the last look before they are committed.
+
+    Args:
+        data: Content of a file. Binary content is read as far as it is text.
+        redactor: The run's, which also knows its secrets by value; None: the built-in rules.
+
+    Returns:
+        One hit for each secret, in the order of lines. Personal paths are no hits: they are replaced, not refused.
+    """
+    from html import unescape
+
+    scanner = Redactor(home="", user="") if redactor is None else redactor
+    # A page shows `&#42;&#42;&#42;` for a mask: what it shows is what counts.
+    text = "\n".join(unescape(line) for line in data.decode("utf-8", "replace").split("\n"))
+    return [Hit(rule, line) for line, rule in scanner.find(text) if rule not in PATH_RULES]
+
+
+def check_rule(rule: Mapping[str, Any]) -> str:
+    """What is wrong with a rule by its own examples; empty when they all hold.
+
+    Raises:
+        ValueError: The pattern or the edge is not valid (`re.error` is one).
+    """
+    compiled = FormatRule(rule)
+    masker = Redactor(rules={"rules": [rule]}, home="", user="")
+    for example in rule["yes"]:
+        text = example_text(example)
+        if not any(word in text.lower() for word in compiled.keywords):
+            return f"none of its keywords stands in its example {example!r}"
+        if not compiled.spans(text) or masker.text(text) == text:
+            return f"it does not mask its example {example!r}" + (" (try run = false)" if compiled.spans(text) else "")
+    for example in rule.get("no", []):
+        if compiled.spans(example_text(example)):
+            return f"it masks {example!r}, which must stay"
+    return ""
+
+
+_ALPHABETS = {
+    "alpha": "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    "alnum": "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
+    "base32": "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567",
+    "b64": "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
+    "url": "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_",
+    "hex": "0123456789abcdef",
+    "digit": "0123456789",
+}
+
+
+def example_text(example: str, seed: int = 0) -> str:
+    """An example with each placeholder filled: `{hex:32}` by 32 such characters, `{uuid}` by a UUID.
+
+    Args:
+        example: The example as written in a rule; known placeholders are alpha, alnum, base32, b64, url, hex and digit.
+        seed: The same seed gives the same text.
+    """
+    from random import Random
+
+    source = Random(f"{seed} {example}")
+
+    def fill(match: re.Match[str]) -> str:
+        if match[0] == "{uuid}":
+            return "-".join("".join(source.choices(_ALPHABETS["hex"], k=count)) for count in (8, 4, 4, 4, 12))
+        text = "".join(source.choices(_ALPHABETS[match[1]], k=int(match[2])))
+        # Rules that ask for a digit must not depend on chance.
+        fine = len(text) < 8 or match[1] == "alpha" or any(char.isdigit() for char in text)
+        return text if fine else text[:-4] + "7" + text[-3:]
+
+    return re.sub(r"\{(?:(" + "|".join(_ALPHABETS) + r"):(\d{1,4})|uuid)\}", fill, example)

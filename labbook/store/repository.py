@@ -1,0 +1,291 @@
+"""Reads a git repository: its state, history and differences. The only module that imports GitPython.
+
+GitPython starts git for us, with the command line and environment of `git_process`: nothing that the repository's
+configuration names is ever run. Its objects, which keep processes of git alive, are not used. Importing it takes
+longer than a question to git; whoever records a run in a hurry asks through `git_process` alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from labbook.errors import GitError
+from labbook.store.git_process import (
+    READ_TIMEOUT_S,
+    GitFolders,
+    discover,
+    git_command,
+    git_environment,
+    git_program,
+    kill_group,
+    quiet_filters,
+)
+from labbook.store.git_state import head_ref, operation
+from labbook.store.remotes import credential_free
+
+_ANSWER_MAX_BYTES = 64 * 1024 * 1024
+_CHUNK = 1 << 16
+_REVISION = re.compile(r"[0-9a-f]{4,64}|HEAD|refs/[^\s~^:?*\[\\-][^\s~^:?*\[\\]*")
+_DIFF = (
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--no-renames",
+    "--no-relative",
+    "--full-index",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "--submodule=short",
+    "--ignore-submodules=dirty",
+)
+
+
+@dataclass(frozen=True)
+class HistoryCommit:
+    """One commit of the history; `when` is Unix time (s)."""
+
+    commit: str
+    when: float
+    author: str
+    subject: str
+
+
+@dataclass(frozen=True)
+class CodeRepository:
+    """A repository that is only read.
+
+    Args:
+        folders: Where it lies.
+        timeout_s: Longest time for one question.
+    """
+
+    folders: GitFolders
+    timeout_s: float = READ_TIMEOUT_S
+
+    @classmethod
+    def open(cls, path: Path, *, timeout_s: float = READ_TIMEOUT_S) -> CodeRepository | None:
+        """The repository that `path` lies in; `None` outside one, or without git on the PATH."""
+        folders = discover(path)
+        return cls(folders, timeout_s) if folders is not None and git_program() is not None else None
+
+    @property
+    def top(self) -> Path:
+        """Top folder of the work tree."""
+        return self.folders.top
+
+    @property
+    def git_dir(self) -> Path:
+        """Git folder of this work tree."""
+        return self.folders.git_dir
+
+    def head(self) -> dict[str, Any]:
+        """Commit (full hash, "" when unborn), branch, detached, unborn and state ("rebase", "merge", ... or "")."""
+        ref = head_ref(self.folders)
+        commit = self._ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}", accepted=(0, 1)).decode().strip()
+        return {
+            "commit": commit,
+            "branch": ref.removeprefix("refs/heads/"),
+            "detached": not ref,
+            "unborn": not commit,
+            "state": operation(self.git_dir),
+        }
+
+    def remote(self) -> str:
+        """Address of `origin`, else of the first remote, without credentials; "" when there is none."""
+        listed = self._ask("config", "-z", "--get-regexp", r"^remote\..*\.url$", accepted=(0, 1))
+        urls: dict[str, str] = {}
+        for item in _items(listed):
+            name, _, url = item.partition("\n")
+            urls.setdefault(name, url)
+        return credential_free(urls.get("remote.origin.url") or next(iter(urls.values()), ""))
+
+    def status(self) -> list[tuple[str, str]]:
+        """What differs from the last commit, as (two-letter code of git, path); new files too, ignored ones not."""
+        if self.folders.bare:
+            return []
+        told = self._ask(
+            "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=dirty"
+        )
+        return [(item[:2], item[3:]) for item in _items(told)]
+
+    def diff(self, max_bytes: int) -> bytes:
+        """Uncommitted changes of tracked text files as a patch for `git apply`.
+
+        Binary files are left out, and so are files that a filter (for large files, for notebooks) rewrites on their
+        way into git: what is on disk is not what git compares.
+
+        Raises:
+            GitError: It is longer than `max_bytes`, or git could not.
+        """
+        if self.folders.bare:
+            return b""
+        base = self.head()["commit"] or self._empty_tree()
+        return self._patch((base,), max_bytes)
+
+    def diff_between(self, before: str, after: str, max_bytes: int = _ANSWER_MAX_BYTES) -> bytes:
+        """Changes of text files between two commits as a patch.
+
+        Raises:
+            GitError: A commit is not there, or the patch is longer than `max_bytes`.
+        """
+        return self._patch((_revision(before), _revision(after)), max_bytes)
+
+    def commits_between(self, before: str, after: str, limit: int = 100) -> list[HistoryCommit]:
+        """Commits that `after` has and `before` has not, newest first.
+
+        Raises:
+            GitError: A commit is not there.
+        """
+        told = self._ask(
+            "log",
+            "-z",
+            "--no-color",
+            "--no-show-signature",
+            f"--max-count={limit}",
+            "--format=%H%x00%ct%x00%an%x00%s",
+            "--end-of-options",
+            _revision(after),
+            f"^{_revision(before)}",
+            "--",
+        )
+        fields = _items(told)
+        rows = [fields[at : at + 4] for at in range(0, len(fields), 4)]
+        return [HistoryCommit(commit, float(when), author, subject) for commit, when, author, subject in rows]
+
+    def file_at(self, commit: str, path: str) -> bytes | None:
+        """Content of a file in a commit, as it is stored; `None` when it has no such file.
+
+        Raises:
+            GitError: The file is too large, or git could not.
+        """
+        name = f"{_revision(commit)}:{path}"
+        kind = self._ask("cat-file", "-t", name, accepted=(0, 1, 128)).strip()
+        return self._ask("cat-file", "blob", name) if kind == b"blob" else None
+
+    def filtered(self, paths: Sequence[str]) -> set[str]:
+        """Those of `paths` that a filter rewrites on their way into git."""
+        found: set[str] = set()
+        for part in _parts(paths):
+            fields = _items(self._ask("check-attr", "-z", "filter", "--", *part))
+            rows = zip(fields[0::3], fields[2::3], strict=True)
+            found |= {path for path, value in rows if value not in ("unspecified", "unset")}
+        return found
+
+    def _patch(self, revisions: tuple[str, ...], max_bytes: int) -> bytes:
+        counted = _items(self._ask("diff", *_DIFF, "--numstat", "-z", *revisions, "--"))
+        rows = [item.split("\t", 2) for item in counted if item.count("\t") >= 2]
+        paths = [path for added, _, path in rows if added != "-"]
+        if len(revisions) == 1:
+            filtered = self.filtered(paths)
+            paths = [path for path in paths if path not in filtered]
+        patch = b""
+        for part in _parts(paths):
+            patch += self._ask("diff", *_DIFF, *revisions, "--", *part, max_bytes=max_bytes - len(patch))
+        return patch
+
+    def _empty_tree(self) -> str:
+        return self._ask("hash-object", "-t", "tree", os.devnull).decode().strip()
+
+    @cached_property
+    def _quiet(self) -> list[str]:
+        """Settings that keep the repository's filters from running."""
+        names = self._run(git_command(self.folders, "config", "--list", "--name-only", "-z"), (0,), _ANSWER_MAX_BYTES)
+        return quiet_filters(_items(names))
+
+    def _ask(self, *arguments: str, accepted: Sequence[int] = (0,), max_bytes: int = _ANSWER_MAX_BYTES) -> bytes:
+        return self._run(git_command(self.folders, *arguments, settings=self._quiet), accepted, max_bytes)
+
+    def _run(self, command: list[str], accepted: Sequence[int], max_bytes: int) -> bytes:
+        """Standard output of git.
+
+        Raises:
+            GitError: Another status than the accepted ones, a longer answer, or the time is up.
+        """
+        from git import Git
+        from git.exc import CommandError
+
+        environment = git_environment()
+        # GitPython can add to the environment of labbook, not take from it.
+        unwanted = sorted(set(os.environ) - set(environment))
+        without = [part for name in unwanted for part in ("-u", name)]
+        said = " ".join(command[command.index(f"--git-dir={self.git_dir}") + 1 :][:3])
+        try:
+            started = Git(str(self.top)).execute(
+                ["env", *without, *command] if without else command,
+                as_process=True,
+                env=environment,
+                start_new_session=True,
+            )
+        except (CommandError, OSError) as error:
+            raise GitError(f"cannot call git in {self.top}: {type(error).__name__}") from error
+        process: Any = started.proc
+        late = threading.Event()
+        # GitPython's own time limit kills git alone, not what git started, and wants the whole answer in memory.
+
+        def stop() -> None:
+            late.set()
+            kill_group(process.pid)
+
+        timer = threading.Timer(self.timeout_s, stop)
+        timer.start()
+        try:
+            out = _read_up_to(process.stdout, max_bytes + 1)
+            if len(out) > max_bytes:
+                kill_group(process.pid)
+                raise GitError(f"the answer of git in {self.top} is longer than {max_bytes} bytes ({said})")
+            problem = process.stderr.read(_CHUNK).decode("utf-8", "replace").strip()
+            code = process.wait()
+        finally:
+            timer.cancel()
+            process.stdout.close()
+            process.stderr.close()
+            process.wait()
+        if late.is_set():
+            raise GitError(f"git took more than {self.timeout_s:g} s in {self.top} ({said})")
+        if code not in accepted:
+            raise GitError(f"git failed in {self.top} ({said}): {problem or f'status {code}'}")
+        return out
+
+
+def _read_up_to(stream: Any, limit: int) -> bytes:  # noqa: ANN401 - a binary stream of GitPython
+    chunks: list[bytes] = []
+    left = limit
+    while left > 0 and (chunk := stream.read(min(_CHUNK, left))):
+        chunks.append(chunk)
+        left -= len(chunk)
+    return b"".join(chunks)
+
+
+def _revision(name: str) -> str:
+    """`name` itself when it is a hash, HEAD or a full name of a ref: never an option, range or path.
+
+    Raises:
+        GitError: It is something else.
+    """
+    if not _REVISION.fullmatch(name) or ".." in name:
+        raise GitError(f"{name!r} is not a commit", hint="name it by its hash or full ref, like refs/heads/main")
+    return name
+
+
+def _items(answer: bytes) -> list[str]:
+    return answer.decode("utf-8", "surrogateescape").split("\0")[:-1]
+
+
+def _parts(paths: Sequence[str]) -> list[list[str]]:
+    """Paths in parts that fit on a command line."""
+    parts: list[list[str]] = []
+    size = 1 << 20
+    for path in paths:
+        size += len(path) + 9
+        if size > 100_000:
+            parts.append([])
+            size = len(path) + 9
+        parts[-1].append(path)
+    return parts

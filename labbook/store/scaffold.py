@@ -1,0 +1,126 @@
+"""The files that make a folder a notebook. Nothing that exists is overwritten; `.gitignore` is added to."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from labbook.errors import NotebookError
+from labbook.store.config import Config, settings_text
+from labbook.store.paths import NotebookPaths
+
+
+@dataclass(frozen=True)
+class Written:
+    """What making a notebook did, as absolute paths.
+
+    Args:
+        files: Written or added to.
+        kept: Existed already and were left as they are.
+    """
+
+    files: tuple[Path, ...] = ()
+    kept: tuple[Path, ...] = ()
+
+
+def write_scaffold(paths: NotebookPaths, config: Config) -> Written:
+    """Writes settings, empty folders, `mkdocs.yml` and `.gitignore` where they are missing, and says which.
+
+    Raises:
+        OSError: The folder cannot be written.
+        NotebookError: labbook's own template is missing.
+    """
+    # A folder `site` that is there before the first build belongs to somebody else.
+    foreign_site = paths.site.exists() and not (paths.site / ".gitignore").exists()
+    texts: dict[Path, Callable[[], str]] = {
+        paths.settings: lambda: settings_text(config),
+        paths.notes / ".gitkeep": lambda: "",
+        paths.templates / ".gitkeep": lambda: "",
+        paths.root / "mkdocs.yml": lambda: _mkdocs_text(config),
+    }
+    files, kept = [], []
+    if _in_project_file(paths.root):
+        kept.append(paths.root / "pyproject.toml")
+        del texts[paths.settings]
+    for path, text in texts.items():
+        if path.name == ".gitkeep" and path.parent.is_dir() and any(path.parent.iterdir()):
+            kept.append(path.parent)
+        elif _create(path, text()):
+            files.append(path)
+        else:
+            kept.append(path)
+    ignored = ["/.labbook/", *([] if foreign_site else ["/site/*", "!/site/.gitignore"])]
+    (files if append_lines(paths.root / ".gitignore", ignored) else kept).append(paths.root / ".gitignore")
+    return Written(tuple(files), tuple(kept))
+
+
+def append_lines(path: Path, lines: list[str]) -> bool:
+    """Adds those of `lines` to a text file that it does not have yet; returns whether it wrote.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        data = b""
+    have = {line.strip() for line in data.decode("utf-8", "replace").splitlines()}
+    missing = [line for line in lines if line not in have]
+    if not missing:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    newline = "\r\n" if b"\r\n" in data else "\n"
+    lead = newline if data and not data.endswith(b"\n") else ""
+    # Appended, not written again: somebody may have the file open in an editor.
+    with path.open("ab") as stream:
+        stream.write((lead + "".join(line + newline for line in missing)).encode("utf-8"))
+    return True
+
+
+def _create(path: Path, text: str) -> bool:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _in_project_file(root: Path) -> bool:
+    """Whether the settings stand in `pyproject.toml`; a `labbook.toml` beside it would hide them."""
+    from labbook.store.config import read_toml
+
+    project = root / "pyproject.toml"
+    if not project.is_file():
+        return False
+    try:
+        tools = read_toml(project)[0].get("tool")
+    except NotebookError:
+        return False
+    return isinstance(tools, dict) and "labbook" in tools
+
+
+def _mkdocs_text(config: Config) -> str:
+    """The site's settings from their template; a JSON string is a YAML string."""
+    from labbook.store.templates import builtin_folder
+
+    template = builtin_folder() / "notebook" / "mkdocs.yml"
+    try:
+        text = template.read_text("utf-8")
+    except OSError as error:
+        raise NotebookError(f"labbook's template {template} is missing", hint="install labbook again") from error
+    values = {
+        "site_name": config.site_name or config.title,
+        "site_url": config.site_url,
+        "language": config.language_in_use(),
+    }
+    # In one pass: what a value says is not looked at again.
+    return re.sub(
+        r"\{\{ (" + "|".join(values) + r") \}\}",
+        lambda found: json.dumps(values[found[1]], ensure_ascii=False),
+        text,
+    )

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+
+
+def test_a_new_notebook_is_a_clean_repository(tmp_path, git):
+    from labbook.cli import main
+
+    assert main(["init", str(tmp_path / "book"), "--title", "Vision", "--language", "zh"]) == 0
+    folder = tmp_path / "book"
+    assert git(folder, "status", "--porcelain") == ""
+    assert git(folder, "log", "--format=%s") == "Start the notebook Vision"
+    files = git(folder, "ls-files").splitlines()
+    assert files == [".gitignore", "labbook.toml", "mkdocs.yml", "notes/.gitkeep", "templates/.gitkeep"]
+    text = (folder / "labbook.toml").read_text("utf-8")
+    assert 'language = "zh"' in text and 'commit = "checkout"' in text
+
+
+def test_what_is_said_is_what_happened(tmp_path, git, capsys, monkeypatch):
+    from labbook.cli import main
+
+    git(tmp_path, "init", "-q", "-b", "main")
+    (tmp_path / "mkdocs.yml").write_text("site_name: mine\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0
+    said = capsys.readouterr().out
+    assert "wrote  labbook.toml" in said
+    assert "kept   mkdocs.yml" in said
+    assert f"on the branch labbook of {tmp_path}" in said
+    assert (tmp_path / "mkdocs.yml").read_text() == "site_name: mine\n"
+    assert main(["init"]) == 0
+    said = capsys.readouterr().out
+    assert "wrote" not in said and "nothing to do" in said
+    assert git(tmp_path, "for-each-ref") == ""
+
+
+def test_a_fresh_clone_gets_its_entries(project, tmp_path, git, capsys):
+    from labbook.cli import main
+    from labbook.store.commit import commit_files
+    from labbook.store.notebook import find_notebook
+
+    notebook = find_notebook(project.folder, environ={})
+    entry = notebook.paths.notes / "runs" / "a.md"
+    entry.parent.mkdir(parents=True)
+    entry.write_text("entry\n")
+    commit_files(notebook, [entry], "entry")
+    git(project.folder, "add", "labbook.toml")
+    git(project.folder, "commit", "-qm", "notebook")
+    git(tmp_path, "clone", "-q", str(project.folder), "clone")
+    assert main(["init", str(tmp_path / "clone")]) == 0
+    assert "brought back 1 file from" in capsys.readouterr().out
+    assert (tmp_path / "clone" / "notes" / "runs" / "a.md").read_text() == "entry\n"
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, capsys):
+    from labbook.cli import main
+
+    (tmp_path / "file").write_text("")
+    assert main(["init", str(tmp_path / "file" / "book")]) == 3
+    assert "cannot write the notebook" in capsys.readouterr().err
+
+
+def test_new_prints_the_name_and_commits_the_page(book, git):
+    done = book("new", "digits cnn")
+    assert done.stdout == "exp001_digits-cnn_dynamic\n"
+    assert git(book.folder, "log", "-1", "--format=%s") == "Start exp001_digits-cnn_dynamic"
+    made = json.loads(book("new", "学习率", "--mode", "static", "--script", "train.py", "--json").stdout)
+    assert made["experiment"] == "exp002_学习率_static"
+    assert "script: train.py" in (book.folder / "notes" / "experiments" / "exp002_学习率_static.md").read_text("utf-8")
+    refused = book("new", "!!!", check=False)
+    assert refused.returncode == 2
+    assert "no letter or digit" in refused.stderr

@@ -1,0 +1,201 @@
+"""`list`, `show`, `search`, `report`, `site` and `watch` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from labbook.model.run import Run
+from labbook.model.run_json import run_to_json
+
+NAN, GOOD = "20261119-100000-aaaa", "20261121-100000-cccc"
+
+
+@pytest.fixture
+def team(notes):
+    """A notebook with two runs, and the command line."""
+    notes.run(NAN, "损失变成了 NaN。", title="train.py: loss is NaN", status="failed", author="Wei", fix=GOOD)
+    notes.run(
+        GOOD, "all is well \x1b[31mred\x1b]0;t\x07", experiment="exp001_x_dynamic", metrics={"loss": {"last": 0.5}}
+    )
+    return notes.labbook
+
+
+def test_list_shows_the_newest_first(team):
+    lines = team("list").stdout.splitlines()
+
+    assert [line.split()[0] for line in lines] == ["run", GOOD, NAN]
+    assert "loss 0.5" in lines[1] and "exp001_x_dynamic" in lines[1] and "Wei" in lines[2]
+
+
+def test_list_as_data(team):
+    listed = json.loads(team("list", "status:failed", "--json").stdout)
+
+    assert [(run["id"], run["status"], run["fix"]) for run in listed] == [(NAN, "failed", GOOD)]
+    assert listed[0]["entry"] == f"notes/runs/2026/11/19/{NAN}.md"
+
+
+def test_list_with_filters_and_limit(team):
+    assert NAN not in team("list", "-n", "1").stdout
+    assert "1 of 2 runs" in team("list", "-n", "1").stderr
+    assert GOOD not in team("list", "-status:finished").stdout
+    assert GOOD in team("list", "well", "since:2026-11-20").stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["list", "status:lost"], ["list", "status:lost", "--json"], ["search", "qqqq"], ["show", "zzzz"]]
+)
+def test_nothing_found_ends_with_one(team, arguments):
+    done = team(*arguments, check=False)
+
+    assert done.returncode == 1
+    assert "labbook: " in done.stderr and "Traceback" not in done.stderr
+    assert done.stdout.strip() in ("", "[]")
+
+
+def test_a_mistyped_filter_gets_the_nearest(team):
+    assert "did you mean status:failed?" in team("list", "staus:failed", check=False).stderr
+
+
+def test_an_empty_notebook_says_how_to_begin(notes):
+    done = notes.labbook("list", check=False)
+
+    assert done.returncode == 1 and "labbook record" in done.stderr
+
+
+def test_search_answers_with_place_passage_and_fix(team):
+    out = team("search", "loss", "变成", "NaN").stdout
+
+    path, _, line = next(line.strip() for line in out.splitlines() if ".md:" in line).rpartition(":")
+    assert path == f"notes/runs/2026/11/19/{NAN}.md"
+    assert (team.folder / path).read_text().splitlines()[int(line) - 1]
+    assert f"fixed by {GOOD}" in out and "train.py: loss is NaN" in out
+
+
+def test_search_as_data(team):
+    (hit,) = json.loads(team("search", "变成", "--json").stdout)
+
+    assert hit["title"] == "train.py: loss is NaN" and hit["fix"] == GOOD and hit["line"] > 1
+    assert "损失变成了 NaN" in hit["snippet"]
+
+
+def test_search_needs_a_question(team):
+    assert team("search", check=False).returncode == 2
+    assert team("search", "!!!", check=False).returncode == 2
+
+
+def test_a_broken_note_is_named_and_the_rest_works(team, notes):
+    notes.page("broken.md", "---\nid: [\n---\n")
+
+    done = team("list")
+
+    assert GOOD in done.stdout and "notes/broken.md" in done.stderr and "line" in done.stderr
+
+
+@pytest.mark.parametrize("which", [[], ["last"], [GOOD], ["20261121"], ["cccc"]])
+def test_show_prints_the_entry_without_escapes(team, which):
+    out = team("show", *which).stdout
+
+    assert f"id: {GOOD}" in out and "all is well red" in out and "\x1b" not in out and "\x07" not in out
+
+
+def test_show_as_data(team, notes):
+    run = Run(GOOD, "finished", ("python", "train.py"), "/x", 1.0, ended=2.0, exit_code=0)
+    folder = notes.notebook.paths.attachments(GOOD)
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps(run_to_json(run)))
+
+    data = json.loads(team("show", "--json").stdout)
+
+    assert data["id"] == GOOD and data["command"] == ["python", "train.py"] and data["duration_s"] == 1.0
+    assert data["entry"] == f"notes/runs/2026/11/21/{GOOD}.md" and data["commit"] == ""
+
+
+def test_show_finds_the_commit_in_git(team, notes, git):
+    git(team.folder, "init", "-q", "-b", "main")
+    git(team.folder, "-c", "user.name=W", "-c", "user.email=w@x", "add", "-A")
+    git(team.folder, "-c", "user.name=W", "-c", "user.email=w@x", "commit", "-qm", "entries")
+
+    assert json.loads(team("show", "--json").stdout)["commit"] == git(team.folder, "rev-parse", "HEAD")
+
+
+def test_a_mistyped_id_gets_the_nearest(team):
+    assert NAN in team("show", "20261119-100000-aaab", check=False).stderr
+
+
+def test_the_shell_completes_ids(team):
+    code = (
+        "from click.shell_completion import ShellComplete\nfrom labbook.cli import labbook\n"
+        "found = ShellComplete(labbook, {}, 'labbook', '_X').get_completions(['show'], '2026')\n"
+        "print([item.value for item in found])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=team.folder, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == str([GOOD, NAN])
+
+
+def test_another_notebook_can_be_named(team, tmp_path):
+    assert GOOD in team("list", "--notebook", str(team.folder), cwd=tmp_path).stdout
+    assert team("list", "--notebook", str(tmp_path / "no"), cwd=tmp_path, check=False).returncode == 3
+
+
+def test_the_report_of_a_week_is_written_and_committed(book, git):
+    book.record("sh", "-c", "echo hi; exit 3", check=False)
+
+    done = book("report", "--week")
+
+    week = time.strftime("%G-W%V")
+    path = book.folder / "notes" / "reports" / f"{week}.md"
+    assert week in done.stdout and "1 runs (1 failed)" in done.stdout and "committed as" in done.stdout
+    assert f"notes/reports/{week}.md" in git(book.folder, "ls-tree", "-r", "--name-only", "HEAD")
+    assert git(book.folder, "status", "--porcelain") == ""
+    path.write_text(path.read_text().replace("## Highlights\n", "## Highlights\n\nMine.\n"))
+    assert "Mine." in (book("report"), path.read_text())[1]
+    assert json.loads(book("report", "--week", week, "--json").stdout)["totals"]["runs"] == 1
+
+
+def test_a_week_that_is_none(team):
+    done = team("report", "--week", "2026-W60", check=False)
+
+    assert done.returncode == 2 and "2026-W60" in done.stderr
+
+
+def test_the_site_is_built(book):
+    book.record("sh", "-c", "echo hi")
+
+    done = book("site", "build")
+
+    assert (book.folder / "site" / "index.html").is_file() and "pages in" in done.stdout
+    run = book.run()["entry"].removeprefix("notes/").replace(".md", ".html")
+    assert (book.folder / "site" / run).is_file()
+    assert "MkDocs" not in done.stderr and "Zensical" not in done.stderr and done.stderr == ""
+
+
+def test_watch_builds_again(book):
+    book.record("sh", "-c", "echo hi")
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "labbook", "watch"], cwd=book.folder, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert "pages in" in process.stdout.readline()
+        assert "watching" in process.stdout.readline()
+        time.sleep(0.5)
+        (book.folder / "notes" / "ideas.md").write_text("# Ideas\n")
+        assert "changed: notes/ideas.md" in process.stdout.readline()
+        assert "pages in" in process.stdout.readline()
+    finally:
+        process.terminate()
+        process.wait(20)
+        process.stdout.close()
+    assert (book.folder / "site" / "ideas.html").is_file()
+
+
+@pytest.mark.parametrize("verb", ["list", "show", "search", "report", "site", "watch"])
+def test_help_has_examples(book, verb):
+    out = book(verb, "--help").stdout
+
+    assert f"labbook {verb}" in out and "Example" in out

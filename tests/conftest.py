@@ -1,0 +1,140 @@
+"""Shared by all tests: a notebook of their own and the command line as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ROOT / "tests" / "programs"
+
+
+@pytest.fixture(autouse=True)
+def own_surroundings(tmp_path_factory, monkeypatch):
+    """Keeps the user's notebook, git settings and probe out of the tests."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local" / "share"))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for name in list(os.environ):
+        if name.startswith("LABBOOK_") and name != "LABBOOK_TEST_PYTHONS":
+            monkeypatch.delenv(name)
+
+
+class Labbook:
+    """Runs `labbook` as a user does, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(
+        self, *arguments: str, check: bool = True, timeout: float = 100, **options
+    ) -> subprocess.CompletedProcess:
+        done = subprocess.run(
+            [sys.executable, "-m", "labbook", *arguments],
+            cwd=options.pop("cwd", self.folder),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            **options,
+        )
+        if check:
+            assert done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def record(self, *command: str, **options) -> subprocess.CompletedProcess:
+        return self("record", "--", *command, **options)
+
+    def run(self, which: str = "last") -> dict:
+        """The facts of a run, as `labbook show --json` prints them."""
+        return json.loads(self("show", which, "--json").stdout)
+
+    def entry(self, which: str = "last") -> str:
+        """The Markdown of an entry."""
+        return (self.folder / self.run(which)["entry"]).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def git():
+    """Runs git in a folder and returns what it printed."""
+
+    def call(folder: Path, *arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    return call
+
+
+@pytest.fixture
+def book(tmp_path) -> Labbook:
+    """A team notebook that is its own repository."""
+    folder = tmp_path / "book"
+    folder.mkdir()
+    labbook = Labbook(folder)
+    labbook("init")
+    return labbook
+
+
+@pytest.fixture
+def project(tmp_path, git) -> Labbook:
+    """A notebook inside a code repository with one committed script."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "config", "user.name", "Wei")
+    git(folder, "config", "user.email", "wei@example.com")
+    (folder / "train.py").write_text("import sys\nprint('loss: 0.5')\n")
+    git(folder, "add", "train.py")
+    git(folder, "commit", "-qm", "first")
+    labbook = Labbook(folder)
+    labbook("init")
+    return labbook
+
+
+class Notes:
+    """A notebook whose notes are written by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        (folder / "labbook.toml").write_text('title = "Team"\nlanguage = "en"\ncommit = "off"\n')
+
+    @property
+    def labbook(self) -> Labbook:
+        """The command line in this notebook."""
+        return Labbook(self.folder)
+
+    @property
+    def notebook(self):
+        from labbook.store.notebook import find_notebook
+
+        return find_notebook(self.folder, chosen=self.folder, environ={})
+
+    def page(self, path: str, text: str | bytes) -> Path:
+        """Writes one file below `notes/`."""
+        file = self.folder / "notes" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape"))
+        return file
+
+    def run(self, run_id: str, body: str = "", **meta) -> Path:
+        """Writes the entry of a run."""
+        from labbook.store.frontmatter import emit
+
+        day = f"{run_id[:4]}/{run_id[4:6]}/{run_id[6:8]}"
+        started = f"{day.replace('/', '-')}T{run_id[9:11]}:{run_id[11:13]}:{run_id[13:15]}Z"
+        facts = {"id": run_id, "title": "train.py: finished", "status": "finished", "started": started, **meta}
+        return self.page(f"runs/{day}/{run_id}.md", f"{emit(facts)}\n# {facts['title']}\n\n{body}\n")
+
+
+@pytest.fixture
+def notes(tmp_path) -> Notes:
+    """An empty notebook, and functions that write notes into it."""
+    return Notes(tmp_path / "notebook")

@@ -1,0 +1,174 @@
+"""Layers: dead, saturated and collapsed units, initial weights, order of layers."""
+
+import math
+
+import pytest
+
+
+def looked(make_model, looks, *kinds, root=None, **rows):
+    """Signals of a chain of layers; `rows` are the facts of the first layer at every dense step."""
+    model = make_model(*kinds)
+    tensors = looks(modules=lambda _: [{"i": 0, **(root or {})}, {"i": 1, **rows}, {"i": 2, "mean": 0.0}])
+    return {"models": (model,), "tensors": tensors}
+
+
+CASES = [
+    ("dead_relu", {"dead": 0.8, "dead_n": 1024}, {"dead": 0.2, "dead_n": 1024}, "80 % of layer1 (ReLU)"),
+    ("saturated_activation", {"sat": 0.9}, {"sat": 0.2}, "90 % of the inputs of layer1 (ReLU)"),
+]
+
+
+@pytest.mark.parametrize(("check", "faulty", "healthy", "words"), CASES, ids=[case[0] for case in CASES])
+def test_fires_on_the_fault_only(ask, make_model, looks, check, faulty, healthy, words):
+    found = ask(check, signals=looked(make_model, looks, "ReLU", "Linear", **faulty))
+    assert found.verdict == "fail" and words in found.observed and found.where["module"] == "layer1"
+    assert ask(check, signals=looked(make_model, looks, "ReLU", "Linear", **healthy)).verdict == "ok"
+    assert ask(check).verdict == "not observed"
+
+
+def test_dead_units_need_512_samples(ask, make_model, looks):
+    assert ask("dead_relu", signals=looked(make_model, looks, "ReLU", "Linear", dead=0.9, dead_n=128)) is None
+
+
+def test_dead_units_of_a_function(ask, looks):
+    tensors = looks(functions=lambda _: [{"fn": "relu", "line": "net.py:8", "dead": 0.7, "dead_n": 2048}])
+    found = ask("dead_relu", signals={"tensors": tuple({**t, "modules": [{"i": 9}]} for t in tensors)})
+    assert found.verdict == "fail" and "70 % of relu in net.py:8" in found.observed
+
+
+def test_the_last_activation_may_saturate(ask, make_model, looks):
+    assert ask("saturated_activation", signals=looked(make_model, looks, "Sigmoid", sat=0.9)) is None
+
+
+@pytest.mark.parametrize(("across", "verdict"), [(1e-9, "fail"), (0.0, "fail"), (0.4, "ok"), (1e-4, "ok")])
+def test_collapsed_outputs(ask, make_model, looks, across, verdict):
+    signals = looked(make_model, looks, "Linear", "Linear", root={"across": across}, across=across)
+    found = ask("activation_collapse", signals=signals)
+    assert found.verdict == verdict
+    if verdict == "fail":
+        assert found.evidence == ("first collapsed in the order of the forward: layer1 (Linear)",)
+
+
+def test_a_head_may_begin_at_zero(ask, make_model, looks):
+    model = make_model("Linear", "Linear")
+    tensors = looks(modules=lambda step: [{"i": 0, "across": 0.0 if step <= 2 else 0.5}])
+    assert ask("activation_collapse", signals={"models": (model,), "tensors": tensors}).verdict == "ok"
+
+
+def test_equal_inputs_have_equal_outputs(ask, make_model, looks):
+    signals = looked(make_model, looks, "Linear", "Linear", root={"across": 0.0})
+    leaf = {"path": "0", "role": "input", "std": 0.0, "shape": [8, 4]}
+    signals["batches"] = ({"step": 1, "phase": "train", "leaves": [leaf]},)
+    assert ask("activation_collapse", signals=signals).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("bn", "verdict"),
+    [({"n": 2, "ratio": 1.0}, "warn"), ({"n": 8, "ratio": 1.0}, "ok"), ({"n": 512, "ratio": 0.01}, "warn")],
+)
+def test_batch_norms(ask, make_model, looks, bn, verdict):
+    steps = (1, 2, 50, 100, 150, 200, 300)
+    tensors = looks(steps=steps, modules=lambda _: [{"i": 1, "bn": bn}])
+    signals = {"models": (make_model("BatchNorm1d"),), "tensors": tensors}
+    assert ask("batchnorm_frozen_or_tiny_batch", signals=signals).verdict == verdict
+
+
+def test_softmax_over_one(ask, looks):
+    def signals(size):
+        return {"tensors": looks(functions=lambda _: [{"fn": "softmax", "line": "net.py:4", "dim": 1, "size": size}])}
+
+    found = ask("softmax_wrong_axis", signals=signals(1))
+    assert found.verdict == "fail" and found.where == {"file": "net.py", "line": 4}
+    assert ask("softmax_wrong_axis", signals=signals(10)) is None
+
+
+def test_softmax_module_over_one(ask, make_model, looks):
+    model = make_model("Linear", "Softmax", options={2: {"dim": 1}})
+    tensors = looks(modules=lambda _: [{"i": 2, "shape": [32, 1]}])
+    assert ask("softmax_wrong_axis", signals={"models": (model,), "tensors": tensors}).verdict == "fail"
+
+
+def test_order_of_layers(ask, make_model):
+    wide = {i: {"in_features": 100, "out_features": 100} for i in (1, 2)}
+    model = make_model("Linear", "Linear", options=wide, feeds=[[1, 2]])
+    assert ask("missing_nonlinearity", signals={"models": (model,)}).verdict == "note"
+    low = {1: {"in_features": 100, "out_features": 4}, 2: {"in_features": 4, "out_features": 100}}
+    assert (
+        ask("missing_nonlinearity", signals={"models": (make_model("Linear", "Linear", options=low, feeds=[[1, 2]]),)})
+        is None
+    )
+    assert (
+        ask("double_activation", signals={"models": (make_model("Softmax", "ReLU", feeds=[[1, 2]]),)}).verdict == "note"
+    )
+    assert ask("double_activation", signals={"models": (make_model("ReLU", "ReLU", feeds=[[1, 2]]),)}) is None
+    mixed = make_model("Dropout", "BatchNorm1d", options={1: {"p": 0.2}}, feeds=[[1, 2]])
+    assert ask("dropout_before_norm", signals={"models": (mixed,)}).verdict == "note"
+    assert (
+        ask("dropout_too_high", signals={"models": (make_model("Dropout", options={1: {"p": 0.8}}),)}).verdict == "note"
+    )
+    assert ask("dropout_too_high", signals={"models": (make_model("Dropout", options={1: {"p": 0.5}}),)}) is None
+
+
+def test_old_spectral_norm(ask, make_model):
+    early = make_model("Conv2d", spectral_eval_first=["layer1"])
+    assert ask("spectral_norm_uninitialised", signals={"models": (early,)}).verdict == "fail"
+    assert ask("spectral_norm_uninitialised", signals={"models": (make_model("Conv2d"),)}) is None
+
+
+def first_loss(value, **fields):
+    told = {"fn": "cross_entropy", "training": True, "calls": 9, "classes": 10, "reduction": "mean", "step": 1}
+    return {"losses": ({**told, "line": "t.py:1", "value_first": value, **fields},)}
+
+
+@pytest.mark.parametrize(
+    ("value", "fields", "verdict"),
+    [
+        (math.log(10), {}, "ok"),
+        (6.0, {}, "warn"),
+        (0.4, {}, "ok"),
+        (math.log(10) * 32, {"reduction": "sum", "items": 32}, "ok"),
+        (6.0, {"weight": True}, "not observed"),
+        (6.0, {"classes": 32, "input": {"shape": [32, 32]}}, "not observed"),
+        (0.7, {"fn": "bce_with_logits", "classes": None}, "ok"),
+        (40.0, {"fn": "mse_loss"}, "not observed"),
+    ],
+)
+def test_the_first_loss(ask, value, fields, verdict):
+    assert ask("init_loss_off", signals=first_loss(value, **fields)).verdict == verdict
+
+
+def test_weights_that_were_loaded_may_begin_anywhere(ask):
+    loaded = {"loaded": ({"what": "model", "matched": 9, "keys": 10, "step": 0},)}
+    assert ask("init_loss_off", signals={**first_loss(6.0), **loaded}).verdict == "note"
+
+
+def test_symmetric_weights(ask, make_model):
+    alike = {"rows_equal": True, "std": 0.0, "min": 0.01, "max": 0.01, "mean": 0.01}
+    zero = {"rows_equal": True, "std": 0.0, "min": 0.0, "max": 0.0}
+    kinds = ("Linear", "Linear", "Linear")
+    every = make_model(*kinds, init=dict.fromkeys((1, 2, 3), alike))
+    assert ask("init_symmetric", signals={"models": (every,)}).verdict == "fail"
+    head = make_model(*kinds, init={3: zero})
+    assert ask("init_symmetric", signals={"models": (head,)}).verdict == "ok"
+    assert ask("init_symmetric", signals={"models": (make_model(*kinds),)}).verdict == "ok"
+
+
+def test_scale_of_initial_weights(ask, make_model, looks):
+    def signals(std, amplified=30.0):
+        model = make_model("Linear", "Linear", "Linear", init={i: {"std": std} for i in (1, 2, 3)})
+        return {"models": (model,), "tensors": looks(modules=lambda _: [{"i": 1, "std": amplified}])}
+
+    assert ask("init_scale_bad", signals=signals(1.0)).verdict == "warn"
+    assert ask("init_scale_bad", signals=signals(1.0, amplified=1.0)).verdict == "ok"
+    assert ask("init_scale_bad", signals=signals(1e-4)).verdict == "warn"
+    assert ask("init_scale_bad", signals=signals(0.06)).verdict == "ok"
+
+
+def test_initialisation_written_again_and_again(ask, make_model):
+    def signals(times):
+        return {"models": (make_model("Linear", init={1: {"writes": {"normal_": times}}}),)}
+
+    assert ask("repeated_initialisation", signals=signals(3)).verdict == "warn"
+    assert ask("repeated_initialisation", signals=signals(2)) is None
+    garbage = {"models": (make_model("Linear", init={1: {"max": 3e38}}),)}
+    assert ask("init_skipped", signals=garbage).verdict == "note"

@@ -1,0 +1,266 @@
+"""Each row is true, and a missing signal is never read as health."""
+
+import dataclasses
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labbook.health.causes import EXPLAINS, explanations
+from labbook.health.checklist import CHECKS, CLASSIC, checklist, corrected
+from labbook.model.check import FAMILIES, Outcome
+from labbook.model.run import Framework, ProbeReport, Process, Run
+from labbook.model.series import Series
+from labbook.model.signals import Signals
+
+FIELDS = (
+    "models",
+    "tensors",
+    "batches",
+    "prints",
+    "losses",
+    "loaded",
+    "graphs",
+    "loop",
+    "evaluations",
+    "loaders",
+    "memory",
+)
+KEYS = (
+    *(
+        "step",
+        "params",
+        "modules",
+        "functions",
+        "model",
+        "i",
+        "name",
+        "history",
+        "w",
+        "g",
+        "ratio",
+        "bad",
+        "dead",
+        "dead_n",
+    ),
+    *("across", "leaves", "labels", "prints", "rows", "histogram", "phase", "loader", "epoch", "cleared", "0", "stale"),
+    *("scheduler", "accumulation", "cut", "foreign", "unreachable", "fn", "calls", "classes", "value_first", "input"),
+    *("shape", "graphs", "rss", "device", "allocated", "init", "std", "order", "module", "trainable", "options"),
+)
+
+
+def made(name, values, source="probe", rank=None):
+    values = tuple(values)
+    return Series(
+        name,
+        source,
+        tuple(range(1, len(values) + 1)),
+        values,
+        values,
+        values,
+        len(values),
+        sum(not math.isfinite(v) for v in values),
+        rank,
+    )
+
+
+def run_with(*series, steps=3, state=None, **fields):
+    state = {"seeds": {"torch": 1}, "deterministic": {"use_deterministic_algorithms": True}} if state is None else state
+    defaults = {
+        "frameworks": (Framework("torch", "2", state=state),),
+        "processes": (Process(1, 0, ("train.py",), "main", steps=steps),),
+        "probe": ProbeReport("ok", 0.004),
+    }
+    return Run("i", fields.pop("status", "finished"), ("python",), "/", 0.0, series=series, **{**defaults, **fields})
+
+
+def rows(run):
+    return {row.id: row for row in checklist(run)}
+
+
+HEALTHY = (made("loss", [2.0, 1.0, 0.5]), made("grad_norm", [1.0, 2.0, 1.0]), made("lr", [0.1] * 3))
+
+
+def test_a_healthy_run_is_all_ok():
+    found = rows(run_with(*HEALTHY))
+    assert {row.verdict for row in found.values()} == {"ok", "not observed"}
+    assert found["learning_rate_seen"].observed == "constant 0.1"
+    assert found["grad_not_cleared"].observed == "not observed: the training loop was not followed"
+
+
+@pytest.mark.parametrize(
+    ("check", "run", "verdict", "words"),
+    [
+        (
+            "loss_nonfinite",
+            run_with(made("loss", [1, math.nan, math.nan])),
+            "fail",
+            "2 of 3 values not finite, first in step 2",
+        ),
+        ("loss_nonfinite", run_with(made("loss", [1, math.inf, 1])), "warn", "first in step 2"),
+        ("loss_nonfinite", run_with(made("train_loss", [1, 2], "text")), "ok", "read from the console"),
+        ("nonfinite_gradient", run_with(made("grad_norm", [1, math.nan])), "fail", "1 of 2"),
+        ("gradient_all_zero", run_with(made("grad_norm", [1, 0, 0, 0, 1])), "fail", "3 points from step 2"),
+        ("gradient_all_zero", run_with(made("grad_norm", [1, 0, 0, 1])), "ok", "0 to 1"),
+        ("amp_scale_collapse", run_with(made("grad_scale", [65536, 32768, 65536])), "ok", "fell 1 times"),
+        ("amp_scale_collapse", run_with(made("grad_scale", [2.0**i for i in range(16, -1, -1)])), "warn", "lowest 1"),
+        ("learning_rate_seen", run_with(made("lr", [0, 0])), "fail", "0 in every step"),
+        ("learning_rate_seen", run_with(made("lr", [0.1, math.nan])), "fail", "not finite"),
+        ("learning_rate_seen", run_with(made("lr", [0.1, 0.01])), "ok", "0.01 to 0.1"),
+        ("seeds_set", run_with(state={"seeds": {}}), "note", "no seed"),
+        (
+            "determinism",
+            run_with(state={"deterministic": {"cudnn.benchmark": True, "OMP_NUM_THREADS": "1"}}),
+            "note",
+            "not asked for",
+        ),
+        ("probe_overhead", run_with(probe=ProbeReport("ok", 0.08)), "note", "8.0 %"),
+        ("probe_overhead", run_with(probe=ProbeReport("ok", None)), "not observed", "orderly"),
+        (
+            "steps_counted",
+            run_with(processes=tuple(Process(r, 0, (), "child", rank=r, steps=5 + r) for r in (0, 1))),
+            "warn",
+            "rank 1: 6",
+        ),
+        (
+            "steps_counted",
+            run_with(processes=tuple(Process(r, 0, (), "child", rank=r, steps=5) for r in (0, 1))),
+            "ok",
+            "5 steps on each of 2 ranks",
+        ),
+        (
+            "steps_counted",
+            run_with(
+                processes=(Process(1, 0, ("a.py",), "child", steps=5), Process(2, 0, ("b.py",), "child", steps=6))
+            ),
+            "ok",
+            "5 steps in a.py; 6 steps in b.py",
+        ),
+    ],
+)
+def test_rows(check, run, verdict, words):
+    row = rows(run)[check]
+    assert row.verdict == verdict and words in row.observed
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (
+            run_with(made("loss", [1.0], "text"), probe=ProbeReport("absent"), frameworks=(), processes=()),
+            "the probe did not start",
+        ),
+        (run_with(made("loss", [1.0], "labbook"), frameworks=(), processes=()), "no training framework was imported"),
+        (run_with(steps=0), "no optimizer step was seen"),
+        (run_with(steps=9), "no value was seen"),
+        (run_with(frameworks=(Framework("torch", "2", declined={"grad_norm": "sharded"}),)), "sharded"),
+        (
+            run_with(
+                probe=ProbeReport("partial", 0.0, (("loss and gradient norm of some steps", "the device was busy"),))
+            ),
+            "the device was busy",
+        ),
+    ],
+)
+def test_a_missing_signal_has_its_reason(run, reason):
+    row = rows(run)["nonfinite_gradient"]
+    assert row.verdict == "not observed" and reason in row.observed
+
+
+def test_a_run_that_trains_nothing_has_no_checklist():
+    assert checklist(Run("i", "finished", ("ls",), "/", 0.0)) == []
+
+
+def test_a_check_that_fails_is_a_row_not_an_end(monkeypatch):
+    broken = dataclasses.replace(run_with(*HEALTHY), probe=None)
+    assert any("the check failed" in row.observed for row in checklist(broken))
+
+
+def test_every_check_names_its_source():
+    assert not [check.id for check in CHECKS if "Source:" not in (check.run.__doc__ or "")]
+
+
+def test_ids_are_unique_and_known():
+    ids = [check.id for check in CHECKS]
+    assert len(ids) == len(set(ids))
+    assert set(CLASSIC) <= set(ids)
+    told = {*EXPLAINS, *(effect for effects in EXPLAINS.values() for effect in effects)}
+    assert told - set(ids) == {"val_better_than_train"}
+    assert {check.family for check in CHECKS} <= set(FAMILIES) and {check.tier for check in CHECKS} == {1, 2, 3}
+    assert not [check.id for check in CHECKS if check.tier < 3 and not check.advice]
+
+
+STALE = {
+    "loop": {
+        "steps": 300,
+        "backwards": 300,
+        "optimizers": 1,
+        "stale": {"0": {"tensors": 4, "held": 4}},
+        "outside": ["w"],
+        "outside_n": 1,
+    }
+}
+
+
+def test_effects_stand_under_their_cause(make_run, make_series):
+    random_ = random.Random(0)
+    flat = make_series("loss", [2.3 + random_.gauss(0, 0.02) for _ in range(300)])
+    found = checklist(make_run(flat, signals=STALE))
+    assert [(row.id, row.explained_by) for row in found[:3]] == [
+        ("optimizer_params_stale", ""),
+        ("grad_param_not_in_optimizer", "optimizer_params_stale"),
+        ("loss_not_decreasing", "optimizer_params_stale"),
+    ]
+    assert found[0].detail and found[0].tier == 1 and found[0].family == "gradient"
+
+
+def test_a_cause_does_not_come_after_its_effect():
+    found = {"loss_nonfinite": 20, "nonfinite_gradient": 19}
+    assert explanations(found) == {"loss_nonfinite": "nonfinite_gradient"}
+    assert explanations({"loss_nonfinite": 20, "nonfinite_gradient": 20}) == {"nonfinite_gradient": "loss_nonfinite"}
+
+
+def test_explanations_end_at_a_root():
+    for seed in range(200):
+        chosen = random.Random(seed).sample(sorted(EXPLAINS), 12)
+        told = explanations(dict.fromkeys(chosen))
+        assert not set(told.values()) & set(told), (chosen, told)
+
+
+def test_silence_is_counted(make_run, make_series):
+    found = checklist(make_run(make_series("loss", [1.0, 0.5, 0.3]), signals={}))
+    assert found[-1].id == "other_checks" and found[-1].observed.endswith("not observed")
+    assert any("no batch was seen" in sentence for sentence in found[-1].evidence)
+
+
+def test_the_worst_rank_speaks(make_run, make_series):
+    signals = [
+        Signals("torch", rank=r, loop={**STALE["loop"], "stale": {} if r == 0 else STALE["loop"]["stale"]})
+        for r in (0, 1)
+    ]
+    series = [make_series("loss", [1.0, 0.5], rank=r) for r in (0, 1)]
+    row = next(row for row in checklist(make_run(*series, signals=signals)) if row.id == "optimizer_params_stale")
+    assert row.verdict == "fail" and row.where == {"rank": 1}
+
+
+def test_many_weak_tests_do_not_add_up():
+    tests = [(check, Outcome("warn", "", p=0.004)) for check in CHECKS[:10]]
+    assert {outcome.verdict for _, outcome in corrected(tests)} == {"ok"}
+    assert corrected([(CHECKS[0], Outcome("warn", "", p=0.004))])[0][1].verdict == "warn"
+
+
+NONSENSE = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from(FIELDS), st.lists(st.dictionaries(st.sampled_from(KEYS), NONSENSE), max_size=3)))
+def test_nonsense_costs_no_entry(fields):
+    told = {name: tuple(rows) if name != "loop" else (rows or [{}])[0] for name, rows in fields.items()}
+    found = checklist(run_with(*HEALTHY, signals=(Signals("torch", **told),)))
+    assert found and all(row.verdict in ("ok", "warn", "fail", "note", "not observed") for row in found)

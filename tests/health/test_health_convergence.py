@@ -1,0 +1,205 @@
+"""Where the loss goes: power on simulated faults, silence on simulated healthy trainings."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+RUNS = 2000
+ALARMS = 0.005
+"""Share of simulated healthy runs that may have any warning or failure."""
+
+
+def classifier(values, classes=10, **fields):
+    told = {
+        "fn": "cross_entropy",
+        "training": True,
+        "calls": len(values),
+        "classes": classes,
+        "step": 1,
+        "observed": 20,
+    }
+    ends = {"value_first": values[0], "value_last": values[-1], "reduction": "mean", "line": "t.py:1"}
+    return {"losses": ({**told, **ends, **fields},)}
+
+
+def flat(random_, level=2.3, n=300, noise=0.03):
+    return [level * math.exp(random_.gauss(0, noise)) for _ in range(n)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_healthy_runs_stay_green(simulate, rows_of):
+    alarms = []
+    for seed in range(RUNS):
+        wrong = [row for row in rows_of(simulate(seed)).values() if row.verdict in ("warn", "fail")]
+        alarms += [(seed, row.id, row.observed) for row in wrong]
+    assert len({seed for seed, *_ in alarms}) <= ALARMS * RUNS, alarms
+
+
+def test_some_healthy_runs_stay_green(simulate, rows_of):
+    wrong = [
+        (seed, row.id) for seed in range(100_000, 100_150) for row in rows_of(simulate(seed)).values()
+        if row.verdict in ("warn", "fail")
+    ]  # fmt: skip
+    assert len(wrong) <= 2, wrong
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    scale=st.floats(1e-6, 1e6),
+    rate=st.floats(2, 50),
+    floor=st.floats(0.0, 0.6),
+    noise=st.floats(0.0, 0.1),
+    n=st.integers(20, 600),
+    seed=st.integers(0, 10**6),
+)
+def test_a_falling_loss_of_any_scale_raises_nothing(make_series, rows_of, make_run, scale, rate, floor, noise, n, seed):
+    random_ = random.Random(seed)
+    values = [
+        scale * (floor + (1 - floor) * math.exp(-rate * i / n)) * math.exp(random_.gauss(0, noise)) for i in range(n)
+    ]
+    found = rows_of(make_run(make_series("loss", values), make_series("lr", [0.1] * n), signals={}))
+    assert not [row.id for row in found.values() if row.verdict in ("warn", "fail")]
+
+
+def test_a_flat_loss(ask, make_series):
+    values = flat(random.Random(0))
+    found = ask("loss_not_decreasing", make_series("loss", values))
+    assert found.verdict == "warn" and "no fall" in found.observed and "tau" in found.evidence[0]
+
+
+def test_too_few_or_too_noisy_to_tell(ask, make_series):
+    assert (
+        "too few steps (60 of 100)"
+        in ask("loss_not_decreasing", make_series("loss", flat(random.Random(0), n=60))).observed
+    )
+    wild = flat(random.Random(1), n=120, noise=1.5)
+    assert ask("loss_not_decreasing", make_series("loss", wild)).verdict in ("ok", "not observed")
+
+
+def test_warm_up_is_not_judged(ask, make_series):
+    values = flat(random.Random(2), n=150) + [2.3 * math.exp(-i / 30) for i in range(150)]
+    rate = [1e-6] * 150 + [0.1] * 150
+    assert ask("loss_not_decreasing", make_series("loss", values), make_series("lr", rate)).verdict == "ok"
+
+
+def test_a_curriculum_is_no_flat_loss(ask, make_series):
+    random_ = random.Random(3)
+    values = [2 * math.exp(-(i % 100) / 30) * math.exp(random_.gauss(0, 0.05)) for i in range(400)]
+    assert ask("loss_not_decreasing", make_series("loss", values)).verdict == "ok"
+    assert ask("loss_diverging", make_series("loss", values)).verdict == "ok"
+
+
+def test_two_losses_against_each_other_need_not_fall(ask, make_series):
+    random_ = random.Random(4)
+    values = flat(random_, 0.69), flat(random_, 0.7)
+    signals = {"spans": {0: (0.0, 100.0), 1: (0.5, 100.5)}}
+    series = make_series("loss", values[0]), make_series("loss.opt1", values[1])
+    assert ask("loss_not_decreasing", *series, signals=signals).verdict == "not observed"
+    both = make_series("loss", values[0]), make_series("loss.opt1", values[0])
+    assert ask("loss_not_decreasing", *both, signals=signals).verdict == "warn"
+
+
+def test_a_policy_need_not_fall(ask, make_series):
+    signals = {"loop": {"steps": 300, "backwards": 300, "forwards": {"train_nograd": 600, "train_grad": 300}}}
+    assert (
+        ask("loss_not_decreasing", make_series("loss", flat(random.Random(5))), signals=signals).verdict
+        == "not observed"
+    )
+
+
+@pytest.mark.parametrize(("level", "verdict"), [(math.log(10), "fail"), (math.log(10) * 0.8, "ok")])
+def test_at_chance(ask, make_series, level, verdict):
+    values = flat(random.Random(6), level, noise=0.02)
+    found = ask("loss_at_chance", make_series("loss", values), signals=classifier(values))
+    assert found.verdict == verdict
+
+
+def test_guessing_the_shares_of_the_classes_is_chance(ask, make_series):
+    entropy = -(0.8 * math.log(0.8) + 0.2 * math.log(0.2))
+    values = flat(random.Random(7), entropy, noise=0.02)
+    prints = ({"phase": "train", "loader": 0, "epoch": 0, "histogram": {"0": 800, "1": 200}},)
+    signals = {**classifier(values, classes=2), "prints": prints}
+    assert ask("loss_at_chance", make_series("loss", values), signals=signals).verdict == "fail"
+
+
+def test_a_contrastive_loss_has_no_chance_level(ask, make_series):
+    values = flat(random.Random(8), math.log(32), noise=0.01)
+    signals = classifier(values, classes=32, input={"shape": [32, 32]})
+    assert ask("loss_at_chance", make_series("loss", values), signals=signals) is None
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_divergence(ask, make_series, seed):
+    random_ = random.Random(seed)
+    begin = random_.randint(5, 60)
+    values = [
+        (2 * math.exp(-i / 30) if i < begin else 2 * 1.08 ** (i - begin)) * math.exp(random_.gauss(0, 0.1))
+        for i in range(160)
+    ]
+    assert ask("loss_diverging", make_series("loss", values)).verdict == "fail"
+
+
+def test_a_loss_near_zero_may_double(ask, make_series):
+    values = [2 * math.exp(-i / 20) for i in range(200)] + [1e-3] * 40
+    assert ask("loss_diverging", make_series("loss", values)).verdict == "ok"
+
+
+def test_an_outlier_names_its_batch(ask, make_series):
+    random_ = random.Random(9)
+    values = [2 * math.exp(-i / 100) * math.exp(random_.gauss(0, 0.05)) for i in range(200)]
+    values[150] = 90.0
+    signals = {"batches": ({"step": 151, "phase": "train", "print": "00ff"},)}
+    found = ask("loss_spike", make_series("loss", values), signals=signals)
+    assert found.verdict == "warn" and found.where["step"] == 151 and found.evidence == ("batch 00ff",)
+    values[150] = 1.2
+    assert ask("loss_spike", make_series("loss", values), signals=signals) is None
+
+
+def test_alternation_plateau_and_nothing_left(ask, make_series):
+    swinging = [1.0 + 0.5 * (-1) ** i + 1e-3 * (i % 7) for i in range(200)]
+    assert ask("loss_oscillating", make_series("loss", swinging)).verdict == "note"
+    random_ = random.Random(10)
+    level = [2.0 - min(i, 60) / 60 * 0.4 for i in range(600)]
+    still = [v * math.exp(random_.gauss(0, 0.02)) for v in level]
+    assert ask("loss_plateau", make_series("loss", still), make_series("lr", [0.1] * 600)).verdict == "note"
+    gone = [max(1e-7, 2 * math.exp(-i / 5)) for i in range(100)]
+    assert ask("train_loss_to_zero", make_series("loss", gone), signals=classifier(gone)).verdict == "note"
+
+
+def test_overfitting(ask, make_series):
+    train = make_series("loss", [2 * math.exp(-i / 60) for i in range(300)])
+    up = [1.0 - 0.1 * i for i in range(4)] + [0.7 + 0.06 * i for i in range(16)]
+    assert ask("overfitting", train, make_series("val_loss", up, "tensorboard")).verdict == "warn"
+    down = [1.0 * math.exp(-i / 8) + 0.3 for i in range(20)]
+    assert ask("overfitting", train, make_series("val_loss", down, "tensorboard")).verdict == "ok"
+    assert ask("overfitting", train).verdict == "not observed"
+
+
+def test_validation_losses_of_the_phases_count(ask, make_series):
+    train = make_series("loss", [2 * math.exp(-i / 60) for i in range(300)])
+    values = [1.0 - 0.1 * i for i in range(4)] + [0.7 + 0.06 * i for i in range(16)]
+    phases = tuple({"batches": 5, "loader": 1, "loss": {"cross_entropy": v}} for v in values)
+    assert ask("overfitting", train, signals={"evaluations": phases}).verdict == "warn"
+
+
+def test_what_is_learnt_holds_nowhere_else(ask, make_series):
+    values = [2.3 * math.exp(-i / 40) for i in range(200)]
+    worse = make_series("val_loss", [2.4, 2.8, 3.5, 4.1], "text")
+    found = ask("label_noise_or_shuffled", make_series("loss", values), worse, signals=classifier(values))
+    assert found.verdict == "fail"
+    fine = make_series("val_loss", [2.0, 1.5, 1.4, 1.6], "text")
+    assert ask("label_noise_or_shuffled", make_series("loss", values), fine, signals=classifier(values)).verdict == "ok"
+
+
+def test_commonest_class(ask):
+    def signals(accuracy):
+        prints = ({"phase": "train", "loader": 0, "epoch": 0, "histogram": {"0": 500, "1": 300, "2": 200}},)
+        phases = tuple({"accuracy": accuracy, "samples": 300, "batches": 5} for _ in range(4))
+        return {"prints": prints, "evaluations": phases, "loop": {"steps": 500}}
+
+    assert ask("below_trivial_baseline", signals=signals(0.5)).verdict == "warn"
+    assert ask("below_trivial_baseline", signals=signals(0.8)).verdict == "ok"

@@ -1,0 +1,206 @@
+"""Gradients and wiring: each check fires on its fault, stays silent on the healthy twin, and says what it lacks."""
+
+import math
+
+import pytest
+
+LOOP = {"steps": 100, "backwards": 100, "optimizers": 1, "trainable_n": 6, "never_grad": [], "outside": []}
+
+
+def loop(**fields):
+    return {"loop": {**LOOP, **fields}}
+
+
+CUT = {"op": "detach", "file": "train.py", "line": 12, "function": "forward", "source": "h = h.detach()"}
+
+CASES = [
+    (
+        "grad_not_cleared",
+        loop(cleared={"0": {"checked": 99, "not_cleared": 99, "streak": 99, "largest": 31.5}}),
+        loop(cleared={"0": {"checked": 99, "not_cleared": 2, "streak": 1, "largest": 0.1}}),
+        "in 99 of 99 steps, norm up to 31.5",
+    ),
+    (
+        "step_with_no_gradient",
+        loop(steps_without_gradient={"0": {"none": 100, "zero": 0, "streak": 100}}),
+        loop(steps_without_gradient={"0": {"none": 2, "zero": 1, "streak": 1}}),
+        "no gradient in 100 of 100 steps",
+    ),
+    (
+        "param_never_gets_grad",
+        loop(never_grad=["a.weight"], never_grad_n=1, never_called=[]) | {"graphs": ({"cut": CUT},)},
+        loop(),
+        "1 of 6 parameters never had one",
+    ),
+    (
+        "detached_graph",
+        {"graphs": ({"step": 1, "reachable": 0, "unreachable": ["a.w"], "unreachable_n": 1, "cut": CUT},)},
+        {"graphs": ({"step": 1, "reachable": 6, "unreachable": [], "cut": CUT},)},
+        "reaches none of 1 parameters",
+    ),
+    ("grad_param_not_in_optimizer", loop(outside=["head.weight"], outside_n=1), loop(), "1 parameters get gradients"),
+    (
+        "optimizer_params_stale",
+        loop(stale={"0": {"tensors": 4, "held": 4, "elements": 100}}),
+        loop(),
+        "4 of 4 parameters in the optimizer",
+    ),
+    (
+        "unregistered_parameters",
+        {"graphs": ({"foreign": [{"shape": [3, 4], "parameter": True}]},), "optimizers": ({"index": 0},)},
+        {
+            "graphs": ({"foreign": [{"shape": [3, 4], "parameter": False, "again": True}]},),
+            "optimizers": ({"index": 0},),
+        },
+        "1 parameters get gradients and are in no module",
+    ),
+    (
+        "step_changed_nothing",
+        loop(unchanged={"0": {"checked": 20, "unchanged": 20, "streak": 20}}),
+        loop(unchanged={"0": {"checked": 20, "unchanged": 1, "streak": 1}}),
+        "nothing changed in 20 of 20 steps",
+    ),
+    (
+        "partial_state_load",
+        {"loaded": ({"what": "model", "keys": 10, "matched": 0, "missing": ["a"], "missing_n": 10, "line": "t.py:3"},)},
+        {"loaded": ({"what": "model", "keys": 10, "matched": 10, "missing_n": 0},)},
+        "0 of 10 keys matched",
+    ),
+    (
+        "best_checkpoint_alias",
+        {"loaded": ({"what": "model", "step": 50, "alias": True, "line": "t.py:9"},)},
+        {"loaded": ({"what": "model", "step": 50, "alias": False, "line": "t.py:9"},)},
+        "loaded after step 50",
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "faulty", "healthy", "words"), CASES, ids=[case[0] for case in CASES])
+def test_fires_on_the_fault_only(ask, check, faulty, healthy, words):
+    found = ask(check, signals=faulty)
+    assert found.verdict == "fail" and words in found.observed
+    twin = ask(check, signals=healthy)
+    assert twin is None or twin.verdict in ("ok", "note")
+    missing = ask(check)
+    assert missing is None or (missing.verdict == "not observed" and ": " in missing.observed)
+    assert missing is not None or check in ("partial_state_load", "best_checkpoint_alias")
+
+
+def test_a_cut_is_told_with_its_line(ask):
+    signals = loop(never_grad=["enc.weight", "enc.bias"], never_grad_n=2) | {"graphs": ({"cut": CUT},)}
+    found = ask("param_never_gets_grad", signals=signals)
+    assert "detach at train.py:12: h = h.detach()" in found.evidence[1]
+    assert found.where == {"parameter": "enc.weight", "file": "train.py", "line": 12, "function": "forward"}
+
+
+def test_a_spare_module_is_no_failure(ask):
+    spare = loop(never_grad=["pooler.weight"], never_called=["pooler.weight"], never_grad_n=1, trainable_n=100)
+    assert ask("param_never_gets_grad", signals=spare).verdict == "note"
+
+
+def test_a_satisfied_hinge_has_no_gradient(ask, make_series):
+    signals = loop(steps_without_gradient={"0": {"none": 0, "zero": 80, "streak": 60}})
+    hinge = make_series("loss", [1.0] * 20 + [0.0] * 80)
+    assert ask("step_with_no_gradient", hinge, signals=signals).verdict == "ok"
+    norm = make_series("grad_norm", [1.0] * 20 + [0.0] * 80)
+    assert ask("gradient_all_zero", hinge, norm, signals={}).verdict == "ok"
+
+
+def test_zero_gradients_under_a_loss_are_a_failure(ask, make_series):
+    found = ask("gradient_all_zero", make_series("loss", [0.7] * 9), make_series("grad_norm", [1, 0, 0, 0] + [1] * 5))
+    assert found.verdict == "fail" and "exactly 0 for 3 points from step 2" in found.observed
+
+
+def test_an_unfrozen_backbone_is_only_noted(ask, make_model):
+    model = make_model("Conv2d", "Conv2d", "Conv2d", "Linear")
+    backbone = [f"layer{i}.weight" for i in (1, 2, 3)]
+    signals = loop(outside=backbone, outside_n=3) | {"models": (model,)}
+    assert ask("grad_param_not_in_optimizer", signals=signals).verdict == "warn"
+    loaded = {"loaded": ({"what": "model", "matched": 9, "step": 0},)}
+    assert ask("grad_param_not_in_optimizer", signals=signals | loaded).verdict == "note"
+    head = loop(outside=["layer4.weight"], outside_n=1) | {"models": (model,)}
+    assert ask("grad_param_not_in_optimizer", signals=head).verdict == "fail"
+
+
+@pytest.mark.parametrize(("falls", "verdict"), [(10.0, "fail"), (1.3, "ok")])
+def test_vanishing_gradients(ask, make_model, looks, falls, verdict):
+    model = make_model(*["Linear"] * 8)
+    rows = [{"i": i, "g": 0.1 * falls ** (i - 7), "w": 1.0, "ratio": 1e-3} for i in range(8)]
+    found = ask("vanishing_gradient", signals={"models": (model,), "tensors": looks(params=lambda _: rows)})
+    assert found.verdict == verdict
+
+
+def test_embeddings_and_norms_are_no_layers_of_the_profile(ask, make_model, looks):
+    model = make_model("Embedding", "Linear", "Linear", "Linear", "Linear")
+    rows = [{"i": i, "g": 0.1, "w": 1.0} for i in range(4)]
+    found = ask("vanishing_gradient", signals={"models": (model,), "tensors": looks(params=lambda _: rows)})
+    assert found.verdict == "ok"
+
+
+def updates(make_model, looks, ratio, **init):
+    model = make_model("Linear", "Linear", init={1: init, 2: init})
+    tensors = looks(params=lambda step: [{"i": i, "w": 1.0, "g": 1.0, "ratio": ratio(step)} for i in (0, 1)])
+    return {"models": (model,), "tensors": tensors}
+
+
+@pytest.mark.parametrize(
+    ("ratio", "init", "verdict"),
+    [
+        (lambda step: 0.4, {}, "fail"),
+        (lambda step: 1e-3, {}, "ok"),
+        (lambda step: 3.0 / step, {}, "ok"),
+        (lambda step: 0.4, {"std": 0.0}, "not observed"),
+    ],
+)
+def test_size_of_updates(ask, make_model, looks, ratio, init, verdict):
+    assert ask("update_too_large", signals=updates(make_model, looks, ratio, **init)).verdict == verdict
+
+
+def test_a_short_run_is_judged_by_shattering_updates_only(ask, make_model, looks):
+    def signals(ratio):
+        made = updates(make_model, looks, lambda step: ratio)
+        return {**made, "tensors": made["tensors"][:4]}
+
+    assert ask("update_too_large", signals=signals(5.0)).verdict == "fail"
+    assert ask("update_too_large", signals=signals(0.3)).verdict == "not observed"
+
+
+def test_tiny_updates_are_noted(ask, make_model, looks, make_series):
+    signals = updates(make_model, looks, lambda step: 1e-9)
+    assert ask("update_too_small", make_series("lr", [1e-9] * 150), signals=signals).verdict == "note"
+    fine = updates(make_model, looks, lambda step: 1e-4)
+    assert ask("update_too_small", make_series("lr", [1e-3] * 150), signals=fine) is None
+
+
+def test_exploding_gradients(ask, make_series):
+    calm = [1.0 + 0.1 * math.sin(i) for i in range(60)]
+    lost = make_series("grad_norm", calm + [50.0 * 2**i for i in range(10)])
+    loss = make_series("loss", [1.0] * 60 + [2.0 + i for i in range(10)])
+    found = ask("exploding_gradient", lost, loss)
+    assert found.verdict == "fail" and found.where["step"] == 61
+
+
+def test_gradients_that_grow_while_the_loss_falls_are_no_explosion(ask, make_series):
+    norm = make_series("grad_norm", [0.01 + 1e-4 * math.sin(i) for i in range(60)] + [0.5] * 40)
+    loss = make_series("loss", [2.3] * 60 + [2.3 * 0.9**i for i in range(40)])
+    assert ask("exploding_gradient", norm, loss).verdict == "ok"
+
+
+def test_spikes_of_a_converged_run_are_no_explosion(ask, make_series):
+    values = [1.0] * 20 + [1e-4] * 50 + [1e-2] * 6 + [1e-4] * 30
+    assert ask("exploding_gradient", make_series("grad_norm", values), make_series("loss", [1.0] * 106)).verdict == "ok"
+
+
+def test_clipping_that_sets_every_step_is_noted(ask, make_series):
+    clip = loop(clip={"calls": 300, "clipped": 300, "limit": 0.01})
+    assert ask("clip_always_active", make_series("grad_norm", [1.0] * 300), signals=clip).verdict == "note"
+    usual = loop(clip={"calls": 300, "clipped": 300, "limit": 1.0})
+    assert ask("clip_always_active", make_series("grad_norm", [2.0] * 300), signals=usual) is None
+
+
+def test_two_optimizers_of_which_one_keeps_its_gradients(ask):
+    cleared = {
+        "0": {"checked": 50, "not_cleared": 0, "streak": 0},
+        "1": {"checked": 50, "not_cleared": 50, "streak": 50, "largest": 2.0},
+    }
+    assert "of optimizer 1 were" in ask("grad_not_cleared", signals=loop(cleared=cleared)).observed

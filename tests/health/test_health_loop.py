@@ -1,0 +1,172 @@
+"""The training loop: order of calls, modes, and what losses are fed."""
+
+import pytest
+
+LOOP = {"steps": 100, "backwards": 100, "optimizers": 1}
+
+
+def loop(**fields):
+    return {"loop": {**LOOP, **fields}}
+
+
+def loss(**fields):
+    told = {"fn": "cross_entropy", "line": "t.py:7", "training": True, "calls": 50, "observed": 20, "classes": 10}
+    shapes = {
+        "input": {"shape": [32, 10], "min": -3.0, "max": 3.0, "zero": 0.0},
+        "target": {"shape": [32], "dtype": "int64"},
+    }
+    return {"losses": ({**told, "reduction": "mean", "value_first": 2.3, **shapes, **fields},)}
+
+
+def phases(n=3, **fields):
+    told = {"begin_step": 10, "end_step": 10, "batches": 12, "training": False, "grad": False, "stochastic": True}
+    return {"evaluations": tuple({**told, "root": "Net", "phases": n, **fields} for _ in range(n))}
+
+
+CASES = [
+    ("backward_but_no_step", loop(steps=0), loop(), "100 backwards, no step of 1 optimizers"),
+    (
+        "step_without_backward",
+        loop(steps_without_backward={"0": 99}),
+        loop(steps_without_backward={"0": 1}),
+        "99 of 100 steps without a backward",
+    ),
+    (
+        "forward_but_no_backward",
+        loop(backwards=0, losses_lonely=50, forwards={"train_grad": 50}),
+        loop(losses_lonely=50, forwards={"train_grad": 150}),
+        "50 losses with gradients, no backward",
+    ),
+    (
+        "backward_in_eval_mode",
+        loop(backward_in_eval={"count": 80, "in_train": 20, "first_step": 21, "stochastic": True}),
+        loop(backward_in_eval={"count": 80, "in_train": 20, "first_step": 21, "stochastic": False}),
+        "80 of 100 backwards in evaluation mode, from step 21 on",
+    ),
+    (
+        "eval_in_train_mode",
+        phases(training=True),
+        phases(),
+        "36 batches without gradients in training mode, in 3 phases",
+    ),
+    (
+        "dropout_active_in_eval",
+        phases(dropout_active=12, dropout_line="net.py:9"),
+        phases(dropout_active=0),
+        "dropout active in 12 calls over 12 batches",
+    ),
+    ("softmax_before_cross_entropy", loss(prob_rows=1.0), loss(prob_rows=0.0), "rows that sum to 1 in 100 %"),
+    (
+        "missing_output_activation",
+        loss(fn="nll_loss", logprob_rows=0.0),
+        loss(fn="nll_loss", logprob_rows=1.0),
+        "log-probabilities in 0 %",
+    ),
+    (
+        "loss_broadcast",
+        loss(fn="mse_loss", broadcast=50, input={"shape": [32, 1]}, target={"shape": [32]}),
+        loss(fn="mse_loss", broadcast=0),
+        "mse_loss got [32, 1] and [32] in 50 calls",
+    ),
+    (
+        "seed_reset_in_loop",
+        loop(rng={"checked": 20, "same": 19, "seeded": 100, "line": "t.py:3"}),
+        loop(rng={"checked": 20, "same": 20, "seeded": 0}),
+        "seeded 100 times in 100 steps",
+    ),
+    (
+        "softmax_wrong_axis",
+        loss(prob_columns=1.0),
+        loss(prob_columns=0.0),
+        "sums to 1 over the batch, not over the classes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "faulty", "healthy", "words"), CASES, ids=[case[0] for case in CASES])
+def test_fires_on_the_fault_only(ask, check, faulty, healthy, words):
+    found = ask(check, signals=faulty)
+    assert found.verdict == "fail" and words in found.observed
+    twin = ask(check, signals=healthy)
+    assert twin is None or twin.verdict == "ok"
+    missing = ask(check)
+    assert missing is None or missing.verdict == "not observed"
+
+
+@pytest.mark.parametrize(
+    ("check", "signals"),
+    [
+        # No optimizer was made: gradients for another purpose.
+        ("backward_but_no_step", loop(steps=0, optimizers=0)),
+        # One bare step, to quieten a scheduler's warning.
+        ("step_without_backward", loop(steps_without_backward={"0": 3})),
+        # A forward of a model for another reason than training.
+        ("forward_but_no_backward", loop(backwards=0, losses_lonely=5, forwards={"train_grad": 5})),
+        # Batch statistics of averaged weights are recomputed in training mode.
+        ("eval_in_train_mode", phases(1, training=True, root="AveragedModel")),
+        # A generator that makes one batch for its critic.
+        ("eval_in_train_mode", phases(20, training=True, batches=1)),
+        # No layer behaves differently.
+        ("eval_in_train_mode", phases(training=True, stochastic=False)),
+        # Random numbers are not drawn in the step, so the state stays; nobody seeds.
+        ("seed_reset_in_loop", loop(rng={"checked": 90, "same": 90, "seeded": 0})),
+        # Seeded once an epoch.
+        ("seed_reset_in_loop", loop(rng={"checked": 90, "same": 4, "seeded": 4})),
+        ("accumulation_not_scaled", loop(accumulation={"2": 50})),
+    ],
+)
+def test_healthy_but_odd(ask, check, signals):
+    found = ask(check, signals=signals)
+    assert found is None or found.verdict == "ok"
+
+
+def test_evaluation_mode_from_the_first_step_may_be_on_purpose(ask):
+    always = loop(backward_in_eval={"count": 100, "in_train": 0, "first_step": 1, "stochastic": True})
+    assert ask("backward_in_eval_mode", signals=always).verdict == "warn"
+
+
+def test_monte_carlo_dropout_is_only_noted(ask):
+    sampled = phases(dropout_active=12, repeated=11, dropout_line="net.py:9")
+    assert ask("dropout_active_in_eval", signals=sampled).verdict == "note"
+
+
+def test_sigmoid_before_bce_with_logits(ask):
+    fed = {"shape": [32, 1], "min": 0.01, "max": 0.97}
+    found = ask("softmax_before_cross_entropy", signals=loss(fn="bce_with_logits", unit_range=1.0, input=fed))
+    assert found.verdict == "fail" and found.where == {"file": "t.py", "line": 7}
+
+
+def test_relu_on_the_scores_is_noted(ask):
+    fed = {"shape": [32, 10], "min": 0.0, "max": 9.0, "zero": 0.5}
+    assert ask("loss_activation_mismatch", signals=loss(input=fed, prob_rows=0.0)).verdict == "note"
+    assert ask("loss_activation_mismatch", signals=loss()) is None
+
+
+def test_float_labels_in_paddle(ask):
+    fed = {"target": {"shape": [32], "dtype": "float32"}}
+    assert ask("label_dtype_truncated", signals=loss(**fed), framework="paddle").verdict == "fail"
+    assert ask("label_dtype_truncated", signals=loss(**fed), framework="torch") is None
+    assert ask("label_dtype_truncated", signals=loss(**fed, soft=True), framework="paddle") is None
+
+
+def test_whole_losses_accumulated_are_noted(ask, make_series):
+    signals = {**loop(accumulation={"8": 12}), **loss(value_first=2.3)}
+    assert ask("accumulation_not_scaled", make_series("loss", [2.3] * 12), signals=signals).verdict == "note"
+    assert ask("accumulation_not_scaled", make_series("loss", [2.3 / 8] * 12), signals=signals) is None
+
+
+def test_schedules(ask, make_series):
+    def scheduled(**told):
+        return loop(scheduler={"0": {"type": "StepLR", "steps": 10, "optimizer_steps": 100, **told}})
+
+    rate = make_series("lr", [0.1] * 100)
+    assert ask("lr_schedule_wrong", rate, signals=scheduled(steps=0)).verdict == "fail"
+    assert ask("lr_schedule_wrong", rate, signals=scheduled(before_optimizer=1)).verdict == "warn"
+    assert ask("lr_schedule_wrong", rate, signals=scheduled()).verdict == "ok"
+    waves = scheduled(type="CosineAnnealingLR", steps=100, options={"T_max": 10})
+    assert "rises again" in ask("lr_schedule_wrong", rate, signals=waves).observed
+    dead = make_series("lr", [0.1] * 30 + [1e-9] * 70)
+    assert "from step 31 on" in ask("lr_schedule_wrong", dead, signals=loop()).observed
+    assert (
+        ask("lr_schedule_wrong", make_series("lr", [0.1 * (1 - i / 100) for i in range(100)]), signals=loop()) is None
+    )

@@ -1,0 +1,138 @@
+"""Numbers that are not finite, out of range or in the wrong precision."""
+
+import math
+
+import pytest
+
+NAN = math.nan
+
+
+def loss_call(**fields):
+    told = {"fn": "cross_entropy", "line": "t.py:7", "training": True, "calls": 50, "observed": 20, "classes": 10}
+    return {"losses": ({**told, "reduction": "mean", "step": 1, "value_first": 2.3, "value_last": 1.0, **fields},)}
+
+
+def batch(**leaf):
+    told = {
+        "path": "0",
+        "role": "input",
+        "shape": [32, 8],
+        "dtype": "float32",
+        "bad": 0,
+        "nan": 0,
+        "mean": 0.0,
+        "std": 1.0,
+    }
+    return {"batches": ({"step": 3, "phase": "train", "samples": 32, "leaves": [{**told, **leaf}]},)}
+
+
+FLIGHT = {
+    "step": 7, "trigger": "loss", "finding": "forward", "module": {"name": "block.2", "type": "LayerNorm"}, "op": "log",
+    "file": "model.py", "line": 31, "function": "forward", "source": "h = torch.log(h)", "value": "nan",
+    "batch": {"indices": [4, 9, 12]}, "recent": [{"step": i, "grad_norm": float(i)} for i in range(1, 7)],
+}  # fmt: skip
+
+
+def test_the_flight_recorder_names_module_line_and_samples(ask, make_series):
+    loss = make_series("loss", [1.0] * 6 + [NAN] * 4)
+    found = ask("loss_nonfinite", loss, signals={"flight": FLIGHT})
+    assert found.verdict == "fail" and found.observed == "4 of 10 values not finite, first in step 7"
+    told = " ".join(found.evidence)
+    assert "step 7: born by log in the forward of block.2 (LayerNorm)" in told
+    assert "at model.py:31: h = torch.log(h)" in told and "samples of that batch: 4, 9, 12" in told
+    assert found.where["line"] == 31 and found.where["module"] == "block.2"
+
+
+def test_the_module_that_bears_a_nan(ask, make_model, looks):
+    def rows(bad_from):
+        return lambda step: [
+            {"i": i, "bad": 5 * (step >= bad_from and i >= 2), "nan": 5 * (step >= bad_from and i >= 2),
+             "in_bad": 5 * (step >= bad_from and i > 2)}
+            for i in (1, 2, 3)
+        ]  # fmt: skip
+
+    model = make_model("Linear", "LayerNorm", "Linear")
+    found = ask("nonfinite_activation", signals={"models": (model,), "tensors": looks(modules=rows(20))})
+    assert found.verdict == "fail" and "layer2 (LayerNorm) in step 20, its inputs finite" in found.observed
+    assert (
+        ask("nonfinite_activation", signals={"models": (model,), "tensors": looks(modules=rows(999))}).verdict == "ok"
+    )
+    assert ask("nonfinite_activation").verdict == "not observed"
+
+
+def test_infinities_of_a_mask_are_no_nan(ask, make_model, looks):
+    tensors = looks(modules=lambda step: [{"i": 1, "bad": 9, "nan": 0, "in_bad": 0}])
+    assert ask("nonfinite_activation", signals={"models": (make_model("Linear"),), "tensors": tensors}).verdict == "ok"
+
+
+def test_inputs(ask, make_series):
+    poisoned = batch(bad=3, nan=3)
+    found = ask("nonfinite_input", make_series("loss", [1.0, NAN]), signals=poisoned)
+    assert found.verdict == "fail" and "3 NaN in the inputs of step 3" in found.observed
+    assert ask("nonfinite_input", make_series("loss", [1.0, 0.5]), signals=poisoned).verdict == "note"
+    assert ask("nonfinite_input", make_series("loss", [1.0, 0.5]), signals=batch()).verdict == "ok"
+    assert ask("nonfinite_input").verdict == "not observed"
+
+
+def test_parameters(ask, make_model, looks):
+    model = make_model("Linear", "Linear")
+
+    def rows(step):
+        return [{"i": 0, "w": 1.0, "bad": 0}, {"i": 1, "w": NAN if step > 8 else 1.0, "bad": int(step > 8)}]
+
+    found = ask("nonfinite_parameter", signals={"models": (model,), "tensors": looks(params=rows)})
+    assert found.verdict == "fail" and found.where == {"step": 12, "parameter": "layer2.weight"}
+    fine = looks(params=lambda step: [{"i": 0, "w": 1.0, "bad": 0}])
+    assert ask("nonfinite_parameter", signals={"models": (model,), "tensors": fine}).verdict == "ok"
+
+
+def test_a_logger_that_hides_nan(ask, make_series):
+    loss = make_series("loss", [1.0] * 20 + [NAN] * 40)
+    assert (
+        ask("nan_hidden_by_logger", loss, make_series("train/loss", [1.0, 0.9, 0.8] * 20, "tensorboard")).verdict
+        == "fail"
+    )
+    assert ask("nan_hidden_by_logger", loss, make_series("train/loss", [1.0] * 20 + [NAN] * 40, "tensorboard")) is None
+    assert ask("nan_hidden_by_logger", loss, make_series("val_loss", [1.0, 0.9, 0.8] * 20, "tensorboard")) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "values", "verdict"),
+    [
+        ({"fn": "binary_cross_entropy", "negative": 4, "value_min": -3.0}, [1.0] * 9, "fail"),
+        ({"fn": "cross_entropy", "value_first": 2.3}, [-2.3 - i for i in range(9)], "fail"),
+        ({"fn": "cross_entropy", "value_first": 2.3}, [2.3] * 9, "ok"),
+        ({"fn": "mse_loss", "value_first": 2.3}, [-5.0 - i for i in range(9)], "ok"),
+        ({"fn": "gaussian_nll", "negative": 9, "value_min": -3.0}, [-3.0] * 9, "ok"),
+    ],
+)
+def test_range_of_the_loss(ask, make_series, fields, values, verdict):
+    assert ask("loss_negative", make_series("loss", values), signals=loss_call(**fields)).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [({"all_ignored": 20}, "fail"), ({"classes": 1}, "fail"), ({}, "ok"), ({"all_ignored": 1}, "ok")],
+)
+def test_nothing_to_compare(ask, fields, verdict):
+    assert ask("loss_exactly_zero", signals=loss_call(**fields)).verdict == verdict
+
+
+def test_half_precision(ask, make_model, looks):
+    def signals(dtype, top, cast=None):
+        tensors = looks(modules=lambda _: [{"i": 1, "dtype": dtype, "max": top, "min": 0.0, "cast": cast}])
+        return {"models": (make_model("Linear"),), "tensors": tensors}
+
+    assert ask("fp16_range_pressure", signals=signals("float16", 5e4)).verdict == "note"
+    assert ask("fp16_range_pressure", signals=signals("bfloat16", 5e4)) is None
+    assert ask("autocast_ineffective", signals=signals("float32", 1.0, "float16")).verdict == "fail"
+    assert ask("autocast_ineffective", signals=signals("bfloat16", 1.0, "bfloat16")).verdict == "ok"
+    assert ask("autocast_ineffective", signals=signals("float32", 1.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("scales", "verdict"),
+    [([2.0**i for i in range(16, -1, -1)], "warn"), ([1.0] * 50, "ok"), ([65536.0, 32768.0, 65536.0], "ok")],
+)
+def test_scaler(ask, make_series, scales, verdict):
+    assert ask("amp_scale_collapse", make_series("grad_scale", scales)).verdict == verdict

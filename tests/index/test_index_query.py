@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from labbook.errors import NothingFoundError, UsageError
+from labbook.index.query import find_run, listed, run_names, search
+from labbook.index.question import near_filters, understood
+
+NAN, OOM, GOOD = "20261119-100000-aaaa", "20261120-100000-bbbb", "20261121-100000-cccc"
+
+
+@pytest.fixture
+def book(notes):
+    notes.run(
+        NAN,
+        "## Console\n\n```text\nRuntimeError: Function 'LogBackward0' returned nan values\n```\n\n"
+        "## Conclusion\n\n学习率太大，损失变成了 NaN。\n",
+        title="train.py: loss is NaN since step 412",
+        status="failed",
+        symptoms=["loss_nonfinite", "update_too_large"],
+        frameworks=["torch 2.13.0"],
+        experiment="exp003_digits-cnn_dynamic",
+        author="Wei",
+        fix=GOOD,
+        tags=["torch", "sweep"],
+    )
+    notes.run(
+        OOM,
+        "torch.OutOfMemoryError: tried to allocate 2 GiB\n",
+        title="tune.py: the device is full",
+        status="killed",
+        symptoms=["cuda_oom"],
+        frameworks=["paddle 3.3.1"],
+        author="张敏",
+    )
+    notes.run(GOOD, "The gradient no longer explodes.\n", title="train.py: loss 2.31 -> 0.08", author="Wei")
+    notes.page("ideas.md", "# Ideas\n\n显存不足时可以先减小批大小。\n")
+    return notes.notebook
+
+
+def names(found):
+    return [hit.path.rsplit("/", 1)[-1].removesuffix(".md") for hit in found.hits]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("loss nan", [NAN]),
+        ("loss 变成 NaN", [NAN]),
+        ("loss变成NaN", [NAN]),
+        ("损失 NaN", [NAN]),
+        ("损失变成", [NAN, GOOD]),
+        ("学习率", [NAN]),
+        ("learning rate", [NAN]),
+        ('"nan values"', [NAN]),
+        ("显存不足", ["ideas", OOM]),
+        ("out of memory", ["ideas", OOM]),
+        ("OutOfMemory", [OOM]),
+        ("梯度爆炸", [GOOD]),
+        ("exploding gradients", [GOOD]),
+        ("explod*", [GOOD]),
+        ("alloc", [OOM]),
+        ("批", ["ideas"]),
+        ("symptom:loss", [NAN]),
+        ("symptom:cuda_oom,loss_nonfinite status:killed", [OOM]),
+        ("framework:torch", [NAN]),
+        ("tag:sweep has:fix", [NAN]),
+        ("author:张 -status:finished", [OOM]),
+        ("experiment:digits", [NAN]),
+        ("script:tune", [OOM]),
+        ("kind:note", ["ideas"]),
+        ("loss -nan", [GOOD]),
+        ("since:2026-11-20 before:2026-11-21 kind:run", [OOM]),
+        ("RuntimeError: Function 'LogBackward0'", [NAN]),
+    ],
+)
+def test_what_is_found(book, words, expected):
+    assert sorted(names(search(book, words))) == sorted(expected)
+
+
+def test_words_that_say_little_only_put_notes_higher(book):
+    assert names(search(book, "损失变成")) == [NAN, GOOD]
+
+
+def test_the_title_counts_more_than_the_text(notes):
+    notes.run(OOM, "nothing " * 20 + "deadlock", title="train.py: finished")
+    notes.run(NAN, "nothing " * 20, title="train.py: deadlock in the loader")
+
+    assert names(search(notes.notebook, "deadlock")) == [NAN, OOM]
+
+
+def test_a_hit_says_where_it_stands(book):
+    hit = search(book, "LogBackward0").hits[0]
+    line = (book.paths.root / hit.path).read_text().splitlines()[hit.line - 1]
+
+    assert "LogBackward0" in line and "LogBackward0" in hit.snippet
+    assert hit.title == "train.py: loss is NaN since step 412"
+    assert hit.meta["fix"] == GOOD and hit.kind == "run"
+
+
+def test_entities_are_found_as_the_text_they_stand_for(notes):
+    notes.run(NAN, "the module head&#46;softmax &#40;model&#46;py&#58;88&#41; overflowed\n")
+
+    hit = search(notes.notebook, "head.softmax").hits[0]
+
+    assert "head.softmax (model.py:88)" in hit.snippet
+
+
+def test_some_of_the_words_when_no_note_has_all(book):
+    found = search(book, "gradient zzzz")
+
+    assert names(found) == [GOOD] and found.hits[0].loose
+
+
+def test_nothing_found_says_what_may_help(book):
+    with pytest.raises(NothingFoundError) as caught:
+        search(book, "staus:failed qqqq")
+    assert "status:failed" in caught.value.hint
+
+    with pytest.raises(NothingFoundError) as caught:
+        search(book, "loss status:lost")
+    assert "filter" in caught.value.hint
+
+
+@pytest.mark.parametrize("words", ["", "   ", "!!!", '"', '""', "-", "***"])
+def test_nothing_asked(book, words):
+    with pytest.raises(UsageError):
+        search(book, words)
+
+
+def test_dates():
+    now = understood("since:7d").since
+    assert now == pytest.approx(time.time() - 7 * 86400, abs=5)
+    week, day = understood("since:2026-W47").since, understood("since:2026-11-16").since
+    assert week == day
+    assert understood("before:2026-11").before == understood("before:2026-11-01").before
+    with pytest.raises(UsageError, match="yesteryear"):
+        understood("since:yesteryear")
+
+
+def test_colons_in_messages_are_words():
+    question = understood("CUDA error: device-side assert http://x y:z")
+    assert not question.filters
+    assert near_filters("http://x CUDA error:1") == []
+
+
+ODD = st.text(
+    alphabet=st.one_of(st.characters(), st.sampled_from("\"*():^-+{}[]\\'%_,;NEAR AND OR 损失:status")), max_size=60
+)
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(ODD)
+def test_no_question_crashes(book, words):
+    with suppress(UsageError, NothingFoundError):
+        search(book, words)
+    with suppress(UsageError):
+        listed(book, words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        'a" OR b',
+        "NEAR(a b)",
+        "title:loss",
+        "a AND",
+        "(",
+        "loss^2",
+        '{title}: "x',
+        "a\x00b",
+        "\ud800",
+        "x" * 5000,
+        "' OR 1=1",
+    ],
+)
+def test_signs_of_the_index_are_only_signs(book, words):
+    with suppress(UsageError, NothingFoundError):
+        search(book, words)
+
+
+def test_runs_newest_first(book):
+    found = listed(book)
+    assert [entry.id for entry in found.entries] == [GOOD, OOM, NAN]
+    assert [entry.id for entry in listed(book, "status:failed,killed", limit=1).entries] == [OOM]
+    assert listed(book, "status:failed,killed", limit=1).total == 2
+    assert found.entries[2].meta["symptoms"] == ["loss_nonfinite", "update_too_large"]
+
+
+@pytest.mark.parametrize("word", ["last", GOOD, "20261121", "cccc", f"notes/runs/2026/11/21/{GOOD}.md", " last "])
+def test_the_run_that_is_meant(book, word):
+    assert find_run(book, word).id == GOOD
+
+
+def test_a_run_that_is_not_there(book, notes):
+    with pytest.raises(NothingFoundError) as caught:
+        find_run(book, "20261121-100000-cccd")
+    assert GOOD in caught.value.hint
+    with pytest.raises(UsageError, match="3 runs begin"):
+        find_run(book, "2026")
+    for odd in ("%", "_", "../../etc/passwd", "\x00", "''"):
+        with pytest.raises((NothingFoundError, UsageError)):
+            find_run(book, odd)
+
+
+def test_an_empty_notebook(notes):
+    with pytest.raises(NothingFoundError, match="no run yet"):
+        find_run(notes.notebook, "last")
+    assert listed(notes.notebook).entries == ()
+
+
+def test_ids_for_the_shell(book):
+    assert [name for name, _ in run_names(book, "202611")] == [GOOD, OOM, NAN]
+    assert run_names(book, NAN) == [(NAN, "train.py: loss is NaN since step 412")]

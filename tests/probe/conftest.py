@@ -1,0 +1,153 @@
+"""Runs programs under the probe, on every Python that is installed, without a recorder around it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from labbook.record.environment import inject_environment
+
+SUPPORTED = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
+OLD = ("2.7", "3.6")
+
+
+def version_of(python: str) -> str:
+    """`3.11` for an interpreter; empty when it does not run."""
+    code = "import sys; sys.stdout.write('%d.%d' % sys.version_info[:2])"
+    try:
+        return subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=20).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def find_interpreters() -> dict[str, str]:
+    """Version -> path: this interpreter, `LABBOOK_TEST_PYTHONS`, `python3.x` on the path, pyenv's folder."""
+    found = {f"{sys.version_info[0]}.{sys.version_info[1]}": sys.executable}
+    named = re.split(r"[\s:]+", os.environ.get("LABBOOK_TEST_PYTHONS", ""))
+    pyenv = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".pyenv" / "versions"
+    candidates = [path for path in named if path]
+    candidates += [path for version in OLD + SUPPORTED if (path := shutil.which(f"python{version}"))]
+    candidates += sorted(str(path) for path in pyenv.glob("*/bin/python"))
+    for candidate in candidates:
+        guess = re.search(r"(\d\.\d+)\.\d+/bin/python$", candidate)
+        if guess and guess[1] in found:
+            continue
+        version = version_of(candidate)
+        if version in OLD + SUPPORTED:
+            found.setdefault(version, candidate)
+    return found
+
+
+INTERPRETERS = find_interpreters()
+
+
+def pytest_generate_tests(metafunc):
+    """`python` stands for each supported interpreter, `old_python` for those that are too old."""
+    for name, versions in (("python", SUPPORTED), ("old_python", OLD)):
+        if name in metafunc.fixturenames:
+            have = [version for version in versions if version in INTERPRETERS]
+            missing = [version for version in versions if version not in INTERPRETERS]
+            skip = [pytest.param("", id=v, marks=pytest.mark.skip(reason=f"no Python {v} here")) for v in missing]
+            metafunc.parametrize(name, [pytest.param(INTERPRETERS[v], id=v) for v in have] + skip)
+
+
+@dataclass
+class Probed:
+    """What a program under the probe did, and what the probe wrote about each process."""
+
+    code: int
+    out: str
+    err: str
+    files: dict[str, list[dict]]
+
+    @property
+    def events(self) -> list[dict]:
+        return [event for events in self.files.values() for event in events]
+
+    def of(self, kind: str) -> list[dict]:
+        return [event for event in self.events if event["k"] == kind]
+
+    @property
+    def hellos(self) -> list[dict]:
+        return self.of("hello")
+
+    def paths(self, mode: str = "") -> set[str]:
+        """Names of the files that were seen, those opened in `mode` at their last mention."""
+        last = {item["path"]: item for event in self.of("files") for item in event["items"]}
+        return {Path(path).name for path, item in last.items() if not mode or item["mode"] == mode}
+
+
+class Prober:
+    """Runs commands in a folder, with and without the probe."""
+
+    def __init__(self, folder: Path, journal: Path) -> None:
+        self.folder = folder
+        self.journal = journal
+        self.settings: dict[str, object] = {}
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
+        environ.pop("PYTHONPATH", None)
+        environ.update(changes)
+        return environ
+
+    def injected(self, **changes: str) -> dict[str, str]:
+        (self.journal / "events").mkdir(parents=True, exist_ok=True)
+        settings = {"dir": str(self.journal), "run": "r", "level": "normal", "budget": 0.01, **self.settings}
+        return inject_environment(self.environment(**changes), settings)
+
+    def plain(self, *command: str, **changes: str) -> subprocess.CompletedProcess:
+        return self._run(command, self.environment(**changes))
+
+    def __call__(self, *command: str, check: bool | None = True, **changes: str) -> Probed:
+        for old in self.journal.glob("events/*"):
+            old.unlink()
+        done = self._run(command, self.injected(**changes))
+        if check:
+            assert done.returncode == 0, done.stderr
+        return Probed(done.returncode, done.stdout, done.stderr, self.read())
+
+    def read(self) -> dict[str, list[dict]]:
+        files = {}
+        for path in sorted((self.journal / "events").glob("*.jsonl")):
+            lines = path.read_text(encoding="ascii").splitlines()
+            files[path.name] = [json.loads(line, parse_constant=_refuse) for line in lines]
+        return files
+
+    def write(self, name: str, text: str) -> str:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return name
+
+    def _run(self, command, environ):
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
+
+
+def _refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is no strict JSON")
+
+
+@pytest.fixture
+def probed(tmp_path) -> Prober:
+    """A folder to run programs in, and a journal beside it."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return Prober(folder, tmp_path / "journal")

@@ -1,0 +1,56 @@
+"""A run trains bitwise the same with the probe: losses, weights and the state of every random source."""
+
+import pytest
+from pytest import approx
+
+PROGRAMS = [
+    pytest.param("digits_torch.py", ("--clip", 0.5), marks=pytest.mark.torch),
+    pytest.param("digits_torch.py", ("--optimizer", "SGD", "--accumulate", 3), marks=pytest.mark.torch),
+    pytest.param("digits_paddle.py", ("--clip", 0.5), marks=pytest.mark.paddle),
+    pytest.param(
+        "digits_paddle.py", ("--optimizer", "Momentum", "--minimize", "--accumulate", 2), marks=pytest.mark.paddle
+    ),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("program", "arguments"), PROGRAMS)
+def test_training_is_bitwise_the_same(run, healthy, program, arguments):
+    one = run(program, *arguments, probe=False)
+    two = run(program, *arguments, probe=False)
+    assert one.result == two.result, "the program itself is not deterministic here: nothing can be said of the probe"
+    watched = healthy(run(program, *arguments))
+    assert watched.result == one.result
+    assert len(watched.steps()) == 40
+    assert watched.err == one.err
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param("digits_torch.py", marks=pytest.mark.torch),
+        pytest.param("digits_paddle.py", marks=pytest.mark.paddle),
+    ],
+)
+def test_one_more_random_draw_would_be_noticed(run, program):
+    assert run(program, "--steps", 2, probe=False).result != run(program, "--steps", 2, "--draw", probe=False).result
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param("digits_torch.py", marks=pytest.mark.torch),
+        pytest.param("digits_paddle.py", marks=pytest.mark.paddle),
+    ],
+)
+def test_what_was_measured_is_what_the_program_saw(run, healthy, program):
+    outcome = healthy(run(program, "--steps", 25))
+    steps = outcome.steps()
+    assert [event["step"] for event in steps] == list(range(1, 26))
+    assert [event["loss"] for event in steps] == outcome.result["losses"]
+    assert [event["grad_norm"] for event in steps] == approx(outcome.result["norms"], rel=1e-5)
+    assert [event["lr"] for event in steps] == [[approx(1e-3 * 0.5 ** (step // 10))] for step in range(25)]
+    assert all(event["dt"] > 0 for event in steps[1:]) and "dt" not in steps[0]
+    assert all(event["n"] == 1 and event["backwards"] == 1 for event in steps)
+    bye = outcome.of("bye")[0]
+    assert bye["steps"] == 25 and bye["backwards"] == 25 and bye["lost_events"] == 0

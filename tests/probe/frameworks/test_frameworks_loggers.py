@@ -1,0 +1,54 @@
+"""What a program logs itself arrives in the events, and the logger does what it did before."""
+
+import importlib.util
+
+import pytest
+
+
+def scalars(outcome, source):
+    events = [event for event in outcome.of("scalars") if event["source"] == source]
+    return [(event["step"], event["values"]) for event in events]
+
+
+def test_tensorboard_scalars_are_read_and_still_written(run, healthy):
+    outcome = healthy(run("logs.py", "tensorboard"))
+    told = scalars(outcome, "tensorboard")
+    assert told[0] == (0, {"train/loss": 1.0}) and told[1] == (1, {"train/loss": 0.5})
+    assert (7, {"split/a": 1.0, "split/b": 2.0}) in told
+    assert len(told) == 4
+    assert list((outcome.folder / "board").glob("events*"))
+
+
+@pytest.mark.parametrize("name", ["tensorboardx", "visualdl", "wandb", "mlflow"])
+def test_other_loggers_are_read(run, healthy, name):
+    package = {"tensorboardx": "tensorboardX"}.get(name, name)
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    outcome = healthy(run("logs.py", name))
+    key = "train.loss" if name == "wandb" else "train/loss"
+    expected = [(0, {key: 1.0}), (1, {key: 0.5}), (2, {key: pytest.approx(1 / 3)})]
+    assert scalars(outcome, "tensorboard" if name == "tensorboardx" else name) == expected
+
+
+def test_labbook_log_and_note(run, healthy):
+    outcome = healthy(run("logs.py", "labbook"))
+    assert scalars(outcome, "labbook") == [(3, {"loss": 0.5, "accuracy": 0.25}), (None, {"loss": 1})]
+    assert [event["text"] for event in outcome.of("note")] == ["a sentence"]
+    assert [event["what"] for event in outcome.of("unobserved")] == ["text of labbook.log"]
+
+
+def test_labbook_log_does_nothing_outside_a_recorded_run(run):
+    assert run("logs.py", "labbook", probe=False).err == ""
+
+
+def test_a_program_that_logs_without_end_is_told_in_bounded_space(run, healthy):
+    program = """
+import labbook
+for step in range(60000):
+    labbook.log(step=step, loss=step / 7)
+"""
+    outcome = healthy(run(program))
+    told = scalars(outcome, "labbook")
+    assert [step for step, _ in told[:5000]] == list(range(5000))
+    assert told[-1][0] == 59999
+    assert len(told) < 25000

@@ -1,0 +1,169 @@
+"""What the probe sees of trainings in PaddlePaddle, and that PyTorch's twin programs are told in the same words."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
+KINDS = ("model", "tensors", "batch", "prints", "loss_call", "graph", "loop", "evaluation", "loader", "memory")
+
+pytestmark = pytest.mark.paddle
+
+
+def play(probed, *options, level="deep"):
+    """The events of a twin program."""
+    probed.settings["level"] = level
+    done = probed(sys.executable, str(PROGRAMS / "twins_health.py"), *options, OMP_NUM_THREADS="1")
+    assert not done.of("probe_error"), done.of("probe_error")
+    return done
+
+
+def test_a_healthy_training_is_seen_whole(probed):
+    done = play(probed, "paddle")
+    (model,) = done.of("model")
+    assert [module["type"] for module in model["modules"]][1:] == ["Conv2D", "BatchNorm2D", "ReLU", "Dropout", "Linear"]
+    assert [parameter["name"] for parameter in model["parameters"]] == [
+        "conv.weight",
+        "conv.bias",
+        "norm.weight",
+        "norm.bias",
+        "head.weight",
+        "head.bias",
+    ]
+    assert model["modules"][2]["options"]["momentum"] == pytest.approx(0.1)
+    assert model["parameters"][4]["init"]["fan_in"] == 288
+    assert [1, 2] in model["feeds"]
+    first = done.of("tensors")[0]
+    assert {params["i"] for params in first["params"]} == set(range(6))
+    assert all(params["g"] > 0 and params["ratio"] is not False for params in first["params"])
+    modules = {module["i"]: module for module in first["modules"]}
+    assert modules[2]["bn"]["n"] == 32 * 36
+    assert 0 <= modules[3]["dead"] <= 1
+    graph = done.of("graph")[0]
+    assert graph["reachable"] == 6
+    assert not graph["unreachable"]
+    assert graph["cut"] is None
+    (loader,) = done.of("loader")
+    assert (loader["batch_size"], loader["shuffle"], loader["length"], loader["batches"]) == (32, True, 320, 10)
+    loop = done.of("loop")[-1]
+    assert loop["steps"] == loop["backwards"] == loop["forwards"]["train_grad"] == 12
+    assert loop["forwards_lonely"] == 0
+    assert loop["cleared"]["0"]["not_cleared"] == 0
+    assert loop["frozen"] == 0
+    assert loop["never_grad_n"] == loop["outside_n"] == 0
+    phase = done.of("evaluation")[0]
+    assert (phase["batches"], phase["training"], phase["grad"], phase["samples"]) == (10, False, False, 320)
+    assert phase["loss"]["cross_entropy"] > 0
+    assert 0 <= phase["accuracy"] <= 1
+    batch = done.of("batch")[0]
+    assert sum(batch["labels"]["histogram"].values()) == 32
+    assert [leaf["role"] for leaf in batch["leaves"]] == ["input", "label"]
+    loss = done.of("loss_call")[0]
+    assert (loss["fn"], loss["classes"], loss["prob_rows"], loss["outside"]) == ("cross_entropy", 10, 0, 0)
+    assert all(
+        set(step["ph"]) >= {"data", "forward", "backward", "optimizer"} for step in done.of("step") if "ph" in step
+    )
+
+
+def test_gradients_that_are_not_cleared(probed):
+    cleared = play(probed, "paddle", "--fault", "not_cleared").of("loop")[-1]["cleared"]["0"]
+    assert cleared["not_cleared"] == cleared["checked"] == cleared["streak"] == 11
+    assert cleared["largest"] > 0
+
+
+def test_a_cut_graph_is_found_with_its_line(probed):
+    done = play(probed, "paddle", "--fault", "cut", "--steps", "24")
+    graph = done.of("graph")[0]
+    assert set(graph["unreachable"]) == {"conv.weight", "conv.bias", "norm.weight", "norm.bias"}
+    assert graph["cut"]["op"] == "detach"
+    assert graph["cut"]["source"] == "x = x.detach()"
+    assert set(done.of("loop")[-1]["never_grad"]) == set(graph["unreachable"])
+
+
+def test_backward_in_eval_mode(probed):
+    seen = play(probed, "paddle", "--fault", "eval_mode").of("loop")[-1]["backward_in_eval"]
+    assert (seen["count"], seen["in_train"], seen["first_step"], seen["stochastic"]) == (12, 0, 1, True)
+
+
+def test_softmax_before_cross_entropy(probed):
+    done = play(probed, "paddle", "--fault", "softmax")
+    assert done.of("loss_call")[-1]["prob_rows"] == 1.0
+    functions = [one for event in done.of("tensors") for one in event["functions"]]
+    assert {(one["fn"], one["dim"], one["size"]) for one in functions} == {("softmax", 1, 10)}
+
+
+def test_the_flight_recorder_names_layer_operator_and_line(probed):
+    (flight,) = play(probed, "paddle", "--fault", "nan").of("flight")
+    assert (flight["step"], flight["trigger"], flight["finding"]) == (5, "loss", "forward")
+    assert flight["module"] == {"name": "", "type": "Net"}
+    assert flight["op"] == "log"
+    assert flight["source"] == "x = torch.log(x * 0 - 1)".replace("torch", "paddle")
+    assert [row["step"] for row in flight["recent"]] == [1, 2, 3, 4]
+    assert flight["batch"]["leaves"][0]["bad"] == 0
+
+
+def test_what_paddle_is_silent_about(probed):
+    loop = play(probed, "paddle", "--fault", "outside").of("loop")[-1]
+    (read,) = loop["out_of_bounds"]
+    assert (read["op"], read["max"], read["size"]) == ("index", 9, 4)
+    losses = play(probed, "paddle", "--fault", "broadcast").of("loss_call")
+    told = [loss for loss in losses if loss["fn"] == "mse_loss"][-1]
+    assert told["broadcast"] == told["observed"] > 0
+    assert told["items"] == 32 * 32
+    rng = play(probed, "paddle", "--fault", "seed").of("loop")[-1]["rng"]
+    assert rng["same"] >= 3
+    assert rng["seeded"] >= 3
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("fault", ["", "cut", "nan"])
+def test_both_frameworks_tell_the_same_fields(probed, fault):
+    """An event of PaddlePaddle has exactly the fields that its twin in PyTorch has, down to nested ones."""
+    options = ("--fault", fault, "--steps", "24")
+    shapes = []
+    for framework in ("torch", "paddle"):
+        done = play(probed, framework, *options)
+        shapes.append({kind: fields_of(done.of(kind)) for kind in (*KINDS, *(("flight",) if fault == "nan" else ()))})
+    for kind, fields in shapes[0].items():
+        assert fields == shapes[1][kind], kind
+
+
+_LISTS = {"params", "modules", "leaves", "input", "output", "parameters"}
+_EITHER = {
+    "hist",
+    "g_bad",
+    "g_mean",
+    "g_std",
+    "g_abs",
+    "g_zero",
+    "g",
+    "writes",
+    "constant_n",
+    "reason",
+    "state",
+    "options",
+}
+
+
+def fields_of(events, kinds=("framework", "v", "n", "t", "k")):
+    """Names of all fields of some events, those of nested objects and lists of objects included."""
+    found = set()
+
+    def collect(prefix, value):
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                if name in kinds or name in _EITHER or name.isdigit():
+                    continue
+                found.add(prefix + name)
+                if name in {"forwards", "cleared", "rng", "backward_in_eval", "nograd_in_train", "cut", *_LISTS}:
+                    collect(prefix + name + ".", inner)
+        elif isinstance(value, list):
+            for inner in value:
+                collect(prefix, inner)
+
+    for event in events:
+        collect("", event)
+    return found

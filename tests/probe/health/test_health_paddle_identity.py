@@ -1,0 +1,92 @@
+"""Watching a PaddlePaddle training changes nothing: losses, weights and random states are the same, bit by bit."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.paddle
+
+PROGRAM = """
+import hashlib, random, sys
+import numpy as np, paddle
+import paddle.nn as nn, paddle.nn.functional as F
+from paddle.io import DataLoader
+kind = sys.argv[1]
+paddle.seed(5); np.random.seed(5); random.seed(5)
+
+class Net(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.drop = nn.Conv2D(1, 4, 3), nn.BatchNorm2D(4), nn.Dropout(0.3)
+        self.first, self.last, self.bad = nn.Linear(144, 32), nn.Linear(32, 5), False
+
+    def forward(self, x):
+        h = F.relu(self.norm(self.conv(x))).flatten(1)
+        h = F.relu(self.first(self.drop(h)))
+        return self.last(h / (h * 0) if self.bad else h)
+
+x, y = np.random.rand(64, 1, 8, 8).astype("float32"), np.random.randint(0, 5, 64)
+loader = DataLoader(list(zip(x, y)), batch_size=16, shuffle=True, num_workers=2 if kind == "workers" else 0)
+model = Net()
+rate = paddle.optimizer.lr.CosineAnnealingDecay(1e-3, 50)
+clip = nn.ClipGradByGlobalNorm(1.0)
+optimizer = paddle.optimizer.AdamW(rate, parameters=model.parameters(), grad_clip=clip)
+scaler = paddle.amp.GradScaler(init_loss_scaling=128.0) if kind == "amp" else None
+digest, step = hashlib.sha256(), 0
+for epoch in range(4):
+    model.train()
+    for a, b in loader:
+        step += 1
+        model.bad = kind == "nan" and step == 7
+        if scaler:
+            with paddle.amp.auto_cast(level="O1", dtype="bfloat16"):
+                loss = F.cross_entropy(model(a), b)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            loss = F.cross_entropy(model(a), b)
+            loss.backward()
+            optimizer.step()
+        optimizer.clear_grad()
+        rate.step()
+        digest.update(float(loss).hex().encode())
+    model.eval()
+    with paddle.no_grad():
+        for a, b in loader:
+            digest.update(float(F.cross_entropy(model(a), b)).hex().encode())
+if kind == "draw":
+    paddle.rand([1])
+for tensor in model.state_dict().values():
+    digest.update(tensor.numpy().tobytes())
+digest.update(repr((paddle.randn([3]).tolist(), random.random(), np.random.rand())).encode())
+print(digest.hexdigest())
+"""
+
+
+def digest(text):
+    """The last line of an output."""
+    return text.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("kind", ["plain", "workers", "amp", "nan"])
+def test_a_watched_training_computes_the_same(probed, kind):
+    script = probed.write("train.py", PROGRAM)
+    bare = digest(probed.plain(sys.executable, script, kind, OMP_NUM_THREADS="1").stdout)
+    for level in ("light", "normal", "deep"):
+        probed.settings["level"] = level
+        done = probed(sys.executable, script, kind, OMP_NUM_THREADS="1")
+        assert digest(done.out) == bare, level
+        assert done.of("tensors")
+        assert not done.of("probe_error")
+        assert len(done.of("flight")) == (kind == "nan")
+
+
+def test_one_more_random_number_would_be_noticed(probed):
+    script = probed.write("train.py", PROGRAM)
+    digests = {
+        digest(probed.plain(sys.executable, script, kind, OMP_NUM_THREADS="1").stdout) for kind in ("plain", "draw")
+    }
+    assert len(digests) == 2

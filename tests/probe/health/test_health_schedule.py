@@ -1,0 +1,103 @@
+"""When steps are looked at: densely at first, thinner later, inside the budget, again where something is abnormal."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+
+PROBE = Path(__file__).resolve().parents[3] / "labbook" / "probe"
+
+
+@pytest.fixture(scope="module")
+def schedules():
+    """The module, loaded from its file as the probe is: it imports nothing of labbook."""
+    spec = importlib.util.spec_from_file_location("_health_schedule_under_test", PROBE / "health_schedule.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def looks(schedule, steps, step_s, cost):
+    """The numbers of the steps that were looked at."""
+    found, now = [], 0.0
+    for step in range(1, steps + 1):
+        dense = schedule.due(step, now)
+        now += step_s
+        if dense:
+            now += cost
+            schedule.looked(step, now, cost)
+            found.append(step)
+    return found
+
+
+def test_first_steps_are_dense_and_later_ones_thin_out(schedules):
+    found = looks(schedules.Schedule("normal", 0.0), 2000, 0.05, 0.001)
+    assert found[:5] == [1, 2, 3, 4, 5]
+    assert 15 <= len(found) <= 40
+    gaps = [b - a for a, b in itertools.pairwise(found)]
+    assert gaps[5:] == sorted(gaps[5:])
+
+
+@pytest.mark.parametrize("level", ["light", "normal", "deep"])
+def test_a_million_cheap_steps_cost_their_share_and_no_more(schedules, level):
+    schedule = schedules.Schedule(level, 0.0)
+    found = looks(schedule, 1_000_000, 0.0003, 0.002)
+    assert len(found) <= schedules.MOST[level]
+    assert schedule.spent <= schedules.FREE_S[level] + schedules.SHARE[level] * 1.1 * 300
+
+
+def test_deep_looks_more_often_than_normal_and_light_less(schedules):
+    count = {level: len(looks(schedules.Schedule(level, 0.0), 500, 0.05, 0.001)) for level in schedules.SHARE}
+    assert count["light"] < count["normal"] < count["deep"]
+
+
+def test_a_dear_look_is_put_off_until_it_is_affordable(schedules):
+    schedule = schedules.Schedule("normal", 0.0)
+    found = looks(schedule, 3000, 0.001, 0.5)
+    assert len(found) <= 5
+    assert schedule.limited
+
+
+def test_something_abnormal_is_looked_at_for_a_few_steps(schedules):
+    schedule = schedules.Schedule("normal", 0.0)
+    looks(schedule, 300, 0.05, 0.001)
+    assert schedule.alarm(300)
+    now, found = 20.0, []
+    for step in range(301, 320):
+        if schedule.due(step, now):
+            schedule.looked(step, now, 0.001)
+            found.append(step)
+        now += 0.05
+    assert found[: schedules.AGAIN] == list(range(301, 301 + schedules.AGAIN))
+    assert not schedule.alarm(310), "a second alarm comes too soon"
+
+
+def test_alarms_are_bounded(schedules):
+    schedule = schedules.Schedule("normal", 0.0)
+    raised = 0
+    for step in range(1, 100_000, 60):
+        raised += schedule.alarm(step)
+        for later in range(step + 1, step + 6):
+            if schedule.due(later, 0.0):
+                schedule.looked(later, 0.0, 0.0)
+    assert raised == schedules.ALARMS
+
+
+def test_normal_values_are_told_from_abnormal_ones(schedules):
+    normal = schedules.Normal()
+    values = [1.0 + 0.1 * ((7 * at) % 13 - 6) / 6 for at in range(200)]
+    assert all(normal.takes(value) for value in values)
+    assert not normal.takes(50.0)
+    assert not normal.takes(float("nan"))
+    assert not normal.takes(float("inf"))
+
+
+def test_a_falling_and_a_noisy_series_are_normal(schedules):
+    falling, noisy = schedules.Normal(), schedules.Normal()
+    assert all(falling.takes(2.5 / (1 + at / 20)) for at in range(500))
+    assert sum(not noisy.takes(1.0 + (at * 2654435761 % 97) / 20) for at in range(2000)) == 0

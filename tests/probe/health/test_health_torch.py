@@ -1,0 +1,200 @@
+"""What the probe sees in PyTorch loops: each fault leaves its mark, and odd but healthy loops leave none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).resolve().parents[2] / "programs" / "health_torch.py"
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def play(probed):
+    """`play(case, level)` runs one case under the probe and gives its events."""
+
+    def start(case, level="normal"):
+        probed.settings["level"] = level
+        outcome = probed(sys.executable, str(PROGRAM), case, OMP_NUM_THREADS="1")
+        assert outcome.of("probe_error") == []
+        return outcome
+
+    return start
+
+
+def loop(outcome):
+    return outcome.of("loop")[-1]
+
+
+def test_gradients_that_nobody_clears_are_seen_at_every_step(play):
+    cleared = loop(play("nozero"))["cleared"]["0"]
+    assert cleared["checked"] == cleared["not_cleared"] == cleared["streak"] > 40
+
+
+@pytest.mark.parametrize("case", ["gan", "accum", "gradval", "dropeval"])
+def test_healthy_clearing_is_no_finding(play, case):
+    assert all(one["not_cleared"] == 0 for one in loop(play(case)).get("cleared", {}).values())
+
+
+def test_accumulation_is_counted(play):
+    assert loop(play("accum"))["accumulation"] == {"4": 15}
+
+
+@pytest.mark.parametrize(
+    ("case", "op"),
+    [("detach", "detach"), ("data", "data"), ("numpy", "detach"), ("item", "item"), ("nograd", "no_grad")],
+)
+def test_a_cut_graph_is_told_with_its_line(play, case, op):
+    outcome = play(case)
+    graph = outcome.of("graph")[-1]
+    assert {"a.weight", "a.bias"} <= set(graph["unreachable"])
+    assert graph["cut"]["op"] == op
+    lines = PROGRAM.read_text().splitlines()
+    assert lines[graph["cut"]["line"] - 1].strip() == graph["cut"]["source"]
+    assert graph["cut"]["function"].endswith("forward")
+    assert set(loop(outcome)["never_called"]) == {"unused.weight", "unused.bias"}
+    assert "a.weight" in loop(outcome)["never_grad"]
+
+
+def test_layers_in_a_list_are_foreign_leaves(play):
+    foreign = play("list").of("graph")[-1]["foreign"]
+    assert len(foreign) == 4
+    assert all(leaf["parameter"] and leaf["again"] for leaf in foreign)
+
+
+def test_stale_optimizer_parameters_are_counted(play):
+    told = loop(play("stale"))
+    assert told["stale"]["0"] == {"tensors": 2, "elements": 34, "held": 4}
+    assert told["outside"] == ["2.weight", "2.bias"]
+
+
+def test_steps_that_change_nothing_are_counted_but_not_with_a_rate_of_zero(play):
+    tiny = loop(play("lrtiny"))["unchanged"]["0"]
+    assert tiny["checked"] == tiny["unchanged"] > 10
+    assert "unchanged" not in loop(play("lr0"))
+
+
+def test_training_in_evaluation_mode_is_counted(play):
+    outcome = play("evalmode")
+    assert loop(outcome)["backward_in_eval"] == {"count": 60, "in_train": 0, "first_step": 1, "stochastic": True}
+    assert len(outcome.of("model")) == 1
+
+
+def test_a_seed_in_the_loop_is_seen(play):
+    rng = loop(play("seed"))["rng"]
+    assert rng["same"] == rng["checked"] > 5
+    assert rng["seeded"] == 59
+    assert rng["line"].startswith("health_torch.py:")
+
+
+def test_probabilities_into_cross_entropy_are_seen(play):
+    (call,) = {one["line"]: one for one in play("softmax2").of("loss_call")}.values()
+    assert call["prob_rows"] == 1.0
+    assert call["classes"] == 2
+    assert call["calls"] == 60
+
+
+def test_a_softmax_over_the_batch_is_seen_in_the_loss_and_in_the_function(play):
+    outcome = play("softaxis")
+    assert outcome.of("loss_call")[-1]["prob_columns"] == 1.0
+    (softmax,) = outcome.of("tensors")[-1]["functions"]
+    assert (softmax["fn"], softmax["dim"], softmax["size"]) == ("softmax", 0, 32)
+
+
+def test_a_broadcast_loss_is_seen(play):
+    call = play("broadcast").of("loss_call")[-1]
+    assert call["broadcast"] == call["observed"] > 5
+    assert call["items"] == 32 * 32
+
+
+def test_dropout_that_ignores_the_mode_is_seen_in_evaluation(play):
+    phases = play("dropeval").of("evaluation")
+    assert [phase["dropout_active"] for phase in phases] == [8, 8, 8]
+    assert phases[0]["dropout_line"].startswith("health_torch.py:")
+    assert 0 < phases[0]["accuracy"] <= 1
+    assert phases[0]["loss"]["cross_entropy"] > 0
+
+
+def test_evaluation_in_training_mode_and_with_gradients_is_seen(play):
+    outcome = play("traineval")
+    assert loop(outcome)["nograd_in_train"] == {"count": 24, "stochastic": True}
+    assert outcome.of("evaluation")[0]["training"] is True
+    outcome = play("gradval")
+    assert outcome.of("evaluation")[0]["grad"] is True
+    assert loop(outcome)["forwards"]["eval_grad"] == 24
+    assert loop(outcome)["losses_lonely"] == 24
+    assert loop(outcome)["forwards_lonely"] == 0
+
+
+def test_graphs_that_stay_alive_are_counted(play):
+    held = play("retain").of("memory")[-1]
+    assert held["graphs"] == held["graphs_of"] > 5
+    assert play("nozero").of("memory")[-1]["graphs"] <= 1
+
+
+def test_steps_without_gradient_or_backward_are_counted(play):
+    assert loop(play("zerobetween"))["steps_without_gradient"]["0"] == {"none": 60, "zero": 0, "streak": 60}
+    told = loop(play("nobackward"))
+    assert told["steps_without_backward"]["0"] >= 58
+    assert told["forwards_lonely"] == told["losses_lonely"] == 60
+
+
+def test_a_scheduler_before_the_optimizer_is_seen(play):
+    told = loop(play("sched"))["scheduler"]["0"]
+    assert told["before_optimizer"] == 1
+    assert told["steps"] == told["optimizer_steps"] == 60
+    assert told["options"]["T_max"] == 10
+
+
+def test_loads_that_change_nothing_or_match_nothing_are_told(play):
+    alias, nothing = play("load").of("loaded")
+    assert alias["alias"] is True
+    assert alias["matched"] == 4
+    assert (nothing["matched"], nothing["missing_n"], nothing["unexpected_n"]) == (0, 4, 4)
+    assert nothing["line"].startswith("health_torch.py:")
+
+
+FLIGHTS = {
+    "logloss": ("loss", "loss expression", None, "Log!"),
+    "badbatch": ("loss", "bad batch", None, "input 0[4, 3] = inf"),
+    "explode": ("loss", "forward", "2", "linear"),
+    "sqrtloss": ("gradient", "loss expression", None, "Sqrt"),
+    "mask": ("loss", "forward", "", "softmax"),
+    "exp": ("loss", "forward", "", "exp"),
+    "sqrtinside": ("gradient", "backward", None, "SqrtBackward"),
+}
+
+
+@pytest.mark.parametrize("case", FLIGHTS)
+def test_the_first_bad_value_is_traced_to_its_place(play, case):
+    trigger, finding, module, op = FLIGHTS[case]
+    (flight,) = play(case).of("flight")
+    assert (flight["trigger"], flight["finding"]) == (trigger, finding)
+    assert op in flight["op"]
+    assert (flight["module"] or {}).get("name") == module
+    if flight["line"]:
+        assert PROGRAM.read_text().splitlines()[flight["line"] - 1].strip() == flight["source"]
+    if finding in ("forward", "backward"):
+        assert flight["line"]
+    assert flight["batch"]["leaves"][0]["shape"] == [32, 10]
+
+
+def test_a_healthy_run_has_a_whole_record(play):
+    outcome = play("dropeval", level="deep")
+    (model,) = outcome.of("model")
+    assert [module["type"] for module in model["modules"]] == ["N", "Sequential", "Linear", "ReLU", "Linear"]
+    assert [one["name"] for one in model["parameters"]][:2] == ["m.0.weight", "m.0.bias"]
+    assert model["parameters"][0]["init"]["writes"] == {"kaiming_uniform_": 1}
+    assert model["parameters"][0]["init"]["fan_in"] == 10
+    assert [2, 3] in model["feeds"]
+    tensors = outcome.of("tensors")
+    assert len(tensors) >= 40
+    assert all(sum(one["hist"]["counts"]) > 0 for one in tensors[0]["params"])
+    assert all(0 < one["ratio"] < 1 for one in tensors[5]["params"])
+    assert tensors[0]["modules"][0]["across"] > 0
+    assert {leaf["role"] for leaf in outcome.of("batch")[0]["leaves"]} == {"input", "label"}
+    step = outcome.of("step")[-1]
+    assert step["samples"] == 32
+    assert not outcome.of("flight")

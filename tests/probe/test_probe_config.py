@@ -1,0 +1,193 @@
+"""Options and configuration files arrive as plain data, without secrets."""
+
+import sys
+
+import pytest
+
+ARGPARSE = """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--lr", type=float, default=0.1)
+p.add_argument("--hub-token", default="")
+p.add_argument("--dims", type=int, nargs="*", default=[])
+sub = p.add_subparsers(dest="what")
+t = sub.add_parser("train"); t.add_argument("--epochs", type=int, default=3)
+print(p.parse_args())
+print(argparse.ArgumentParser.parse_known_args.__name__, argparse.ArgumentParser.parse_args.__qualname__)
+"""
+
+
+def values(done, source):
+    return [event["values"] for event in done.of("arguments") if event["source"] == source]
+
+
+def test_an_argparse_namespace_is_told_once_with_its_sub_command(probed, python):
+    probed.write("train.py", ARGPARSE)
+    words = ["train.py", "--dims", "1", "2", "--lr", "nan", "--hub-token", "zq81xYt55wpL", "train", "--epochs", "5"]
+    done = probed(python, *words)
+    assert done.out == probed.plain(python, *words).stdout
+    assert values(done, "argparse") == [
+        {"lr": "nan", "hub_token": "[REDACTED:secret]", "dims": [1, 2], "what": "train", "epochs": 5}
+    ]
+    assert "zq81xYt55wpL" not in str(done.files)
+
+
+def test_known_and_remaining_arguments_and_subclasses_work(probed, python):
+    code = (
+        "import argparse\n"
+        "class Mine(argparse.ArgumentParser):\n"
+        "    def parse_known_args(self, args=None, namespace=None):\n"
+        "        return super().parse_known_args(args, namespace)\n"
+        "p = Mine(); p.add_argument('--a', default=argparse)\n"
+        "print(p.parse_known_args(['--b', '1']))\n"
+    )
+    done = probed(python, "-c", code)
+    assert "['--b', '1']" in done.out
+    assert values(done, "argparse") == [{"a": "<module argparse>"}]
+
+
+def test_options_of_a_launcher_are_not_those_of_the_program(probed):
+    probed.write("torch/__init__.py", "")
+    probed.write("torch/run.py", ARGPARSE)
+    done = probed(sys.executable, "-m", "torch.run")
+    assert values(done, "argparse") == []
+
+
+def test_click_options_are_told(probed):
+    pytest.importorskip("click")
+    probed.write(
+        "train.py",
+        "import click\n"
+        "@click.group()\n"
+        "@click.option('--seed', default=1)\n"
+        "def main(seed): pass\n"
+        "@main.command()\n"
+        "@click.option('--lr', type=float)\n"
+        "@click.option('--password')\n"
+        "def train(lr, password): print(lr)\n"
+        "main()\n",
+    )
+    done = probed(sys.executable, "train.py", "--seed", "4", "train", "--lr", "0.5", "--password", "zq81xYt55wpL")
+    assert done.out == "0.5\n"
+    assert values(done, "click") == [{"seed": 4}, {"lr": 0.5, "password": "[REDACTED:password]"}]
+
+
+SETTINGS = """
+import argparse, collections, dataclasses, enum, pathlib, types
+class Mode(enum.Enum):
+    FAST = 1
+@dataclasses.dataclass
+class Sizes:
+    width: int = 8
+    where: pathlib.Path = pathlib.Path("data")
+class CFG:
+    depth = 3
+    _private = 1
+    def method(self): pass
+class Odd:
+    def __repr__(self): raise RuntimeError("never asked")
+config = {"lr": 0.1, "mode": Mode.FAST, "sizes": Sizes(), "odd": Odd(), 3: float("inf"), "api_key": "zq81xYt55wpL",
+          "call": print, "nested": {"a": [1, (2, {"b": {1, 2}})]}}
+args = argparse.Namespace(x=1)
+hparams = collections.OrderedDict(a=1)
+opt = types.SimpleNamespace(beta=0.9)
+BATCH_SIZE = 32
+lr = 0.5
+loss = 0.123
+_HIDDEN = 1
+"""
+
+
+def test_settings_in_the_main_module_are_told(probed, python):
+    probed.write("train.py", SETTINGS)
+    done = probed(python, "train.py")
+    told = {event["name"]: event["values"] for event in done.of("arguments")}
+    assert told["config"] == {
+        "lr": 0.1,
+        "mode": "Mode.FAST",
+        "sizes": {"width": 8, "where": "data"},
+        "odd": "<__main__.Odd>",
+        "3": "inf",
+        "api_key": "[REDACTED:secret]",
+        "call": "builtins.print",
+        "nested": {"a": [1, [2, {"b": ["1", "2"]}]]},
+    }
+    assert told["CFG"] == {"depth": 3}
+    assert told["args"] == {"x": 1}
+    assert told["hparams"] == {"a": 1}
+    assert told["opt"] == {"beta": 0.9}
+    assert told["__main__"] == {"BATCH_SIZE": 32, "lr": 0.5}
+
+
+def test_settings_are_told_at_the_first_step_already(probed):
+    code = (
+        "import os, sys\nconfig = {'a': 1}\nsys._labbook_probe.step = 1\nconfig = {'a': 2}\n"
+        "sys._labbook_probe.step = 2\nos._exit(0)"
+    )
+    assert values(probed(sys.executable, "-c", code), "dict") == [{"a": 1}]
+
+
+def test_settings_that_refer_to_themselves_end(probed):
+    code = "config = {'a': 1}; config['self'] = config; config['list'] = [config]"
+    (told,) = values(probed(sys.executable, "-c", code), "dict")
+    assert told["a"] == 1
+
+
+READ = """
+import sys
+for name in sys.argv[1:]:
+    print(len(open(name.partition("=")[2] or name, "rb").read()))
+"""
+
+
+def test_configuration_files_of_the_project_are_told(probed, python, tmp_path):
+    (tmp_path / "elsewhere.toml").write_text("lr = 1")
+    (tmp_path / "linked.yaml").write_text("far: away")
+    (probed.folder / "linked.yaml").symlink_to(tmp_path / "linked.yaml")
+    probed.write("read.py", READ + "open(sys.argv[0].replace('read.py', 'linked.yaml')).read()\n")
+    probed.write("conf/train.yaml", "lr: 0.1\npassword: correct-horse-7battery\nhome: /home/alice/x\n")
+    probed.write("big.json", '{"a": "' + "x" * 70000 + '"}')
+    probed.write("list.json", "[1, 2]")
+    probed.write("big.ini", "[a]\n" + "b = 1\n" * 20000)
+    probed.write("secrets.yaml", "a: 1")
+    probed.write("package.json", "{}")
+    names = ["conf/train.yaml", "big.json", "list.json", "big.ini", "secrets.yaml", "package.json"]
+    done = probed(python, "read.py", *names, f"--config={tmp_path / 'elsewhere.toml'}")
+    told = {event["path"].rpartition("/")[2]: event for event in done.of("config")}
+    assert set(told) == {"train.yaml", "big.ini", "elsewhere.toml"}
+    assert told["train.yaml"]["format"] == "yaml"
+    assert told["train.yaml"]["text"].startswith("lr: 0.1\npassword: [REDACTED")
+    assert "alice" not in told["train.yaml"]["text"]
+    assert not told["train.yaml"]["truncated"]
+    assert told["big.ini"]["truncated"]
+    assert len(told["big.ini"]["text"]) == 64 * 1024
+    assert told["elsewhere.toml"]["text"] == "lr = 1"
+    assert "correct-horse-7battery" not in str(done.files)
+    assert done.paths() >= {"train.yaml", "big.json", "secrets.yaml"}
+
+
+def test_special_files_are_never_opened_a_second_time(probed):
+    probed.write(
+        "read.py",
+        "import os, threading\n"
+        "os.mkfifo('pipe.yaml')\n"
+        "t = threading.Thread(target=lambda: open('pipe.yaml', 'w').write('a: 1')); t.start()\n"
+        "print(open('pipe.yaml').read()); t.join()\n",
+    )
+    done = probed(sys.executable, "read.py")
+    assert done.out == "a: 1\n"
+    assert done.of("config") == []
+
+
+def test_omegaconf_and_hydra_are_told(probed):
+    pytest.importorskip("hydra")
+    probed.write("conf/config.yaml", "lr: 0.1\nmodel:\n  width: ${lr}\n")
+    probed.write(
+        "train.py",
+        "import hydra\n"
+        "@hydra.main(config_path='conf', config_name='config', version_base=None)\n"
+        "def main(cfg): print(cfg.lr)\n"
+        "main()\n",
+    )
+    done = probed(sys.executable, "train.py", "lr=0.5", "hydra.run.dir=.")
+    assert values(done, "hydra") == [{"lr": 0.5, "model": {"width": "${lr}"}}]

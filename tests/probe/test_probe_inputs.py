@@ -1,0 +1,152 @@
+"""Files that a program reads and writes are told once, with size; the interpreter's own are not."""
+
+import os
+import sys
+
+import pytest
+
+
+def items(done):
+    """The last word on each file."""
+    return {item["path"]: item for event in done.of("files") for item in event["items"]}
+
+
+def by_name(done):
+    return {os.path.basename(path): item for path, item in items(done).items()}
+
+
+def test_reading_and_writing_are_told_apart(probed, python):
+    probed.write("data.csv", "a,b\n1,2\n")
+    probed.write(
+        "train.py",
+        "import os, pathlib, sqlite3, json\n"
+        "import helper\n"
+        "open('data.csv').read(); pathlib.Path('data.csv').read_text()\n"
+        "open('model.bin', 'wb').write(b'0' * 100)\n"
+        "open('both.txt', 'w').write('x'); open('both.txt').read()\n"
+        "open('log.txt', 'a').write('line')\n"
+        "fd = os.open('low.bin', os.O_WRONLY | os.O_CREAT); os.write(fd, b'123'); os.close(fd)\n"
+        "sqlite3.connect('book.db').execute('create table t (x)')\n"
+        "sqlite3.connect(':memory:')\n"
+        "try:\n"
+        "    open('missing.txt')\n"
+        "except OSError: pass\n"
+        "open('/dev/null').close(); open('/proc/self/stat').close(); open('/etc/hostname').close()\n",
+    )
+    probed.write("helper.py", "x = 1")
+    done = probed(python, "train.py")
+    seen = {name: (item["mode"], item["size"]) for name, item in by_name(done).items()}
+    assert seen == {
+        "data.csv": ("r", 8),
+        "model.bin": ("w", 100),
+        "both.txt": ("rw", 1),
+        "log.txt": ("w", 4),
+        "low.bin": ("w", 3),
+        "book.db": ("rw", (probed.folder / "book.db").stat().st_size),
+    }
+    # Before Python 3.10 `pathlib` opens with a function of its own, which is one more audit event.
+    assert by_name(done)["data.csv"]["opens"] in (2, 3)
+    assert by_name(done)["data.csv"]["mtime_ns"] == (probed.folder / "data.csv").stat().st_mtime_ns
+    assert all(item["via"] == "open" for item in items(done).values())
+
+
+def test_a_file_that_is_moved_into_place_is_told_by_its_last_name(probed, python):
+    code = (
+        "import os, tempfile\n"
+        "with tempfile.TemporaryFile(dir='.') as f: f.write(b'x')\n"
+        "with tempfile.NamedTemporaryFile(dir='.') as f: f.write(b'x')\n"
+        "with tempfile.NamedTemporaryFile(dir='.', delete=False) as f: f.write(b'xy')\n"
+        "os.replace(f.name, 'model.bin')\n"
+        "with open('part.tmp', 'w') as f: f.write('abc')\n"
+        "os.rename('part.tmp', 'final.txt')\n"
+        "with tempfile.NamedTemporaryFile(dir='.', delete=False, suffix='.kept') as f: f.write(b'xyz')\n"
+    )
+    done = probed(python, "-c", code)
+    seen = {name.rpartition(".")[2]: (i["mode"], i["size"]) for name, i in by_name(done).items()}
+    assert seen == {"bin": ("w", 2), "txt": ("w", 3), "kept": ("w", 3), "tmp": ("w", -1)}
+
+
+def test_files_that_c_code_holds_open_are_seen_at_steps_and_at_the_end(probed, python):
+    probed.write("mapped.bin", "x" * 5000)
+    probed.write("held.bin", "y")
+    code = (
+        "import _ctypes, ctypes, sys\n"
+        "libc = ctypes.CDLL(None)\n"
+        "libc.mmap.restype = ctypes.c_void_p\n"
+        "whole = ctypes.c_int\n"
+        "libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, whole, whole, whole, ctypes.c_long]\n"
+        "fd = libc.open(b'mapped.bin', 0)\n"
+        "libc.mmap(None, 5000, 1, 1, fd, 0); libc.close(fd)\n"
+        "fd = libc.open(b'held.bin', 0)\n"
+        "sys._labbook_probe.step = 1\n"
+        "libc.close(fd)\n"
+        "libc.open(b'late.bin', 0o101, 0o600)\n"
+    )
+    done = probed(python, "-c", code)
+    seen = {name: (item["via"], item["mode"]) for name, item in by_name(done).items()}
+    assert seen == {"mapped.bin": ("map", "r"), "held.bin": ("fd", "r"), "late.bin": ("fd", "w")}
+
+
+def test_many_files_of_a_folder_are_counted_not_listed(probed):
+    code = (
+        "import os\n"
+        "os.mkdir('images')\n"
+        "for n in range(3000): open('images/%d.jpg' % n, 'w').close()\n"
+        "for epoch in range(2):\n"
+        "    for n in range(3000): open('images/%d.jpg' % n).close()\n"
+    )
+    done = probed(sys.executable, "-c", code)
+    listed = items(done)
+    (folder,) = [item for item in listed.values() if item.get("folder")]
+    assert os.path.basename(folder["path"]) == "images"
+    assert folder["members"] == 2800
+    assert folder["opens"] == 8400
+    assert folder["mode"] == "rw"
+    assert len(listed) == 201
+    assert sum(len(str(event)) for event in done.events) < 150_000
+
+
+def test_a_fork_tells_its_own_files_and_not_those_of_its_parent(probed, python):
+    probed.write(
+        "train.py",
+        "import multiprocessing as mp\n"
+        "def work(n):\n"
+        "    open('part%d.txt' % n).read()\n"
+        "open('parent.txt', 'w').close()\n"
+        "children = [mp.get_context('fork').Process(target=work, args=(n,)) for n in range(3)]\n"
+        "[c.start() for c in children]; [c.join() for c in children]\n",
+    )
+    for n in range(3):
+        probed.write(f"part{n}.txt", "x")
+    done = probed(python, "train.py")
+    forks = [events for events in done.files.values() if events[0]["role"] == "fork"]
+    told = [{os.path.basename(i["path"]) for e in fork if e["k"] == "files" for i in e["items"]} for fork in forks]
+    assert sorted(map(sorted, told)) == [["part0.txt"], ["part1.txt"], ["part2.txt"]]
+
+
+def test_links_are_resolved_and_a_secret_in_a_path_is_masked(probed):
+    probed.write("real.txt", "x")
+    (probed.folder / "link.txt").symlink_to(probed.folder / "real.txt")
+    code = "open('link.txt').read(); open('run-zq81xYt55wpL.txt', 'w').close()"
+    done = probed(sys.executable, "-c", code, MY_API_KEY="zq81xYt55wpL")
+    assert done.paths() == {"real.txt", "run-[REDACTED:known].txt"}
+
+
+@pytest.mark.parametrize("module", ["h5py", "pyarrow.parquet", "safetensors.numpy"])
+def test_readers_in_c_are_seen(probed, module):
+    pytest.importorskip(module)
+    pytest.importorskip("numpy")
+    code = {
+        "h5py": "import h5py; h5py.File('a.h5', 'w').close(); h5py.File('a.h5').close()",
+        "pyarrow.parquet": (
+            "import pyarrow as pa, pyarrow.parquet as pq; pq.write_table(pa.table({'a': [1]}), 'a.parquet'); "
+            "pq.read_table('a.parquet')"
+        ),
+        "safetensors.numpy": (
+            "import numpy, safetensors.numpy as s; s.save_file({'a': numpy.zeros(3)}, 'a.safetensors'); "
+            "s.load_file('a.safetensors')"
+        ),
+    }[module]
+    done = probed(sys.executable, "-c", code)
+    (item,) = by_name(done).values()
+    assert (item["mode"], item["size"] > 0) == ("rw", True)

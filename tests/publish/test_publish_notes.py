@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import time
+
+import markdown
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labbook.publish.notes import inert, site_note, with_block
+from labbook.publish.theme import EXTENSIONS, _slug, coloured, navigation
+from labbook.store.entry_text import block
+from labbook.store.templates import words
+
+
+def shown(text: str | bytes):
+    return site_note(text if isinstance(text, bytes) else text.encode(), "notes/x.md", "it is shown as it is")
+
+
+def test_front_matter_is_taken_off_and_only_known_keys_stay():
+    note = shown(
+        "---\ntitle: A <b> {{x}}\nstatus: failed\ntemplate: evil.html\nrender_macros: true\nhide: [toc, x]\n---\n"
+        "\n# T\n"
+    )
+
+    assert note.markdown == "\n# T\n" and not note.problem
+    assert note.meta == {"title": "A &lt;b&gt; &#123;&#123;x&#125;&#125;", "hide": ["toc"]}
+
+
+def test_folds_are_opened_for_markdown_and_fences_left_alone():
+    text = "<details><summary>s</summary>\n\n```text\n<details>\n```\n\n</details>\n\n"
+    text += "````\n```\n<details>\n````\n<details>\n"
+
+    lines = shown(text).markdown.splitlines()
+
+    assert [line for line in lines if "markdown=" in line] == [
+        '<details markdown="1"><summary>s</summary>',
+        '<details markdown="1">',
+    ]
+
+
+def test_a_preformatted_block_hides_its_fences():
+    note = shown("<pre><code>a\n```\n# no heading\n~~~\n</code></pre>\n\n## Yes\n\n```\nfence\n```\n")
+    html = markdown.markdown(note.markdown, extensions=list(EXTENSIONS), extension_configs=EXTENSIONS)
+
+    assert "<h2" in html and "<h1" not in html and "&#96;&#96;&#96;" in html
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("---\nid: [\n---\nbody", "line"),
+        ("---\nid: x\nbody", "no end"),
+        ("[" * 20_000, "brackets"),
+        ("- " * 10_000 + "x", "nested"),
+        ("> " * 10_000 + "x", "nested"),
+        (" " * 9000 + "- x", "nested"),
+        ("x" * 700_000, "longer"),
+    ],
+)
+def test_what_would_stop_the_parser_is_shown_as_text(text, reason):
+    note = shown(text)
+    started = time.monotonic()
+    html = markdown.markdown(note.markdown, extensions=list(EXTENSIONS), extension_configs=EXTENSIONS)
+
+    assert reason in note.problem
+    assert "it is shown as it is" in html and "<h1" in html
+    assert time.monotonic() - started < 20
+
+
+def test_bytes_that_are_no_text_are_shown():
+    note = shown(b"\xff\xfe\x00\x80 \xe6\x8d\x9f")
+    assert "損" not in note.markdown and "损" in note.markdown and "\x00" not in note.markdown
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.text(alphabet="`~<>pre/details \n#-[]!&;:{}\"'x", max_size=200))
+def test_no_note_stops_the_build(text):
+    markdown.markdown(shown(text).markdown, extensions=list(EXTENSIONS), extension_configs=EXTENSIONS)
+
+
+def test_inert_text():
+    assert (
+        inert('<a href="x">{{ 1 }}\n{% x %}')
+        == "&lt;a href=&quot;x&quot;&gt;&#123;&#123; 1 &#125;&#125; &#123;% x %&#125;"
+    )
+
+
+def test_a_block_is_replaced():
+    page = f"mine\n\n{block('runs', 'None yet.')}\nafter\n"
+
+    assert with_block(page, "runs", "| a |") == "mine\n\n\n| a |\n\nafter\n"
+    assert with_block("no block\n", "runs", "x") == "no block\n"
+
+
+def test_the_navigation_holds_what_people_wrote():
+    said = words("en")["site"]
+    found = navigation(["index.md", "runs/index.md", "runs/2026/11/21/x.md", "ideas.md", "symptoms/oom.md"], said)
+
+    assert found == [
+        {"Home": "index.md"},
+        {"Runs": "runs/index.md"},
+        {"Experiments": "experiments/index.md"},
+        {"Reports": "reports/index.md"},
+        {"Symptoms": ["symptoms/oom.md"]},
+        {"Notes": ["ideas.md"]},
+    ]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_verdicts_are_coloured(language):
+    said = words(language)
+    fail = str(said["verdicts"]["fail"]).strip("*")
+    html = f"<p><strong>{said['status']['failed']}</strong> after</p>"
+    html += f"<table><tr><td><strong>{fail}</strong></td></tr></table>"
+
+    page = coloured(html)
+
+    assert 'class="lb-status lb-failed"' in page and 'class="lb-verdict lb-fail"' in page
+    assert "<table data-search-exclude>" in page
+
+
+def test_anchors_are_those_of_git_hosts():
+    assert _slug("What was not observed", "-") == "what-was-not-observed"
+    assert _slug("  未观察到的内容: x ", "-") == "未观察到的内容-x"

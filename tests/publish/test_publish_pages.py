@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+import pytest
+
+from labbook.model.entry import Entry
+from labbook.publish.pages import SiteSource, experiment_runs, neighbours, run_cells, site_pages
+from labbook.report.run_row import RunRow
+from labbook.store.templates import Templates
+
+NOW = datetime(2026, 11, 21, 12).timestamp()
+EVIL = "<script>alert(1)</script> | [x](javascript:y) {{ 7*7 }} `a` **b** -->"
+
+
+def row(number: int, day: int, month: int = 11, **more) -> RunRow:
+    run_id = f"2026{month:02d}{day:02d}-1200{number:02d}-aaaa"
+    facts = {"status": "finished", "title": f"train.py: run {number}", "script": "train.py", "duration_s": 60.0, **more}
+    path = f"notes/runs/2026/{month:02d}/{day:02d}/{run_id}.md"
+    return RunRow(run_id, path, started=datetime(2026, month, day, 12).timestamp(), **facts)
+
+
+def pages(rows=(), language="en", **more) -> dict[str, str]:
+    source = SiteSource(rows, now=NOW, **more)
+    return {page.path: page.markdown for page in site_pages(source, Templates(None, language))}
+
+
+def test_the_pages_of_a_notebook():
+    made = pages([row(2, 20), row(1, 3, 10)])
+
+    assert set(made) == {
+        "index.md",
+        "runs/index.md",
+        "runs/2026/11/index.md",
+        "runs/2026/10/index.md",
+        "experiments/index.md",
+        "reports/index.md",
+    }
+    assert "[2026-11-20 12:00](2026/11/20/20261120-120002-aaaa.md)" in made["runs/index.md"]
+    assert "(20/20261120-120002-aaaa.md)" in made["runs/2026/11/index.md"]
+    assert "(../../index.md)" in made["runs/2026/11/index.md"]
+    assert "(runs/2026/11/20/20261120-120002-aaaa.md)" in made["index.md"]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_an_empty_notebook_says_how_to_begin(language):
+    made = pages(language=language)
+
+    assert "labbook record -- python train.py" in made["index.md"]
+    assert "labbook report --week" in made["reports/index.md"]
+    assert all(text.startswith("# ") for text in made.values())
+
+
+def test_every_table_has_as_many_cells_in_each_row():
+    rows = [
+        row(3, 20, metric="loss", best=0.1, last=0.2, author="Wei", experiment="e", fix="x", symptoms=("oom",)),
+        row(2, 19, status="failed", author=EVIL, experiment=EVIL, metric=EVIL, best=1.0),
+    ]
+    experiments = [Entry("notes/experiments/e.md", {"title": EVIL}, "## Conclusion\n\n" + EVIL)]
+    reports = [Entry("notes/reports/2026-W47.md", {"title": EVIL, "date": EVIL, "runs": "x"})]
+
+    for path, text in pages(rows, experiments=experiments, reports=reports, problems=[("a.md", EVIL)]).items():
+        widths: list[int] = []
+        for line in [*text.splitlines(), ""]:
+            if line.startswith("|"):
+                widths.append(line.count("|"))
+            else:
+                assert len(set(widths)) <= 1, (path, widths)
+                widths = []
+        assert "<script" not in text and "{{" not in text and "](javascript" not in text
+
+
+def test_the_home_page_tells_the_week():
+    rows = [row(3, 20, status="failed", symptoms=("cuda_oom",)), row(2, 19, metric="loss", best=0.5), row(1, 12)]
+
+    home = pages(rows)["index.md"]
+
+    assert "2026-W47" in home and "<b>2</b><span>runs</span><small>1 the week before</small>" in home
+    assert "cuda_oom" in home and "loss **0.5**" in home
+    assert home.count("<i class=") == 52 * 7 + 6
+    assert '<i class="l1" title="2026-11-20: 1 runs">' in home
+
+
+def test_only_the_newest_runs_are_on_the_first_page():
+    rows = [row(n, 20) for n in range(60)] + [row(n, 19) for n in range(60)]
+
+    made = pages(rows)
+
+    assert made["runs/index.md"].count(".lb-when") == 100
+    assert made["runs/2026/11/index.md"].count(".lb-when") == 120
+
+
+def test_the_runs_of_an_experiment():
+    rows = [row(2, 20, experiment="e", metric="loss", best=0.5), row(1, 19, experiment="e", metric="loss", best=0.1)]
+    rows.append(row(3, 18, experiment="other"))
+
+    table = experiment_runs("e", SiteSource(rows, now=NOW), Templates(None, "en"))
+
+    assert table.count(".lb-when") == 2
+    (best,) = [line for line in table.splitlines() if "lb-best" in line]
+    assert "run 1" in best and "(../runs/2026/11/19/" in best
+    assert "No runs yet" in experiment_runs("nothing", SiteSource(rows, now=NOW), Templates(None, "en"))
+
+
+def test_runs_know_their_neighbours():
+    rows = [row(3, 20), row(2, 19), row(1, 18)]
+    around = neighbours(rows)
+
+    assert around[rows[1].path] == (rows[2], rows[0])
+    assert around[rows[0].path] == (rows[1], None) and around[rows[2].path] == (None, rows[1])
+
+
+def test_a_run_without_a_time_or_month_is_listed():
+    odd = RunRow("odd", "notes/runs/odd.md", "lost", "odd")
+
+    made = pages([odd])
+
+    assert "[odd](odd.md)" in made["runs/index.md"] and set(made) & {"runs/odd/index.md"} == set()
+    assert run_cells(odd, "runs/index.md")["day"] == ""
+
+
+def test_generated_pages_leave_no_gap():
+    for text in pages([row(1, 20, author="Wei", metric="loss", best=0.1)]).values():
+        assert not re.search(r"\|\n\n+\|", text), "a table in two parts"

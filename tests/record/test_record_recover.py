@@ -1,0 +1,120 @@
+"""A recorder that dies loses nothing: the next command finishes the entry."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+def start_recording(book, *command):
+    return subprocess.Popen(
+        [sys.executable, "-m", "labbook", "record", "--", *command],
+        cwd=book.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def wait_for(condition, seconds=30.0):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not happen in time")
+
+
+def console_text(book):
+    journal = next((book.folder / ".labbook" / "runs").iterdir())
+    return "".join(p.read_text(errors="replace") for p in (journal / "console").glob("*") if p.is_file())
+
+
+def test_the_next_command_finishes_a_killed_run(book, git):
+    (book.folder / "slow.py").write_text("import time\nprint('epoch 1 loss: 0.5', flush=True)\ntime.sleep(60)\n")
+    recorder = start_recording(book, sys.executable, "slow.py")
+    wait_for(lambda: (book.folder / ".labbook" / "runs").is_dir() and "epoch 1" in console_text(book))
+    os.killpg(recorder.pid, signal.SIGKILL)
+    recorder.communicate()
+
+    done = book("list")
+
+    assert "recovered" in done.stderr
+    run = book.run()
+    assert run["status"] in ("killed", "lost")
+    assert "epoch 1 loss: 0.5" in book.entry()
+    assert run["entry"] in git(book.folder, "ls-tree", "-r", "--name-only", "HEAD")
+
+
+def test_recovering_twice_changes_nothing(book, git):
+    recorder = start_recording(book, "sleep", "60")
+    wait_for(lambda: list((book.folder / ".labbook" / "runs").glob("*/run.json")))
+    wait_for(lambda: "child_pid" in next((book.folder / ".labbook" / "runs").glob("*/run.json")).read_text())
+    os.killpg(recorder.pid, signal.SIGKILL)
+    recorder.communicate()
+
+    assert "recovered" in book("recover").stdout
+    head, entry = git(book.folder, "rev-parse", "HEAD"), book.entry()
+    assert "nothing to recover" in book("recover").stdout
+
+    assert (git(book.folder, "rev-parse", "HEAD"), book.entry()) == (head, entry)
+
+
+def test_a_run_that_goes_on_is_left_alone(book):
+    recorder = start_recording(book, "sleep", "4")
+    wait_for(lambda: list((book.folder / ".labbook" / "runs").glob("*/run.json")))
+
+    assert "nothing to recover" in book("recover").stdout
+
+    recorder.communicate(timeout=60)
+    assert book.run()["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_the_command_survives_its_recorder(book):
+    """Only the recorder is killed: the program must end as if nothing had happened."""
+    (book.folder / "work.py").write_text(
+        "import time\nprint('begin', flush=True)\n"
+        "for i in range(20):\n    time.sleep(0.1); print('tick', i, flush=True)\n"
+        "open('result.txt', 'w').write('done')\n"
+    )
+    recorder = start_recording(book, sys.executable, "work.py")
+    wait_for(lambda: (book.folder / ".labbook" / "runs").is_dir() and "begin" in console_text(book))
+    recorder.send_signal(signal.SIGKILL)
+
+    wait_for((book.folder / "result.txt").exists)
+    out, _ = recorder.communicate(timeout=30)
+
+    assert b"tick 19" in out
+    wait_for(lambda: "recovered" in book("recover").stdout)
+    assert "tick 19" in book.entry()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_killed_at_random_moments_every_run_has_its_entry(book, git):
+    """Twelve kills here; `benchmarks/kills.py` does two hundred."""
+    chance = random.Random(7)
+    for _ in range(12):
+        recorder = start_recording(book, "sh", "-c", "echo started; sleep 0.2; echo ended")
+        time.sleep(chance.uniform(0.0, 0.9))
+        os.killpg(recorder.pid, signal.SIGKILL)
+        recorder.communicate()
+    started = {p.name for p in (book.folder / ".labbook" / "runs").iterdir() if (p / "run.json").exists()}
+
+    wait_for(lambda: "nothing to recover" in book("recover").stdout)
+
+    listed = {row["id"]: row for row in json.loads(book("list", "--json", "-n", "100").stdout)}
+    assert started == set(listed)
+    assert not [row for row in listed.values() if row["status"] == "running"]
+    git(book.folder, "fsck", "--strict")
+    book.record("true")

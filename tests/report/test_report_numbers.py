@@ -1,0 +1,78 @@
+"""Numbers read as people write them."""
+
+import math
+
+import pytest
+
+from labbook.report.numbers import duration, number, pair, percent, size
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0.0, "0"),
+        (-0.0, "0"),
+        (1.0, "1"),
+        (12345.0, "12345"),
+        (2.31049, "2.31"),
+        (1e-05, "1e-05"),
+        (math.nan, "NaN"),
+        (-math.inf, "-inf"),
+        (3e9, "3e+09"),
+        (0.1, "0.1"),
+    ],
+)
+def test_number(value, text):
+    assert number(value) == text
+
+
+def test_a_pair_has_the_digits_that_tell_it_apart():
+    assert pair(0.123456, 0.123457) == ("0.123456", "0.123457")
+    assert (
+        pair(2.31, 0.08) == ("2.31", "0.08")
+        and pair(1.0, 1.0) == ("1", "1")
+        and pair(math.nan, math.nan) == ("NaN", "NaN")
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (0.00035, "0.35 ms"),
+        (0.9996, "1 s"),
+        (3.42, "3.4 s"),
+        (9.96, "10 s"),
+        (84.2, "84 s"),
+        (99.6, "1 min 40 s"),
+        (120, "2 min"),
+        (3599.6, "1 h"),
+        (3600, "1 h"),
+        (12000, "3 h 20 min"),
+        (187200, "2 d 4 h"),
+    ],
+)
+def test_duration(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [
+        (-1, "-"),
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1536, "1.5 KiB"),
+        (1024**2 - 1, "1 MiB"),
+        (3 << 30, "3 GiB"),
+        (1 << 62, "4096 PiB"),
+    ],
+)
+def test_size(n, text):
+    assert size(n) == text
+
+
+def test_percent():
+    assert [percent(v) for v in (None, 0, 0.0004, 0.006, 0.123)] == ["-", "0 %", "under 0.1 %", "0.6 %", "12 %"]

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+
+from labbook.model.entry import Entry
+from labbook.model.run import FileUse, Run
+from labbook.model.run_json import run_to_json
+from labbook.model.series import Series
+from labbook.report.reading import for_reading
+from labbook.report.run_data import load_run, run_data
+
+RUN = Run(
+    id="20261121-153012-k3f9",
+    status="failed",
+    argv=("python", "train.py"),
+    cwd="/home/wei/code",
+    started=1795275012.0,
+    ended=1795275096.5,
+    exit_code=1,
+    experiment="exp001_x_dynamic",
+    series=(
+        Series("loss", "text", (1, 2), (9.0, 8.0)),
+        Series("loss", "probe", (1, 2, 3), (2.3, 1.9, float("nan")), count=3, nonfinite=1),
+    ),
+    files=(FileUse("data.csv", "read", 10), FileUse("model.pt", "written", 20), FileUse("log", "read and written", 1)),
+    captured={"code": {"commit": "abc", "dirty": True}, "python": {"version": "3.11.7"}, "command": {"argv": []}},
+)
+PATH = "notes/runs/2026/11/21/20261121-153012-k3f9.md"
+
+
+def test_a_whole_run_as_data():
+    data = run_data(Entry(PATH, {"id": RUN.id}), RUN, "f" * 40)
+
+    assert (data["id"], data["status"], data["exit_code"], data["command"]) == (
+        RUN.id,
+        "failed",
+        1,
+        ["python", "train.py"],
+    )
+    assert data["duration_s"] == 84.5 and data["entry"] == PATH and data["commit"] == "f" * 40
+    loss = data["metrics"]["loss"]
+    assert (loss["first"], loss["best"], loss["steps"], loss["source"], loss["nonfinite"]) == (2.3, 1.9, 3, "probe", 1)
+    assert data["environment"] == {"python": {"version": "3.11.7"}} and data["code"]["commit"] == "abc"
+    assert [f["path"] for f in data["inputs"]] == ["data.csv", "log"]
+    assert [f["path"] for f in data["outputs"]] == ["model.pt", "log"]
+    assert data["probe"]["status"] == "absent"
+
+
+def test_a_run_without_its_data_is_told_from_its_entry():
+    meta = {"id": RUN.id, "status": "running", "command": "python train.py", "metrics": None, "code": None}
+    data = run_data(Entry(PATH, meta), None, "")
+
+    assert data["status"] == "running" and data["command"] == ["python", "train.py"]
+    assert data["metrics"] == {} and data["code"] == {} and data["inputs"] == [] and data["exit_code"] is None
+
+
+def test_the_data_beside_an_entry(notes):
+    book = notes.notebook
+    file = book.paths.attachments(RUN.id) / "run.json"
+    assert load_run(book.paths, RUN.id) is None
+
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(run_to_json(RUN)))
+    assert load_run(book.paths, RUN.id).argv == RUN.argv
+
+    for broken in ("", "[]", "{", '{"id": "other"}', "[" * 100_000):
+        file.write_text(broken)
+        assert load_run(book.paths, RUN.id) is None
+
+
+def test_reading_on_a_terminal_leaves_markup_out():
+    text = (
+        "---\nid: x\n---\n<!-- labbook:begin title -->\n\n# T\n\n<details><summary>all</summary>\n\n"
+        "```text\n<div>kept</div>\n```\n\n</details>\n<!-- labbook:end title -->\n"
+    )
+    shown = for_reading(text)
+
+    assert "id: x" not in shown and "labbook:begin" not in shown and "<details>" not in shown
+    assert "# T" in shown and "all" in shown and "<div>kept</div>" in shown
+    assert "broken" in for_reading("---\n[broken\n")

@@ -1,0 +1,75 @@
+"""One true sentence for every kind of run, in both languages."""
+
+import dataclasses
+import math
+
+import pytest
+
+from labbook.model.run import Run
+from labbook.model.series import Series
+from labbook.report.title import primary_series, title_of, verdict_line
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "verdict"),
+    [
+        ("finished", "train.py: finished, loss 2.387 → 0.1363 in 240 steps", "loss 2.387 → 0.1363 in 240 steps"),
+        ("crashed", "train.py: RuntimeError at model.py:18", "RuntimeError at model.py:18"),
+        ("interrupted", "train.py: interrupted after 12 s", "loss 2.387 → 0.1363 in 240 steps"),
+        ("running", "train.py: running", "no metric was seen"),
+        ("probeless", "run.sh: failed, exit code 2", "exit code 2"),
+    ],
+)
+def test_titles(runs, name, title, verdict):
+    run = runs[name]()
+    assert (title_of(run), verdict_line(run)) == (title, verdict)
+    assert title_of(run, "zh") != title
+
+
+def run_with(*series, **fields):
+    return Run(
+        "i",
+        fields.pop("status", "finished"),
+        ("python", "a.py"),
+        "/w",
+        0.0,
+        ended=12.0,
+        script="a.py",
+        series=series,
+        **fields,
+    )
+
+
+def test_a_loss_that_is_no_number_is_the_news():
+    loss = Series("loss", "probe", (1, 2, 3, 4), (2.0, math.nan, 1.0, math.nan))
+    assert title_of(run_with(loss)) == "a.py: finished, loss is NaN since step 4"
+    assert title_of(run_with(loss, status="failed", exit_code=1)) == "a.py: loss is NaN since step 4"
+
+
+def test_other_ends():
+    assert title_of(run_with(status="killed", signal="SIGKILL")) == "a.py: killed by SIGKILL after 12 s"
+    assert title_of(run_with(status="failed", signal="SIGSEGV")) == "a.py: failed, killed by SIGSEGV"
+    assert title_of(run_with(status="lost")) == "a.py: lost, its recorder died"
+    assert title_of(run_with()) == "a.py: finished"
+    assert title_of(run_with(Series("acc", "text", (1,), (0.9,)))) == "a.py: finished, acc 0.9"
+
+
+def test_names_of_the_program_are_made_harmless():
+    run = dataclasses.replace(run_with(), script="<b>{{x}}\n" + "y" * 200 + ".py")
+    title = title_of(run)
+    assert not set("<>{}\n") & set(title) and len(title) < 90 and title.endswith("y.py: finished")
+
+
+def test_the_training_loss_stands_for_the_run():
+    def of(*names):
+        return primary_series(run_with(*(Series(n, s, (1,), (1.0,)) for n, s in names)))
+
+    assert of(("val_loss", "tensorboard"), ("acc", "text"), ("train_loss", "wandb")) == "train_loss"
+    assert of(("lr", "probe"), ("loss", "text"), ("loss", "probe")) == "loss"
+    assert of(("lr", "probe"), ("step_time_s", "probe")) == ""
+    assert (
+        of(
+            ("eval/acc", "mlflow"),
+        )
+        == "eval/acc"
+    )

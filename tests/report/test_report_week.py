@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+import pytest
+
+from labbook.errors import UsageError
+from labbook.model.entry import Entry
+from labbook.model.run import Change
+from labbook.report.context import WeekSource, best_run, conclusion_of, failure_kind, week_context
+from labbook.report.render import week_markdown
+from labbook.report.run_row import RunRow, run_row
+from labbook.report.week import Week, week_named, week_of
+from labbook.store.entry_text import split_parts
+from labbook.store.frontmatter import parse
+from labbook.store.templates import Templates
+
+WEEK = Week(2026, 47)
+
+
+def at(day: int, hour: int = 12) -> float:
+    return datetime(2026, 11, day, hour).timestamp()
+
+
+def row(number: int, day: int, status: str = "finished", **more) -> RunRow:
+    run_id = f"202611{day:02d}-1200{number:02d}-aaaa"
+    facts = {"script": "train.py", "experiment": "exp001_x_dynamic", "author": "Wei", "duration_s": 60.0, **more}
+    return RunRow(
+        run_id, f"notes/runs/2026/11/{day:02d}/{run_id}.md", status, f"train.py: run {number}", started=at(day), **facts
+    )
+
+
+def story(rows, experiments=(), changes=None) -> dict:
+    return week_context(WeekSource(WEEK, rows, experiments, changes or {}, lambda path: f"../{path}"))
+
+
+def test_weeks_have_names_and_days():
+    assert (WEEK.name, WEEK.begin.isoformat(), WEEK.end.isoformat()) == ("2026-W47", "2026-11-16", "2026-11-22")
+    assert WEEK.holds(at(16, 0)) and WEEK.holds(at(22, 23)) and not WEEK.holds(at(23, 0))
+    assert WEEK.before().name == "2026-W46"
+    assert Week(2027, 1).before().name == "2026-W53"
+
+
+def test_weeks_that_begin_on_sunday():
+    week = week_of(at(15), "sunday")
+    assert week.name == "2026-W47" and week.begin.isoformat() == "2026-11-15"
+    assert week_of(at(15)).name == "2026-W46"
+    assert week.before().begin.isoformat() == "2026-11-08"
+
+
+def test_a_week_is_named_by_people():
+    assert week_named("this", at(18)).name == week_named("", at(18)).name == "2026-W47"
+    assert week_named("last", at(18)).name == "2026-W46"
+    assert week_named("2026W05", at(18)).name == "2026-W05"
+    for wrong in ("2026-W54", "47", "2026-11-16", "soon"):
+        with pytest.raises(UsageError, match="not a week"):
+            week_named(wrong, at(18))
+
+
+@pytest.mark.parametrize("zone", ["Asia/Shanghai", "America/New_York", "Europe/Berlin"])
+def test_weeks_are_those_of_the_local_clock(monkeypatch, zone):
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        begin, end = WEEK.span
+        assert datetime.fromtimestamp(begin).strftime("%a %H:%M") == "Mon 00:00"
+        assert week_of(begin).name == "2026-W47" and week_of(begin - 1).name == "2026-W46"
+        assert week_of(end - 1).name == "2026-W47" and week_of(end).name == "2026-W48"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_the_row_of_an_entry():
+    meta = {
+        "id": "20261121-153012-k3f9",
+        "title": "train.py: loss is NaN since step 412",
+        "status": "failed",
+        "started": "2026-11-21T15:30:12Z",
+        "duration_s": 84.2,
+        "metrics": {"loss": {"first": 2.31, "best": 1.87, "last": "nan", "steps": 412}, "acc": {"best": 1}},
+        "tags": ["torch", 3],
+        "fix": None,
+    }
+    found = run_row(Entry("notes/runs/2026/11/21/20261121-153012-k3f9.md", meta))
+
+    assert (found.metric, found.best, found.steps, found.metric_text) == ("loss", 1.87, 412, "loss NaN")
+    assert found.script == "train.py" and found.subject == "loss is NaN since step 412"
+    assert found.started == 1795275012.0 and found.tags == ("torch", "3") and found.fix == ""
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {},
+        {"metrics": [1]},
+        {"metrics": {"a": "x"}},
+        {"started": "soon", "duration_s": "long"},
+        {"title": ["x"], "tags": {"a": 1}},
+    ],
+)
+def test_odd_front_matter_gives_an_empty_row(meta):
+    found = run_row(Entry("notes/runs/x.md", meta))
+
+    assert found.id == "x" and found.status == "lost" and found.metric_text == "" and found.started == 0.0
+
+
+def test_totals_count_this_week_and_the_one_before():
+    data = story([row(1, 16), row(2, 17, "failed"), row(3, 22, "interrupted"), row(4, 15), row(5, 23)])
+
+    assert data["totals"]["runs"] == 3 and data["before"]["runs"] == 1
+    assert data["totals"]["by_status"] == [("finished", 1), ("failed", 1), ("interrupted", 1)]
+    assert data["totals"]["time"] == "3 min" and data["totals"]["lost_time"] == "60 s"
+    assert [day["runs"] for day in data["days"]] == [1, 1, 0, 0, 0, 0, 1]
+
+
+def test_the_best_is_compared_with_the_week_before():
+    loss = {"metric": "loss"}
+    rows = [row(1, 10, best=0.5, **loss), row(2, 16, best=0.4, **loss), row(3, 17, best=0.3, **loss)]
+    rows += [row(4, 18, "failed", best=0.1, **loss)]
+
+    (result,) = story(rows)["results"]
+
+    assert (result["best"], result["before"], result["trend"]) == ("0.3", "0.5", "better")
+    assert result["run"]["id"] == rows[2].id and result["broken"] == 1
+
+
+def test_more_is_better_where_it_is():
+    rows = [row(1, 16, metric="val_accuracy", best=0.8), row(2, 17, metric="val_accuracy", best=0.9)]
+    assert best_run(rows) == rows[1]
+    assert best_run([row(1, 16)]) is None
+    assert best_run([row(1, 16, metric="loss", best=0.2), *rows]) == rows[1], "the metric that most of them have"
+
+
+def test_failures_are_grouped_by_symptom_or_by_what_happened():
+    rows = [row(1, 16, "failed", symptoms=("cuda_oom",)), row(2, 17, "failed", symptoms=("cuda_oom",), fix="x")]
+    rows += [row(3, 18, "killed")]
+
+    data = story(rows)
+
+    assert [(f["kind"], f["count"], f["fixed"]) for f in data["failures"]] == [("cuda_oom", 2, 1), ("run N", 1, 0)]
+    assert failure_kind(row(1, 16)) == ""
+
+
+def test_open_is_what_nobody_has_cured():
+    rows = [
+        row(1, 16, "failed", script="a.py"),
+        row(2, 17, "finished", script="a.py"),
+        row(3, 17, "failed", script="b.py"),
+        row(4, 18, "failed", script="b.py"),
+        row(5, 18, "failed", script="c.py", fix="20261119-120000-aaaa"),
+        row(6, 24, "finished", script="b.py", experiment="other"),
+    ]
+    assert [(r["id"], r["count"]) for r in story(rows)["open_runs"]] == [(rows[3].id, 2)]
+    rows.append(row(7, 24, "finished", script="b.py"))
+    assert story(rows)["open_runs"] == [], "cured after the end of the week"
+
+
+def test_experiments_without_a_conclusion_are_open():
+    empty = "## Conclusion\n\n<!-- What was\nlearned? -->\n\n## Next\n\nmore\n"
+    pages = [
+        Entry("notes/experiments/exp001_x_dynamic.md", {}, empty),
+        Entry("notes/experiments/exp002_y_static.md", {}, empty),
+        Entry("notes/experiments/exp003_z_static.md", {}, "## 结论\n\n有效。\n"),
+    ]
+    rows = [row(1, 16), row(2, 16, experiment="exp003_z_static")]
+
+    assert [e["experiment"] for e in story(rows, pages)["open_experiments"]] == ["exp001_x_dynamic"]
+    assert conclusion_of(pages[2].body) == "有效。"
+
+
+def test_what_people_turned():
+    rows = [row(1, 16), row(2, 17)]
+    changes = {
+        rows[0].id: [Change("argument", "--lr", "0.1", "0.2"), Change("metric", "loss", "1", "2")],
+        rows[1].id: [Change("argument", "--lr", "0.2", "0.3"), Change("code", "model.py", "", "", "+3 -1 lines")],
+    }
+    found = story(rows, changes=changes)["changes"]
+
+    assert [(c["what"], c["before"], c["values"], c["count"]) for c in found] == [
+        ("--lr", "0.1", "0.2, 0.3", 2),
+        ("model.py", "", "+3 -1 lines", 1),
+    ]
+
+
+@pytest.mark.parametrize(("language", "heading"), [("en", "## Results"), ("zh", "## 结果")])
+def test_the_page_of_a_week(language, heading):
+    rows = [row(1, 16, best=0.3, metric="loss"), row(2, 17, "failed", author="")]
+    source = WeekSource(WEEK, rows, (), {}, lambda path: f"../{path}")
+
+    page, trouble = week_markdown(source, Templates(None, language), None)
+
+    meta, body = parse(page, "report")
+    assert meta["week"] == "2026-W47" and meta["runs"] == 2 and trouble == ""
+    assert heading in body and "2026-W47" in body and rows[1].path in body
+    assert "\n\n\n" not in body
+    assert {p.name for p in split_parts(body)} >= {"summary", "results", "failures", "open", "people"}
+
+
+def test_an_empty_week_has_a_page():
+    page, _ = week_markdown(WeekSource(WEEK, (), (), {}, str), Templates(None, "en"), None)
+    assert "Nothing ran this week" in page and "## Results" not in page
+
+
+def test_what_people_wrote_in_a_report_stays():
+    source = WeekSource(WEEK, [row(1, 16)], (), {}, str)
+    page, _ = week_markdown(source, Templates(None, "en"), None)
+    mine = page.replace("## Highlights\n", "## Highlights\n\nWe beat the baseline!\n").replace(
+        "runs: 1", "runs: 1\nmood: good"
+    )
+
+    again, _ = week_markdown(WeekSource(WEEK, [row(1, 16), row(2, 17)], (), {}, str), Templates(None, "en"), mine)
+
+    assert "We beat the baseline!" in again and "mood: good" in again and "**2 runs**" in again
+    assert week_markdown(source, Templates(None, "en"), page)[0] == page, "writing it again changes nothing"
+
+
+def test_hostile_names_are_text_in_a_report():
+    evil = "<script>alert(1)</script> | [x](javascript:y) {{ 7*7 }} <!-- labbook:end results -->"
+    rows = [row(1, 16, "failed", author=evil, script=evil, experiment=evil, metric=evil, best=1.0)]
+    rows[0] = RunRow(**{**rows[0].__dict__, "title": evil})
+
+    page, _ = week_markdown(
+        WeekSource(WEEK, rows, (), {rows[0].id: [Change("argument", evil, evil, evil)]}, str),
+        Templates(None, "en"),
+        None,
+    )
+
+    assert "<script" not in page and "{{" not in page and "](javascript" not in page
+    assert [p.name for p in split_parts(parse(page, "")[1]) if p.name].count("results") == 1

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import multiprocessing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from labbook.errors import UsageError
+from labbook.store import frontmatter
+from labbook.store.experiments import choose_experiment, experiments, new_experiment, slug_part
+from labbook.store.notebook import create_notebook, find_notebook
+
+
+@pytest.fixture
+def own(tmp_path):
+    return create_notebook(tmp_path / "own")[0]
+
+
+def page(notebook, slug):
+    return frontmatter.parse((notebook.paths.experiments / f"{slug}.md").read_text("utf-8"), slug)
+
+
+def test_new_experiment_has_a_committed_page(own, git):
+    slug = new_experiment(own, "Digits  CNN!", mode="compiled")
+    assert slug == "exp001_digits-cnn_compiled"
+    meta, body = page(own, slug)
+    assert (meta["experiment"], meta["title"], meta["mode"]) == (slug, "Digits CNN!", "compiled")
+    assert "script" not in meta
+    for heading in ("# Digits CNN", "## Goal", "## Hypothesis", "## Runs", "## Conclusion"):
+        assert heading in body
+    assert "<!-- labbook:begin runs -->" in body and "<!-- labbook:end runs -->" in body
+    assert git(own.paths.root, "log", "-1", "--format=%s") == f"Start {slug}"
+    assert git(own.paths.root, "status", "--porcelain") == ""
+    assert new_experiment(own, "next") == "exp002_next_dynamic"
+
+
+def test_chinese_page(own):
+    chinese = replace(own, config=replace(own.config, language="zh"))
+    slug = new_experiment(chinese, "学习率 扫描（一）")
+    assert slug == "exp001_学习率-扫描-一_dynamic"
+    assert "## 假设" in page(chinese, slug)[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("../../etc/passwd", "etc-passwd"),
+        ("a\0b\nc", "a-b-c"),
+        ("digits_cnn v1.2", "digits-cnn-v1-2"),
+        ("ＦＵＬＬ", "full"),
+        ("x" * 300, "x" * 40),
+        ("\u202eevil", "evil"),
+        ("résumé हिन्दी", "résumé-हिन्दी"),
+        ("…", ""),
+    ],
+)
+def test_slugs_are_safe_file_names(name, part):
+    assert slug_part(name) == part
+    assert len(slug_part("𠜎" * 200).encode()) <= 160
+
+
+@pytest.mark.parametrize(("name", "mode"), [("", "dynamic"), ("!!", "dynamic"), ("x", "eager")])
+def test_what_cannot_be_named(own, name, mode):
+    with pytest.raises(UsageError):
+        new_experiment(own, name, mode=mode)
+
+
+def test_hostile_title_stays_a_title(own):
+    slug = new_experiment(own, "x\n---\nscript: evil\n# <script>alert(1)</script>")
+    meta, body = page(own, slug)
+    assert "script" not in meta
+    assert "<script>" not in body
+
+
+def test_runs_of_one_script_share_one(own):
+    first = choose_experiment(own, "models/cnn/train.py")
+    assert first == "exp001_cnn-train_dynamic"
+    assert choose_experiment(own, "models/cnn/train.py") == first
+    assert choose_experiment(own, "models/mlp/train.py") == "exp002_mlp-train_dynamic"
+    assert choose_experiment(own, "train.py") == "exp003_train_dynamic"
+    assert choose_experiment(own, "") == "exp004_scratch_dynamic"
+    assert choose_experiment(own, "") == "exp004_scratch_dynamic"
+    assert choose_experiment(own, "train.py", project="digits") == "exp005_digits-train_dynamic"
+    assert choose_experiment(own, "train.py", project="digits") == "exp005_digits-train_dynamic"
+    assert len(experiments(own)) == 5
+
+
+def test_a_new_experiment_takes_over_the_runs_of_its_script(own):
+    choose_experiment(own, "train.py")
+    newer = new_experiment(own, "wider net", script="train.py")
+    assert choose_experiment(own, "train.py") == newer
+
+
+def test_a_broken_page_does_not_stop_recording(own):
+    slug = choose_experiment(own, "train.py")
+    (own.paths.experiments / "exp007_broken_dynamic.md").write_text("---\nscript: train.py\n  : [\n---\n")
+    assert choose_experiment(own, "train.py") == slug
+    assert choose_experiment(own, "other.py") == "exp008_other_dynamic"
+
+
+def test_chosen_by_slug_number_or_words(own):
+    cnn, mlp = new_experiment(own, "digits cnn"), new_experiment(own, "digits mlp")
+    for chosen in (cnn, "1", "exp001", "exp1", "digits cnn", "CNN"):
+        assert choose_experiment(own, "train.py", chosen) == cnn
+    with pytest.raises(UsageError) as several:
+        choose_experiment(own, "train.py", "digits")
+    assert cnn in several.value.hint and mlp in several.value.hint
+    with pytest.raises(UsageError) as mistyped:
+        choose_experiment(own, "train.py", "exp001_digits-cnm_dynamic")
+    assert f"did you mean {cnn}?" in mistyped.value.hint
+    assert len(experiments(own)) == 2
+
+
+def _new(root, number):
+    return new_experiment(find_notebook(Path(root), environ={}), f"n{number % 3}")
+
+
+def _choose(root, script):
+    return choose_experiment(find_notebook(Path(root), environ={}), script)
+
+
+def test_numbers_and_scripts_are_safe_against_others(own, git):
+    with multiprocessing.get_context("spawn").Pool(6) as pool:
+        made = pool.starmap(_new, [(str(own.paths.root), n) for n in range(12)])
+        chosen = pool.starmap(_choose, [(str(own.paths.root), "train.py")] * 12)
+    assert sorted(slug[3:6] for slug in made) == [f"{n:03d}" for n in range(1, 13)]
+    assert len(set(chosen)) == 1
+    assert git(own.paths.root, "status", "--porcelain") == ""
+    assert git(own.paths.root, "rev-list", "--count", "HEAD") == "14"

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from labbook.errors import GitError
+from labbook.store.commit import commit_files
+from labbook.store.notebook import create_notebook
+from labbook.store.repository import CodeRepository
+
+
+@pytest.fixture
+def code(tmp_path, git):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "config", "user.name", "Wei")
+    git(folder, "config", "user.email", "wei@example.com")
+    (folder / "train.py").write_text("lr = 0.1\n")
+    (folder / "data.bin").write_bytes(b"\0\1\2")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "first")
+    (folder / "model.py").write_text("layers = 2\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "zweiter · 第二")
+    return folder
+
+
+def test_head_in_every_state(code, git):
+    repository = CodeRepository.open(code)
+    commit = git(code, "rev-parse", "HEAD")
+    known = {"commit": commit, "branch": "main", "detached": False, "unborn": False, "state": ""}
+    assert repository.head() == known
+    git(code, "checkout", "-q", "--detach")
+    assert repository.head() == known | {"branch": "", "detached": True}
+    git(code, "checkout", "-q", "--orphan", "fresh")
+    assert repository.head() == known | {"commit": "", "branch": "fresh", "unborn": True}
+
+
+def test_status_and_diff_applies(code, git, tmp_path):
+    repository = CodeRepository.open(code / "")
+    assert repository.status() == []
+    assert repository.diff(1000) == b""
+    (code / "train.py").write_text("lr = 0.2\n")
+    (code / "data.bin").write_bytes(b"\0\3")
+    (code / "model.py").unlink()
+    (code / "neu 新\n.py").write_text("x")
+    (code / ".gitignore").write_text("ignored\n")
+    (code / "ignored").write_text("x")
+    for key, value in (("diff.noprefix", "true"), ("color.ui", "always"), ("diff.mnemonicPrefix", "true")):
+        git(code, "config", key, value)
+    assert sorted(repository.status()) == [
+        (" D", "model.py"),
+        (" M", "data.bin"),
+        (" M", "train.py"),
+        ("??", ".gitignore"),
+        ("??", "neu 新\n.py"),
+    ]
+    patch = repository.diff(100_000)
+    assert b"data.bin" not in patch
+    git(tmp_path, "clone", "-q", str(code), "clone")
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path / "clone", input=patch, check=True)
+    assert (tmp_path / "clone" / "train.py").read_text() == "lr = 0.2\n"
+    assert not (tmp_path / "clone" / "model.py").exists()
+    with pytest.raises(GitError, match="longer than 20 bytes"):
+        repository.diff(20)
+
+
+def test_history(code, git):
+    repository = CodeRepository.open(code)
+    first, second = git(code, "rev-parse", "HEAD~1", "HEAD").split()
+    found = repository.commits_between(first, second)
+    assert [(c.commit, c.author, c.subject) for c in found] == [(second, "Wei", "zweiter · 第二")]
+    assert repository.commits_between(second, first) == []
+    assert repository.file_at(first, "train.py") == b"lr = 0.1\n"
+    assert repository.file_at(first, "model.py") is None
+    assert repository.file_at("HEAD", ".") is None
+    assert b"+layers = 2" in repository.diff_between(first, second)
+    with pytest.raises(GitError):
+        repository.commits_between("0" * 40, second)
+
+
+@pytest.mark.parametrize("name", ["--output=/tmp/x", "main", "HEAD..main", "-p", "", "refs/heads/../x", "HEAD:x"])
+def test_what_is_no_commit_is_refused(code, name):
+    with pytest.raises(GitError, match="is not a commit"):
+        CodeRepository.open(code).diff_between(name, "HEAD")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://wei:ghp_secret@host.example/a/b.git", "https://host.example/a/b.git"),
+        ("https://ghp_secret@host.example/a/b.git", "https://host.example/a/b.git"),
+        ("https://host.example/a.git?access_token=ghp_secret#ghp_secret", "https://host.example/a.git"),
+        ("https://wei:ghp_s/ec@ret@host.example:8443/a.git", "https://host.example:8443/a.git"),
+        ("git@host.example:team/a.git", "ssh://host.example/team/a.git"),
+        ("ssh://git:ghp_secret@host.example:22/a.git", "ssh://host.example:22/a.git"),
+        ("ext::sh -c 'curl ghp_secret'", "ext::"),
+        ("/srv/git/a.git", "/srv/git/a.git"),
+    ],
+)
+def test_remote_never_shows_a_credential(code, git, url, shown):
+    git(code, "config", "remote.origin.url", url)
+    git(code, "config", "remote.aaa.url", "https://other.example/x")
+    assert CodeRepository.open(code).remote() == shown
+
+
+def test_no_repository_and_no_git(tmp_path, monkeypatch):
+    assert CodeRepository.open(tmp_path) is None
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert CodeRepository.open(tmp_path) is None
+
+
+def test_time_is_limited(code, tmp_path, monkeypatch):
+    slow = tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nsleep 60 & sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    with pytest.raises(GitError, match=r"took more than 0\.3 s"):
+        CodeRepository.open(code, timeout_s=0.3).status()
+
+
+CANARY = """#!/bin/sh
+echo "$0 $@" >> {log}
+cat
+"""
+
+
+def make_hostile(folder, git, canary):
+    """A repository that names a program wherever its configuration can."""
+    settings = {
+        "core.fsmonitor": canary,
+        "core.hooksPath": "hostile-hooks",
+        "core.sshCommand": canary,
+        "core.askPass": canary,
+        "core.pager": canary,
+        "core.editor": canary,
+        "core.gitProxy": canary,
+        "core.alternateRefsCommand": canary,
+        "pager.status": canary,
+        "pager.diff": canary,
+        "pager.log": canary,
+        "diff.external": canary,
+        "diff.evil.textconv": canary,
+        "diff.evil.command": canary,
+        "diff.evil.cachetextconv": "true",
+        "filter.evil.clean": canary,
+        "filter.evil.smudge": canary,
+        "filter.evil.required": "true",
+        "filter.Long Name.process": canary,
+        "credential.helper": canary,
+        "gpg.program": canary,
+        "gpg.ssh.program": canary,
+        "log.showSignature": "true",
+        "commit.gpgSign": "true",
+        "interactive.diffFilter": canary,
+        "alias.status": f"!{canary}",
+        "alias.diff": f"!{canary}",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": f"ext::{canary} %S",
+        "remote.origin.uploadpack": canary,
+        "protocol.allow": "always",
+        "uploadpack.packObjectsHook": canary,
+        "submodule.recurse": "true",
+        "status.submoduleSummary": "true",
+        "maintenance.auto": "true",
+        "core.untrackedCache": "true",
+        "core.splitIndex": "true",
+    }
+    config = folder / ".git" / "included"
+    for key, value in settings.items():
+        git(folder, "config", "--file", str(config), key, value)
+    git(folder, "config", "include.path", "included")
+    hooks = folder / "hostile-hooks"
+    hooks.mkdir()
+    for name in ("reference-transaction", "post-index-change", "pre-commit", "post-checkout", "fsmonitor-watchman"):
+        (hooks / name).write_text(f"#!/bin/sh\nexec {canary} {name}\n")
+        (hooks / name).chmod(0o755)
+        (folder / ".git" / "hooks").mkdir(exist_ok=True)
+        (folder / ".git" / "hooks" / name).write_text(f"#!/bin/sh\nexec {canary} {name}\n")
+        (folder / ".git" / "hooks" / name).chmod(0o755)
+    (folder / ".gitattributes").write_text('*.py filter=evil diff=evil\n*.bin filter="Long Name"\n')
+    (folder / ".git" / "info").mkdir(exist_ok=True)
+    (folder / ".git" / "info" / "attributes").write_text("*.txt filter=evil diff=evil\n")
+
+
+@pytest.fixture
+def hostile(code, git, tmp_path):
+    log = tmp_path / "canary.log"
+    canary = tmp_path / "canary"
+    canary.write_text(CANARY.format(log=log))
+    canary.chmod(0o755)
+    make_hostile(code, git, str(canary))
+    (code / "train.py").write_text("lr = 0.3\n")
+    (code / "plain.rst").write_text("old\n")
+    return code, log
+
+
+def test_the_canary_is_alive(hostile):
+    """Without our arguments git does run what this repository names, so that the next tests can fail."""
+    folder, log = hostile
+    subprocess.run(["git", "status"], cwd=folder, capture_output=True)
+    subprocess.run(["git", "diff"], cwd=folder, capture_output=True)
+    ran = log.read_text()
+    assert "canary" in ran and "train.py" in ran
+
+
+def test_hostile_configuration_never_runs_when_reading(hostile, git):
+    folder, log = hostile
+    first, second = git(folder, "rev-parse", "HEAD~1", "HEAD").split()
+    log.unlink(missing_ok=True)
+    repository = CodeRepository.open(folder)
+    assert repository.head()["commit"] == second
+    codes = {path: code for code, path in repository.status()}
+    assert codes["train.py"] == " M"
+    assert repository.remote() == "ext::"
+    repository.diff(100_000)
+    repository.diff_between(first, second)
+    repository.commits_between(first, second)
+    repository.file_at(second, "train.py")
+    assert repository.filtered(["train.py", "plain.rst"]) == {"train.py"}
+    with pytest.raises(GitError):
+        repository.diff_between("1" * 40, second)  # an absent object must not be fetched
+    assert not log.exists(), log.read_text()
+
+
+def test_hostile_configuration_never_runs_when_committing(hostile):
+    folder, log = hostile
+    log.unlink(missing_ok=True)
+    for commit in ("branch", "checkout"):
+        (folder / "labbook.toml").write_text(f'commit = "{commit}"\n')
+        notebook, _ = create_notebook(folder)
+        entry = notebook.paths.notes / "runs" / f"{commit}.py"
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        entry.write_text("x\n")
+        assert commit_files(notebook, [entry], "m").status == "committed"
+    assert not log.exists(), log.read_text()
+
+
+def test_signed_commits_are_not_verified(hostile, git):
+    folder, log = hostile
+    raw = git(folder, "cat-file", "commit", "HEAD")
+    signed = raw.replace("\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----\n\n", 1)
+    commit = subprocess.run(
+        ["git", "hash-object", "-t", "commit", "-w", "--stdin"],
+        cwd=folder,
+        input=signed + "\n",
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    log.unlink(missing_ok=True)
+    assert CodeRepository.open(folder).commits_between(git(folder, "rev-parse", "HEAD~1"), commit)
+    assert not log.exists()
+
+
+def test_filter_with_an_equals_sign_is_refused_by_name(code, tmp_path, git):
+    log = tmp_path / "canary.log"
+    with (code / ".git" / "config").open("a") as stream:
+        stream.write(f'[filter "a=b"]\n\tclean = "echo x >> {log}; cat"\n')
+    (code / ".gitattributes").write_text("*.py filter=a=b\n")
+    (code / "train.py").write_text("lr = 0.4\n")
+    with pytest.raises(GitError, match="a=b"):
+        CodeRepository.open(code).status()
+    assert not log.exists()
+    subprocess.run(["git", "diff"], cwd=code, capture_output=True)
+    assert log.exists(), "git itself runs it"
+
+
+def test_hostile_submodule_never_runs(tmp_path, git, code):
+    outer = tmp_path / "outer"
+    outer.mkdir()
+    git(outer, "init", "-q", "-b", "main")
+    git(outer, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(code), "sub")
+    git(outer, "-c", "user.name=W", "-c", "user.email=w@x", "commit", "-qm", "x")
+    log = tmp_path / "log"
+    (outer / "sub" / "train.py").write_text("lr = 9\n")
+    git(outer / "sub", "config", "core.fsmonitor", f"echo ran >> {log}; false")
+    repository = CodeRepository.open(outer)
+    assert repository.status() == []
+    assert repository.diff(1000) == b""
+    assert not log.exists()
+    subprocess.run(["git", "status"], cwd=outer, capture_output=True)
+    assert log.exists(), "git itself runs it"
+
+
+def test_variables_of_a_hook_point_nowhere_else(code, tmp_path, git, monkeypatch):
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q", "-b", "elsewhere")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / "index"))
+    monkeypatch.setenv("GIT_EXTERNAL_DIFF", "false")
+    (code / "train.py").write_text("lr = 0.5\n")
+    repository = CodeRepository.open(code)
+    assert repository.head()["branch"] == "main"
+    assert repository.status() == [(" M", "train.py")]
+    assert b"lr = 0.5" in repository.diff(10_000)

@@ -1,0 +1,123 @@
+"""Templates escape by themselves, run in a sandbox, and a broken one costs nothing but a note."""
+
+import pytest
+
+from labbook.errors import EntryError
+from labbook.store.templates import LANGUAGES, Templates, builtin_folder, words
+
+HOSTILE = "<script>alert(1)</script> [x](javascript:1) | `a` {{ 7*7 }} **b**\n# heading"
+
+
+@pytest.fixture
+def own(tmp_path):
+    folder = tmp_path / "templates"
+    (folder / "words").mkdir(parents=True)
+    return folder
+
+
+def rendered(own, text, **data):
+    (own / "t.md.j2").write_text(text)
+    return Templates(own).render("t.md.j2", data)
+
+
+def test_everything_printed_is_inert_unless_it_is_finished(own):
+    page = rendered(
+        own,
+        "{{ x }}\n| {{ x | table_cell }} |\n{{ words.metrics.ranks.format(ranks=x, first=1) }}\n{{ ', ' ~ x }}",
+        x=HOSTILE,
+    )
+    assert "<script>" not in page and "](" not in page and "{{" not in page and "**" not in page and "\n#" not in page
+    assert page.splitlines()[1].count("|") == 2
+    assert rendered(own, "{{ 3 }} {{ n }} {{ nothing }}", n=2.5, nothing=None).strip() == "3 2.5"
+
+
+def test_macros_and_calls_do_not_escape_twice(own):
+    page = rendered(
+        own, "{% macro m(v) %}({{ v }}){% endmacro %}{% set s %}{{ x }}{% endset %}{{ m(x) }}{{ s }}", x="a*b"
+    )
+    assert page == "(a&#42;b)a&#42;b"
+
+
+def test_the_notebooks_own_template_comes_first_and_may_use_ours(own):
+    assert rendered(own, "mine {% include 'experiment.md.j2' %}", title="Digits").startswith("mine # Digits")
+    assert "# Digits" in Templates(None).render("experiment.md.j2", {"title": "Digits"})
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a\n{% if %}", 2),
+        ("a\nb\n{{ nothing_like_this }}", 3),
+        ("{{ 1 / 0 }}", 1),
+        ("\n{{ ''.__class__.__mro__ }}", 2),
+        ("{% include '../../etc/passwd' %}", 0),
+    ],
+)
+def test_a_broken_template_is_named_with_its_line_and_ours_is_used(own, text, line):
+    (own / "experiment.md.j2").write_text(text)
+    templates = Templates(own)
+    with pytest.raises(EntryError) as caught:
+        templates.render("experiment.md.j2", {"title": "Digits"})
+    assert not line or (f"line {line}" in caught.value.message and "experiment.md.j2" in caught.value.message)
+    page, note = templates.render_anyway("experiment.md.j2", {"title": "Digits"})
+    assert "# Digits" in page and caught.value.message in note
+
+
+def test_broken_words_are_named_and_ours_are_used(own):
+    (own / "words" / "en.toml").write_text("[headings]\ngoal = oops\n")
+    page, note = Templates(own).render_anyway("experiment.md.j2", {"title": "Digits"})
+    assert "## Goal" in page and "en.toml" in note and "line 2" in note
+
+
+def test_own_words_replace_single_ones(own):
+    (own / "words" / "zh.toml").write_text('[headings]\ngoal = "问题"\n')
+    page = Templates(own, "zh").render("experiment.md.j2", {"title": "数字"})
+    assert "## 问题" in page and "## 结论" in page
+
+
+def test_every_language_has_the_words_of_english_with_the_same_places():
+    import string
+
+    def flat(said, prefix=""):
+        for key, value in said.items():
+            if isinstance(value, dict):
+                yield from flat(value, f"{prefix}{key}.")
+            else:
+                yield f"{prefix}{key}", value
+
+    english = dict(flat(words("en")))
+    for language in LANGUAGES:
+        for key, text in flat(words(language)):
+            if key in english:
+                places = [
+                    {f for _, f, _, _ in string.Formatter().parse(str(t)) if f is not None}
+                    for t in (text, english[key])
+                ]
+                assert places[0] <= places[1], key
+            else:
+                assert key.startswith(("checks.", "phrases.")), key
+    named = {key for key, text in flat(words("zh")) if str(text) == str(english.get(key))}
+    assert {k for k in english if k not in dict(flat(words("zh")))} == set()
+    assert named <= {
+        "title.title",
+        "environment.python",
+        "environment.gpus",
+        "exception.in_rank",
+        "resources.gpu",
+        "resources.rank",
+        "verdict.one",
+        "sources.labbook",
+        "sources.tensorboard",
+        "sources.visualdl",
+        "sources.wandb",
+        "sources.mlflow",
+    }
+
+
+def test_phrases_fit_their_places():
+    for english, other in words("zh")["phrases"].items():
+        str(other).format(*["x"] * english.count("{}"))
+
+
+def test_the_built_in_templates_are_where_they_are_looked_for():
+    assert (builtin_folder() / "entry.md.j2").is_file()

@@ -1,0 +1,232 @@
+"""The house rules of CONTRIBUTING.md, as tests: floors, doors, file sizes, the probe's island, start-up."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "labbook"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+FLOORS = {
+    "__init__": 1,
+    "errors": 0,
+    "screen": 0,
+    "crash_report": 0,
+    "api": 0,
+    "checks": 0,
+    "model": 1,
+    "store": 2,
+    "capture": 3,
+    "health": 3,
+    "diagnose": 3,
+    "index": 3,
+    "report": 3,
+    "record": 4,
+    "publish": 4,
+    "commands": 5,
+    "cli": 6,
+    "__main__": 7,
+}
+DOORS = {
+    "git": {"store/repository.py"},
+    "jinja2": {"store/templates.py"},
+    "yaml": {"store/frontmatter.py"},
+    "mkdocs": {"publish/plugin.py", "publish/site.py"},
+    "watchdog": {"publish/watch.py"},
+    "rich": {"screen.py"},
+}
+ISLAND = {"labbook.probe.protocol", "labbook.probe.redaction"}
+"""The only modules of the island that other rooms may import."""
+
+SLOW_IMPORTS = {*DOORS, "sqlite3", "platformdirs", "filelock", "markdown"}
+FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
+
+
+def room_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else path.stem
+
+
+def imports_of(path: Path) -> list[tuple[str, bool]]:
+    """Dotted names that a file imports, with whether it does so at the top level."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    top = set()
+    for node in tree.body:
+        typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and not typing_only:
+            top.update(ast.walk(node))
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node in top) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.append((node.module, node in top))
+            if node.module.startswith("labbook"):
+                found += [(f"{node.module}.{alias.name}", node in top) for alias in node.names]
+    return found
+
+
+def test_every_room_has_a_floor():
+    assert {room_of(path) for path in FILES} - {"probe"} <= set(FLOORS)
+
+
+def test_modules_import_only_from_lower_floors_or_their_own_room():
+    broken = []
+    for path in FILES:
+        room = room_of(path)
+        if room == "probe":
+            continue
+        for name, _ in imports_of(path):
+            parts = name.split(".")
+            if parts[0] != "labbook" or len(parts) < 2:
+                continue
+            other = parts[1]
+            if other == "probe":
+                allowed = name == "labbook.probe" or any(f"{name}.".startswith(f"{door}.") for door in ISLAND)
+                if not allowed:
+                    broken.append(f"{path.relative_to(ROOT)} imports {name}")
+                continue
+            if other in FLOORS and other != room and FLOORS[other] >= FLOORS[room]:
+                broken.append(f"{path.relative_to(ROOT)} (floor {FLOORS[room]}) imports {name} (floor {FLOORS[other]})")
+    assert not broken, "\n".join(broken)
+
+
+def test_outside_libraries_come_through_their_doors():
+    broken = []
+    for path in FILES:
+        here = path.relative_to(PACKAGE).as_posix()
+        for name, _ in imports_of(path):
+            library = name.split(".")[0]
+            if library in DOORS and here not in DOORS[library]:
+                broken.append(f"{here} imports {name}; the door is {', '.join(sorted(DOORS[library]))}")
+    assert not broken, "\n".join(broken)
+
+
+def test_slow_libraries_are_imported_where_they_are_used():
+    allowed_at_top = {"publish/plugin.py"}
+    broken = [
+        f"{path.relative_to(PACKAGE)} imports {name} at the top"
+        for path in FILES
+        for name, top in imports_of(path)
+        if top and name.split(".")[0] in SLOW_IMPORTS and path.relative_to(PACKAGE).as_posix() not in allowed_at_top
+    ]
+    assert not broken, "\n".join(broken)
+
+
+def test_the_island_imports_only_the_standard_library_and_itself():
+    standard = set(sys.stdlib_module_names)
+    watched = {"torch", "paddle", "numpy"}
+    broken = []
+    for path in sorted((PACKAGE / "probe").rglob("*.py")):
+        for name, top in imports_of(path):
+            library = name.split(".")[0]
+            if library == "_labbook_probe" or library in standard:
+                continue
+            # An adapter may import the framework that the program itself has already imported, inside a function.
+            if library in watched and not top and "frameworks" in path.parts:
+                continue
+            broken.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert not broken, "\n".join(broken)
+
+
+def test_the_island_is_python_38():
+    for path in sorted((PACKAGE / "probe").rglob("*.py")):
+        ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
+
+
+def test_the_injected_folder_holds_one_file():
+    held = {path.name for path in (PACKAGE / "probe" / "inject").iterdir() if path.name != "__pycache__"}
+    assert held == {"sitecustomize.py"}
+
+
+@pytest.mark.parametrize("folder", ["labbook", "tests", "benchmarks", "examples", "templates"])
+def test_files_stay_under_400_lines(folder):
+    kinds = {".py", ".j2", ".sql", ".css", ".js", ".toml", ".yml", ".md"}
+    long = {
+        str(path.relative_to(ROOT)): count
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in kinds and "data" not in path.parts and "vendor" not in path.parts
+        if (count := len(path.read_text(encoding="utf-8").splitlines())) >= 400
+    }
+    assert not long, long
+
+
+def test_names_say_what_is_inside():
+    standard = set(sys.stdlib_module_names)
+    broken = [
+        str(path.relative_to(ROOT))
+        for path in FILES
+        if path.stem in FORBIDDEN_NAMES or (path.parent == PACKAGE and path.stem in standard)
+    ]
+    assert not broken, broken
+
+
+def test_public_things_have_docstrings():
+    bare = []
+    for path in FILES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if not ast.get_docstring(tree) and path.name != "sitecustomize.py":
+            bare.append(f"{path.relative_to(ROOT)}: module")
+        for node in tree.body:
+            public = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")
+            if public and not ast.get_docstring(node):
+                bare.append(f"{path.relative_to(ROOT)}: {node.name}")
+    assert not bare, "\n".join(bare)
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"{statement}\nimport sys; print('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_help_imports_no_command_and_no_slow_library():
+    loaded = modules_after("import labbook.cli")
+
+    assert not loaded & (SLOW_IMPORTS - {"sqlite3"})
+    assert not {name for name in loaded if name.startswith("labbook.commands.")}
+
+
+def test_recording_starts_without_slow_libraries():
+    """What happens before the command starts must not wait for libraries that only the end needs."""
+    loaded = modules_after(
+        "import labbook.cli, labbook.commands.record, labbook.record.session, labbook.record.supervisor"
+    )
+
+    assert not loaded & (SLOW_IMPORTS | {"torch", "paddle", "numpy", "importlib.metadata"})
+
+
+def test_every_command_of_the_table_loads_and_has_help():
+    from labbook.cli import COMMANDS, labbook
+
+    for name in COMMANDS:
+        loaded = labbook.get_command(None, name)  # type: ignore[arg-type]
+        assert loaded is not None
+        assert loaded.help and loaded.epilog and "labbook" in loaded.epilog, f"{name} has no example"
+
+
+def test_every_command_is_in_the_table():
+    from labbook.cli import COMMANDS
+
+    in_files = {path.stem for path in (PACKAGE / "commands").glob("*.py")} - {"__init__", "options"}
+    assert {module.rsplit(".", 1)[-1] for module, _ in COMMANDS.values()} == in_files
+
+
+def test_nothing_names_a_machine_or_a_registry_host():
+    hosts = ("pypi" + ".org", "pythonhosted" + ".org", "npmjs" + ".org", "deb.debian" + ".org", "/work" + "/main")
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    named = []
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if path.is_file() and path.stat().st_size < 1_000_000 and name != "LICENSE":
+            text = path.read_text(encoding="utf-8", errors="replace")
+            named += [f"{name}: {host}" for host in hosts if host in text]
+    assert not named, "\n".join(named)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+from labbook import screen
+
+HOSTILE = (
+    "\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\ "
+    "\x9b2Jx\rover \u202eback\u202c \x1bcreset\x07"
+)
+
+PROGRAM = """
+from labbook import screen
+columns = [screen.Column("run", keep=9), screen.Column("status", keep=8), screen.Column("what", flexible=True, keep=7),
+           screen.Column("time", right=True, keep=4), screen.Column("author", keep=1)]
+rows = [[screen.Cell("20261121-153012-k3f9", "bold"), screen.status_cell("failed"), "损失变成 NaN " * 9, "84 s", "Wei"],
+        ["20261121-153012-aaaa", screen.status_cell("finished"), "[red]plain[/red] \\x1b[31mred", "1 s", "张敏"]]
+screen.print_table(columns, rows)
+screen.print_panel("[bold]title", ["one", "\\x1b[2Jtwo"])
+screen.print_markdown("# Title\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |\\n\\n[link](http://x) \\x1b]0;bad\\x07\\n")
+"""
+
+
+def on_terminal(width: int, **environ: str) -> str:
+    """What the program prints on a terminal of that width."""
+    leader, follower = pty.openpty()
+    environment = {
+        **os.environ,
+        "COLUMNS": str(width),
+        "TERM": "xterm-256color",
+        "PYTHONIOENCODING": "utf-8",
+        **environ,
+    }
+    environment.pop("NO_COLOR", None) if "NO_COLOR" not in environ else None
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=follower, stderr=follower, env=environment)
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            block = os.read(leader, 65536)
+        except OSError:
+            break
+        if not block:
+            break
+        shown += block
+    process.wait(30)
+    os.close(leader)
+    return shown.decode("utf-8")
+
+
+def test_nothing_captured_acts_on_the_terminal():
+    plain = screen.harmless(HOSTILE)
+
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", plain)
+    assert "red" in plain and "link" in plain and "evil" not in plain and "title" not in plain
+
+
+@pytest.mark.parametrize("text", ["plain", "tab\tand\nline", "中文 é →", "\ud83d broken"])
+def test_harmless_text_stays(text):
+    assert screen.harmless(text) == text.replace("\ud83d", "")
+
+
+def test_a_pipe_gets_whole_columns_without_colours():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
+
+    assert "\x1b" not in done.stdout
+    header, first, second = done.stdout.splitlines()[:3]
+    assert "损失变成 NaN 损失变成 NaN" in first and "…" not in first
+    assert "[red]plain[/red] red" in second
+    assert header.split() == ["run", "status", "what", "time", "author"]
+
+
+def test_a_terminal_gets_colours_and_its_width():
+    shown = on_terminal(100)
+
+    assert "\x1b[" in shown and "✗ failed" in shown
+    assert "\x1b]0;" not in shown and "\x1b[2J" not in shown
+    assert "[red]plain[/red]" in shown and "[bold]title" in shown
+    for line in re.sub("\x1b\\[[0-9;]*m", "", shown).splitlines()[:3]:
+        assert screen._width(line) <= 100
+
+
+def test_no_color_is_respected():
+    assert not re.search("\x1b\\[3[0-7]m", on_terminal(100, NO_COLOR="1"))
+
+
+def test_a_narrow_terminal_loses_columns_not_the_run():
+    shown = re.sub("\x1b\\[[0-9;]*m", "", on_terminal(56))
+
+    assert "20261121-153012-k3f9" in shown and "failed" in shown and "NaN" in shown
+    assert "张敏" not in shown
+
+
+def test_words_stand_out():
+    cells = screen.marked("Loss is NaN (loss)", ["loss", "nan*"])
+
+    assert [cell.text for cell in cells if cell.style] == ["Loss", "NaN", "loss"]
+    assert "".join(cell.text for cell in cells) == "Loss is NaN (loss)"
+    assert screen.marked("(a", ["(", "a["]) and screen.marked("x", []) == [screen.Cell("x")]
+
+
+def test_progress_is_silent_without_a_terminal(capfd):
+    with screen.progress("reading") as tell:
+        tell(1, 2)
+        tell(2, 2)
+
+    assert capfd.readouterr() == ("", "")
