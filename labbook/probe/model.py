@@ -1,19 +1,12 @@
 """Finds the model behind an optimizer's parameters, once, by a sweep over the objects of the garbage collector."""
 
-import gc
-import sys
 from weakref import ref
 
-_MAX_FRAMES = 40
-_MAX_VALUES = 400
-_MAX_OBJECTS = 1500000
-"""A sweep over more objects would take more than a third of a second."""
+from .sweep import living
 
 
 def find_root(base, parameters, children, frozen):
     """The outermost module that owns these parameters and no other that is trained, or `None`.
-
-    Modules are told by `issubclass(type(object), base)`: `isinstance` would wake lazy proxies, which print warnings.
 
     Args:
         base: Class of all modules.
@@ -21,10 +14,10 @@ def find_root(base, parameters, children, frozen):
         children: Name of the attribute that holds the submodules of a module.
         frozen: `frozen(parameter)` is true where a parameter is not trained.
 
-    Cost: about 40 ms once; nothing in a program with more than a million and a half objects.
+    Cost: that of one sweep.
     """
     wanted = {id(parameter) for parameter in parameters}
-    modules = _all_modules(base)
+    modules = living(base)
     parents = {}
     for module in modules:
         for child in list((module.__dict__.get(children) or {}).values()):
@@ -56,68 +49,6 @@ def _narrowed(root, wanted, most, children, frozen):
         if inside is None:
             return module
         module = inside
-
-
-def _all_modules(base):
-    """All modules of the process; where other threads run, those that the calling frames hold.
-
-    A list of all objects also holds tuples that another thread is still building, and a tuple that somebody else holds
-    cannot be resized: the other thread would fail. Source: found with PaddlePaddle's reader thread, which died of it.
-    """
-    if len(sys._current_frames()) > 1:
-        return _modules_in_frames(base)
-    objects = gc.get_objects()
-    if len(objects) > _MAX_OBJECTS:
-        return []
-    wanted = {kind for kind in set(map(type, objects)) if issubclass(kind, base)}
-    return [thing for thing, kind in zip(objects, map(type, objects)) if kind in wanted]
-
-
-def _modules_in_frames(base):
-    """Modules among the variables of the calling frames, and among the attributes of the objects that these hold."""
-    found = {}
-    frame = sys._getframe(1)
-    for _ in range(_MAX_FRAMES):
-        if frame is None:
-            break
-        for value in list(frame.f_locals.values())[:_MAX_VALUES] + list(frame.f_globals.values())[:_MAX_VALUES]:
-            _collect(value, base, found)
-            for inner in _attributes(value):
-                _collect(inner, base, found)
-        frame = frame.f_back
-    return list(found.values())
-
-
-def _attributes(value):
-    try:
-        held = object.__getattribute__(value, "__dict__")
-    except Exception:
-        return ()
-    return list(held.values())[:_MAX_VALUES] if type(held) is dict and not isinstance(value, type(sys)) else ()
-
-
-def _collect(value, base, found):
-    if issubclass(type(value), base):
-        _add_below(value, found)
-    elif type(value) in (list, tuple) and len(value) < 100:
-        for item in value:
-            if issubclass(type(item), base):
-                _add_below(item, found)
-    elif type(value) is dict and len(value) < 100:
-        for item in list(value.values()):
-            if issubclass(type(item), base):
-                _add_below(item, found)
-
-
-def _add_below(module, found):
-    stack = [module]
-    while stack:
-        one = stack.pop()
-        if one is None or id(one) in found:
-            continue
-        found[id(one)] = one
-        state = one.__dict__
-        stack.extend(list((state.get("_modules") or state.get("_sub_layers") or {}).values()))
 
 
 def parameters_of(module, children):

@@ -1,16 +1,14 @@
 """The autograd graph of PaddlePaddle: which parameters a backward call reaches, and where a tensor lost its graph."""
 
-import gc
-
 from ..model import parameters_of
 from ..protocol import GRAPH
+from ..sweep import living
 from .paddle_cut import most_likely
 from .torch_graph import AGAIN, FIRST
 
 MOST_NODES = 200000
 """Nodes of one graph that are visited: 0.2 s."""
 
-_MOST_OBJECTS = 1500000
 _MOST_NAMES = 100
 _MOST_FOREIGN = 20
 _LEAF = "GradNodeAccumulation"
@@ -54,13 +52,9 @@ def leaves(tensors):
 def owners(paddle, addresses):
     """The parameters behind accumulating nodes that belong to no known module, by a sweep over all objects.
 
-    Cost: 40 ms; nothing in a program with more than a million and a half objects.
+    Cost: that of the sweep.
     """
-    objects = gc.get_objects()
-    if len(objects) > _MOST_OBJECTS:
-        return []
-    kind = paddle.base.framework.EagerParamBase
-    trained = [thing for thing in objects if issubclass(type(thing), kind) and not thing.stop_gradient]
+    trained = [parameter for parameter in living(paddle.base.framework.EagerParamBase) if not parameter.stop_gradient]
     return [parameter for parameter in trained if node_of(parameter) in addresses]
 
 
