@@ -11,8 +11,8 @@ from labbook.model.signals import Signals
 
 STATUSES = ("running", "finished", "failed", "interrupted", "killed", "lost")
 """running: not ended yet. finished: exit status 0. failed: another exit status. interrupted: Ctrl-C, SIGTERM or
-`--stop-on`. killed: the command, or the recorder, was killed by a signal that cannot be caught. lost: the recorder died and how the
-command ended is not known."""
+`--stop-on`. killed: the command, or the recorder, was killed by a signal that cannot be caught. lost: the recorder died
+and how the command ended is not known."""
 
 Facts = Mapping[str, Any]
 """Plain data (JSON) of a capture source; its module documents the keys. `{"unavailable": reason}` when it declined."""

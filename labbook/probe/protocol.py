@@ -86,8 +86,8 @@ values, count of values that are not finite]. `backwards`: calls of `backward` i
 gradient scaler skipped; `n` is 0 where nothing but skipped steps is left to tell. `scale`: of the gradient scaler.
 `local` (true): the norm is that of this rank's part of sharded gradients, the squares of all ranks add up.
 `in_backward`: steps of single parameters, made inside `backward`, that this step stands for. `samples`: first axis of
-the batch. `mem`: allocated bytes on the device. `ph`: seconds of the last step by phase, {`data`, `forward`, `backward`, `optimizer`, `other`}; for
-`n` > 1 `agg` has `data`, `forward`, ... too."""
+the batch. `mem`: allocated bytes on the device. `ph`: seconds of the last step by phase, {`data`, `forward`,
+`backward`, `optimizer`, `other`}; for `n` > 1 `agg` has `data`, `forward`, ... too."""
 
 SCALARS = "scalars"
 """Numbers that the program itself logged. `source` ("tensorboard", "visualdl", "wandb", "mlflow", "labbook"), `step`

@@ -15,10 +15,10 @@ _state = {"slow": False}
 def living(base):
     """All objects whose class is `base` or derives from it, told by `type`: `isinstance` would wake lazy proxies.
 
-    The list of all objects also holds tuples that another thread is still building, and a tuple that somebody else holds
-    cannot be resized: that thread would fail. So the list is made, filtered and dropped inside one call of C code, during
-    which no other thread runs, and no collection that would run finalizers; and nothing that stands in the list may hold
-    it, or it would live on: `itertools.tee` does.
+    The list of all objects also holds tuples that another thread is still building, and a tuple that somebody else
+    holds cannot be resized: that thread would fail. So the list is made, filtered and dropped inside one call of C
+    code, during which no other thread runs, and no collection that would run finalizers; and nothing that stands in
+    the list may hold it, or it would live on: `itertools.tee` does.
 
     Returns:
         A list; empty where threads run without the interpreter's lock, or where the sweep before was slow.

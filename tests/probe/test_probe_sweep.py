@@ -30,11 +30,11 @@ def test_a_tuple_that_another_thread_is_building_is_let_go():
     failed, done = [], threading.Event()
 
     def build():
-        while not done.is_set():
-            try:
+        try:
+            while not done.is_set():
                 tuple(number for number in range(1000))
-            except SystemError as error:
-                failed.append(error)
+        except SystemError as error:
+            failed.append(error)
 
     threads = [threading.Thread(target=build) for _ in range(2)]
     for thread in threads:

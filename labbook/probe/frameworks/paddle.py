@@ -12,7 +12,7 @@ from ..pending import Step, merged
 from ..protocol import FRAMEWORK, STATE
 from ..training import NOT_DELIVERED, Training, are_floats
 from ..wrapping import disguised, leave_out_one_frame
-from . import paddle_gradients, paddle_state, seeds
+from . import paddle_gradients, paddle_health, paddle_state, seeds
 from .backward import watched_backward
 from .paddle_values import Values
 
@@ -341,5 +341,6 @@ SIGNALS = {
     "gradient scaler": paddle_gradients.hook_scaler,
     "mixed precision": hook_autocast,
     "compiled and static graphs": hook_graphs,
+    "health": paddle_health.hook_health,
 }
 """What is hooked, by the name that the `framework` event lists."""
