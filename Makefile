@@ -19,7 +19,7 @@ $(VENV)/.demo-$(FRAMEWORK): $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[torch,paddle,site,dev]' scikit-learn
+	$(PIP) --editable '.[torch,paddle,site,dev]'
 	touch $@
 
 demo: $(VENV)/.demo-$(FRAMEWORK)

@@ -295,12 +295,14 @@ def test_ctrl_c_in_a_whole_terminal(recorded):
 
 
 def test_a_closed_terminal_ends_the_program_as_without_labbook(recorded, tmp_path):
-    screen = recorded("sh", "-c", "trap 'touch hung-up; exit 1' HUP; echo ready; while :; do sleep 0.1; done")
+    mark = tmp_path / "hung-up"
+    screen = recorded("sh", "-c", f"trap 'touch {mark}; exit 1' HUP; echo ready; while :; do sleep 0.1; done")
     screen.wait_for("ready")
     os.close(screen.screen)
     screen.screen = -1
 
     assert os.waitpid(screen.pid, 0)[1] != 0
+    assert mark.exists()
 
 
 def test_errors_apart_in_a_file(terminal, tmp_path, kept):
