@@ -10,28 +10,12 @@ from collections import deque
 from .health_batches import Windows
 from .health_evaluation import Evaluation
 from .health_loop import Loop
-from .health_memory import resident_bytes
+from .health_memory import Memory
+from .health_pace import AWAKE, FAST_S, ROUND, Pace
 from .health_phases import Phases
 from .health_schedule import Normal, Schedule
-from .protocol import LOOP, MEMORY
-
-CHECKED_ALWAYS = 50
-"""Steps after which cleared gradients are no longer checked at each one."""
-
-CHECKED_EVERY = 8
-RESTS_FROM = 512
-"""Steps after which a loop with very short steps is no longer followed at each of them."""
-
-FAST_S = 0.0015
-"""Shorter steps are very short: following one costs 20 to 50 microseconds."""
-
-ROUND = 128
-AWAKE = 16
-"""Of each `ROUND` very short steps so many are followed; at the others only non-finite values are looked for."""
-
-MEMORY_S = 10.0
-MARKED = 64
-"""Graphs that are marked to see whether they stay alive."""
+from .health_standing import Standing
+from .protocol import LOOP
 
 
 class Health:
@@ -74,6 +58,7 @@ class Health:
         self.schedule = Schedule(self.level, now)
         self.dense = True
         self.loop = Loop(self.name)
+        self.standing = Standing(self.training, self.eyes)
         self.phases = Phases(self.clock)
         self.evaluation = Evaluation(self.probe.event, self.name)
         self.windows = Windows(self.probe.event, self.name)
@@ -83,24 +68,24 @@ class Health:
         self.inside = None
         self.loaders_seen = 0
         self.cost = 0.0
-        self.lead = None
-        self._lead_steps = 0
-        self.resting = self._fast = False
-        self.step_s = 0.0
-        self._round_s = now
-        self._misses = 0
+        self.resting = False
+        self.pace = Pace(now)
+        self.memory = Memory(self.probe.event, self.name, now)
         self._last_root = None
         self._normal_loss, self._normal_norm = Normal(), Normal()
         self._forward_began = self._backward_began = self._step_began = None
-        self._memory_s = now
-        self._marks = []
         self._samples = 0
         self._trained_elsewhere = False
 
     @property
     def step(self):
         """Number of the optimizer step that is being prepared, from 1."""
-        return self._lead_steps + 1
+        return self.pace.steps + 1
+
+    @property
+    def step_s(self):
+        """Seconds of a step, over the last full round of steps; 0 before."""
+        return self.pace.step_s
 
     def ours(self):
         """Whether this thread is the one that is followed; the first that asks is."""
@@ -232,11 +217,11 @@ class Health:
         root = self._last_root
         if root is not None:
             loop.backward_mode(root.training(), root.stochastic)
-        self._check_cleared()
+        self.standing.before_backward(loop, self.dense)
         self.eyes.flight.backward(tensors)
         self.eyes.graph(loop.backwards, tensors)
-        if self.dense and len(self._marks) < MARKED:
-            self._mark(tensors)
+        if self.dense and self.memory.marks_wanted():
+            self.memory.mark(self.eyes.alive(tensors))
         self._check_losses(losses, tensors)
         self._backward_began = self.clock()
 
@@ -253,26 +238,6 @@ class Health:
             return
         self.phases.backward += self.clock() - began
         self.eyes.graph_ended(self.loop.backwards)
-
-    def _mark(self, tensors):
-        mark = self.eyes.alive(tensors)
-        if mark is not None:
-            self._marks.append(mark)
-
-    def _check_cleared(self):
-        """Looks for gradients that stand in an optimizer's parameters, until they were seen cleared once a step."""
-        for meter in list(self.training.meters.values()):
-            one = self.loop.of.get(meter.index)
-            if one is None or one.waiting == 0.0:
-                continue
-            # Judged over all backward calls since its last step, or not at all.
-            if one.steps > CHECKED_ALWAYS and one.steps % CHECKED_EVERY:
-                continue
-            optimizer = meter.owner()
-            if optimizer is not None:
-                norm = self.eyes.standing(optimizer, meter, self.dense)
-                if norm is not None:
-                    self.loop.standing(meter.index, norm)
 
     # what the optimizers do
 
@@ -293,23 +258,12 @@ class Health:
                 self._looks(self.eyes.flight.failed, "gradient", norm, None)
             return
         if not closure:
-            self._check_gradients(optimizer, meter, norm)
+            self.standing.before_step(self.loop, optimizer, meter, norm)
+            if type(norm) is float and norm - norm != 0.0:
+                self._looks(self.eyes.flight.failed, "gradient", norm, None)
         if self.dense:
             self._looks(self.eyes.look_step, optimizer, meter, closure)
         self._step_began = self.clock()
-
-    def _check_gradients(self, optimizer, meter, norm):
-        one = self.loop.optimizer(meter.index)
-        if not one.steps:
-            self.eyes.first_step(optimizer)
-        backwards = self.training.local.backwards
-        missing = norm is None and not self.eyes.has_gradient(optimizer)
-        if backwards:
-            one.empty.takes(missing)
-            if type(norm) is float:
-                one.zero.takes(norm == 0.0)
-        if type(norm) is float and norm - norm != 0.0:
-            self._looks(self.eyes.flight.failed, "gradient", norm, None)
 
     def step_ended(self, optimizer, meter, norm, backwards):
         """Takes the end of an optimizer step.
@@ -324,8 +278,7 @@ class Health:
             self.loop.steps += 1
             self.eyes.release()
             self.phases.rest(now)
-            if self.lead is meter or self.lead.owner() is None:
-                self.lead = meter
+            if self.pace.leads(meter):
                 self._turn(now)
             return None
         if self._step_began is not None:
@@ -342,38 +295,29 @@ class Health:
             self._looks(self.eyes.looked_step, optimizer, meter, norm)
         self.eyes.release()
         extra = self.phases.step(now)
-        if self.lead is None or self.lead is meter or self.lead.owner() is None:
-            self.lead = meter
-            self._misses = 0
+        if self.pace.leads(meter):
             self._turn(now)
-        else:
-            self._misses += 1
-            if self._misses > 16:  # the optimizer that led has not stepped for long: another phase of the program
-                self.lead = None
         return extra
 
     def _turn(self, now):
-        """Goes on to the next step: decides whether it is dense."""
-        self._lead_steps += 1
+        """Goes on to the next step: decides whether it is dense, and whether it is followed at all."""
+        pace = self.pace
+        pace.turned(now)
+        steps = pace.steps
         if self.dense:
-            self._tell_memory(now)
-            self.eyes.turned(self._lead_steps)
+            self.memory.tell(now, steps, self.eyes.device_memory())
+            self.eyes.turned(steps)
             now = self.clock()
-            self.schedule.looked(self._lead_steps, now, self.cost)
+            self.schedule.looked(steps, now, self.cost)
             self.cost = 0.0
             if self.schedule.looks == 1:
                 self.phases.spoiled()
-        elif now - self._memory_s > MEMORY_S:
-            self._tell_memory(now)
-        self.dense = self.schedule.due(self._lead_steps + 1, now)
+        elif self.memory.due(now):
+            self.memory.tell(now, steps, self.eyes.device_memory())
+        self.dense = self.schedule.due(steps + 1, now)
         if self.dense:
             self.phases.spoiled()
-        place = self._lead_steps % ROUND
-        if not place:
-            self.step_s = (now - self._round_s) / ROUND
-            self._round_s = now
-            self._fast = self._lead_steps >= RESTS_FROM and self.step_s < FAST_S
-        self.resting = self._fast and place >= AWAKE and not self.dense
+        self.resting = pace.fast and not self.dense and pace.asleep()
 
     def clipped(self, norm, limit, function):
         """Takes a call of a clipping function with the norm before it."""
@@ -394,7 +338,7 @@ class Health:
             normal = self._normal_loss.takes(loss)
         if norm is not None:
             normal = self._normal_norm.takes(norm) and normal
-        if not normal and self.schedule.alarm(self._lead_steps):
+        if not normal and self.schedule.alarm(self.pace.steps):
             self.dense = True
             self.resting = False
             self.phases.spoiled()
@@ -408,20 +352,6 @@ class Health:
             self.cost += self.clock() - began
 
     # what is told
-
-    def _tell_memory(self, now):
-        self._memory_s = now
-        alive = sum(1 for mark in self._marks[:-1] if mark() is not None)
-        self.probe.event(
-            MEMORY,
-            framework=self.name,
-            step=self._lead_steps,
-            rss=resident_bytes(),
-            workers_rss=None,
-            device=self.eyes.device_memory(),
-            graphs=alive if len(self._marks) > 1 else None,
-            graphs_of=max(len(self._marks) - 1, 0),
-        )
 
     def _tell_loop(self, step=None):
         if not (self.loop.backwards or self.loop.steps):
@@ -441,6 +371,6 @@ class Health:
         if self.schedule.limited:
             reason = "looking took its share of the time: %d steps were looked at" % self.schedule.looks
             self.probe.unobserved("tensors at some steps that were planned", reason)
-        if self._fast:
+        if self.pace.fast:
             reason = "steps take less than %g ms: %d of %d are followed" % (1000 * FAST_S, AWAKE, ROUND)
             self.probe.unobserved("some counts of the loop", reason)
