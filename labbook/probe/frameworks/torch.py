@@ -14,6 +14,7 @@ from ..wrapping import disguised
 from . import seeds, torch_gradients, torch_health, torch_state
 from .backward import watched_backward
 from .torch_compiler import compiled, hide_from_compiler
+from .torch_registry import Registry
 from .torch_values import Values
 
 NAME = "torch"
@@ -60,6 +61,7 @@ class Adapter:
         # The compiler, which may look into hooks, folds its own question first and never meets the probe.
         self.is_compiling = lambda: compiling() or probe.resting > 0
         self.models = Models()
+        self.registry = Registry(self.is_compiling, probe.failed)
         self.told = {}
         self.casts = {}
         self.seed_at_import = torch_state.initial_seed(module)
@@ -86,7 +88,7 @@ class Adapter:
 
     def find_model(self, parameters):
         """The module that owns these parameters, or `None`."""
-        return torch_state.find_model(self.module, parameters)
+        return torch_state.find_model(self.module, parameters, self.registry.modules())
 
     def tell_state(self):
         """Writes the facts that have changed since they were last told; a fork that trains nothing tells nothing."""

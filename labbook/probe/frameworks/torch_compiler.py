@@ -4,6 +4,9 @@ import sys
 
 from ..wrapping import is_ours
 
+_hidden = set()
+"""Names of the probe's modules whose functions the compiler leaves alone already."""
+
 
 def compiled():
     """Whether `torch.compile` has compiled something in this process; never imports the compiler."""
@@ -17,12 +20,15 @@ def hide_from_compiler(torch):
 
     When a compiled region falls back to Python between two graphs, the functions that Python then calls are compiled
     one by one. Those of the probe are no parts of the program: they are to run as they are.
+
+    Cost: 5 ms at first; later calls take what was imported since.
     """
     skip = _skip(torch._C._dynamo.eval_frame)
     package = __name__.partition(".")[0]
     waiting = []
     for name, module in list(sys.modules.items()):
-        if name == package or name.startswith(package + "."):
+        if name not in _hidden and (name == package or name.startswith(package + ".")):
+            _hidden.add(name)
             waiting += [code for code in map(_code, _members(module)) if code is not None and is_ours(code)]
     seen = set()
     while waiting:

@@ -36,7 +36,7 @@ class Eyes:
         self.failed = failed
         self.stats = Stats(torch)
         self.unseen = Unseen(torch)
-        self.roots = Roots(torch, adapter.is_compiling, failed, adapter.training.clock)
+        self.roots = Roots(torch, adapter.find_model, adapter.is_compiling, failed, adapter.training.clock)
         self.modules = Modules(torch, self.stats, self.unseen, failed, adapter.training.clock)
         self.functions = Functions(torch, self)
         deep = str(adapter.probe.settings.get("level")) == "deep"

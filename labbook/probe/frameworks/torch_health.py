@@ -23,6 +23,8 @@ def hook_health(adapter):
     for name in _TOUCHING_TENSORS:
         setattr(adapter.health, name, eyes.unseen.hiding(getattr(adapter.health, name)))
     compiling, probe = adapter.is_compiling, adapter.probe
+    with probe.guard("torch.health models"):
+        adapter.registry.install()
     with probe.guard("torch.health optimizers"):
         _watch_optimizers(adapter, eyes)
     with probe.guard("torch.health losses"):

@@ -72,6 +72,7 @@ class Roots:
 
     Args:
         torch: The module.
+        find: `find(parameters)` gives the module that owns them, or `None`.
         is_compiling: Whether the compiler is at work.
         failed: `failed(where, error)` takes failures of ours.
         clock: Monotonic time.
@@ -80,9 +81,10 @@ class Roots:
         health: Told of their forwards; set by the eyes.
     """
 
-    def __init__(self, torch, is_compiling, failed, clock):
+    def __init__(self, torch, find, is_compiling, failed, clock):
         self.torch = torch
         self.health = None
+        self._find = find
         self._is_compiling = is_compiling
         self._failed = failed
         self._known = {}
@@ -111,9 +113,9 @@ class Roots:
         return root.told["ids"]
 
     def discover(self, parameters):
-        """Looks for the model that owns these parameters, unless one that was called does; by a sweep.
+        """Looks for the model that owns these parameters, unless one that was called does.
 
-        Cost: about 40 ms; nothing once these have taken their share of the time.
+        Cost: 40 ms where it takes a sweep; nothing once these have taken their share of the time.
         """
         parameters = [p for p in parameters if self.torch.is_tensor(p)]
         now = self._clock()
@@ -122,7 +124,7 @@ class Roots:
         for root in self.all():
             if root.called and id(parameters[0]) in self.ids(root) and id(parameters[-1]) in self.ids(root):
                 return
-        found = modules.find_root(self.torch.nn.Module, parameters, "_modules", _is_frozen)
+        found = self._find(parameters)
         self._swept += self._clock() - now
         if found is not None:
             self.add(found)
@@ -209,10 +211,6 @@ def prepare(module):
     for name in _MARKS:
         if name in state and type(state[name]) is not Hooks:
             state[name] = Hooks(state[name])
-
-
-def _is_frozen(parameter):
-    return not parameter.requires_grad
 
 
 def _is_stochastic(module, torch):

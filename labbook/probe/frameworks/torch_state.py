@@ -97,12 +97,12 @@ def number(value):
     return float(value.item()) if getattr(value, "is_cpu", False) and not value.is_meta else None
 
 
-def find_model(torch, parameters):
-    """The module that owns these parameters, or `None`.
+def find_model(torch, parameters, known=None):
+    """The module that owns these parameters, or `None`; `known` modules are looked at first.
 
     Cost: see `model.find_root`.
     """
-    return model.find_root(torch.nn.Module, parameters, "_modules", _is_frozen)
+    return model.find_root(torch.nn.Module, parameters, "_modules", _is_frozen, known)
 
 
 def model_facts(root, own):
