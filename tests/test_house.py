@@ -18,6 +18,7 @@ FLOORS = {
     "errors": 0,
     "screen": 0,
     "crash_report": 0,
+    "frozen": 0,
     "api": 0,
     "checks": 0,
     "model": 1,

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import LabbookError, Unavailable
+from labbook.frozen import dataclass
 
 if TYPE_CHECKING:
     from labbook.probe.redaction import Redactor

@@ -8,10 +8,11 @@ import selectors
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from labbook.errors import GitError
+from labbook.frozen import dataclass
 from labbook.store.git_process import GitFolders, discover, git_command, git_environment, kill_group, quiet_filters
 from labbook.store.remotes import credential_free
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.capture.launchers import LAUNCHERS, Launcher, behind, is_python
+from labbook.frozen import dataclass
 
 if TYPE_CHECKING:
     from labbook.capture import CaptureContext

@@ -7,9 +7,10 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from labbook.frozen import dataclass
 
 _CHANNEL = re.compile(rb'"channel":\s*"([^"]*)"')
 _PLAIN = re.compile(r"[A-Za-z_][\w.=+!-]*")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labbook.frozen import dataclass
 from labbook.store.remotes import credential_free
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
+
+from labbook.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
+from labbook.frozen import dataclass
 from labbook.health.reading import Facts, count, finite, flag, number, rows, shape, table, words
 from labbook.health.statistics import median
 from labbook.model.signals import Signals

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from labbook.frozen import dataclass
 from labbook.health.evidence import finite_points, measured, measured_in, optimizer_of
 from labbook.health.layers import parameters_of
 from labbook.health.reading import Facts, count, finite, flag, shape, words

@@ -12,10 +12,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labbook.frozen import dataclass
 from labbook.index.cjk import segment
 from labbook.index.database import Answer, give_up, transaction, with_index
 from labbook.index.entries import MAX_BYTES, Note, facets_of, read_note, words_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from typing import Any
 
 from labbook.errors import EntryError
+from labbook.frozen import dataclass
 from labbook.index.cjk import name_parts
 from labbook.model.entry import Entry
 from labbook.store.frontmatter import parse

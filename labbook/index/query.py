@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import NothingFoundError, UsageError
+from labbook.frozen import dataclass
 from labbook.index.build import Refreshed, ask
 from labbook.index.passage import passage
 from labbook.index.question import CONTAINS, EXACT, Filter, Question, match_expression, near_filters, understood

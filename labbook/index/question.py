@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
 from labbook.errors import UsageError
+from labbook.frozen import dataclass
 from labbook.index.cjk import is_cjk, name_parts, normalized, segment_phrase, split_scripts
 
 FILTERS = {

@@ -9,10 +9,11 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from labbook.errors import EntryError
+from labbook.frozen import dataclass
 from labbook.store import escape, frontmatter
 from labbook.store.entry_text import split_parts
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
+from labbook.frozen import dataclass
 from labbook.model.entry import Entry
 from labbook.report import numbers
 from labbook.report.context import BROKEN, WeekSource, best_run, conclusion_of, week_context

@@ -7,12 +7,12 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from labbook.errors import NotebookError, UsageError
+from labbook.frozen import dataclass
 from labbook.store.notebook import Notebook
 
 HOST = "127.0.0.1"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from labbook.errors import NotebookError
+from labbook.frozen import dataclass
 from labbook.index.query import listed
 from labbook.model.entry import Entry
 from labbook.report.context import WeekSource, week_context

@@ -287,17 +287,25 @@ def _probe_report(processes: Sequence[ProcessEvents]) -> ProbeReport:
         errors[("journal", "lines that are no events; the last line of a killed process may be torn")] = broken
     return ProbeReport(
         status="partial" if errors or unobserved else "ok",
-        overhead_fraction=_overhead(processes),
+        **_overhead(processes),
         unobserved=tuple(unobserved),
         errors=tuple((where, error, count) for (where, error), count in errors.items()),
     )
 
 
-def _overhead(processes: Sequence[ProcessEvents]) -> float | None:
-    """Share of time in the probe, of the process that took most steps and ended in an orderly way."""
+def _overhead(processes: Sequence[ProcessEvents]) -> dict[str, float]:
+    """What the probe cost, of the process that took most steps and ended in an orderly way; fields of `ProbeReport`."""
     byes = [bye for process in processes for bye in process.of_kind(protocol.BYE)]
     if not byes:
-        return None
+        return {}
     busiest = max(byes, key=lambda bye: (int(bye.get("steps") or 0), float(bye.get("elapsed_s") or 0.0)))
-    elapsed = float(busiest.get("elapsed_s") or 0.0)
-    return float(busiest.get("overhead_s") or 0.0) / elapsed if elapsed > 0 else None
+    spent, elapsed = float(busiest.get("overhead_s") or 0.0), float(busiest.get("elapsed_s") or 0.0)
+    if elapsed <= 0:
+        return {}
+    told = {"overhead_fraction": spent / elapsed}
+    sustained = busiest.get("sustained")
+    if isinstance(sustained, Mapping) and float(sustained.get("elapsed_s") or 0.0) > 0:
+        later = float(sustained.get("overhead_s") or 0.0)
+        told |= {"setup_s": max(spent - later, 0.0), "sustained_s": later}
+        told["sustained_fraction"] = later / float(sustained["elapsed_s"])
+    return told

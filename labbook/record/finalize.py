@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labbook.frozen import dataclass
 from labbook.model.run import Console, Facts, FileUse, Process, Run
 from labbook.record.assemble import assemble
 from labbook.record.keep_traces import with_traces
@@ -73,21 +75,26 @@ class Finished:
         return lines
 
 
-def load_what_finishing_needs(notebook: Notebook) -> None:
-    """Loads, while the command still runs, what `finalize` uses, so that the end comes quickly."""
+def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> None:
+    """Loads, while the command still runs, what `finalize` uses, so that the end comes quickly.
+
+    Args:
+        notebook: Its templates are prepared.
+        ended: Whether the command has ended: then what only a training needs is not loaded in advance.
+    """
     import labbook.capture.artifacts
     import labbook.capture.changes
     import labbook.capture.console
-    import labbook.capture.metrics_text
     import labbook.capture.python_env
-    import labbook.health.checklist
     import labbook.model.run_json
-    import labbook.report.curves
     import labbook.report.entry_page
     import labbook.store.commit  # noqa: F401
     from labbook.store.templates import Templates
 
     Templates(notebook.paths.templates, notebook.config.language_in_use()).prepare()
+    for module in ("capture.metrics_text", "health.checklist", "report.curves"):
+        if not ended():
+            import_module("labbook." + module)
 
 
 def capture_start(notebook: Notebook, journal: Journal, start: Facts, redactor: Redactor) -> None:
@@ -158,6 +165,8 @@ def _console(notebook: Notebook, journal: Journal, redactor: Redactor) -> Consol
 
 def _with_text_metrics(run: Run) -> Run:
     """Adds series read from the console, except where the program's own numbers say the same."""
+    if not run.console.text.strip():
+        return run
     from labbook.capture.metrics_text import metrics_from_console
 
     known = {s.name.lower() for s in run.series}
@@ -228,11 +237,13 @@ def _with_previous(notebook: Notebook, run: Run) -> Run:
 
 def _with_judgement(notebook: Notebook, run: Run) -> Run:
     """Adds health checks, the primary series, tags and the title."""
-    from labbook.health.checklist import checklist
-    from labbook.health.summary import summary
     from labbook.report.title import primary_series, title_of
 
-    run = replace(run, checks=tuple(checklist(run)), health=summary(run), primary=primary_series(run))
+    if run.signals or run.series or run.frameworks:
+        from labbook.health.checklist import checklist
+        from labbook.health.summary import summary
+
+        run = replace(run, checks=tuple(checklist(run)), health=summary(run), primary=primary_series(run))
     tags = dict.fromkeys((*run.tags, *(f.name for f in run.frameworks if f.optimizers or len(run.frameworks) == 1)))
     run = replace(run, tags=tuple(tags))
     return replace(run, title=title_of(run, notebook.config.language_in_use()))
@@ -261,14 +272,15 @@ def _write_entry(notebook: Notebook, run: Run) -> Path:
 
 def _write_attachments(notebook: Notebook, run: Run) -> None:
     from labbook.model.run_json import run_to_json
-    from labbook.report.curves import curves_svg, drawable, metrics_csv
 
     folder = notebook.paths.attachments(run.id)
     folder.mkdir(parents=True, exist_ok=True)
-    if drawable(run.series):
-        curves = curves_svg(run.series, run.title).encode("utf-8")
-        write_atomically(folder / "curves.svg", curves, durable=False)
     if run.series:
+        from labbook.report.curves import curves_svg, drawable, metrics_csv
+
+        if drawable(run.series):
+            curves = curves_svg(run.series, run.title).encode("utf-8")
+            write_atomically(folder / "curves.svg", curves, durable=False)
         write_atomically(folder / "metrics.csv", metrics_csv(run.series).encode("utf-8"), durable=False)
     points = max(20, min(_SERIES_POINTS, _ALL_POINTS // max(1, len(run.series))))
     facts = _line_by_line(run_to_json(run, max_points=points))

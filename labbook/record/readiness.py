@@ -8,11 +8,11 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labbook.errors import LabbookError, Unavailable
+from labbook.frozen import dataclass
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook

@@ -6,10 +6,10 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import LabbookError
+from labbook.frozen import dataclass
 from labbook.record.session import start_ticks
 from labbook.store.journal import Journal, open_journals
 

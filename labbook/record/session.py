@@ -178,7 +178,7 @@ class _Session:
         from labbook.record.finalize import load_what_finishing_needs
 
         with suppress(Exception):
-            load_what_finishing_needs(self.notebook)
+            load_what_finishing_needs(self.notebook, lambda: self.ended)
 
     def finish(self, end: ChildEnd) -> Finished:
         """Makes the entry from the journal and commits it."""

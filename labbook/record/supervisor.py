@@ -14,11 +14,11 @@ import termios
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from labbook.errors import UsageError
+from labbook.frozen import dataclass
 from labbook.record.copying import Copying
 from labbook.record.signal_relay import SignalRelay
 from labbook.record.terminal import Wiring, wired

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from labbook.frozen import dataclass
 from labbook.report.numbers import number
 
 _LARGEST = 1e150

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from labbook.frozen import dataclass
 from labbook.model.entry import Entry
 from labbook.model.run import Change
 from labbook.report import numbers

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from labbook.frozen import dataclass
 
 MAX_ENTRY_BYTES = 64 * 1024
 """Source: entry.md; a git host renders a page of this size at once."""

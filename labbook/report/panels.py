@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from labbook.frozen import dataclass
 from labbook.model.series import Series
 from labbook.report.series_choice import base_name, by_trust
 

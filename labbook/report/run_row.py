@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from labbook.frozen import dataclass
 from labbook.model.entry import Entry
 from labbook.model.series import more_is_better
 from labbook.report.numbers import number

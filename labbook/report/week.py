@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from labbook.errors import UsageError
+from labbook.frozen import dataclass
 
 _NAME = re.compile(r"(\d{4})-?[Ww](\d{1,2})")
 

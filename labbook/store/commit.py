@@ -14,11 +14,11 @@ import random
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labbook.errors import GitError
+from labbook.frozen import dataclass
 from labbook.store import commit_queue
 from labbook.store.fast_import import FileChange, blob_stream, commit_stream, read_changes
 from labbook.store.git_process import GitFolders, run_git

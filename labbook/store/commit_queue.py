@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from labbook.frozen import dataclass
 from labbook.store.paths import NotebookPaths
 from labbook.store.private import make_private
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from pathlib import Path
 from typing import Any
 
 from labbook.errors import NotebookError
+from labbook.frozen import dataclass
 from labbook.store.paths import SETTINGS_FILE
 
 _MIB = 1024 * 1024

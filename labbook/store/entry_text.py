@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from labbook.errors import EntryError
+from labbook.frozen import dataclass
 from labbook.store import frontmatter
 
 _MARKER = re.compile(r"^<!-- labbook:(begin|end) ([a-z][a-z0-9_]*) -->[ \t]*\r?$")

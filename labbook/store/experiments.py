@@ -7,11 +7,11 @@ import time
 import unicodedata
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from labbook.errors import EntryError, NotebookError, UsageError
+from labbook.frozen import dataclass
 from labbook.store.entry_text import read_text
 from labbook.store.locks import held
 

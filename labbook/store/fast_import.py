@@ -6,9 +6,9 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from labbook.frozen import dataclass
 from labbook.store.paths import NotebookPaths
 
 _IDENTITY_BAD = re.compile(r"[<>\x00-\x1f\x7f]+")

@@ -14,10 +14,10 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from labbook.errors import GitError
+from labbook.frozen import dataclass
 
 READ_TIMEOUT_S = 20.0
 """Longest time that a question about a repository may take. Source: chosen by us; `git status` in a cold repository

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from labbook.frozen import dataclass
 from labbook.store.git_process import GitFolders, discover, run_git
 
 _OPERATIONS = (

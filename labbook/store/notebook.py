@@ -6,10 +6,10 @@ import os
 import stat
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from labbook.errors import GitError, NotebookError
+from labbook.frozen import dataclass
 from labbook.probe.protocol import ENV_NOTEBOOK
 from labbook.store.config import Config, load_config
 from labbook.store.git_process import GitFolders, create_repository, discover, git_program

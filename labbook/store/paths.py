@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from labbook.errors import UsageError
+from labbook.frozen import dataclass
 
 SETTINGS_FILE = "labbook.toml"
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"

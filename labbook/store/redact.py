@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from labbook.errors import NotebookError
+from labbook.frozen import dataclass
 from labbook.probe.redaction import PATH_RULES, FormatRule, Redactor, known_values
 
 _HINT = "see `labbook redact --help` for the form of a rule"

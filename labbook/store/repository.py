@@ -11,12 +11,12 @@ import os
 import re
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from labbook.errors import GitError
+from labbook.frozen import dataclass
 from labbook.store.git_process import (
     READ_TIMEOUT_S,
     GitFolders,

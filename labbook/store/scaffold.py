@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from labbook.errors import NotebookError
+from labbook.frozen import dataclass
 from labbook.store.config import Config, settings_text
 from labbook.store.paths import NotebookPaths
 
