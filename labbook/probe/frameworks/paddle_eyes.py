@@ -114,6 +114,7 @@ class Eyes:
         self._root = None
         self._given = None
         self._stepped = None
+        self.patches.forget()
         self.roots.forget()
         self.loading.forget()
         self.losses.forget()

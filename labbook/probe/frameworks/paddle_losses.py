@@ -83,16 +83,12 @@ class Losses(torch_losses.Losses):
     def install(self, patches):
         """Puts the wrappers in place."""
         functional = sys.modules["paddle.nn.functional"]
-        home = sys.modules["paddle.nn.functional.loss"]
         for name, (told, parameters) in LOSSES.items():
             original = getattr(functional, name, None)
             if original is None:
                 continue
             fixed = {"reduction": "none"} if name in _NO_REDUCTION else {}
-            mine = self._wrapped(original, told, parameters, fixed)
-            patches.put(functional, name, mine)
-            if home.__dict__.get(name) is original:
-                patches.put(home, name, mine)
+            patches.put(functional, name, self._wrapped(original, told, parameters, fixed))
         # This layer computes by itself.
         squared = self.torch.nn.MSELoss
         patches.put(squared, "forward", self._wrapped(squared.forward, "mse_loss", ["layer", *_POINT], {}))

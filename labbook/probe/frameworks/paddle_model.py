@@ -58,7 +58,7 @@ class Table:
             number = None
             if len(self.listed) < MOST_MODULES:
                 number = self.modules[id(one)] = len(self.listed)
-                self.listed.append((name, one))
+                self.listed.append((name, ref(one)))
             else:
                 self.left[0] += 1
             for own, parameter in own_parameters(one):
@@ -146,7 +146,7 @@ class Describer:
             framework="paddle",
             root=root.name,
             model=root.index,
-            modules=[self._module(at, name, one, order, facts) for at, (name, one) in enumerate(table.listed)],
+            modules=[self._module(at, name, held(), order, facts) for at, (name, held) in enumerate(table.listed)],
             parameters=[self._parameter(at, table, initial) for at in range(len(table.held))],
             feeds=modules.feeds if modules is not None else [],
             shared=list(table.shared.values())[:100],
@@ -155,17 +155,17 @@ class Describer:
         )
 
     def _module(self, at, name, one, order, facts):
-        own = [p for _, p in own_parameters(one)]
+        own = [p for _, p in own_parameters(one)] if one is not None else []
         seen = facts.get(at, {})
         return {
             "i": at,
             "name": name,
-            "type": type(one).__name__ if at else class_name(one),
+            "type": _kind(one, at),
             "depth": name.count(".") + 1 if name else 0,
             "order": order.get(at),
             "parameters": sum(prod(p.shape) for p in own),
             "trainable": sum(prod(p.shape) for p in own if not p.stop_gradient),
-            "options": options(one),
+            "options": options(one) if one is not None else {},
             "input": seen.get("input", []),
             "output": seen.get("output", []),
         }
@@ -178,6 +178,12 @@ class Describer:
         told.update(self.stats.kind(parameter))
         told["init"] = initial[at] if initial is not None else None
         return told
+
+
+def _kind(layer, at):
+    if layer is None:  # gone since its model was called
+        return ""
+    return type(layer).__name__ if at else class_name(layer)
 
 
 def has_outputs_last(parameter, kind):

@@ -1,5 +1,6 @@
 """Looks at what the layers of a PaddlePaddle model return, in one forward, through the wrapped call of all layers."""
 
+from _thread import get_ident
 from collections import deque
 from time import perf_counter
 from weakref import ref
@@ -39,7 +40,7 @@ class Modules:
         self.order = []
         self.feeds = []
         self._returned = {}
-        self._root = None
+        self._root = self._thread = None
         self._table = {}
 
     def begin(self, root, table, first):
@@ -53,6 +54,7 @@ class Modules:
         self._root = root
         self._table = table
         self._first = first
+        self._thread = get_ident()
 
     def end(self):
         """Lets go of what a forward has returned."""
@@ -66,7 +68,7 @@ class Modules:
             leave_out_one_frame(error)
             raise
         number = self._table.get(id(layer))
-        if number is not None:
+        if number is not None and get_ident() == self._thread:
             began = perf_counter()
             self.ever.add((self._root.index, number))
             try:

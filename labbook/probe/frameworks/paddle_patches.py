@@ -5,8 +5,12 @@ runs, everything is as if nobody watched.
 """
 
 import sys
+from threading import Lock
+from types import BuiltinFunctionType, FunctionType
 
 from ..wrapping import disguised, leave_out_one_frame
+
+_FUNCTIONS = (FunctionType, BuiltinFunctionType)
 
 
 class Patches:
@@ -19,15 +23,49 @@ class Patches:
     def __init__(self, paddle):
         self._paddle = paddle
         self._all = []
+        self._index = None
         self._aside = 0
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child, where no other thread can hold the lock."""
+        self._lock = Lock()
 
     def put(self, home, name, mine):
-        """Replaces an attribute of a module or class."""
-        self._all.append((home, name, home.__dict__.get(name), mine))
+        """Replaces an attribute of a class or module; a function under all the names that PaddlePaddle has for it.
+
+        Whoever imported it from elsewhere is seen too, and `pickle`, which looks a function up where it says that it is
+        from, finds the same one as the program.
+        """
+        original = home.__dict__.get(name)
+        if any(original is one[3] for one in self._all):
+            return  # the same function under another name
+        places = () if isinstance(home, type) or original is None else self._places().get(id(original), ())
+        for module, known in places or ((home, name),):
+            if module.__dict__.get(known) is original:
+                self._replace(module, known, original, mine)
+
+    def _places(self):
+        """Where modules of PaddlePaddle hold a function: id of it -> `(module, name)`, several of them.
+
+        Cost: 5 ms, once.
+        """
+        if self._index is None:
+            self._index = {}
+            for key, module in list(sys.modules.items()):
+                if key == "paddle" or key.startswith("paddle."):
+                    for name, value in list(getattr(module, "__dict__", {}).items()):
+                        if type(value) in _FUNCTIONS:
+                            self._index.setdefault(id(value), []).append((module, name))
+        return self._index
+
+    def _replace(self, home, name, original, mine):
+        self._all.append((home, name, original, mine))
         setattr(home, name, mine)
 
     def install(self):
-        """Steps aside while compiled functions are called."""
+        """Steps aside while compiled functions are called; nothing is put in place after that."""
+        self._index = None
         static = sys.modules["paddle.jit.dy2static.program_translator"].StaticFunction
         call = static.__call__
 
@@ -49,15 +87,17 @@ class Patches:
         return self._aside > 0
 
     def _off(self):
-        self._aside += 1
-        if self._aside == 1:
-            for home, name, original, mine in self._all:
-                if original is not None and home.__dict__.get(name) is mine:
-                    setattr(home, name, original)
+        with self._lock:
+            self._aside += 1
+            if self._aside == 1:
+                for home, name, original, mine in self._all:
+                    if original is not None and home.__dict__.get(name) is mine:
+                        setattr(home, name, original)
 
     def _on(self):
-        self._aside -= 1
-        if self._aside == 0:
-            for home, name, original, mine in self._all:
-                if original is not None and home.__dict__.get(name) is original:
-                    setattr(home, name, mine)
+        with self._lock:
+            self._aside -= 1
+            if self._aside == 0:
+                for home, name, original, mine in self._all:
+                    if original is not None and home.__dict__.get(name) is original:
+                        setattr(home, name, mine)

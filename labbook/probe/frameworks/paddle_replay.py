@@ -8,6 +8,7 @@ what it prints on descriptors 1 and 2 is dropped.
 import os
 import re
 import sys
+from _thread import get_ident
 
 from ..health_frames import place_of, user_frame
 from ..model import parameters_of
@@ -89,8 +90,13 @@ class Replay:
         """Runs the forward again without a graph; what first went wrong in it, or `None`."""
         watcher = Watcher(self.paddle, self.eyes)
         names = {id(one): name for name, one in self.layer.named_sublayers(include_self=True)}
-        with Restored(self.paddle, self.layer, self.call), watcher, self.paddle.no_grad():
-            output = self.layer(*self.call.args, **self.call.kwargs)
+        with (
+            Unfollowed(self.eyes),
+            Restored(self.paddle, self.layer, self.call) as again,
+            watcher,
+            self.paddle.no_grad(),
+        ):
+            output = self.layer(*again.args, **again.kwargs)
         self._lines = watcher.lines
         self._outputs = [tensor for _, tensor in tensors_in(output, self.eyes.stats)]
         if not any(watcher.kinds([tensor]) != (False, False) for tensor in self._outputs):
@@ -123,13 +129,12 @@ class Replay:
     def backward(self):
         """Runs forward and backward again with PaddlePaddle's own check; what it named, or `None`."""
         paddle = self.paddle
-        leaves = [p for p in parameters_of(self.layer, "_sub_layers") if not p.stop_gradient]
-        with Restored(paddle, self.layer, self.call), paddle.enable_grad():
-            output = self.layer(*self.call.args, **self.call.kwargs)
+        with Unfollowed(self.eyes), Restored(paddle, self.layer, self.call) as again, paddle.enable_grad():
+            output = self.layer(*again.args, **again.kwargs)
             outputs, gradients, guessed = self._roots(output)
-            if not outputs or not leaves:
+            if not outputs or not again.leaves:
                 return None
-            operator = self._checked(outputs, leaves, gradients)
+            operator = self._checked(outputs, again.leaves, gradients)
         if operator is None:
             return None
         told = {"finding": "backward", "op": operator}
@@ -168,6 +173,21 @@ class Replay:
             outputs.append(tensor)
             gradients.append(known)
         return outputs, gradients, guessed
+
+
+class Unfollowed:
+    """A context in which calls of models and losses are none of the program's."""
+
+    def __init__(self, eyes):
+        self._roots = eyes.roots
+        self._losses = eyes.losses
+
+    def __enter__(self):
+        self._before = self._roots.inside.on, self._roots.look, self._losses._busy
+        self._roots.inside.on, self._roots.look, self._losses._busy = True, None, True
+
+    def __exit__(self, *error):
+        self._roots.inside.on, self._roots.look, self._losses._busy = self._before
 
 
 class Watcher:
@@ -212,9 +232,11 @@ class Watcher:
         setattr(home, name, mine)
 
     def _layer(self, original):
-        layers = self._layers
+        layers, thread = self._layers, get_ident()
 
         def called(layer, *args, **kwargs):
+            if get_ident() != thread:
+                return original(layer, *args, **kwargs)
             layers.append(layer)
             try:
                 return original(layer, *args, **kwargs)
@@ -224,8 +246,10 @@ class Watcher:
         return called
 
     def _operator(self, name, original):
+        thread = get_ident()
+
         def operator(*args, **kwargs):
-            if self._busy:
+            if self._busy or get_ident() != thread:
                 return original(*args, **kwargs)
             self._busy = True
             try:

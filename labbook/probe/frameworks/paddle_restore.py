@@ -4,10 +4,15 @@ import random
 import sys
 from collections import OrderedDict
 from contextlib import ExitStack
+from math import prod
 
+from ..model import parameters_of
 from .torch_restore import _contents as contents
 from .torch_restore import _Quiet as Quiet
 from .torch_restore import _refill as refill
+
+MOST_COPIED = 1 << 27
+"""Elements of parameters up to which all are copied, half a gigabyte; of larger models those that take no gradient."""
 
 _HOOKS = ("_forward_pre_hooks", "_forward_post_hooks")
 
@@ -15,13 +20,19 @@ _HOOKS = ("_forward_pre_hooks", "_forward_post_hooks")
 class Restored:
     """A context in which a model may run once more, with the arguments and the random state of a call.
 
-    Inside it the model works on copies of its buffers and of parameters that are not trained: the running statistics of
-    batch norms are such parameters in PaddlePaddle. The program's own hooks do not run.
+    Inside it the model works on copies of its buffers, of its parameters and of its arguments: the running statistics
+    of batch norms are parameters in PaddlePaddle, and a forward may change any of them in place. The program's own
+    hooks do not run, and no names of parameters are used up.
 
     Args:
         paddle: The module.
         layer: The model.
         call: The `Call`.
+
+    Attributes:
+        args: Copies of the arguments.
+        kwargs: Copies of the named ones.
+        leaves: The parameters that take gradients, copies and originals: the model may hold some elsewhere.
     """
 
     def __init__(self, paddle, layer, call):
@@ -35,6 +46,7 @@ class Restored:
         try:
             self._stack.enter_context(RandomStates(self.paddle))
             self._stack.enter_context(Quiet())
+            self._stack.enter_context(self.paddle.utils.unique_name.guard())
             layers = self.layer.sublayers(include_self=True)
             self._states = [(one, dict(one.__dict__), contents(one.__dict__)) for one in layers]
             self._stack.callback(self._put_back)
@@ -60,17 +72,59 @@ class Restored:
             self._stack.enter_context(self.paddle.amp.auto_cast(True, level=level, dtype=dtype))
 
     def _swap(self):
+        held = [t for one, state, _ in self._states for t in (state.get("_parameters") or {}).values() if t is not None]
+        few = sum(prod(tensor.shape) for tensor in held) <= MOST_COPIED
         copies = {}
         for one, state, _ in self._states:
             for name in _HOOKS:
                 if state.get(name):
                     kept = [(key, hook) for key, hook in state[name].items() if _is_of_paddle(hook)]
                     one.__dict__[name] = OrderedDict(kept)
-            for name, frozen_only in (("_parameters", True), ("_buffers", False)):
+            for name, every in (("_parameters", few), ("_buffers", True)):
                 held = state.get(name)
                 if held is not None:
-                    pairs = [(key, _copy(value, copies, frozen_only)) for key, value in held.items()]
+                    pairs = [(key, self._copy(value, copies, every)) for key, value in held.items()]
                     one.__dict__[name] = type(held)(pairs)
+        for one, state, _ in self._states:
+            for name, value in state.items():
+                # Recurrent layers keep their weights in a list, too.
+                if type(value) in (list, tuple) and any(id(item) in copies for item in value):
+                    one.__dict__[name] = type(value)(copies.get(id(item), (item, item))[1] for item in value)
+        trained = [pair for pair in copies.values() if not pair[0].stop_gradient]
+        self.leaves = [tensor for pair in trained for tensor in pair] if few else []
+        if not few:
+            self.leaves = [p for p in parameters_of(self.layer, "_sub_layers") if not p.stop_gradient]
+        self.args, self.kwargs = self._copied(self.call.args, copies), self._copied(self.call.kwargs, copies)
+
+    def _copied(self, thing, copies, depth=0):
+        """Arguments with copies of the tensors in them; what is no plain container stays as it is."""
+        if issubclass(type(thing), self.paddle.Tensor):
+            return self._copy(thing, copies, True)
+        if depth < 5 and type(thing) is dict:
+            return {name: self._copied(item, copies, depth + 1) for name, item in thing.items()}
+        if depth < 5 and type(thing) in (list, tuple):
+            return type(thing)(self._copied(item, copies, depth + 1) for item in thing)
+        return thing
+
+    def _copy(self, tensor, copies, every):
+        """A copy of a tensor, the same one each time; the tensor itself where it is trained and not `every` is."""
+        if tensor is None or not (every or tensor.stop_gradient) or not tensor._is_initialized():
+            return tensor
+        if tensor.is_dist() or not tensor.is_dense():
+            return tensor
+        if id(tensor) not in copies:
+            copies[id(tensor)] = (tensor, self._twin(tensor))
+        return copies[id(tensor)][1]
+
+    def _twin(self, tensor):
+        kind = self.paddle.base.framework.EagerParamBase
+        twin = tensor.detach().clone()
+        if issubclass(type(tensor), kind):
+            twin = kind.from_tensor(twin)
+            twin.__dict__.update(tensor.__dict__)
+        twin.name = tensor.name
+        twin.stop_gradient = tensor.stop_gradient
+        return twin
 
     def _put_back(self):
         for one, state, kept in self._states:
@@ -84,14 +138,6 @@ def _is_of_paddle(hook):
     """Whether a hook belongs to PaddlePaddle, like weight normalisation; those of the program are not run again."""
     owner = getattr(hook, "__module__", None) or type(hook).__module__
     return str(owner).startswith("paddle.")
-
-
-def _copy(tensor, copies, frozen_only):
-    if tensor is None or (frozen_only and not tensor.stop_gradient) or not tensor._is_initialized():
-        return tensor
-    if id(tensor) not in copies:
-        copies[id(tensor)] = tensor.detach().clone()
-    return copies[id(tensor)]
 
 
 class RandomStates:

@@ -73,8 +73,9 @@ class Roots:
         self.look = None
         self.abandoned = _nothing
         self.inside = Inside()
-        self._adapter = adapter
+        self._local = adapter.training.local
         self._failed = adapter.probe.failed
+        self._dynamic = adapter.module.in_dynamic_mode
         self._held = set()
         self._optimizers = 0
         self._known = {}
@@ -84,7 +85,7 @@ class Roots:
     def forget(self):
         """Lets go of what belongs to the parent, in a forked child."""
         self.look = None
-        self.inside = Inside()
+        self.inside.on = False
 
     def all(self):
         """The models that still exist."""
@@ -117,7 +118,7 @@ class Roots:
         patches.put(kind, "__call__", disguised(self._watched(self._original), self._original))
 
     def _watched(self, original):
-        inside, find, outermost = self.inside, self._find, self._outermost
+        inside, find, outermost, local = self.inside, self._find, self._outermost, self._local
 
         def called(layer, *args, **kwargs):
             if inside.on:
@@ -125,6 +126,8 @@ class Roots:
                 if look is None:
                     return original(layer, *args, **kwargs)
                 return look.call(layer, original, args, kwargs)
+            if local.in_backward:  # recomputation: the layer is part of a forward that was seen
+                return original(layer, *args, **kwargs)
             root = find(layer)
             if root is None:
                 return original(layer, *args, **kwargs)
@@ -136,7 +139,7 @@ class Roots:
         key = id(layer)
         root = self._known.get(key)
         if root is not None and root._layer() is layer:
-            return root
+            return root if self._dynamic() else None
         refused = self._refused.get(key)
         if refused is not None and refused[0] == self._optimizers and refused[1]() is layer:
             return None
@@ -148,7 +151,7 @@ class Roots:
 
     def _meet(self, layer):
         """Decides about a layer that is called by no other: it is followed when an optimizer trains some of it."""
-        if not self.paddle.in_dynamic_mode():
+        if not self._dynamic():
             return None
         own = [p for p in modules.parameters_of(layer, "_sub_layers") if not p.stop_gradient]
         wanted = any(id(p) in self._held for p in own) if self._held else bool(own)

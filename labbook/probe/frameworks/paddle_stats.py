@@ -1,8 +1,8 @@
 """Statistics of PaddlePaddle tensors at dense steps, read from host memory without a copy where they lie there.
 
-Operators of PaddlePaddle cost 3 microseconds each and write to its own memory pool; NumPy, which PaddlePaddle imports
-itself, reads the same memory through DLPack. What lies on a device comes over as a strided sample. Nothing here draws
-random numbers, changes a tensor or communicates between ranks.
+Operators of PaddlePaddle cost 3 microseconds each, write to its own memory pool, and use up names of tensors; NumPy,
+which PaddlePaddle imports itself, reads the same memory through DLPack. What lies on a device comes over as a strided
+sample. Nothing here draws random numbers, changes a tensor or communicates between ranks.
 """
 
 import sys
@@ -36,8 +36,9 @@ class Stats:
         self._ops = paddle._C_ops
         self._numpy = sys.modules["numpy"]
         self._quiet = {"all": "ignore"}
-        self._wide = {paddle.bfloat16}
+        self._half = paddle.bfloat16
         self._share = getattr(self._numpy, "from_dlpack", None)
+        self._copy = paddle.Tensor.numpy
         self._names = {}
 
     def dtype(self, tensor):
@@ -92,17 +93,20 @@ class Stats:
             return None
         if not tensor.is_dense():
             tensor = self._values_of(tensor)
-        tensor = tensor.detach()
-        if tensor.dtype in self._wide:
-            tensor = self._ops.cast(tensor, self.paddle.float32)
+        half = tensor.dtype == self._half
         if not tensor.place.is_cpu_place():
-            return self._fetched(tensor)
+            tensor = tensor.detach()
+            return self._fetched(self._ops.cast(tensor, self.paddle.float32) if half else tensor)
+        if half:
+            # NumPy has no such type: its bits are the upper half of a float.
+            bits = self._copy(tensor).view("uint16").astype("uint32")
+            return (bits << 16).view("float32")
         if self._share is not None:
             try:
-                return self._share(tensor)
-            except (RuntimeError, BufferError, TypeError):  # a type that DLPack has no name for
+                return self._share(Shared(tensor))
+            except (AttributeError, RuntimeError, BufferError, TypeError):  # a type that DLPack has no name for
                 pass
-        return tensor.numpy()
+        return self._copy(tensor)
 
     def _values_of(self, tensor):
         if tensor.is_selected_rows():
@@ -329,6 +333,23 @@ class Stats:
             elif table.min() < 0.0:
                 return False
             return bool((numpy.abs(table.sum(axis=axis) - 1.0) <= 1e-4).all())
+
+
+class Shared:
+    """The memory of a dense tensor on the host, for `numpy.from_dlpack`; the tensor itself refuses where it trains."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+
+    def __dlpack__(self, **options):
+        """The capsule; it keeps the memory alive, `get_tensor` alone does not."""
+        return self._tensor.get_tensor()._to_dlpack()
+
+    def __dlpack_device__(self):
+        """The host."""
+        return (1, 0)
 
 
 def _plain(value):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 
 import pytest
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
 
 pytestmark = pytest.mark.paddle
 
@@ -90,3 +94,19 @@ def test_one_more_random_number_would_be_noticed(probed):
         digest(probed.plain(sys.executable, script, kind, OMP_NUM_THREADS="1").stdout) for kind in ("plain", "draw")
     }
     assert len(digests) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["health_paddle_hostile.py", "health_paddle_kinds.py"])
+@pytest.mark.parametrize(("part", "level"), [(0, "deep"), (1, "deep"), (0, "normal")])
+def test_programs_of_every_kind_run_as_alone(probed, program, part, level):
+    command = (sys.executable, str(PROGRAMS / program), str(part))
+    bare = json.loads(digest(probed.plain(*command, OMP_NUM_THREADS="1").stdout))
+    probed.settings["level"] = level
+    done = probed(*command, OMP_NUM_THREADS="1")
+    watched = json.loads(digest(done.out))
+    for name, result in bare.items():
+        assert watched[name] == result, name
+    assert not [name for name, (result, _) in bare.items() if isinstance(result, str) and "Error" in result]
+    assert done.of("probe_error") == []
+    assert done.of("tensors")
