@@ -138,20 +138,20 @@ class ProbeReport:
     Args:
         status: "ok", "partial" (some process or signal was not observed), "failed" or "absent" (no hello).
         overhead_fraction: Time in the probe over time of the process, by its own measurement.
-        setup_s: Seconds of it until training had settled, and at exit; `None` where that is not known apart.
-        sustained_s: Seconds of it after that.
-        sustained_fraction: Those over the time of the process after that.
         unobserved: What could not be observed, as (what, reason).
         errors: Guarded failures of the probe, as (where, error, count).
+        setup_s: Seconds in the probe until training had settled, and at exit; `None` where that is not known apart.
+        sustained_s: Seconds in the probe after that.
+        sustained_fraction: Those over the time of the process after that.
     """
 
     status: str
     overhead_fraction: float | None = None
+    unobserved: tuple[tuple[str, str], ...] = ()
+    errors: tuple[tuple[str, str, int], ...] = ()
     setup_s: float | None = None
     sustained_s: float | None = None
     sustained_fraction: float | None = None
-    unobserved: tuple[tuple[str, str], ...] = ()
-    errors: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -235,13 +235,14 @@ names <= 100):
   `count`}] (paddle), `frozen` (trainable false: elements), `elements` (all)"""
 
 EVALUATION = "evaluation"
-"""A validation phase: forwards of an outermost model without gradients or in eval mode, at least 2, with no optimizer
-step and no training forward between them; written when it ends. `framework`, `begin_step`, `end_step`, `root`,
+"""A validation phase: forwards of an outermost model without gradients or in eval mode, with no optimizer step and no
+training forward between them; a single forward only when a loss was computed in it or no other came in the 5 steps
+before; written when it ends. `framework`, `begin_step`, `end_step`, `root`,
 `batches`, `training` (mode flag), `grad` (enabled), `stochastic` (Dropout with p > 0 or batch norm inside),
 `dropout_active` (calls of functional dropout with training true, p > 0, under a module in eval mode),
 `dropout_line`, `repeated` (batches with the print of the one before), `loader`, `loss` ({fn: mean over the phase},
 where known), `accuracy` (share of CE targets that are the largest input, where known), `samples`. The first 200 and
-then every 10th; `phases` counts them all, `short` those with fewer than 3 batches."""
+then ever fewer; `phases` counts them all, `short` those with fewer than 3 batches."""
 
 LOADER = "loader"
 """First iteration of a DataLoader. `framework`, `index`, `batch_size`, `workers`, `shuffle` (bool), `sampler` (class),
@@ -288,7 +289,9 @@ lists of texts), `left_out` (further rows), `line` (user frame)."""
 
 BYE = "bye"
 """Last line of a process that ended in an orderly way. `steps`, `backwards`, `overhead_s` (time spent inside the probe
-by its own measurement), `elapsed_s`, `lost_events` (events that could not be written)."""
+by its own measurement), `elapsed_s`, `lost_events` (events that could not be written), `sustained` (null where fewer
+than 32 steps were made, else {`step`, `overhead_s`, `elapsed_s`}: what of both came after that step and before the end;
+the rest is set-up, which short runs pay, too)."""
 
 RANK_VARIABLES = (
     "RANK",

@@ -51,6 +51,7 @@ class Probe:
         self._ended = False
         self._begun = time.monotonic()
         self._spent = 0.0
+        self._settled = None
 
     @property
     def step(self):
@@ -120,6 +121,11 @@ class Probe:
         """Adds to the time that the probe itself has used."""
         self._spent += seconds
 
+    def settled(self, step):
+        """Takes that set-up is over, once: what is spent from now on is what a long run goes on paying."""
+        if self._settled is None:
+            self._settled = (step, self._spent, time.monotonic())
+
     def begin(self, role="python"):
         """Opens the event file of this process and says hello.
 
@@ -137,7 +143,7 @@ class Probe:
         began = time.perf_counter()
         with self.guard("fork"):
             self.writer.forget()
-            self._step, self._next_look, self._spent = None, 1, 0.0
+            self._step, self._next_look, self._spent, self._settled = None, 1, 0.0, None
             self._begun = time.monotonic()
             self._ended = False
             self._errors.clear()
@@ -159,26 +165,35 @@ class Probe:
         """Writes what is left and the last event; later events are dropped. Never raises."""
         if self._ended:
             return
+        ended, began = time.monotonic(), time.perf_counter()
         self.leave()
         for (where, _), (text, count) in list(self._errors.items()):
             if count > 1:
                 self.event(protocol.PROBE_ERROR, where=where, error=text, count=count)
         last = {"steps": self._step or 0, "backwards": 0}
         last.update(self.totals)
+        last["sustained"] = self._sustained(ended)
+        self.spent(time.perf_counter() - began)
         last["overhead_s"] = round(self._spent, 6)
         last["elapsed_s"] = round(time.monotonic() - self._begun, 6)
         last["lost_events"] = self.writer.lost
         self.event(protocol.BYE, **last)
         self._ended = True
 
+    def _sustained(self, ended):
+        """What was spent between the end of set-up and `ended`, `None` for a run that ended before."""
+        if self._settled is None:
+            return None
+        step, spent, since = self._settled
+        return {"step": step, "overhead_s": round(self._spent - spent, 6), "elapsed_s": round(ended - since, 6)}
+
     def _look(self, number):
+        """Calls those who want to be called at this step; an adapter takes the time, as that of its step."""
         while self._next_look <= number:
             self._next_look *= 2
-        began = time.perf_counter()
         for call in self._at_steps:
             with self.guard("step"):
                 call(number)
-        self.spent(time.perf_counter() - began)
 
 
 def boot():

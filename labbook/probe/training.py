@@ -28,6 +28,8 @@ MAX_OPTIMIZERS = 16
 """Optimizers that are followed at a time; a program with one for each layer is told by its first ones."""
 
 _MAX_METERS = 256
+SETTLED = 32
+"""Steps after which set-up is over: the model was found and described, the first looks taken. Source: chosen by us."""
 
 
 NOT_DELIVERED = ("loss and gradient norm of some steps", "the device could not deliver them unless waited for")
@@ -94,8 +96,19 @@ class Training:
         self.health = None
         self.clock = time.perf_counter
         self._forget()
+        probe.at_steps(self._settle)
         probe.at_exit(self.finish)
         probe.after_fork(self._forget)
+
+    def _settle(self, step):
+        if step >= SETTLED:
+            self._hand_over()
+            self.probe.settled(step)
+
+    def _hand_over(self):
+        """Gives the probe the time that following the training took since this was done last."""
+        self.probe.spent(self.spent)
+        self.spent = 0.0
 
     def _forget(self):
         self.meters = {}
@@ -299,8 +312,7 @@ class Training:
                 "training steps",
                 "this process imported %s and made no optimizer step and no backward call" % self.framework,
             )
-        self.probe.spent(self.spent)
-        self.spent = 0.0
+        self._hand_over()
 
 
 def are_floats(values):

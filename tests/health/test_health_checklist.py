@@ -76,6 +76,10 @@ def run_with(*series, steps=3, state=None, **fields):
     return Run("i", fields.pop("status", "finished"), ("python",), "/", 0.0, series=series, **{**defaults, **fields})
 
 
+def cost(sustained_s, fraction):
+    return ProbeReport("ok", 0.08, setup_s=0.3, sustained_s=sustained_s, sustained_fraction=fraction)
+
+
 def rows(run):
     return {row.id: row for row in checklist(run)}
 
@@ -118,9 +122,9 @@ def test_a_healthy_run_is_all_ok():
         ),
         ("probe_overhead", run_with(probe=ProbeReport("ok", 0.08)), "note", "8.0 %"),
         ("probe_overhead", run_with(probe=ProbeReport("ok", None)), "not observed", "orderly"),
-        ("probe_overhead", run_with(probe=ProbeReport("ok", 0.08, 0.3, 0.1, 0.01)), "ok", "1.0 % of the time, and 0.30 s"),
-        ("probe_overhead", run_with(probe=ProbeReport("ok", 0.08, 0.3, 0.4, 0.05)), "ok", "5.0 %"),
-        ("probe_overhead", run_with(probe=ProbeReport("ok", 0.08, 0.3, 4.0, 0.05)), "note", "5.0 %"),
+        ("probe_overhead", run_with(probe=cost(0.1, 0.01)), "ok", "time, and 0.30 s once"),
+        ("probe_overhead", run_with(probe=cost(0.4, 0.05)), "ok", "5.0 %"),
+        ("probe_overhead", run_with(probe=cost(4.0, 0.05)), "note", "5.0 %"),
         (
             "steps_counted",
             run_with(processes=tuple(Process(r, 0, (), "child", rank=r, steps=5 + r) for r in (0, 1))),

@@ -37,6 +37,7 @@ def test_the_hello_tells_who_the_process_is(probed, python):
     assert not [entry for entry in hello["sys_path"] if entry.endswith("inject")]
     assert bye["lost_events"] == 0
     assert 0 < bye["overhead_s"] <= bye["elapsed_s"]
+    assert bye["sustained"] is None
 
 
 @pytest.mark.parametrize("how", ["script", "module", "package", "stdin"])

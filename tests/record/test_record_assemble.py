@@ -193,3 +193,11 @@ def test_torn_lines_are_told_in_the_probes_report():
     report = run_of(torn).probe
 
     assert report.status == "partial" and report.errors[0][2] == 1
+
+
+def test_what_the_probe_costs_once_is_told_apart_from_what_it_goes_on_costing():
+    later = {"step": 32, "overhead_s": 0.5, "elapsed_s": 50.0}
+    bye = {"k": "bye", "steps": 900, "overhead_s": 0.8, "elapsed_s": 60.0, "sustained": later}
+    told = run_of(process(step(900, 1.0), bye)).probe
+    assert (told.sustained_s, round(told.setup_s, 6), told.sustained_fraction) == (0.5, 0.3, 0.01)
+    assert run_of(process(step(9, 1.0), dict(bye, sustained=None))).probe.setup_s is None

@@ -198,3 +198,11 @@ def test_a_healthy_run_has_a_whole_record(play):
     step = outcome.of("step")[-1]
     assert step["samples"] == 32
     assert not outcome.of("flight")
+
+
+def test_what_is_paid_once_is_told_apart_from_what_every_step_costs(play):
+    bye = play("dropeval").of("bye")[0]
+    sustained = bye["sustained"]
+    assert sustained["step"] == 32
+    assert 0 < sustained["overhead_s"] < bye["overhead_s"]
+    assert 0 < sustained["elapsed_s"] < bye["elapsed_s"]
