@@ -20,7 +20,7 @@ from .paddle_parameters import Parameters, has_gradient, written
 from .paddle_patches import Patches
 from .paddle_roots import Roots
 from .paddle_stats import Stats
-from .paddle_totals import fill_in
+from .paddle_totals import JUDGED, fill_in
 from .torch_stats import first_tensor, tensors_in
 
 MOST_LEAVES = 16
@@ -287,6 +287,8 @@ class Eyes:
         for root, table in self.tables():
             root.told = None
             self._watch_flags(root, table)
+        if self._health.loop.backwards >= JUDGED:
+            fill_in(self, self._health.loop)  # at exit the models may be gone
 
     def _watch_flags(self, root, table):
         """Notes parameters whose `stop_gradient` has changed."""

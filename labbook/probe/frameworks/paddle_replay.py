@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from _thread import get_ident
+from contextlib import contextmanager
 
 from ..health_frames import place_of, user_frame
 from ..model import parameters_of
@@ -90,12 +91,7 @@ class Replay:
         """Runs the forward again without a graph; what first went wrong in it, or `None`."""
         watcher = Watcher(self.paddle, self.eyes)
         names = {id(one): name for name, one in self.layer.named_sublayers(include_self=True)}
-        with (
-            Unfollowed(self.eyes),
-            Restored(self.paddle, self.layer, self.call) as again,
-            watcher,
-            self.paddle.no_grad(),
-        ):
+        with self._again() as again, watcher, self.paddle.no_grad():
             output = self.layer(*again.args, **again.kwargs)
         self._lines = watcher.lines
         self._outputs = [tensor for _, tensor in tensors_in(output, self.eyes.stats)]
@@ -108,6 +104,11 @@ class Replay:
         if event["module"] is not None:
             told["module"] = {"name": names.get(id(event["module"]), ""), "type": type(event["module"]).__name__}
         return told
+
+    @contextmanager
+    def _again(self):
+        with Unfollowed(self.eyes), Restored(self.paddle, self.layer, self.call) as again:
+            yield again
 
     def differs(self):
         """Whether what is still alive of the first outputs is not what came out now."""
@@ -129,7 +130,7 @@ class Replay:
     def backward(self):
         """Runs forward and backward again with PaddlePaddle's own check; what it named, or `None`."""
         paddle = self.paddle
-        with Unfollowed(self.eyes), Restored(paddle, self.layer, self.call) as again, paddle.enable_grad():
+        with self._again() as again, paddle.enable_grad():
             output = self.layer(*again.args, **again.kwargs)
             outputs, gradients, guessed = self._roots(output)
             if not outputs or not again.leaves:

@@ -5,6 +5,9 @@ from math import prod
 from ..model import parameters_of
 from . import paddle_state
 
+JUDGED = 20
+"""Backward calls after which a parameter without gradient is told."""
+
 
 def fill_in(eyes, loop):
     """Fills in the names and facts of the running totals.
@@ -13,13 +16,16 @@ def fill_in(eyes, loop):
         eyes: The eyes of PaddlePaddle.
         loop: The `Loop`.
     """
+    models = [(root, table) for root, table in eyes.tables() if root.called]
+    if not models and loop.facts:
+        return  # they are gone, as at the end of a program that trains inside a function: the last look stands
     held = {id(p) for p in eyes.held_by_optimizers()}
     never, outside, uncalled = [], [], []
     trainable = frozen = elements = 0
     owned = set()
-    for root, table in eyes.tables():
+    for root, table in models:
         layer = root.module()
-        if not root.called or layer is None:
+        if layer is None:
             continue
         owned.update(map(id, parameters_of(layer, "_sub_layers")))
         for at, weak in enumerate(table.held):
@@ -35,7 +41,7 @@ def fill_in(eyes, loop):
             had = (root.index, at) in eyes.gradients or parameter._grad_ivar() is not None
             if had and id(parameter) not in held:
                 outside.append(table.names[at])
-            if not had and id(parameter) in held and loop.backwards >= 20:
+            if not had and id(parameter) in held and loop.backwards >= JUDGED:
                 never.append(table.names[at])
                 if eyes.modules.ever and (root.index, table.owners[at]) not in eyes.modules.ever:
                     uncalled.append(table.names[at])
