@@ -27,7 +27,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "programs" / "health"
-AT_ONCE = 2
+AT_ONCE = int(os.environ.get("LABBOOK_BENCH_AT_ONCE", "2"))
 TIMEOUT_S = 240
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GIT_CONFIG_NOSYSTEM": "1"}
 

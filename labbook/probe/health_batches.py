@@ -120,7 +120,7 @@ class Windows:
                 window = self._open[key]
         if window is not None and window.epoch == epoch and len(window.prints) >= BATCHES:
             return False, False
-        return True, self._rows.get(loader, 0) < ROWS and epoch == 0
+        return True, self._rows.get(loader, 0) < ROWS
 
     def add(self, batch, phase):
         """Takes a batch, once it is known whether it was trained on or evaluated."""

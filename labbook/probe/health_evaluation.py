@@ -6,9 +6,12 @@ Knows no framework.
 from .protocol import EVALUATION
 
 ALL = 200
-EVERY = 10
-LEAST = 2
+GROWTH = 1.05
+"""Ratio of the numbers of neighbouring phases that are written after the first `ALL`."""
+
 SHORT = 3
+APART = 5
+"""Steps between two phases of one forward without a loss: closer together they act, or teach. Source: chosen by us."""
 
 
 class Evaluation:
@@ -30,6 +33,8 @@ class Evaluation:
         self.short = 0
         self.open = False
         self.batches = 0
+        self._before = 0
+        self._next = 0
 
     def forward(self, step, root, training, grad, stochastic):
         """Takes a forward that is no training forward.
@@ -86,13 +91,17 @@ class Evaluation:
         if not self.open:
             return
         self.open = False
-        if self.batches < LEAST:
+        if self.batches < 2 and not self._losses and self._begun - self._before < APART:
+            self._before = step
             return
+        self._before = step
         self.phases += 1
         if self.batches < SHORT:
             self.short += 1
-        if self.phases > ALL and self.phases % EVERY:
-            return
+        if self.phases > ALL:
+            if self.phases < self._next:
+                return
+            self._next = self.phases * GROWTH
         self._emit(
             EVALUATION,
             framework=self._framework,

@@ -24,6 +24,7 @@ class Site:
     Attributes:
         calls: Calls so far.
         observed: Calls whose values were looked at.
+        refused: Calls that raised and were looked at.
     """
 
     def __init__(self, function, line, training, step):
@@ -33,6 +34,7 @@ class Site:
         self.step = step
         self.calls = 0
         self.observed = 0
+        self.refused = 0
         self._kinds = {}
         self._facts = {}
         self._counts = dict.fromkeys(_COUNTED, 0)

@@ -86,9 +86,9 @@ class Adapter:
         """How the program computes: "dynamic" or "compiled"."""
         return "compiled" if compiled() else "dynamic"
 
-    def find_model(self, parameters):
-        """The module that owns these parameters, or `None`."""
-        return torch_state.find_model(self.module, parameters, self.registry.modules())
+    def find_model(self, parameters, whole=False):
+        """The module that owns these parameters and no other trained one, or the outermost around; `None` without."""
+        return torch_state.find_model(self.module, parameters, self.registry.modules(), whole)
 
     def tell_state(self):
         """Writes the facts that have changed since they were last told; a fork that trains nothing tells nothing."""

@@ -43,6 +43,7 @@ _POINTWISE = frozenset(
     ["mse_loss", "l1_loss", "smooth_l1", "huber", "kl_div", "binary_cross_entropy", "bce_with_logits"]
 )
 _DROPOUTS = ("dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
+_MOST_REFUSED = 20
 _ROWS = 4096
 _MOST_ACCURACY = 1 << 20
 
@@ -92,6 +93,7 @@ class Losses:
 
     def _watched(self, original, told, parameters, is_compiling):
         begins, ended = self.unseen.hiding(self._begins), self.unseen.hiding(self._ended)
+        refused = self.unseen.hiding(self._refused)
 
         def loss(*args, **kwargs):
             if is_compiling():
@@ -102,7 +104,7 @@ class Losses:
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:  # the program's own error, passed on
-                ended(None, None, None, None, None)
+                refused(call, args, kwargs, parameters)
                 leave(error)
                 raise
             ended(call, result, args, kwargs, parameters)
@@ -155,6 +157,26 @@ class Losses:
             self._failed("torch.loss", error)
         health.training.spent += health.clock() - began
 
+    def _refused(self, site, args, kwargs, parameters):
+        """Looks at what a loss function would not take, such as a label outside of the head."""
+        self._busy = False
+        if site is None or site.refused >= _MOST_REFUSED:
+            return
+        try:
+            given = dict(zip(parameters, args))
+            given.update(kwargs)
+            inputs = given.get("input")
+            if not self.unseen.possible() or not self.stats.is_tensor(inputs) or not inputs.is_cpu:
+                return
+            site.refused += 1
+            with self.unseen:
+                if self.stats.plain(inputs):
+                    site.calls += 1
+                    site.takes(self._facts(site.function, given, inputs, given.get("target")), None)
+                    self.sites.tell(site)
+        except Exception as error:
+            self._failed("torch.loss", error)
+
     def _look(self, site, given, result, due):
         inputs, target = given.get("input"), given.get("target")
         if not self.stats.is_tensor(inputs) or not self.stats.plain(inputs):
@@ -165,7 +187,7 @@ class Losses:
         if self.stats.is_tensor(result) and result.numel() and (at_hand or due) and self.stats.plain(result):
             value = float(result.detach().to(self.torch.float32).mean().item())
         if evaluation.open and not site.training and value is not None:
-            evaluation.loss(site.function, value)
+            evaluation.loss(site.function, value / self._summed(site.function, given, inputs, target))
         if site.function == "cross_entropy" and evaluation.open and not site.training and at_hand:
             self._accuracy(inputs, target, given.get("ignore_index", -100))
         if not due:
@@ -175,6 +197,14 @@ class Losses:
             self.sites.tell(site)
         if self.health.dense and site.training and self.target is None and self.stats.is_tensor(target):
             self.target = target.detach()
+
+    def _summed(self, function, given, inputs, target):
+        """How many targets a value is the sum over: 1 where it is their mean."""
+        if given.get("reduction", "mean") != "sum" or not self.stats.is_tensor(target):
+            return 1
+        if function in _CLASSES and target.is_floating_point():
+            return max(inputs.numel() // max(inputs.shape[1 if inputs.dim() > 1 else 0], 1), 1)
+        return max(target.numel(), 1)
 
     def _facts(self, function, given, inputs, target):
         facts = {

@@ -72,7 +72,8 @@ class Roots:
 
     Args:
         torch: The module.
-        find: `find(parameters)` gives the module that owns them, or `None`.
+        find: `find(parameters, whole=False)` gives the module that owns them and nothing else that is trained, or the
+            outermost one around them; or `None`.
         is_compiling: Whether the compiler is at work.
         failed: `failed(where, error)` takes failures of ours.
         clock: Monotonic time.
@@ -125,9 +126,12 @@ class Roots:
             if root.called and id(parameters[0]) in self.ids(root) and id(parameters[-1]) in self.ids(root):
                 return
         found = self._find(parameters)
+        # The optimizer may hold a part of what runs: then it is the whole that is called.
+        whole = self._find(parameters, whole=True) if found is not None else None
         self._swept += self._clock() - now
-        if found is not None:
-            self.add(found)
+        for module in (whole, found):
+            if module is not None:
+                self.add(module)
 
     def add(self, module):
         """Hooks a model; nothing when that was done before or is not possible."""
