@@ -20,6 +20,7 @@ COMMANDS = {
     "record": ("labbook.commands.record", "Run a command and write its entry."),
     "show": ("labbook.commands.show", "Show the entry of a run."),
     "list": ("labbook.commands.list", "List runs, newest first."),
+    "compare": ("labbook.commands.compare", "Show where two runs differ."),
     "search": ("labbook.commands.search", "Search entries and notes, in English or Chinese."),
     "report": ("labbook.commands.report", "Write the report of a week."),
     "new": ("labbook.commands.new", "Start an experiment."),

@@ -1,0 +1,84 @@
+"""`labbook compare` on two recorded runs of a script whose option and code changed in between."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+SCRIPT = """import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=0.1)
+lr = parser.parse_args().lr
+for step in range(5):
+    print(f"step {step} loss: {1 / (1 + step * lr):.4f}")
+"""
+
+
+@pytest.fixture
+def two(project, git):
+    """A notebook with two runs; their ids."""
+    for lr, subject in (("0.1", "the trainer"), ("0.5", "a word on the trainer")):
+        (project.folder / "train.py").write_text(f"{SCRIPT}# {subject}\n")
+        git(project.folder, "commit", "-qam", subject)
+        project.record(sys.executable, "train.py", "--lr", lr)
+    runs = [run["id"] for run in json.loads(project("list", "--json").stdout)]
+    return project, runs[1], runs[0]
+
+
+def test_what_differs_stands_side_by_side(two):
+    labbook, before, now = two
+    lines = labbook("compare").stdout.splitlines()
+
+    assert lines[0].split() == ["what", before, now]
+    rows = {line.split()[0]: line.split()[1:] for line in lines[1:]}
+    assert rows["--lr"] == ["0.1", "0.5"]
+    assert rows["loss"] == ["0.7143", "0.3333"]
+    assert rows["status"] == ["finished", "finished"]
+    assert "commit" in rows and "train.py" in rows
+    assert labbook("compare", before, now).stdout.splitlines() == lines
+    assert labbook("compare", now, before).stdout.splitlines()[0].split() == ["what", now, before]
+
+
+def test_the_code_in_between(two):
+    labbook, _, _ = two
+    told = labbook("compare", "--code").stdout
+
+    assert "a word on the trainer  Wei" in told
+    assert "-# the trainer\n+# a word on the trainer\n" in told
+
+
+def test_as_data(two):
+    labbook, before, now = two
+    told = json.loads(labbook("compare", "--json").stdout)
+
+    assert (told["before"], told["now"]) == (before, now)
+    assert told["metrics"] == {"loss (last)": [0.7143, 0.3333]}
+    assert ("argument", "--lr", "0.1", "0.5") in [
+        (c["kind"], c["what"], c["before"], c["now"]) for c in told["changes"]
+    ]
+    assert [commit["subject"] for commit in told["commits"]] == ["a word on the trainer"]
+
+
+def test_a_repository_that_is_gone_costs_only_its_commits(two):
+    labbook, before, now = two
+    for run in (before, now):
+        day = f"{run[:4]}/{run[4:6]}/{run[6:8]}"
+        file = labbook.folder / "notes" / "runs" / day / run / "run.json"
+        file.write_text(file.read_text().replace(str(labbook.folder), "/nowhere"))
+    told = labbook("compare", "--code")
+
+    assert "--lr" in told.stdout
+    assert "the repository of the code is not on this machine" in told.stderr
+
+
+def test_what_cannot_be_compared_is_said(project):
+    project.record(sys.executable, "train.py")
+    done = project("compare", check=False)
+    assert done.returncode == 1 and "has no earlier run of the same script" in done.stderr
+    run = project.run()["id"]
+    day = f"{run[:4]}/{run[4:6]}/{run[6:8]}"
+    (project.folder / "notes" / "runs" / day / run / "run.json").write_text("{")
+    done = project("compare", run, run, check=False)
+    assert done.returncode == 1 and "has no data to compare" in done.stderr
