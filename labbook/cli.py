@@ -24,6 +24,7 @@ COMMANDS = {
     "search": ("labbook.commands.search", "Search entries and notes, in English or Chinese."),
     "report": ("labbook.commands.report", "Write the report of a week."),
     "new": ("labbook.commands.new", "Start an experiment."),
+    "commit": ("labbook.commands.commit", "Commit what you wrote in notes."),
     "init": ("labbook.commands.init", "Make a team notebook here."),
     "site": ("labbook.commands.site", "Build or serve the site of the notebook."),
     "watch": ("labbook.commands.watch", "Build the site again whenever an entry changes."),

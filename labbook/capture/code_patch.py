@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from labbook.store.fast_import import blob_hash
+
 if TYPE_CHECKING:
     from labbook.probe.redaction import Redactor
 
@@ -146,15 +148,9 @@ def section_blob(section: bytes) -> str | None:
     return "" if not found[1].strip(b"0") else found[1].decode()
 
 
-def blob_of(content: bytes, commit: str = "") -> str:
-    """Git's hash of a file's content; SHA-256 in repositories whose commits are."""
-    algorithm = hashlib.sha256 if len(commit) == 64 else hashlib.sha1
-    return algorithm(b"blob %d\0" % len(content) + content).hexdigest()
-
-
 def new_file(path: str, content: bytes, executable: bool = False, commit: str = "") -> bytes:
     """The section that makes a new file; a binary one only names it."""
-    blob = blob_of(content, commit)
+    blob = blob_hash(content, commit)
     new = _quoted("b/" + path)
     mode = b"100755" if executable else b"100644"
     head = b"%s\nnew file mode %s\nindex %s..%s\n" % (first_line(path, path), mode, b"0" * len(blob), blob.encode())

@@ -8,7 +8,6 @@ written down and made by a later command.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import random
 import re
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING
 from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.store import commit_queue
-from labbook.store.fast_import import FileChange, blob_stream, commit_stream, read_changes
+from labbook.store.fast_import import FileChange, blob_hash, blob_stream, commit_stream, read_changes
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
 from labbook.store.index_refresh import IndexLockedError, clear_leftovers, stage, update_files
@@ -230,15 +229,7 @@ def _stored(target: _Target, changes: Sequence[FileChange]) -> tuple[str, dict[b
 
 def _same(changes: Sequence[FileChange], stored: Mapping[bytes, str]) -> bool:
     """Whether the branch has the changes already. A path whose hash could not be asked counts as changed."""
-    return all(c.path in stored and stored[c.path] == _blob_hash(c.data, stored[c.path]) for c in changes)
-
-
-def _blob_hash(data: bytes | None, like: str) -> str:
-    """Hash that git gives to a content, in the format of another hash; "" for no content."""
-    if data is None:
-        return ""
-    name = "sha256" if len(like) == 64 else "sha1"
-    return hashlib.new(name, b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+    return all(c.path in stored and stored[c.path] == blob_hash(c.data, stored[c.path]) for c in changes)
 
 
 def _stage_everywhere(target: _Target, tip: str, changes: Sequence[FileChange]) -> str:
@@ -272,7 +263,7 @@ def _as_before(tree: WorkTree, changes: Sequence[FileChange], stored: Mapping[by
         file = tree.folders.top / os.fsdecode(change.path)
         content = file.read_bytes() if file.is_file() and not file.is_symlink() else None
         old = stored.get(change.path, "")
-        found[change.path] = (content is not None or not os.path.lexists(file)) and _blob_hash(content, old) == old
+        found[change.path] = (content is not None or not os.path.lexists(file)) and blob_hash(content, old) == old
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
@@ -128,3 +129,11 @@ def _identity(name: str) -> bytes:
     """A signature. Addresses are not recorded: an entry says who, never how to reach them."""
     clean = " ".join(_IDENTITY_BAD.sub(" ", name).split()).strip(" .,:;\"'") or "labbook"
     return clean.encode("utf-8", "replace") + b" <labbook@localhost>"
+
+
+def blob_hash(data: bytes | None, like: str) -> str:
+    """Hash that git gives to a content, in the format of another hash; "" for no content."""
+    if data is None:
+        return ""
+    name = "sha256" if len(like) == 64 else "sha1"
+    return hashlib.new(name, b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()

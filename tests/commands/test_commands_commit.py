@@ -1,0 +1,70 @@
+"""`labbook commit`: what people wrote in notes lands where the entries are, and nothing else does."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def edited(project, git):
+    """A notebook in a code repository whose last entry got a conclusion; the entry's path in the repository."""
+    project.record(sys.executable, "train.py")
+    entry = project.run()["entry"]
+    file = project.folder / entry
+    file.write_text(file.read_text().replace("## Conclusion\n", "## Conclusion\n\nIt works.\n"))
+    assert "It works." in file.read_text()
+    assert "It works." not in git(project.folder, "show", f"labbook:{entry}")
+    return project, entry
+
+
+def test_edited_notes_land_on_the_branch_of_the_entries(edited, git):
+    labbook, entry = edited
+    (labbook.folder / "train.py").write_text("changed\n")
+    git(labbook.folder, "add", "train.py")
+    head, staged = git(labbook.folder, "rev-parse", "HEAD"), git(labbook.folder, "diff", "--cached")
+    done = labbook("commit", "-m", "what we learned")
+
+    assert entry in done.stdout and " on labbook" in done.stdout
+    assert "It works." in git(labbook.folder, "show", f"labbook:{entry}")
+    assert git(labbook.folder, "log", "-1", "--format=%s", "labbook") == "what we learned"
+    assert git(labbook.folder, "show", "--name-only", "--format=", "labbook") == entry
+    assert (git(labbook.folder, "rev-parse", "HEAD"), git(labbook.folder, "diff", "--cached")) == (head, staged)
+    assert "no note was edited" in labbook("commit").stderr
+
+
+def test_only_the_notes_that_are_named(edited, git):
+    labbook, entry = edited
+    slug = labbook("new", "a question").stdout.strip()
+    page = f"notes/experiments/{slug}.md"
+    labbook("commit", page)
+
+    assert git(labbook.folder, "show", "--name-only", "--format=", "labbook") == page
+    assert entry in labbook("commit").stdout
+
+
+def test_the_entry_of_a_running_run_is_left_to_its_end(edited, git):
+    labbook, entry = edited
+    file = labbook.folder / entry
+    file.write_text(file.read_text().replace("\nstatus: finished\n", "\nstatus: running\n"))
+
+    assert "no note was edited" in labbook("commit").stderr
+
+
+def test_a_secret_is_not_committed(edited, git):
+    labbook, entry = edited
+    file = labbook.folder / entry
+    file.write_text(file.read_text() + "\nAWS_SECRET_ACCESS_KEY=wJalrXUtnFEMIK7MDENGbPxRfiCYzzzKEYaaaaaa\n")
+    before = git(labbook.folder, "rev-parse", "labbook")
+    done = labbook("commit", check=False)
+
+    assert done.returncode == 3 and "may hold a secret" in done.stderr
+    assert git(labbook.folder, "rev-parse", "labbook") == before
+
+
+def test_other_files_are_refused(edited):
+    labbook, _ = edited
+    done = labbook("commit", "train.py", check=False)
+
+    assert done.returncode == 2 and "train.py is no note of this notebook" in done.stderr
