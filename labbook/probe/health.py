@@ -11,7 +11,7 @@ from .health_batches import Windows
 from .health_evaluation import Evaluation
 from .health_loop import Loop
 from .health_memory import Memory
-from .health_pace import AWAKE, FAST_S, ROUND, Pace
+from .health_pace import AWAKE, ROUND, Pace
 from .health_phases import Phases
 from .health_schedule import Normal, Schedule
 from .health_standing import Standing
@@ -302,7 +302,7 @@ class Health:
     def _turn(self, now):
         """Goes on to the next step: decides whether it is dense, and whether it is followed at all."""
         pace = self.pace
-        pace.turned(now)
+        pace.turned(now, self.training.spent - self.schedule.spent - self.cost)
         steps = pace.steps
         if self.dense:
             self.memory.tell(now, steps, self.eyes.device_memory())
@@ -372,5 +372,5 @@ class Health:
             reason = "looking took its share of the time: %d steps were looked at" % self.schedule.looks
             self.probe.unobserved("tensors at some steps that were planned", reason)
         if self.pace.fast:
-            reason = "steps take less than %g ms: %d of %d are followed" % (1000 * FAST_S, AWAKE, ROUND)
+            reason = "steps take only %.2g ms: %d of %d are followed" % (1000 * self.pace.step_s, AWAKE, ROUND)
             self.probe.unobserved("some counts of the loop", reason)

@@ -3,12 +3,14 @@
 RESTS_FROM = 512
 """Steps after which a loop with very short steps is no longer followed at each of them."""
 
-FAST_S = 0.0015
-"""Shorter steps are very short: following one costs 20 to 50 microseconds."""
+DEAR = 0.04
+"""Share of a step's time that following it may cost; where it costs more, most steps are not followed. Following one
+takes 50 to 150 microseconds, so these are steps of less than a few milliseconds. Source: chosen by us."""
 
 ROUND = 128
 AWAKE = 16
-"""Of each `ROUND` very short steps so many are followed; at the others only non-finite values are looked for."""
+"""Of each `ROUND` very short steps the first ones, so many, are followed and what that costs is measured; at the others
+only non-finite values are looked for."""
 
 PATIENCE = 16
 """Steps of other optimizers after which one that has not stepped leads no more: another phase of the program."""
@@ -23,18 +25,22 @@ class Pace:
     Attributes:
         steps: Steps of the program so far.
         step_s: Seconds of a step, over the last full round; 0 before.
-        fast: Whether steps are so short that most of them are not followed.
+        follow_s: Seconds that following a step costs, over the first steps of a round: the smaller number of the last
+            two rounds, for a look at tensors may fall on the border; 0 before.
+        fast: Whether steps are so short beside that that most of them are not followed.
     """
 
-    __slots__ = ("_lead", "_misses", "_round_s", "fast", "step_s", "steps")
+    __slots__ = ("_lead", "_measured", "_misses", "_round_s", "_spent", "fast", "follow_s", "step_s", "steps")
 
     def __init__(self, now):
         self.steps = 0
-        self.step_s = 0.0
+        self.step_s = self.follow_s = 0.0
         self.fast = False
         self._lead = None
         self._misses = 0
         self._round_s = now
+        self._spent = 0.0
+        self._measured = 0.0
 
     def leads(self, meter):
         """Whether the optimizer of this meter, which has just stepped, leads; it will when nobody else does."""
@@ -51,13 +57,23 @@ class Pace:
             self._lead = None
         return False
 
-    def turned(self, now):
-        """Counts a step of the program, which ended at `now`."""
+    def turned(self, now, spent):
+        """Counts a step of the program.
+
+        Args:
+            now: When it ended.
+            spent: Seconds spent in following steps so far, without looks at tensors.
+        """
         self.steps += 1
-        if not self.steps % ROUND:
+        place = self.steps % ROUND
+        if place == AWAKE:
+            before, self._measured = self._measured, max((spent - self._spent) / AWAKE, 0.0)
+            self.follow_s = min(before, self._measured)
+        elif not place:
+            self._spent = spent
             self.step_s = (now - self._round_s) / ROUND
             self._round_s = now
-            self.fast = self.steps >= RESTS_FROM and self.step_s < FAST_S
+            self.fast = self.steps >= RESTS_FROM and self.follow_s > DEAR * self.step_s
 
     def asleep(self):
         """Whether the next step is one of those that are not followed where steps are very short."""

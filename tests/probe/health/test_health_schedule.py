@@ -101,3 +101,51 @@ def test_a_falling_and_a_noisy_series_are_normal(schedules):
     falling, noisy = schedules.Normal(), schedules.Normal()
     assert all(falling.takes(2.5 / (1 + at / 20)) for at in range(500))
     assert sum(not noisy.takes(1.0 + (at * 2654435761 % 97) / 20) for at in range(2000)) == 0
+
+
+@pytest.fixture(scope="module")
+def paces():
+    """The module that says which very short steps are followed."""
+    spec = importlib.util.spec_from_file_location("_health_pace_under_test", PROBE / "health_pace.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Owned:
+    """A meter whose optimizer exists."""
+
+    def owner(self):
+        return self
+
+
+def followed(paces, steps, step_s, follow_s, look=lambda step: 0.0):
+    """How many of the steps were followed."""
+    pace, meter, now, spent, count = paces.Pace(0.0), Owned(), 0.0, 0.0, 0
+    for step in range(1, steps + 1):
+        awake = not (pace.fast and pace.asleep())
+        count += awake
+        spent += follow_s * awake + look(step)
+        now += step_s
+        assert pace.leads(meter)
+        pace.turned(now, spent)
+    return count
+
+
+def test_steps_that_are_dear_to_follow_are_mostly_not_followed(paces):
+    rested = followed(paces, 12_800, 0.0004, 0.00006)
+    assert rested < 12_800 * 0.2
+    assert followed(paces, 12_800, 0.004, 0.00006) == 12_800
+
+
+def test_one_look_among_them_does_not_make_them_dear(paces):
+    assert followed(paces, 12_800, 0.004, 0.00006, look=lambda step: 0.05 * (step == 6400)) == 12_800
+
+
+def test_another_optimizer_leads_when_the_first_one_has_stopped(paces):
+    pace, first, second = paces.Pace(0.0), Owned(), Owned()
+    assert pace.leads(first)
+    led = [pace.leads(second) for _ in range(40)]
+    assert led.index(True) == paces.PATIENCE + 1
+    assert all(led[led.index(True) :])
+    assert not pace.leads(first)
