@@ -254,13 +254,11 @@ class Health:
             return
         self.inside = None
         if self.resting:
-            if type(norm) is float and norm - norm != 0.0:
-                self._looks(self.eyes.flight.failed, "gradient", norm, None)
+            self._check_norm(norm)
             return
         if not closure:
             self.standing.before_step(self.loop, optimizer, meter, norm)
-            if type(norm) is float and norm - norm != 0.0:
-                self._looks(self.eyes.flight.failed, "gradient", norm, None)
+            self._check_norm(norm)
         if self.dense:
             self._looks(self.eyes.look_step, optimizer, meter, closure)
         self._step_began = self.clock()
@@ -324,6 +322,11 @@ class Health:
         known = type(norm) is float
         self.loop.clipped(norm if known else None, limit, "value" if "value" in function else "norm")
         if known and norm - norm != 0.0 and self.ours():
+            self._check_norm(norm)
+
+    def _check_norm(self, norm):
+        """Has the flight recorder look for a norm that is not finite; where losses are scaled such norms are normal."""
+        if type(norm) is float and norm - norm != 0.0 and not self.training.local.scales:
             self._looks(self.eyes.flight.failed, "gradient", norm, None)
 
     def arrived(self, meter, losses, rates, norm, extra):

@@ -47,6 +47,7 @@ class Local(threading.local):
         group: How many parameter groups of the step under way are updated, where that is done one by one.
         update: Which step that is.
         clips: Norms that gradient clipping has told since the last `backward`.
+        scales: Whether a gradient scaler has scaled a loss: it looks for its scale by gradients that are not finite.
         scaled: `(weak reference to the scaled loss, the loss)` of the last scaling.
         scaling: The step of a gradient scaler that this thread is in.
     """
@@ -66,6 +67,7 @@ class Local(threading.local):
         self.clipped = False
         self.clips = []
         self.scaled = None
+        self.scales = False
         self.scaling = None
 
     def take(self, meter):

@@ -47,6 +47,7 @@ def watched_scale(adapter, original):
             try:
                 if result is not outputs and issubclass(type(outputs), tensor) and outputs.numel() == 1:
                     local.scaled = (ref(result), outputs.detach())
+                    local.scales = True
             except Exception as error:
                 failed(adapter.name + ".scale", error)
         return result

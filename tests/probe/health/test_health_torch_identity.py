@@ -17,8 +17,8 @@ def last(output):
     return json.loads(output.stdout.strip().splitlines()[-1] if hasattr(output, "stdout") else output)
 
 
-@pytest.mark.parametrize("mode", ["plain", "workers", "amp", "nan", "sqrt"])
-def test_losses_weights_and_random_states_are_bitwise_the_same(probed, mode):
+@pytest.mark.parametrize("mode", ["plain", "workers", "amp", "scaler", "several", "lbfgs", "nan", "sqrt"])
+def test_losses_weights_gradients_and_random_states_are_bitwise_the_same(probed, mode):
     command = (sys.executable, str(PROGRAMS / "health_torch_identity.py"), mode)
     one = last(probed.plain(*command, OMP_NUM_THREADS="1"))
     if mode == "plain":
@@ -30,13 +30,17 @@ def test_losses_weights_and_random_states_are_bitwise_the_same(probed, mode):
         assert last(outcome.out.strip().splitlines()[-1]) == one, level
         assert outcome.of("probe_error") == []
         assert len(outcome.of("flight")) == (mode in ("nan", "sqrt"))
+    if mode in ("nan", "sqrt"):
+        assert outcome.of("flight")[0]["finding"] in ("forward", "backward"), "the replay ran"
 
 
-def test_one_more_random_draw_would_be_noticed(probed):
+@pytest.mark.parametrize("mode", ["draw", "draw_once"])
+def test_one_more_random_draw_would_be_noticed(probed, mode):
     program = str(PROGRAMS / "health_torch_identity.py")
     plain = last(probed.plain(sys.executable, program, "plain"))
-    drawn = last(probed.plain(sys.executable, program, "draw"))
-    assert plain[1:] != drawn[1:]
+    drawn = last(probed.plain(sys.executable, program, mode))
+    assert plain[3] != drawn[3]
+    assert plain[2] != drawn[2]
 
 
 @pytest.mark.parametrize("program", ["health_torch_hostile.py", "health_torch_kinds.py"])
