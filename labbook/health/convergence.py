@@ -27,6 +27,9 @@ from labbook.model.signals import Signals
 _FEWEST = 100
 _BLOCKS = 20
 _CHANCE = 0.03
+_BOTTOMLESS = 1000.0
+"""Source: chosen by us; likelihoods of continuous values are negative, but not by that much."""
+
 _MEANT = 0.15
 """A fall that a training is meant to show at least, as a share of the loss. Source: chosen by us."""
 
@@ -173,6 +176,9 @@ def loss_stays_down(run: Run, signals: Signals) -> Outcome:
     the beginning, because a loss near 0 doubles by noise and a curriculum raises it.
     """
     loss = training_loss(run, signals)
+    bottomless = _without_bottom(run, signals)
+    if bottomless is not None:
+        return bottomless
     if isinstance(loss, str):
         return unobserved(loss)
     values = loss.values
@@ -190,6 +196,17 @@ def loss_stays_down(run: Run, signals: Signals) -> Outcome:
     at = loss.steps[19 + smooth.index(best)]
     verdict = "fail" if end > 4 * best else "warn"
     return Outcome(verdict, f"{observed}, first {said(values[0])}", (f"rising since step {at}",), {"step": at})
+
+
+def _without_bottom(run: Run, signals: Signals) -> Outcome | None:
+    """A single loss that falls below minus 1000 times what it was at the beginning: it has no lowest value."""
+    series = measured_in(run, signals, "loss")
+    steps, values = finite_points(series[0]) if len(series) == 1 else ([], [])
+    if len(values) < 20 or median(values[-5:]) > -_BOTTOMLESS * max(1.0, abs(values[0])):
+        return None
+    observed = f"from {said(values[0])} to {said(values[-1])}: it has no lowest value"
+    below = next(s for s, v in zip(steps, values, strict=True) if v < 0)
+    return Outcome("fail", observed, (f"below 0 since step {below}",), {"step": below})
 
 
 def _lost(run: Run, signals: Signals) -> Outcome | None:

@@ -24,6 +24,18 @@ def first_module(flight: Facts) -> str | None:
     return f"{value} first in the output of {_named(module)} in step {count(flight, 'step')}, its inputs finite"
 
 
+def bad_batch(flight: Facts) -> str:
+    """What the batch of the first bad step held that was no number, in a few words; empty when it was not the batch."""
+    if words(flight, "finding") != "bad batch":
+        return ""
+    roles = {"label": "labels", "input": "inputs"}
+    bad = [leaf for leaf in rows(table(flight, "batch"), "leaves") if count(leaf, "bad") or leaf.get("nan") is True]
+    where = roles.get(words(bad[0], "role"), "batch") if bad else "batch"
+    kind = words(flight, "value") or "a value that is not finite"
+    many = f" ({count(bad[0], 'bad')} values)" if bad and count(bad[0], "bad") else ""
+    return f"{kind} in the {where} of step {count(flight, 'step')}{many}"
+
+
 def _named(module: Facts) -> str:
     name, kind = words(module, "name"), words(module, "type")
     return f"{name} ({kind})" if name else kind

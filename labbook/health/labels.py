@@ -10,12 +10,13 @@ from labbook.health.data import samples_tell_apart
 from labbook.health.evidence import called_in, listed, percent, place_of, said, unobserved
 from labbook.health.reading import Facts, count, finite, flag, histogram, shape, words
 from labbook.health.regime import BINARY, CLASSIFIERS, opposed_optimizers, training_losses
-from labbook.health.statistics import mean, median
+from labbook.health.statistics import binomial_at_least, mean, median
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _LABELS = 500
+_CERTAIN = 0.001
 _RARE = 30
 
 
@@ -110,8 +111,9 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
 def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     """Whether one class is far more frequent than another. Data are often skewed: a note from 10 times on.
 
-    Source: SageMaker ClassImbalance (10 times after 500 labels); a warning where one class is over 90 % or 30 times
-    another is chosen by us. A loss with weights answers it already.
+    Source: SageMaker ClassImbalance (10 times after 500 labels, or as soon as a binomial test rules out that it is
+    less); a warning where one class is over 90 % or 30 times another is chosen by us. A loss with weights answers it
+    already.
     """
     loss, counts = _classifies(signals), label_counts(signals)
     total = sum(counts.values())
@@ -122,7 +124,8 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     most, least = max(counts.values()), min(counts.values())
     share = most / total
     observed = f"{len(counts)} classes, {percent(least / total)} to {percent(share)}"
-    if total < _LABELS or most <= 10 * least or flag(loss, "weight"):
+    certain = total >= _LABELS or 1 - binomial_at_least(least + 1, most + least, 1 / 11) < _CERTAIN
+    if most <= 10 * least or not certain or flag(loss, "weight"):
         return Outcome("ok", observed)
     rare = [name for name, n in counts.most_common()[::-1] if n * 10 < most]
     told = (f"rare classes: {listed(rare)}",)

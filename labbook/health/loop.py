@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labbook.health.evidence import called_in, measured_in, percent, place_of, said
 from labbook.health.reading import Facts, count, finite, flag, shape, table, words
-from labbook.health.regime import training_losses
+from labbook.health.regime import acts, opposed_optimizers, training_losses
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -119,24 +119,36 @@ def trains_in_training_mode(run: Run, signals: Signals) -> Outcome:
 def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     """Whether validation phases ran a model with dropout or batch norm in training mode.
 
-    Source: a logical invariant (tier 1) over more than 10 batches. Recomputing batch statistics of averaged weights is
-    done this way on purpose.
+    Source: a logical invariant (tier 1) over at least 3 batches with a loss, else more than 10. Recomputing batch
+    statistics of averaged weights is done this way on purpose; single forwards without a loss are a validation only
+    where labels are learnt and nothing acts or plays against another.
     """
     wrong = [
         e
         for e in signals.evaluations
-        if flag(e, "training")
-        and flag(e, "stochastic")
-        and not flag(e, "grad")
-        and "Averaged" not in words(e, "root")
-        and count(e, "batches") >= _CALLS
+        if flag(e, "training") and flag(e, "stochastic") and not flag(e, "grad") and "Averaged" not in words(e, "root")
     ]
-    batches = sum(count(e, "batches") for e in wrong)
-    if batches > _PHASE:
-        observed = f"{batches} batches without gradients in training mode, in {len(wrong)} phases"
-        return Outcome("fail", observed, where={"step": count(wrong[0], "begin_step")})
+    scored = [e for e in wrong if table(e, "loss") or finite(e, "accuracy") is not None]
+    long = [e for e in wrong if count(e, "batches") >= _CALLS]
+    short = [e for e in wrong if e not in long and e not in scored]
+    told = scored if sum(count(e, "batches") for e in scored) >= _CALLS else long
+    batches, verdict = sum(count(e, "batches") for e in told), "fail"
+    if told is long and batches <= _PHASE:
+        told, verdict = short if len(short) >= _CALLS and _supervised(run, signals) else [], "warn"
+        batches = sum(count(e, "batches") for e in told)
+    if told:
+        observed = f"{batches} batches without gradients in training mode, in {len(told)} phases"
+        return Outcome(verdict, observed, where={"step": count(told[0], "begin_step")})
     phases = max(len(signals.evaluations), count(signals.evaluations[-1], "phases"))
     return Outcome("ok", f"{phases} validation phases")
+
+
+def _supervised(run: Run, signals: Signals) -> bool:
+    """Whether one model learns labels or values, and does nothing else."""
+    losses = training_losses(signals)
+    usual = ("cross_entropy", "nll_loss", "bce_with_logits", "binary_cross_entropy", "mse_loss", "l1_loss")
+    alone = len(signals.models) <= 1 and len(losses) == 1 and words(losses[0], "fn") in usual
+    return alone and not opposed_optimizers(run, signals) and not acts(signals)
 
 
 @check(

@@ -101,6 +101,9 @@ def inputs_finite(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant (tier 1); infinities alone are usual in masks. UMLAUT NaNInInput, TheDeepChecker.
     """
+    born = flight.bad_batch(signals.flight)
+    if born:
+        return Outcome("fail", born, flight.sentences(signals.flight), flight.where(signals.flight))
     looked = 0
     for batch in signals.batches:
         leaves = rows(batch, "leaves")
@@ -146,9 +149,11 @@ def outputs_finite(run: Run, signals: Signals) -> Outcome:
     if found is not None:
         return Outcome("fail", found, flight.sentences(signals.flight), flight.where(signals.flight))
     births = []
+    known = count(signals.flight, "step") or math.inf
     for module in modules_of(signals):
         for step, row in module.history:
-            if nans(row) and not count(row, "in_bad") and finite(row, "in_bad") is not None:
+            # After the first value that was not finite the parameters may be none, too.
+            if step <= known and nans(row) and not count(row, "in_bad") and finite(row, "in_bad") is not None:
                 births.append((step, module.order, module, nans(row)))
                 break
     if not births:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from labbook.health.evidence import measured_in, percent, said, too_few
 from labbook.health.layers import Parameter, parameters_of
@@ -15,6 +16,9 @@ from labbook.model.signals import Signals
 _STREAK = 3
 _WARM_UP = 20
 _SMALL = 64
+_CLIPPED = 20
+_WIPED = 3.0
+_FIRST = 5
 
 
 @check(
@@ -65,8 +69,13 @@ def updates_are_small(run: Run, signals: Signals) -> Outcome:
 
     Source: TheDeepChecker's 1e-1 as the median over 20 steps (0 of 12 healthy runs), for matrices that did not begin
     near 0 and hold 64 weights, or a fifth of all. In a run too short for that: several updates as large as the weights.
+    One of the first updates may also leave nothing of the initial weights, after which the weights are so large that
+    the same rate looks small: 3 times their norm in most matrices, with a loss that rises by half (chosen by us).
     """
     judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
+    wiped = _wiped_out(run, signals, judged)
+    if wiped is not None:
+        return wiped
     late = [(median(v), p) for p in judged if len(v := p.values("ratio", _WARM_UP)) >= 5]
     if late:
         worst, parameter = max(late, key=lambda pair: pair[0])
@@ -86,6 +95,26 @@ def updates_are_small(run: Run, signals: Signals) -> Outcome:
     return too_few(
         max((len(p.values("ratio", _WARM_UP)) for p in judged), default=0), 5, "measured steps after warm-up"
     )
+
+
+def _wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) -> Outcome | None:
+    """One of the first updates is several times as large as the weights, and the loss is worse for it."""
+    first = [(max(v), p) for p in judged if (v := [r for s, r in _ratios(p) if s <= _FIRST])]
+    wiped = [(ratio, p) for ratio, p in first if ratio > _WIPED]
+    series = next((s for s in measured_in(run, signals, "loss") if len(s.values) > _FIRST), None)
+    if series is None or len(wiped) <= 0.5 * len(first) or not wiped:
+        return None
+    after = [v for v in series.values[1 : 2 * _FIRST] if math.isfinite(v)]
+    if not after or not series.values[0] > 0 or median(after) < 1.5 * series.values[0]:
+        return None
+    worst, parameter = max(wiped, key=lambda pair: pair[0])
+    observed = f"{said(worst)} times the norm of {parameter.name} in one of the first steps"
+    told = f"loss {said(series.values[0])} before, {said(median(after))} after"
+    return Outcome("fail", observed, (told,), {"parameter": parameter.name, "step": 1})
+
+
+def _ratios(parameter: Parameter) -> list[tuple[int, float]]:
+    return [(step, ratio) for step, row in parameter.history if (ratio := finite(row, "ratio")) is not None]
 
 
 def _begins_at_zero(parameter: Parameter) -> bool:
@@ -138,12 +167,14 @@ def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
     """Whether clipping cut nearly every gradient to a small part of itself.
 
     Source: a hint (tier 3); more than 95 % of at least 200 calls, and the norm 10 times the limit: clipping in
-    every step to some degree is usual in language models and policies.
+    every step to some degree is usual in language models and policies. 100 times the limit is told after 20 calls.
     """
     clip = table(signals.loop, "clip")
     calls, clipped, limit = count(clip, "calls"), count(clip, "clipped"), finite(clip, "limit")
     norms = [v for s in measured_in(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
-    if calls < 200 or clipped <= 0.95 * calls or not limit or not norms or median(norms) < 10 * limit:
+    if calls < _CLIPPED or clipped <= 0.95 * calls or not limit or not norms or median(norms) < 10 * limit:
+        return None
+    if calls < 200 and median(norms) < 100 * limit:
         return None
     observed = f"{percent(clipped / calls)} of {calls} calls, norm {said(median(norms))} against {said(limit)}"
     return Outcome("note", observed)

@@ -36,7 +36,7 @@ def validation_losses(run: Run, signals: Signals) -> list[float]:
     seen = []
     for phase in other or signals.evaluations:
         values = [v for v in table(phase, "loss").values() if isinstance(v, (int, float)) and math.isfinite(v)]
-        if len(values) == 1 and count(phase, "batches") >= 2:
+        if len(values) == 1:
             seen.append(float(values[0]))
     return seen
 

@@ -203,3 +203,11 @@ def test_commonest_class(ask):
 
     assert ask("below_trivial_baseline", signals=signals(0.5)).verdict == "warn"
     assert ask("below_trivial_baseline", signals=signals(0.8)).verdict == "ok"
+
+
+def test_a_loss_without_bottom(ask, make_series):
+    falls = [5.0 * 2**i for i in range(3, 0, -1)] + [-(3.0**i) for i in range(20)]
+    found = ask("loss_diverging", make_series("loss", falls))
+    assert found.verdict == "fail" and found.where == {"step": 4}
+    likelihood = [2.0 - 0.1 * i for i in range(60)]
+    assert ask("loss_diverging", make_series("loss", likelihood)).verdict == "not observed"

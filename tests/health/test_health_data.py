@@ -71,6 +71,8 @@ def test_leaves_of_different_length(ask):
     assert ask("batch_leading_dim_mismatch", signals=signals([31])).verdict == "warn"
     assert ask("batch_leading_dim_mismatch", signals=signals([8])) is None
     assert ask("batch_leading_dim_mismatch", signals=signals([32])) is None
+    nodes = {"fn": "cross_entropy", "training": True, "input": {"shape": [31, 3]}, "target": {"shape": [31]}}
+    assert ask("batch_leading_dim_mismatch", signals={**signals([31]), "losses": (nodes,)}) is None
 
 
 def test_padding(ask, make_model):
@@ -140,6 +142,8 @@ def test_imbalance(ask):
     assert ask("class_imbalance", signals=signals([1900, 50, 50])).verdict == "warn"
     assert ask("class_imbalance", signals=signals([1900, 50, 50], weight=True)).verdict == "ok"
     assert ask("class_imbalance", signals=signals([600, 500, 40])).verdict == "note"
+    assert ask("class_imbalance", signals=signals([130, 2, 4])).verdict == "warn"
+    assert ask("class_imbalance", signals=signals([90, 8, 6])).verdict == "ok"
     assert ask("class_imbalance", signals=signals([300, 300, 300])).verdict == "ok"
 
 
@@ -232,6 +236,10 @@ def test_samples_in_training_and_validation(ask):
     assert ask("train_val_overlap", signals=signals(new)).verdict == "ok"
     assert ask("train_val_overlap", signals=signals(shared, new)).verdict == "ok"
     assert ask("train_val_overlap", signals={**signals(shared), **batches(zero=0.9)}) is None
+    seen_in_part = [[f"t{i}"] for i in range(3)] + [[f"u{i}"] for i in range(37)]
+    assert ask("train_val_overlap", signals=signals(seen_in_part)).verdict == "fail"
+    equal_by_chance = [[f"t{i}"] for i in range(2)] + [[f"u{i}"] for i in range(38)]
+    assert ask("train_val_overlap", signals=signals(equal_by_chance)).verdict == "ok"
 
 
 def test_a_tiny_last_batch_under_batch_norm(ask, make_model):

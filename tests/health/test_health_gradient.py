@@ -165,6 +165,14 @@ def test_a_short_run_is_judged_by_shattering_updates_only(ask, make_model, looks
     assert ask("update_too_large", signals=signals(0.3)).verdict == "not observed"
 
 
+def test_a_first_update_that_wipes_the_weights_out(ask, make_model, looks, make_series):
+    signals = updates(make_model, looks, lambda step: 10.0 if step == 1 else 0.3 / step)
+    worse = make_series("loss", [0.5, 90.0, *[3.0 + i % 4 for i in range(60)]])
+    better = make_series("loss", [0.5, 0.4, *[0.3] * 60])
+    assert ask("update_too_large", worse, signals=signals).verdict == "fail"
+    assert ask("update_too_large", better, signals=signals).verdict == "ok"
+
+
 def test_tiny_updates_are_noted(ask, make_model, looks, make_series):
     signals = updates(make_model, looks, lambda step: 1e-9)
     assert ask("update_too_small", make_series("lr", [1e-9] * 150), signals=signals).verdict == "note"

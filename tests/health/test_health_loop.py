@@ -120,6 +120,16 @@ def test_healthy_but_odd(ask, check, signals):
     assert found is None or found.verdict == "ok"
 
 
+def test_validation_in_one_forward(ask, make_model):
+    scored = phases(5, training=True, batches=1, loss={"mse_loss": 0.4})
+    assert ask("eval_in_train_mode", signals=scored).verdict == "fail"
+    silent = {**phases(5, training=True, batches=1), **loop(forwards={"train_grad": 100, "train_nograd": 5})}
+    learnt = {**silent, **loss(calls=100), "models": (make_model("Linear"),)}
+    assert ask("eval_in_train_mode", signals=learnt).verdict == "warn"
+    two = {**learnt, "models": (make_model("Linear"), make_model("Linear"))}
+    assert ask("eval_in_train_mode", signals=two).verdict == "ok"
+
+
 def test_evaluation_mode_from_the_first_step_may_be_on_purpose(ask):
     always = loop(backward_in_eval={"count": 100, "in_train": 0, "first_step": 1, "stochastic": True})
     assert ask("backward_in_eval_mode", signals=always).verdict == "warn"

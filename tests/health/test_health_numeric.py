@@ -74,6 +74,21 @@ def test_inputs(ask, make_series):
     assert ask("nonfinite_input").verdict == "not observed"
 
 
+def test_the_flight_recorder_tells_a_bad_batch_that_was_not_looked_at(ask, make_series):
+    leaf = {"path": "0", "role": "input", "shape": [64, 8], "bad": 8, "nan": True}
+    flight = {"step": 18, "finding": "bad batch", "value": "nan", "batch": {"leaves": [leaf], "indices": [3, 5]}}
+    found = ask("nonfinite_input", make_series("loss", [1.0, NAN]), signals={**batch(), "flight": flight})
+    assert found.verdict == "fail" and found.observed == "nan in the inputs of step 18 (8 values)"
+    assert found.where == {"step": 18} and "samples of that batch: 3, 5" in found.evidence
+
+
+def test_what_comes_after_the_first_bad_step_was_not_born_there(ask, make_model, looks):
+    rows = looks(modules=lambda step: [{"i": 1, "nan": 9 if step > 12 else 0, "bad": 9, "in_bad": 0, "shape": [4]}])
+    signals = {"models": (make_model("Linear"),), "tensors": rows}
+    assert ask("nonfinite_activation", signals=signals).verdict == "fail"
+    assert ask("nonfinite_activation", signals={**signals, "flight": {"step": 15}}).verdict == "ok"
+
+
 def test_parameters(ask, make_model, looks):
     model = make_model("Linear", "Linear")
 
