@@ -15,6 +15,7 @@ from . import seeds, torch_gradients, torch_health, torch_state
 from .backward import watched_backward
 from .torch_compiler import compiled, hide_from_compiler
 from .torch_registry import Registry
+from .torch_stats import capturing_of
 from .torch_values import Values
 
 NAME = "torch"
@@ -61,6 +62,7 @@ class Adapter:
         # The compiler, which may look into hooks, folds its own question first and never meets the probe.
         self.is_compiling = lambda: compiling() or probe.resting > 0
         self.models = Models()
+        self.capturing = capturing_of(module)
         self.registry = Registry(self.is_compiling, probe.failed)
         self.told = {}
         self.casts = {}

@@ -140,6 +140,8 @@ class Eyes:
             return root.hidden
         if compiled():
             return "a part of the program is compiled"
+        if self.adapter.capturing():
+            return "a CUDA graph is being captured"
         return "" if self.unseen.possible() else "another tool watches every call"
 
     def looked_forward(self, root, output):

@@ -9,7 +9,7 @@ from weakref import ref
 from ..health_frames import place_of, user_frame
 from ..protocol import FLIGHT
 from .torch_replay import Replay, expression_of
-from .torch_stats import tensors_in
+from .torch_stats import capturing_of, tensors_in
 
 SMALL_BYTES = 4 << 20
 """Outputs up to this size have their incoming gradient kept. Source: chosen by us; a step's memory must not grow."""
@@ -55,6 +55,7 @@ class Flight:
         self._any_cast = getattr(torch._C, "is_any_autocast_enabled", None)
         self._state = torch.default_generator.get_state
         self._has_cuda = bool(torch.version.cuda or getattr(torch.version, "hip", None))
+        self._capturing = capturing_of(torch)
         self.forget()
 
     def forget(self):
@@ -111,7 +112,7 @@ class Flight:
             value: It.
             tensors: What `backward` is called on, for a loss.
         """
-        if self.done:
+        if self.done or self._capturing():
             return
         self.done = True
         call, self.call = self.call, None
@@ -212,8 +213,8 @@ class Flight:
 
     def _cuda_state(self):
         cuda = self.torch.cuda
-        if not cuda.is_initialized():
-            return None
+        if not cuda.is_initialized() or cuda.is_current_stream_capturing():
+            return None  # the state cannot be asked for in a capture, and nothing is computed in it
         return [cuda.get_rng_state(index) for index in range(cuda.device_count())]
 
     def _casts(self):

@@ -21,7 +21,7 @@ def norm(adapter, meter, optimizer, scratch):
             local.clipped = True
             scratch["local"] = clip.local
             return clip.norm
-    if not meter.budget.due(meter.step + 1):
+    if adapter.capturing() or not meter.budget.due(meter.step + 1):
         return None
     began = training.clock()
     if adapter.values.watched():

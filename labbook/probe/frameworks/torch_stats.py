@@ -25,11 +25,12 @@ class Unseen:
         self._without = getattr(c, "DisableTorchFunction", None)
         functorch = getattr(c, "_functorch", None)
         self._transforms = getattr(functorch, "peek_interpreter_stack", None) or _nothing
+        self._capturing = capturing_of(torch)
         self._stack = []
 
     def possible(self):
-        """Whether tensors can be looked at now: no function transform and no mode that watches every call."""
-        return not self._dispatch_modes() and self._transforms() is None
+        """Whether tensors can be looked at now: no function transform, no mode that watches every call, no capture."""
+        return not self._dispatch_modes() and self._transforms() is None and not self._capturing()
 
     def __enter__(self):
         context = None
@@ -68,6 +69,17 @@ class Unseen:
         at = getattr(torch._C, "_get_function_stack_at", None)
         count = self._function_modes() or 0
         return not count or (at is not None and all(type(at(i)).__name__ == "DeviceContext" for i in range(count)))
+
+
+def capturing_of(torch):
+    """A function that tells whether a CUDA graph is being captured in this thread; never wakes a device.
+
+    What runs then becomes a part of the program's graph, and reading a value would make the capture fail.
+    """
+    if not (torch.version.cuda or getattr(torch.version, "hip", None)):
+        return _nothing
+    cuda = torch.cuda
+    return lambda: cuda.is_initialized() and cuda.is_current_stream_capturing()
 
 
 def _nothing():
