@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from labbook.health import debug_output
 from labbook.health.layers import parameters_of
 from labbook.health.performance import phase_times
 from labbook.health.reading import Facts, count, finite, rows, shape, table, words
@@ -26,7 +27,8 @@ def summary(run: Run) -> dict[str, Any]:
         `flow`: list of {`name`, `gradient`, `weight`, `update` (medians over the dense steps, `None` when not
         measured)}, matrices in the order in which they run. `phases`: phase -> seconds a step. `losses`: list of
         {`function`, `line`, `calls`, `classes`}. `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`,
-        `shuffle`}. `flight`: what the flight recorder found, without tensors.
+        `shuffle`}. `flight`: what the flight recorder found, without tensors. `batches`, `layers`, `weights`: see
+        `debug_output`.
     """
     if not run.signals:
         return {}
@@ -38,6 +40,9 @@ def summary(run: Run) -> dict[str, Any]:
         "losses": [_loss(loss) for loss in signals.losses if loss.get("training") is not False][:8],
         "loaders": [_loader(loader) for loader in signals.loaders[:8]],
         "flight": _flight(signals.flight),
+        "batches": debug_output.batches(signals),
+        "layers": debug_output.layers(signals),
+        "weights": debug_output.parameters(signals),
     }
     return {name: value for name, value in told.items() if value}
 

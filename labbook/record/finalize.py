@@ -241,9 +241,12 @@ def _with_judgement(notebook: Notebook, run: Run) -> Run:
 
     if run.signals or run.series or run.frameworks:
         from labbook.health.checklist import checklist
+        from labbook.health.debug_output import update_ratio
         from labbook.health.summary import summary
 
         run = replace(run, checks=tuple(checklist(run)), health=summary(run), primary=primary_series(run))
+        ratios = tuple(series for signals in run.signals if (series := update_ratio(signals)) is not None)
+        run = replace(run, series=run.series + ratios)
     tags = dict.fromkeys((*run.tags, *(f.name for f in run.frameworks if f.optimizers or len(run.frameworks) == 1)))
     run = replace(run, tags=tuple(tags))
     return replace(run, title=title_of(run, notebook.config.language_in_use()))
@@ -277,7 +280,10 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if run.series:
         from labbook.report.curves import curves_svg, drawable, metrics_csv
+        from labbook.report.flow import flow_svg, worth_drawing
 
+        if worth_drawing(run):
+            write_atomically(folder / "flow.svg", flow_svg(run).encode("utf-8"), durable=False)
         if drawable(run.series):
             curves = curves_svg(run.series, run.title).encode("utf-8")
             write_atomically(folder / "curves.svg", curves, durable=False)

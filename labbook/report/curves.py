@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Sequence
 
@@ -12,6 +11,7 @@ from labbook.report.axes import Axis, axis_for, tick_label
 from labbook.report.limits import cut
 from labbook.report.numbers import count, number
 from labbook.report.panels import Panel, panels_of
+from labbook.report.picture import frame, svg_text
 
 _WIDTH, _MARGIN, _GAP = 760, 14, 16
 _LEFT, _TOP, _BOTTOM = 46, 30, 22
@@ -20,19 +20,6 @@ _POINT_BUDGET = 1300
 """Points of all lines together. Source: line and band of a point take about 33 bytes; the picture stays under 60 KB."""
 _LOG_FROM = {"lr": 1000.0}
 _CSV_ROWS = 4000
-
-_STYLE = """
-:root{--bg:#fff;--edge:#d8dee4;--ink:#1f2328;--soft:#656d76;--grid:#eaeef2;--bad:#cf222e;
---c0:#0969da;--c1:#d1600a;--c2:#1a7f37;--c3:#8250df;--c4:#bf3989;--c5:#0a7e8c;--c6:#9a6700;--c7:#57606a}
-@media(prefers-color-scheme:dark){:root{--bg:#0d1117;--edge:#30363d;--ink:#e6edf3;--soft:#8d96a0;--grid:#21262d;--bad:#ff7b72;
---c0:#58a6ff;--c1:#f0883e;--c2:#3fb950;--c3:#bc8cff;--c4:#f778ba;--c5:#39c5cf;--c6:#d29922;--c7:#9ea7b3}}
-text{font:11px system-ui,"Segoe UI",Roboto,"Noto Sans CJK SC","Microsoft YaHei",sans-serif;fill:var(--soft)}
-.t{font-size:12.5px;font-weight:600;fill:var(--ink)}.v{fill:var(--ink);text-anchor:end}.y{text-anchor:end}.x{text-anchor:middle}
-.g{stroke:var(--grid);fill:none}.a{stroke:var(--edge);fill:none}
-.bad{fill:var(--bad);paint-order:stroke;stroke:var(--bg);stroke-width:3px}
-.bl{stroke:var(--bad);stroke-dasharray:3 3;fill:none}
-.l{fill:none;stroke-width:1.6;stroke-linejoin:round;stroke-linecap:round}.b{stroke:none;opacity:.16}
-""" + "".join(f".s{i}{{stroke:var(--c{i})}}.f{i}{{fill:var(--c{i})}}" for i in range(8))
 
 
 def drawable(series: Sequence[Series]) -> bool:
@@ -66,13 +53,7 @@ def curves_svg(series: Sequence[Series], title: str) -> str:
         parts.append(f'<text x="{_MARGIN}" y="{y}">and {count(more)} more in metrics.csv</text>')
         y += 12
     total = y - _GAP + _MARGIN if not more else y + 4
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {total:.0f}" width="{_WIDTH}" '
-        f'height="{total:.0f}" '
-        f'role="img"><title>{_text(title, 200)}</title><style>{_STYLE}</style>'
-        f'<rect x=".5" y=".5" width="{_WIDTH - 1}" height="{total - 1:.0f}" rx="8" fill="var(--bg)" '
-        'stroke="var(--edge)"/>' + "".join(parts) + "</svg>\n"
-    )
+    return frame(_WIDTH, total, title, parts)
 
 
 def _rows(panels: list[Panel]) -> Iterator[list[Panel]]:
@@ -101,7 +82,7 @@ def _panel(panel: Panel, x: float, y: float, width: float, height: float, points
 def _heading(panel: Panel, lines: list[tuple[str, Series]], x: float, y: float, right: float, *, log: bool) -> str:
     """Title, names of the lines, and the last value at the right."""
     title = cut(panel.title, 40)
-    text = f'<text class="t" x="{x:.0f}" y="{y + 14:.0f}">{_text(title, 44)}'
+    text = f'<text class="t" x="{x:.0f}" y="{y + 14:.0f}">{svg_text(title, 44)}'
     text += '<tspan font-weight="400" font-size="11" fill="var(--soft)"> log scale</tspan></text>' if log else "</text>"
     only = lines[0][1]
     if len(lines) == 1:
@@ -113,7 +94,7 @@ def _heading(panel: Panel, lines: list[tuple[str, Series]], x: float, y: float, 
         if at < x + _width(title) * 1.2 + 24:
             break
         text += f'<circle class="f{place}" cx="{at - 7:.0f}" cy="{y + 10:.0f}" r="3.5"/>'
-        text += f'<text x="{at:.0f}" y="{y + 14:.0f}">{_text(shown, 30)}</text>'
+        text += f'<text x="{at:.0f}" y="{y + 14:.0f}">{svg_text(shown, 30)}</text>'
         at -= 14
     return text
 
@@ -199,12 +180,6 @@ def _not_finite(lines: list[Series], across: Axis, top: float, bottom: float) ->
         f'<text class="bad" x="{text_at:.1f}" y="{top + 9:.0f}" text-anchor="{side}">'
         f"{word} from step {count(step)}</text>",
     ]
-
-
-def _text(text: str, limit: int) -> str:
-    """Text for an SVG: no markup, no characters that XML forbids."""
-    clean = "".join(c if c.isprintable() else " " for c in cut(text, limit))
-    return html.escape(clean.encode("utf-8", "replace").decode("utf-8"))
 
 
 def metrics_csv(series: Sequence[Series]) -> str:

@@ -12,6 +12,7 @@ from labbook.model.run import Run
 from labbook.report import numbers
 from labbook.report.entry_asked import checked_section, moments_section, profile_section, stopped_line
 from labbook.report.entry_console import console_section
+from labbook.report.entry_debug import data_section, debug_section
 from labbook.report.entry_environment import environment_section
 from labbook.report.entry_meta import entry_meta
 from labbook.report.entry_setting import (
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 SECTIONS = (
-    "title", "exception", "changes", "health", "checked", "moments", "metrics", "model", "resources", "profile",
-    "console", "configuration", "environment", "code", "files", "unobserved",
+    "title", "exception", "changes", "health", "checked", "moments", "metrics", "model", "data", "debug", "resources",
+    "profile", "console", "configuration", "environment", "code", "files", "unobserved",
 )  # fmt: skip
 """Names of the generated blocks, in their order."""
 
@@ -85,6 +86,8 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str) -> dict
         "health": lambda: health_section(run, limits),
         "metrics": lambda: metrics_section(run, limits),
         "model": lambda: model_section(run, limits),
+        "data": lambda: data_section(run, limits),
+        "debug": lambda: debug_section(run, limits),
         "checked": lambda: checked_section(run, limits),
         "moments": lambda: moments_section(run, limits),
         "profile": lambda: profile_section(run, limits),

@@ -166,6 +166,7 @@ def resources_section(run: Run) -> dict[str, Any] | None:
     used = facts_of(run, "resources")
     rows: list[dict[str, Any]] = [{"what": "duration", "value": numbers.duration(run.duration_s)}] if run.ended else []
     rows += _step_times(run)
+    rows += _phases(run)
     cores, cpu = used.get("cpu_mean_cores"), used.get("cpu_s")
     if isinstance(cpu, (int, float)):
         mean = f", {numbers.number(cores, 3)} cores on average" if isinstance(cores, (int, float)) else ""
@@ -188,6 +189,18 @@ def resources_section(run: Run) -> dict[str, Any] | None:
         "more_processes": max(0, len(people) - 32),
         "forks": sum(p.role == "fork" for p in seen),
     }
+
+
+def _phases(run: Run) -> list[dict[str, Any]]:
+    """Where the time of a step goes, the longest phase first."""
+    found = run.health.get("phases")
+    phases = {k: v for k, v in found.items() if isinstance(v, (int, float))} if isinstance(found, Mapping) else {}
+    parts = {name: phases[name] for name in ("data", "forward", "backward", "optimizer", "other") if name in phases}
+    whole = sum(parts.values())
+    if whole <= 0:
+        return []
+    shares = sorted(((seconds / whole, name) for name, seconds in parts.items() if seconds > 0), reverse=True)
+    return [{"what": "phases", "parts": [{"name": name, "share": numbers.percent(share)} for share, name in shares]}]
 
 
 def _step_times(run: Run) -> list[dict[str, str]]:

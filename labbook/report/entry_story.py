@@ -9,7 +9,9 @@ from typing import Any
 from labbook.model.run import CaughtException, Change, Run
 from labbook.report import numbers
 from labbook.report.curves import drawable
+from labbook.report.entry_debug import module_rows
 from labbook.report.failure import ending_exception, interrupted_in, place, shown_path, user_frame
+from labbook.report.flow import worth_drawing
 from labbook.report.limits import Limits, cut
 from labbook.report.series_choice import MEASURED_BY_PROBE, base_name, first_nonfinite_step, one_a_name
 from labbook.store.paths import NotebookPaths
@@ -171,7 +173,8 @@ def health_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         for c in run.checks[: max(limits.rows, 40)]
     ]
     said = [row for row in rows if row["verdict"] != "ok" or row["id"] == "other_checks"]
-    return {"rows": rows, "findings": [row for row in said if row["detail"] or row["evidence"]]}
+    findings = [row for row in said if row["detail"] or row["evidence"]]
+    return {"rows": rows, "findings": findings, "flow": run.id if worth_drawing(run) else ""}
 
 
 def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
@@ -216,10 +219,12 @@ def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     models = [_model(f.name, f.state, len(run.frameworks) > 1) for f in run.frameworks]
     optimizers = [dict(o, framework=f.name) for f in run.frameworks for o in f.optimizers]
     rows = [row for model in models for row in model]
-    if not rows and not optimizers:
+    modules = module_rows(run, limits)
+    if not rows and not optimizers and not modules["rows"]:
         return None
     return {
         "rows": rows,
+        "modules": modules,
         "optimizers": [_optimizer(o, limits) for o in optimizers[: limits.rows]],
         "more_optimizers": max(0, len(optimizers) - limits.rows),
     }

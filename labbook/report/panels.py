@@ -16,7 +16,7 @@ MAX_LINES = 8
 _PARTS = re.compile(
     r"(?:^|(?<=[/_.\- ]))(?:train|training|val|valid|validation|eval|test|dev)(?=$|[/_.\- ])", re.IGNORECASE
 )
-_TITLES = {"grad_norm": "gradient norm", "lr": "learning rate"}
+_TITLES = {"grad_norm": "gradient norm", "lr": "learning rate", "update_ratio": "update / weight, median and extremes"}
 _NOT_DRAWN = ("step_time_s", "grad_scale")
 
 
@@ -47,8 +47,8 @@ def panels_of(series: Sequence[Series]) -> tuple[list[Panel], int]:
         if key in groups and not _same_steps(groups[key][0], each):
             key = (script, f"{quantity} ({each.source})")
         groups.setdefault(key, []).append(each)
-    order = {"loss": 0, "grad_norm": 1, "lr": 2}
-    keys = sorted(groups, key=lambda k: (k[0] != "", k[0], order.get(k[1].split(" (")[0], 3)))
+    order = {"loss": 0, "grad_norm": 1, "lr": 2, "update_ratio": 3}
+    keys = sorted(groups, key=lambda k: (k[0] != "", k[0], order.get(k[1].split(" (")[0], 4)))
     panels = [_panel(key, groups[key]) for key in keys[:MAX_PANELS]]
     return panels, sum(len(groups[key]) for key in keys[MAX_PANELS:]) + sum(p.left_out for p in panels)
 

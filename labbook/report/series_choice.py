@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from labbook.model.run import Run
 from labbook.model.series import Series
 
-MEASURED_BY_PROBE = ("loss", "grad_norm", "lr", "step_time_s", "grad_scale")
+MEASURED_BY_PROBE = ("loss", "grad_norm", "lr", "step_time_s", "grad_scale", "update_ratio")
 """Names of the series that the probe measures itself; the program logs all others."""
 
 _TRUST = {"probe": 0, "labbook": 1, "text": 9}

@@ -45,6 +45,9 @@ def test_a_torch_training_is_described(book):
     for section in ("## Health checklist", "## Curves", "## Console", "## Configuration", "## Environment", "## Code"):
         assert section in entry, section
     assert "DigitsNet" in entry and "0.1" in entry
+    assert "| features.0 | Conv2d | 64x1x8x8 → 64x16x8x8 | 160 |" in entry
+    assert "| training, step 1 | input 0 | 64x1x8x8 | float32 | -0.3 to 0.7 |" in entry
+    assert "What each layer gave, at step 1" in entry and "update_ratio" in run["metrics"]
     folder = (book.folder / run["entry"]).with_suffix("")
     assert {"curves.svg", "metrics.csv", "environment.txt", "run.json"} <= {p.name for p in folder.iterdir()}
     assert "scikit-learn" in (folder / "environment.txt").read_text()

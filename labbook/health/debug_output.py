@@ -1,0 +1,145 @@
+"""What went through the model at the first and the last look: for the tables of an entry that people read to debug."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from labbook.health.layers import Module, modules_of, parameters_of
+from labbook.health.reading import Facts, count, finite, flag, histogram, rows, shape, words
+from labbook.health.statistics import median
+from labbook.model.series import Series
+from labbook.model.signals import Signals
+
+_LAYERS = 60
+_PARAMETERS = 60
+_LEAVES = 6
+
+
+def batches(signals: Signals) -> list[dict[str, Any]]:
+    """The first and last batch of each phase, leaf by leaf.
+
+    Returns:
+        Rows of `phase`, `step`, `leaf` (its path), `role`, `shape` (as "64x1x8x8"), `dtype`, `low`, `high`, `mean`,
+        `std`, `bad` (values that are not finite), and `classes` (number of classes in the batch) for labels.
+    """
+    found = []
+    for phase in ("train", "eval"):
+        told = [b for b in signals.batches if words(b, "phase") == phase and rows(b, "leaves")]
+        for batch in told[:1] + told[-1:] if len(told) > 1 else told:
+            found += [_leaf(batch, leaf) for leaf in rows(batch, "leaves")[:_LEAVES]]
+    return found
+
+
+def _leaf(batch: Facts, leaf: Facts) -> dict[str, Any]:
+    label = words(leaf, "role") == "label"
+    return {
+        "phase": words(batch, "phase"),
+        "step": count(batch, "step"),
+        "leaf": words(leaf, "path"),
+        "role": words(leaf, "role"),
+        **_tensor(leaf),
+        "classes": len(histogram(batch, "labels", "histogram")) if label else 0,
+    }
+
+
+def _tensor(facts: Facts) -> dict[str, Any]:
+    return {
+        "shape": "x".join(str(n) for n in shape(facts, "shape")) or "scalar",
+        "dtype": words(facts, "dtype"),
+        "low": _short(finite(facts, "min")),
+        "high": _short(finite(facts, "max")),
+        "mean": _short(finite(facts, "mean")),
+        "std": _short(finite(facts, "std")),
+        "bad": count(facts, "bad"),
+    }
+
+
+def layers(signals: Signals) -> dict[str, Any]:
+    """What each layer gave at the first and at the last look; empty when no output was looked at.
+
+    Returns:
+        `steps`: the numbers of the two looks (one where there was one). `left_out`: layers beyond the first 60.
+        `rows`: `name`, `type`, and `looks`: for each step `shape`, `dtype`, `low`, `high`, `mean`, `std`, `bad`,
+        `zero` (share of zeros), or nothing where the layer did not run then.
+    """
+    seen = [m for m in modules_of(signals) if m.history and m.model == 0]
+    steps = sorted({step for m in seen for step, _ in m.history})
+    if not steps:
+        return {}
+    ends = sorted({steps[0], steps[-1]})
+    return {
+        "steps": ends,
+        "left_out": max(0, len(seen) - _LAYERS),
+        "rows": [{"name": m.name, "type": m.type, "looks": [_look(m, step) for step in ends]} for m in seen[:_LAYERS]],
+    }
+
+
+def _look(module: Module, step: int) -> dict[str, Any]:
+    row = next((row for at, row in module.history if at == step), None)
+    if row is None:
+        return {}
+    return {**_tensor(row), "zero": _short(finite(row, "zero")), "training": flag(row, "training")}
+
+
+def parameters(signals: Signals) -> dict[str, Any]:
+    """Each parameter at the last look; empty when none was looked at.
+
+    Returns:
+        `step`, `left_out`, and `rows`: `name`, `shape`, `trainable`, `weight` and `gradient` (2-norms), `gradient_std`,
+        `zero` (share of zeros in the gradient), `update` (norm of the update / norm of the weight), `bad`.
+    """
+    seen = [p for p in parameters_of(signals) if p.history]
+    if not seen:
+        return {}
+    last = max(p.history[-1][0] for p in seen)
+    return {
+        "step": last,
+        "left_out": max(0, len(seen) - _PARAMETERS),
+        "rows": [
+            {
+                "name": p.name,
+                "shape": "x".join(map(str, p.shape)) or "scalar",
+                "trainable": p.trainable,
+                "weight": _short(finite(row, "w")),
+                "gradient": _short(finite(row, "g")),
+                "gradient_std": _short(finite(row, "g_std")),
+                "zero": _short(finite(row, "g_zero")),
+                "update": _short(finite(row, "ratio")),
+                "bad": count(row, "bad") + count(row, "g_bad"),
+            }
+            for p in seen[:_PARAMETERS]
+            for row in [p.history[-1][1]]
+        ],
+    }
+
+
+def update_ratio(signals: Signals) -> Series | None:
+    """Norm of the update / norm of the weight, the median over the weight matrices, at each look.
+
+    `low` and `high` are the smallest and largest of them.
+    """
+    by_step: dict[int, list[float]] = {}
+    for parameter in parameters_of(signals):
+        if parameter.is_matrix:
+            for step, row in parameter.history:
+                ratio = finite(row, "ratio")
+                if ratio is not None:
+                    by_step.setdefault(step, []).append(ratio)
+    if not by_step:
+        return None
+    steps = sorted(by_step)
+    return Series(
+        name=f"{signals.label}/update_ratio" if signals.label else "update_ratio",
+        source="probe",
+        steps=tuple(steps),
+        values=tuple(median(by_step[step]) for step in steps),
+        low=tuple(min(by_step[step]) for step in steps),
+        high=tuple(max(by_step[step]) for step in steps),
+        count=len(steps),
+        rank=signals.rank,
+    )
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(f"{value:.4g}")

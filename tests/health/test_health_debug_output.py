@@ -1,0 +1,108 @@
+"""What the entry keeps of batches, layers and parameters."""
+
+from __future__ import annotations
+
+import math
+
+from labbook.health import debug_output
+from labbook.model.signals import Signals
+
+MODEL = {
+    "model": 0,
+    "root": "Net",
+    "modules": [
+        {"i": 0, "name": "", "type": "Net", "depth": 0, "order": 2},
+        {"i": 1, "name": "body", "type": "Linear", "depth": 1, "order": 0, "parameters": 12, "trainable": 12},
+        {"i": 2, "name": "head", "type": "Linear", "depth": 1, "order": 1, "parameters": 6, "trainable": 0},
+    ],
+    "parameters": [
+        {"i": 0, "name": "body.weight", "shape": [4, 3], "trainable": True, "module": 1},
+        {"i": 1, "name": "head.weight", "shape": [2, 3], "trainable": False, "module": 2},
+    ],
+}
+
+
+def look(step, ratio, low=-1.0):
+    return {
+        "model": 0,
+        "step": step,
+        "params": [
+            {"i": 0, "w": 2.0, "g": 0.5, "g_zero": 0.25, "ratio": ratio, "bad": 0},
+            {"i": 1, "w": 1.0, "g": None, "ratio": ratio * 4, "bad": 1},
+        ],
+        "modules": [
+            {
+                "i": 1,
+                "shape": [8, 4],
+                "dtype": "float32",
+                "min": low,
+                "max": 1.0,
+                "mean": 0.0,
+                "std": math.nan,
+                "bad": 0,
+            }
+        ],
+    }
+
+
+def batch(step, phase="train"):
+    leaves = [
+        {
+            "path": "0",
+            "role": "input",
+            "shape": [8, 3],
+            "dtype": "float32",
+            "min": 0,
+            "max": 1,
+            "mean": 0.5,
+            "std": 0.2,
+        },
+        {"path": "1", "role": "label", "shape": [8], "dtype": "int64", "min": 0, "max": 1},
+    ]
+    return {"step": step, "phase": phase, "leaves": leaves, "labels": {"histogram": {"0": 5, "1": 3}}}
+
+
+SIGNALS = Signals(
+    "torch", models=(MODEL,), tensors=(look(1, 0.01), look(9, 0.03, low=-2.0)), batches=(batch(1), batch(5), batch(9))
+)
+
+
+def test_first_and_last_batch_of_a_phase():
+    rows = debug_output.batches(SIGNALS)
+
+    assert [(row["step"], row["role"], row["shape"], row["classes"]) for row in rows] == [
+        (1, "input", "8x3", 0), (1, "label", "8", 2), (9, "input", "8x3", 0), (9, "label", "8", 2),
+    ]  # fmt: skip
+    assert rows[0]["low"] == 0 and rows[0]["std"] == 0.2
+
+
+def test_each_layer_at_the_first_and_the_last_look():
+    told = debug_output.layers(SIGNALS)
+
+    assert told["steps"] == [1, 9] and told["left_out"] == 0
+    (body,) = told["rows"]
+    assert (body["name"], [each["low"] for each in body["looks"]]) == ("body", [-1.0, -2.0])
+    assert body["looks"][0]["std"] is None
+
+
+def test_parameters_at_the_last_look():
+    told = debug_output.parameters(SIGNALS)
+
+    assert told["step"] == 9
+    body, head = told["rows"]
+    assert (body["weight"], body["gradient"], body["update"], body["zero"]) == (2.0, 0.5, 0.03, 0.25)
+    assert (head["trainable"], head["gradient"], head["bad"]) == (False, None, 1)
+
+
+def test_the_update_ratio_is_a_series_with_its_extremes():
+    series = debug_output.update_ratio(SIGNALS)
+
+    assert series is not None
+    assert (series.name, series.steps) == ("update_ratio", (1, 9))
+    assert (series.values, series.low, series.high) == ((0.025, 0.075), (0.01, 0.03), (0.04, 0.12))
+
+
+def test_nothing_seen_is_nothing_told():
+    empty = Signals("torch")
+    assert debug_output.batches(empty) == [] and debug_output.update_ratio(empty) is None
+    assert debug_output.layers(empty) == {} == debug_output.parameters(empty)
