@@ -190,10 +190,13 @@ class Stats:
 
     def bad(self, view):
         """How many values are not finite."""
-        if view.dtype.kind not in "fc":
+        numpy = self._numpy
+        if view.dtype.kind not in "fc" or not view.size:
             return 0
-        with self._numpy.errstate(**self._quiet):
-            return int(view.size - self._numpy.isfinite(view).sum())
+        with numpy.errstate(**self._quiet):
+            if view.dtype.kind == "f" and isfinite(view.min()) and isfinite(view.max()):
+                return 0  # NaN would be both, and nothing was written
+            return int(view.size - numpy.isfinite(view).sum())
 
     def norm(self, tensor):
         """2-norm of a dense tensor in single precision or better, as a float; waits for a device."""
@@ -299,9 +302,14 @@ class Stats:
     def variance_ratio(self, view, running, axis):
         """Median over channels of the running variance by that of the batch; `None` where it is not finite."""
         numpy = self._numpy
-        others = tuple(one for one in range(view.ndim) if one != axis)
+        count = view.size // view.shape[axis]
         with numpy.errstate(**self._quiet):
-            variance = view.astype("float32").var(axis=others, dtype="float64")
+            total = square = 0.0
+            some = max(1, WHOLE * view.shape[0] // view.size)  # large copies would change how the program gets memory
+            for at in range(0, view.shape[0], some):
+                part = numpy.moveaxis(view[at : at + some].astype("float64"), axis, 0).reshape(view.shape[axis], -1)
+                total, square = total + part.sum(axis=1), square + numpy.einsum("ij,ij->i", part, part)
+            variance = numpy.maximum(square / count - (total / count) ** 2, 0.0)
             ratio = float(numpy.median(running.astype("float64") / variance))
         return ratio if isfinite(ratio) else None
 
