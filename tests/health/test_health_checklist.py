@@ -123,7 +123,7 @@ def test_a_healthy_run_is_all_ok():
         ("probe_overhead", run_with(probe=ProbeReport("ok", 0.08)), "note", "8.0 %"),
         ("probe_overhead", run_with(probe=ProbeReport("ok", None)), "not observed", "orderly"),
         ("probe_overhead", run_with(probe=cost(0.1, 0.01)), "ok", "time, and 0.30 s once"),
-        ("probe_overhead", run_with(probe=cost(0.4, 0.05)), "ok", "5.0 %"),
+        ("probe_overhead", run_with(probe=cost(0.4, 0.05)), "ok", "0.40 s in all"),
         ("probe_overhead", run_with(probe=cost(4.0, 0.05)), "note", "5.0 %"),
         (
             "steps_counted",
