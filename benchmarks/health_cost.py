@@ -1,6 +1,6 @@
 """What watching the health of a training costs: the same loop with and without the probe, in two processes in turns.
 
-    python benchmarks/health_cost.py [--quick] [--levels light,normal,deep] [--framework torch] [mlp cnn transformer]
+    python -m benchmarks.health_cost [--quick] [--levels light,normal,deep] [--framework torch] [mlp cnn transformer]
 
 Each loop runs in a process of its own, once bare and once under the probe, as `labbook record` starts it. The two are
 asked in turn for a block of steps, the order swapped each time, so that noise hits both alike. Printed are the ratio of
@@ -198,18 +198,15 @@ def compare(framework, name, level, tool="", quick=False):
     )
 
 
-def main():
+def main(arguments=()):
     """Prints the table."""
-    if sys.argv[1:2] == ["--child"]:
-        child(*sys.argv[2:5])
-        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("loops", nargs="*", help="mlp, cnn, transformer; all when none is named")
     parser.add_argument("--framework", default="torch", choices=["torch", "paddle"])
     parser.add_argument("--levels", default="light,normal,deep")
     parser.add_argument("--others", action="store_true", help="wandb.watch, TensorBoard histograms, anomaly mode")
     parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     for name in options.loops or list(BLOCKS):
         for level in options.levels.split(","):
             found = compare(options.framework, name, level, quick=options.quick)
@@ -235,4 +232,8 @@ def show(framework, name, level, found, goal):
     )
 
 
-main()
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        child(*sys.argv[2:5])
+    else:
+        main(sys.argv[1:])

@@ -28,6 +28,10 @@ MAX_OPTIMIZERS = 16
 """Optimizers that are followed at a time; a program with one for each layer is told by its first ones."""
 
 _MAX_METERS = 256
+_MAX_INTERVALS = 64
+"""Changes of the interval between gradient norms that are told; later ones at 128, 256 ...: where it swings for ever,
+each is worth little."""
+
 SETTLED = 32
 """Steps after which set-up is over: the model was found and described, the first looks taken. Source: chosen by us."""
 
@@ -115,6 +119,7 @@ class Training:
     def _forget(self):
         self.meters = {}
         self.count = 0
+        self.intervals = 0
         self.steps = 0
         self.backwards = 0
         self.spent = 0.0
@@ -154,7 +159,9 @@ class Training:
 
     def _new_meter(self, owner):
         def tell(interval):
-            self.probe.event(STATE, framework=self.framework, grad_norm_every=interval)
+            self.intervals += 1
+            if self.intervals <= _MAX_INTERVALS or not self.intervals & (self.intervals - 1):
+                self.probe.event(STATE, framework=self.framework, grad_norm_every=interval)
 
         meter = Meter(self.probe.event, self.framework, self.count)
         self.count += 1
