@@ -186,14 +186,16 @@ def labels_consistent(run: Run, signals: Signals) -> Outcome | None:
 
     Source: deepchecks ConflictingLabels (tier 2); over 20 % of at least 20 repeated samples of at least 8 numbers.
     """
-    labels: dict[str, set[str]] = {}
-    times: Counter[str] = Counter()
+    labels: dict[tuple[str, str], set[str]] = {}
+    times: Counter[tuple[str, str]] = Counter()
     for event in signals.prints:
         told = event.get("rows")
         for row in told if isinstance(told, list) and words(event, "phase") == "train" else []:
             if isinstance(row, list) and len(row) == 2:
-                labels.setdefault(str(row[0]), set()).add(str(row[1]))
-                times[str(row[0])] += 1
+                # Another loader may be for another task.
+                sample = (str(event.get("loader")), str(row[0]))
+                labels.setdefault(sample, set()).add(str(row[1]))
+                times[sample] += 1
     repeated = [name for name, n in times.items() if n > 1]
     if len(repeated) < 20 or not samples_tell_apart(signals):
         return None

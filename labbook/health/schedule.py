@@ -55,7 +55,7 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
     for opt in schedulers:
         kind, options = words(schedulers, opt, "type"), table(schedulers, opt, "options")
         steps, updates = count(schedulers, opt, "steps"), count(schedulers, opt, "optimizer_steps")
-        if not steps and updates >= 20 and run.status == "finished":
+        if not steps and updates >= 20 and run.status == "finished" and _was_due(signals, updates):
             return Outcome("fail", f"{kind} was made and never stepped in {updates} steps")
         skipped = count(signals.loop, "scaler", "skipped")
         if count(schedulers, opt, "before_optimizer") and updates >= 5 and not skipped:
@@ -69,6 +69,19 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
     if early is not None:
         return early
     return Outcome("ok", ", ".join(words(schedulers, o, "type") for o in schedulers)) if schedulers else None
+
+
+def _was_due(signals: Signals, updates: int) -> bool:
+    """Whether a scheduler, last seen after so many steps, should have been stepped by then.
+
+    At the end of the run always; one that was gone by then, as the objects of a function are, after its second epoch
+    had begun.
+    """
+    total = count(signals.loop, "steps")
+    if updates >= total:
+        return True
+    epochs = [count(e, "epoch") + 1 for e in signals.prints if words(e, "phase") == "train"]
+    return max(epochs, default=0) >= 2 and updates > 1.2 * total / max(epochs)
 
 
 def _dies_early(run: Run, signals: Signals) -> Outcome | None:

@@ -91,7 +91,8 @@ def no_overfitting(run: Run, signals: Signals) -> Outcome:
 def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
     """Whether a classifier fits its training data while its validation loss was never better than guessing.
 
-    Source: diagnosis catalogue, `label_noise_or_shuffled` (tier 2): at least 3 validations, none below ln K.
+    Source: diagnosis catalogue, `label_noise_or_shuffled` (tier 2): at least 3 validations, none below ln K, and an
+    accuracy, where it is known, no better than the commonest class. Sure of itself over 100 samples only.
     """
     loss = training_loss(run, signals)
     if isinstance(loss, str) or loss.classes < 2 or len(loss.values) < 50:
@@ -100,12 +101,14 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
     chance, end = math.log(loss.classes), median(loss.values[-20:])
     if words(loss.function, "reduction") == "sum":
         return None
+    judged = _against_commonest(run, signals)
     if len(losses) >= 3:
         if end > 0.5 * chance or min(losses) < chance:
             return Outcome("ok", f"best validation loss {said(min(losses))}, guessing gives {said(chance)}")
         observed = f"training loss {said(end)}, best validation loss {said(min(losses))}, guessing gives {said(chance)}"
-        return Outcome("fail", observed)
-    judged = _against_commonest(run, signals)
+        if judged is not None and judged[2] <= _CHANCE:
+            return Outcome("ok", f"{observed}; accuracy {percent(judged[0])}")
+        return Outcome("fail" if _samples(signals) >= 100 or not signals.evaluations else "warn", observed)
     if judged is None or end > 0.5 * chance or judged[2] <= _CHANCE:
         return None
     best, share, _ = judged
@@ -146,10 +149,14 @@ def _against_commonest(run: Run, signals: Signals) -> tuple[float, float, float]
     if share > 0.8:
         return None
     best = max(accuracies[-3:])
-    samples = max((count(phase, "samples") for phase in signals.evaluations), default=0)
+    samples = _samples(signals)
     # Of an unknown number of samples only an accuracy that is no better at all is told.
     samples = samples if samples >= 50 else _MANY
     return best, share, binomial_at_least(round(best * samples), samples, share)
+
+
+def _samples(signals: Signals) -> int:
+    return max((count(phase, "samples") for phase in signals.evaluations), default=0)
 
 
 def _accuracies(run: Run, signals: Signals) -> list[float]:

@@ -12,6 +12,7 @@ from labbook.report.curves import drawable
 from labbook.report.entry_debug import module_rows
 from labbook.report.failure import ending_exception, interrupted_in, place, shown_path, user_frame
 from labbook.report.flow import worth_drawing
+from labbook.report.joined_checks import joined
 from labbook.report.limits import Limits, cut
 from labbook.report.series_choice import MEASURED_BY_PROBE, base_name, first_nonfinite_step, one_a_name
 from labbook.store.paths import NotebookPaths
@@ -174,7 +175,7 @@ def health_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     ]
     said = [row for row in rows if row["verdict"] != "ok" or row["id"] == "other_checks"]
     findings = [row for row in said if row["detail"] or row["evidence"]]
-    return {"rows": rows, "findings": findings, "flow": run.id if worth_drawing(run) else ""}
+    return {"rows": joined(rows), "findings": findings, "flow": run.id if worth_drawing(run) else ""}
 
 
 def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:

@@ -191,6 +191,10 @@ def test_what_is_learnt_holds_nowhere_else(ask, make_series):
     worse = make_series("val_loss", [2.4, 2.8, 3.5, 4.1], "text")
     found = ask("label_noise_or_shuffled", make_series("loss", values), worse, signals=classifier(values))
     assert found.verdict == "fail"
+    right = tuple({"accuracy": 0.9, "samples": 300, "batches": 5} for _ in range(4))
+    prints = ({"phase": "train", "loader": 0, "epoch": 0, "histogram": {str(k): 50 for k in range(10)}},)
+    known = {**classifier(values), "evaluations": right, "prints": prints, "loop": {"steps": 200}}
+    assert ask("label_noise_or_shuffled", make_series("loss", values), worse, signals=known).verdict == "ok"
     fine = make_series("val_loss", [2.0, 1.5, 1.4, 1.6], "text")
     assert ask("label_noise_or_shuffled", make_series("loss", values), fine, signals=classifier(values)).verdict == "ok"
 

@@ -173,6 +173,10 @@ def test_shuffled_labels(ask):
     apart = signals(lambda e: [[s, random_.randint(0, 9)] for s in samples])
     assert ask("conflicting_labels", signals=apart).verdict == "fail"
     assert ask("conflicting_labels", signals=signals(lambda e: [[s, i % 10] for i, s in enumerate(samples)])) is None
+    tasks = tuple(
+        epoch([0, 1] * 30, rows=[[s, i % (2 + 8 * t)] for i, s in enumerate(samples)], loader=t) for t in (0, 1)
+    )
+    assert ask("conflicting_labels", signals={**seen, "prints": tasks}) is None
 
 
 def test_classes_only_in_validation(ask):

@@ -173,6 +173,11 @@ def test_schedules(ask, make_series):
     assert ask("lr_schedule_wrong", rate, signals=scheduled(steps=0)).verdict == "fail"
     assert ask("lr_schedule_wrong", rate, signals=scheduled(before_optimizer=1)).verdict == "warn"
     assert ask("lr_schedule_wrong", rate, signals=scheduled()).verdict == "ok"
+    gone = scheduled(steps=0, optimizer_steps=64)
+    assert ask("lr_schedule_wrong", rate, signals=gone).verdict == "ok"
+    epochs = tuple({"phase": "train", "loader": 0, "epoch": e, "batches": 20} for e in range(5))
+    assert ask("lr_schedule_wrong", rate, signals={**gone, "prints": epochs}).verdict == "fail"
+    assert ask("lr_schedule_wrong", rate, signals={**gone, "prints": epochs[:1]}).verdict == "ok"
     waves = scheduled(type="CosineAnnealingLR", steps=100, options={"T_max": 10})
     assert "rises again" in ask("lr_schedule_wrong", rate, signals=waves).observed
     dead = make_series("lr", [0.1] * 30 + [1e-9] * 70)
