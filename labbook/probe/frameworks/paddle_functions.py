@@ -135,7 +135,9 @@ class Functions:
         told["sat"] = modules.saturated(given) if name in _FLAT else None
         told["across"] = modules.across(result)
         if name == "relu":
-            told.update(modules.dead((id(self._root), *key), result))
+            told.update(
+                modules.dead((id(self._root), *key), result) if not told["in_bad"] else {"dead": None, "dead_n": 0}
+            )
         told["cast"] = cast_dtype(self.paddle)
         if name in ("softmax", "log_softmax"):
             axis = args[1] if len(args) > 1 else kwargs.get("axis", kwargs.get("dim", -1))

@@ -124,6 +124,8 @@ class Loaders(torch_loader.Loaders):
 
 def shuffles(batches, sampler, kind):
     """Whether batches come in another order in each epoch."""
+    if kind == "SequenceSampler":
+        return False
     if sampler is not None:
         return _shuffles(sampler, kind)
     shuffle = getattr(batches, "shuffle", None)

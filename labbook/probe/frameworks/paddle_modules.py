@@ -117,7 +117,9 @@ class Modules:
         told["sat"] = self.saturated(given) if kind in _FLAT and given is not None else None
         told["across"] = self.across(tensor)
         if kind in _RECTIFIERS:
-            told.update(self.dead((id(self._root), number), tensor))
+            # Of NaN these rectifiers make 0: that unit is not dead.
+            dead = self.dead((id(self._root), number), tensor) if not told["in_bad"] else {"dead": None, "dead_n": 0}
+            told.update(dead)
         told["cast"] = cast_dtype(self.paddle)
         if layer.training and given is not None and issubclass(type(layer), self._norms):
             told["bn"] = self._norm(layer, given)

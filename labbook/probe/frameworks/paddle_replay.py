@@ -320,11 +320,16 @@ class Silence:
             os.close(kept)
 
 
-def expression_of(tensors):
-    """What a loss was computed by, from the outside in: `Mean <- Scale <- Log`."""
+def expression_of(tensors, ends=()):
+    """What a loss was computed by, from the outside in: `Mean <- Scale <- Log`.
+
+    Args:
+        tensors: What `backward` is called on.
+        ends: Addresses of the nodes that made what the model returned: they are none of the expression.
+    """
     names = []
     node = next((t.grad_fn for t in tensors or () if not t.stop_gradient and t.grad_fn is not None), None)
-    while node is not None and len(names) < 8:
+    while node is not None and len(names) < 8 and node.node_ptr() not in ends:
         name = re.sub(r"(GradNode|Grad)$", "", node.name().replace("GradNode", "Grad"))
         if not name.startswith("GradAccumulation") and "Accumulation" not in name:
             names.append(name)

@@ -118,6 +118,75 @@ def test_what_paddle_is_silent_about(probed):
     assert rng["seeded"] >= 3
 
 
+LOADERS = """
+import numpy, paddle
+rows = paddle.io.TensorDataset([paddle.ones([8, 2])])
+for options in ({}, {"shuffle": True}, {"batch_sampler": paddle.io.BatchSampler(rows, shuffle=True, batch_size=4)}):
+    for _ in paddle.io.DataLoader(rows, **options):
+        pass
+"""
+
+
+def test_a_loader_in_order_is_told_from_one_that_shuffles(probed):
+    done = probed(sys.executable, probed.write("loaders.py", LOADERS), OMP_NUM_THREADS="1")
+    assert [loader["shuffle"] for loader in done.of("loader")] == [False, True, True]
+
+
+TOO_LARGE = """
+import paddle
+from paddle import nn
+paddle.seed(2)
+x, y = paddle.randn([64, 8]), paddle.randn([64, 1])
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = paddle.optimizer.SGD(0.05, parameters=model.parameters())
+for step in range(12):
+    loss = (((model(x) - y) * (1e25 if step == 5 else 1)) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.clear_grad()
+"""
+
+
+def test_the_expression_of_a_loss_ends_at_the_model_and_nan_is_no_dead_unit(probed):
+    probed.settings["level"] = "deep"
+    done = probed(sys.executable, probed.write("too_large.py", TOO_LARGE), OMP_NUM_THREADS="1")
+    (flight,) = done.of("flight")
+    assert (flight["trigger"], flight["finding"]) == ("loss", "loss expression")
+    assert flight["op"].startswith("Mean <- ") and "Matmul" not in flight["op"] and "Relu" not in flight["op"]
+    rectifiers = [module for event in done.of("tensors") for module in event["modules"] if "dead" in module]
+    assert {one["dead"] for one in rectifiers if one["in_bad"]} == {None}
+    assert all(one["dead"] is not None for one in rectifiers if not one["in_bad"])
+
+
+HOUSE = """
+def train():
+    import paddle
+    from paddle import nn
+
+    class Part(nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = nn.Linear(4, 2), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.used(x)
+
+    model = Part()
+    optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+    for step in range(40):
+        model(paddle.ones([3, 4])).mean().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+train()
+"""
+
+
+def test_what_was_known_of_a_model_outlives_it(probed):
+    loop = probed(sys.executable, probed.write("inside.py", HOUSE), OMP_NUM_THREADS="1").of("loop")[-1]
+    assert loop["steps"] == 40
+    assert loop["never_grad"] == loop["never_called"] == ["unused.weight", "unused.bias"]
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("fault", ["", "cut", "nan"])
 def test_both_frameworks_tell_the_same_fields(probed, fault):
