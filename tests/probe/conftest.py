@@ -119,7 +119,8 @@ class Prober:
     def read(self) -> dict[str, list[dict]]:
         files = {}
         for path in sorted((self.journal / "events").glob("*.jsonl")):
-            lines = path.read_text(encoding="ascii").splitlines()
+            # Two threads that write at once may leave an empty line between their events.
+            lines = filter(None, path.read_text(encoding="ascii").splitlines())
             files[path.name] = [json.loads(line, parse_constant=_refuse) for line in lines]
         return files
 

@@ -77,6 +77,12 @@ class Adapter:
 
     def describe(self, optimizer, closure):
         """Fields of the `optimizer` event; what is known of the model and the process is told beside it."""
+        if self.values.watched():
+            with self.values.unseen():
+                return self._describe(optimizer, closure)
+        return self._describe(optimizer, closure)
+
+    def _describe(self, optimizer, closure):
         with self.probe.guard("torch.compiler"):
             hide_from_compiler(self.module)
         with self.probe.guard("torch.model"):

@@ -249,7 +249,8 @@ class Eyes:
         self.modules.clear()
         self.losses.sites.tell_news()
         self.losses.target = None
-        self.loading.boundary(self.flight.last_state)
+        if self.unseen.possible():
+            self.loading.boundary(self.flight.last_state)
         self._watch_flags()
         if steps == 1:
             self.writes.closed = True
