@@ -78,7 +78,7 @@ def order_changes(run: Run, signals: Signals) -> Outcome | None:
     by_place: dict[object, list[Facts]] = {}
     for event in _train_prints(signals):
         if event.get("loader") is not None and len(names(event, "prints")) >= 6:
-            by_place.setdefault(_place(loader_of(signals, event)), []).append(event)
+            by_place.setdefault(loading_place(loader_of(signals, event)), []).append(event)
     for events in by_place.values():
         facts, epochs = loader_of(signals, events[0]), [names(event, "prints") for event in events]
         sampler = words(facts, "sampler")
@@ -93,7 +93,7 @@ def order_changes(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-def _place(loader: Facts) -> object:
+def loading_place(loader: Facts) -> object:
     """Which loader it is in the program: one that is made anew for each epoch is the same."""
     told = tuple(str(loader.get(key)) for key in ("line", "length", "batch_size", "sampler"))
     return told if loader.get("line") else loader.get("index")

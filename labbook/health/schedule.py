@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
-from labbook.health.evidence import finite_points, measured, measured_in, said
+from labbook.health.evidence import finite_points, measured, measured_in, optimizer_of, said
+from labbook.health.order import loader_of, loading_place
 from labbook.health.reading import count, finite, table, words
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
@@ -55,7 +57,7 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
     for opt in schedulers:
         kind, options = words(schedulers, opt, "type"), table(schedulers, opt, "options")
         steps, updates = count(schedulers, opt, "steps"), count(schedulers, opt, "optimizer_steps")
-        if not steps and updates >= 20 and run.status == "finished" and _was_due(signals, updates):
+        if not steps and updates >= 20 and run.status == "finished" and _was_due(run, signals, opt):
             return Outcome("fail", f"{kind} was made and never stepped in {updates} steps")
         skipped = count(signals.loop, "scaler", "skipped")
         if count(schedulers, opt, "before_optimizer") and updates >= 5 and not skipped:
@@ -71,17 +73,23 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("ok", ", ".join(words(schedulers, o, "type") for o in schedulers)) if schedulers else None
 
 
-def _was_due(signals: Signals, updates: int) -> bool:
-    """Whether a scheduler, last seen after so many steps, should have been stepped by then.
+def _was_due(run: Run, signals: Signals, opt: str) -> bool:
+    """Whether a scheduler should have been stepped by the time at which it was last seen.
 
     At the end of the run always; one that was gone by then, as the objects of a function are, after its second epoch
     had begun.
     """
-    total = count(signals.loop, "steps")
-    if updates >= total:
+    updates, total = count(signals.loop, "scheduler", opt, "optimizer_steps"), count(signals.loop, "steps")
+    own = [s.last_step for s in measured_in(run, signals, "lr") if s.last_step and optimizer_of(s) == int(opt or 0)]
+    if updates >= max(own, default=total):
         return True
-    epochs = [count(e, "epoch") + 1 for e in signals.prints if words(e, "phase") == "train"]
-    return max(epochs, default=0) >= 2 and updates > 1.2 * total / max(epochs)
+    passes = Counter(
+        loading_place(loader_of(signals, event))
+        for event in signals.prints
+        if words(event, "phase") == "train" and event.get("loader") is not None
+    )
+    epochs = max(passes.values(), default=0)
+    return epochs >= 2 and updates > 1.2 * total / epochs
 
 
 def _dies_early(run: Run, signals: Signals) -> Outcome | None:

@@ -175,6 +175,7 @@ def test_schedules(ask, make_series):
     assert ask("lr_schedule_wrong", rate, signals=scheduled()).verdict == "ok"
     gone = scheduled(steps=0, optimizer_steps=64)
     assert ask("lr_schedule_wrong", rate, signals=gone).verdict == "ok"
+    gone = {**gone, "loop": {**gone["loop"], "steps": 100}}
     epochs = tuple({"phase": "train", "loader": 0, "epoch": e, "batches": 20} for e in range(5))
     assert ask("lr_schedule_wrong", rate, signals={**gone, "prints": epochs}).verdict == "fail"
     assert ask("lr_schedule_wrong", rate, signals={**gone, "prints": epochs[:1]}).verdict == "ok"
