@@ -42,15 +42,18 @@ class Finished:
         entry: Path of the entry.
         commit: What became of the commit.
         shown: Path of the entry as the user would type it.
+        language: Of the lines on the terminal, "en" or "zh".
     """
 
     run: Run
     entry: Path
     commit: CommitOutcome
     shown: str
+    language: str = "en"
 
     def summary(self) -> list[str]:
         """What the terminal shows at the end: verdict, where it happened, where the entry is."""
+        from labbook.report.findings import finding_lines
         from labbook.report.numbers import duration
         from labbook.report.title import verdict_line
 
@@ -64,6 +67,7 @@ class Finished:
             user = next((f for f in reversed(exception.frames) if f.user), None)
             if user is not None:
                 lines.append(f"         {user.file}:{user.line}  {user.source.strip()}")
+        lines += [f"         {line}" for line in finding_lines(self.run, self.language)]
         how = {
             "committed": f"committed as {self.commit.commit[:9]}",
             "unchanged": "already committed",
@@ -152,7 +156,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
         },
         durable=False,
     )
-    return Finished(run, entry, outcome, _shown(entry))
+    return Finished(run, entry, outcome, _shown(entry), notebook.config.language_in_use())
 
 
 def _console(notebook: Notebook, journal: Journal, redactor: Redactor) -> Console:
@@ -243,8 +247,10 @@ def _with_judgement(notebook: Notebook, run: Run) -> Run:
         from labbook.health.checklist import checklist
         from labbook.health.debug_output import update_ratio
         from labbook.health.summary import summary
+        from labbook.report.findings import found
 
         run = replace(run, checks=tuple(checklist(run)), health=summary(run), primary=primary_series(run))
+        run = replace(run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in found(run))))))
         ratios = tuple(series for signals in run.signals if (series := update_ratio(signals)) is not None)
         run = replace(run, series=run.series + ratios)
     tags = dict.fromkeys((*run.tags, *(f.name for f in run.frameworks if f.optimizers or len(run.frameworks) == 1)))

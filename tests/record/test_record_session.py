@@ -319,3 +319,30 @@ def test_the_personal_notebook_needs_no_setting_up(tmp_path, book):
     assert done.stderr.rstrip().splitlines()[-1].count("personal notebook") == 1
     listed = json.loads(book("list", "--json", cwd=elsewhere).stdout)
     assert len(listed) == 1
+
+
+@pytest.mark.torch
+def test_what_is_wrong_with_a_training_is_said_at_once(book):
+    """Seven sigmoids one after another: the first layers get no gradient, and the loss stays where it was."""
+    script = book.folder / "deep.py"
+    script.write_text(
+        "import torch\n"
+        "from sklearn.datasets import load_digits\n"
+        "torch.manual_seed(0)\n"
+        "x, y = map(torch.tensor, load_digits(return_X_y=True))\n"
+        "x = x.float() / 16\n"
+        "layers = [part for _ in range(7) for part in (torch.nn.Linear(64, 64), torch.nn.Sigmoid())]\n"
+        "net = torch.nn.Sequential(*layers, torch.nn.Linear(64, 10))\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "for step in range(150):\n"
+        "    at = torch.arange(step * 64, step * 64 + 64) % len(x)\n"
+        "    loss = torch.nn.functional.cross_entropy(net(x[at]), y[at])\n"
+        "    optimizer.zero_grad(); loss.backward(); optimizer.step()\n"
+    )
+    done = book.record(sys.executable, "deep.py")
+
+    assert "fail  gradients reach the first layers: 0.weight: " in done.stderr
+    run = book.run()
+    assert run["symptoms"][0] == "vanishing_gradient"
+    assert run["id"] in book("list", "symptom:vanishing_gradient").stdout
+    assert "/flow.svg)" in book.entry()

@@ -1,0 +1,47 @@
+"""What stands on the terminal of the health checks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from labbook.model.run import CheckResult
+from labbook.report.findings import finding_lines, found
+
+
+def result(check_id, verdict, explained_by="", detail=""):
+    return CheckResult(
+        check_id, f"title of {check_id}", "", "0.5 of 2", verdict, explained_by=explained_by, detail=detail
+    )
+
+
+def with_checks(runs, *checks):
+    return dataclasses.replace(runs["finished"](), checks=checks)
+
+
+def test_a_healthy_run_says_nothing(runs):
+    assert finding_lines(with_checks(runs, result("a", "ok"), result("b", "note"), result("c", "not observed"))) == []
+
+
+def test_causes_with_their_advice_and_no_effects(runs):
+    run = with_checks(
+        runs,
+        result("effect", "fail", explained_by="cause"),
+        result("cause", "warn", detail="Do this."),
+        result("a", "ok"),
+    )
+
+    assert [check.id for check in found(run)] == ["cause", "effect"]
+    assert finding_lines(run) == ["warn  title of cause: 0.5 of 2", "      Do this."]
+
+
+def test_many_findings_are_counted_and_long_ones_cut(runs):
+    long = dataclasses.replace(result("long", "fail"), observed="x" * 999)
+    lines = finding_lines(with_checks(runs, long, *(result(f"c{n}", "warn") for n in range(5))))
+
+    assert len(lines) == 4 and len(lines[0]) <= 160
+    assert lines[-1] == "and 3 more findings in the entry"
+
+
+def test_in_chinese(runs):
+    check = result("loss_nonfinite", "fail")
+    assert finding_lines(with_checks(runs, check), "zh") == ["不通过  损失是有限值: 0.5 of 2"]
