@@ -8,7 +8,7 @@ import sys
 from threading import Lock
 from types import BuiltinFunctionType, FunctionType
 
-from ..wrapping import disguised, leave_out_one_frame
+from ..wrapping import as_import_machinery, disguised, leave_out_one_frame
 
 _FUNCTIONS = (FunctionType, BuiltinFunctionType)
 
@@ -66,20 +66,36 @@ class Patches:
     def install(self):
         """Steps aside while compiled functions are called; nothing is put in place after that."""
         self._index = None
-        static = sys.modules["paddle.jit.dy2static.program_translator"].StaticFunction
+        home = sys.modules["paddle.jit.dy2static.program_translator"]
+        whole = getattr(home, "ASTStaticFunction", ())
+        program = home.ConcreteProgram
+        traces = [name for name in ("pir_from_func_spec", "from_func_spec") if name in program.__dict__]
+        for name in traces:
+            setattr(program, name, staticmethod(self._aside_during(getattr(program, name))))
+        static = home.StaticFunction
         call = static.__call__
+        aside = self._aside_during(call)
 
         def called(function, *args, **kwargs):
+            # One that is compiled as a whole is only traced there; others look at the code they run at each call.
+            if traces and isinstance(function, whole):
+                return call(function, *args, **kwargs)
+            return aside(function, *args, **kwargs)
+
+        static.__call__ = disguised(as_import_machinery(called), call)
+
+    def _aside_during(self, original):
+        def called(*args, **kwargs):
             self._off()
             try:
-                return call(function, *args, **kwargs)
+                return original(*args, **kwargs)
             except BaseException as error:
                 leave_out_one_frame(error)
                 raise
             finally:
                 self._on()
 
-        static.__call__ = disguised(called, call)
+        return disguised(called, original)
 
     @property
     def aside(self):
