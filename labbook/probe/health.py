@@ -4,6 +4,7 @@ Knows no framework: it follows the order of forwards, backwards and steps, keeps
 the `eyes` of a framework look. Everything follows one thread, the first that calls `backward`.
 """
 
+import sys
 from _thread import get_ident
 from collections import deque
 
@@ -131,6 +132,7 @@ class Health:
                 self.eyes.flight.began(root, args, kwargs, None)
             return
         self.inside = root
+        root.thread = get_ident()
         self.loop.forward(root.index, grad, training)
         batch = self._batch(args, kwargs)
         samples = self._samples if batch is None else batch.samples
@@ -360,9 +362,17 @@ class Health:
         if not (self.loop.backwards or self.loop.steps):
             return
         self.loop.scaler["skipped"] = sum(m.skipped_in_all for m in self.training.meters.values())
-        with self.probe.guard(self.name + ".totals"):
-            self.eyes.totals(self.loop)
+        if self._at_rest():
+            with self.probe.guard(self.name + ".totals"):
+                self.eyes.totals(self.loop)
         self.probe.event(LOOP, **self.loop.told())
+
+    def _at_rest(self):
+        """Whether the gradients of the thread that is followed can be asked for: no other thread may do so.
+
+        A backward call replaces them without the interpreter's lock; who reads one at that moment crashes.
+        """
+        return self.thread in (None, get_ident()) or self.thread not in sys._current_frames()
 
     def finish(self):
         """Writes what only memory holds."""

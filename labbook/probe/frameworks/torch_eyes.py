@@ -111,6 +111,11 @@ class Eyes:
         known = self._tables[root.index] = Table(module)
         return known
 
+    def followed(self):
+        """The models whose last forward was in the thread that is followed."""
+        thread = self._health.thread
+        return [root for root in self.roots.all() if root.thread == thread or thread is None]
+
     def look_forward(self, root, args, kwargs, batch):
         """Prepares the look at a forward that is about to run."""
         table = self.table(root)
@@ -209,9 +214,14 @@ class Eyes:
         self.note_gradients()
 
     def note_gradients(self):
-        """Remembers which parameters have a gradient now."""
-        held = [p for one in list(self.optimizers) for group in one.param_groups for p in group["params"]]
-        for root in self.roots.all():
+        """Remembers which parameters have a gradient now, of models and optimizers that the followed thread trains.
+
+        Those of other threads may be in a backward call, which replaces gradients while they are read.
+        """
+        loop, meters = self._health.loop, self.adapter.training.meters
+        trained = [meter.owner() for meter in list(meters.values()) if meter.index in loop.of]
+        held = [p for one in trained if one is not None for group in one.param_groups for p in group["params"]]
+        for root in self.followed():
             table = self.table(root)
             held += [p for p in (weak() for weak in (table.held if table is not None else ())) if p is not None]
         self.had_gradient.update(id(p) for p in held if p.grad is not None)

@@ -85,7 +85,7 @@ class Graph:
             return
         leaves, before, frame = pending
         missing = []
-        for root in self.eyes.roots.all():
+        for root in self.eyes.followed():
             module = root.module()
             table = self.eyes.table(root)
             if not root.called or module is None or table is None:

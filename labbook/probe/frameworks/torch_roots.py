@@ -42,6 +42,7 @@ class Root:
         name: Its class.
         stochastic: Whether dropout with p > 0 or batch normalisation is inside.
         called: Forwards with gradients so far.
+        thread: The thread that its last forward ran in, of those that were taken; `None` before.
         shown: Whether its `model` event was written.
         told: What is remembered of it between dense steps.
         hidden: Why its inside cannot be looked at, "" when it can.
@@ -53,6 +54,7 @@ class Root:
         self.name = modules.class_name(module)
         self.stochastic = _is_stochastic(module, torch)
         self.called = 0
+        self.thread = None
         self.told = None
         self.shown = False
         self.hidden = _why_hidden(module, torch)

@@ -3,6 +3,8 @@
 Nothing here draws a number, records a graph, calls factory functions, or looks at tensors that are no plain memory.
 """
 
+from threading import local
+
 MOST = 32768
 """Elements that mean, deviation and shares are computed from. Source: chosen by us; a percent of a deviation."""
 
@@ -26,7 +28,7 @@ class Unseen:
         functorch = getattr(c, "_functorch", None)
         self._transforms = getattr(functorch, "peek_interpreter_stack", None) or _nothing
         self._capturing = capturing_of(torch)
-        self._stack = []
+        self._here = _Stack()
 
     def possible(self):
         """Whether tensors can be looked at now: no function transform, no mode that watches every call, no capture."""
@@ -40,11 +42,11 @@ class Unseen:
         on = self._grad_on()
         if on:
             self._set_grad(False)
-        self._stack.append((on, context))
+        self._here.stack.append((on, context))
         return self
 
     def __exit__(self, *error):
-        on, context = self._stack.pop()
+        on, context = self._here.stack.pop()
         if on:
             self._set_grad(True)
         if context is not None:
@@ -84,6 +86,13 @@ def capturing_of(torch):
 
 def _nothing():
     return None
+
+
+class _Stack(local):
+    """What each thread has to put back: grad mode and function modes are its own."""
+
+    def __init__(self):
+        self.stack = []
 
 
 class Stats:

@@ -17,6 +17,7 @@ UNSEEN = {
     "unhooked": "",
     "anomalous": "",
     "watched": "another tool watches every call",
+    "threaded": "one thread is followed",
     "trainer": "",
     "ranks": "",
 }
