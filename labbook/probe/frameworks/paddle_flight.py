@@ -26,7 +26,7 @@ MOST_OUTPUTS = 4
 class Call:
     """The last call of a model."""
 
-    __slots__ = ("args", "batch", "cast", "device_states", "ends", "gradients", "kwargs", "outputs", "root", "state")
+    __slots__ = ("args", "batch", "cast", "device_states", "gradients", "kwargs", "outputs", "root", "state")
 
 
 class Flight:
@@ -78,7 +78,7 @@ class Flight:
         tracer = self._tracer()
         level = self._off if tracer is None else tracer._amp_level
         call.cast = None if level == self._off else (level, tracer._amp_dtype)
-        call.outputs, call.gradients, call.ends = [], {}, set()
+        call.outputs, call.gradients = [], {}
 
     def ended(self, root, output):
         """Takes what the model returned: weak references, and its gradients as they come where it is small."""
@@ -93,10 +93,8 @@ class Flight:
             tensors = [tensor for _, tensor in tensors_in(output, self.eyes.stats, MOST_OUTPUTS)]
         for at, tensor in enumerate(tensors):
             call.outputs.append(ref(tensor))
-            if tensor.stop_gradient or tensor.is_leaf:
-                continue
-            call.ends.add(tensor.grad_fn.node_ptr())
-            if keeps and prod(tensor.shape) <= SMALL:
+            # Its `grad_fn` is not read here: PaddlePaddle 3.3 never frees what that returns.
+            if keeps and not tensor.stop_gradient and not tensor.is_leaf and prod(tensor.shape) <= SMALL:
                 tensor._register_grad_hook(Keeper(call, at))
 
     def release(self):
@@ -149,14 +147,14 @@ class Flight:
         if found is None and trigger == "loss":
             if replay.differs():
                 return {"finding": "not reproduced", "reason": "the forward gave other values when it ran again"}
-            return dict(frame, finding="loss expression", op=expression_of(tensors, call.ends))
+            return dict(frame, finding="loss expression", op=expression_of(tensors, call.outputs))
         return found if found is not None else self._backward(replay, call, frame)
 
     def _backward(self, replay, call, frame):
         """Where the gradient of a finite loss went wrong."""
         if any(self._bad(gradient) for gradient in call.gradients.values()):
             loss = self._loss() if self._loss is not None else None
-            op = expression_of([loss], call.ends) if loss is not None else ""
+            op = expression_of([loss], call.outputs) if loss is not None else ""
             return dict(frame, finding="loss expression", op=op, reason="its gradient is not finite, its value is")
         found = replay.backward()
         if found is not None:

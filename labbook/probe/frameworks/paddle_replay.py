@@ -320,14 +320,17 @@ class Silence:
             os.close(kept)
 
 
-def expression_of(tensors, ends=()):
+def expression_of(tensors, outputs=()):
     """What a loss was computed by, from the outside in: `Mean <- Scale <- Log`.
 
     Args:
         tensors: What `backward` is called on.
-        ends: Addresses of the nodes that made what the model returned: they are none of the expression.
+        outputs: Weak references to what the model returned: what made that is none of the expression. Where the
+            program has kept none of it, this is not known.
     """
     names = []
+    held = [t for t in (output() for output in outputs) if t is not None and not t.stop_gradient]
+    ends = {t.grad_fn.node_ptr() for t in held if t.grad_fn is not None}
     node = next((t.grad_fn for t in tensors or () if not t.stop_gradient and t.grad_fn is not None), None)
     while node is not None and len(names) < 8 and node.node_ptr() not in ends:
         name = re.sub(r"(GradNode|Grad)$", "", node.name().replace("GradNode", "Grad"))
