@@ -1,9 +1,9 @@
 """The health checklist over the programs of `tests/programs/health`: what it finds, and what it wrongly says.
 
-Records every program without any change to it, two at a time, each in a notebook of its own, and prints recall by
+Records every program without any change to it, two at a time (LABBOOK_BENCH_AT_ONCE), and prints recall by
 check, alarms on healthy programs, names that are wrong, and the step at which a fault was seen.
 
-    python -m benchmarks.health              the dozen that the tests use
+    python -m benchmarks.health              the few that the tests use
     python -m benchmarks.health all          everything (about half an hour on two cores)
     python -m benchmarks.health faulty       the planted faults without their twins; also: twins
     python -m benchmarks.health odd          all whose id contains "odd"; several words are alternatives

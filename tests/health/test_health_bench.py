@@ -1,4 +1,4 @@
-"""A dozen of the programs of the health bench, recorded as a user records them: faults named, healthy ones green."""
+"""A few programs of the health bench, recorded as a user records them: faults named, healthy ones green."""
 
 from __future__ import annotations
 
@@ -46,9 +46,11 @@ def test_what_is_planted_is_named_and_nothing_else(book, case, monkeypatch):
 def programs_of(file):
     """Functions of a file that are programs: they take `broken`, or nothing in the healthy files."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    wanted = [] if file.stem.startswith("odd") else ["broken"]
+    wanted = ([],) if file.stem.startswith("odd") else (["broken"],)
+    if file.stem.startswith("strangers"):
+        wanted = ([], ["broken"])
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return {f"{file.stem}:{node.name}" for node in functions if [each.arg for each in node.args.args] == wanted}
+    return {f"{file.stem}:{node.name}" for node in functions if [each.arg for each in node.args.args] in wanted}
 
 
 def test_every_program_is_a_case_and_every_case_a_program():

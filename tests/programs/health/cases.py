@@ -159,6 +159,13 @@ ranks_torch forgets_the_epoch | {ORDER} | sampler_epoch_not_set | sampler_epoch_
 ranks_torch one_has_more | rank_step_count_mismatch | |
 ranks_torch one_is_slow | straggler | dataloader_bottleneck | dataloader_bottleneck
 ranks_torch averages_in_its_own_order | collective_order_mismatch | replica_divergence | replica_divergence
+strangers_torch one_torn_picture | nonfinite_input | | {NUMBERS} {STILL} {WILD}
+strangers_torch only_the_last_layer | grad_param_not_in_optimizer | |
+strangers_torch split_after_training | train_val_overlap | |
+strangers_torch hardly_any_ill_ones | class_imbalance | | new_labels_in_val below_trivial_baseline overfitting label_noise_or_shuffled
+strangers_torch one_forward_without_eval | eval_in_train_mode | |
+strangers_torch first_step_wipes_out | update_too_large | | {WILD} {FLAT}
+strangers_torch divergence_with_the_wrong_sign | loss_diverging | loss_negative | {NUMBERS} {WILD}
 numeric_paddle relative_error | loss_nonfinite | | {NUMBERS} {WILD} {STILL}
 numeric_paddle holes_in_the_table | nonfinite_input | | {NUMBERS} {WILD} {STILL}
 numeric_paddle mean_of_no_words | nonfinite_activation | | {NUMBERS} {STILL}
@@ -261,6 +268,8 @@ ODD = {
     "odd2_torch": """three_tasks wasserstein gradient_penalty seven_to_one easy_ones_first cosine_with_restarts
         tied_weights_and_warm_up seventy_percent_dropped functional_gradients average_teacher low_rank_adaptation
         saved_and_resumed two_phases low_precision""",
+    "strangers_torch": """labelled_nodes one_epoch_in_a_function five_folds search_for_a_rate
+        same_records_for_two_tasks""",
     "odd_paddle": """batches_of_three a_quarter_of_the_labels_wrong slow_descent sparse_rows frozen_body accumulates
         adversaries bandit contrasts picture_of_a_picture clipped_critic masked_words slope_penalty slow_teacher
         stream_of_two_workers two_tasks_two_phases""",
@@ -294,10 +303,9 @@ CASES: tuple[Case, ...] = (
 """All cases: each fault, its twin, and the healthy ones."""
 
 FAST = (
-    "gradients_torch:forgets_clearing", "gradients_torch:new_head_after_the_optimizer", "numeric_torch:empty_sentence",
-    "outputs_torch:probabilities_as_logits", "loops_torch:validates_while_training", "records_torch:sorted_by_class",
-    "gradients_paddle:clears_too_early", "gradients_paddle:detached_before_backward",
-    "outputs_paddle:square_of_a_square", "layers_paddle:dictionary_of_layers", "odd_torch:adversaries",
-    "odd2_torch:low_rank_adaptation", "odd_paddle:sparse_rows", "gradients_torch:forgets_clearing:fixed",
+    "gradients_torch:forgets_clearing", "outputs_torch:probabilities_as_logits", "strangers_torch:one_torn_picture",
+    "strangers_torch:one_forward_without_eval", "gradients_paddle:clears_too_early",
+    "outputs_paddle:square_of_a_square", "odd_torch:adversaries", "strangers_torch:one_epoch_in_a_function",
+    "odd_paddle:sparse_rows",
 )  # fmt: skip
-"""A dozen that stand for the others, for the tests."""
+"""A few that stand for the others, for the tests."""
