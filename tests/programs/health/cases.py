@@ -162,7 +162,7 @@ ranks_torch averages_in_its_own_order | collective_order_mismatch | replica_dive
 strangers_torch one_torn_picture | nonfinite_input | | {NUMBERS} {STILL} {WILD}
 strangers_torch only_the_last_layer | grad_param_not_in_optimizer | |
 strangers_torch split_after_training | train_val_overlap | |
-strangers_torch hardly_any_ill_ones | class_imbalance | | new_labels_in_val below_trivial_baseline overfitting label_noise_or_shuffled
+strangers_torch hardly_any_ill_ones | class_imbalance | | new_labels_in_val overfitting {FLAT}
 strangers_torch one_forward_without_eval | eval_in_train_mode | |
 strangers_torch first_step_wipes_out | update_too_large | | {WILD} {FLAT}
 strangers_torch divergence_with_the_wrong_sign | loss_diverging | loss_negative | {NUMBERS} {WILD}
