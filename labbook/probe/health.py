@@ -359,7 +359,7 @@ class Health:
     # what is told
 
     def _tell_loop(self, step=None):
-        if not (self.loop.backwards or self.loop.steps):
+        if not (self.loop.backwards or self.loop.steps or self.loop.losses_open):
             return
         self.loop.scaler["skipped"] = sum(m.skipped_in_all for m in self.training.meters.values())
         if self._at_rest():
