@@ -87,7 +87,8 @@ def parameters(signals: Signals) -> dict[str, Any]:
 
     Returns:
         `step`, `left_out`, and `rows`: `name`, `shape`, `trainable`, `weight` and `gradient` (2-norms), `gradient_std`,
-        `zero` (share of zeros in the gradient), `update` (norm of the update / norm of the weight), `bad`.
+        `zero` (share of zeros in the gradient), `update` (norm of the update / norm of the weight), `bad`
+        and `gradient_bad` (values that are not finite).
     """
     seen = [p for p in parameters_of(signals) if p.history]
     if not seen:
@@ -106,7 +107,8 @@ def parameters(signals: Signals) -> dict[str, Any]:
                 "gradient_std": _short(finite(row, "g_std")),
                 "zero": _short(finite(row, "g_zero")),
                 "update": _short(finite(row, "ratio")),
-                "bad": count(row, "bad") + count(row, "g_bad"),
+                "bad": count(row, "bad"),
+                "gradient_bad": count(row, "g_bad"),
             }
             for p in seen[:_PARAMETERS]
             for row in [p.history[-1][1]]

@@ -153,6 +153,7 @@ def _weight(row: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         "ratio": _number(row.get("update")),
         "zero": numbers.percent(zero) if isinstance(zero, (int, float)) and zero > 0 else "",
         "bad": int(row.get("bad") or 0),
+        "gradient_bad": int(row.get("gradient_bad") or 0),
     }
 
 

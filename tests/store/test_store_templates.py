@@ -121,3 +121,17 @@ def test_phrases_fit_their_places():
 
 def test_the_built_in_templates_are_where_they_are_looked_for():
     assert (builtin_folder() / "entry.md.j2").is_file()
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_no_word_is_named_like_a_method_of_a_mapping(language):
+    """`words.code.copy` in a template is the method, not the word."""
+
+    def names(said, path=""):
+        for key, value in said.items():
+            yield f"{path}{key}"
+            if isinstance(value, dict):
+                yield from names(value, f"{path}{key}.")
+
+    said = {key: value for key, value in words(language).items() if key != "phrases"}
+    assert not [name for name in names(said) if hasattr(dict, name.rsplit(".", 1)[-1])]
