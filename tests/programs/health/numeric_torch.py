@@ -63,8 +63,9 @@ def pixels_divided_by_their_spread(broken):
         x = (x - x.mean(0)) / spread
     model = nn.Sequential(nn.Linear(x.shape[1], 48), nn.Tanh(), nn.Linear(48, 10))
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    batches = loader(x, y, 64)
     for epoch in range(6):
-        for inputs, labels in loader(x, y, 64):
+        for inputs, labels in batches:
             loss = F.cross_entropy(model(inputs), labels)
             optimizer.zero_grad(set_to_none=False)
             loss.backward()
