@@ -5,15 +5,14 @@ are told apart. In the backward, which is out of Python's sight, PaddlePaddle's 
 what it prints on descriptors 1 and 2 is dropped.
 """
 
-import os
 import re
-import sys
 from _thread import get_ident
 from contextlib import contextmanager
 
 from ..health_frames import place_of, user_frame
 from ..model import parameters_of
 from .paddle_restore import Restored
+from .paddle_silence import silenced
 from .torch_replay import _FILLS as FILLS
 from .torch_stats import tensors_in
 
@@ -148,7 +147,7 @@ class Replay:
         """The operator that the check names, `None` where all gradients are finite."""
         paddle = self.paddle
         before = paddle.get_flags([_FLAG])
-        with Silence():
+        with silenced():
             paddle.set_flags({_FLAG: True})
             try:
                 self.eyes.grad(outputs, leaves, gradients, allow_unused=True)
@@ -298,26 +297,6 @@ class Watcher:
             before = made[: made.index(first)]
             return next((event for event in before if not event["nan"]), first)
         return first
-
-
-class Silence:
-    """What native code prints on descriptors 1 and 2 is dropped while it is entered."""
-
-    def __enter__(self):
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-        self._kept = [(number, os.dup(number)) for number in (1, 2)]
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for number in (1, 2):
-            os.dup2(nowhere, number)
-        os.close(nowhere)
-        return self
-
-    def __exit__(self, *error):
-        for number, kept in self._kept:
-            os.dup2(kept, number)
-            os.close(kept)
 
 
 def expression_of(tensors, outputs=()):
