@@ -32,7 +32,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 12
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

@@ -18,6 +18,8 @@ PROGRAMS = ROOT / "tests" / "programs"
 def pytest_configure() -> None:
     """Signals as a user's shell leaves them: what starts the tests may ignore some, and programs inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Programs that train are many here, and each would take all cores and wait for them in busy loops.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
         signal.signal(number, signal.SIG_DFL)
 
