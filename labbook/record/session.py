@@ -232,7 +232,9 @@ def _begin(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
     redactor = make_redactor(dict(os.environ), list(request.argv), notebook.redaction_rules())
     script = redactor.text(script_of(list(request.argv), Path.cwd()))
     experiment = _experiment(notebook, script, request)
-    journal = Journal(notebook.paths.journal(new_run_id(now)))
+    day = notebook.paths.entry(new_run_id(now)).parent
+    others = [path.stem for path in day.glob("*.md")]
+    journal = Journal(notebook.paths.journal(new_run_id(now, others)))
     journal.create()
     start = {
         "schema": 1,

@@ -4,19 +4,48 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from labbook.errors import UsageError
 from labbook.frozen import dataclass
 
 SETTINGS_FILE = "labbook.toml"
-_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+_ALPHABET = "23456789abcdefghijkmnpqrstuvwxyz"
+"""Without look-alikes, in the order in which names are sorted."""
+_TAIL = 4
 
 
-def new_run_id(now: float | None = None) -> str:
-    """A fresh run id, `YYYYMMDD-HHMMSS-xxxx`: UTC time and four random characters without look-alikes."""
+def new_run_id(now: float | None = None, others: Iterable[str] = ()) -> str:
+    """A fresh run id, `YYYYMMDD-HHMMSS-xxxx`: UTC time and four random characters.
+
+    Args:
+        now: Unix time (s); the present when `None`.
+        others: Ids that exist: of one second, a later id sorts after the earlier ones while there is room.
+    """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
-    return f"{stamp}-{''.join(secrets.choice(_ALPHABET) for _ in range(4))}"
+    size = len(_ALPHABET) ** _TAIL
+    last = max((_number(i) for i in others if i.startswith(stamp)), default=None)
+    # Half of the room is left to those who come after in the same second.
+    number = secrets.randbelow(size // 2) if last is None else last + 1 + secrets.randbelow(max(1, (size - last) // 64))
+    return f"{stamp}-{_tail(number if number < size else secrets.randbelow(size))}"
+
+
+def _tail(number: int) -> str:
+    letters = []
+    for _ in range(_TAIL):
+        number, place = divmod(number, len(_ALPHABET))
+        letters.append(_ALPHABET[place])
+    return "".join(reversed(letters))
+
+
+def _number(run_id: str) -> int:
+    """The last characters of an id as a number; letters of other programs count as the last one."""
+    number = 0
+    for letter in run_id.rpartition("-")[2][:_TAIL]:
+        place = _ALPHABET.find(letter)
+        number = number * len(_ALPHABET) + (place if place >= 0 else len(_ALPHABET) - 1)
+    return number
 
 
 def is_run_id(text: str) -> bool:

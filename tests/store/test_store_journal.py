@@ -106,3 +106,14 @@ def test_entries_lie_by_date(tmp_path):
     path = NotebookPaths(tmp_path).entry("20261121-153012-k3f9")
 
     assert path.relative_to(tmp_path).as_posix() == "notes/runs/2026/11/21/20261121-153012-k3f9.md"
+
+
+def test_of_one_second_the_later_run_has_the_later_id():
+    now = 1795275012.5
+    ids = []
+    for _ in range(200):
+        ids.append(new_run_id(now, ids))
+    assert all(is_run_id(run_id) for run_id in ids)
+    assert ids == sorted(set(ids))
+    assert new_run_id(now + 1, ids)[:15] != ids[0][:15]
+    assert is_run_id(new_run_id(now, ["20261121-153012-zzzz", "20261121-153012-0l1"]))
