@@ -235,6 +235,8 @@ class Health:
 
     def backward_ended(self):
         """Takes the end of the outermost call of `backward`."""
+        if self.thread is not None and self.thread != get_ident():
+            return
         began, self._backward_began = self._backward_began, None
         if began is None:
             return

@@ -157,6 +157,14 @@ class Eyes:
         pairs = [(root, self.table(root)) for root in self.roots.all()]
         return [(root, table) for root, table in pairs if table is not None]
 
+    def followed(self):
+        """`(model, its table)` of the models whose last forward was in the thread that is followed.
+
+        Gradients of others are never read: their thread may be in a backward call, which replaces them meanwhile.
+        """
+        thread = self._health.thread
+        return [(root, table) for root, table in self.tables() if root.thread == thread or thread is None]
+
     def look_forward(self, root, args, kwargs, batch):
         """Prepares the look at a forward that is about to run."""
         table = self.table(root)
@@ -240,7 +248,7 @@ class Eyes:
         self._stepped = self.roots.of(held[0]) if held else None
         table = self.table(self._stepped) if self._stepped is not None else None
         self.parameters.before(optimizer, table.parameters if table is not None else {}, closure)
-        for root, known in self.tables():
+        for root, known in self.followed():
             for at, weak in enumerate(known.held):
                 parameter = weak()
                 if parameter is not None and parameter._grad_ivar() is not None:

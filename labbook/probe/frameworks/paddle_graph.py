@@ -119,7 +119,7 @@ class Graph:
             return
         number, found, before = pending
         missing = []
-        for root, table in self.eyes.tables():
+        for root, table in self.eyes.followed():
             if not root.called:
                 continue
             for at, held in enumerate(table.held):

@@ -98,7 +98,8 @@ class Losses(torch_losses.Losses):
                 patches.put(functional, name, self._wrapped_dropout(original, place))
 
     def _wrapped(self, original, told, parameters, fixed):
-        begins, ended, dynamic, leave = self._begins, self._finished, self.torch.in_dynamic_mode, leave_out_one_frame
+        begins, ended, refused, leave = self._begins, self._finished, self._refused_by, leave_out_one_frame
+        dynamic = self.torch.in_dynamic_mode
 
         def loss(*args, **kwargs):
             if not dynamic():
@@ -108,8 +109,8 @@ class Losses(torch_losses.Losses):
                 return original(*args, **kwargs)
             try:
                 result = original(*args, **kwargs)
-            except BaseException as error:
-                self._busy = False
+            except BaseException as error:  # the program's own error, passed on
+                refused(call, args, kwargs, parameters, fixed)
                 leave(error)
                 raise
             ended(call, result, args, kwargs, parameters, fixed)
@@ -127,18 +128,30 @@ class Losses(torch_losses.Losses):
             return
         began = health.clock()
         try:
-            given = dict(zip(parameters, args))
-            given.update((_SAME.get(name, name), value) for name, value in kwargs.items())
-            given.update(fixed)
-            if parameters[0] == "layer":
-                given.setdefault("reduction", getattr(args[0], "reduction", "mean"))
-            self._look(site, given, result, due)
+            self._look(site, _given(args, kwargs, parameters, fixed), result, due)
         except Exception as error:
             self._failed("paddle.loss", error)
         spent = health.clock() - began
         if health.dense:
             health.cost += spent
         health.training.spent += spent
+
+    def _refused_by(self, site, args, kwargs, parameters, fixed):
+        """Looks at what a loss function would not take, such as a label outside of the head."""
+        self._busy = False
+        if site.refused >= torch_losses.MOST_REFUSED:
+            return
+        try:
+            given = _given(args, kwargs, parameters, fixed)
+            inputs = given.get("input")
+            if not self.stats.is_tensor(inputs) or not inputs._is_initialized() or not inputs.place.is_cpu_place():
+                return
+            site.refused += 1
+            site.calls += 1
+            site.takes(self._facts(site.function, given, inputs, given.get("target")), None)
+            self.sites.tell(site)
+        except Exception as error:
+            self._failed("paddle.loss", error)
 
     def _look(self, site, given, result, due):
         inputs, target = given.get("input"), given.get("target")
@@ -151,7 +164,7 @@ class Losses(torch_losses.Losses):
         value = self._value(result) if at_hand or due else None
         if evaluation.open and not site.training and at_hand:
             if value is not None:
-                evaluation.loss(site.function, value)
+                evaluation.loss(site.function, value / self._summed(site.function, given, inputs, target))
             if site.function == "cross_entropy":
                 self._accuracy(inputs, target, given.get("ignore_index", -100), given.get("axis", -1))
         if not due:
@@ -167,6 +180,14 @@ class Losses(torch_losses.Losses):
         if view is None or not view.size:
             return None
         return float(view.item()) if view.size == 1 else self.stats.moments(self.stats.flat(view))[0]
+
+    def _summed(self, function, given, inputs, target):
+        """How many targets a value is the sum over: 1 where it is their mean."""
+        if given.get("reduction", "mean") != "sum" or not self.stats.is_tensor(target):
+            return 1
+        if given.get("soft_label"):
+            return max(inputs.size // max(inputs.shape[_axis(function, given, inputs)], 1), 1)
+        return max(target.size, 1)
 
     def _facts(self, function, given, inputs, target):
         facts = {
@@ -193,9 +214,7 @@ class Losses(torch_losses.Losses):
         return facts
 
     def _of_classes(self, function, given, inputs, target, view):
-        axis = 1 if function == "nll_loss" else given.get("axis", -1)
-        if len(inputs.shape) < 2:
-            axis = 0
+        axis = _axis(function, given, inputs)
         classes = inputs.shape[axis]
         told = {"classes": classes, "soft": bool(given.get("soft_label"))}
         if told["soft"]:
@@ -261,6 +280,23 @@ class Losses(torch_losses.Losses):
             training = args[place] if len(args) > place else kwargs.get("training", True)
             p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
             self._dropout((None, p, training), {})
+
+
+def _given(args, kwargs, parameters, fixed):
+    """The arguments of a call by the names of `LOSSES`."""
+    given = dict(zip(parameters, args))
+    given.update((_SAME.get(name, name), value) for name, value in kwargs.items())
+    given.update(fixed)
+    if parameters[0] == "layer":
+        given.setdefault("reduction", getattr(args[0], "reduction", "mean"))
+    return given
+
+
+def _axis(function, given, inputs):
+    """The axis of the classes."""
+    if len(inputs.shape) < 2:
+        return 0
+    return 1 if function == "nll_loss" else given.get("axis", -1)
 
 
 def broadcast(one, other):

@@ -23,6 +23,7 @@ class Root:
         name: Its class.
         stochastic: Whether dropout with p > 0 or batch normalisation is inside.
         called: Forwards with gradients so far.
+        thread: The thread that its last forward ran in, of those that were taken; `None` before.
         told: What is remembered of it between dense steps.
         hidden: Why its inside cannot be looked at, "" when it can.
         shown: Whether its `model` event was written.
@@ -34,6 +35,7 @@ class Root:
         self.name = modules.class_name(layer)
         self.stochastic = is_stochastic(layer, paddle)
         self.called = 0
+        self.thread = None
         self.told = None
         self.hidden = ""
         self.shown = False

@@ -16,7 +16,7 @@ def fill_in(eyes, loop):
         eyes: The eyes of PaddlePaddle.
         loop: The `Loop`.
     """
-    models = [(root, table) for root, table in eyes.tables() if root.called]
+    models = [(root, table) for root, table in eyes.followed() if root.called]
     if not models and loop.facts:
         return  # they are gone, as at the end of a program that trains inside a function: the last look stands
     held = {id(p) for p in eyes.held_by_optimizers()}
@@ -57,6 +57,8 @@ def _of_optimizers(eyes, loop, owned):
     meters = list(eyes.adapter.training.meters.values())
     owners = [(meter, meter.owner()) for meter in meters if meter.owner is not None and meter.owner() is not None]
     for meter, optimizer in owners:
+        if meter.index not in loop.of:  # it never stepped, or in another thread, whose gradients are not read
+            continue
         params = paddle_state.parameters(optimizer)
         lost = [p for p in params if id(p) not in owned and p._grad_ivar() is None and owned]
         found = {"tensors": len(lost), "elements": sum(prod(p.shape) for p in lost), "held": len(params)}

@@ -45,9 +45,10 @@ def watched_scale(adapter, original):
         result = original(scaler, outputs, *args, **kwargs)
         if not is_compiling():
             try:
-                if result is not outputs and issubclass(type(outputs), tensor) and outputs.numel() == 1:
-                    local.scaled = (ref(result), outputs.detach())
+                if result is not outputs:
                     local.scales = True
+                    if issubclass(type(outputs), tensor) and outputs.numel() == 1:
+                        local.scaled = (ref(result), outputs.detach())
             except Exception as error:
                 failed(adapter.name + ".scale", error)
         return result

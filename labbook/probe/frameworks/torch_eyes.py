@@ -18,7 +18,7 @@ from .torch_parameters import Parameters, has_gradient, written
 from .torch_roots import Roots
 from .torch_state import awake
 from .torch_stats import Stats, Unseen, first_tensor
-from .torch_totals import fill_in
+from .torch_totals import JUDGED, fill_in
 
 
 class Eyes:
@@ -273,6 +273,8 @@ class Eyes:
             if not root.called:
                 root.hidden = ""
             self.roots.ensure(root)
+        if self._health.loop.backwards >= JUDGED:
+            self.totals(self._health.loop)  # at exit the models may be gone
 
     def _watch_flags(self):
         """Notes parameters whose `requires_grad` has changed."""

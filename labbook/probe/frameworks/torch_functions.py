@@ -177,7 +177,7 @@ class Functions:
             frame: The user's frame that called `backward`.
         """
         if self._armed is None and not compiled():
-            self._armed = (root, missing, place_of(frame))
+            self._armed = (root, {id(parameter) for _, parameter, _, _ in missing}, place_of(frame))
             self.eyes.health.dense = True
             self.eyes.health.phases.spoiled()
 
@@ -187,7 +187,7 @@ class Functions:
             return
         tensors = [t for _, t in tensors_in(output, self.eyes.stats) if t.requires_grad]
         leaves = self.eyes.graphs.reach(tensors)
-        self._reaches = any(id(parameter) in leaves for _, parameter, _, _ in self._armed[1])
+        self._reaches = not self._armed[1].isdisjoint(leaves)
 
     def _take_cut(self, op, place):
         if place and len(self._cuts) < MOST:

@@ -96,11 +96,11 @@ class Graph:
                     continue
                 if id(parameter) not in self.reached and parameter.grad is None:
                     missing.append((table.names[at], parameter, table.owners[at], root))
-        self.missing = missing
+        self.missing = [name for name, _, _, _ in missing]
+        # What is kept beyond this call holds no tensor: inputs and models are freed when they would be without us.
+        self._last = (number, self._foreign_leaves(leaves, before))
         if number in (1, AGAIN) or (self._told == 1 and self.cut is not None):
-            foreign = self._foreign_leaves(leaves, before)
-            self.tell(number, foreign)
-        self._last = (number, leaves, before)
+            self.tell(*self._last)
         if missing and self.cut is None and number <= FIRST:
             self.eyes.arm_cut(missing, frame)
 
@@ -124,7 +124,7 @@ class Graph:
             step=self.eyes.health.step,
             backward=number,
             reachable=len(self.reached),
-            unreachable=[name for name, _, _, _ in self.missing[:_MOST_NAMES]],
+            unreachable=self.missing[:_MOST_NAMES],
             unreachable_n=len(self.missing),
             foreign=foreign,
             cut=self.cut,
@@ -134,22 +134,13 @@ class Graph:
         """Takes where a graph was cut, and tells it."""
         self.cut = cut
         if self._last is not None:
-            number, leaves, before = self._last
-            self.tell(number, self._foreign_leaves(leaves, before))
+            self.tell(*self._last)
 
     def finish(self):
         """Tells the last look, where a short run ended before the next one."""
         if self._last is not None and self._told and self._told < self._last[0]:
-            number, leaves, before = self._last
-            self.tell(number, self._foreign_leaves(leaves, before))
+            self.tell(*self._last)
         self._last = None
-
-    def release(self):
-        """Lets go of the leaves of the last walk, which are parameters and perhaps inputs."""
-        if self._last is not None:
-            number, leaves, before = self._last
-            kept = {key: leaf for key, leaf in leaves.items() if isinstance(leaf, self.torch.nn.Parameter)}
-            self._last = (number, kept, before)
 
 
 _LOST = {

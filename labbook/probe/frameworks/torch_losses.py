@@ -43,7 +43,9 @@ _POINTWISE = frozenset(
     ["mse_loss", "l1_loss", "smooth_l1", "huber", "kl_div", "binary_cross_entropy", "bce_with_logits"]
 )
 _DROPOUTS = ("dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
-_MOST_REFUSED = 20
+MOST_REFUSED = 20
+"""Calls from a line that are looked at although they raised."""
+
 _ROWS = 4096
 _MOST_ACCURACY = 1 << 20
 
@@ -160,7 +162,7 @@ class Losses:
     def _refused(self, site, args, kwargs, parameters):
         """Looks at what a loss function would not take, such as a label outside of the head."""
         self._busy = False
-        if site is None or site.refused >= _MOST_REFUSED:
+        if site is None or site.refused >= MOST_REFUSED:
             return
         try:
             given = dict(zip(parameters, args))

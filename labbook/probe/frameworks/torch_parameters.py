@@ -1,6 +1,7 @@
 """Looks at the parameters and gradients of a PyTorch optimizer, before and after one of its steps."""
 
 import os
+from weakref import ref
 
 from ..health_batches import fingerprint
 from .torch_stats import short
@@ -179,10 +180,13 @@ class Parameters:
         key = (len(groups), len(groups[0]["params"]), len(groups[-1]["params"]))
         if held is None or scratch["few_of"] != key:
             every_one = [p for group in groups for p in group["params"]]
-            held = scratch["few"] = every_one[:: max(1, len(every_one) // _STANDING)]
+            # Weakly: a model that is let go is freed although its optimizer's meter is kept.
+            held = scratch["few"] = [ref(p) for p in every_one[:: max(1, len(every_one) // _STANDING)]]
             scratch["few_of"] = key
         if every:
             held = [p for group in groups for p in group["params"]]
+        else:
+            held = [p for one in held if (p := one()) is not None]
         gradients = [g for p in held if (g := p.grad) is not None]
         if not gradients:
             return 0.0

@@ -1,0 +1,245 @@
+"""What the probe keeps, reads and takes for a failure in healthy programs: nothing, in both frameworks."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+
+SUMMED = """
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+paddle.seed(1)
+x, y = paddle.randn([64, 8]), paddle.randint(0, 3, [64])
+model = nn.Linear(8, 3)
+optimizer = paddle.optimizer.SGD(0.05, parameters=model.parameters())
+for epoch in range(3):
+    model.train()
+    for step in range(4):
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    model.eval()
+    with paddle.no_grad():
+        for half in range(2):
+            out, labels = model(x[half * 32 : half * 32 + 32]), y[half * 32 : half * 32 + 32]
+            F.cross_entropy(out, labels, reduction="sum")
+            F.mse_loss(out, F.one_hot(labels, 3), reduction="sum")
+            nn.functional.kl_div(F.log_softmax(out), F.one_hot(labels, 3), "sum")
+"""
+
+
+@pytest.mark.paddle
+def test_validation_losses_of_paddle_that_were_summed_are_told_as_means(probed):
+    done = probed(sys.executable, probed.write("summed.py", SUMMED), OMP_NUM_THREADS="1")
+    assert done.of("probe_error") == []
+    phases = done.of("evaluation")
+    assert len(phases) == 3
+    for phase in phases:
+        assert math.log(3) / 2 < phase["loss"]["cross_entropy"] < 2 * math.log(3)
+        assert all(value < 3 for value in phase["loss"].values())
+
+
+SCALED = """
+import sys
+import paddle
+from paddle import nn
+
+class OnGpu:
+    def is_gpu_place(self):
+        return True
+
+scaled = sys.argv[1] == "scaled"
+# On a CPU the constructor switches the scaler off; its arithmetic works there all the same.
+module = sys.modules["paddle.amp.grad_scaler"]
+real, module._dygraph_tracer = module._dygraph_tracer, lambda: type("T", (), {"_expected_place": OnGpu()})()
+model = nn.Linear(2, 1)
+optimizer = paddle.optimizer.SGD(1e-3, parameters=model.parameters())
+scaler = paddle.amp.GradScaler(enable=scaled, init_loss_scaling=2.0**20, decr_every_n_nan_or_inf=9)
+module._dygraph_tracer = real
+sys.modules["paddle.amp.auto_cast"].amp_global_state().amp_dtype = "float16"
+for step in range(8):
+    loss = model(paddle.ones([4, 2])).sum() * (1e33 if step % 4 == 2 else 1.0) * (1 if scaled else 1e6)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.clear_grad()
+print(scaler.is_enable())
+"""
+
+
+@pytest.mark.paddle
+@pytest.mark.parametrize(("kind", "flights"), [("scaled", 0), ("plain", 1)])
+def test_an_overflow_that_a_scaler_of_paddle_skips_is_no_failure(probed, kind, flights):
+    done = probed(sys.executable, probed.write("scaled.py", SCALED), kind, OMP_NUM_THREADS="1")
+    assert done.of("probe_error") == []
+    assert done.out.split()[-1] == str(kind == "scaled")
+    assert len(done.of("flight")) == flights
+
+
+ELSEWHERE = """
+import threading
+import paddle
+from paddle import nn
+original, reads = paddle.Tensor._grad_ivar, []
+other = nn.Linear(4, 2)
+held = set(map(id, other.parameters()))
+
+def watched(tensor):
+    if id(tensor) in held and threading.current_thread() is threading.main_thread():
+        reads.append(1)
+    return original(tensor)
+
+paddle.Tensor._grad_ivar = watched
+
+def train(model, steps):
+    optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+    for step in range(steps):
+        model(paddle.ones([3, 4])).mean().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    return optimizer
+
+own, kept = nn.Linear(4, 2), []
+train(own, 2)
+thread = threading.Thread(target=lambda: kept.append(train(other, 5)))
+thread.start()
+thread.join()
+train(own, 30)
+print(len(reads))
+"""
+
+
+@pytest.mark.paddle
+def test_gradients_of_models_of_other_threads_are_not_read_in_paddle(probed):
+    """A backward call replaces them without the interpreter's lock."""
+    probed.settings["level"] = "deep"
+    done = probed(sys.executable, probed.write("elsewhere.py", ELSEWHERE), OMP_NUM_THREADS="1")
+    assert done.of("probe_error") == []
+    assert done.out.split()[-1] == "0"
+    assert done.of("loop")[-1]["never_grad_n"] == 0
+
+
+KEPT = """
+import gc
+from weakref import ref
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+model.unused = nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+inputs = []
+for step in range(24):
+    x = torch.ones(3, 4, requires_grad=True)
+    inputs.append(ref(x))
+    nn.Sequential.__call__(model, x).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+del x
+gone = [ref(p) for p in model.parameters()]
+del model, optimizer
+gc.collect()
+print(sum(one() is not None for one in inputs), sum(one() is not None for one in gone))
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("level", ["normal", "deep"])
+def test_inputs_and_models_are_freed_as_without_the_probe(probed, level):
+    probed.settings["level"] = level
+    done = probed(sys.executable, probed.write("kept.py", KEPT), OMP_NUM_THREADS="1")
+    assert done.of("probe_error") == []
+    assert done.out.split()[-2:] == ["0", "0"]
+
+
+KEPT_PADDLE = """
+import gc
+from weakref import ref
+import paddle
+from paddle import nn
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+inputs = []
+for step in range(24):
+    x = paddle.ones([3, 4])
+    x.stop_gradient = False
+    inputs.append(ref(x))
+    loss = model(x).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.clear_grad()
+gone = [ref(p) for p in model.parameters()]
+del x, loss, model, optimizer
+gc.collect()
+print(sum(one() is not None for one in inputs), sum(one() is not None for one in gone))
+"""
+
+
+@pytest.mark.paddle
+@pytest.mark.parametrize("level", ["normal", "deep"])
+def test_inputs_and_models_of_paddle_are_freed_as_without_the_probe(probed, level):
+    probed.settings["level"] = level
+    done = probed(sys.executable, probed.write("kept.py", KEPT_PADDLE), OMP_NUM_THREADS="1")
+    assert done.of("probe_error") == []
+    assert done.out.split()[-2:] == ["0", "0"]
+
+
+HOUSE = """
+def train():
+    import torch
+    from torch import nn
+
+    class Part(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = nn.Linear(4, 2), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.used(x)
+
+    model = Part()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(40):
+        model(torch.ones(3, 4)).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+train()
+"""
+
+
+@pytest.mark.torch
+def test_what_was_known_of_a_model_of_torch_outlives_it(probed):
+    done = probed(sys.executable, probed.write("inside.py", HOUSE), OMP_NUM_THREADS="1")
+    assert done.of("probe_error") == []
+    loop = done.of("loop")[-1]
+    assert loop["steps"] == 40
+    assert loop["never_grad"] == loop["never_called"] == ["unused.weight", "unused.bias"]
+    assert loop["trainable_n"] == 4
+
+
+REFUSED = """
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+model = nn.Linear(4, 3)
+for loss, labels in ((F.cross_entropy, [0, 1, 2, 7]), (F.nll_loss, [0, 3, 2, 1])):
+    try:
+        loss(model(paddle.ones([4, 4])), label=paddle.to_tensor(labels))
+    except (IndexError, ValueError) as error:
+        print("refused")
+F.cross_entropy(model(paddle.ones([4, 4])), paddle.to_tensor([0, 1, 2, 0])).backward()
+"""
+
+
+@pytest.mark.paddle
+def test_labels_that_a_loss_of_paddle_refuses_are_told(probed):
+    done = probed(sys.executable, probed.write("refused.py", REFUSED), OMP_NUM_THREADS="1")
+    assert done.of("probe_error") == []
+    assert done.out.split() == ["refused", "refused"]
+    told = {loss["fn"]: loss for loss in done.of("loss_call") if loss["outside"]}
+    assert set(told) == {"cross_entropy", "nll_loss"}
+    assert all((loss["classes"], loss["outside"], loss["target"]["max"] >= 3) == (3, 1, True) for loss in told.values())
