@@ -7,7 +7,7 @@ DEAR = 0.04
 """Share of a step's time that following it may cost; where it costs more, most steps are not followed. Following one
 takes 50 to 150 microseconds, so these are steps of less than a few milliseconds. Source: chosen by us."""
 
-ROUND = 128
+ROUND = 256
 AWAKE = 16
 """Of each `ROUND` very short steps the first ones, so many, are followed and what that costs is measured; at the others
 only non-finite values are looked for."""
