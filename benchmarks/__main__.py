@@ -1,6 +1,6 @@
 """Runs all benchmarks, or those named: `python -m benchmarks noop step_cost`.
 
-Without names `health` is left out: it records some three hundred trainings and takes half an hour (`make bench-health`).
+Without names `health` is left out: it records three hundred trainings and takes half an hour (`make bench-health`).
 """
 
 import importlib

@@ -29,7 +29,7 @@ def load_probe(folder, budget):
     from _labbook_probe.start import Probe
 
     Path(folder, "events").mkdir(parents=True, exist_ok=True)
-    probe = Probe({"dir": folder, "run": "benchmark", "level": "normal", "budget": budget})
+    probe = Probe({"dir": folder, "run": "benchmark", "level": "off", "budget": budget})
     probe.begin()
     return probe
 

@@ -38,7 +38,11 @@ _PROFILE = "Profile N steps (5) from step 10 on with the framework's profiler; p
 @click.option("-m", "--note", "notes", multiple=True, help="A sentence for the entry; may be repeated.")
 @click.option("-t", "--tag", "tags", multiple=True, help="A tag for the entry; may be repeated.")
 @click.option(
-    "--debug", "--level", "level", type=click.Choice(["light", "normal", "deep"]), help="How much the probe measures."
+    "--debug",
+    "--level",
+    "level",
+    type=click.Choice(["off", "light", "normal", "deep"]),
+    help="How much the probe measures.",
 )
 @click.option("--no-probe", is_flag=True, help="Do not look inside the program.")
 @click.option("--no-commit", is_flag=True, help="Write the entry but do not commit it.")

@@ -64,7 +64,9 @@ class Config:
     experiment: str = _setting("", "Experiment of every run; empty gives each script one of its own.")
     probe: bool = _setting(True, "Whether to look inside the Python processes of a run.", env="LABBOOK_USE_PROBE")
     level: str = _setting(
-        "normal", 'How much the probe measures: "light", "normal" or "deep".', _one_of("light", "normal", "deep")
+        "normal",
+        'How much the probe measures: "off" (numbers of the steps alone), "light", "normal" or "deep".',
+        _one_of("off", "light", "normal", "deep"),
     )
     probe_budget: float = _setting(
         0.01, "Largest share of a run's time that the probe may take for costly measurements.", _between(0.0, 1.0)

@@ -346,3 +346,15 @@ def test_what_is_wrong_with_a_training_is_said_at_once(book):
     assert run["symptoms"][0] == "vanishing_gradient"
     assert run["id"] in book("list", "symptom:vanishing_gradient").stdout
     assert "/flow.svg)" in book.entry()
+
+
+@pytest.mark.parametrize("framework", ["torch", "paddle"])
+def test_health_can_be_switched_off(book, framework):
+    script = str(EXAMPLES / f"digits_{framework}.py")
+    book("record", "--debug", "off", "--", sys.executable, script, "--epochs", "2")
+
+    run = book.run()
+    assert {"loss", "lr", "grad_norm"} <= set(run["metrics"])
+    entry = book.entry()
+    assert "| health of the training | switched off by --debug off |" in entry
+    assert "## Debug output" not in entry

@@ -7,6 +7,9 @@ from .paddle_eyes import Eyes
 
 def hook_health(adapter):
     """Watches everything that health needs beside steps and backward calls, which the adapter passes on."""
+    if adapter.probe.settings.get("level") == "off":
+        adapter.probe.unobserved("health of the training", "switched off by --debug off")
+        return
     eyes = Eyes(adapter)
     adapter.health = adapter.training.health = Health(adapter, eyes)
     _watch_optimizers(adapter, eyes)

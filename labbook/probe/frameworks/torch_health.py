@@ -18,6 +18,9 @@ _TOUCHING_TENSORS = (
 
 def hook_health(adapter):
     """Watches everything that health needs beside steps and backward calls, which the adapter passes on."""
+    if adapter.probe.settings.get("level") == "off":
+        adapter.probe.unobserved("health of the training", "switched off by --debug off")
+        return
     eyes = Eyes(adapter)
     adapter.health = adapter.training.health = Health(adapter, eyes)
     for name in _TOUCHING_TENSORS:
