@@ -16,16 +16,16 @@ from labbook.store.restore import prefix_of
 def edited_notes(notebook: Notebook) -> list[Path]:
     """Markdown files below `notes/` that differ from what their branch holds, sorted; entries of running runs left out.
 
-    Empty where nothing is committed: no repository, or `commit = "off"`.
-
     Raises:
-        GitError: The branch cannot be read.
+        GitError: Nothing is committed here (no repository, or `commit = "off"`), or the branch cannot be read.
 
     Cost: one process of git, and reading all notes.
     """
     folders = notebook.git_folders()
-    if folders is None or notebook.config.commit == "off":
-        return []
+    if folders is None:
+        raise GitError(f"the notebook {notebook.paths.root} is in no git repository", hint="`git init` makes one there")
+    if notebook.config.commit == "off":
+        raise GitError("commits are switched off in this notebook", hint="`commit` in labbook.toml says so")
     committed = _blobs(notebook, folders)
     top = folders.top.resolve()
     found = []

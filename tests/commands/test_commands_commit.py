@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -68,3 +69,12 @@ def test_other_files_are_refused(edited):
     done = labbook("commit", "train.py", check=False)
 
     assert done.returncode == 2 and "train.py is no note of this notebook" in done.stderr
+
+
+def test_a_notebook_that_commits_nothing_says_so(edited):
+    labbook, _ = edited
+    settings = labbook.folder / "labbook.toml"
+    settings.write_text(re.sub(r"^commit = .*$", 'commit = "off"', settings.read_text(), flags=re.MULTILINE))
+    done = labbook("commit", check=False)
+
+    assert done.returncode == 4 and "commits are switched off" in done.stderr
