@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labbook.health.evidence import called_in, percent, place_of, said, too_few
 from labbook.health.layers import Module, functions_of, modules_of, roots_of
-from labbook.health.reading import count, finite, names, rows, shape, words
+from labbook.health.reading import Facts, count, finite, flag, names, rows, shape, words
 from labbook.health.statistics import median
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
@@ -189,6 +189,9 @@ def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
             and all(count(r, "size") == 1 for _, r in history)
         ):
             return Outcome("fail", f"{fn} over an axis of length 1 is constant", (f"called in {line}",), place_of(line))
+        if len(history) >= _CONFIRMED and all(_over_the_batch(signals, step, row) for step, row in history):
+            observed = f"{fn} of the model's output runs over the batch, not over the classes"
+            return Outcome("warn", observed, (f"called in {line}",), place_of(line))
     for module in modules_of(signals):
         if module.type in ("Softmax", "LogSoftmax") and len(module.history) >= _CONFIRMED:
             axis = finite(module.options, "dim")
@@ -203,6 +206,20 @@ def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
             observed = f"the input of {words(loss, 'fn')} sums to 1 over the batch, not over the classes"
             return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")))
     return None
+
+
+def _over_the_batch(signals: Signals, step: int, row: Facts) -> bool:
+    """Whether a softmax of what the model returned, (samples, classes), runs over the samples.
+
+    A square output holds similarities, which are compared along both axes; one column holds a score for each sample.
+    """
+    form = shape(row, "shape")
+    if not flag(row, "of_output") or len(form) != 2 or form[1] < 2 or form[0] == form[1] or count(row, "dim") != 0:
+        return False
+    if "dim" not in row or row.get("dim") is None:
+        return False
+    samples = [count(b, "samples") for b in signals.batches if count(b, "step") == step]
+    return bool(samples) and samples[0] == form[0]
 
 
 def _length(form: object, axis: int) -> int | None:

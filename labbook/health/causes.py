@@ -42,6 +42,13 @@ _NO_GRADIENT = (
 )
 
 EXPLAINS: Mapping[str, tuple[str, ...]] = {
+    "clip_before_unscale": (*_FLAT, "update_too_small", "step_changed_nothing", "clip_always_active"),
+    "averaged_copy_never_updated": (
+        "label_noise_or_shuffled",
+        "below_trivial_baseline",
+        "overfitting",
+        "train_val_collapse_in_eval",
+    ),
     "nonfinite_input": (*_NOT_FINITE, *_BLOWN_UP, *_FLAT),
     "amp_scale_collapse": _FLAT,
     "loss_exactly_zero": (*_NOT_FINITE, *_FLAT, "train_loss_to_zero", "gradient_all_zero", "step_with_no_gradient"),
@@ -61,7 +68,7 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
     "step_without_backward": (*_NO_GRADIENT, *_FLAT, "step_with_no_gradient"),
     "forward_but_no_backward": (*_NO_GRADIENT, *_FLAT, "step_with_no_gradient", "step_without_backward"),
     "step_with_no_gradient": (*_NO_GRADIENT, *_FLAT, "param_never_gets_grad"),
-    "grad_param_not_in_optimizer": _FLAT,
+    "grad_param_not_in_optimizer": ("step_with_no_gradient", *_NO_GRADIENT, *_FLAT),
     "learning_rate_seen": ("step_changed_nothing", "update_too_small", *_FLAT),
     "lr_schedule_wrong": ("step_changed_nothing", "update_too_small", "loss_oscillating", *_FLAT),
     "loss_negative": ("label_out_of_head", *_BLOWN_UP, *_NOT_FINITE, *_FLAT, "update_too_large"),
@@ -149,8 +156,8 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
     "backward_in_eval_mode": ("overfitting", "train_val_collapse_in_eval", "batchnorm_frozen_or_tiny_batch"),
     "eval_in_train_mode": ("overfitting", "label_noise_or_shuffled"),
     "train_val_overlap": ("val_better_than_train",),
+    "train_val_collapse_in_eval": ("label_noise_or_shuffled", "overfitting", "below_trivial_baseline"),
     "label_noise_or_shuffled": ("overfitting", "below_trivial_baseline"),
-    "train_val_collapse_in_eval": ("overfitting", "below_trivial_baseline"),
     "partial_state_load": ("init_loss_off",),
     "repeated_initialisation": ("init_loss_off", "init_scale_bad"),
 }

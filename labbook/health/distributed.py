@@ -7,11 +7,14 @@ from collections import Counter
 from labbook.health.data import samples_tell_apart
 from labbook.health.evidence import percent, said
 from labbook.health.layers import modules_of
-from labbook.health.reading import count, words
+from labbook.health.reading import count, table, words
 from labbook.health.statistics import median
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals
+
+_PADDED = 0.05
+"""Share of equal samples that is usual: samplers fill up the last batch, and data sets have some twice."""
 
 
 def _ranks(run: Run) -> dict[int, Signals]:
@@ -19,8 +22,10 @@ def _ranks(run: Run) -> dict[int, Signals]:
 
 
 def _replicated(run: Run) -> bool:
-    """Whether a wrapper for data parallelism is in use, that keeps replicas equal."""
+    """Whether a wrapper for data parallelism keeps replicas equal, or the program reduces gradients itself."""
     wrappers = ("DistributedDataParallel", "DataParallel")
+    if any(words(s.loop, "wrapper") or count(s.loop, "collectives", "of_gradients") for s in run.signals):
+        return True
     return any(module.type in wrappers for signals in run.signals for module in modules_of(signals))
 
 
@@ -73,7 +78,11 @@ def _majority(found: dict[int, str]) -> tuple[str, ...]:
     advice="Give the loader a DistributedSampler.",
 )
 def ranks_share_nothing(run: Run, signals: Signals) -> Outcome | None:
-    """Whether replicas were trained on the same samples in the same epoch. Source: a logical invariant (tier 1)."""
+    """Whether replicas were trained on the same samples in the same epoch.
+
+    Source: a logical invariant (tier 1). Of each batch only the first samples are known: who reads everything in an
+    order of his own shares by chance as many of them as are known of all; half of that is told, and at least 8.
+    """
     if not _replicated(run) or not samples_tell_apart(run.signals[0]):
         return None
     seen = {rank: _rows(each) for rank, each in _ranks(run).items()}
@@ -81,12 +90,19 @@ def ranks_share_nothing(run: Run, signals: Signals) -> Outcome | None:
     ranks = sorted(known)
     for one in ranks:
         for other in ranks:
-            both = known[one] & known[other]
-            if one < other and len(both) > 0.5 * min(len(known[one]), len(known[other])):
+            both, fewer = known[one] & known[other], min(len(known[one]), len(known[other]))
+            share = min(1.0, fewer / max(1, _samples(_ranks(run)[one])))
+            if one < other and len(both) >= 8 and len(both) > max(0.5 * share, _PADDED) * fewer:
                 return Outcome(
                     "fail", f"ranks {one} and {other} share {len(both)} of {len(known[one])} samples looked at"
                 )
     return Outcome("ok", f"{len(ranks)} ranks") if len(ranks) >= 2 else None
+
+
+def _samples(signals: Signals) -> int:
+    """Samples that a rank read in its first epoch."""
+    seen = [count(e, "samples") for e in signals.prints if words(e, "phase") == "train" and count(e, "epoch") == 0]
+    return max(seen, default=0)
 
 
 def _rows(signals: Signals) -> set[str]:
@@ -139,4 +155,78 @@ def _own_times(signals: Signals) -> dict[int, float]:
     return found
 
 
-CHECKS = (replicas_equal, ranks_share_nothing, no_straggler)
+@check(
+    "rank_step_count_mismatch",
+    "ranks have equally many batches",
+    "the same number on every rank",
+    family="distributed",
+    tier=1,
+    whole=True,
+    advice="Give every rank as many batches, or use the join context.",
+)
+def ranks_do_as_much(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an epoch has more batches on one rank than on another, so that one waits for a partner that is gone.
+
+    Source: a logical invariant (tier 1) where replicas are kept equal: ranks that may end apart (a join context) also
+    take steps in that proportion, and are left out. Else ranks whose steps differ in a run that finished.
+    """
+    batches: dict[int, int] = {}
+    steps: dict[int, int] = {}
+    for rank, each in _ranks(run).items():
+        trained = {e.get("loader") for e in each.prints if words(e, "phase") == "train"}
+        longest = max((count(f, "batches") for f in each.loaders if f.get("index") in trained), default=0)
+        if longest:
+            batches[rank] = longest
+        steps[rank] = count(each.loop, "steps")
+    if not _replicated(run) or len(batches) < 2 or len(batches) != len(steps):
+        return None
+    if len(set(batches.values())) == 1:
+        return Outcome("ok", f"{next(iter(batches.values()))} batches an epoch on each of {len(batches)} ranks")
+    if max(steps.values()) > min(steps.values()) + 1:
+        return Outcome("note", f"{_said_by_rank(batches)} batches an epoch; {_said_by_rank(steps)} steps")
+    first = min(batches, key=lambda rank: batches[rank])
+    return Outcome("fail", f"{_said_by_rank(batches)} batches an epoch", where={"rank": first})
+
+
+def _said_by_rank(numbers: dict[int, int]) -> str:
+    return ", ".join(f"rank {rank}: {numbers[rank]}" for rank in sorted(numbers)[:8])
+
+
+@check(
+    "collective_order_mismatch",
+    "ranks call collectives in one order",
+    "the same calls on every rank",
+    family="distributed",
+    tier=1,
+    whole=True,
+    advice="Walk the parameters in the same order on every rank: sums are of different things, or ranks wait for ever.",
+)
+def collectives_agree(run: Run, signals: Signals) -> Outcome | None:
+    """Whether ranks gave the same gradients to their collective calls, in another order.
+
+    Source: a logical invariant (tier 1) over the first step. Ranks that give others, as in a pipeline, are left out.
+    """
+    orders = {rank: _calls(each) for rank, each in _ranks(run).items()}
+    orders = {rank: calls for rank, calls in orders.items() if calls}
+    ranks = sorted(orders)
+    for other in ranks[1:]:
+        one, two = orders[ranks[0]], orders[other]
+        if one == two or sorted(one) != sorted(two):
+            continue
+        at = next(i for i, (a, b) in enumerate(zip(one, two, strict=True)) if a != b)
+        observed = f"call {at + 1} of a step is {_call(one[at])} on rank {ranks[0]}, {_call(two[at])} on rank {other}"
+        return Outcome("fail", observed, where={"rank": other})
+    return Outcome("ok", f"the same {len(orders[ranks[0]])} calls") if len(ranks) >= 2 else None
+
+
+def _calls(signals: Signals) -> list[tuple[str, str]]:
+    told: object = table(signals.loop, "collectives").get("first")
+    pairs = [pair for pair in told if isinstance(pair, list) and len(pair) == 2] if isinstance(told, list) else []
+    return [(str(name), str(what)) for name, what in pairs]
+
+
+def _call(pair: tuple[str, str]) -> str:
+    return f"{pair[0]} of {pair[1]}" + (" elements" if pair[1].isdigit() else "")
+
+
+CHECKS = (replicas_equal, ranks_share_nothing, no_straggler, ranks_do_as_much, collectives_agree)

@@ -57,6 +57,8 @@ def sentences(flight: Facts) -> tuple[str, ...]:
         )
     elif finding == "backward":
         told.append(f"step {step}: born{by} in the backward pass; loss and outputs were finite")
+    elif finding == "loss expression" and words(flight, "trigger") == "gradient":
+        told.append(f"step {step}: the model's output and the loss were finite, the gradient of the loss was not")
     elif finding in _FINDINGS:
         told.append(f"step {step}: {_FINDINGS[finding]}")
     if finding == "loss expression" and op:

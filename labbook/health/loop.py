@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labbook.health.evidence import called_in, measured_in, percent, place_of, said
+from labbook.health.evidence import called_in, measured_in, missing, percent, place_of, said, unobserved
 from labbook.health.reading import Facts, count, finite, flag, shape, table, words
 from labbook.health.regime import acts, opposed_optimizers, training_losses
 from labbook.model.check import Outcome, check
@@ -266,14 +266,23 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
     "equal shapes",
     family="loop-bug",
     tier=1,
-    needs=("losses",),
     advice="Give both the same shape, [N] and [N] or [N, 1] and [N, 1].",
 )
 def loss_shapes_agree(run: Run, signals: Signals) -> Outcome | None:
     """Whether output and target were blown up against each other, as [N, 1] and [N] to [N, N].
 
-    Source: a logical invariant (tier 1); torch warns, paddle is silent.
+    Source: a logical invariant (tier 1); torch warns, paddle is silent. What is computed by hand is known by its graph.
     """
+    for graph in signals.graphs:
+        blown = table(graph, "blown")
+        if blown:
+            result, of = _form(shape(blown, "shape")), _form(shape(blown, "of"))
+            observed = f"outputs of shape {of} became {result} against the targets"
+            told = (f"in {words(blown, 'op')}, before backward in {words(blown, 'line')}",)
+            verdict = "fail" if flag(blown, "sure") else "warn"
+            return Outcome(verdict, observed, told, place_of(words(blown, "line")))
+    if not signals.losses and not (signals.graphs and signals.framework == "torch"):
+        return unobserved(missing(run, signals, "losses") or "no graph was looked at")
     for loss in signals.losses:
         if count(loss, "broadcast"):
             one, other = shape(loss, "input", "shape"), shape(loss, "target", "shape")

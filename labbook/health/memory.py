@@ -113,7 +113,7 @@ def _mib(size: float) -> str:
 def workers_flat(run: Run, signals: Signals) -> Outcome | None:
     """Whether only the loader's workers grow. Source: PyTorch issue 13246 (tier 2)."""
     grown = _growth(_host(signals.memory, "workers_rss"))
-    if grown is None or grown[0] <= 0.01 or grown[1] < 256 * _MIB:
+    if grown is None or grown[0] <= 0.01 or grown[1] < 64 * _MIB:
         return None
     return Outcome(
         "warn", f"the workers grow by {_mib(grown[1])}, {percent(grown[0])} of their peak in 100 steps", p=grown[2]

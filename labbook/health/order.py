@@ -15,6 +15,8 @@ from labbook.model.signals import Signals
 
 _STEPS = 8
 _OVERLAP = 0.05
+_BY_HAND = 200
+"""Batches cut by hand of which all are known: of later ones some are left out where steps are short."""
 
 
 def loader_of(signals: Signals, event: Facts) -> Facts:
@@ -93,6 +95,43 @@ def order_changes(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check(
+    "training_not_shuffled",
+    "training data are shuffled",
+    "another order in each epoch",
+    family="data",
+    tier=3,
+    needs=("prints",),
+    advice="Give the training loader shuffle=True, unless the order is meant.",
+)
+def order_is_shuffled(run: Run, signals: Signals) -> Outcome | None:
+    """Whether at least 3 epochs of a loader that does not shuffle, or of batches cut by hand, had one order.
+
+    Source: a hint (tier 3); series and text are read in order on purpose.
+    """
+    by_place: dict[object, list[tuple[str, ...]]] = {}
+    for event in _train_prints(signals):
+        facts, prints = loader_of(signals, event), tuple(names(event, "prints"))
+        if event.get("loader") is None:
+            period = _period(prints[:_BY_HAND])
+            if period:
+                return Outcome("note", f"the same {period} batches again and again, in one order")
+        elif not flag(facts, "shuffle") and not flag(facts, "iterable") and len(prints) >= 6:
+            by_place.setdefault(loading_place(facts), []).append(prints)
+    for epochs in by_place.values():
+        if len(epochs) >= 3 and len(set(epochs)) == 1 and len(set(epochs[0])) > 0.9 * len(epochs[0]):
+            return Outcome("note", f"{len(epochs)} epochs of {len(epochs[0])} batches in one order")
+    return None
+
+
+def _period(prints: tuple[str, ...]) -> int:
+    """After how many batches they come again in the same order, at least three times; 0 where they do not."""
+    period = next((i for i in range(1, len(prints)) if prints[i] == prints[0]), 0)
+    if period < 6 or len(prints) < 3 * period or len(set(prints[:period])) < period:
+        return 0
+    return period if all(a == b for a, b in zip(prints, prints[period:], strict=False)) else 0
+
+
 def loading_place(loader: Facts) -> object:
     """Which loader it is in the program: one that is made anew for each epoch is the same."""
     told = tuple(str(loader.get(key)) for key in ("line", "length", "batch_size", "sampler"))
@@ -126,10 +165,17 @@ def stream_is_split(run: Run, signals: Signals) -> Outcome | None:
 def workers_draw_their_own(run: Run, signals: Signals) -> Outcome | None:
     """Whether batches of different samples are equal in every worker, because random numbers are.
 
-    Source: TrainCheck so-67180955 (tier 2): every fingerprint as often in an epoch as there are workers.
+    Source: TrainCheck so-67180955 (tier 2): every fingerprint as often in an epoch as there are workers; or the code of
+    worker_init_fn, where only a part of each sample is random.
     """
     found = _as_often_as_workers(signals, iterable=False)
-    return Outcome("fail", found) if found else None
+    if found:
+        return Outcome("fail", found)
+    for facts in signals.loaders:
+        if flag(facts, "drawn_alike") and count(facts, "workers") > 1:
+            told = "worker_init_fn seeds each with the same number, and the dataset draws random numbers"
+            return Outcome("warn", f"{count(facts, 'workers')} workers draw the same random numbers", (told,))
+    return None
 
 
 def _as_often_as_workers(signals: Signals, *, iterable: bool) -> str:
@@ -215,6 +261,7 @@ def last_batch_large_enough(run: Run, signals: Signals) -> Outcome | None:
 CHECKS = (
     batches_differ,
     order_changes,
+    order_is_shuffled,
     stream_is_split,
     workers_draw_their_own,
     validation_is_new,

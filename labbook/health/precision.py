@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labbook.health.evidence import measured, percent, said
 from labbook.health.layers import Module, modules_of, roots_of
-from labbook.health.reading import count, finite, words
+from labbook.health.reading import count, finite, table, words
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -81,8 +81,13 @@ def half_precision_has_room(run: Run, signals: Signals) -> Outcome | None:
 def autocast_works(run: Run, signals: Signals) -> Outcome | None:
     """Whether linear and convolution layers that ran under autocast gave the precision it promises.
 
-    Source: a logical invariant (tier 1) by the autocast lists; TrainCheck LT-725. Only where no such layer did.
+    Source: a logical invariant (tier 1) by the autocast lists; TrainCheck LT-725. Only where no such layer did. That
+    PaddlePaddle has no autocast on a CPU is noted: programs for accelerators are tried there.
     """
+    ignored = table(signals.loop, "cast_ignored")
+    if ignored:
+        observed = f"auto_cast to {words(ignored, 'dtype')} was asked for on a CPU, where PaddlePaddle ignores it"
+        return Outcome("note", observed)
     asked, kept = [], 0
     for module in modules_of(signals):
         if not _multiplies(module):
@@ -116,4 +121,31 @@ def _multiplies(module: Module) -> bool:
     return any(word in module.type.lower() for word in _MULTIPLIES)
 
 
-CHECKS = (scaler_holds, half_precision_has_room, autocast_works)
+@check(
+    "clip_before_unscale",
+    "gradients are unscaled before they are clipped",
+    "unscale_ first",
+    family="numeric",
+    tier=1,
+    needs=("loop",),
+    advice="Call scaler.unscale_(optimizer) before the gradients are clipped.",
+)
+def clipped_unscaled(run: Run, signals: Signals) -> Outcome | None:
+    """Whether gradients were clipped while they still carried the factor of the gradient scaler.
+
+    Source: a logical invariant (tier 1): the limit is then smaller by that factor, and of a gradient little more than
+    its direction is left. At least 3 calls, and half of all.
+    """
+    calls, scaled = count(signals.loop, "clip", "calls"), count(signals.loop, "clip", "scaled")
+    if not calls or not table(signals.loop, "scaler"):
+        return None
+    if scaled < 3 or scaled < 0.5 * calls:
+        return Outcome("ok", f"{calls} times")
+    limit, factor = finite(signals.loop, "clip", "limit"), finite(signals.loop, "scaler", "scale_last")
+    told: tuple[str, ...] = ()
+    if limit is not None and factor is not None:
+        told = (f"the limit of {said(limit)} held for gradients that were {said(factor)} times as large",)
+    return Outcome("fail", f"{scaled} of {calls} times they were clipped with the factor of the scaler in them", told)
+
+
+CHECKS = (scaler_holds, half_precision_has_room, autocast_works, clipped_unscaled)

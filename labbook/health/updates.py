@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from labbook.health.evidence import measured_in, percent, said, too_few
 from labbook.health.layers import Parameter, parameters_of
 from labbook.health.reading import count, finite, table
+from labbook.health.regime import frozen_share
 from labbook.health.statistics import median
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
@@ -180,4 +181,23 @@ def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("note", observed)
 
 
-CHECKS = (steps_change_parameters, updates_are_small, updates_have_effect, clipping_is_rare)
+@check(
+    "most_parameters_frozen",
+    "most of the model trains",
+    "at least half of it",
+    family="gradient",
+    tier=3,
+    needs=("models",),
+    advice="Set requires_grad (stop_gradient in paddle) of what shall be trained.",
+)
+def most_is_trained(run: Run, signals: Signals) -> Outcome | None:
+    """Whether most of the models' elements are frozen. Source: a hint (tier 3); usual in fine-tuning and adapters."""
+    share = frozen_share(signals)
+    if share <= 0.5:
+        return None
+    known = parameters_of(signals)
+    trained = sum(p.elements for p in known if p.trainable)
+    return Outcome("note", f"{percent(share)} of the elements are frozen, {trained} are trained")
+
+
+CHECKS = (steps_change_parameters, updates_are_small, updates_have_effect, clipping_is_rare, most_is_trained)

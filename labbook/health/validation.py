@@ -213,7 +213,7 @@ def _not_taken_up(signals: Signals, module: Module, steps: int) -> float | None:
     momentum = finite(module.options, "momentum")
     if "BatchNorm" not in module.type or not math.isfinite(module.order) or momentum is None or not 0 < momentum < 1:
         return None
-    return float(momentum**steps if signals.framework == "paddle" else (1 - momentum) ** steps)
+    return float((1 - momentum) ** steps)
 
 
 CHECKS = (no_overfitting, same_in_evaluation_mode, labels_mean_something, beats_commonest_class)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from labbook.health.evidence import listed, place_of, too_few
+from labbook.health.evidence import called_in, listed, place_of, said, too_few
 from labbook.health.layers import parameters_of
 from labbook.health.reading import Facts, count, flag, names, number, rows, shape, table, words
 from labbook.health.regime import pretrained
@@ -34,8 +34,9 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     never = names(signals.loop, "never_grad")
     total = count(signals.loop, "trainable_n")
     reached = bool(signals.graphs) and number(signals.graphs[-1], "unreachable_n") == 0
-    if not never or reached:
-        if count(signals.loop, "backwards") < _AFTER_BACKWARDS:
+    judged = count(signals.loop, "judged") or count(signals.loop, "backwards")
+    if not never or reached or judged < _AFTER_BACKWARDS:
+        if judged < _AFTER_BACKWARDS:
             return _first_graph(signals, total)
         return Outcome("ok", f"all {total} parameters" if total else "all of them")
     idle = set(names(signals.loop, "never_called"))
@@ -56,6 +57,10 @@ def _first_graph(signals: Signals, total: int) -> Outcome:
     if not signals.graphs:
         return too_few(count(signals.loop, "backwards"), _AFTER_BACKWARDS, "backwards")
     graph = signals.graphs[-1]
+    never, judged = names(signals.loop, "never_grad"), count(signals.loop, "judged")
+    if never and judged:
+        observed = f"{max(count(signals.loop, 'never_grad_n'), len(never))} of {total} parameters had none so far"
+        return Outcome("note", f"{observed}, in {judged} backwards", (f"without: {listed(never)}",))
     if not count(graph, "unreachable_n") and not names(graph, "unreachable"):
         return Outcome("ok", f"the first loss reaches {count(graph, 'reachable') or total} parameters")
     return too_few(count(signals.loop, "backwards"), _AFTER_BACKWARDS, "backwards")
@@ -69,6 +74,10 @@ def _cut_sentence(signals: Signals) -> tuple[str, ...]:
     cut = _cut(signals)
     if not cut:
         return ()
+    if words(cut, "op") == "after the model":
+        place = place_of(f"{words(cut, 'file')}:{count(cut, 'line')}")
+        where = f" before backward in {words(cut, 'file')}:{count(cut, 'line')}" if place else ""
+        return (f"what the model returned leads to them, and does not reach the loss: unused, or cut off{where}",)
     source = words(cut, "source").strip()
     at = f"{words(cut, 'file')}:{count(cut, 'line')}"
     return (f"the graph is cut by {words(cut, 'op')} at {at}" + (f": {source}" if source else ""),)
@@ -94,7 +103,8 @@ def _cut_place(signals: Signals) -> dict[str, object]:
 def graph_is_whole(run: Run, signals: Signals) -> Outcome | None:
     """Whether the first losses reach trainable parameters of the model that ran, or are cut off and where.
 
-    Source: a logical invariant (tier 1). A cut on purpose leaves no parameter of an optimizer without gradient.
+    Source: a logical invariant (tier 1). A cut on purpose leaves no parameter of an optimizer without gradient. What a
+    model returned may just as well not be used at all: then only the parameters without gradient are told.
     """
     graph = signals.graphs[-1]
     reachable, lost = count(graph, "reachable"), names(graph, "unreachable")
@@ -103,11 +113,36 @@ def graph_is_whole(run: Run, signals: Signals) -> Outcome | None:
     if not reachable and lost:
         observed = f"the loss of step {count(graph, 'step')} reaches none of {count(graph, 'unreachable_n')} parameters"
         return Outcome("fail", observed, _cut_sentence(signals), _cut_place(signals))
-    if lost_for_good and _cut(signals):
+    if lost_for_good and _cut(signals) and words(_cut(signals), "op") != "after the model":
         observed = f"{len(lost_for_good)} parameters lie behind a cut"
         told = (*_cut_sentence(signals), f"behind it: {listed(lost_for_good)}")
         return Outcome("fail", observed, told, _cut_place(signals) | {"parameter": lost_for_good[0]})
     return Outcome("ok", f"{reachable} parameters reached")
+
+
+@check(
+    "loss_term_without_gradient",
+    "every term of the loss has a gradient",
+    "no term that is a mere number",
+    family="loop-bug",
+    tier=1,
+    needs=("graphs",),
+    advice="Keep the term a tensor with its graph: no .item(), float, detach or no_grad on the way into the loss.",
+)
+def terms_have_gradients(run: Run, signals: Signals) -> Outcome | None:
+    """Whether something that changes from step to step is added to the loss and has no gradient.
+
+    Source: a logical invariant (tier 1) over 3 steps: such a term is shown and never made smaller.
+    """
+    for graph in signals.graphs:
+        for term in rows(graph, "constant"):
+            told: object = term.get("values")
+            values = [v for v in told if isinstance(v, (int, float))] if isinstance(told, list) else []
+            if len(values) >= 3:
+                what = "a number" if flag(term, "number") else "a tensor without a graph"
+                observed = f"{what} is added to the loss: {', '.join(said(v) for v in values)} in three steps"
+                return Outcome("warn", observed, called_in(term), place_of(words(term, "line")))
+    return None
 
 
 @check(
@@ -136,7 +171,22 @@ def optimizers_hold_all(run: Run, signals: Signals) -> Outcome | None:
     stale = any(count(held, "tensors") for held in _tables(table(signals.loop, "stale")))
     backbone = _is_backbone(signals, outside, total) and not stale
     verdict = "fail" if not backbone else "note" if pretrained(signals) else "warn"
+    if _only_judges(signals) and not stale:
+        told = "they are those of whole models in evaluation mode, as where a fixed network judges the output"
+        return Outcome("note", observed, (*evidence, told), {"parameter": outside[0]})
     return Outcome(verdict, observed, evidence, {"parameter": outside[0]})
+
+
+def _only_judges(signals: Signals) -> bool:
+    """Whether gradients that nobody uses lie in models apart, in evaluation mode, as networks that judge an output.
+
+    An optimizer made with the parameters of another network holds them twice, or finds no gradient when it steps.
+    """
+    if not flag(signals.loop, "outside_models") or count(signals.loop, "held_twice"):
+        return False
+    empty = table(signals.loop, "steps_without_gradient")
+    idle = max((count(empty, opt, "none") + count(empty, opt, "zero") for opt in empty), default=0)
+    return idle <= 0.1 * count(signals.loop, "steps")
 
 
 def _tables(by_optimizer: Mapping[str, object]) -> list[Facts]:
@@ -256,12 +306,41 @@ def kept_state_is_a_copy(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check(
+    "averaged_copy_never_updated",
+    "copies of the model are brought up to date",
+    "a copy that is evaluated changes",
+    family="loop-bug",
+    tier=2,
+    needs=("loop",),
+    advice="Update the averaged copy after each optimizer step, or evaluate the model itself.",
+)
+def copies_are_updated(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a copy of the trained model is asked now and then, as for validation, and never changes.
+
+    Source: chosen by us (tier 2); at least 3 times in the run, the last in its second half, and before at most every
+    fifth step: what is asked in each step is a fixed teacher or reference.
+    """
+    steps = count(signals.loop, "steps")
+    told = rows(signals.loop, "copies")
+    for copy in told:
+        asked, last = count(copy, "steps"), count(copy, "last")
+        if flag(copy, "changed") or asked < 3 or asked > 0.2 * steps or last < 0.5 * steps:
+            continue
+        averaged = "Averaged" in words(copy, "type")
+        observed = f"a copy of the model ({words(copy, 'type')}) is asked {asked} times, and never changed"
+        return Outcome("fail" if averaged else "warn", observed, where={"step": last})
+    return Outcome("ok", "they are") if any(flag(copy, "changed") and count(copy, "steps") for copy in told) else None
+
+
 CHECKS = (
     every_parameter_has_gradient,
     graph_is_whole,
+    terms_have_gradients,
     optimizers_hold_all,
     optimizer_is_fresh,
     parameters_registered,
     state_fits,
     kept_state_is_a_copy,
+    copies_are_updated,
 )

@@ -46,12 +46,28 @@ class ExceptionRecorder:
             chain=self._chain(error, sources),
             group=group_of(error),
             frames=self._frames(error, sources, _MAX_FRAMES),
+            tensors=self._tensors(error),
             step=self._probe.step,
             exit=ends_process,
         )
 
     def _forked(self):
         self._count = 0
+
+    def _tensors(self, error):
+        """Tensors of the failing line; none without a library that has any, and for what is no mistake of a line."""
+        if not isinstance(error, Exception) or not any(name in sys.modules for name in ("torch", "paddle", "numpy")):
+            return []
+        with self._probe.guard("tensors"):
+            from . import named_tensors
+
+            return named_tensors.of_error(error, self._lines)
+        return []
+
+    def _lines(self, code, first, last):
+        path, sources = os.path.join(self._start_folder, code.co_filename), {}
+        lines = [source_line(code.co_filename, path, line, sources) for line in range(first, last + 1)]
+        return "\n".join(lines)
 
     def _chain(self, error, sources):
         chain = []
@@ -94,7 +110,7 @@ class ExceptionRecorder:
             "file": file,
             "line": trace.tb_lineno,
             "function": getattr(code, "co_qualname", code.co_name),
-            "source": _source(code.co_filename, file, trace.tb_lineno, sources),
+            "source": source_line(code.co_filename, file, trace.tb_lineno, sources),
             "user": is_user_file(file),
         }
 
@@ -140,7 +156,7 @@ def _library_folders():
     return (library, real, os.path.dirname(os.path.abspath(__file__)) + os.sep)
 
 
-def _source(name, path, line, sources):
+def source_line(name, path, line, sources):
     """The text of a line of source; `linecache`, which knows notebook cells, is asked where it is loaded."""
     cached = getattr(sys.modules.get("linecache"), "cache", {}).get(name)
     if isinstance(cached, tuple) and len(cached) == 4:

@@ -36,7 +36,7 @@ class Health:
             `batch_of(args, kwargs, want_print, want_rows)`: a `Batch` of a model's inputs, `samples_of(args, kwargs)`,
             `totals(loop)` fills in names and facts, `device_memory()`,
             `release()` forgets what was kept for a step, `finish()`, and `flight`, the flight recorder, with
-            `began(root, args, kwargs, batch)`, `ended(root, output)`, `backward(tensors)`,
+            `began(root, args, kwargs, batch)`, `rests(root, args, kwargs)`, `ended(root, output)`, `backward(tensors)`,
             `failed(trigger, value, tensors)` and `last_state`.
     """
 
@@ -121,20 +121,25 @@ class Health:
             kwargs: Its named arguments.
             grad: Whether gradients are enabled.
             training: Its mode.
+
+        Returns:
+            Whether its end is to be told, too.
         """
         if self.inside is not None and self.inside is not root:
-            return
+            return False
         if self.thread is not None and self.thread != get_ident():
-            return
+            return False
         if self.resting and grad and training and not self.evaluation.open:
             if root is self._last_root:
                 self.loop.train_grad += 1
-                self.eyes.flight.began(root, args, kwargs, None)
-            return
+                self.eyes.flight.rests(root, args, kwargs)
+            return False
         self.inside = root
         root.thread = get_ident()
         self.loop.forward(root.index, grad, training)
         batch = self._batch(args, kwargs)
+        if batch is None and grad and training and self.windows.evaluated:
+            batch = self.windows.also_trained(self.eyes.samples_of(args, kwargs))
         samples = self._samples if batch is None else batch.samples
         if grad and training:
             if self.evaluation.open:
@@ -168,7 +173,8 @@ class Health:
             self.windows.add(batch, phase)
         elif samples:
             self.windows.count(None, phase, samples)
-        self._forward_began = self.clock()
+        self._forward_began = self.training.moved = self.clock()
+        return True
 
     def forward_ended(self, root, output):
         """Takes the end of a call of an outermost model."""
@@ -281,7 +287,7 @@ class Health:
             self.eyes.release()
             self.phases.rest(now)
             if self.pace.leads(meter):
-                self._turn(now)
+                self.turn(now)
             return None
         if self._step_began is not None:
             self.phases.optimizer += now - self._step_began
@@ -298,13 +304,13 @@ class Health:
         self.eyes.release()
         extra = self.phases.step(now)
         if self.pace.leads(meter):
-            self._turn(now)
+            self.turn(now)
         return extra
 
-    def _turn(self, now):
+    def turn(self, now):
         """Goes on to the next step: decides whether it is dense, and whether it is followed at all."""
         pace = self.pace
-        pace.turned(now, self.training.spent - self.schedule.spent - self.cost)
+        pace.turned(now, self.training.spent_in_all() - self.schedule.spent - self.cost)
         steps = pace.steps
         if self.dense:
             self.memory.tell(now, steps, self.eyes.device_memory())

@@ -101,6 +101,9 @@ class Windows:
     Args:
         emit: `emit(kind, **fields)` writes an event.
         framework: Its name.
+
+    Attributes:
+        evaluated: Batches of loaders that were evaluated since the last one that was trained on, at most two.
     """
 
     def __init__(self, emit, framework):
@@ -109,6 +112,15 @@ class Windows:
         self._open = {}
         self._written = 0
         self._rows = {}
+        self.evaluated = []
+
+    def also_trained(self, samples):
+        """The one batch that was just evaluated, where a forward of as many samples trains on it; else `None`.
+
+        A teacher or an older policy is often asked about a batch before the model is trained on it.
+        """
+        found, self.evaluated = self.evaluated, []
+        return found[0] if len(found) == 1 and found[0].samples == samples else None
 
     def wants(self, loader, epoch):
         """`(whether a batch of this epoch needs a fingerprint, whether rows are wanted)`."""
@@ -124,6 +136,11 @@ class Windows:
 
     def add(self, batch, phase):
         """Takes a batch, once it is known whether it was trained on or evaluated."""
+        if phase != "eval":
+            self.evaluated = []
+        elif batch.loader is not None and len(self.evaluated) < 2:
+            batch.data = None
+            self.evaluated.append(batch)
         key = (batch.loader, phase)
         window = self._open.get(key)
         if window is not None and window.epoch != batch.epoch:

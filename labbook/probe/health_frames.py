@@ -3,7 +3,7 @@
 import os
 import sys
 
-from .exceptions import _source, is_user_file
+from .exceptions import is_user_file, source_line
 
 _USER = {}
 
@@ -41,4 +41,4 @@ def place_of(frame):
 def place(name, line, function):
     """`file`, `line`, `function` and `source` of a line of code."""
     path = name if name.startswith("<") else os.path.abspath(name)
-    return {"file": path, "line": line, "function": function, "source": _source(name, path, line, {})}
+    return {"file": path, "line": line, "function": function, "source": source_line(name, path, line, {})}

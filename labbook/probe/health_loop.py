@@ -76,7 +76,7 @@ class Loop:
         self.nograd_stochastic = False
         self.of = {}
         self.accumulation = {}
-        self.clip = {"calls": 0, "clipped": 0, "limit": None, "kind": None}
+        self.clip = {"calls": 0, "clipped": 0, "scaled": 0, "limit": None, "kind": None}
         self.scaler = {"steps": 0, "skipped": 0, "scale_min": None, "scale_last": None}
         self.rng = {"checked": 0, "same": 0, "seeded": 0, "line": ""}
         self.names = {"never_grad": [], "outside": [], "toggled": [], "never_called": []}

@@ -20,6 +20,9 @@ class Memory:
         emit: `emit(kind, **fields)` writes an event.
         framework: Its name.
         now: Monotonic time, in seconds.
+
+    Attributes:
+        workers: Gives the process ids of the workers of data loaders; set by the eyes of a framework.
     """
 
     def __init__(self, emit, framework, now):
@@ -27,6 +30,8 @@ class Memory:
         self._framework = framework
         self._told_s = now
         self._marks = []
+        self._known = ()
+        self.workers = tuple
 
     def marks_wanted(self):
         """Whether another graph is to be marked."""
@@ -36,6 +41,10 @@ class Memory:
         """Takes a weak reference that lives as long as a graph; `None` where a graph cannot be marked."""
         if mark is not None:
             self._marks.append(mark)
+
+    def next_s(self):
+        """Until when nothing is due."""
+        return self._told_s + EVERY_S
 
     def due(self, now):
         """Whether nothing was told for long."""
@@ -56,11 +65,37 @@ class Memory:
             framework=self._framework,
             step=step,
             rss=resident_bytes(),
-            workers_rss=None,
+            workers_rss=self._of_workers(),
             device=device,
             graphs=sum(1 for mark in before if mark() is not None) if before else None,
             graphs_of=len(before),
         )
+
+    def _of_workers(self):
+        """Memory of all workers; `None` where there are none, or others than at the time before."""
+        workers = tuple(self.workers())
+        known, self._known = self._known, workers
+        if not workers or (known and known != workers):
+            return None
+        sizes = [own_bytes(worker) for worker in workers]
+        return None if None in sizes else sum(sizes)
+
+
+def own_bytes(process):
+    """Memory of a process, shared pages in equal parts; `None` where the system does not tell.
+
+    A page that is copied when it is written counts no more than before in what is resident, but it counts here.
+
+    Cost: half a millisecond for a gigabyte.
+    """
+    try:
+        with open("/proc/%d/smaps_rollup" % process, "rb") as stream:
+            for line in stream:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        return None
+    return None
 
 
 def resident_bytes():

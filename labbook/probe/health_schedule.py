@@ -4,7 +4,7 @@ Knows no framework. A look ("dense step") costs a multiple of what an ordinary s
 the logarithm of the run's length; where a loss or gradient norm looks abnormal, a few steps are looked at again.
 """
 
-from math import ceil
+from math import ceil, inf
 
 FREE_S = {"light": 0.05, "normal": 0.4, "deep": 1.0}
 """Seconds of looking that every run may spend, so that short runs are seen too. Source: chosen by us; it is once, and
@@ -74,6 +74,10 @@ class Schedule:
             return True
         self._next_s = now + SLOWEST_S
         return False
+
+    def next(self):
+        """`(step, time)` of the next look, whichever comes first, if nothing abnormal comes before."""
+        return (self._next, self._next_s) if self.looks < MOST[self.level] else (inf, inf)
 
     def looked(self, step, now, cost):
         """Takes a dense step that has ended, with the seconds that looking cost, and plans the next one."""

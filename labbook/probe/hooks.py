@@ -17,7 +17,10 @@ _MAX_SPAWNED = 200
 def install(probe):
     """Installs everything that watches this process; each part is guarded on its own. Never raises."""
     exceptions = ExceptionRecorder(probe)
-    handlers = {"sys.excepthook": _main_exceptions(probe, exceptions)}
+    handlers = {
+        "sys.excepthook": _main_exceptions(probe, exceptions),
+        "sys.unraisablehook": _exit_exceptions(probe, exceptions),
+    }
     with probe.guard("inputs"):
         from . import inputs
 
@@ -28,6 +31,7 @@ def install(probe):
         sys.addaudithook(_dispatcher(handlers, guarding.belongs_to_program))
     probe.watch("threading", lambda module: _watch_threads(module, probe, exceptions))
     probe.watch("multiprocessing.process", lambda module: _watch_children(module, probe, exceptions))
+    probe.watch("multiprocessing.popen_fork", lambda module: _watch_deaths(module, probe))
     probe.watch("warnings", lambda module: _watch_warnings(module, probe))
     probe.watch("IPython.core.interactiveshell", lambda module: _watch_cells(module, probe, exceptions))
     with probe.guard("config"):
@@ -64,8 +68,23 @@ def _main_exceptions(probe, exceptions):
             if isinstance(error, BaseException):
                 exceptions.record("main", error, ends_process=not hasattr(sys, "ps1"))
             if isinstance(error, KeyboardInterrupt):
+                if probe.pulse is not None:
+                    probe.pulse.interrupted(error)
                 probe.leave()
                 _remember_interrupt()
+
+    return handle
+
+
+def _exit_exceptions(probe, exceptions):
+    """Sees exceptions of functions that were registered with `atexit`, which change no exit status."""
+    guard = probe.guard("atexit")
+
+    def handle(args):
+        with guard:
+            told = args[1]
+            if "atexit" in str(told.err_msg or "") and isinstance(told.exc_value, BaseException):
+                exceptions.record("main", told.exc_value)
 
     return handle
 
@@ -131,6 +150,12 @@ def _watch_children(process, probe, exceptions):
             probe.finish()
 
     process.BaseProcess._bootstrap = wrapping.disguised(_bootstrap, original)
+
+
+def _watch_deaths(popen, probe):
+    from . import children
+
+    children.watch(popen, probe)
 
 
 def _watch_printing(traceback, guard, bootstrap, exceptions):

@@ -54,7 +54,21 @@ EXCEPTION = "exception"
 (list), `chain` (list of {`type`, `message`, `relation`: "cause" or "context", `frames`}, innermost last), `group`
 (list of {`type`, `message`, `group`}: the members of an exception group), `frames` (list of {`file`, `line`,
 `function`, `source`, `user`}, innermost last; `user` is true outside the interpreter's and
-site-packages' folders), `step` (last optimizer step or null), `exit` (true when it ended the process)."""
+site-packages' folders), `tensors` (<= 8: {`name`, `shape`, `dtype`, `device`}: what the innermost line of the user's
+code names), `step` (last optimizer step or null), `exit` (true when it ended the process)."""
+
+CHILD_DIED = "child_died"
+"""A child of `multiprocessing` was ended by a signal that this process did not send. `pid`, `name` ("Process-1"),
+`target` (name of its function), `signal` ("SIGKILL"). At most 50 in a process."""
+
+STACKS = "stacks"
+"""What all threads were doing. `reason` ("silence": no step, batch or forward came for long, in a process that has made
+steps; "moved": after that it goes on, no threads are told; "interrupt": Ctrl-C ended the main thread), `silent_s`
+(seconds since the last step, batch or forward, or null), `step`, `threads` (<= 64: {`name`, `main` (bool), `frames`: as
+in EXCEPTION, innermost last, at most 40}; the main thread first). At most 30 for silences in a process."""
+
+STACKS_ENDING = ".stacks"
+"""End of the name of a file beside the event file: the stacks that the interpreter itself wrote at SIGTERM, as text."""
 
 WARNING = "warning"
 """The first time a Python warning is shown. `category`, `message`, `file`, `line`. At most 50 in a process."""
@@ -143,7 +157,8 @@ hex digits over a strided sample of all parameters after the step; distributed r
   `ratio`: median over channels of running variance / variance in the batch})}
 - `functions` (<= 64; watched functions called by the program itself: relu, leaky_relu, gelu, elu, sigmoid, tanh,
   softmax, log_softmax, dropout): as `modules` without `i`, with `fn`, `line` ("file.py:12", user frame), and for
-  softmax `dim` (as a number >= 0), `size` (length of that axis)"""
+  softmax `dim` (as a number >= 0), `size` (length of that axis), and in paddle, where those between model and loss
+  are looked at, too, `of_output` (whether it was given the very tensor that the model returned)"""
 
 BATCH = "batch"
 """A batch as it reached the outermost model (or came out of a loader). `framework`, `step`, `phase` ("train" or
@@ -197,7 +212,10 @@ models whose forward was part of this step, that the roots do not reach), `unrea
 that are in no module and in no optimizer: {`shape`, `parameter` (it is a Parameter object), `again` (reached in the
 look before, too)}), `cut` (null, or where a tensor with a graph lost it in the forward of this step: {`op`
 ("detach", "data", "numpy", "item", "no_grad", "argmax", "stop_gradient", "to_tensor"), `file`, `line`, `function`,
-`source`})"""
+`source`}), `blown` (null, or where the loss sets a column of outputs against a row of targets by hand: {`op`, `shape`
+(of the result), `of` (of the outputs), `sure` (what the graph keeps shows it), `line` (of `backward`)}), `constant`
+(null, or what was added to the loss in 3 steps without having a gradient, and changed: [{`line`, `number` (a Python
+number), `values`}])"""
 
 LOOP = "loop"
 """Running totals of the training loop; written at steps 1, 2, 4, 8, ... and at exit; the last one wins. `framework`,
@@ -217,8 +235,8 @@ names <= 100):
 - `unchanged`: {<opt>: {`checked`, `unchanged`, `streak`}}: a gradient not 0, rate > 0, step not skipped, and every
   element of the sample (of all its tensors with gradient) bitwise as before.
 - `never_grad`: names of parameters that an optimizer holds, of models that ran, that require gradients and never had
-  one after 20 backwards; `never_grad_n`, `never_called` (those of them whose module was never called), `trainable_n`
-  (trainable parameter tensors).
+  one after 20 backwards (paddle: after 3); `never_grad_n`, `never_called` (those of them whose module was never
+  called), `trainable_n` (trainable parameter tensors), `judged` (backwards when these were looked at).
 - `outside`: names of trainable parameters that got a gradient and that no optimizer seen so far holds; `outside_n`.
 - `stale`: {<opt>: {`tensors`, `elements`, `held`}}: parameters held by it, in no model seen in a forward, that never
   had a gradient.
@@ -229,10 +247,17 @@ names <= 100):
   (its steps before the first one of the optimizer, without the one it takes when made), `optimizer_steps`}}
 - `rng`: {`checked`, `same` (step boundaries with the same state of the framework's CPU generator as the one before),
   `seeded` (seed calls since the first step), `line` (user frame of the last)}
-- `accumulation`: {backwards for a step: steps} (<= 20), `clip`: {`calls`, `clipped`, `limit`, `kind`}, `scaler`:
-  {`steps`, `skipped`, `scale_min`, `scale_last`}, `toggled` (names whose requires_grad changed after the first
-  step), `recompiles`, `syncs` (optional: host syncs a step), `out_of_bounds`: [{`op`, `line`, `max`, `min`, `size`,
-  `count`}] (paddle), `frozen` (trainable false: elements), `elements` (all)"""
+- `accumulation`: {backwards for a step: steps} (<= 20), `clip`: {`calls`, `clipped`, `scaled` (calls while gradients
+  carried the factor of a scaler), `limit`, `kind`}, `scaler`: {`steps`, `skipped`, `scale_min`, `scale_last`},
+  `toggled` (names whose requires_grad changed after the first step), `wrapper` (a class for data parallelism around
+  a model, called or not), `collectives` (calls that the program makes itself, over all ranks: {`first`: [[call, name
+  of the parameter whose gradient it is given, else the elements], ...] of the first step, `of_gradients`: steps
+  looked at in which one was given a gradient}), `copies` (<= 4, of the trained model: {`type`, `calls` (without
+  gradients), `steps` (before which it was called so), `last` (of them), `changed` (its parameters, ever)}),
+  `recompiles` (of the function compiled most), `syncs` (optional: host syncs a step), `out_of_bounds`: [{`op`,
+  `line`, `max`, `min`, `size`, `count`}] (paddle), `cast_ignored` ({`level`, `dtype`} of autocast on a CPU, paddle),
+  `outside_models` (all of `outside` is in models in evaluation mode, of which no optimizer holds anything),
+  `held_twice` (parameters that a second optimizer holds), `frozen` (trainable false: elements), `elements` (all)"""
 
 EVALUATION = "evaluation"
 """A validation phase: forwards of an outermost model without gradients or in eval mode, with no optimizer step and no
@@ -247,12 +272,14 @@ then ever fewer; `phases` counts them all, `short` those with fewer than 3 batch
 LOADER = "loader"
 """First iteration of a DataLoader. `framework`, `index`, `batch_size`, `workers`, `shuffle` (bool), `sampler` (class),
 `drop_last`, `pin_memory`, `persistent`, `prefetch`, `length` (samples, null), `batches` (null when not known),
-`dataset` (class), `iterable` (bool), `line` (user frame of the iteration)."""
+`dataset` (class), `iterable` (bool), `line` (user frame of the iteration), `drawn_alike` (torch: all workers are
+seeded with one number, and the dataset draws random numbers, as its code tells)."""
 
 MEMORY = "memory"
-"""Memory, at dense steps and at least every 10 s. `framework`, `step`, `rss` (bytes), `workers_rss` (children, null),
-`device` (null, or {`allocated`, `reserved`, `peak`, `total`} in bytes), `graphs` (how many graphs of past backward
-calls are still alive, null: not known; `graphs_of`: backward calls looked at)."""
+"""Memory, at dense steps and at least every 10 s. `framework`, `step`, `rss` (bytes), `workers_rss` (of the workers
+of data loaders, shared pages in parts, null), `device` (null, or {`allocated`, `reserved`, `peak`, `total`} in
+bytes), `graphs` (how many graphs of past backward calls are still alive, null: not known; `graphs_of`: backward
+calls looked at)."""
 
 FLIGHT = "flight"
 """The first value that was not finite, once. `framework`, `step`, `trigger` ("loss", "gradient", "parameter"),

@@ -19,6 +19,7 @@ class Probe:
 
     Args:
         settings: The object in the variable `LABBOOK_PROBE`.
+        since: When the probe began to be loaded, on the monotonic clock: both times it tells include its loading.
 
     Attributes:
         settings: As given.
@@ -29,7 +30,7 @@ class Probe:
         resting: Above 0 while `labbook.checks` runs the model for its own ends: adapters look away.
     """
 
-    def __init__(self, settings):
+    def __init__(self, settings, since):
         self.settings = settings
         self.folder = os.path.dirname(os.path.abspath(__file__))
         self.journal = str(settings["dir"])
@@ -40,6 +41,7 @@ class Probe:
         self.writer = Writer(self.journal, self.redaction)
         self.totals = {}
         self.asked = None
+        self.pulse = None
         self.resting = 0
         self._step = None
         self._next_look = 1
@@ -49,7 +51,7 @@ class Probe:
         self._errors = {}
         self._unobserved = set()
         self._ended = False
-        self._begun = time.monotonic()
+        self._begun = since
         self._spent = 0.0
         self._settled = None
 
@@ -140,11 +142,11 @@ class Probe:
 
     def forked(self):
         """Begins anew in a forked child: own file, own counts; the parent's file is left alone."""
-        began = time.perf_counter()
+        begun, began = time.monotonic(), time.perf_counter()
         with self.guard("fork"):
             self.writer.forget()
             self._step, self._next_look, self._spent, self._settled = None, 1, 0.0, None
-            self._begun = time.monotonic()
+            self._begun = begun
             self._ended = False
             self._errors.clear()
             self._unobserved.clear()
@@ -201,11 +203,11 @@ def boot():
 
     Cost: about 3 ms.
     """
-    began = time.perf_counter()
+    since, began = time.monotonic(), time.perf_counter()
     settings = jsonline.parse(os.environ[protocol.ENV_PROBE])
     if not os.path.isdir(os.path.join(str(settings["dir"]), protocol.EVENTS_FOLDER)):
         return
-    probe = Probe(settings)
+    probe = Probe(settings, since)
     probe.begin()
     sys._labbook_probe = probe
     with probe.guard("fork hook"):

@@ -13,6 +13,7 @@ from collections import deque
 from weakref import ref
 
 from .protocol import OPTIMIZER, STATE
+from .pulse import Pulse
 from .signals import Budget, Meter
 
 _MAX_PENDING = 4096
@@ -52,8 +53,10 @@ class Local(threading.local):
         update: Which step that is.
         clips: Norms that gradient clipping has told since the last `backward`.
         scales: Whether a gradient scaler has scaled a loss: it looks for its scale by gradients that are not finite.
+        scaler: A weak reference to the gradient scaler that scaled a loss last.
         scaled: `(weak reference to the scaled loss, the loss)` of the last scaling.
         scaling: The step of a gradient scaler that this thread is in.
+        lane: The meter of the step under way, where that is not followed (see `health_lane`).
     """
 
     def __init__(self):
@@ -72,7 +75,9 @@ class Local(threading.local):
         self.clips = []
         self.scaled = None
         self.scales = False
+        self.scaler = None
         self.scaling = None
+        self.lane = None
 
     def take(self, meter):
         """`(losses, backwards, unscaled)` since the last step; optimizers that step after one backward share them."""
@@ -102,6 +107,9 @@ class Training:
         self.health = None
         self.clock = time.perf_counter
         self._forget()
+        if probe.pulse is None:
+            probe.pulse = Pulse(probe)
+        probe.pulse.follow(self)
         probe.at_steps(self._settle)
         probe.at_exit(self.finish)
         probe.after_fork(self._forget)
@@ -114,7 +122,12 @@ class Training:
     def _hand_over(self):
         """Gives the probe the time that following the training took since this was done last."""
         self.probe.spent(self.spent)
+        self._handed_over += self.spent
         self.spent = 0.0
+
+    def spent_in_all(self):
+        """Seconds that following the training took so far."""
+        return self._handed_over + self.spent
 
     def _forget(self):
         self.meters = {}
@@ -122,7 +135,8 @@ class Training:
         self.intervals = 0
         self.steps = 0
         self.backwards = 0
-        self.spent = 0.0
+        self.spent = self._handed_over = 0.0
+        self.moved = self.began = self.clock()
         self.running = 0
         self.inside = 0
         self.together = None
@@ -255,6 +269,7 @@ class Training:
         """Takes one step of one optimizer; with a letter its losses and norm are still on their way from a device."""
         now = self.clock()
         self.steps += 1
+        self.moved = now
         meter.budget.stepped(now)
         if letter is None and not meter.waiting:
             self._add(meter, losses, rates, norm, now, backwards, extra)

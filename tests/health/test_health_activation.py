@@ -172,3 +172,33 @@ def test_initialisation_written_again_and_again(ask, make_model):
     assert ask("repeated_initialisation", signals=signals(2)) is None
     garbage = {"models": (make_model("Linear", init={1: {"max": 3e38}}),)}
     assert ask("init_skipped", signals=garbage).verdict == "note"
+
+
+@pytest.mark.parametrize(
+    ("form", "dim", "of_output", "told"),
+    [
+        ([45, 10], 0, True, True),
+        ([45, 10], 1, True, False),
+        ([45, 45], 0, True, False),  # similarities, compared along both axes
+        ([45, 1], 0, True, False),  # a score for each sample: listwise ranking
+        ([45, 10], 0, False, False),
+        ([30, 10], 0, True, False),  # 30 parts of 45 samples
+    ],
+)
+def test_a_softmax_of_the_output_over_the_batch(ask, form, dim, of_output, told):
+    row = {"fn": "softmax", "line": "a.py:3", "shape": form, "dim": dim, "size": form[dim], "of_output": of_output}
+    signals = {
+        "tensors": [{"step": step, "model": 0, "modules": [{"i": 0}], "functions": [row]} for step in (1, 2, 3)],
+        "batches": [{"step": step, "phase": "train", "samples": 45} for step in (1, 2, 3)],
+        "models": [{"model": 0, "modules": [{"i": 0, "name": "", "type": "Net", "options": {}}], "parameters": []}],
+    }
+    answer = ask("softmax_wrong_axis", signals=signals, framework="paddle")
+    assert (answer is not None and answer.verdict == "warn") == told
+
+
+def test_autocast_that_a_cpu_ignores_is_no_more_than_noted(ask):
+    signals = {
+        "loop": {"cast_ignored": {"level": "O1", "dtype": "bfloat16"}},
+        "tensors": [{"step": 1, "modules": [{}]}],
+    }
+    assert ask("autocast_ineffective", signals=signals, framework="paddle").verdict == "note"

@@ -49,7 +49,7 @@ def programs_of(file):
     wanted = ([],) if file.stem.startswith("odd") else (["broken"],)
     if file.stem.startswith("strangers"):
         wanted = ([], ["broken"])
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.args.vararg is None]
     return {f"{file.stem}:{node.name}" for node in functions if [each.arg for each in node.args.args] in wanted}
 
 

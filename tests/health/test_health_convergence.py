@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-RUNS = 2000
+RUNS = 800
 ALARMS = 0.005
 """Share of simulated healthy runs that may have any warning or failure."""
 
@@ -215,3 +215,17 @@ def test_a_loss_without_bottom(ask, make_series):
     assert found.verdict == "fail" and found.where == {"step": 4}
     likelihood = [2.0 - 0.1 * i for i in range(60)]
     assert ask("loss_diverging", make_series("loss", likelihood)).verdict == "not observed"
+
+
+@pytest.mark.parametrize(("momentum", "verdict"), [(0.001, "warn"), (0.1, "ok")])
+@pytest.mark.parametrize("framework", ["torch", "paddle"])
+def test_batch_norms_that_hardly_took_up_their_batches(ask, make_series, framework, momentum, verdict):
+    """The protocol has the momentum as PyTorch has it, for PaddlePaddle too."""
+    norm = {"i": 1, "name": "n", "type": "BatchNorm1D", "order": 1, "parameters": 8, "options": {"momentum": momentum}}
+    signals = {
+        "models": [{"model": 0, "modules": [norm], "parameters": []}],
+        "loop": {"steps": 80},
+        "losses": [{"fn": "cross_entropy", "classes": 2, "calls": 80, "training": True}],
+    }
+    series = make_series("loss", [0.1] * 80), make_series("val_loss", [5.0, 4.0, 3.0], source="stdout")
+    assert ask("train_val_collapse_in_eval", *series, signals=signals, framework=framework).verdict == verdict

@@ -250,3 +250,38 @@ def test_a_tiny_last_batch_under_batch_norm(ask, make_model):
     signals = {"loaders": ({**LOADER, "length": 641},), "prints": (epoch([0] * 641),)}
     assert ask("batch_size_irregular", signals={**signals, "models": (make_model("BatchNorm1d"),)}).verdict == "note"
     assert ask("batch_size_irregular", signals={**signals, "models": (make_model("Linear"),)}) is None
+
+
+def epochs_of(count, order, loader=0):
+    return tuple(
+        {"phase": "train", "loader": loader, "epoch": i, "prints": [f"p{n}" for n in order(i)]} for i in range(count)
+    )
+
+
+def test_loaders_that_never_shuffle(ask):
+    def asked(prints, **facts):
+        return ask("training_not_shuffled", signals={"prints": prints, "loaders": ({"index": 0, **facts},)})
+
+    same = epochs_of(4, lambda i: range(12))
+    assert asked(same, shuffle=False).observed == "4 epochs of 12 batches in one order"
+    assert asked(same, shuffle=True) is None and asked(same, shuffle=False, iterable=True) is None
+    assert asked(same[:2], shuffle=False) is None
+    assert asked(epochs_of(4, lambda i: range(i, 12 + i)), shuffle=False) is None
+
+
+def test_batches_cut_by_hand_in_one_order(ask):
+    def asked(order):
+        return ask("training_not_shuffled", signals={"prints": epochs_of(1, order, None)})
+
+    assert asked(lambda i: [n % 10 for n in range(60)]).verdict == "note"
+    assert asked(lambda i: [n % 10 for n in range(25)]) is None
+    assert asked(lambda i: [(n * n) % 41 for n in range(80)]) is None
+    assert asked(lambda i: [0] * 60) is None
+
+
+def test_workers_that_draw_alike(ask):
+    facts = {"index": 0, "workers": 2, "drawn_alike": True}
+    prints = epochs_of(1, lambda i: range(12))
+    assert ask("worker_duplicate_randomness", signals={"prints": prints, "loaders": (facts,)}).verdict == "warn"
+    single = {**facts, "workers": 1}
+    assert ask("worker_duplicate_randomness", signals={"prints": prints, "loaders": (single,)}) is None

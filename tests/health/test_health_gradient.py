@@ -212,3 +212,36 @@ def test_two_optimizers_of_which_one_keeps_its_gradients(ask):
         "1": {"checked": 50, "not_cleared": 50, "streak": 50, "largest": 2.0},
     }
     assert "of optimizer 1 were" in ask("grad_not_cleared", signals=loop(cleared=cleared)).observed
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [
+        ({"outside_models": True}, "note"),
+        ({}, "fail"),
+        ({"outside_models": True, "held_twice": 4}, "fail"),
+        ({"outside_models": True, "steps_without_gradient": {"1": {"none": 0, "zero": 90}}}, "fail"),
+        ({"outside_models": True, "stale": {"0": {"tensors": 2, "held": 2}}}, "fail"),
+    ],
+)
+def test_gradients_in_a_network_that_judges_are_a_note(ask, more, verdict):
+    loop = {"optimizers": 1, "steps": 100, "outside": ["weight", "bias"], "outside_n": 2, **more}
+    assert ask("grad_param_not_in_optimizer", signals={"loop": loop}, framework="paddle").verdict == verdict
+
+
+def test_terms_without_gradient(ask):
+    term = {"line": "train.py:9", "number": True, "values": [0.5, 0.25, 0.125]}
+    found = ask("loss_term_without_gradient", signals={"graphs": ({"constant": [term]},)})
+    assert found.verdict == "warn" and found.where == {"file": "train.py", "line": 9}
+    assert found.observed == "a number is added to the loss: 0.5, 0.25, 0.125 in three steps"
+    assert ask("loss_term_without_gradient", signals={"graphs": ({"constant": None},)}) is None
+
+
+def test_a_copy_that_is_left_behind(ask):
+    def asked(**fields):
+        copy = {"type": "Net", "calls": 8, "steps": 8, "last": 190, "changed": False, **fields}
+        return ask("averaged_copy_never_updated", signals={"loop": {"steps": 200, "copies": [copy]}})
+
+    assert asked().verdict == "warn" and asked(type="AveragedModel").verdict == "fail"
+    assert asked(changed=True).verdict == "ok"
+    assert asked(steps=200) is None and asked(steps=1) is None and asked(last=40) is None

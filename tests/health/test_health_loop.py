@@ -186,3 +186,13 @@ def test_schedules(ask, make_series):
     assert (
         ask("lr_schedule_wrong", make_series("lr", [0.1 * (1 - i / 100) for i in range(100)]), signals=loop()) is None
     )
+
+
+def test_a_loss_by_hand_that_is_blown_up(ask):
+    blown = {"op": "sub", "shape": [32, 32], "of": [32, 1], "sure": True, "line": "train.py:9"}
+    found = ask("loss_broadcast", signals={"graphs": ({"blown": blown},)})
+    assert found.verdict == "fail" and found.where == {"file": "train.py", "line": 9}
+    assert found.observed == "outputs of shape [32, 1] became [32, 32] against the targets"
+    assert ask("loss_broadcast", signals={"graphs": ({"blown": {**blown, "sure": False}},)}).verdict == "warn"
+    assert ask("loss_broadcast", signals={"graphs": ({"blown": None},)}).verdict == "ok"
+    assert ask("loss_broadcast", signals={}).verdict == "not observed"

@@ -151,3 +151,13 @@ def test_half_precision(ask, make_model, looks):
 )
 def test_scaler(ask, make_series, scales, verdict):
     assert ask("amp_scale_collapse", make_series("grad_scale", scales)).verdict == verdict
+
+
+def test_clipping_with_the_factor_of_the_scaler(ask):
+    def loop(scaled, **scaler):
+        return {"loop": {"clip": {"calls": 100, "scaled": scaled, "limit": 1.0}, "scaler": scaler}}
+
+    found = ask("clip_before_unscale", signals=loop(100, scale_last=65536.0))
+    assert found.verdict == "fail" and "65536 times" in found.evidence[0]
+    assert ask("clip_before_unscale", signals=loop(1, scale_last=65536.0)).verdict == "ok"
+    assert ask("clip_before_unscale", signals=loop(0)) is None

@@ -44,6 +44,10 @@ def test_outliers_that_take_the_time(ask, make_series):
     found = ask("step_time_outlier", saving, signals={"loop": {"steps": 300}})
     assert found.verdict == "warn" and found.evidence == ("one in every 8 steps",)
     assert ask("step_time_outlier", saving, signals={"loop": {"steps": 300}, "loaders": ({"batches": 8},)}) is None
+    noisy = [0.5 if i % 16 == 0 else 0.06 if i % 23 == 0 else 0.01 for i in range(300)]
+    noisy = make_series("step_time_s", noisy)
+    found = ask("step_time_outlier", noisy, signals={"loop": {"steps": 300}})
+    assert found.verdict == "warn" and found.evidence == ("one in every 16 steps",)
     random_ = random.Random(1)
     busy = [5.0 if random_.random() < 0.1 else 0.01 for i in range(300)]
     assert ask("step_time_outlier", make_series("step_time_s", busy)).verdict == "note"
@@ -76,10 +80,14 @@ def test_determinism_against_benchmark(ask):
     assert ask("nondeterminism_requested_not_met", **on("cuda:0")) is None
 
 
-def test_small_hints(ask):
+def test_small_hints(ask, make_series):
     assert ask("implicit_sync_every_step", signals={"loop": {"syncs": 3.0}}).verdict == "note"
     assert ask("recompilation_storm", signals={"loop": {"recompiles": 12}}).verdict == "warn"
     assert ask("recompilation_storm", signals={"loop": {"recompiles": 2}}) is None
+    rising = make_series("step_time_s", [0.01 + 0.0001 * i for i in range(400)])
+    sizes = tuple({"phase": "train", "leaves": [{"shape": [8, 10 + 10 * i]}]} for i in range(8))
+    assert ask("step_time_drift", rising).verdict == "warn"
+    assert ask("step_time_drift", rising, signals={"batches": sizes}).verdict == "ok"
     workers = {"loaders": ({"index": 0, "workers": 16},)}
     assert ask("too_many_workers", signals=workers, captured={"hardware": {"cores": 4}}).verdict == "note"
     assert ask("too_many_workers", signals=workers, captured={"hardware": {"cores": 32}}) is None
@@ -179,3 +187,48 @@ def test_a_rank_that_is_always_last(ask, make_series):
     found = ask("straggler", signals=signals(2.0))
     assert found.verdict == "warn" and found.where == {"rank": 1}
     assert ask("straggler", signals=signals(1.05)).verdict == "ok"
+
+
+def reducing(make_model, orders, batches=(16, 16), steps=(64, 64), wrapper="DistributedDataParallel"):
+    """Signals of two ranks that reduce gradients themselves, in these orders."""
+    return [
+        Signals(
+            "torch",
+            rank=rank,
+            loop={
+                "steps": steps[rank],
+                "wrapper": wrapper,
+                "collectives": {"first": [["all_reduce", name] for name in orders[rank]], "of_gradients": 3},
+            },
+            loaders=({"index": 0, "batches": batches[rank], "length": 10 * batches[rank]},),
+            prints=({"phase": "train", "loader": 0, "epoch": 0},),
+        )
+        for rank in (0, 1)
+    ]
+
+
+def test_collectives_in_another_order(ask, make_model):
+    found = ask("collective_order_mismatch", signals=reducing(make_model, [["a", "b", "c"], ["b", "a", "c"]]))
+    assert found.verdict == "fail" and found.where == {"rank": 1} and found.observed.startswith("call 1 of a step")
+    assert ask("collective_order_mismatch", signals=reducing(make_model, ["abc", "abc"])).verdict == "ok"
+    assert ask("collective_order_mismatch", signals=reducing(make_model, ["ab", "cd"])).verdict == "ok"
+
+
+def test_ranks_with_more_batches(ask, make_model):
+    uneven = reducing(make_model, ["a", "a"], batches=(36, 28), steps=(112, 112))
+    found = ask("rank_step_count_mismatch", signals=uneven)
+    assert found.verdict == "fail" and found.observed == "rank 0: 36, rank 1: 28 batches an epoch"
+    assert ask("rank_step_count_mismatch", signals=reducing(make_model, ["a", "a"])).verdict == "ok"
+    joined = reducing(make_model, ["a", "a"], batches=(36, 28), steps=(144, 112))
+    assert ask("rank_step_count_mismatch", signals=joined).verdict == "note"
+
+
+def test_a_wrapper_that_is_not_called_still_promises_equal_replicas(ask, make_model):
+    tensors = [({"step": 1, "param_print": name},) for name in "xy"]
+    told = [
+        Signals("torch", rank=rank, loop={"wrapper": "DistributedDataParallel"}, tensors=tensors[rank])
+        for rank in (0, 1)
+    ]
+    assert ask("replica_divergence", signals=told).verdict == "fail"
+    alone = [Signals("torch", rank=rank, tensors=tensors[rank]) for rank in (0, 1)]
+    assert ask("replica_divergence", signals=alone) is None

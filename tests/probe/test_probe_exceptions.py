@@ -184,3 +184,13 @@ def test_a_time_limit_by_signal_reaches_the_program_even_while_the_probe_works(p
     done = probed(python, "limit.py")
     assert done.out == "reached\n"
     assert not done.of("probe_error")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="older interpreters do not say where it was ignored")
+def test_what_fails_at_exit_is_told_and_ends_nothing(probed):
+    probed.write("fail.py", "import atexit\natexit.register(lambda: {}['saved'])\n")
+    plain = probed.plain(sys.executable, "fail.py")
+    done = probed(sys.executable, "fail.py")
+    assert _stable(done.err) == _stable(plain.stderr)
+    (event,) = done.of("exception")
+    assert (event["type"], event["message"], event["exit"]) == ("KeyError", "'saved'", False)

@@ -32,6 +32,7 @@ def test_the_first_thousand_steps_are_written_one_by_one():
     one, journal = meter()
     for step in range(1000):
         one.add([float(step)], [0.1], 2.0, step * 1e-3, 1)
+    one.flush()
     assert [record["step"] for record in journal.records] == list(range(1, 1001))
     assert [record["loss"] for record in journal.records] == [float(step) for step in range(1000)]
     assert all("agg" not in record for record in journal.records)
@@ -89,6 +90,40 @@ def test_the_first_value_that_is_not_finite_is_written_at_once_but_not_each_of_m
     one.flush()
     assert len(journal.records) - before < 200
     assert sum(record["agg"]["loss"][4] for record in journal.records[before:] if "agg" in record) > 2900
+
+
+@pytest.mark.parametrize("step_s", [1e-5, 4e-4, 9e-3])
+def test_very_short_steps_are_put_aside_for_a_twentieth_of_a_second_at_most(step_s):
+    one, journal = meter()
+    for step in range(900):
+        one.add([float(step)], [0.1], 2.0, step * step_s, 1)
+        assert (one.step - len(journal.records)) * step_s <= signals.SHORTEST_S + step_s
+    assert len(journal.records) >= 1
+    one.flush()
+    assert [record["loss"] for record in journal.records] == [float(step) for step in range(900)]
+    assert [record.get("dt") for record in journal.records[1:]] == pytest.approx([step_s] * 899, abs=1e-6)
+
+
+def test_the_first_steps_are_never_put_aside():
+    one, journal = meter()
+    for step in range(200):
+        one.add([1.0], [0.1], 2.0, step * 1e-5, 1)
+        assert step >= signals.AT_ONCE or len(journal.records) == step + 1
+    assert len(journal.records) < 200
+
+
+def test_a_step_that_takes_long_is_written_at_once():
+    one, journal = meter()
+    for step in range(5):
+        one.add([1.0], [0.1], 2.0, step * 0.06, 1)
+        assert len(journal.records) == step + 1
+
+
+def test_what_was_put_aside_is_written_before_a_value_that_is_not_finite():
+    one, journal = meter()
+    for step in range(10):
+        one.add([1.0 if step < 9 else math.inf], [0.1], 2.0, step * 1e-4, 1)
+    assert [record["step"] for record in journal.records] == list(range(1, 11))
 
 
 def test_skipped_steps_are_counted_apart():

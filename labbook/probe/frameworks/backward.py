@@ -18,12 +18,13 @@ def watched_backward(adapter, original):
         if is_compiling() or local.in_backward or (training.running and is_engine_thread()):
             return original(*args, **kwargs)
         began = clock()
-        health = adapter.health
+        health, rested = adapter.health, False
         try:
             given = args[0] if args else kwargs["tensors"]
             losses = roots(given)
             training.root(losses)
-            if health is not None:
+            rested = health is not None and adapter.lane.backward(losses)
+            if health is not None and not rested:
                 health.backward_begins(given if isinstance(given, (tuple, list)) else (given,), losses)
         except Exception as error:
             failed(name + ".backward", error)
@@ -38,7 +39,7 @@ def watched_backward(adapter, original):
         finally:
             training.running -= 1
             local.in_backward = 0
-            if health is not None:
+            if health is not None and not rested:
                 try:
                     health.backward_ended()
                 except Exception as error:

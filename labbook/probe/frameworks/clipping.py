@@ -40,7 +40,7 @@ class Clip:
         return known[self._key]
 
 
-def watched_clip(adapter, original, norm_type):
+def watched_clip(adapter, original, norm_type, is_scaled=None):
     """`original`, a clipping function, with its norm kept for the step that follows.
 
     Args:
@@ -48,6 +48,7 @@ def watched_clip(adapter, original, norm_type):
         original: Called as the program calls it.
         norm_type: `norm_type(args, kwargs)` gives the order of the norm that `original` returns, `None` when it returns
             none; the 2-norm is then measured first.
+        is_scaled: `is_scaled(local)` says whether gradients still carry the factor of a gradient scaler.
     """
     is_compiling, failed, local = adapter.is_compiling, adapter.probe.failed, adapter.training.local
     tensor, gradient = adapter.module.Tensor, adapter.values.gradient
@@ -83,6 +84,8 @@ def watched_clip(adapter, original, norm_type):
             if told is None and result is not None:
                 told = adapter.values.scalar(result)
                 scratch["local"] = adapter.values.is_split(result)
+            if is_scaled is not None and local.scales and adapter.health is not None and is_scaled(local):
+                adapter.health.loop.clip["scaled"] += 1
             if told is not None:
                 local.clips.append(Clip(parameters, told, scratch.get("local", False)))
                 if adapter.health is not None:

@@ -7,6 +7,7 @@ pass through `Tensor.backward`. In a static graph neither runs at each step, and
 import sys
 from math import prod
 
+from ..health_lane import Lane
 from ..model import Models
 from ..pending import Step, merged
 from ..protocol import FRAMEWORK, STATE
@@ -47,6 +48,7 @@ class Adapter:
     """
 
     name = NAME
+    rates = staticmethod(paddle_state.rates)
 
     def __init__(self, module, probe):
         self.module = module
@@ -56,9 +58,12 @@ class Adapter:
         self.health = None
         self.is_compiling = lambda: probe.resting > 0
         self.seed_at_import = paddle_state.initial_seed(module)
+        self.lane = Lane(self)
         self.models = Models()
         self.told = {}
         self.casts = {}
+        self.cast_ignored = self.wrapper = None
+        self.ever_cast = False
         self.executions = 0
         self.compiled = False
         probe.at_exit(self.tell_state)
@@ -114,6 +119,11 @@ class Adapter:
         """
         training = self.training
         local = training.local
+        ordinary = not over and not local.group and paddle_state.group_count(optimizer) == 1
+        if ordinary and self.lane.begins(optimizer, local, pairs):
+            return
+        if local.lane is not None:  # a step that raised has left its mark behind
+            local.lane, local.in_step = None, 0
         update = (id(optimizer), local.backwards)
         if local.group and local.update == update:
             return
@@ -128,18 +138,24 @@ class Adapter:
             if meter is None:
                 return
             scratch = meter.scratch
+        local.norm = self.measure(meter, optimizer, scratch, pairs)
+        if self.health is not None and meter is not training.together and not over:
+            self.health.step_begins(optimizer, meter, local.norm, False)
+
+    def measure(self, meter, optimizer, scratch, pairs):
+        """Total gradient norm of an optimizer where it is due: see `paddle_gradients.norm`."""
         if isinstance(pairs, dict):
             gradients = paddle_gradients.gradients(optimizer)
         else:
             gradients = [gradient for _, gradient in pairs if gradient is not None]
-        local.norm = paddle_gradients.norm(self, meter, optimizer, scratch, gradients)
-        if self.health is not None and meter is not training.together and not over:
-            self.health.step_begins(optimizer, meter, local.norm, False)
+        return paddle_gradients.norm(self, meter, optimizer, scratch, gradients)
 
     def step_ended(self, optimizer, groups=1):
         """Numbers the step, after the last of its parameter groups, and hands its values on."""
         training = self.training
         local = training.local
+        if self.lane.ended(optimizer, local):
+            return
         local.group += 1
         if local.group < groups:
             return
@@ -148,7 +164,7 @@ class Adapter:
         norm, local.norm = local.norm, None
         if meter is None:
             return
-        rates = paddle_state.rates(optimizer)
+        rates = self.rates(optimizer)
         if meter is training.together:
             training.inside_step(rates, norm)
             return
@@ -207,10 +223,10 @@ def _watched_update(adapter, original):
     """`original`, which updates one parameter group, watched; in a static graph it only builds the update."""
     failed, training, dynamic = adapter.probe.failed, adapter.training, adapter.module.in_dynamic_mode
     begins, ended, clock = adapter.step_begins, adapter.step_ended, training.clock
-    is_compiling = adapter.is_compiling
+    is_compiling, averaging = adapter.is_compiling, paddle_state.averaging_kinds(adapter.module)
 
     def _apply_optimize(optimizer, *args, **kwargs):
-        if is_compiling() or not dynamic():
+        if is_compiling() or not dynamic() or isinstance(optimizer, averaging):
             return original(optimizer, *args, **kwargs)
         began = clock()
         try:
@@ -291,9 +307,13 @@ def hook_autocast(adapter):
             enabled = args[0] if args else kwargs.get("enable", True)
             level = args[3] if len(args) > 3 else kwargs.get("level", "O1")
             dtype = args[4] if len(args) > 4 else kwargs.get("dtype", "float16")
-            # On a CPU it has no effect, and PaddlePaddle says so.
-            if enabled and (level, dtype) not in casts and adapter.module.device.get_device() != "cpu":
-                casts[level, dtype] = {"level": str(level), "dtype": str(dtype)}
+            adapter.ever_cast = True
+            if enabled and (level, dtype) not in casts and adapter.cast_ignored is None:
+                told = {"level": str(level), "dtype": str(dtype)}
+                if adapter.module.device.get_device() == "cpu":  # it has no effect there, and PaddlePaddle says so
+                    adapter.cast_ignored = told
+                else:
+                    casts[level, dtype] = told
         except Exception as error:
             failed("paddle.autocast", error)
         return original(*args, **kwargs)

@@ -20,7 +20,7 @@ from .paddle_parameters import Parameters, has_gradient, written
 from .paddle_patches import Patches
 from .paddle_roots import Roots
 from .paddle_stats import Stats
-from .paddle_totals import JUDGED, fill_in
+from .paddle_totals import fill_in
 from .torch_stats import first_tensor, tensors_in
 
 MOST_LEAVES = 16
@@ -90,6 +90,7 @@ class Eyes:
         self._health = health
         for eye in (self.roots, self.losses, self.loaders, self.loading):
             eye.health = health
+        health.memory.workers = self.loaders.workers
 
     def install(self):
         """Puts all wrappers in place; where one cannot be, the others are."""
@@ -114,6 +115,8 @@ class Eyes:
         self._root = None
         self._given = None
         self._stepped = None
+        self.counted = set()
+        self._evaluated, self._spectral = set(), []
         self.patches.forget()
         self.roots.forget()
         self.loading.forget()
@@ -193,10 +196,10 @@ class Eyes:
     def looked_forward(self, root, output):
         """Takes what the look at a forward has found."""
         self.roots.look = None
-        self.functions.end()
         self._health.cost += self.modules.took() + self.functions.took()
         if root is not self._root:
             return
+        self.functions.after(root, [tensor for _, tensor in tensors_in(output, self.stats, MOST_LEAVES)])
         given, self._given = self._given, None
         layer = root.module()
         if not root.hidden and layer is not None and self.modules._root is root:
@@ -207,7 +210,7 @@ class Eyes:
         table = self.table(root)
         if table is not None and not table.told:
             table.told = root.shown = True
-            self.describer.tell(root, table, table.initial, None if root.hidden else self.modules, [])
+            self.describer.tell(root, table, table.initial, None if root.hidden else self.modules, self._spectral)
             table.initial = None
 
     def abandoned(self):
@@ -219,7 +222,15 @@ class Eyes:
         self.cuts.end()
 
     def look_evaluation(self, root):
-        """Nothing: spectral norms of PaddlePaddle compute the same in both modes."""
+        """Looks at a model that is evaluated: once, for spectral norms that never iterated."""
+        if root.training() or root.index in self._evaluated:
+            return
+        self._evaluated.add(root.index)
+        layer = root.module()
+        for name, one in list(layer.named_sublayers(include_self=True)) if layer is not None else []:
+            for hook in one._forward_pre_hooks.values():
+                if type(hook).__name__ == "SpectralNorm" and self.stats.never_iterated(one, hook):
+                    self._spectral.append(name)
 
     # batches
 
@@ -239,7 +250,9 @@ class Eyes:
     # steps
 
     def first_step(self, optimizer):
-        """Takes the first step of an optimizer."""
+        """Takes the first step of an optimizer; the classes of others may not call the constructor that is watched."""
+        if optimizer not in self.optimizers:
+            self.optimizer_made(optimizer)
         self.loading.first_step(optimizer)
 
     def look_step(self, optimizer, meter, closure):
@@ -295,8 +308,7 @@ class Eyes:
         for root, table in self.tables():
             root.told = None
             self._watch_flags(root, table)
-        if self._health.loop.backwards >= JUDGED:
-            fill_in(self, self._health.loop)  # at exit the models may be gone
+        fill_in(self, self._health.loop, now=True)  # at exit the models may be gone
 
     def _watch_flags(self, root, table):
         """Notes parameters whose `stop_gradient` has changed."""
@@ -313,6 +325,8 @@ class Eyes:
 
     def graph(self, number, tensors):
         """Looks at the graph of a backward call."""
+        self.functions.pairs.backward(tensors)
+        self.functions.end()
         self.graphs.look(number, tensors)
 
     def graph_ended(self, number):
@@ -364,6 +378,7 @@ class Eyes:
 
     def release(self):
         """Forgets what was kept for a step."""
+        self.functions.end()
         self.flight.release()
         if self.cuts.on:
             self.cuts.end()

@@ -4,12 +4,15 @@ PaddlePaddle 3.3 does not check the bounds of tensor indices on a CPU: they retu
 """
 
 import sys
+from _thread import get_ident
 from time import perf_counter
 from types import FunctionType
+from weakref import ref
 
 from ..health_frames import line_of, user_frame
 from ..wrapping import disguised, leave_out_one_frame
 from .paddle_modules import cast_dtype
+from .paddle_pairs import Pairs
 from .torch_stats import first_tensor
 
 MOST = 64
@@ -26,6 +29,7 @@ WATCHED = (
     "dropout",
 )
 _FLAT = ("sigmoid", "tanh")
+_NORMALISING = ("softmax", "log_softmax")
 
 
 class Functions:
@@ -41,15 +45,19 @@ class Functions:
         self.eyes = eyes
         self.stats = eyes.stats
         self._on = False
+        self._outputs = None
         self._took = 0.0
         self._root = None
         self._busy = False
+        self.pairs = Pairs(paddle, eyes.failed)
         self.found = {}
         self.reads = {}
 
     def forget(self):
         """Begins anew, in a forked child."""
         self._on = self._busy = False
+        self._outputs = None
+        self.pairs.forget()
         self.found, self.reads = {}, {}
 
     def begin(self, root):
@@ -58,9 +66,22 @@ class Functions:
         self._root = root
         self._on = True
 
+    def after(self, root, tensors):
+        """Goes on looking for what the loss is made of, until `end`.
+
+        Args:
+            root: The model whose forward has ended.
+            tensors: What it returned.
+        """
+        if self._on and self._root is root:
+            self._outputs = [ref(tensor) for tensor in tensors]
+            self.pairs.begin(self._outputs)
+
     def end(self):
-        """Ends the look at activations."""
+        """Ends the look."""
+        self.pairs.end()
         self._on = False
+        self._outputs = None
 
     def take(self):
         """What was found, once."""
@@ -99,7 +120,10 @@ class Functions:
                 leave_out_one_frame(error)
                 raise
             began = perf_counter()
-            self._called(name, args, kwargs, result)
+            if self._outputs is None:
+                self._called(name, args, kwargs, result)
+            elif name in _NORMALISING:
+                self._called_after(name, args, kwargs, result)
             self._took += perf_counter() - began
             return result
 
@@ -120,6 +144,23 @@ class Functions:
                 if told is not None:
                     told["line"] = line_of(caller)
                     self.found[key] = told
+        except Exception as error:
+            self.eyes.failed("paddle.look at function", error)
+
+    def _called_after(self, name, args, kwargs, result):
+        """Takes a softmax between the model and its loss, by whomever; not one that only shows predictions."""
+        try:
+            frame = user_frame()
+            if frame is None or result.stop_gradient or get_ident() != self.eyes.health.thread:
+                return
+            key = (name, frame.f_code.co_filename, frame.f_lineno)
+            known = self.found.get(key)
+            if known is not None:
+                known["calls"] += 1
+            elif len(self.found) < MOST:
+                told = self._describe(name, args, kwargs, result, key)
+                if told is not None:
+                    self.found[key] = dict(told, line=line_of(frame))
         except Exception as error:
             self.eyes.failed("paddle.look at function", error)
 
@@ -144,6 +185,7 @@ class Functions:
             if type(axis) is int and result.shape:
                 told["dim"] = axis % len(result.shape)
                 told["size"] = result.shape[axis]
+                told["of_output"] = any(output() is given for output in self._outputs or ())
         return told
 
     def _check(self, name, index, low, size):

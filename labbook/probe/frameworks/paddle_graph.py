@@ -82,7 +82,7 @@ class Graph:
         self._output = None
         self._pending = None
         self._told = 0
-        self._told_cut = False
+        self._told_cut = self._told_terms = False
         self._last = None
 
     def watches(self, number):
@@ -116,6 +116,8 @@ class Graph:
         """Takes the end of the backward call: what has a gradient now was reached after all."""
         pending, self._pending = self._pending, None
         if pending is None:
+            if not self._told_terms and self.eyes.functions.pairs.constant and self._last is not None:
+                self.tell(number)
             return
         number, found, before = pending
         missing = []
@@ -139,16 +141,13 @@ class Graph:
             self.tell(number)
 
     def _foreign_leaves(self, found, before):
-        known = set()
-        for parameter in self.eyes.held_by_optimizers():
-            known.add(node_of(parameter))
-        for root, _ in self.eyes.tables():
-            layer = root.module()
-            known.update(map(node_of, parameters_of(layer, "_sub_layers") if layer is not None else []))
-        strange = found - known
+        strange = found - self._known_leaves()
         if not strange:
             return []
         parameters = owners(self.paddle, strange)
+        self.eyes.roots.adopt(parameters)
+        strange -= self._known_leaves()
+        parameters = [one for one in parameters if node_of(one) in strange]
         told = [
             {"shape": list(one.shape), "parameter": True, "again": node_of(one) in before}
             for one in parameters[:_MOST_FOREIGN]
@@ -157,10 +156,19 @@ class Graph:
         told += [{"shape": None, "parameter": False, "again": node in before} for node in others]
         return told[:_MOST_FOREIGN]
 
+    def _known_leaves(self):
+        """Nodes of the parameters of optimizers and models."""
+        known = set(map(node_of, self.eyes.held_by_optimizers()))
+        for root in self.eyes.roots.all():
+            layer = root.module()
+            known.update(map(node_of, parameters_of(layer, "_sub_layers") if layer is not None else []))
+        return known
+
     def tell(self, number):
         """Writes the event of the last look."""
         self._told = number
         self._told_cut = self.cut is not None
+        self._told_terms = self.eyes.functions.pairs.constant is not None
         _, found, before = self._last
         self.eyes.emit(
             GRAPH,
@@ -172,6 +180,8 @@ class Graph:
             unreachable_n=len(self.missing),
             foreign=self._foreign_leaves(found, before),
             cut=self.cut,
+            blown=self.eyes.functions.pairs.blown,
+            constant=self.eyes.functions.pairs.constant,
         )
 
     def finish(self):

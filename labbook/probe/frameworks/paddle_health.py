@@ -3,6 +3,7 @@
 from ..health import Health
 from ..wrapping import disguised
 from .paddle_eyes import Eyes
+from .paddle_state import averaging_kinds
 
 
 def hook_health(adapter):
@@ -14,14 +15,16 @@ def hook_health(adapter):
     adapter.health = adapter.training.health = Health(adapter, eyes)
     _watch_optimizers(adapter, eyes)
     _watch_grad(adapter, eyes)
+    _watch_replicas(adapter, eyes)
     eyes.install()
 
 
 def _watch_optimizers(adapter, eyes):
     """Has the parameters of a new optimizer known before the first forward of their model."""
     optimizers = adapter.module.optimizer
-    kinds = [optimizers.Optimizer] + [kind for name in ("LBFGS",) if (kind := getattr(optimizers, name, None))]
-    failed, training = adapter.probe.failed, adapter.training
+    # AdamW sets itself up without the constructor of its base class, and so does LBFGS.
+    kinds = [optimizers.Optimizer] + [kind for name in ("AdamW", "LBFGS") if (kind := getattr(optimizers, name, None))]
+    failed, training, averaging = adapter.probe.failed, adapter.training, averaging_kinds(adapter.module)
 
     def watched(original):
         def initialise(optimizer, *args, **kwargs):
@@ -30,7 +33,7 @@ def _watch_optimizers(adapter, eyes):
                 return
             began = training.clock()
             try:
-                if optimizer not in eyes.optimizers:
+                if optimizer not in eyes.optimizers and not isinstance(optimizer, averaging):
                     eyes.optimizer_made(optimizer)
             except Exception as error:
                 failed("paddle.optimizer made", error)
@@ -53,3 +56,15 @@ def _watch_grad(adapter, eyes):
         return original(*args, **kwargs)
 
     eyes.patches.put(paddle, "grad", disguised(grad, original))
+
+
+def _watch_replicas(adapter, eyes):
+    """Notes that a model was wrapped to keep replicas equal, also where it is not the wrapper that is called."""
+    kind = adapter.module.DataParallel
+    original = kind.__init__
+
+    def initialise(layer, *args, **kwargs):
+        original(layer, *args, **kwargs)
+        adapter.wrapper = type(layer).__name__
+
+    eyes.patches.put(kind, "__init__", disguised(initialise, original))

@@ -119,6 +119,7 @@ class Loaders(torch_loader.Loaders):
             dataset=type(loader.dataset).__name__,
             iterable=iterable,
             line=line_of(user_frame()),
+            drawn_alike=self._drawn_alike(loader),
         )
 
 

@@ -99,21 +99,25 @@ class Losses(torch_losses.Losses):
 
     def _wrapped(self, original, told, parameters, fixed):
         begins, ended, refused, leave = self._begins, self._finished, self._refused_by, leave_out_one_frame
-        dynamic = self.torch.in_dynamic_mode
+        dynamic, at_rest = self.torch.in_dynamic_mode, self.at_rest
 
         def loss(*args, **kwargs):
             if not dynamic():
                 return original(*args, **kwargs)
-            call = begins(told)
-            if call is None:
+            rests = at_rest()
+            call = None if rests else begins(told)
+            if call is None and not rests:
                 return original(*args, **kwargs)
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:  # the program's own error, passed on
-                refused(call, args, kwargs, parameters, fixed)
+                call = begins(told) if rests else call
+                if call is not None:
+                    refused(call, args, kwargs, parameters, fixed)
                 leave(error)
                 raise
-            ended(call, result, args, kwargs, parameters, fixed)
+            if not rests:
+                ended(call, result, args, kwargs, parameters, fixed)
             return result
 
         return disguised(loss, original)

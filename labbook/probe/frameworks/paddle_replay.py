@@ -1,8 +1,7 @@
 """Runs the last forward of a PaddlePaddle model again, to find the first layer and operator that gave NaN or infinity.
 
 In the forward every operator is watched from Python, so that infinities which the program writes itself, as in masks,
-are told apart. In the backward, which is out of Python's sight, PaddlePaddle's own check is switched on for the replay;
-what it prints on descriptors 1 and 2 is dropped.
+are told apart. In the backward, which is out of Python's sight, each gradient is looked at by a hook.
 """
 
 import re
@@ -12,12 +11,10 @@ from contextlib import contextmanager
 from ..health_frames import place_of, user_frame
 from ..model import parameters_of
 from .paddle_restore import Restored
-from .paddle_silence import silenced
 from .torch_replay import _FILLS as FILLS
 from .torch_stats import tensors_in
 
 MOST_EVENTS = 200
-_FLAG = "FLAGS_check_nan_inf"
 _REFUSED = {
     "GroupShardedStage3": "its parameters are sharded over ranks",
     "GroupShardedStage2": "its parameters are sharded over ranks",
@@ -47,7 +44,6 @@ _DUNDERS = [
     "neg",
     "abs",
 ]
-_OPERATOR = re.compile(r"op=([\w.]+?),")
 _PAIRS = frozenset(["full", "full_", "full_like", "scale", "scale_", "assign", "assign_", "assign_value_", "cast"])
 
 
@@ -68,7 +64,6 @@ class Replay:
         if type(self.layer).__name__ == "DataParallel":
             self.layer = self.layer._layers
         self._outputs = []
-        self._lines = {}
 
     def refused(self):
         """Why running it again would be unsafe, "" when it is not."""
@@ -92,7 +87,6 @@ class Replay:
         names = {id(one): name for name, one in self.layer.named_sublayers(include_self=True)}
         with self._again() as again, watcher, self.paddle.no_grad():
             output = self.layer(*again.args, **again.kwargs)
-        self._lines = watcher.lines
         self._outputs = [tensor for _, tensor in tensors_in(output, self.eyes.stats)]
         if not any(watcher.kinds([tensor]) != (False, False) for tensor in self._outputs):
             return None
@@ -127,36 +121,24 @@ class Replay:
         return False
 
     def backward(self):
-        """Runs forward and backward again with PaddlePaddle's own check; what it named, or `None`."""
-        paddle = self.paddle
-        with self._again() as again, paddle.enable_grad():
-            output = self.layer(*again.args, **again.kwargs)
+        """Runs forward and backward again, and looks at each gradient; where the first bad one arose, or `None`."""
+        from .paddle_backtrace import Backtrace  # it watches as the forward is watched here
+
+        trace = Backtrace(self.paddle, self.eyes)
+        with self._again() as again, self.paddle.enable_grad():
+            with trace:
+                output = self.layer(*again.args, **again.kwargs)
             outputs, gradients, guessed = self._roots(output)
             if not outputs or not again.leaves:
                 return None
-            operator = self._checked(outputs, again.leaves, gradients)
-        if operator is None:
+            found = self.eyes.grad(outputs, again.leaves, gradients, allow_unused=True)
+            culprit = trace.culprit(again.leaves, found)
+        if culprit is None:
             return None
-        told = {"finding": "backward", "op": operator}
-        told.update(self._lines.get(operator.split(".")[-1].replace("_grad", "").replace("_double", ""), {}))
+        told = dict(culprit[1], finding="backward", op=culprit[0])
         if guessed:
             told["reason"] = "with ones in place of the gradient of the output, which was not kept"
         return told
-
-    def _checked(self, outputs, leaves, gradients):
-        """The operator that the check names, `None` where all gradients are finite."""
-        paddle = self.paddle
-        before = paddle.get_flags([_FLAG])
-        with silenced():
-            paddle.set_flags({_FLAG: True})
-            try:
-                self.eyes.grad(outputs, leaves, gradients, allow_unused=True)
-            except Exception as error:
-                found = _OPERATOR.search(str(error))
-                return found.group(1) if found else type(error).__name__
-            finally:
-                paddle.set_flags(before)
-        return None
 
     def _roots(self, output):
         """`(outputs, gradients, whether any gradient is a guess)`."""
@@ -196,15 +178,11 @@ class Watcher:
     Args:
         paddle: The module.
         eyes: The other eyes.
-
-    Attributes:
-        lines: Name of an operator -> the user's line that called it last.
     """
 
     def __init__(self, paddle, eyes):
         self.paddle = paddle
         self.stats = eyes.stats
-        self.lines = {}
         self._layers = []
         self._events = []
         self._put_back = []
@@ -280,8 +258,6 @@ class Watcher:
     def _takes(self, name, before, result):
         nan, inf = self.kinds([result])
         frame = user_frame()
-        if frame is not None and len(self.lines) < MOST_EVENTS:
-            self.lines[name] = place_of(frame)
         if ((nan and not before[0]) or (inf and not any(before))) and len(self._events) < MOST_EVENTS:
             layer = self._layers[-1] if self._layers else None
             event = {"op": name, "nan": nan, "from_inf": before[1], "module": layer, "place": place_of(frame)}
@@ -317,3 +293,25 @@ def expression_of(tensors, outputs=()):
             names.append(name)
         node = next((following for following in node.next_functions if following is not None), None)
     return " <- ".join(names)
+
+
+_STEEP = ("Sqrt", "Rsqrt", "Pow", "ElementwisePow", "Log", "Divide", "PNorm", "FrobeniusNorm", "Acos", "Asin")
+
+
+def steep_in(tensors, outputs):
+    """Operators between a loss and the outputs of a model whose derivative is infinite somewhere: `Sqrt, Divide`."""
+    held = [t for t in (output() for output in outputs) if t is not None and not t.stop_gradient]
+    seen = {t.grad_fn.node_ptr() for t in held if t.grad_fn is not None}
+    waiting = [t.grad_fn for t in tensors if t is not None and not t.stop_gradient]
+    names, kept = [], []
+    while waiting and len(kept) < 400:
+        node = waiting.pop(0)
+        if node is None or node.node_ptr() in seen:
+            continue
+        seen.add(node.node_ptr())
+        kept.append(node)  # an address is only told apart from others as long as its node lives
+        name = re.sub(r"(GradNode|Grad)$", "", node.name().replace("GradNode", "Grad"))
+        if name in _STEEP and name not in names:
+            names.append(name)
+        waiting.extend(node.next_functions)
+    return ", ".join(names[:4])

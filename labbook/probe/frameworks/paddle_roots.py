@@ -159,11 +159,24 @@ class Roots:
         wanted = any(id(p) in self._held for p in own) if self._held else bool(own)
         if not wanted or self._count >= 8 * MOST_ROOTS:
             return self._refuse(layer)
+        return self._follow(layer) or self._refuse(layer)
+
+    def adopt(self, parameters):
+        """Follows models that no optimizer trains, because a backward call reaches these parameters of theirs."""
+        reached = set(map(id, parameters))
+        for key, (_, held) in list(self._refused.items()):
+            layer = held()
+            own = map(id, modules.parameters_of(layer, "_sub_layers")) if layer is not None else ()
+            if not reached.isdisjoint(own) and self._follow(layer) is not None:
+                del self._refused[key]
+
+    def _follow(self, layer):
+        """The `Root` of a new model, `None` where there are too many."""
         for key, root in list(self._known.items()):
             if root.module() is None:
                 del self._known[key]
-        if len(self._known) >= MOST_ROOTS:
-            return self._refuse(layer)
+        if len(self._known) >= MOST_ROOTS or self._count >= 8 * MOST_ROOTS:
+            return None
         root = Root(layer, self._count, self.paddle)
         root.hidden = why_hidden(layer)
         self._count += 1
@@ -179,11 +192,12 @@ class Roots:
         health, training, failed, inside = self.health, self.health.training, self._failed, self.inside
         clock, grad_on = training.clock, self.paddle.is_grad_enabled
         began = clock()
+        followed = False
         try:
             grad = grad_on()
             if grad:
                 root.called += 1
-            health.forward_begins(root, args, kwargs, grad, layer.training)
+            followed = health.forward_begins(root, args, kwargs, grad, layer.training)
         except Exception as error:
             failed("paddle.forward begins", error)
         training.spent += clock() - began
@@ -197,6 +211,8 @@ class Roots:
             raise
         finally:
             inside.on = False
+        if not followed:
+            return output
         began = clock()
         try:
             health.forward_ended(root, output)

@@ -5,6 +5,7 @@ from math import prod
 
 from .. import model
 from .facts import determinism_variables, nvidia_driver, plain_options, shortened
+from .paddle_roots import is_statistic
 
 _FLAGS = (
     "FLAGS_cudnn_deterministic",
@@ -157,7 +158,10 @@ def find_model(paddle, parameters):
 
 def model_facts(root, own):
     """What is told of a model, from its root (or `None`) and the parameters of its optimizer."""
-    every = model.parameters_of(root, "_sub_layers") if root is not None else own
+    every = own
+    if root is not None:
+        averages = _running_statistics(root)
+        every = [p for p in model.parameters_of(root, "_sub_layers") if id(p) not in averages]
     return {
         "name": model.class_name(root) if root is not None else "",
         "parameters": {id(p): prod(p.shape) for p in every},
@@ -167,9 +171,22 @@ def model_facts(root, own):
     }
 
 
+def _running_statistics(root):
+    """Ids of the running statistics of batch norms, which PaddlePaddle keeps as parameters."""
+    held = [(layer, layer.__dict__.get("_parameters") or {}) for layer in root.sublayers(include_self=True)]
+    return {id(p) for layer, own in held for name, p in own.items() if is_statistic(layer, name)}
+
+
 def _place(place):
     return str(place).replace("Place(", "").rstrip(")")
 
 
 def _is_frozen(parameter):
     return parameter.stop_gradient
+
+
+def averaging_kinds(paddle):
+    """Classes that only average parameters which another optimizer trains; their updates are no steps of the loop."""
+    home = getattr(paddle, "incubate", None)
+    kinds = [getattr(home, name, None) for name in ("LookAhead", "ModelAverage")]
+    return tuple(kind for kind in kinds if isinstance(kind, type))

@@ -313,6 +313,21 @@ class Stats:
             ratio = float(numpy.median(running.astype("float64") / variance))
         return ratio if isfinite(ratio) else None
 
+    def never_iterated(self, layer, hook):
+        """Whether the vectors of a spectral norm are still random: after one iteration `u` is W v, but for its length.
+
+        Args:
+            layer: Whose weight it divides.
+            hook: The hook that does; its `name` and `dim` are used.
+        """
+        held = [getattr(layer, hook.name + end, None) for end in ("_orig", "_u", "_v")]
+        if not all(self.is_tensor(one) and one._is_initialized() and one.place.is_cpu_place() for one in held):
+            return False
+        weight, u, v = (self.view(one) for one in held)
+        made = self._numpy.moveaxis(weight, hook.dim, 0).reshape(weight.shape[hook.dim], -1) @ v
+        length = float((made * made).sum() * (u * u).sum()) ** 0.5
+        return bool(length > 0.0 and abs(float((made * u).sum())) < 0.5 * length)
+
     def constant_columns(self, view):
         """`(lowest, highest)` of each column of a table, as arrays to be merged over batches."""
         return view.min(axis=0), view.max(axis=0)

@@ -5,33 +5,42 @@ from math import prod
 from ..model import parameters_of
 from . import paddle_state
 
-JUDGED = 20
-"""Backward calls after which a parameter without gradient is told."""
+SOME = 3
+"""Backward calls after which a parameter without gradient is told; the checks judge the longer runs."""
 
 
-def fill_in(eyes, loop):
+def fill_in(eyes, loop, now=False):
     """Fills in the names and facts of the running totals.
 
     Args:
         eyes: The eyes of PaddlePaddle.
         loop: The `Loop`.
+        now: Whether a step has just ended, so that what is trained exists.
     """
     models = [(root, table) for root, table in eyes.followed() if root.called]
-    if not models and loop.facts:
-        return  # they are gone, as at the end of a program that trains inside a function: the last look stands
-    held = {id(p) for p in eyes.held_by_optimizers()}
+    alive = {m.index for m in eyes.adapter.training.meters.values() if m.owner is not None and m.owner() is not None}
+    alive.update(("model", root.index) for root, _ in models)
+    if not now and loop.facts and not eyes.counted <= alive:
+        return  # some is gone, as at the end of a program that trains inside a function: the last look stands
+    eyes.counted = alive
+    loop.facts["judged"] = loop.backwards
+    everything = [id(p) for p in eyes.held_by_optimizers()]
+    held = set(everything)
     never, outside, uncalled = [], [], []
     trainable = frozen = elements = 0
-    owned = set()
+    owned, counted, trained, judges = set(), set(), set(), set()
     for root, table in models:
         layer = root.module()
         if layer is None:
             continue
+        if root.training() or not held.isdisjoint(table.parameters):
+            trained.add(root.index)
         owned.update(map(id, parameters_of(layer, "_sub_layers")))
         for at, weak in enumerate(table.held):
             parameter = weak()
-            if parameter is None:
+            if parameter is None or id(parameter) in counted:  # a part of a model may be known beside it
                 continue
+            counted.add(id(parameter))
             size = prod(parameter.shape)
             elements += size
             if parameter.stop_gradient:
@@ -41,12 +50,19 @@ def fill_in(eyes, loop):
             had = (root.index, at) in eyes.gradients or parameter._grad_ivar() is not None
             if had and id(parameter) not in held:
                 outside.append(table.names[at])
-            if not had and id(parameter) in held and loop.backwards >= JUDGED:
+                judges.add(root.index)
+            if not had and id(parameter) in held and loop.backwards >= SOME:
                 never.append(table.names[at])
                 if eyes.modules.ever and (root.index, table.owners[at]) not in eyes.modules.ever:
                     uncalled.append(table.names[at])
     loop.names.update(never_grad=never, outside=outside, toggled=eyes.toggled, never_called=uncalled)
     loop.facts.update(trainable_n=trainable, frozen=frozen, elements=elements)
+    loop.facts["outside_models"] = bool(judges) and judges.isdisjoint(trained)
+    loop.facts["held_twice"] = len(everything) - len(held)
+    if eyes.adapter.cast_ignored is not None:
+        loop.facts["cast_ignored"] = eyes.adapter.cast_ignored
+    if eyes.adapter.wrapper is not None:
+        loop.facts["wrapper"] = eyes.adapter.wrapper
     reads = eyes.functions.out_of_bounds()
     if reads:
         loop.facts["out_of_bounds"] = reads

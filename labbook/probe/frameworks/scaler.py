@@ -47,6 +47,7 @@ def watched_scale(adapter, original):
             try:
                 if result is not outputs:
                     local.scales = True
+                    local.scaler = ref(scaler)
                     if issubclass(type(outputs), tensor) and outputs.numel() == 1:
                         local.scaled = (ref(result), outputs.detach())
             except Exception as error:

@@ -6,6 +6,7 @@ every hook steps aside before it does anything, and a hook never returns a value
 
 import sys
 
+from ..health_lane import Lane
 from ..model import Models
 from ..pending import Step, merged
 from ..protocol import FRAMEWORK, STATE
@@ -56,11 +57,13 @@ class Adapter:
         self.module = module
         self.probe = probe
         self.values = Values(module)
+        self._tensor = module.Tensor
         self.training = Training(probe, NAME, self.describe)
         self.health = None
         compiling = getattr(getattr(module, "compiler", None), "is_compiling", None) or _never
         # The compiler, which may look into hooks, folds its own question first and never meets the probe.
         self.is_compiling = lambda: compiling() or probe.resting > 0
+        self.lane = Lane(self)
         self.models = Models()
         self.capturing = capturing_of(module)
         self.registry = Registry(self.is_compiling, probe.failed)
@@ -120,10 +123,13 @@ class Adapter:
     def step_begins(self, optimizer, args, kwargs):
         """Measures the gradients before the step changes them, or notes that a closure will compute them in it."""
         local = self.training.local
+        if len(args) == 1 and not kwargs and self.lane.begins(optimizer, local):
+            return
         if local.in_step and self._is_nested():
             local.in_step += 1
             return
         local.in_step = 1
+        local.lane = None
         closure = args[1] if len(args) > 1 else kwargs.get("closure") if kwargs else None
         local.closure = closure is not None
         local.norm = None
@@ -137,9 +143,13 @@ class Adapter:
                 return
             scratch = meter.scratch
         if not local.closure:
-            local.norm = torch_gradients.norm(self, meter, optimizer, scratch)
+            local.norm = self.measure(meter, optimizer, scratch)
         if self.health is not None and meter is not training.together:
             self.health.step_begins(optimizer, meter, local.norm, local.closure)
+
+    def measure(self, meter, optimizer, scratch, pairs=None):
+        """Total gradient norm of an optimizer where it is due: see `torch_gradients.norm`."""
+        return torch_gradients.norm(self, meter, optimizer, scratch)
 
     def _is_nested(self):
         """Whether a step is really under way: one that raised has left its mark behind without an end."""
@@ -154,6 +164,8 @@ class Adapter:
         """Numbers the step and hands its values on."""
         training = self.training
         local = training.local
+        if self.lane.ended(optimizer, local):
+            return
         local.in_step -= 1
         if local.in_step > 0:
             return
@@ -211,6 +223,10 @@ class Adapter:
         if self.values.watched():
             with self.values.unseen():
                 return self._roots(tensors)
+        if type(tensors) is self._tensor and tensors.is_cpu and self.training.local.scaled is None:
+            value = tensors.item() if tensors.numel() == 1 else None
+            if type(value) is float:  # one number in host memory, the usual case
+                return [value]
         return self._roots(tensors)
 
     def _roots(self, tensors):

@@ -37,7 +37,9 @@ class Batches:
             return
         with self.unseen:
             inputs = tensors_in(args, self.stats, MOST_LEAVES) + tensors_in(kwargs, self.stats, MOST_LEAVES)
-            leaves = [self.leaf(path, leaf, "input", root.index) for path, leaf in inputs[:MOST_LEAVES]]
+            # What another model has computed is no input of the training.
+            given = [(path, leaf) for path, leaf in inputs if leaf.grad_fn is None]
+            leaves = [self.leaf(path, leaf, "input", root.index) for path, leaf in given[:MOST_LEAVES]]
             firsts = [leaf.shape[0] for _, leaf in inputs if leaf.dim()]
             if batch is not None and batch.data is not None:
                 delivered = tensors_in(batch.data, self.stats, MOST_LEAVES)

@@ -15,6 +15,13 @@ def compiled():
     return bool(counters and counters.get("frames", {}).get("ok"))
 
 
+def recompiled():
+    """How often the function that was compiled most was compiled again; never imports the compiler."""
+    module = sys.modules.get("torch._dynamo.convert_frame")
+    counted = getattr(module, "FRAME_COMPILE_COUNTER", None)
+    return max(0, max(counted.values()) - 1) if counted else 0
+
+
 def hide_from_compiler(torch):
     """Has the compiler never compile a function of the probe. Imports nothing.
 

@@ -5,7 +5,9 @@ from weakref import WeakSet, ref
 from ..health_batches import Batch
 from ..protocol import TENSORS
 from .torch_batches import Batches
+from .torch_collectives import Collectives
 from .torch_compiler import compiled
+from .torch_copies import Copies
 from .torch_flight import Flight
 from .torch_functions import Functions
 from .torch_graph import Graph
@@ -16,6 +18,7 @@ from .torch_model import Describer, Table, Writes, key_of
 from .torch_modules import Modules
 from .torch_parameters import Parameters, has_gradient, written
 from .torch_roots import Roots
+from .torch_spectral import evaluated_first
 from .torch_state import awake
 from .torch_stats import Stats, Unseen, first_tensor
 from .torch_totals import JUDGED, fill_in
@@ -50,6 +53,8 @@ class Eyes:
         self.loaders = Loaders(self.prints, self.emit, failed)
         self.loading = Loading(torch, self.emit, failed)
         self.flight = Flight(torch, self)
+        self.collectives = Collectives(torch, self)
+        self.copies = Copies(torch, self)
         self.forget()
         adapter.probe.after_fork(self.forget)
 
@@ -63,6 +68,7 @@ class Eyes:
         self._health = health
         for eye in (self.roots, self.losses, self.loaders, self.loading):
             eye.health = health
+        health.memory.workers = self.loaders.workers
 
     def forget(self):
         """Begins anew, in a forked child."""
@@ -81,6 +87,8 @@ class Eyes:
         self.losses.forget()
         self.graphs.forget()
         self.flight.forget()
+        self.collectives.forget()
+        self.copies.forget()
 
     # models
 
@@ -128,6 +136,9 @@ class Eyes:
             table = self.table(root)
         if not table.told and table.initial is None and root.called < 2:
             table.initial = self.describer.initial(table)
+        if not table.told and root.called < 2 and not self._spectral and self.unseen.possible():
+            with self.unseen:
+                self._spectral += evaluated_first(self.torch, module)
         self.modules.clear()
         self._root = root
         self._given = (args, kwargs)
@@ -257,6 +268,8 @@ class Eyes:
     def turned(self, steps):
         """Takes the end of a dense step."""
         self.modules.clear()
+        self.collectives.step()
+        self.graphs.terms.begin()
         self.losses.sites.tell_news()
         self.losses.target = None
         if self.unseen.possible():

@@ -42,10 +42,25 @@ def hook_clipping(adapter):
     """Keeps the norm that clipping computes anyway; measures it first where clipping uses another one."""
     utils = adapter.module.nn.utils
     module = sys.modules["torch.nn.utils.clip_grad"]
-    by_norm = watched_clip(adapter, module.clip_grad_norm_, lambda a, k: a[2] if len(a) > 2 else k.get("norm_type", 2))
-    by_value = watched_clip(adapter, module.clip_grad_value_, lambda a, k: None)
+    by_norm = watched_clip(adapter, module.clip_grad_norm_, _norm_type, _still_scaled)
+    by_value = watched_clip(adapter, module.clip_grad_value_, lambda a, k: None, _still_scaled)
     utils.clip_grad_norm_ = module.clip_grad_norm_ = by_norm
     utils.clip_grad_value_ = module.clip_grad_value_ = by_value
+
+
+def _norm_type(args, kwargs):
+    return args[2] if len(args) > 2 else kwargs.get("norm_type", 2)
+
+
+def _still_scaled(local):
+    """Whether the last scaler that scaled a loss has unscaled the gradients of no optimizer since its last update."""
+    scaler = local.scaler() if local.scaler is not None else None
+    if scaler is None or not scaler.is_enabled():
+        return False
+    factor = scaler._scale
+    if factor is not None and factor.is_cpu and factor.item() == 1.0:
+        return False
+    return all(state["stage"].name == "READY" for state in list(scaler._per_optimizer_states.values()))
 
 
 def hook_scaler(adapter):

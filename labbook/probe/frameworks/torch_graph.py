@@ -2,8 +2,10 @@
 
 import sys
 
-from ..health_frames import place_of, user_frame
+from ..health_frames import line_of, place_of, user_frame
 from ..protocol import GRAPH
+from .torch_expression import blown_up
+from .torch_terms import Terms
 
 MOST_NODES = 200000
 FIRST = 4
@@ -25,12 +27,16 @@ class Graph:
     def __init__(self, torch, eyes):
         self.torch = torch
         self.eyes = eyes
+        self.terms = Terms(torch, eyes)
         self.forget()
 
     def forget(self):
         """Begins anew, in a forked child."""
         self.reached = {}
         self.cut = None
+        self.blown = None
+        self.constant = None
+        self.terms.forget()
         self.missing = []
         self._foreign = set()
         self._pending = None
@@ -44,14 +50,30 @@ class Graph:
             number: Of the call, from 1.
             tensors: What `backward` is called on.
         """
+        constant = self.terms.backward(tensors)
+        if constant is not None:
+            self.constant = constant
+            if self._last is not None:
+                self.tell(*self._last)
         if not (number == 1 or number == AGAIN or (self.missing and number <= FIRST)):
             return
         leaves = self.reach(tensors)
         if number == 1:
             self.eyes.roots.discover(list(leaves.values()))
+        if number == 1:
+            self.terms.arm(tensors)
+        if self.blown is None:
+            self.blown = self._blown_up(tensors)
         before = set(self.reached)
         self.reached.update(dict.fromkeys(leaves))
         self._pending = (leaves, before, user_frame())
+
+    def _blown_up(self, tensors):
+        with self.eyes.unseen:
+            found = blown_up(tensors)
+        if found is not None:
+            found["line"] = line_of(user_frame())
+        return found
 
     def reach(self, tensors):
         """Id -> leaf that the graph of these tensors reaches; what a custom function hides is missing.
@@ -108,6 +130,11 @@ class Graph:
         held = self.eyes.held_by_optimizers()
         for root in self.eyes.roots.all():
             held |= self.eyes.roots.ids(root)
+        strange = [
+            leaf for key, leaf in leaves.items() if key not in held and isinstance(leaf, self.torch.nn.Parameter)
+        ]
+        for root in self.eyes.roots.adopt(strange):
+            held |= self.eyes.roots.ids(root)
         foreign = []
         for key, leaf in leaves.items():
             if key not in held:
@@ -128,6 +155,8 @@ class Graph:
             unreachable_n=len(self.missing),
             foreign=foreign,
             cut=self.cut,
+            blown=self.blown,
+            constant=self.constant,
         )
 
     def found_cut(self, cut):

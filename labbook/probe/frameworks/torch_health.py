@@ -36,6 +36,10 @@ def hook_health(adapter):
         eyes.loading.install(compiling)
     with probe.guard("torch.health initialisers"):
         eyes.writes.install(adapter.module, compiling)
+    with probe.guard("torch.health copies"):
+        eyes.copies.install(compiling)
+    with probe.guard("torch.health collectives"):
+        eyes.collectives.install(compiling)
     with probe.guard("torch.health gradients"):
         _watch_grad(adapter)
     probe.watch("torch.utils.data.dataloader", probe.guard("torch.health loaders")(eyes.loaders.install))

@@ -7,6 +7,7 @@ from ..health_frames import line_of, user_frame
 from ..protocol import LOADER
 from ..wrapping import as_import_machinery, disguised, leave_out_one_frame
 from .torch_stats import tensors_in
+from .worker_seeds import drawn_alike
 
 MOST_LOADERS = 32
 _PRINTED = 128
@@ -140,6 +141,8 @@ class Loaders:
 
     def _begun(self, loader, iterator):
         try:
+            if self.health is not None:
+                self.health.probe.pulse.begin()
             known = self._loaders.get(loader)
             if known is None:
                 if self._count >= MOST_LOADERS:
@@ -155,7 +158,8 @@ class Loaders:
     def _delivered(self, iterator, data, began):
         health = self.health
         try:
-            waited = health.clock() - began
+            now = health.training.moved = health.clock()
+            waited = now - began
             if health.resting:
                 health.fresh = None
                 return
@@ -171,6 +175,11 @@ class Loaders:
             health.training.spent += health.clock() - began - waited
         except Exception as error:
             self._failed("torch.batch", error)
+
+    def workers(self):
+        """Process ids of the workers of the loaders that are being iterated."""
+        found = [one for iterator in list(self._iterators) for one in getattr(iterator, "_workers", ())]
+        return sorted(pid for one in found if (pid := getattr(one, "pid", None)))
 
     def _tell(self, loader, index):
         dataset, sampler = loader.dataset, getattr(loader, "sampler", None)
@@ -193,7 +202,15 @@ class Loaders:
             dataset=type(dataset).__name__,
             iterable=iterable,
             line=line_of(user_frame()),
+            drawn_alike=self._drawn_alike(loader),
         )
+
+    def _drawn_alike(self, loader):
+        try:
+            return loader.num_workers > 1 and drawn_alike(loader)
+        except Exception as error:
+            self._failed("torch.worker seeds", error)
+            return None
 
 
 def _shuffles(sampler, kind):

@@ -95,33 +95,37 @@ class Losses:
 
     def _watched(self, original, told, parameters, is_compiling):
         begins, ended = self.unseen.hiding(self._begins), self.unseen.hiding(self._ended)
-        refused = self.unseen.hiding(self._refused)
+        refused, at_rest = self.unseen.hiding(self._refused), self.at_rest
 
         def loss(*args, **kwargs):
             if is_compiling():
                 return original(*args, **kwargs)
-            call = begins(told)
-            if call is None:
+            rests = at_rest()
+            call = None if rests else begins(told)
+            if call is None and not rests:
                 return original(*args, **kwargs)
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:  # the program's own error, passed on
-                refused(call, args, kwargs, parameters)
+                refused(begins(told) if rests else call, args, kwargs, parameters)
                 leave(error)
                 raise
-            ended(call, result, args, kwargs, parameters)
+            if not rests:
+                ended(call, result, args, kwargs, parameters)
             return result
 
         leave = leave_out_one_frame
         return in_place_of(loss, original)
+
+    def at_rest(self):
+        """Whether nothing is counted now: a step is not followed, and nothing is evaluated in it."""
+        return self.health.resting and not self.health.evaluation.open
 
     def _begins(self, told):
         """The site of a call, `None` for calls from inside another and for other threads."""
         if self._busy:
             return None
         health = self.health
-        if health.resting and not health.evaluation.open:
-            return None
         try:
             if health.thread is not None and not health.ours():
                 return None

@@ -1,9 +1,9 @@
 """Looks at the parameters and gradients of a PyTorch optimizer, before and after one of its steps."""
 
-import os
 from weakref import ref
 
 from ..health_batches import fingerprint
+from .torch_collectives import several_ranks
 from .torch_stats import short
 
 MOST = 800
@@ -91,10 +91,10 @@ class Parameters:
             sample = sample.to(torch.float32)
         wide = torch.float32 if gradient.element_size() < 4 else None
         norm = torch.linalg.vector_norm(gradient, 2, dtype=wide).item()
-        variance, mean = torch.var_mean(sample, correction=0)
+        mean, std = self.stats.moments(sample)
         told["g"] = short(norm / scale)
-        told["g_mean"] = short(mean.item() / scale)
-        told["g_std"] = short(max(variance.item(), 0.0) ** 0.5 / scale)
+        told["g_mean"] = short(mean / scale)
+        told["g_std"] = short(std / scale)
         told["g_abs"] = short(sample.abs().mean().item() / scale)
         told["g_zero"] = short(1.0 - torch.count_nonzero(sample).item() / sample.numel())
         if norm - norm != 0.0:
@@ -160,7 +160,7 @@ class Parameters:
 
     def print_of_all(self):
         """A fingerprint of the sample after the step; distributed runs only, else `None`."""
-        if self._before is None or int(os.environ.get("WORLD_SIZE") or 1) < 2:
+        if self._before is None or not several_ranks(self.torch):
             return None
         sample = self._after
         return fingerprint(sample[:: max(1, sample.numel() // _PRINTED)].tolist(), (sample.numel(),))

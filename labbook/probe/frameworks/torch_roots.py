@@ -101,8 +101,8 @@ class Roots:
         return [root for root in self._known.values() if root.module() is not None]
 
     def of(self, parameter):
-        """The model that owns a parameter, `None` when none does."""
-        for root in self.all():
+        """The model that owns a parameter, one that was called if possible; `None` when none does."""
+        for root in sorted(self.all(), key=lambda root: not root.called):
             if id(parameter) in self.ids(root):
                 return root
         return None
@@ -134,6 +134,46 @@ class Roots:
         for module in (whole, found):
             if module is not None:
                 self.add(module)
+
+    def adopt(self, parameters):
+        """Hooks the models of parameters that no optimizer trains and a backward call reaches.
+
+        Those that a known model keeps in a plain list or dictionary belong to no model: they are not registered.
+
+        Returns:
+            The models, at most 4.
+        """
+        found = []
+        listed = self._listed() if parameters else ()
+        for parameter in parameters[: 4 * MOST_ROOTS]:
+            now = self._clock()
+            if len(found) >= 4 or self._swept > SWEEPS_S + SWEEPS_SHARE * (now - self._begun):
+                break
+            if id(parameter) in listed or self.of(parameter) is not None:
+                continue
+            module = self._find([parameter], whole=True)
+            self._swept += self._clock() - now
+            root = self.add(module) if module is not None else None
+            if root is not None:
+                found.append(root)
+        return found
+
+    def _listed(self):
+        """Ids of parameters in plain lists and dictionaries of the models' modules."""
+        parameters, waiting = set(), []
+        for root in self.all():
+            for one in list(root.module().modules()):
+                waiting += [(value, 0) for name, value in one.__dict__.items() if not name.startswith("_")]
+        while waiting:
+            value, depth = waiting.pop()
+            if isinstance(value, self.torch.nn.Module) and depth:
+                parameters.update(map(id, modules.parameters_of(value, "_modules")))
+            elif isinstance(value, self.torch.Tensor):
+                parameters.add(id(value))
+            elif depth < 3 and type(value) in (list, tuple, dict):
+                held = list(value.values() if type(value) is dict else value)[:256]
+                waiting += [(one, depth + 1) for one in held]
+        return parameters
 
     def add(self, module):
         """Hooks a model; nothing when that was done before or is not possible."""
@@ -187,16 +227,24 @@ class Roots:
                 return
             began = clock()
             try:
+                hooks = module._forward_hooks
+                able = type(hooks) is Hooks and not root.hidden
+                if able and not health.resting and KEY not in hooks:
+                    hooks[KEY] = after
                 grad = grad_on()
                 if grad:
                     root.called += 1
-                health.forward_begins(root, args, kwargs or {}, grad, module.training)
+                if health.forward_begins(root, args, kwargs or {}, grad, module.training):
+                    if able and KEY not in hooks:
+                        hooks[KEY] = after
+                elif able and health.resting and KEY in hooks:
+                    del hooks[KEY]  # a hook that has nothing to do costs 2 microseconds a call
             except Exception as error:
                 failed("torch.forward begins", error)
             training.spent += clock() - began
 
         def after(module, args, output):
-            if is_compiling() or owner() is not module:
+            if is_compiling() or health.inside is not root or owner() is not module:
                 return
             began = clock()
             try:

@@ -188,23 +188,49 @@ class Stats:
             or sample.element_size() < 2
         ):
             sample = sample.to(torch.float32)
-        low, high = (
-            torch.aminmax(tensor)
-            if tensor.element_size() > 1 or not tensor.is_floating_point()
-            else torch.aminmax(sample)
-        )
-        variance, mean = torch.var_mean(sample, correction=0)
+        elif tensor.is_cpu and sample.numel() > 4096:
+            sample = sample.contiguous()  # read four times below
+        low, high = self.extremes(tensor if tensor.element_size() > 1 or not tensor.is_floating_point() else sample)
         nonzero = torch.count_nonzero(sample)
         if tensor.is_cpu:
-            low, high, mean, variance, nonzero = low.item(), high.item(), mean.item(), variance.item(), nonzero.item()
+            low, high, nonzero = low.item(), high.item(), nonzero.item()
+            mean, std = self.moments(sample)
         else:
+            variance, mean = torch.var_mean(sample, correction=0)
             wide = [number.to(torch.float32) for number in (low, high, mean, variance, nonzero)]
             low, high, mean, variance, nonzero = torch.stack(wide).tolist()
-        told.update(min=short(low), max=short(high), mean=short(mean), std=short(_root(variance)), bad=0, nan=False)
+            std = _root(variance)
+        told.update(min=short(low), max=short(high), mean=short(mean), std=short(std), bad=0, nan=False)
         told["zero"] = short(1.0 - nonzero / sample.numel())
         if mean - mean != 0.0 or low - low != 0.0 or high - high != 0.0:
             told.update(self._finite_part(tensor, sample))
         return told
+
+    def extremes(self, tensor):
+        """Its smallest and its largest value, as scalars; NaN where one of its values is.
+
+        Cost: 18 microseconds for 262,144 numbers in host memory, each; `aminmax` takes 57.
+        """
+        if tensor.is_cpu and tensor.numel() > 4096:
+            return tensor.amin(), tensor.amax()
+        return self.torch.aminmax(tensor)
+
+    def moments(self, sample):
+        """`(mean, standard deviation)` of a flat sample of real numbers, as floats.
+
+        Cost: 7 microseconds for 4096 numbers in host memory, where `var_mean`, which goes through them one by one,
+        takes 70.
+        """
+        torch = self.torch
+        if sample.is_cpu:
+            middle = sample.mean()
+            spread = torch.linalg.vector_norm(sample - middle).item()
+            mean = middle.item()
+            # Squares of large numbers overflow in single precision, where the deviation itself does not.
+            if spread - spread == 0.0 or mean - mean != 0.0:
+                return mean, spread / sample.numel() ** 0.5
+        variance, mean = torch.var_mean(sample, correction=0)
+        return mean.item(), _root(variance.item())
 
     def _finite_part(self, tensor, sample):
         """The numbers of a tensor with values that are not finite: over the finite ones, and how many are not."""
@@ -236,7 +262,7 @@ class Stats:
         torch = self.torch
         if tensor.element_size() == 1:
             tensor = tensor.to(torch.float32)
-        low, high = torch.aminmax(tensor)
+        low, high = self.extremes(tensor)
         if self.is_finite(low.item()) and self.is_finite(high.item()):
             return 0
         return tensor.numel() - int(torch.isfinite(tensor).sum().item())

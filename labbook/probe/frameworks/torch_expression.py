@@ -1,0 +1,113 @@
+"""Reads from its graph by what expression a loss was computed: what lies between it and the outputs of the models."""
+
+MOST = 400
+"""Nodes of the expression that are walked."""
+
+_SINGLE = frozenset(
+    [
+        *("Mean", "Sum", "Nansum", "Pow", "Abs", "Neg", "Sqrt", "Log", "Log1P", "Exp", "Cosh", "Clamp", "Relu"),
+        *("Softplus", "LogSigmoid", "ToCopy", "Squeeze", "Unsqueeze", "View", "UnsafeView", "Reshape", "Expand"),
+        *("Clone", "Alias"),
+    ]
+)
+_PAIRED = frozenset(["Add", "Sub", "Rsub", "Mul", "Div", "Where", "Maximum", "Minimum"])
+_BLOWING = frozenset(["Add", "Sub", "Rsub", "Mul", "Div"])
+_LEAST = 4
+"""Samples from which on a square cannot be two axes that are equal by chance."""
+
+
+def kind(node):
+    """Name of an operation without "Backward0"."""
+    return type(node).__name__.partition("Backward")[0]
+
+
+def nodes(tensors):
+    """The operations from losses down to the first that is no plain arithmetic: `(node, the one it feeds)`.
+
+    Cost: 2 microseconds a node.
+    """
+    waiting = [(t.grad_fn, None) for t in tensors if t.grad_fn is not None]
+    seen = set()
+    while waiting and len(seen) < MOST:
+        node, feeds = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node, feeds
+        if kind(node) in _SINGLE or kind(node) in _PAIRED:
+            waiting += [(following, node) for following, _ in node.next_functions if following is not None]
+
+
+def blown_up(tensors):
+    """Where a column of outputs is set against a row of targets, so that each meets all; `None` where none is.
+
+    Returns:
+        `op`, `shape` (of the result), `of` (shape of the outputs), `sure`.
+
+    The side without a gradient is known by what the graph keeps; where nothing is kept `sure` is false. An axis that
+    was put in just before is meant.
+    """
+    for node, feeds in nodes(tensors):
+        if kind(node) not in _BLOWING:
+            continue
+        result = _shape(node)
+        sides = [(following, at) for following, at in node.next_functions]
+        if result is None or len(result) != 2 or len(sides) != 2 or result[0] != result[1] or result[0] < _LEAST:
+            continue
+        known = [(following, at) for following, at in sides if following is not None]
+        if len(known) != 1 or _is_new_axis(known[0][0]):
+            continue
+        own = _shape(*known[0])
+        if own not in ((result[0], 1), (result[0],)):
+            continue
+        sure = _kept_agrees(node, feeds, own)
+        if sure is not False:
+            return {"op": kind(node).lower(), "shape": list(result), "of": list(own), "sure": sure is True}
+    return None
+
+
+def _kept_agrees(node, feeds, own):
+    """Whether what the graph keeps shows the other side to lie across `own`; `None` where nothing is kept."""
+    other = own[:1] if len(own) == 2 else (own[0], 1)
+    for name in ("other", "self"):
+        kept = _kept(node, name)
+        if kept is not None:
+            return tuple(kept.shape) in (other, (1, own[0])) if len(own) == 2 else tuple(kept.shape) == other
+    kept = _kept(feeds, "self")
+    if kept is None or tuple(kept.shape) != (own[0], own[0]):
+        return None
+    # Differences of one output from a row of targets are the same in each row but for the output itself.
+    axis = 0 if len(own) == 2 else 1
+    apart = kept.detach().double()
+    apart = apart - (apart[:, :1] if axis == 0 else apart[:1])
+    first = apart[:1] if axis == 0 else apart[:, :1]
+    largest = apart.abs().max().item()
+    return largest > 0 and (apart - first).abs().max().item() <= 1e-4 * largest
+
+
+def _kept(node, name):
+    """A tensor that an operation keeps for backward; `None` where it keeps none, or a hook of the program holds it.
+
+    What hooks have packed is left alone: to unpack it may compute a checkpointed part anew.
+    """
+    kept = getattr(getattr(node, "_raw_saved_" + name, None), "data", None)
+    return kept if hasattr(kept, "shape") and hasattr(kept, "detach") else None
+
+
+def _is_new_axis(node):
+    """Whether an operation only put an axis in."""
+    if kind(node) in ("Unsqueeze", "Expand", "Cdist"):
+        return True
+    if kind(node) not in ("View", "UnsafeView", "Reshape") or not node.next_functions:
+        return False
+    following, at = node.next_functions[0]
+    before = _shape(following, at) if following is not None else None
+    return before is not None and len(before) < len(_shape(node) or ())
+
+
+def _shape(node, at=0):
+    """Shape of what an operation returned, `None` where the graph does not tell."""
+    if hasattr(node, "variable"):
+        return tuple(node.variable.shape)
+    told = getattr(node, "_input_metadata", None)
+    return tuple(told[at].shape) if told and at < len(told) else None

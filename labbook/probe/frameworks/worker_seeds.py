@@ -1,0 +1,74 @@
+"""Reads from a program's code whether all workers of a data loader draw the same random numbers. Knows no framework.
+
+Nothing is called: what a function does is told by the names and constants in its code.
+"""
+
+import types
+
+_OF_ITS_OWN = ("initial_seed", "get_worker_info", "getpid", "urandom", "SeedSequence", "time", "time_ns", "spawn")
+_DRAWING = frozenset(
+    ["rand", "randn", "randint", "random", "normal", "uniform", "choice", "standard_normal", "integers", "shuffle"]
+)
+_WHERE_KEPT = ("transform", "transforms", "augment", "augmentation", "noise", "collate_fn")
+
+
+def drawn_alike(loader):
+    """Whether a loader's workers are all seeded with one number, and its dataset draws random numbers."""
+    start = getattr(loader, "worker_init_fn", None)
+    return start is not None and seeds_alike(start) and _draws(loader.dataset)
+
+
+def seeds_alike(start):
+    """Whether a function that is given the number of a worker ignores it and seeds with a fixed number."""
+    code = getattr(getattr(start, "__func__", start), "__code__", None)
+    if code is None or code.co_flags & 0x04:
+        return False
+    place = 1 if hasattr(start, "__func__") else 0
+    if code.co_argcount <= place:
+        return False
+    given = code.co_varnames[place]
+    names = set(code.co_names)
+    if _reads(code, given) or given in code.co_cellvars or names.intersection(_OF_ITS_OWN):
+        return False
+    return any("seed" in name.lower() for name in names) and _knows_a_number(start, code, names)
+
+
+def _reads(code, name):
+    import dis  # only where a program has such a function
+
+    return any(one.argval == name and one.opname.startswith("LOAD") for one in dis.get_instructions(code))
+
+
+def _knows_a_number(start, code, names):
+    held = [one for one in code.co_consts if type(one) is int]
+    known = getattr(getattr(start, "__func__", start), "__globals__", {})
+    held += [one for name in names if type(one := known.get(name)) is int]
+    for name in names:
+        fields = getattr(known.get(name), "__dict__", None)
+        if isinstance(fields, dict) and not isinstance(known.get(name), types.ModuleType):
+            held += [one for field in names if type(one := fields.get(field)) is int]
+    for cell in getattr(start, "__closure__", None) or ():
+        try:
+            held += [cell.cell_contents] if type(cell.cell_contents) is int else []
+        except ValueError:  # not filled yet
+            continue
+    return bool(held)
+
+
+def _draws(dataset):
+    """Whether the methods of a dataset, or of what it keeps as its transformations, name a function that draws."""
+    waiting = [dataset]
+    fields = getattr(dataset, "__dict__", None) or {}
+    waiting += [fields[name] for name in _WHERE_KEPT if name in fields]
+    waiting += [one for kept in waiting[1:] for one in getattr(kept, "__dict__", {}).get("transforms", ()) or ()]
+    for one in waiting[:32]:
+        functions = [one] if isinstance(one, types.FunctionType) else _methods(type(one))
+        if any(_DRAWING.intersection(function.__code__.co_names) for function in functions):
+            return True
+    return False
+
+
+def _methods(kind):
+    for base in kind.__mro__:
+        if not base.__module__.startswith(("torch.utils", "builtins", "paddle.io")):
+            yield from (one for one in vars(base).values() if isinstance(one, types.FunctionType))

@@ -1,0 +1,205 @@
+"""Steps that are not followed go a short way: what is told of them, and when they are looked at, stays the same."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from labbook.probe.health_lane import Lane
+from labbook.probe.health_memory import Memory
+from labbook.probe.health_pace import ROUND, Pace
+from labbook.probe.health_schedule import Schedule
+from labbook.probe.signals import ONE_BY_ONE
+from labbook.probe.training import Training
+
+
+class Optimizer:
+    """An optimizer that nobody asks for more than its identity."""
+
+
+class Program:
+    """A loop of very short steps, on the long way until `health.resting`."""
+
+    def __init__(self):
+        self.events = []
+        nothing = lambda *given: None  # noqa: E731
+        self.probe = SimpleNamespace(
+            settings={"budget": 0.01},
+            asked=None,
+            step=None,
+            totals={},
+            role="python",
+            spent=nothing,
+            settled=nothing,
+            pulse=SimpleNamespace(follow=nothing),
+        )
+        self.probe.at_steps = self.probe.at_exit = self.probe.after_fork = nothing
+        self.probe.event = lambda kind, **fields: self.events.append((kind, fields))
+        self.probe.guard = lambda where: _Open()
+        self.now = 0.0
+        self.training = Training(self.probe, "torch", lambda optimizer, closure: {"type": "Optimizer"})
+        self.training.clock = self.clock
+        self.turns = []
+        self.health = SimpleNamespace(
+            resting=False,
+            thread=threading.get_ident(),
+            inside=None,
+            loop=SimpleNamespace(steps=0, backwards=0),
+            eyes=SimpleNamespace(release=nothing),
+            phases=SimpleNamespace(rest=nothing),
+            pace=Pace(0.0),
+            schedule=Schedule("normal", 0.0),
+            memory=Memory(nothing, "torch", 0.0),
+            turn=self.turn,
+            arrived=nothing,
+        )
+        self.training.health = self.health
+        self.norm = 2.0
+        adapter = SimpleNamespace(
+            training=self.training, health=self.health, rates=lambda optimizer: [0.1], measure=lambda *given: self.norm
+        )
+        self.lane = Lane(adapter)
+        self.optimizer = Optimizer()
+        self.meter = self.training.meter(self.optimizer)
+        self.meter.step = ONE_BY_ONE
+        self.meter.budget.interval = 64
+
+    def clock(self):
+        return self.now
+
+    def turn(self, now):
+        self.health.pace.turned(now, 0.0)
+        self.turns.append(self.health.pace.steps)
+
+    def backward(self, loss):
+        self.training.root([loss])
+        return self.lane.backward([loss])
+
+    def step(self, loss):
+        """Takes a step; true when it went the short way."""
+        self.now += 0.0004
+        self.backward(loss)
+        local = self.training.local
+        if self.lane.begins(self.optimizer, local):
+            assert self.lane.ended(self.optimizer, local)
+            return True
+        losses, backwards, _ = local.take(self.meter)
+        if self.health.pace.leads(self.meter):
+            self.turn(self.now)
+        norm = self.norm if self.meter.budget.due(self.meter.step + 1) else None
+        self.training.step(self.meter, losses, [0.1], norm, backwards, None, None)
+        return False
+
+    def told(self):
+        self.meter.flush()
+        return [fields for kind, fields in self.events if kind == "step"]
+
+
+class _Open:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+
+def test_the_same_is_told_of_steps_on_both_ways():
+    told = []
+    for resting in (False, True):
+        program = Program()
+        program.health.resting = resting
+        ways = [program.step(1.0 / step) for step in range(1, 1200)]
+        assert sum(ways) == (1199 if resting else 0)
+        assert program.health.pace.steps == program.training.steps == program.probe.step - ONE_BY_ONE == 1199
+        told.append(program.told())
+    assert told[0] == told[1]
+    norms = [record["agg"]["grad_norm"][3] if "agg" in record else 1 for record in told[0] if "grad_norm" in record]
+    assert sum(norms) == 19
+    assert sum(record["n"] for record in told[0]) == sum(record["backwards"] for record in told[0]) == 1199
+
+
+def test_the_schedule_is_asked_where_a_round_ends_and_before_a_look_is_due():
+    program = Program()
+    program.health.resting = True
+    program.health.schedule._next = 700
+    for _ in range(1000):
+        program.step(1.0)
+    for end in (ROUND, 2 * ROUND, 3 * ROUND, 699):
+        assert end in program.turns
+    assert len([turn for turn in program.turns if turn < 690]) < 30
+
+
+def test_the_schedule_is_asked_when_the_time_of_a_look_has_come():
+    program = Program()
+    program.health.resting = True
+    program.health.schedule._next, program.health.schedule._next_s = 10**6, 0.0404
+    for _ in range(110):
+        program.step(1.0)
+    assert not {turn for turn in program.turns if 90 <= turn < 100}
+    assert {turn for turn in program.turns if 100 <= turn < 103}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        lambda program, local: setattr(local, "in_step", 1),
+        lambda program, local: setattr(local, "in_backward", 1),
+        lambda program, local: setattr(local, "clips", ["a clip"]),
+        lambda program, local: setattr(local, "scaling", "a scaler"),
+        lambda program, local: setattr(local, "losses", ["a value on a device"]),
+        lambda program, local: setattr(program.meter, "waiting", ["a step"]),
+        lambda program, local: setattr(program.probe, "asked", "a condition"),
+        lambda program, local: setattr(program.health, "thread", -1),
+        lambda program, local: setattr(program.health, "resting", False),
+        lambda program, local: setattr(program, "optimizer", Optimizer()),
+    ],
+)
+def test_what_is_not_ordinary_goes_the_long_way(odd):
+    program = Program()
+    program.health.resting = True
+    assert program.step(1.0)
+    odd(program, program.training.local)
+    assert not program.lane.begins(program.optimizer, program.training.local)
+    assert program.training.local.lane is None
+
+
+@pytest.mark.parametrize("norm", [None, float("inf"), "a value on a device"])
+def test_a_norm_that_is_no_ordinary_number_is_taken_on_the_long_way(norm):
+    program = Program()
+    program.health.resting = True
+    program.meter.budget.interval = 1
+    program.norm = norm
+    program.backward(1.0)
+    assert not program.lane.begins(program.optimizer, program.training.local)
+
+
+def test_a_value_that_is_not_finite_is_looked_for_on_the_long_way():
+    program = Program()
+    program.health.resting = True
+    assert program.backward(1.0)
+    assert not program.backward(float("nan"))
+    assert program.health.loop.backwards == 1
+
+
+def test_a_step_inside_a_step_ends_with_the_outer_one():
+    program = Program()
+    program.health.resting = True
+    local = program.training.local
+    program.backward(1.0)
+    assert program.lane.begins(program.optimizer, local)
+    assert not program.lane.begins(program.optimizer, local)
+    local.in_step = 2
+    assert not program.lane.ended(program.optimizer, local)
+    local.in_step = 1
+    assert program.lane.ended(program.optimizer, local)
+    assert program.training.steps == 1
+
+
+def test_time_that_was_handed_over_counts_among_what_following_costs():
+    program = Program()
+    program.training.spent = 0.25
+    program.training._settle(512)
+    program.training.spent = 0.5
+    assert program.training.spent_in_all() == 0.75

@@ -1,0 +1,266 @@
+"""What the probe sees in PaddlePaddle beside the model: short runs, losses by hand, averages, and judges."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.paddle
+
+SHORT = """
+import paddle
+from paddle import nn
+
+class Network(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.utils.spectral_norm(nn.Linear(8, 4)), nn.Linear(3, 3)
+    def forward(self, x):
+        return self.used(x)
+
+def train():
+    paddle.seed(3)
+    model, critic, spare = Network(), nn.Linear(4, 1), nn.Linear(4, 1)
+    model.eval()
+    model(paddle.ones([2, 8]))
+    model.train()
+    rules = [paddle.optimizer.AdamW(0.01, parameters=one.parameters()) for one in (model, spare)]
+    for _ in range(6):
+        critic(model(paddle.randn([5, 8]))).mean().backward()
+        for rule in rules:
+            rule.step()
+            rule.clear_grad()
+train()
+"""
+
+
+def test_short_runs_inside_functions_with_adamw_are_known_to_the_end(probed):
+    """AdamW calls no constructor of its base class; `critic` is in no optimizer, and `spare` in no forward."""
+    done = probed(sys.executable, probed.write("short.py", SHORT), OMP_NUM_THREADS="1")
+    loop = done.of("loop")[-1]
+    assert (loop["optimizers"], loop["judged"]) == (2, 6)
+    assert loop["never_grad"] == ["unused.weight", "unused.bias"]
+    assert loop["outside"] == ["weight", "bias"]
+    assert loop["stale"]["1"]["tensors"] == 2
+    assert not [leaf for graph in done.of("graph") for leaf in graph["foreign"] if leaf["parameter"]]
+    assert [model["spectral_eval_first"] for model in done.of("model") if model["root"].endswith("Network")] == [
+        ["used"]
+    ]
+
+
+AFTER = """
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+paddle.seed(4)
+model = nn.Linear(6, 3)
+optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+for _ in range(4):
+    with paddle.amp.auto_cast(dtype="bfloat16"):
+        scores = model(paddle.randn([8, 6]))
+    chances = F.softmax(scores, axis=0)
+    loss = -paddle.log(nn.Softmax()(scores * 2) * chances).mean()
+    shown = F.softmax(scores.detach())
+    loss.backward()
+    optimizer.step()
+    optimizer.clear_grad()
+    F.softmax(scores * 3)
+"""
+
+
+def test_a_softmax_between_model_and_loss_is_looked_at(probed):
+    """Not one that shows predictions, nor one after the backward."""
+    done = probed(sys.executable, probed.write("after.py", AFTER), OMP_NUM_THREADS="1")
+    seen = [(row["line"], row["dim"], row["size"], row["of_output"]) for row in done.of("tensors")[-1]["functions"]]
+    assert seen == [("after.py:12", 0, 8, True), ("after.py:13", 1, 3, False)]
+    assert done.of("loop")[-1]["cast_ignored"] == {"level": "O1", "dtype": "bfloat16"}
+
+
+TOGETHER = """
+import sys
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+from paddle.io import DataLoader, TensorDataset
+
+paddle.seed(5)
+judge, model = nn.Linear(4, 2), nn.Linear(6, 4)
+if sys.argv[1:] != ["training"]:
+    judge.eval()
+optimizer = paddle.optimizer.Adam(0.01, parameters=model.parameters())
+slow = paddle.incubate.LookAhead(optimizer, alpha=0.5, k=3)
+data = TensorDataset([paddle.randn([60, 6])])
+for epoch in range(2):
+    for (batch,) in DataLoader(data, batch_size=10, shuffle=True):
+        with paddle.no_grad():
+            wanted = model(batch)
+        answer = model(batch)
+        (F.mse_loss(answer, wanted) + judge(answer).mean()).backward()
+        slow.step()
+        slow.clear_grad()
+"""
+
+
+@pytest.mark.parametrize("mode", ["evaluation", "training"])
+def test_judges_and_averages_beside_a_training(probed, mode):
+    done = probed(sys.executable, probed.write("together.py", TOGETHER), mode, OMP_NUM_THREADS="1")
+    loop = done.of("loop")[-1]
+    assert loop["steps"] == 12  # LookAhead averages what Adam trains; it takes no step of its own
+    assert loop["outside_models"] == (mode == "evaluation")
+    assert loop["held_twice"] == 0
+    # What was evaluated first, as by a teacher, is trained on all the same.
+    assert {(p["phase"], p["batches"]) for p in done.of("prints") if p["loader"] is not None} == {
+        ("eval", 6),
+        ("train", 6),
+    }
+
+
+DIFFERENCES = """
+import sys
+import paddle
+from paddle import nn
+
+before = paddle.Tensor.__sub__
+model = nn.Linear(6, 1)
+optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+form = [8] if sys.argv[1] == "row" else [8, 1]
+for _ in range(5):
+    output = model(paddle.randn([8, 6]))
+    pairs = output - output.t()
+    ((paddle.randn(form) - output) ** 2).mean().backward()
+    assert paddle.Tensor.__sub__ is before
+    optimizer.step()
+    optimizer.clear_grad()
+"""
+
+
+@pytest.mark.parametrize("form", ["row", "column"])
+def test_a_difference_by_hand_of_a_column_and_a_row(probed, form):
+    """Differences of all pairs of outputs are meant."""
+    done = probed(sys.executable, probed.write("differences.py", DIFFERENCES), form, OMP_NUM_THREADS="1")
+    blown = {"op": "sub", "shape": [8, 8], "of": [8, 1], "sure": True, "line": "differences.py:13"}
+    assert done.of("graph")[0]["blown"] == (blown if form == "row" else None)
+
+
+TERMS = """
+import paddle
+from paddle import nn
+
+paddle.seed(6)
+model = nn.Linear(6, 3)
+optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+for _ in range(6):
+    output = model(paddle.randn([8, 6]))
+    spread = output.var().item()
+    size = output.detach().abs().mean()
+    shown = output.mean() + size
+    loss = (output ** 2).mean() + 0.1 * spread + size + 1.0
+    loss.backward()
+    optimizer.step()
+    optimizer.clear_grad()
+"""
+
+
+def test_terms_of_a_loss_without_gradient(probed):
+    """What changes from step to step, on the way to the backward call."""
+    done = probed(sys.executable, probed.write("terms.py", TERMS), OMP_NUM_THREADS="1")
+    assert not done.of("probe_error")
+    found = done.of("graph")[-1]["constant"]
+    assert {(term["line"], term["number"], len(term["values"])) for term in found} == {
+        ("terms.py:13", True, 3),
+        ("terms.py:13", False, 3),
+    }
+
+
+WORKERS = """
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.io import DataLoader, Dataset
+
+class Rows(Dataset):
+    def __len__(self):
+        return 40
+    def __getitem__(self, index):
+        return np.random.rand(4).astype("float32")
+
+def alike(worker):
+    np.random.seed(7)
+
+model = nn.Linear(4, 1)
+optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+for rows in DataLoader(Rows(), batch_size=4, num_workers=2, worker_init_fn=alike):
+    model(rows).mean().backward()
+    optimizer.step()
+    optimizer.clear_grad()
+"""
+
+
+def test_the_memory_and_the_seeds_of_workers(probed):
+    done = probed(sys.executable, probed.write("workers.py", WORKERS), OMP_NUM_THREADS="1")
+    assert any((told["workers_rss"] or 0) > 0 for told in done.of("memory"))
+    assert done.of("loader")[0]["drawn_alike"] is True
+
+
+BODY = """
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+paddle.seed(8)
+body, head = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1D(8), nn.ReLU()), nn.Linear(8, 1)
+optimizer = paddle.optimizer.SGD(0.01, parameters=[*body.parameters(), *head.parameters()])
+for _ in range(3):
+    codes = body(paddle.randn([10, 6]))
+    spread = (codes * 0.0).square().mean(0).sqrt()
+    loss = F.mse_loss(head(codes), paddle.randn([10, 1])) + (spread - 1).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.clear_grad()
+"""
+
+
+def test_a_gradient_that_goes_wrong_before_the_head(probed):
+    """The head, which was called last, computes finite gradients; running statistics are no parameters."""
+    done = probed(sys.executable, probed.write("body.py", BODY), OMP_NUM_THREADS="1")
+    (flight,) = done.of("flight")
+    assert (flight["finding"], flight["trigger"], flight["op"]) == ("loss expression", "gradient", "Sqrt")
+    assert "Sequential" in flight["reason"]
+    told = {name: value for state in done.of("state") for name, value in state.items()}
+    assert told["parameters"] == told["trainable"]
+
+
+INSIDE = """
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+class Network(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 1)
+    def forward(self, x):
+        hidden = F.relu(self.first(x)) * 1.0
+        length = paddle.sqrt((hidden * 0.0).sum(1, keepdim=True))
+        return self.last(hidden + length)
+
+paddle.seed(8)
+model = Network()
+optimizer = paddle.optimizer.Adam(0.01, parameters=model.parameters())
+for _ in range(3):
+    F.mse_loss(model(paddle.randn([10, 6])), paddle.randn([10, 1])).backward()
+    optimizer.step()
+    optimizer.clear_grad()
+"""
+
+
+def test_the_operator_whose_backward_is_not_finite(probed):
+    """Found by hooks: PaddlePaddle's own check is a setting of the whole process, and prints."""
+    done = probed(sys.executable, probed.write("inside.py", INSIDE), OMP_NUM_THREADS="1")
+    assert not done.of("probe_error")
+    (flight,) = done.of("flight")
+    assert (flight["finding"], flight["op"], flight["line"]) == ("backward", "sqrt_grad", 12)
+    assert "PRECISION" not in done.out + done.err

@@ -1,0 +1,49 @@
+"""Steps that are not followed, in real programs: nothing is counted by halves, and what fails in one is looked at."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+PROGRAM = """
+import importlib, sys
+name = sys.argv[1]
+framework = importlib.import_module(name)
+nn, functional = framework.nn, framework.nn.functional
+model = nn.Linear(4, 3)
+if name == "torch":
+    optimizer = framework.optim.SGD(model.parameters(), 0.01)
+    clear = optimizer.zero_grad
+    rows, labels = framework.ones(8, 4), framework.zeros(8, dtype=framework.int64)
+else:
+    optimizer = framework.optimizer.SGD(0.01, parameters=model.parameters())
+    clear = optimizer.clear_grad
+    rows, labels = framework.ones([8, 4]), framework.zeros([8], dtype="int64")
+for step in range(700):
+    functional.cross_entropy(model(rows), labels).backward()
+    optimizer.step()
+    clear()
+try:
+    functional.cross_entropy(model(rows), labels + 9)
+except (IndexError, ValueError):
+    print("refused")
+functional.cross_entropy(model(rows * float("nan")), labels).backward()
+optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "framework", [pytest.param("torch", marks=pytest.mark.torch), pytest.param("paddle", marks=pytest.mark.paddle)]
+)
+def test_steps_that_are_not_followed(probed, framework):
+    done = probed(sys.executable, probed.write("train.py", PROGRAM), framework, OMP_NUM_THREADS="1")
+    assert "refused" in done.out
+    assert not done.of("probe_error"), done.of("probe_error")
+    assert any(one["what"] == "some counts of the loop" for one in done.of("unobserved")), "the steps were followed"
+    loop = done.of("loop")[-1]
+    assert loop["steps"] == 701
+    assert loop["losses_lonely"] == 0
+    (flight,) = done.of("flight")
+    assert (flight["step"], flight["trigger"], flight["finding"]) == (701, "loss", "bad batch")
+    assert [one["outside"] for one in done.of("loss_call") if one["line"] == "train.py:20"] == [8]
