@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from labbook.frozen import dataclass
+from labbook.model.finding import Finding
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
@@ -36,10 +37,11 @@ class CaughtException:
 
     Args:
         where: "main", "thread" or "child".
-        chain: The exceptions behind it, as (type, message, "cause" or "context"), nearest first.
+        chain: The exceptions behind it, as (type, message, "cause", "context" or "member" of a group), nearest first.
         frames: Innermost last.
         step: Last optimizer step before it, or `None`.
         ended_process: Whether the process ended by it.
+        tensors: Tensors that the failing line names, each with `name`, `shape`, `dtype` and `device`.
     """
 
     where: str
@@ -55,6 +57,7 @@ class CaughtException:
     step: int | None = None
     t: float = 0.0
     ended_process: bool = False
+    tensors: tuple[Facts, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -236,6 +239,11 @@ class Run:
         asked: What the user asked the probe to do besides looking, and what the program asked `labbook.checks`; see
             `labbook/record/fold_asked.py`.
         previous: Id of the run of the same script before this one, or "".
+        symptoms: Ids of the catalogue that this run shows, the primary one first.
+        families: Their families, and those of failures of which only the family is known.
+        fingerprints: Identities of its failures (`labbook.diagnosis.fingerprint`), the primary one first.
+        findings: What the diagnosis says, the cause first.
+        unsure: Why it says nothing certain, one sentence, or "".
     """
 
     id: str
@@ -273,6 +281,10 @@ class Run:
     notes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     symptoms: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    fingerprints: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    unsure: str = ""
     fix: str = ""
     primary: str = ""
 

@@ -1,0 +1,213 @@
+"""The identity of a failure: the same in another run, folder, shape and machine, another for another failure.
+
+A fingerprint is `v1:` and sixteen hexadecimal digits. The number of the version changes with the algorithm, so that
+entries that were written before keep their group. The values that are taken out of the message here are what a fix
+talks about; they are kept in `Finding.values`, not in the identity.
+
+Source: grouping by class, message and the innermost frame of one's own code is what error trackers do; which parts of
+the messages of torch and paddle vary was read from their messages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from labbook.model.evidence import Raised
+from labbook.model.run import Frame
+
+VERSION = "v1"
+
+_MOST_LETTERS = 4000
+_MOST_UNITS = 3
+"""Sentences of a message that count. Source: chosen by us; what follows the third one is advice or a list of values."""
+_UNIT_LETTERS = 240
+_DEEPEST = 20
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_SUMMARY = re.compile(r"Error Message Summary:\s*-*\s*")
+_TAILS = re.compile(r"\(at [^()\n]{1,300}\)| at /[\w./+-]{1,300}:\d+|\[Hint:[^\n]*|\[operator <[^\n]*")
+_RANK = re.compile(r"^\s*\[?rank ?\d+\]?:?\s+|^\s*\[\d+\]:\s+", re.IGNORECASE)
+_UNITS = re.compile(r"\n+|(?<=[.!?;])\s+(?=[A-Z\[\"'(])")
+_STOPS = (
+    "traceback (most recent", 'file "', "frame #", "exception raised from", "c++ traceback", "c++ capturedtraceback",
+    "stack trace", "original traceback",
+)  # fmt: skip
+"""What begins so, and all behind it, is no part of the message."""
+_ADVICE = (
+    "cuda kernel errors might", "for debugging consider", "compile with", "search for `cuda", "search for cuda",
+    "for more information", "please ", "you can ", "you may ", "you might ", "if you ", "if reserved", "consider ",
+    "try ", "set ", "see ", "hint", "note", "did you mean", "to fix", "use ", "device-side assertion tracking",
+)  # fmt: skip
+"""What a library says besides what went wrong: it comes and goes with its version."""
+
+_QUOTED = re.compile(r"(['\"`])([^'\"`\n]{0,200})\1")
+_LISTED = re.compile(r"<q>(?:\s*,\s*<q>)+")
+_OF_PARAMETERS = re.compile(r"state_?dict|parameter|key\(s\)|\bkeys?\b|\bparam\b|\blayers?\b|variable", re.IGNORECASE)
+_PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z_ -]*\Z")
+_NAMED_BY = frozenset({"ModuleNotFoundError", "ImportError", "AttributeError", "NameError", "UnboundLocalError"})
+"""Classes of which the quoted name is what is missing, dots and digits or not."""
+
+_DTYPE_WORDS = r"float|double|half|bfloat|long|int|uint|short|byte|char|bool|complex|cfloat|cdouble|qint|quint|fp|bf|tf"
+_PLACES = (
+    (re.compile(r"\b[a-z][a-z0-9+.-]{1,12}://[^\s'\"<>]+", re.IGNORECASE), "<path>"),
+    (re.compile(r"\b[A-Za-z]:\\[^\s'\"<>|]+"), "<path>"),
+    (re.compile(r"(?<![\w<])(?:~|\.{1,2})?(?:/[\w.@%+=~-]+)+/?(?![\w>])"), "<path>"),
+    (re.compile(r"(?<![\w/])(?:[\w.-]{1,80}/)+[\w-]{1,80}\.\w{1,8}(?!\w)"), "<path>"),
+    (re.compile(r"\b(?:cuda|gpu|xpu|npu|mps|mlu|cpu|place|gpu_pinned)(?::\d+|\((?:gpu|cpu|xpu|npu)?:?\d*\))|"
+                r"\b(?:cuda|cpu)\b(?=[,!.)]| and | vs |$)", re.IGNORECASE), "<device>"),
+    (re.compile(rf"\b(?:torch|paddle|numpy|np)(?:\.cuda)?\.(?:{_DTYPE_WORDS})\w{{0,12}}\b", re.IGNORECASE), "<dtype>"),
+    (re.compile(rf"\b(?:{_DTYPE_WORDS})(?:8|16|32|64|128)(?:_?e\dm\d\w*)?\b", re.IGNORECASE), "<dtype>"),
+    (re.compile(r"\b(?:BFloat16|Float|Double|Half|Long|Short|Byte|Char|Bool|Int|ComplexFloat|ComplexDouble)"
+                r"(?:Tensor|Type)?\b"), "<dtype>"),
+    (re.compile(r"\b0x[0-9a-fA-F]+\b"), "#"),
+    (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,64}\b"), "#"),
+    (re.compile(r"\b\d+(?:\.\d+)?\s?(?:[kmgt]i?b|bytes?)\b", re.IGNORECASE), "<size>"),
+    (re.compile(r"(?<![\w.])[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?!\w)"), "#"),
+    (re.compile(r"\b[A-Za-z_]\w*(?:\.(?:[A-Za-z_]\w*|\d+))+\b"), "<name>"),
+    (re.compile(r"\d+"), "#"),
+)  # fmt: skip
+_SHAPES = (
+    (re.compile(r"#(?:\s*[x,*×]\s*#)+"), "#"),
+    (re.compile(r"<name>\((?=\[)|<name>(?=\[#?\])"), ""),
+    (re.compile(r"[\[({]\s*#\s*,?\s*[\])}]\)?|\[\s*\]\)?"), "<shape>"),
+    (re.compile(r"<shape>(?:\s*(?:,|x|and|vs\.?)\s*<shape>)+"), "<shape>"),
+    (re.compile(r"<(name|device|dtype|size|path)>(?:\s*,\s*<\1>)+"), r"<\1>"),
+)
+_SPACES = re.compile(r"\s+")
+
+_STRING = re.compile(r"[rbfuRBFU]{0,2}(?:'[^'\\\n]*'|\"[^\"\\\n]*\")")
+_NUMBER = re.compile(r"(?<![\w.])\d[\w.]*")
+_NOTEBOOK = re.compile(r"<ipython-input-|ipykernel_|<cell|<stdin>|<string>")
+
+
+def fingerprint_of_exception(raised: Raised, framework: str) -> str:
+    """The fingerprint of an exception.
+
+    Args:
+        raised: The exception; of one that re-raises another, the inner one counts.
+        framework: "torch", "paddle" or "".
+    """
+    return _digest(parts(raised, framework))
+
+
+def fingerprint_of_fault(symptom: str, module_type: str = "", condition: str = "") -> str:
+    """The fingerprint of a silent fault.
+
+    Args:
+        symptom: Its id.
+        module_type: Class of the module that shows it ("Linear"), or "".
+        condition: What else tells two of them apart, in words; values in it do not count.
+    """
+    return _digest(("fault", symptom, module_type, template_of(condition)))
+
+
+def parts(raised: Raised, framework: str) -> tuple[str, str, str, str]:
+    """What the fingerprint of an exception is made of: framework, class, template of the message, place in the code."""
+    chain = list(_inwards(raised))
+    innermost = chain[-1]
+    kind = innermost.type.rpartition(".")[2]
+    place = next((place for one in reversed(chain) if (place := _place(one.frames))), "")
+    return framework, kind, template_of(innermost.message, kind), place
+
+
+def template_of(message: str, kind: str = "") -> str:
+    """A message in lower case without what differs between two runs of the same failure.
+
+    Args:
+        message: As the exception gives it.
+        kind: Class of the exception: of some the quoted name is what counts.
+    """
+    text = _ESCAPES.sub("", message[:_MOST_LETTERS]).strip()
+    summary = _SUMMARY.search(text)
+    if summary is not None:
+        text = text[summary.end() :]
+    text = _TAILS.sub(" ", text)
+    units: list[str] = []
+    for raw in _UNITS.split(text):
+        plain = _RANK.sub("", raw).strip()
+        low = plain.lower()
+        if low.startswith(_STOPS):
+            break
+        if not plain.strip("-=*~ ") or (units and low.startswith(_ADVICE)):
+            continue
+        unit = _parameterised(plain[: 4 * _UNIT_LETTERS], kind, within=text)[:_UNIT_LETTERS]
+        if unit and unit not in units:
+            units.append(unit)
+        if len(units) == _MOST_UNITS:
+            break
+    return " / ".join(units)
+
+
+def _parameterised(text: str, kind: str, *, within: str) -> str:
+    """One sentence with its values taken out.
+
+    Args:
+        text: The sentence.
+        kind: Class of the exception.
+        within: The whole message, which tells whether quoted words are names of parameters.
+    """
+    kept: list[str] = []
+    of_parameters = kind == "ValueError" or (
+        kind not in _NAMED_BY and kind != "KeyError" and _OF_PARAMETERS.search(within) is not None
+    )
+
+    def quoted(match: re.Match[str]) -> str:
+        inside = match.group(2).strip()
+        if kind in _NAMED_BY and "/" not in inside and "\\" not in inside:
+            known = True
+        else:
+            known = not of_parameters and _PLAIN_WORD.match(inside) is not None
+        if not known:
+            return "<q>"
+        # Set aside while the rest loses its values.
+        kept.append(inside)
+        return f"\x00{_LETTERS[len(kept) % len(_LETTERS)]}\x00"
+
+    text = _QUOTED.sub(quoted, text)
+    for pattern, instead in (*_PLACES, *_SHAPES):
+        text = pattern.sub(instead, text)
+    text = _LISTED.sub("<q>", text)
+    for number, inside in enumerate(kept, 1):
+        text = text.replace(f"\x00{_LETTERS[number % len(_LETTERS)]}\x00", f"'{inside}'", 1)
+    return _SPACES.sub(" ", text).strip(" .:,;!").lower()
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def _inwards(raised: Raised) -> Iterator[Raised]:
+    """The exception, and those that it re-raises, the innermost last."""
+    one: Raised | None = raised
+    for _ in range(_DEEPEST):
+        if one is None:
+            return
+        yield one
+        one = one.inner
+
+
+def _place(frames: Sequence[Frame]) -> str:
+    """Module, function and cleaned line of the innermost frame in the user's code; of a library's without the line."""
+    own = next((frame for frame in reversed(frames) if frame.user), None)
+    if own is not None:
+        return f"{_module(own.file)}:{own.function}:{cleaned(own.source)}"
+    return f"{_module(frames[-1].file)}:{frames[-1].function}" if frames else ""
+
+
+def _module(file: str) -> str:
+    if _NOTEBOOK.search(file):
+        return "notebook"
+    return PurePosixPath(file.replace("\\", "/")).stem
+
+
+def cleaned(source: str) -> str:
+    """A line of code without comment, spaces, numbers and the text of its strings."""
+    bare = _STRING.sub("''", source[:500]).partition("#")[0]
+    return re.sub(r"\s+", "", _NUMBER.sub("0", bare))
+
+
+def _digest(what: Sequence[str]) -> str:
+    content = "\x1f".join(what).encode("utf-8", "replace")
+    return f"{VERSION}:{hashlib.sha256(content).hexdigest()[:16]}"

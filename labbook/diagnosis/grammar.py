@@ -1,0 +1,312 @@
+"""The family of a message that no page knows, by the grammar that torch and paddle write their errors in.
+
+Both say what they wanted and what they got: "expected <quantity> <value> but got <value>". What kind of quantity that
+is (sizes, types, devices) gives the family; the particular operation does not matter. A single word never does: two
+words that belong together are the least ("shapes ... do not match", "argument ... is not supported any more"). Of an
+`assert` without a message its line is read in the same way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from labbook.diagnosis.site import family_by_place
+from labbook.diagnosis.telling import fingerprint_of, where_of
+from labbook.model.evidence import Evidence, Raised
+from labbook.model.finding import Finding
+
+_SIZES = re.compile(r"torch\.Size\(\[[\d, ]{0,60}\]\)|[\[(][\d, x-]{1,60}[\])]|\d+(?:\s?[x×]\s?\d+)+")
+_TYPES = re.compile(
+    r"\b(?:torch\.)?(?:cuda\.)?(?:Half|Float|Double|Long|Int|Byte|Char|Short|Bool|BFloat16|float16|float32|float64|"
+    r"int8|int16|int32|int64|uint8|bool|bfloat16|complex64|complex128)(?:Tensor)?\b"
+)
+_DEVICES = re.compile(r"\b(?:cuda(?::\d+)?|cpu|CPU|CUDA|GPU|gpu(?::\d+)?|mps|xpu|npu|CPUPlace|CUDAPlace|GPUPlace)\b")
+_WANTED = re.compile(r"\b(?:expect(?:ed|s)?|should|must|requires?|required|needs?|needed|supposed)\b", re.IGNORECASE)
+_GOT = re.compile(r"\b(?:got|received|found|was|were|but|has|have|given|instead|actual)\b", re.IGNORECASE)
+_AGAINST = re.compile(r"\b(?:and|vs|with|against|versus)\b|!=|<->", re.IGNORECASE)
+_COUNTED = re.compile(
+    r"\b(?:sizes?|shapes?|dims?|dimensions?|ranks?|channels?|width|height|lengths?|elements?|ndim|broadcast)\b",
+    re.IGNORECASE,
+)
+_CLASH = re.compile(
+    r"mis-?match|(?:not|n't|not be|cannot be|can't be) (?:match|equal|the same|identical|compatible|consistent|aligned)"
+    r"|\b(?:incompatible|inconsistent|unequal|differs?|different)\b",
+    re.IGNORECASE,
+)
+_SHAPES = re.compile(
+    r"\b(?:(?:tensor|input|output|image|batch|feature|hidden|embedding|label|target|array|mask)s? (?:size|dim|length)s?"
+    r"|shapes?|dimensions?|ndims?|number of channels|resolutions?)\b",
+    re.IGNORECASE,
+)
+_WIDE = 60
+_NO_VERSION = re.compile(
+    r"\b(?:arguments?|keywords?|parameter|options?|methods?|functions?|attributes?|api|syntax|class|module|calling"
+    r"|use of|support for|passing|property)\b[^.\n]{0,80}?"
+    r"\b(?:(?:is|are|was|were|has|have)(?: been)? (?:removed|dropped)"
+    r"|(?:is|are) not supported any ?more)\b"
+    r"|\b(?:is|are) no longer (?:supported|valid|accepted|part of)\b",
+    re.IGNORECASE,
+)
+_OF_TYPE = re.compile(
+    r"\b(?:expected|must|should|needs?|has|have|required) (?:to )?be (?:of type |an instance of |either )?(?:an? )?"
+    r"[`'<]?(?:bool(?:ean)?|str(?:ing)?|int(?:eger)?|float|list|tuple|dict(?:ionary)?|callable|tensor|torch\.Tensor"
+    r"|number|ndarray|nn\.Module|iterable)s?\b"
+    r"|\breturn(?:s|ed)? (?:an? )?(?:incorrect|invalid|wrong|unexpected) (?:number|type) of\b",
+    re.IGNORECASE,
+)
+_NO_FILE = re.compile(
+    r"(?:not found|(?:does|do)(?: not|n't) exist|not exists?|cannot find|can't find|could not find|no such file"
+    r"|missing)[^\n]{0,160}",
+    re.IGNORECASE,
+)
+_PATH = re.compile(
+    r"(?:[\w~.-]+)?(?:[/\\][\w.@-]+){2,}|\b[\w-]+\.(?:json|jsonl|yaml|yml|txt|csv|pth?|pkl|npy|npz|h5|ckpt"
+    r"|jpe?g|png|xml|bin|tsv|mat|tif)\b"
+)
+_HINT = re.compile(r"Expected (?P<wanted>[^\n]{3,160}?), but received ")
+_HINTED = (
+    ("dtype_mismatch", re.compile(r"dtype|data_type|(?<![a-z])type\(\)")),
+    (
+        "shape_mismatch",
+        re.compile(r"dims?\b|dims?[_.\[(]|_dim|shape|numel|channels?|width|height|product\(", re.IGNORECASE),
+    ),
+)
+"""What a hint of Paddle compares: "[Hint: Expected x_dims[0] == 4, but received x_dims[0]:8 != 4:4.]"."""
+_ADDRESS = re.compile(r"\w+://\S+")
+_COUNT = re.compile(r"\b\d+D?\b")
+_CHOICE = re.compile(
+    r"(?:must|should|needs to|has to|can only) be (?:one of|either|in \[|in \(|among)"
+    r"|\b(?:is|are) (?:not|n't) (?:among|one of|in the list|a valid|an allowed|a known|a supported|available in)\b"
+    r"|\b(?:unknown|unrecogni[sz]ed|unsupported|undefined|invalid|not supported|not implemented|illegal)"
+    r" (?:\w+ ){0,2}(?:name|type|mode|option|choice|model|arch(?:itecture)?|backbone|dataset|optimi[sz]er|scheduler"
+    r"|loss|metric|activation|norm(?:alization)?|backend|task|config(?:uration)?|setting|key|strategy|policy)\b"
+    r"|\b(?:mode|model|architecture|backbone|dataset|optimi[sz]er|scheduler|loss|metric|activation|task|backend)"
+    r" (?:[`'\[<(]?[\w./-]+[`'\])>]? )?(?:is |was )?"
+    r"(?:not (?:recogni[sz]ed|supported|implemented|known|found in)|unknown)\b",
+    re.IGNORECASE,
+)
+_OPTION = re.compile(
+    r"(?:^|[\s'`(])--[a-z][\w-]{2,}[^.\n]{0,80}\b(?:requires?|must|cannot|can't|should|only|needs?|invalid|not|expected)\b"
+    r"|\b(?:please|must|should|need to|have to|forgot to) (?:set|specify|provide|pass|use|add|give)\b[^.\n]{0,40}"
+    r"(?:^|[\s'`(])--[a-z][\w-]{2,}"
+)
+_MALFORMED = re.compile(
+    r"\b(?:incorrect|invalid|bad|wrong|corrupt(?:ed)?|malformed|truncated|broken|damaged|unreadable)"
+    r" (?:\w+ ){0,2}(?:format|file|header|image|picture|annotation|json|record|archive|line|row|csv|video|audio)\b"
+    r"|\b(?:file|image|header|annotation|record|archive|video|audio|row|line)s? (?:\S+ )?(?:is|are|seems?|appears?"
+    r"|looks?)(?: to be)? (?:corrupt(?:ed)?|malformed|truncated|broken|damaged|invalid|incomplete)\b",
+    re.IGNORECASE,
+)
+_NOTHING = re.compile(
+    r"\b(?:found no|found 0|no) (?:\w+ ){0,2}(?:samples?|images?|files?|data|examples?|annotations?|labels?|videos?"
+    r"|sequences?|sentences?|clips?)(?: (?:were|was|could be|are|is))? (?:found|left|available)\b",
+    re.IGNORECASE,
+)
+_TOO_FLAT = re.compile(
+    r"\bexpects? (?:\w+ ){0,3}at least (?:an? )?\w+[- ]?d(?:im(?:ension)?s?(?:al)?)?\b", re.IGNORECASE
+)
+_CUDA_CODE = re.compile(
+    r"\bcuda\w*\b[^.\n]{0,60}?\b(?:error|code|status|errno)\s?(?:code|number)?\s?[=:(#]?\s?(?P<code>\d{1,3})\b"
+    r"|\bcudaSuccess\b\W{1,4}(?P<other>\d{1,3}) vs\.? 0\b",
+    re.IGNORECASE,
+)
+_CUDA_CODES = {
+    **dict.fromkeys((2,), "cuda_oom"),
+    **dict.fromkeys((8, 48, 98, 209, 35, 38, 100, 101, 222, 802, 803, 804), "cuda_driver_mismatch"),
+    **dict.fromkeys((59, 710), "cuda_device_assert"),
+    **dict.fromkeys((4, 73, 74, 77, 700, 714, 715, 716, 717, 718, 719), "illegal_memory_access"),
+}
+"""Numbers of CUDA's errors, of version 10 and before it. Source: driver_types.h of CUDA 9 and 12."""
+_COMPARES = re.compile(r"[=!<>]=|[<>]|\bin\b")
+_ASSERTED = (
+    ("nan_or_inf", re.compile(r"\bis_?(?:nan|inf|finite)\b|isnan|isinf|isfinite")),
+    ("file_not_found", re.compile(r"\bos\.path\.(?:exists|isfile|isdir|lexists)\(|\.(?:exists|is_file|is_dir)\(")),
+    ("cuda_driver_mismatch", re.compile(r"cuda\.is_available\(|is_compiled_with_cuda\(")),
+    ("dtype_mismatch", re.compile(r"\.dtype\b|\bis_floating_point\(")),
+    ("device_mismatch", re.compile(r"\.device\b|\.is_cuda\b")),
+    (
+        "shape_mismatch",
+        re.compile(
+            r"\.shape\b|\.size\(|\.ndim\b|\.dim\(|\blen\([^)]*\).*[=!]=.*\blen\(|_shape\b|\bshape_|_dim\b"
+            r"|\bchan(?:nel)?s?\b|_channels?\b"
+        ),
+    ),
+)
+"""What the line of an `assert` asks for, most telling first."""
+_NEAR = 240
+_CLASSES = {"RuntimeError", "ValueError", "AssertionError", "EnforceNotMet", "InvalidArgumentError", "Exception"}
+_CLASSES |= {"NotImplementedError", "UserError", ""}
+
+
+def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Finding | None:
+    """A finding that names only the family, or `None` when the sentence does not say it.
+
+    Args:
+        raised: The exception.
+        evidence: What else is known.
+        language: Of the title.
+    """
+    if raised.type not in _CLASSES:
+        return None
+    sentence = " ".join(raised.message[:4000].split())
+    family = _family(sentence) or _asserted(raised, sentence) or family_by_place(raised.frames)
+    if not sentence and raised.frames:
+        sentence = raised.frames[-1].source
+    if family is None:
+        return None
+    return Finding(
+        symptom="",
+        family=family,
+        class_=family,
+        tier=2,
+        severity="error",
+        title=_TITLES.get(language, _TITLES["en"])[family],
+        where=where_of(raised),
+        evidence=(sentence[:400],),
+        fingerprint=fingerprint_of(raised, evidence),
+        message=(raised.message.split("\n", 1)[0] or sentence)[:400],
+        exception=raised.type,
+    )
+
+
+def _family(sentence: str) -> str | None:
+    if _COUNTED.search(sentence) and (_differ(sentence, _SIZES) or _compared(sentence)):
+        return "shape_mismatch"
+    if _differ(sentence, _TYPES):
+        return "dtype_mismatch"
+    if _differ(sentence, _DEVICES):
+        return "device_mismatch"
+    if _close(sentence, _SHAPES, _CLASH) or (_COUNTED.search(sentence) and _counts_differ(sentence)):
+        return "shape_mismatch"
+    hint = _HINT.search(sentence)
+    hinted = next((family for family, asks in _HINTED if hint and asks.search(hint["wanted"])), None)
+    if hinted:
+        return hinted
+    code = _CUDA_CODE.search(sentence)
+    number = int(code["code"] or code["other"]) if code else -1
+    if number in _CUDA_CODES:
+        return _CUDA_CODES[number]
+    if _NO_VERSION.search(sentence):
+        return "api_version_mismatch"
+    plain = _ADDRESS.sub("", sentence)
+    missing = _NO_FILE.search(plain)
+    if missing and _PATH.search(plain[max(0, missing.start() - 160) : missing.end()]):
+        return "file_not_found"
+    worded = (
+        ("shape_mismatch", _TOO_FLAT),
+        ("data_empty", _NOTHING),
+        ("config_error", _OPTION),
+        ("type_error_user_code", _OF_TYPE),
+        ("config_error", _CHOICE),
+        ("data_decode_error", _MALFORMED),
+    )
+    return next((family for family, words in worded if words.search(plain)), None)
+
+
+def _counts_differ(sentence: str) -> bool:
+    """Whether it says that so many were wanted and so many came: "expected 3 dimensions, got 2", in any order."""
+    for first, second in itertools.pairwise(_COUNT.finditer(sentence)):
+        if first.group() == second.group() or second.start() - first.end() > _WIDE:
+            continue
+        before, between = (
+            sentence[max(0, first.start() - _WIDE) : first.start()],
+            sentence[first.end() : second.start()],
+        )
+        if not _COUNTED.search(f"{before} {between} {sentence[second.end() : second.end() + 20]}"):
+            continue
+        if (_WANTED.search(before) and _GOT.search(between)) or re.search(r"expect", between, re.IGNORECASE):
+            return True
+    return False
+
+
+def _asserted(raised: Raised, sentence: str) -> str | None:
+    """The family of an `assert`, by what its line compares."""
+    if raised.type != "AssertionError":
+        return None
+    source = raised.frames[-1].source if raised.frames else ""
+    for line in (sentence, source):
+        if line.startswith("assert") or (line is sentence and _COMPARES.search(line)):
+            family = next((family for family, asks in _ASSERTED if asks.search(line)), None)
+            if family or line is source:
+                return family
+    return None
+
+
+def _close(sentence: str, first: re.Pattern[str], second: re.Pattern[str]) -> bool:
+    """Whether the two are said of each other: near, and no full stop between them."""
+    for one in first.finditer(sentence):
+        before = re.split(r"[.;!?]\s", sentence[max(0, one.start() - _WIDE) : one.start()])[-1]
+        after = re.split(r"[.;!?]\s", sentence[one.end() : one.end() + _WIDE])[0]
+        if second.search(before) or second.search(after):
+            return True
+    return False
+
+
+def _differ(sentence: str, quantity: re.Pattern[str]) -> bool:
+    """Whether it says that one value was wanted and another one came."""
+    values = list(quantity.finditer(sentence))
+    for first, second in itertools.pairwise(values):
+        if first.group() == second.group() or second.start() - first.end() > _NEAR:
+            continue
+        before = sentence[max(0, first.start() - _NEAR) : first.start()]
+        if _WANTED.search(before) and _GOT.search(sentence, first.end(), second.start()):
+            return True
+    return False
+
+
+def _compared(sentence: str) -> bool:
+    """Whether it sets two shapes against each other: "(4, 8) and (10, 2)"."""
+    values = list(_SIZES.finditer(sentence))
+    return any(
+        first.group() != second.group()
+        and second.start() - first.end() <= _NEAR // 3
+        and _AGAINST.search(sentence, first.end(), second.start())
+        for first, second in itertools.pairwise(values)
+    )
+
+
+_TITLES = {
+    "en": {
+        "shape_mismatch": "Two shapes do not fit each other",
+        "dtype_mismatch": "Two data types do not fit each other",
+        "device_mismatch": "Two tensors are on different devices",
+        "nan_or_inf": "A value is NaN or infinite",
+        "file_not_found": "A file or folder is not where it is looked for",
+        "cuda_driver_mismatch": "The program wants a GPU and cannot use one",
+        "api_version_mismatch": "The program was written for another version of a library",
+        "cuda_oom": "The GPU has no memory left",
+        "data_empty": "There is no data to read",
+        "cuda_device_assert": "A check inside of a CUDA kernel failed",
+        "illegal_memory_access": "A CUDA kernel read or wrote memory that is not its own",
+        "compile_error": "The program could not be compiled",
+        "unsupported_op": "An operation is not supported here",
+        "checkpoint_load_error": "A checkpoint could not be read",
+        "nccl_or_collective": "Processes could not work together",
+        "missing_dependency": "A package is not installed as it should be",
+        "config_error": "A setting has a value that is not allowed",
+        "data_decode_error": "A file cannot be read as what it should be",
+        "type_error_user_code": "A value has another type than the one that is wanted",
+    },
+    "zh": {
+        "shape_mismatch": "两个形状不匹配",
+        "dtype_mismatch": "两个数据类型不匹配",
+        "device_mismatch": "两个张量不在同一设备上",
+        "nan_or_inf": "某个值是 NaN 或无穷",
+        "data_empty": "没有可读的数据",
+        "file_not_found": "文件或目录不在程序查找的位置",
+        "cuda_driver_mismatch": "程序需要 GPU，但无法使用",
+        "api_version_mismatch": "程序是为某个库的另一个版本编写的",
+        "cuda_oom": "GPU 显存不足",
+        "cuda_device_assert": "CUDA 核函数内部的断言失败",
+        "illegal_memory_access": "CUDA 核函数访问了不属于它的显存",
+        "compile_error": "程序无法编译",
+        "unsupported_op": "此处不支持该运算",
+        "checkpoint_load_error": "检查点无法读取",
+        "nccl_or_collective": "进程之间无法协作",
+        "missing_dependency": "某个软件包没有正确安装",
+        "config_error": "某项设置的取值不被允许",
+        "data_decode_error": "文件无法按应有的格式读取",
+        "type_error_user_code": "某个值的类型与要求的不同",
+    },
+}

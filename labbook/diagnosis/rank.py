@@ -1,0 +1,263 @@
+"""From evidence to a diagnosis: which finding is the cause, which are its consequences, what to say of each.
+
+The order is: what failed first and ended the program; within one exception the innermost that it re-raises; what a page
+of the catalogue calls a consequence behind its cause. Nothing is said on the strength of a single common word: what no
+pattern fits is told as unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from labbook.diagnosis.grammar import family_by_grammar
+from labbook.diagnosis.match import Match, Matcher
+from labbook.diagnosis.prose import stated
+from labbook.diagnosis.telling import finding_of_check, told
+from labbook.frozen import dataclass
+from labbook.model.evidence import Evidence, Raised, Said
+from labbook.model.finding import Diagnosis, Finding
+
+ANYTHING = "any"
+"""In `caused_by`: the symptom is a consequence of whatever else ended the program."""
+
+_MOST_FINDINGS = 8
+_DEEPEST = 12
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A match with the evidence that it rests on.
+
+    Args:
+        fatal: Whether it ended a program, as far as is known.
+        order: Position in time.
+        depth: Place in the chain of one exception: 0 is what happened first.
+    """
+
+    match: Match
+    raised: Raised | None = None
+    said: Said | None = None
+    fatal: bool = True
+    order: float = 0.0
+    rank: int | None = None
+    depth: int = 0
+
+    @property
+    def id(self) -> str:
+        """Id of the symptom."""
+        return self.match.symptom.id
+
+
+def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diagnosis:
+    """The findings of one failure, the cause first.
+
+    Args:
+        evidence: What is known.
+        matcher: Of the catalogue.
+        language: Of titles, causes and fixes; "en" or "zh".
+    """
+    candidates = [c for raised in evidence.raised for c in _of_raised(raised, matcher, evidence.framework)]
+    # Words without a class are read as a message only where no exception says what happened.
+    bare = not any(c.match.weight > 1 for c in candidates)
+    if not evidence.clean_end:
+        candidates += _of_lines(evidence, matcher, as_exception=bare)
+        candidates += [Candidate(match, order=float("inf")) for match in matcher.of_ending(evidence.ending)[:1]]
+    ordered = _caused_first(_one_each(sorted(candidates, key=_importance)))
+    findings = [told(c.match, c.raised, c.said, evidence, language) for c in ordered]
+    if not any(c.fatal and c.match.weight > 1 for c in ordered):
+        findings = _with_grammar(findings, evidence, language)
+    findings = _folded(findings, ordered)
+    if ordered and _is_wrapper(ordered[0]) and _untold(evidence, ordered):
+        # The launcher's words follow from an exception that no page knows: they explain nothing.
+        findings = [f for f in findings if f.symptom != ordered[0].id]
+    checks = [
+        finding_of_check(check, matcher.catalogue, evidence, language)
+        for check in evidence.checks
+        if check.verdict in ("fail", "warn")
+    ]
+    findings = _joined(findings, checks, matcher)[:_MOST_FINDINGS]
+    return Diagnosis(tuple(findings), _unsure(findings, evidence))
+
+
+def _is_wrapper(candidate: Candidate) -> bool:
+    return candidate.match.weight == 1 and ANYTHING in candidate.match.symptom.caused_by
+
+
+def _untold(evidence: Evidence, candidates: Sequence[Candidate]) -> bool:
+    """Whether an exception that ended the program is of no candidate."""
+    told_of = [c.raised for c in candidates if c.raised is not None]
+    return any(
+        raised.ended_process and raised.message and all(raised.message != known.message for known in told_of)
+        for raised in evidence.raised
+    )
+
+
+def _of_raised(raised: Raised, matcher: Matcher, framework: str) -> list[Candidate]:
+    """What one exception shows, the root first; what re-raises or follows it behind."""
+    chain = _root_first(raised, matcher, framework)
+    found = []
+    for depth, one in enumerate(chain):
+        if not any(frame.user for frame in one.frames) and any(frame.user for frame in raised.frames):
+            # It was raised inside of a library: the user's line is the one that called it.
+            one = replace(one, frames=raised.frames)
+        matches = matcher.of_exception(one, framework)
+        kept = matches[:1] + [m for m in matches[1:] if m.weight == 3 and _related(m, matches[0])]
+        found += [
+            Candidate(match, one, fatal=raised.ended_process, order=raised.order, rank=raised.rank, depth=depth)
+            for match in kept
+        ]
+    return found
+
+
+def _related(match: Match, first: Match) -> bool:
+    return match.symptom.id in first.symptom.caused_by or first.symptom.id in match.symptom.causes_of
+
+
+def _root_first(raised: Raised, matcher: Matcher, framework: str, depth: int = 0) -> list[Raised]:
+    """The exceptions behind one that was seen, the one that says what happened first; at most `_DEEPEST` deep."""
+    chain = [raised]
+    if depth >= _DEEPEST:
+        return chain
+    if raised.inner is not None:
+        # A re-raised error quotes the real one, which comes first.
+        chain = [*_root_first(raised.inner, matcher, framework, depth + 1), raised]
+    for behind, relation in raised.behind[:_DEEPEST]:
+        deeper = _root_first(replace(behind, behind=()), matcher, framework, depth + 1)
+        chain = [*deeper, *chain] if _explains(behind, raised, relation, matcher, framework) else [*chain, *deeper]
+    return chain
+
+
+def _explains(behind: Raised, shown: Raised, relation: str, matcher: Matcher, framework: str) -> bool:
+    """Whether the exception behind another one is the one to tell of."""
+    inner = shown.inner or shown
+    ours = matcher.of_exception(inner, framework)
+    theirs = matcher.of_exception(behind, framework)
+    if not theirs:
+        return False
+    if not ours or theirs[0].symptom.id in ours[0].symptom.caused_by or ANYTHING in ours[0].symptom.caused_by:
+        return True
+    if relation == "cause":
+        return theirs[0].weight >= ours[0].weight
+    return theirs[0].weight > ours[0].weight
+
+
+def _of_lines(evidence: Evidence, matcher: Matcher, *, as_exception: bool) -> list[Candidate]:
+    found = []
+    for said in evidence.said:
+        # What a sentence supposes or fears has not happened.
+        matches = matcher.of_line(replace(said, text=stated(said.text)), evidence.framework, as_exception=as_exception)
+        found += [Candidate(m, None, said, said.kind != "warning", said.order, said.rank) for m in matches[:1]]
+    return found
+
+
+def _importance(candidate: Candidate) -> tuple[object, ...]:
+    """Sorts what ended the program before what it only said, certain before likely, causes in time order."""
+    consequence = ANYTHING in candidate.match.symptom.caused_by
+    hint = candidate.raised is None and candidate.match.weight == 1
+    several_ranks = candidate.rank is not None
+    # Of several ranks the first to fail is the cause; in one process what came last ended it.
+    order = candidate.order if several_ranks or candidate.raised is None else -candidate.order
+    weight = candidate.match.weight
+    return (
+        not candidate.fatal,
+        hint,
+        consequence,
+        weight == 1,
+        candidate.raised is None and weight < 3,
+        candidate.raised is None,
+        order,
+        candidate.depth,
+        -weight,
+    )
+
+
+def _one_each(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The first candidate of each symptom."""
+    return list({c.id: c for c in reversed(candidates)}.values())[::-1]
+
+
+def _caused_first(candidates: list[Candidate]) -> list[Candidate]:
+    """Moves a cause in front of what the catalogue says follows from it."""
+    ordered = list(candidates)
+    for _ in range(len(ordered)):
+        moved = False
+        for later in range(1, len(ordered)):
+            cause = ordered[later]
+            if cause.match.weight == 1:
+                continue
+            for earlier in range(later):
+                if _causes(cause, ordered[earlier]):
+                    ordered.insert(earlier, ordered.pop(later))
+                    moved = True
+                    break
+            if moved:
+                break
+        if not moved:
+            return ordered
+    return ordered
+
+
+def _causes(cause: Candidate, effect: Candidate) -> bool:
+    named = cause.id in effect.match.symptom.caused_by or effect.id in cause.match.symptom.causes_of
+    # Where pages name each other, the order in time stays.
+    back = effect.id in cause.match.symptom.caused_by or cause.id in effect.match.symptom.causes_of
+    return named and not back
+
+
+def _folded(findings: list[Finding], candidates: list[Candidate]) -> list[Finding]:
+    """Marks consequences of the first finding; weak hints beside a certain finding are left out."""
+    if not findings or not candidates or findings[0].symptom != candidates[0].id:
+        return findings
+    first = candidates[0]
+    kept = [findings[0]]
+    for candidate, finding in zip(candidates[1:], findings[1:], strict=False):
+        if candidate.match.weight == 1 and first.match.weight > 1:
+            continue
+        symptom = candidate.match.symptom
+        follows = ANYTHING in symptom.caused_by or _causes(first, candidate)
+        same_exception = candidate.raised is not None and first.raised is not None and candidate.fatal
+        kept.append(replace(finding, follows_from=first.id if follows or same_exception else ""))
+    return kept
+
+
+def _with_grammar(findings: list[Finding], evidence: Evidence, language: str) -> list[Finding]:
+    """Puts what the grammar of the message says in front of mere hints, where no page fits."""
+    for raised in evidence.raised[::-1]:
+        innermost = raised
+        for _ in range(_DEEPEST):
+            if innermost.inner is None:
+                break
+            innermost = innermost.inner
+        finding = family_by_grammar(innermost, evidence, language)
+        if finding is not None:
+            return [finding, *(f for f in findings if f.family != finding.family)]
+    return findings
+
+
+def _joined(findings: list[Finding], checks: list[Finding], matcher: Matcher) -> list[Finding]:
+    """Puts health findings behind a crash, those that caused it in front of it."""
+    if not findings:
+        return checks
+    if not checks:
+        return findings
+    crash = findings[0]
+    page = matcher.catalogue.symptoms.get(crash.symptom)
+    causes: list[Finding] = []
+    rest: list[Finding] = []
+    for check in checks:
+        own = matcher.catalogue.symptoms.get(check.symptom)
+        named = (page and check.symptom in page.caused_by) or (own and crash.symptom in own.causes_of)
+        (causes if named and crash.symptom else rest).append(check)
+    if causes:
+        findings = [replace(crash, follows_from=causes[0].symptom), *findings[1:]]
+    return [*causes, *findings, *rest]
+
+
+def _unsure(findings: Sequence[Finding], evidence: Evidence) -> str:
+    if findings and (findings[0].symptom or findings[0].family != "other"):
+        return ""
+    if evidence.raised:
+        last = evidence.raised[-1]
+        return f"no page of the catalogue fits {last.type or 'this message'}"
+    return "nothing in it looks like a failure that the catalogue knows"

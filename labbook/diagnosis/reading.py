@@ -1,0 +1,167 @@
+"""Evidence from text: a pasted report, or a log of any length.
+
+A short text is read line by line. Of a long one only the surroundings of lines are read that may belong to a failure;
+they are found by searching whole blocks of bytes, so that a healthy log costs little more than reading it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from labbook.diagnosis.prose import stated
+from labbook.diagnosis.text_collect import Collected, frame_work
+from labbook.diagnosis.text_ending import ending_of, is_progress, notable, warning_text
+from labbook.diagnosis.text_found import Found
+from labbook.diagnosis.text_frames import is_class, split_class
+from labbook.diagnosis.text_lines import Line, decode_line, decoded, pieces, without_learned_prefix
+from labbook.diagnosis.text_regions import Region, regions
+from labbook.diagnosis.text_shapes import plain
+from labbook.diagnosis.traceback_text import TracebackReader
+from labbook.model.evidence import Evidence, Raised, Said
+
+SHORT = 200
+"""A text of up to so many lines is read as a report: each of its lines may mean something."""
+_PIECE = 1 << 20
+_MOST_IN_A_BLOCK = 12
+_INLINE = re.compile(
+    r"(?<![A-Za-z0-9_.])"
+    r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt|Unsupported))"
+    r"(?:\s{0,2}[:：]\s?(?P<message>\S.*)|\s(?P<key>-?\d+|'[^']+'))$"
+)
+_WORDS = re.compile(r"[^\W_]")
+_EDGES = re.compile(r"^\s*(?:`{3}|~{3})|^\s*$")
+
+
+def read_text(text: str) -> Evidence:
+    """Evidence from a text, however it was cut or decorated; empty where it tells nothing. Never raises.
+
+    Args:
+        text: A report, a traceback, a log.
+    """
+    raw = text.encode("utf-8", "surrogatepass" if text.isascii() else "replace")
+    return read_stream(raw[at : at + _PIECE] for at in range(0, len(raw), _PIECE))
+
+
+def read_stream(chunks: Iterable[bytes]) -> Evidence:
+    """Evidence from the bytes of a log; memory does not grow with its length. Never raises for what the bytes hold.
+
+    Args:
+        chunks: In order, cut anywhere.
+
+    Cost: see `benchmarks/reading_logs.py`.
+    """
+    collected = Collected()
+    for region in regions(decoded(chunks), SHORT):
+        if region.alone:
+            _read_alone(region, collected)
+        else:
+            _read_region(region, collected)
+    return _evidence(collected)
+
+
+def _lines_of(region: Region) -> list[Line]:
+    return [line for number, raw in region.lines for line in pieces(number, decode_line(raw) if raw else "")]
+
+
+def _read_alone(region: Region, collected: Collected) -> None:
+    """Takes lines of which each stands for itself."""
+    for line in _lines_of(region):
+        kind = notable(line)
+        if kind:
+            collected.say(line, kind, warning_text(line.text) if kind == "warning" else line.text.strip())
+
+
+def _read_region(region: Region, collected: Collected) -> None:
+    lines = without_learned_prefix(_lines_of(region))
+    by_source: dict[str, list[Line]] = {}
+    for line in lines:
+        by_source.setdefault(line.source, []).append(line)
+    for own in by_source.values():
+        shaped = plain(own)
+        reader = TracebackReader(shaped)
+        found = reader.read()
+        collected.raise_all(found)
+        collected.stacks.extend(reader.stacks[: 100 - len(collected.stacks)])
+        rest = [line for place, line in enumerate(shaped) if place not in reader.used]
+        _say_rest(rest, collected, whole=region.whole, blocks=region.whole and not found)
+        if region.whole and not any(one.type for one in found):
+            # Of a traceback whose end was cut off, the title often says what it ended in.
+            collected.raise_all(_inline(rest))
+    collected.look_at("\n".join(line.text for line in lines))
+
+
+def _say_rest(rest: list[Line], collected: Collected, *, whole: bool, blocks: bool) -> None:
+    """Takes the lines outside of exceptions: the notable ones, of a short text all."""
+    block: list[Line] = []
+    warned = 0
+    for line in rest:
+        text = line.text.strip()
+        if warned == line.number - 1 and line.indent and "warn" in text:
+            continue
+        kind = notable(line)
+        warned = line.number if kind == "warning" else 0
+        if kind or (whole and _WORDS.search(text) and not is_progress(text) and not _EDGES.match(text)):
+            collected.say(line, kind or "output", warning_text(text) if kind == "warning" else text)
+        if not blocks:
+            continue
+        if _EDGES.match(line.text) or (block and line.number > block[-1].number + 1):
+            _say_block(block, collected)
+            block = []
+        if text and not _EDGES.match(line.text) and kind != "warning":
+            block.append(line)
+    _say_block(block, collected)
+
+
+def _say_block(block: list[Line], collected: Collected) -> None:
+    """Takes neighbouring lines together too, as a message may have been broken anywhere."""
+    for first in range(0, len(block), _MOST_IN_A_BLOCK):
+        part = block[first : first + _MOST_IN_A_BLOCK]
+        if len(part) > 1:
+            collected.say(part[0], "output", "\n".join(line.text.strip() for line in part))
+
+
+def _inline(lines: list[Line]) -> Iterator[Found]:
+    """Exceptions that a sentence quotes: "报错 RuntimeError: ... 请问怎么解决"."""
+    for line in lines:
+        shown = _INLINE.search(line.text)
+        if shown is None or line.level in ("INFO", "DEBUG", "WARNING") or not is_class(shown["type"]):
+            continue
+        if re.search(r"\b(?:retry|retrying|ignor|skipp|caught|handled|fixed)", line.text, re.IGNORECASE):
+            continue
+        module, name = split_class(shown["type"])
+        message = (shown["message"] or shown["key"]).strip("`*\"'”」 ")
+        yield Found(line, type=name, module=module, message=message, bare=True)
+
+
+def _told_of_ending(raised: Raised) -> list[str]:
+    """Lines of a message that tell how a process ended."""
+    if raised.type == "ChildFailedError":
+        return raised.message.split("Root Cause", 1)[-1].splitlines()
+    if raised.type in ("", "FatalError", "ProcessExitedException", "CalledProcessError"):
+        return raised.message.replace("Fatal Python error: ", "").splitlines()
+    return []
+
+
+def _evidence(collected: Collected) -> Evidence:
+    raised: list[Raised] = collected.raised()
+    said: list[Said] = collected.said()
+    timed = all(one.order != one.line for one in raised) and all(one.order != one.line for one in said)
+    if not timed:
+        raised = [replace(one, order=float(one.line)) for one in raised]
+        said = [replace(one, order=float(one.line)) for one in said]
+    raised.sort(key=lambda one: (one.order, one.line))
+    said.sort(key=lambda one: (one.order, one.line))
+    told = [text for one in raised for text in _told_of_ending(one)]
+    lines = (stated(one.text) for one in said if one.kind == "output" and "\n" not in one.text)
+    ending = ending_of([*told, *lines])
+    if collected.stacks:
+        ending = replace(ending, facts={**ending.facts, "stacks": tuple(collected.stacks)})
+    return Evidence(
+        tuple(raised),
+        tuple(said),
+        ending,
+        framework=frame_work(collected.clues),
+        clean_end=(ending.exit_code == 0 or collected.wished) and not any(one.ended_process for one in raised),
+    )

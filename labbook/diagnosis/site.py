@@ -1,0 +1,39 @@
+"""The family of an exception that no page knows, by the file of a library that raised it.
+
+`torch/serialization.py` raises what is wrong with checkpoints, `PIL/Image.py` what is wrong with pictures, whatever the
+words are. Only the innermost frame counts: what a library's callers do is their own affair.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from labbook.model.run import Frame
+
+_PLACES = (
+    ("compile_error", r"torch[\\/](?:jit|_dynamo|_inductor|_functorch|fx)[\\/]|torch[\\/]utils[\\/]cpp_extension\.py"),
+    ("compile_error", r"paddle[\\/](?:fluid[\\/]dygraph[\\/]dygraph_to_static|jit)[\\/]|[\\/]triton[\\/]compiler[\\/]"),
+    ("unsupported_op", r"torch[\\/]onnx[\\/]|[\\/]onnxruntime[\\/]capi[\\/]"),
+    ("checkpoint_load_error", r"torch[\\/]serialization\.py|[\\/]safetensors[\\/]|paddle[\\/]framework[\\/]io\.py"),
+    ("nccl_or_collective", r"torch[\\/]distributed[\\/](?:distributed_c10d|c10d_logger|rendezvous)\.py"),
+    ("data_decode_error", r"[\\/]PIL[\\/]|[\\/]h5py[\\/]_hl[\\/]files\.py|[\\/](?:zipfile|gzip|tarfile|lzma|bz2)\.py"),
+    ("data_decode_error", r"[\\/]pandas[\\/](?:io|_libs)[\\/].*pars|[\\/]soundfile\.py|[\\/]torchaudio[\\/]_?backend"),
+    ("config_error", r"[\\/](?:omegaconf|hydra|yacs|jsonargparse)[\\/]|[\\/](?:argparse|configparser)\.py"),
+    ("missing_dependency", r"[\\/]importlib[\\/]metadata[\\/]|[\\/]pkg_resources[\\/]"),
+)
+"""Family and the end of a path, of torch 0.4 to 2.13, paddle 2 and 3 and the libraries beside them."""
+_SOURCE_BUILD = re.compile(r"[\\/](?:torch|paddle)[\\/](?:jit|onnx|_\w+|distributed)[\\/]")
+"""The frameworks where they are installed from their sources, outside of the folders of packages."""
+_SITES = tuple((family, re.compile(place)) for family, place in _PLACES)
+
+
+def family_by_place(frames: Sequence[Frame]) -> str | None:
+    """The family that the raising file stands for, or `None`.
+
+    Args:
+        frames: Of the exception, outermost first.
+    """
+    if not frames or (frames[-1].user and not _SOURCE_BUILD.search(frames[-1].file)):
+        return None
+    return next((family for family, place in _SITES if place.search(frames[-1].file)), None)

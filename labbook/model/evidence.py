@@ -1,0 +1,111 @@
+"""What a diagnosis rests on: exceptions, lines of output, the ending, health checks, facts of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from labbook.frozen import dataclass
+from labbook.model.run import CheckResult, Frame
+
+
+@dataclass(frozen=True)
+class Raised:
+    """One exception, seen by the probe or read from text.
+
+    Args:
+        type: Name of the class without its module; "" when the text has only the message.
+        message: Everything behind the class, without the tracebacks that it may quote (they are in `inner`).
+        module: Module of the class, or "".
+        frames: Outermost first; `user` is set where the path is not of an installed library.
+        inner: The exception that this one re-raises: of a loader's worker, of a spawned child, "Origin Exception".
+        behind: What it was raised from or while handling, nearest first, as (exception, "cause" or "context").
+        rank: Of the process, or `None`.
+        thread: Name of the thread that it ended, or "".
+        order: Position in time: smaller came first.
+        step: Last optimizer step before it, or `None`.
+        ended_process: Whether the process ended by it, as far as is known.
+        line: Line of the text that it was read from (from 1), or 0.
+        tensors: Tensors of the failing line, each with `name`, `shape`, `dtype`, `device`.
+    """
+
+    type: str
+    message: str
+    module: str = ""
+    frames: tuple[Frame, ...] = ()
+    inner: Raised | None = None
+    behind: tuple[tuple[Raised, str], ...] = ()
+    rank: int | None = None
+    thread: str = ""
+    order: float = 0.0
+    step: int | None = None
+    ended_process: bool = True
+    line: int = 0
+    tensors: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Said:
+    """A line of output that may mean something and is not part of an exception.
+
+    Args:
+        text: One line, or a block that belongs together, without prefixes and escapes.
+        kind: "output" or "warning".
+        line: From 1.
+        rank: As its prefix says, or `None`.
+        count: How many lines were like it.
+        order: Position in time, comparable with that of exceptions of the same evidence.
+    """
+
+    text: str
+    kind: str = "output"
+    line: int = 0
+    rank: int | None = None
+    count: int = 1
+    order: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a process ended.
+
+    Args:
+        exit_code: `None` when not known.
+        signal: "SIGKILL", ... or "".
+        facts: `oom_kill` (a sentence on who killed it), `memory` (a sentence on it where nobody knows), `time_limit`
+            (a sentence), `core_dump`, `silent_s` (no progress for so many seconds), `stalled` (true: that is long),
+            `stacks` (of all threads), `waiting` ("reader", "collective", "lock", "input", "worker"), `where` (the
+            user's line that waits or failed), `reader_died` (a sentence on the exception of the thread that prepared
+            the data), `children` (sentences on children that signals ended), `child_signal` (of the first, where no
+            exception speaks of it).
+    """
+
+    exit_code: int | None = None
+    signal: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known of one failure.
+
+    Args:
+        raised: In the order of their first lines or times.
+        said: In order.
+        ending: How it ended, where that is known.
+        checks: Rows of the health checklist.
+        conditions: Names that hold in this run ("first_step", "memory_rising"); see `labbook.diagnosis.conditions`.
+        facts: Values for the texts of fixes ("batch_size", "lr").
+        framework: "torch", "paddle" or "".
+        clean_end: Whether the program is known to have ended well: then output alone is no failure.
+    """
+
+    raised: tuple[Raised, ...] = ()
+    said: tuple[Said, ...] = ()
+    ending: Ending = field(default_factory=Ending)
+    checks: tuple[CheckResult, ...] = ()
+    conditions: frozenset[str] = frozenset()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    framework: str = ""
+    clean_end: bool = False
