@@ -1,0 +1,104 @@
+"""Each rule on small programs: those with a fault are named, those without are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labbook.review.reviewing import RULES, review_files
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "review"
+
+TORCH = """import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 16)
+        self.drop = nn.Dropout(0.5)
+        self.last = nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.last(self.drop(F.relu(self.first(x))))
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(64, 4), torch.randint(0, 3, (64,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = Net()
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+PADDLE = """import paddle
+from paddle import nn
+
+class Model(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 16)
+        self.drop = nn.Dropout(0.5)
+        self.last = nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.last(self.drop(nn.functional.relu(self.first(x))))
+
+paddle.seed(0)
+data = paddle.io.TensorDataset([paddle.randn([64, 4]), paddle.randint(0, 3, [64])])
+loader = paddle.io.DataLoader(data, batch_size=8, shuffle=True)
+model = Model()
+loss_fn = nn.CrossEntropyLoss()
+opt = paddle.optimizer.Adam(learning_rate=0.01, parameters=model.parameters())
+"""
+FRONTS = {"[torch]": TORCH, "[paddle]": PADDLE, "": ""}
+
+
+def cases(name: str) -> list[tuple[str, str]]:
+    """What the title of each program says, and its text."""
+    found = []
+    for block in (DATA / name).read_text(encoding="utf-8").split("\n#### ")[1:]:
+        title, _, code = block.partition("\n")
+        said, _, front = title.partition(" [")
+        found.append((said, FRONTS[f"[{front}" if front else ""] + code))
+    return found
+
+
+def named(tmp_path: Path, code: str) -> list[str]:
+    script = tmp_path / "train.py"
+    script.write_text(code, encoding="utf-8")
+    done = review_files([script])
+    assert not done.problems
+    return [remark.rule for remark in done.remarks if remark.severity != "note"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"), [pytest.param(*one, id=f"{n}-{one[0]}") for n, one in enumerate(cases("faulty.txt"))]
+)
+def test_a_fault_is_named_and_nothing_else(tmp_path, rule, code):
+    assert set(named(tmp_path, code)) == {rule}
+
+
+@pytest.mark.parametrize(
+    "code", [pytest.param(one[1], id=f"{n}-{one[0]}") for n, one in enumerate(cases("correct.txt"))]
+)
+def test_correct_code_is_left_alone(tmp_path, code):
+    assert named(tmp_path, code) == []
+
+
+def test_every_rule_of_an_error_or_warning_has_a_program():
+    shown = {rule for rule, _ in cases("faulty.txt")}
+    assert {rule.name for rule in RULES if rule.severity != "note"} == shown
+
+
+def test_both_languages_and_a_source_for_every_rule():
+    for rule in RULES:
+        assert all(rule.what) and all(rule.advice) and rule.source, rule.name
+        assert rule.what[0] != rule.what[1]
+    assert len({rule.name for rule in RULES}) == len(RULES)
+
+
+def test_symptoms_are_of_the_catalogue():
+    pages = {path.stem for path in (Path(__file__).resolve().parents[2] / "labbook" / "symptoms").glob("*.md")}
+    assert {rule.symptom for rule in RULES if rule.symptom} <= pages
