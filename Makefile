@@ -2,6 +2,7 @@
 # make test   lint, types and all tests
 # make bench  the figures of docs and README, measured here
 # make bench-health  how well the health checklist finds planted faults (about half an hour)
+# make bench-diagnosis  how often the diagnosis of a failure is right, and how fast a log is read
 PYTHON ?= python3
 FRAMEWORK ?= torch
 VENV := .venv
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
 
-.PHONY: demo test bench bench-health lint clean
+.PHONY: demo test bench bench-health bench-diagnosis lint clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +40,10 @@ bench: $(VENV)/.dev
 
 bench-health: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.health all
+
+bench-diagnosis: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.diagnosis
+	$(BIN)/python -m benchmarks.reading_logs
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache site/*

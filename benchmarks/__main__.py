@@ -1,6 +1,7 @@
 """Runs all benchmarks, or those named: `python -m benchmarks noop step_cost`.
 
-Without names `health` is left out: it records three hundred trainings and takes half an hour (`make bench-health`).
+Without names these are left out: `health`, which records three hundred trainings and takes half an hour
+(`make bench-health`), `diagnosis` (`make bench-diagnosis`), and `search_many`, which indexes 100,000 entries first.
 """
 
 import importlib
@@ -10,10 +11,12 @@ import time
 
 import benchmarks
 
+LONG = ("diagnosis", "health", "search_many")
+
 
 def main():
     every = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__))
-    names = sys.argv[1:] or [name for name in every if not name.startswith("_") and name != "health"]
+    names = sys.argv[1:] or [name for name in every if not name.startswith("_") and name not in LONG]
     del sys.argv[1:]  # the names are no options of a benchmark
     for name in names:
         print(f"== {name}", flush=True)

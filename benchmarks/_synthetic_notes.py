@@ -15,11 +15,31 @@ _EXPERIMENTS = (
     "exp003_translation_compiled",
     "exp004_ocr_static",
 )
-_FAILURES = (  # symptom, title, last line of the console
-    ("loss_nonfinite", "loss is NaN since step {}", "RuntimeError: Function 'LogBackward0' returned nan values"),
-    ("cuda_oom", "CUDA out of memory at step {}", "torch.OutOfMemoryError: CUDA out of memory. Tried 2 GiB"),
-    ("shape_mismatch", "shapes cannot be multiplied", "RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
-    ("data_worker_died", "a data loader worker was killed", "RuntimeError: DataLoader worker killed by signal: Killed"),
+_FAILURES = (  # symptom, title, last line of the console, family
+    (
+        "loss_printed_nan",
+        "loss is NaN since step {}",
+        "RuntimeError: Function 'LogBackward0' returned nan values",
+        "nan_or_inf",
+    ),
+    (
+        "cuda_out_of_memory",
+        "CUDA out of memory at step {}",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried 2 GiB",
+        "cuda_oom",
+    ),
+    (
+        "shape_mismatch_linear",
+        "shapes cannot be multiplied",
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied",
+        "shape_mismatch",
+    ),
+    (
+        "dataloader_worker_killed",
+        "a data loader worker was killed",
+        "RuntimeError: DataLoader worker killed by signal: Killed",
+        "dataloader_worker_died",
+    ),
 )
 _REMARKS = (
     "梯度爆炸以后损失变成 NaN，把学习率降低十倍就好了。",
@@ -78,7 +98,10 @@ def _entry(rng: random.Random, run_id: str, started: float, previous: str) -> st
         "author": rng.choice(_AUTHORS),
         "tags": [framework.split()[0]],
         "symptoms": [failure[0]] if failure else [],
+        "families": [failure[3]] if failure else [],
+        "fingerprints": [f"v1:{rng.randrange(400):016x}"] if failure else [],
         "fix": previous if failure and rng.random() < 0.3 else None,
+        "fix_text": "--lr 3.0 → 0.1" if failure else None,
         "metrics": {
             "loss": loss,
             "accuracy": {"first": 0.1, "best": round(1 - best / 2, 4), "last": 0.8, "steps": steps},

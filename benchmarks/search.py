@@ -19,7 +19,7 @@ QUESTIONS = (
     "损失 变成 NaN",
     "显存不足",
     '"mat1 and mat2 shapes"',
-    "symptom:cuda_oom framework:paddle",
+    "symptom:cuda_out_of_memory framework:paddle",
     "diverged",
 )
 

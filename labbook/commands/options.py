@@ -103,6 +103,16 @@ def warn_of_problems(problems: Sequence[tuple[str, str]]) -> None:
         click.echo(f"         and {more} more; `labbook list has:problem --kind note` names them", err=True)
 
 
+def warn_of_pages(problems: Sequence[str]) -> None:
+    """Names, on standard error, pages of symptoms that cannot be read; all others are used."""
+    from labbook.screen import harmless
+
+    for reason in problems[:_SHOWN_PROBLEMS]:
+        click.echo(f"labbook: {harmless(reason)}; this page is left out", err=True)
+    if len(problems) > _SHOWN_PROBLEMS:
+        click.echo(f"         and {len(problems) - _SHOWN_PROBLEMS} more", err=True)
+
+
 def _complete_runs(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 

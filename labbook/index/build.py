@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from labbook.frozen import dataclass
 from labbook.index.cjk import segment
 from labbook.index.database import Answer, give_up, transaction, with_index
-from labbook.index.entries import MAX_BYTES, Note, facets_of, read_note, words_of
+from labbook.index.entries import MAX_BYTES, Note, facets_of, failures_of, place_of, read_note, words_of
+from labbook.index.folders import TICK_NS, Seen, known_below, look_at_all, look_at_changed, note_look
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
 
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     import sqlite3
 
 _BATCH = 200
-_TICK_NS = 2_000_000_000
-"""A file changed less than this before it was read may change again without a new time stamp; it is read once more.
-Source: the coarsest time stamps in use (FAT: 2 s), as git does for its index."""
+_MANY = 2000
+"""Notes of which each is looked at for every question. Source: chosen by us; that takes 20 ms."""
+_FULL_LOOK_NS = 600_000_000_000
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,6 @@ class Refreshed:
     problems: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
-class _Seen:
-    path: str
-    mtime_ns: int
-    size: int
-
-
 def ask(
     notebook: Notebook,
     question: Callable[[sqlite3.Connection], Answer],
@@ -64,6 +58,10 @@ def ask(
     A damaged or outdated index is made again. Where the notebook cannot be written, the index lies in the user's cache
     folder, and in memory where that cannot be written either.
 
+    Each note is looked at; in a notebook of more than 2,000 only once in ten minutes, and only the folders that changed
+    in between. Labbook, git and most editors replace files, which changes their folder: what an editor writes into a
+    file in place is seen that much later.
+
     Args:
         notebook: Whose notes are indexed.
         question: Reads from the index; it may be asked twice.
@@ -71,13 +69,42 @@ def ask(
 
     Raises:
         NotebookError: This Python's SQLite has no full-text search.
+
+    Cost: 100,000 notes are looked at in 0.9 s, their 2,000 folders in 10 ms; measured on 2 cores.
     """
 
     def work(connection: sqlite3.Connection) -> tuple[Answer, Refreshed]:
-        refreshed = _refresh(connection, notebook.paths, None, tell)
+        refreshed = _refresh(connection, notebook.paths, None, tell, quick=_may_be_quick(connection))
         return question(connection), refreshed
 
     return with_index(notebook, work)
+
+
+def ask_quickly(
+    notebook: Notebook, question: Callable[[sqlite3.Connection], Answer], *, patience_s: float = 2.0
+) -> Answer:
+    """The answer to a question, from an index in which only folders that changed were looked at.
+
+    Args:
+        notebook: Whose notes are indexed.
+        question: Reads from the index; it may be asked twice.
+        patience_s: How long an index that is not made yet is worked at, the newest notes first; the next one goes on.
+    """
+
+    def work(connection: sqlite3.Connection) -> Answer:
+        made = connection.execute("SELECT 1 FROM looked").fetchone() is not None
+        _refresh(connection, notebook.paths, None, None, time.monotonic() + patience_s, quick=made)
+        return question(connection)
+
+    return with_index(notebook, work)
+
+
+def _may_be_quick(connection: sqlite3.Connection) -> bool:
+    row = connection.execute("SELECT at_ns FROM looked").fetchone()
+    if row is None or not 0 <= time.time_ns() - row[0] < _FULL_LOOK_NS:
+        return False
+    many: int = connection.execute("SELECT count(*) FROM (SELECT 1 FROM files LIMIT ?)", (_MANY + 1,)).fetchone()[0]
+    return many > _MANY
 
 
 def refresh(notebook: Notebook, only: Sequence[Path] | None = None) -> Refreshed:
@@ -95,20 +122,42 @@ def _refresh(
     paths: NotebookPaths,
     only: Sequence[Path] | None,
     tell: Callable[[int, int], None] | None,
+    until: float = float("inf"),
+    *,
+    quick: bool = False,
 ) -> Refreshed:
-    asked = None if only is None else [_relative(paths, path) for path in only]
-    known = _known(connection, asked)
-    seen = {file.path: file for file in (_scan(paths) if only is None else _look_at(paths, only))}
-    changed = [file for file in seen.values() if not _unchanged(file, known.get(file.path))]
+    began = time.time_ns()
+    look = None
+    if only is not None:
+        known = _known(connection, [_relative(paths, path) for path in only])
+        seen = {file.path: file for file in _look_at(paths, only)}
+    else:
+        look = look_at_changed(connection, paths) if quick else look_at_all(paths)
+        known = known_below(connection, look.listed) if quick else _known(connection, None)
+        seen = {file.path: file for file in look.files}
+    # Entries are named by their time: later ones get higher numbers.
+    changed = sorted(
+        (file for file in seen.values() if not _unchanged(file, known.get(file.path))), key=lambda file: file.path
+    )
+    if until != float("inf"):
+        changed.reverse()
     gone = [path for path in known if path not in seen]
     read = 0
+    whole = True
     for start in range(0, len(changed), _BATCH):
+        if time.monotonic() > until:
+            whole = False
+            break
         read += _write(connection, paths, changed[start : start + _BATCH], known)
         if tell is not None:
             tell(min(start + _BATCH, len(changed)), len(changed))
     if gone:
         _forget(connection, gone)
-    _tidy(connection)
+    if look is not None and look.listed and whole:
+        with transaction(connection):
+            note_look(connection, look, began, whole=not quick)
+    if read or gone:
+        _tidy(connection)
     problems = connection.execute("SELECT path, problem FROM files WHERE problem != '' ORDER BY path").fetchall()
     return Refreshed(read, len(gone), tuple((path, problem) for path, problem in problems))
 
@@ -123,49 +172,19 @@ def _known(connection: sqlite3.Connection, asked: Sequence[str] | None) -> dict[
     return {row[0]: row[1:] for row in rows}
 
 
-def _unchanged(file: _Seen, row: tuple[int, int, str, int] | None) -> bool:
+def _unchanged(file: Seen, row: tuple[int, int, str, int] | None) -> bool:
     if row is None or row[:2] != (file.mtime_ns, file.size):
         return False
-    return row[3] - file.mtime_ns > _TICK_NS
+    return row[3] - file.mtime_ns > TICK_NS
 
 
-def _scan(paths: NotebookPaths) -> Iterator[_Seen]:
-    """All Markdown files of `notes/`, links left out. The folder beside an entry holds its attachments: passed over."""
-    waiting = [(str(paths.notes), "notes")]
-    while waiting:
-        folder, relative = waiting.pop()
-        try:
-            items = list(os.scandir(folder))
-        except OSError:
-            continue
-        names = {item.name for item in items}
-        for item in items:
-            if item.name.startswith(".") or not _is_text(item.name):
-                continue
-            with contextlib.suppress(OSError):
-                if item.name.endswith(".md") and item.is_file(follow_symlinks=False):
-                    status = item.stat()
-                    yield _Seen(f"{relative}/{item.name}", status.st_mtime_ns, status.st_size)
-                elif item.is_dir(follow_symlinks=False) and f"{item.name}.md" not in names:
-                    waiting.append((item.path, f"{relative}/{item.name}"))
-
-
-def _is_text(name: str) -> bool:
-    """Whether a file's name is text at all; one that is not can be named neither in SQLite nor on the site."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _look_at(paths: NotebookPaths, only: Iterable[Path]) -> Iterator[_Seen]:
+def _look_at(paths: NotebookPaths, only: Iterable[Path]) -> Iterator[Seen]:
     for path in only:
         with contextlib.suppress(OSError):
             status = path.stat()
             relative = _relative(paths, path)
             if relative.startswith("notes/") and relative.endswith(".md"):
-                yield _Seen(relative, status.st_mtime_ns, status.st_size)
+                yield Seen(relative, status.st_mtime_ns, status.st_size)
 
 
 def _relative(paths: NotebookPaths, path: Path) -> str:
@@ -175,11 +194,11 @@ def _relative(paths: NotebookPaths, path: Path) -> str:
 def _write(
     connection: sqlite3.Connection,
     paths: NotebookPaths,
-    files: Sequence[_Seen],
+    files: Sequence[Seen],
     known: dict[str, tuple[int, int, str, int]],
 ) -> int:
     """Reads the files and writes what changed, in one transaction; returns how many had another content."""
-    ready: list[tuple[_Seen, str, int, Note | None]] = []
+    ready: list[tuple[Seen, str, int, Note | None]] = []
     for file in files:
         read_ns = time.time_ns()
         try:
@@ -216,6 +235,11 @@ def _replace(connection: sqlite3.Connection, note: Note) -> None:
     ).lastrowid
     facets = {(key, value.encode("utf-8", "replace").decode(), number) for key, value in facets_of(note)}
     connection.executemany("INSERT INTO facets VALUES (?, ?, ?)", facets)
+    place, fixed = place_of(note), bool(note.entry.meta.get("fix"))
+    failures = [(key, value, fixed, note.started, number, place) for key, value in failures_of(note)]
+    connection.executemany("INSERT INTO failures VALUES (?, ?, ?, ?, ?, ?)", failures)
+    if note.kind == "run" and note.entry.meta.get("status") == "finished":
+        connection.execute("INSERT INTO outcomes VALUES (?, ?, ?)", (place, note.started, number))
     columns = [segment(text) for text in words_of(note)]
     connection.execute("INSERT INTO words (rowid, title, tags, parts, body) VALUES (?, ?, ?, ?, ?)", (number, *columns))
 

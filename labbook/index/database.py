@@ -14,12 +14,14 @@ from labbook.store.notebook import Notebook, prepare_private
 if TYPE_CHECKING:
     import sqlite3
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 3
 """Raised with every change of `schema.sql` or of what is written into it; an index of another version is replaced."""
 
 Answer = TypeVar("Answer")
 
 _BUSY_S = 20.0
+_CACHE_KIB = 65536
+"""Of the index in memory. Source: chosen by us; SQLite's own 2 MB are read again and again in a large index."""
 _OUTDATED = 999
 
 
@@ -123,6 +125,7 @@ def _prepare(place: Path | None) -> sqlite3.Connection:
         connection.execute("PRAGMA foreign_keys = ON")
         # The index can be made again at any time: power loss may cost it.
         connection.execute("PRAGMA synchronous = OFF")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         if version == 0:
             _create(connection)
         # Fails at once where the file cannot be written.

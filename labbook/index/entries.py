@@ -21,6 +21,11 @@ KINDS = {"runs": "run", "experiments": "experiment", "symptoms": "symptom", "rep
 MAX_BYTES = 2 * 1024 * 1024
 """Of a longer file only the first part is indexed. Source: chosen by us, an entry stays under 64 KiB."""
 
+_LISTED = {"frameworks": "framework", "symptoms": "symptom", "families": "family", "fingerprints": "fingerprint",
+           "tags": "tag"}  # fmt: skip
+_PLURAL = {facet: key for key, facet in _LISTED.items()}
+_MOST_FAILURES = 50
+
 _NAME = re.compile(r"\b[A-Z]\w{3,80}\b")
 
 
@@ -65,8 +70,11 @@ def words_of(note: Note) -> tuple[str, str, str, str]:
     """The text of the indexed columns: title, tags, words that names in the text are made of, text."""
     meta = note.entry.meta
     plain = html.unescape(_without_comments(note.entry.body))
-    tags = [note.entry.id, *(value for key in ("tags", "symptoms", "frameworks") for value in _many(meta.get(key)))]
-    tags += [str(meta[key]) for key in ("experiment", "script", "command", "author", "host") if meta.get(key)]
+    listed = ("tags", "symptoms", "families", "frameworks")
+    tags = [note.entry.id, *(value for key in listed for value in _many(meta.get(key)))]
+    tags += [
+        str(meta[key]) for key in ("experiment", "script", "command", "author", "host", "fix_text") if meta.get(key)
+    ]
     return note.title, " ".join(tags), " ".join(_name_parts(plain)), plain
 
 
@@ -81,7 +89,7 @@ def facets_of(note: Note) -> Iterator[tuple[str, str]]:
     for key in ("status", "experiment", "author", "host", "mode"):
         if meta.get(key):
             yield key, str(meta[key]).lower()
-    for key, facet in (("frameworks", "framework"), ("symptoms", "symptom"), ("tags", "tag")):
+    for key, facet in _LISTED.items():
         for value in _many(meta.get(key)):
             yield facet, value.lower()
     if note.kind == "symptom":
@@ -91,6 +99,24 @@ def facets_of(note: Note) -> Iterator[tuple[str, str]]:
     for key in ("fix", "symptoms", "metrics", "previous", "tags"):
         if meta.get(key):
             yield "has", key.removesuffix("s") if key != "metrics" else key
+
+
+def failures_of(note: Note) -> Iterator[tuple[str, str]]:
+    """What a run showed, as (key, value): "fingerprint", "symptom" and "family"; nothing for other notes."""
+    if note.kind == "run":
+        for key in ("fingerprint", "symptom", "family"):
+            values = _many(note.entry.meta.get(_PLURAL[key]))
+            yield from dict.fromkeys((key, _stored(value.lower())) for value in values[:_MOST_FAILURES])
+
+
+def place_of(note: Note) -> str:
+    """What earlier and later runs are compared by: the script, else the experiment; "" when neither is known."""
+    return _stored(note.entry.script or str(note.entry.meta.get("experiment") or ""))
+
+
+def _stored(text: str) -> str:
+    """Text without what SQLite cannot keep."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def moment(value: object) -> float | None:

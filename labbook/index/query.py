@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import NothingFoundError, UsageError
 from labbook.frozen import dataclass
 from labbook.index.build import Refreshed, ask
+from labbook.index.conditions import conditions, escaped
+from labbook.index.meaning import Meant
+from labbook.index.memory import fix_of
 from labbook.index.passage import passage
-from labbook.index.question import CONTAINS, EXACT, Filter, Question, match_expression, near_filters, understood
+from labbook.index.question import Question, match_expression, near_filters, understood
+from labbook.index.ranking import Row, best
 from labbook.model.entry import Entry
 from labbook.store.notebook import Notebook
 
 if TYPE_CHECKING:
     import sqlite3
-
-_Row = tuple[str, str, str, str]
-_WEIGHTS = "10.0, 6.0, 2.0, 1.0"
-"""Of title, tags, parts of names, text. Source: chosen by us, tried on the entries of tests/index."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,14 @@ class Hit:
         line: Where the best passage stands, from 1.
         snippet: That passage, as plain text.
         meta: The front matter.
-        kind: "run", "experiment", "symptom", "report" or "note".
+        kind: "run", "experiment", "symptom", "report", "note", or "catalogue" for a page that labbook brings.
         loose: True when the note has some of the words only, because none has all.
+        why: What it was found by: "same fingerprint", "same symptom", "same family", "words" or "filters".
+        symptom: The symptom that it has in common with the question, or its first one; "" where it has none.
+        fix: What cured it, in words, or "".
+        by: The run that was cured, or "".
+        held: In how many later runs of its script the fix held, `None` where there is no fix.
+        returned: The run in which the failure came back after the fix, or "".
     """
 
     path: str
@@ -42,6 +48,12 @@ class Hit:
     meta: Mapping[str, Any]
     kind: str = "note"
     loose: bool = False
+    why: str = "words"
+    symptom: str = ""
+    fix: str = ""
+    by: str = ""
+    held: int | None = None
+    returned: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,20 +82,50 @@ class Listed:
     refreshed: Refreshed
 
 
-def search(notebook: Notebook, words: str, limit: int = 10, *, tell: Callable[[int, int], None] | None = None) -> Found:
+def search(
+    notebook: Notebook,
+    words: str,
+    limit: int = 10,
+    *,
+    meant: Meant | None = None,
+    tell: Callable[[int, int], None] | None = None,
+) -> Found:
     """The notes that fit words and filters, best first.
 
-    First those with all the words; when there is none, those with words that begin so; then those with some of them.
+    By words: first those with all of them; when there is none, those with words that begin so; then those with some of
+    them. What the catalogue knows of the question comes in front where it says all of it, see
+    `labbook.index.ranking`.
 
     Args:
         notebook: Where to look.
         words: Words, "quoted phrases" and filters `key:value`, in English or Chinese.
         limit: How many hits at most.
+        meant: Failures that the question is about.
         tell: Called with (files read, files to read) while the index is brought up to date.
 
     Raises:
         UsageError: Nothing is asked, or a date cannot be read.
         NothingFoundError: No note fits; the hint says what may help.
+    """
+    question, about = asked_for(words), meant or Meant()
+    (rows, total), refreshed = ask(notebook, lambda index: best(index, question, about, limit), tell=tell)
+    terms = _looked_for(question)
+    hits = [*(_hit(notebook, row, terms) for row in rows)]
+    if about.whole:
+        place = sum(hit.why == "same fingerprint" or bool(hit.fix and hit.why == "same symptom") for hit in hits)
+    else:
+        place = next((number for number, hit in enumerate(hits) if hit.loose), len(hits))
+    hits[place:place] = about.pages
+    if not hits:
+        raise NothingFoundError(f"nothing found for {words!r}", hint=_advice(words, question))
+    return Found(tuple(hits[:limit]), max(total + len(about.pages), len(hits[:limit])), refreshed, terms)
+
+
+def asked_for(words: str) -> Question:
+    """The question that words ask.
+
+    Raises:
+        UsageError: Nothing is asked, or a date cannot be read.
     """
     question = understood(words)
     if not question.terms and not _restricts(question):
@@ -92,16 +134,21 @@ def search(notebook: Notebook, words: str, limit: int = 10, *, tell: Callable[[i
         )
     if question.terms and not match_expression(question):
         raise UsageError(f"{words!r} has no word to look for", hint="words are letters and digits")
-    (rows, total, loose), refreshed = ask(notebook, lambda index: _best(index, question, limit), tell=tell)
-    if not rows:
-        raise NothingFoundError(f"nothing found for {words!r}", hint=_advice(words, question))
+    return question
+
+
+def _looked_for(question: Question) -> tuple[str, ...]:
     asked = [term for term in question.terms if not term.minor] or question.terms
-    terms = [form for term in asked for form in term.forms]
-    hits = []
-    for path, kind, title, meta in rows:
-        line, snippet = passage(notebook.paths.root / path, terms)
-        hits.append(Hit(path, line, title, snippet, json.loads(meta), kind, loose))
-    return Found(tuple(hits), total, refreshed, tuple(terms))
+    return tuple(form for term in asked for form in term.forms)
+
+
+def _hit(notebook: Notebook, row: Row, terms: tuple[str, ...]) -> Hit:
+    line, snippet = passage(notebook.paths.root / row.path, terms)
+    text, by = fix_of(row.meta)
+    return Hit(
+        row.path, line, row.title, snippet, row.meta, row.kind, row.loose, row.why, row.symptom, text, by,
+        row.held.runs if row.held else None, row.held.returned if row.held else "",
+    )  # fmt: skip
 
 
 def listed(
@@ -121,7 +168,7 @@ def listed(
     expression = match_expression(question)
 
     def rows(index: sqlite3.Connection) -> tuple[list[tuple[str, str]], int]:
-        where, values = _conditions(question)
+        where, values = conditions(question)
         where = f"{where} AND n.kind = ?"
         values = [*values, kind]
         if expression:
@@ -154,7 +201,7 @@ def find_run(notebook: Notebook, word: str) -> Entry:
         exact = index.execute(f"{columns} AND name = ?", (name,)).fetchall()
         if exact:
             return exact[:1]
-        pattern = _escaped(name)
+        pattern = escaped(name)
         start = index.execute(f"{columns} AND name LIKE ? ESCAPE '\\' {order} LIMIT 20", (f"{pattern}%",)).fetchall()
         if start:
             return start
@@ -177,7 +224,7 @@ def run_names(notebook: Notebook, beginning: str, limit: int = 50) -> list[tuple
             "SELECT name, title FROM notes WHERE kind = 'run' AND name LIKE ? ESCAPE '\\'"
             " ORDER BY started DESC, name DESC LIMIT ?"
         )
-        return index.execute(query, (f"{_escaped(beginning)}%", limit)).fetchall()
+        return index.execute(query, (f"{escaped(beginning)}%", limit)).fetchall()
 
     return ask(notebook, rows)[0]
 
@@ -193,61 +240,8 @@ def _no_run(notebook: Notebook, word: str) -> NothingFoundError:
     return NothingFoundError(f"there is no run {word!r}", hint=hint)
 
 
-def _best(
-    index: sqlite3.Connection, question: Question, limit: int
-) -> tuple[list[tuple[str, str, str, str]], int, bool]:
-    where, values = _conditions(question)
-    columns = "n.path, n.kind, n.title, n.meta"
-    for expression, loose in _attempts(question):
-        if not expression:
-            query = f"SELECT {columns} FROM notes n WHERE {where} ORDER BY n.started DESC, n.name DESC LIMIT ?"
-            total = index.execute(f"SELECT count(*) FROM notes n WHERE {where}", values).fetchone()[0]
-            return index.execute(query, [*values, limit]).fetchall(), total, False
-        source = f"FROM words JOIN notes n ON n.id = words.rowid WHERE words MATCH ? AND {where}"
-        total = index.execute(f"SELECT count(*) {source}", [expression, *values]).fetchone()[0]
-        if total:
-            order = f"ORDER BY bm25(words, {_WEIGHTS}), n.started DESC"
-            query = f"SELECT {columns} {source} {order} LIMIT ?"
-            return index.execute(query, [expression, *values, limit]).fetchall(), total, loose
-    return [], 0, False
-
-
-def _attempts(question: Question) -> Iterator[tuple[str, bool]]:
-    yield match_expression(question), False
-    if question.terms:
-        yield match_expression(question, prefix=True), False
-    if len(question.terms) > 1:
-        yield match_expression(question, any_term=True, prefix=True), True
-
-
 def _restricts(question: Question) -> bool:
     return bool(question.filters) or question.since is not None or question.before is not None
-
-
-def _conditions(question: Question) -> tuple[str, list[Any]]:
-    parts, values = ["1"], []
-    for wanted in question.filters:
-        condition, more = _condition(wanted)
-        parts.append(f"n.id {'NOT ' if wanted.negated else ''}IN (SELECT note FROM facets WHERE {condition})")
-        values += more
-    for bound, operator in ((question.since, ">="), (question.before, "<")):
-        if bound is not None:
-            parts.append(f"n.started {operator} ?")
-            values.append(bound)
-    return " AND ".join(parts), values
-
-
-def _condition(wanted: Filter) -> tuple[str, list[Any]]:
-    if wanted.key in EXACT or not wanted.values:
-        marks = ", ".join("?" * len(wanted.values))
-        return f"key = ? AND value IN ({marks})", [wanted.key, *wanted.values]
-    ahead = "%" if wanted.key in CONTAINS else ""
-    tests = " OR ".join(["value LIKE ? ESCAPE '\\'"] * len(wanted.values))
-    return f"key = ? AND ({tests})", [wanted.key, *(f"{ahead}{_escaped(value)}%" for value in wanted.values)]
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
 def _advice(words: str, question: Question) -> str:

@@ -17,6 +17,8 @@ FILTERS = {
     "experiment": "part of an experiment's name",
     "framework": "torch, paddle",
     "symptom": "a symptom's id, or its beginning",
+    "family": "a family of symptoms, or its beginning",
+    "fingerprint": "the identity of a failure, or its beginning",
     "tag": "a tag, or its beginning",
     "author": "part of a name",
     "script": "part of a script's name",

@@ -1,4 +1,4 @@
-"""The pages of the site that nobody writes: home, runs, experiments, reports. Pure: notes in, Markdown out.
+"""The pages of the site that nobody writes, those of symptoms beside it. Pure: notes in, Markdown out.
 
 Nothing here knows MkDocs. Addresses are those of Markdown files below `notes/`, relative to the page, as every
 generator of static sites understands them.
@@ -6,14 +6,14 @@ generator of static sites understands them.
 
 from __future__ import annotations
 
-import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from labbook.frozen import dataclass
-from labbook.model.entry import Entry
+from labbook.publish.page import Page, SiteSource, link, rendered, run_cells
+from labbook.publish.symptom_pages import fix_cells, problem_cells, symptom_cells, symptom_pages
+from labbook.publish.symptom_view import OPEN_DAYS, SymptomView, symptom_view
 from labbook.report import numbers
 from labbook.report.context import BROKEN, WeekSource, best_run, conclusion_of, week_context
 from labbook.report.run_row import RunRow
@@ -27,61 +27,24 @@ _LEVELS = (1, 3, 6, 11)
 """Runs a day from which the calendar shows a darker square. Source: chosen by us, tried on a team of four."""
 
 
-@dataclass(frozen=True)
-class SiteSource:
-    """What the pages are made of.
-
-    Args:
-        rows: All runs, newest first.
-        experiments: Pages of experiments with their text.
-        reports: Reports, newest first.
-        now: Unix seconds.
-        week_start: "monday" or "sunday".
-        problems: Notes that cannot be read, as (path, reason).
-    """
-
-    rows: Sequence[RunRow]
-    experiments: Sequence[Entry] = ()
-    reports: Sequence[Entry] = ()
-    now: float = 0.0
-    week_start: str = "monday"
-    problems: Sequence[tuple[str, str]] = ()
-
-
-@dataclass(frozen=True)
-class Page:
-    """A page of the site.
-
-    Args:
-        path: Below `notes/`: `runs/2026/11/index.md`.
-        markdown: Its text.
-        title: Its title, plain text.
-        wide: Whether it is a table that wants the whole width.
-    """
-
-    path: str
-    markdown: str
-    title: str
-    wide: bool = False
-
-
 def site_pages(source: SiteSource, templates: Templates) -> list[Page]:
-    """All generated pages: home, all runs, one page a month, experiments, reports."""
+    """All generated pages: home, all runs, one page a month, experiments, reports, symptoms, fixes."""
+    view = symptom_view(source)
     said = templates.words["site"]
     months = _by_month(source.rows)
     pages = [
-        _page(templates, "home", "index.md", str(said["home"]), _home(source), wide=True),
-        _page(templates, "runs", "runs/index.md", str(said["runs"]), _runs(source, months), wide=True),
-        _page(
+        rendered(templates, "home", "index.md", str(said["home"]), _home(view), wide=True),
+        rendered(templates, "runs", "runs/index.md", str(said["runs"]), _runs(source, months), wide=True),
+        rendered(
             templates, "experiments", "experiments/index.md", str(said["experiments"]), _experiments(source), wide=True
         ),
-        _page(templates, "reports", "reports/index.md", str(said["reports"]), _reports(source), wide=True),
+        rendered(templates, "reports", "reports/index.md", str(said["reports"]), _reports(source), wide=True),
     ]
     for month, rows in months.items():
         path = f"runs/{month.replace('-', '/')}/index.md"
-        data = {"month": month, "rows": [run_cells(row, path) for row in rows], "all_url": _link("runs/index.md", path)}
-        pages.append(_page(templates, "month", path, month, data, wide=True))
-    return pages
+        data = {"month": month, "rows": [run_cells(row, path) for row in rows], "all_url": link("runs/index.md", path)}
+        pages.append(rendered(templates, "month", path, month, data, wide=True))
+    return [*pages, *symptom_pages(view, templates)]
 
 
 def experiment_runs(name: str, source: SiteSource, templates: Templates) -> str:
@@ -98,27 +61,6 @@ def experiment_runs(name: str, source: SiteSource, templates: Templates) -> str:
     return templates.render_anyway("pages/experiment_runs.md.j2", data)[0]
 
 
-def run_cells(row: RunRow, page: str) -> dict[str, Any]:
-    """What tables say of a run, with its address from `page`."""
-    started = datetime.fromtimestamp(row.started) if row.started > 0 else None
-    return {
-        "id": row.id,
-        "url": _link(row.path.removeprefix("notes/"), page),
-        "status": row.status,
-        "title": row.subject,
-        "script": row.script,
-        "experiment": row.experiment,
-        "author": row.author,
-        "duration": numbers.duration(row.duration_s),
-        "day": started.strftime("%Y-%m-%d") if started else "",
-        "time": started.strftime("%H:%M") if started else "",
-        "metric": row.metric,
-        "value": numbers.number(row.last if row.last is not None else row.best) if row.metric else "",
-        "symptoms": list(row.symptoms),
-        "fix": row.fix,
-    }
-
-
 def neighbours(rows: Sequence[RunRow]) -> dict[str, tuple[RunRow | None, RunRow | None]]:
     """Path of an entry -> the runs before and after it in time. `rows` are newest first."""
     found: dict[str, tuple[RunRow | None, RunRow | None]] = {}
@@ -128,31 +70,34 @@ def neighbours(rows: Sequence[RunRow]) -> dict[str, tuple[RunRow | None, RunRow 
     return found
 
 
-def _page(
-    templates: Templates, template: str, path: str, title: str, data: Mapping[str, Any], *, wide: bool = False
-) -> Page:
-    text, _ = templates.render_anyway(f"pages/{template}.md.j2", data)
-    return Page(path, text, title, wide)
-
-
-def _link(path: str, page: str) -> str:
-    return posixpath.relpath(path, posixpath.dirname(page) or ".")
+def same_script(rows: Sequence[RunRow]) -> dict[str, tuple[RunRow | None, RunRow | None]]:
+    """Path of an entry -> the runs of the same script before and after it. `rows` are newest first."""
+    groups: dict[str, list[RunRow]] = defaultdict(list)
+    for row in rows:
+        if row.script:
+            groups[row.script].append(row)
+    return {path: pair for group in groups.values() for path, pair in neighbours(group).items()}
 
 
 def _links_from(page: str) -> Callable[[str], str]:
-    return lambda path: _link(path.removeprefix("notes/"), page)
+    return lambda path: link(path.removeprefix("notes/"), page)
 
 
-def _home(source: SiteSource) -> dict[str, Any]:
+def _home(view: SymptomView) -> dict[str, Any]:
+    source = view.source
     week = week_of(source.now, source.week_start)
     story = week_context(WeekSource(week, source.rows, source.experiments, {}, _links_from("index.md")))
     latest = [run_cells(row, "index.md") for row in source.rows[:_LATEST]]
-    fixes = [row for row in source.rows if row.fix][:_LATEST]
+    fixes = [fix for fix in source.fixes if fix.run in view.rows][:_LATEST]
+    failures = [row | symptom_cells(view, row["kind"], "index.md") for row in story["failures"]]
     return {
         **story,
+        "failures": failures,
+        "open_days": OPEN_DAYS,
+        "open_problems": problem_cells(view, "index.md"),
         "any": bool(source.rows),
         "latest": latest,
-        "recent_fixes": [run_cells(row, "index.md") for row in fixes],
+        "recent_fixes": [fix_cells(view, fix, "index.md") for fix in fixes],
         "calendar": _calendar(source),
         "year_runs": sum(source.now - row.started < 365 * 86400 for row in source.rows),
         "problems": [{"path": path, "reason": reason} for path, reason in source.problems[:10]],
@@ -191,7 +136,7 @@ def _runs(source: SiteSource, months: Mapping[str, Sequence[RunRow]]) -> dict[st
         "months": [
             {
                 "month": month,
-                "url": _link(f"runs/{month.replace('-', '/')}/index.md", path),
+                "url": link(f"runs/{month.replace('-', '/')}/index.md", path),
                 "runs": len(rows),
                 "broken": sum(row.status in BROKEN for row in rows),
                 "time": numbers.duration(sum(row.duration_s or 0.0 for row in rows)),
@@ -223,7 +168,7 @@ def _experiments(source: SiteSource) -> dict[str, Any]:
         found.append(
             {
                 "name": page.id,
-                "url": _link(page.path.removeprefix("notes/"), path),
+                "url": link(page.path.removeprefix("notes/"), path),
                 "title": str(page.meta.get("title") or page.id),
                 "runs": len(rows),
                 "broken": sum(row.status in BROKEN for row in rows),
@@ -243,7 +188,7 @@ def _reports(source: SiteSource) -> dict[str, Any]:
         "reports": [
             {
                 "title": str(page.meta.get("title") or page.id),
-                "url": _link(page.path.removeprefix("notes/"), path),
+                "url": link(page.path.removeprefix("notes/"), path),
                 "date": str(page.meta.get("date") or ""),
                 "runs": page.meta.get("runs") if isinstance(page.meta.get("runs"), int) else None,
             }

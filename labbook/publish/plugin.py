@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,14 +21,22 @@ from mkdocs.structure.pages import Page as MkDocsPage
 from labbook.errors import LabbookError
 from labbook.publish import theme
 from labbook.publish.notes import SiteNote, inert, site_note, with_block
-from labbook.publish.pages import Page, SiteSource, experiment_runs, neighbours, site_pages
+from labbook.publish.page import Page, SiteSource
+from labbook.publish.pages import experiment_runs, neighbours, same_script, site_pages
 from labbook.publish.source import site_source
+from labbook.publish.symptom_pages import symptom_page
+from labbook.publish.symptom_view import SymptomView, symptom_path, symptom_view
 from labbook.report.context import local_time
 from labbook.report.run_row import RunRow
 from labbook.store.notebook import Notebook, find_notebook
 from labbook.store.templates import Templates
 
 log = logging.getLogger("mkdocs.plugins.labbook")
+
+_MOST_LINKS = 5
+"""Symptoms, and runs that it cured, named above an entry. Source: chosen by us; all of them stand in the entry."""
+
+_BAR_WORDS = ("older", "newer", "all_runs", "shows", "cured_in", "has_cured", "of_script")
 
 
 class PluginSettings(Config):  # type: ignore[no-untyped-call]
@@ -40,11 +49,16 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
     def __init__(self) -> None:
         self.notebook: Notebook
         self.templates: Templates
+        self.language = "en"
         self.source = SiteSource(())
+        self.view: SymptomView = symptom_view(self.source)
         self.pages: dict[str, Page] = {}
         self.notes: dict[str, SiteNote] = {}
         self.rows: dict[str, RunRow] = {}
         self.around: dict[str, tuple[RunRow | None, RunRow | None]] = {}
+        self.of_script: dict[str, tuple[RunRow | None, RunRow | None]] = {}
+        self.cured: dict[str, list[RunRow]] = {}
+        self.cures: dict[str, str] = {}
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         """Adds the theme's overrides, the Markdown extensions that entries need, and defaults for what is not set."""
@@ -56,20 +70,35 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         if self.notebook.paths.notes.resolve() != Path(config.docs_dir).resolve():
             raise PluginError(f"labbook: docs_dir must be the notes/ of a notebook, not {config.docs_dir}")
         language = str(config.theme.get("language") or "")
-        self.templates = Templates(self.notebook.paths.templates, "zh" if language.startswith("zh") else "en")
+        self.language = "zh" if language.startswith("zh") else "en"
+        self.templates = Templates(self.notebook.paths.templates, self.language)
         theme.prepare(config, self.notebook.paths.templates / "site")
         return config
 
     def on_files(self, files: Files, *, config: MkDocsConfig) -> Files:
-        """Adds the generated pages, and keeps runs, experiments and reports out of the navigation."""
-        self.source = site_source(self.notebook, time.time())
+        """Adds the generated pages, and keeps runs, experiments, symptoms and reports out of the navigation."""
+        self.source = site_source(self.notebook, time.time(), self.language)
+        self.view = symptom_view(self.source)
         self.rows = {row.path: row for row in self.source.rows}
         self.around = neighbours(self.source.rows)
+        self.of_script = same_script(self.source.rows)
+        self.cures = {fix.run: fix.by for fix in self.source.fixes if fix.by}
+        self.cured = defaultdict(list)
+        for fix in self.source.fixes:
+            if fix.by and fix.run in self.rows:
+                self.cured[fix.by].append(self.rows[fix.run])
         self.notes = {}
         self.pages = {}
+        taken = {file.dest_uri: file for file in files}
         for page in site_pages(self.source, self.templates):
             if files.get_file_from_path(page.path) is None:
-                files.append(File.generated(config, page.path, content=page.markdown))
+                made = File.generated(config, page.path, content=page.markdown)
+                if made.dest_uri in taken:
+                    # A README.md beside it would become the same page, and one of them would be lost unsaid.
+                    other = taken[made.dest_uri]
+                    log.warning("notes/%s: left out, the site has a page there; call it index.md", other.src_uri)
+                    files.remove(other)
+                files.append(made)
                 self.pages[page.path] = page
         for file in list(files):
             if file.src_uri.startswith("runs/") and file.name == "run" and file.src_uri.endswith("/run.json"):
@@ -96,6 +125,8 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         self.notes[source] = note
         if note.problem:
             log.warning("%s; it is shown as text", note.problem)
+        elif path in (unread := dict(self.source.problems)):
+            log.warning("%s; the symptom is told without it", unread[path])
         # The empty line keeps MkDocs from taking the first lines for front matter of another kind.
         return f"\n{note.markdown}"
 
@@ -112,6 +143,10 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         if source.startswith("experiments/") and not note.problem:
             table = experiment_runs(page.file.name, self.source, self.templates)
             markdown = with_block(markdown, "runs", table)
+        symptom = source.removeprefix("symptoms/").removesuffix(".md")
+        if symptom in self.view.paged and source == symptom_path(symptom):
+            page.meta["title"] = inert(self.view.title(symptom))
+            markdown = symptom_page(self.view, symptom, self.templates, markdown).markdown
         if f"notes/{source}" in self.rows:
             page.meta["labbook"] = self._bar(source, files)
         if theme.is_listed(source):
@@ -132,11 +167,15 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         older, newer = self.around[row.path]
 
         def url(other: RunRow | None) -> str:
-            file = files.get_file_from_path(other.path.removeprefix("notes/")) if other is not None else None
+            return at(other.path.removeprefix("notes/")) if other is not None else ""
+
+        def at(path: str) -> str:
+            file = files.get_file_from_path(path)
             return file.url if file is not None else ""
 
-        all_runs = files.get_file_from_path("runs/index.md")
         said = self.templates.words["site"]
+        earlier, later = self.of_script.get(row.path, (None, None))
+        cure = self.view.by_id.get(self.cures.get(row.path, ""))
         return {
             "status": row.status,
             "id": row.id,
@@ -144,8 +183,21 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             "author": row.author,
             "older": url(older),
             "newer": url(newer),
-            "all": all_runs.url if all_runs is not None else "",
-            "said": {key: str(said[key]) for key in ("older", "newer", "all_runs")},
+            "all": at("runs/index.md"),
+            "symptoms": [
+                {"title": self.view.title(name), "url": at(symptom_path(name))}
+                for name in row.symptoms[:_MOST_LINKS]
+                if name in self.view.paged
+            ],
+            "cure": {"title": local_time(cure.started) or cure.id, "url": url(cure)} if cure is not None else None,
+            "cured": [
+                {"title": f"{local_time(failed.started) or failed.id} {failed.subject}", "url": url(failed)}
+                for failed in self.cured.get(row.id, ())[:_MOST_LINKS]
+            ],
+            "script": row.script,
+            "script_older": url(earlier) if earlier is not older else "",
+            "script_newer": url(later) if later is not newer else "",
+            "said": {key: str(said[key]) for key in _BAR_WORDS},
         }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from labbook.store.templates import LANGUAGES, builtin_folder, words
 
-STYLES = "assets/labbook.css"
+STYLES = ("assets/labbook.css", "assets/symptoms.css")
 
 EXTENSIONS: dict[str, dict[str, Any]] = {
     "admonition": {},
@@ -45,7 +45,17 @@ PALETTE = [
 _MATERIALS_FONT = {"text": "Roboto", "code": "Roboto Mono"}
 """What the theme would fetch from another host when nothing is said."""
 
-_SECTIONS = ("runs", "experiments", "reports")
+_TABS = {
+    "runs": "runs",
+    "experiments": "experiments",
+    "symptoms": "symptoms",
+    "fixes": "fixes_all",
+    "reports": "reports",
+}
+"""Sections with a tab of their own, each with the word for it."""
+
+_LISTED = ("runs", "experiments", "symptoms", "reports")
+"""Sections whose pages are reached through a list."""
 _VERDICTS = ("ok", "warn", "fail", "note", "not observed")
 
 
@@ -59,8 +69,7 @@ def prepare(config: Any, own: Path) -> None:  # noqa: ANN401 - a configuration o
     custom = 1 if config.theme.custom_dir else 0
     folders = [str(folder) for folder in (own, builtin_folder() / "site") if folder.is_dir()]
     config.theme.dirs[custom:custom] = folders
-    if STYLES not in config.extra_css:
-        config.extra_css.insert(0, STYLES)
+    config.extra_css[:0] = [path for path in STYLES if path not in config.extra_css]
     for name, settings in EXTENSIONS.items():
         if name not in config.markdown_extensions:
             config.markdown_extensions.append(name)
@@ -78,17 +87,14 @@ def prepare(config: Any, own: Path) -> None:  # noqa: ANN401 - a configuration o
 def is_listed(source: str) -> bool:
     """Whether a page is reached through a list, and therefore stays out of the navigation."""
     section, _, rest = source.partition("/")
-    return section in _SECTIONS and rest != "index.md"
+    return section in _LISTED and rest != "index.md"
 
 
 def navigation(sources: Sequence[str], said: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The tabs of the site: home, runs, experiments, reports, and whatever else people wrote."""
+    """The tabs of the site: home, runs, experiments, symptoms, fixes, reports, and whatever else people wrote."""
     nav: list[dict[str, Any]] = [{str(said["home"]): "index.md"}]
-    nav += [{str(said[section]): f"{section}/index.md"} for section in _SECTIONS]
-    symptoms = sorted(source for source in sources if source.startswith("symptoms/"))
-    if symptoms:
-        nav.append({str(said["symptoms"]): list(symptoms)})
-    others = sorted(s for s in sources if s.split("/")[0] not in (*_SECTIONS, "symptoms") and s != "index.md")
+    nav += [{str(said[word]): f"{section}/index.md"} for section, word in _TABS.items()]
+    others = sorted(s for s in sources if s.split("/")[0] not in _LISTED and s not in ("index.md", "fixes/index.md"))
     if others:
         nav.append({str(said["notes"]): list(others)})
     return nav

@@ -21,13 +21,15 @@ from labbook.probe import protocol
 from labbook.record.fold_asked import asked_of, was_stopped
 from labbook.record.fold_series import series_of
 from labbook.record.fold_signals import signals_of
-from labbook.record.ranks import rank_of
+from labbook.record.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
 
 Event = Mapping[str, Any]
 
 _MAX_EXCEPTIONS = 20
 _MAX_WARNINGS = 50
+_MAX_MEMBERS = 16
+_DEEPEST_GROUP = 6
 
 
 def assemble(start: Event, end: Event, processes: Sequence[ProcessEvents], console: Console) -> Run:
@@ -131,7 +133,7 @@ def _processes(processes: Sequence[ProcessEvents], pid: int) -> tuple[Process, .
                 role=role,
                 executable=str(hello.get("executable") or ""),
                 version=str(hello.get("version") or ""),
-                rank=rank_of(hello),
+                rank=rank_of_process(process),
                 steps=max([int(e.get("step") or 0) for e in process.of_kind(protocol.STEP)], default=0),
                 elapsed_s=float(elapsed) if isinstance(elapsed, (int, float)) else None,
             )
@@ -140,12 +142,14 @@ def _processes(processes: Sequence[ProcessEvents], pid: int) -> tuple[Process, .
 
 
 def _exceptions(processes: Sequence[ProcessEvents]) -> tuple[CaughtException, ...]:
-    found = [_exception(event, p.hello) for p in processes for event in p.of_kind(protocol.EXCEPTION)]
+    found = [
+        _exception(event, p.hello, rank_of_process(p)) for p in processes for event in p.of_kind(protocol.EXCEPTION)
+    ]
     found.sort(key=lambda e: e.t)
     return tuple(found[:_MAX_EXCEPTIONS])
 
 
-def _exception(event: Event, hello: Event) -> CaughtException:
+def _exception(event: Event, hello: Event, rank: int | None) -> CaughtException:
     step = event.get("step")
     return CaughtException(
         where=str(event.get("where") or "main"),
@@ -164,16 +168,25 @@ def _exception(event: Event, hello: Event) -> CaughtException:
         ),
         chain=tuple(
             (str(c.get("type") or ""), str(c.get("message") or ""), str(c.get("relation") or ""))
-            for c in event.get("chain") or ()
+            for c in (*(event.get("chain") or ()), *_members(event.get("group") or ()))
         ),
         notes=tuple(str(n) for n in event.get("notes") or ()),
         thread=str(event.get("thread") or ""),
         pid=int(hello.get("pid") or 0),
-        rank=rank_of(hello),
+        rank=rank,
         step=step if isinstance(step, int) else None,
         t=float(event.get("t") or 0.0),
         ended_process=bool(event.get("exit")),
+        tensors=tuple(dict(one) for one in event.get("tensors") or () if isinstance(one, Mapping)),
     )
+
+
+def _members(group: Sequence[Event], depth: int = 0) -> list[Event]:
+    """What an exception group holds, as if it were behind it; of groups in groups the innermost."""
+    found: list[Event] = []
+    for one in group if depth < _DEEPEST_GROUP else ():
+        found += _members(one.get("group") or (), depth + 1) or [{**one, "relation": "member"}]
+    return found[:_MAX_MEMBERS]
 
 
 def _frameworks(processes: Sequence[ProcessEvents]) -> tuple[Framework, ...]:

@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Any
 from labbook.frozen import dataclass
 from labbook.model.run import Console, Facts, FileUse, Process, Run
 from labbook.record.assemble import assemble
+from labbook.record.diagnosing import with_diagnosis
 from labbook.record.keep_traces import with_traces
 from labbook.record.previous import previous_run, remember_run
+from labbook.record.proposing import proposed
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
 
 if TYPE_CHECKING:
     from labbook.capture import CaptureContext
+    from labbook.model.fix import Proposal
     from labbook.probe.redaction import Redactor
     from labbook.store.commit import CommitOutcome
     from labbook.store.notebook import Notebook
@@ -43,6 +46,7 @@ class Finished:
         commit: What became of the commit.
         shown: Path of the entry as the user would type it.
         language: Of the lines on the terminal, "en" or "zh".
+        proposal: A failure that this run may have cured, or `None`.
     """
 
     run: Run
@@ -50,24 +54,31 @@ class Finished:
     commit: CommitOutcome
     shown: str
     language: str = "en"
+    proposal: Proposal | None = None
 
     def summary(self) -> list[str]:
         """What the terminal shows at the end: verdict, where it happened, where the entry is."""
+        from labbook.diagnosis.of_run import is_standstill
+        from labbook.report.entry_diagnosis import diagnosis_lines
         from labbook.report.findings import finding_lines
         from labbook.report.numbers import duration
         from labbook.report.title import verdict_line
 
-        lines = [f"{self.run.status} after {duration(self.run.duration_s)}: {verdict_line(self.run)}"]
+        failed = self.run.status in ("failed", "killed") or is_standstill(self.run)
+        told = diagnosis_lines(self.run, self.language, str(Path.cwd())) if failed else []
+        verdict = told.pop(0) if told and self.run.findings else verdict_line(self.run)
+        lines = [f"{self.run.status} after {duration(self.run.duration_s)}: {verdict}"]
         stopped = self.run.asked.get("stopped")
         if stopped:
             asked = f"--{stopped['option']} {stopped['expression']}".strip()
             lines.append(f"         ended by {asked} after step {stopped['step']}")
-        exception = next((e for e in self.run.exceptions if e.ended_process), None)
-        if exception is not None:
-            user = next((f for f in reversed(exception.frames) if f.user), None)
-            if user is not None:
-                lines.append(f"         {user.file}:{user.line}  {user.source.strip()}")
-        lines += [f"         {line}" for line in finding_lines(self.run, self.language)]
+        lines += [f"         {line}" for line in told]
+        primary = self.run.findings[0].symptom if failed and self.run.findings else ""
+        lines += [f"         {line}" for line in finding_lines(self.run, self.language, but=primary)]
+        if self.proposal is not None and not self.proposal.confirmed:
+            from labbook.report.entry_fix import proposal_line
+
+            lines.append(f"         {proposal_line(self.proposal, self.language)}")
         how = {
             "committed": f"committed as {self.commit.commit[:9]}",
             "unchanged": "already committed",
@@ -96,7 +107,7 @@ def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> 
     from labbook.store.templates import Templates
 
     Templates(notebook.paths.templates, notebook.config.language_in_use()).prepare()
-    for module in ("capture.metrics_text", "health.checklist", "report.curves"):
+    for module in ("capture.metrics_text", "health.checklist", "report.curves", "diagnosis.reading", "diagnosis.rank"):
         if not ended():
             import_module("labbook." + module)
 
@@ -143,6 +154,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = _with_previous(notebook, run)
     run = _with_judgement(notebook, run)
     entry = _write_entry(notebook, run)
+    proposal = proposed(notebook, run)
     outcome = _commit(notebook, run, entry, redactor)
     remember_run(notebook.paths, run, by_folder=notebook.personal)
     journal.write(
@@ -156,7 +168,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
         },
         durable=False,
     )
-    return Finished(run, entry, outcome, _shown(entry), notebook.config.language_in_use())
+    return Finished(run, entry, outcome, _shown(entry), notebook.config.language_in_use(), proposal)
 
 
 def _console(notebook: Notebook, journal: Journal, redactor: Redactor) -> Console:
@@ -185,10 +197,12 @@ def _with_captured(
     """Adds the facts of the capture sources; those of after the end are kept in the journal, so that they stay."""
     from labbook.capture import capture_after
     from labbook.capture.artifacts import roll_up
+    from labbook.capture.ending import ending_facts
     from labbook.capture.processes import unobserved_in
     from labbook.capture.reproducibility import verdict
     from labbook.capture.resources import read_resources
     from labbook.probe import protocol
+    from labbook.record.fold_ending import with_standstill
 
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
@@ -203,6 +217,10 @@ def _with_captured(
     captured = {**before, **{k: v for k, v in after.items() if k != "files"}}
     captured["resources"] = read_resources(journal.paths.resources)
     captured["reproducibility"] = verdict(captured)
+    ended = ending_facts(journal.read(journal.paths.end), journal.paths.resources, run.started, os.environ)
+    standstill = with_standstill(run, processes, journal.paths.events)
+    if ended or standstill:
+        captured["ending"] = redactor.data({**ended, **standstill})
     return _with_unobserved(replace(run, files=rolled, captured=captured), unobserved_in(journal.paths.resources))
 
 
@@ -240,7 +258,7 @@ def _with_previous(notebook: Notebook, run: Run) -> Run:
 
 
 def _with_judgement(notebook: Notebook, run: Run) -> Run:
-    """Adds health checks, the primary series, tags and the title."""
+    """Adds health checks, the diagnosis, the primary series, tags and the title."""
     from labbook.report.title import primary_series, title_of
 
     if run.signals or run.series or run.frameworks:
@@ -253,6 +271,7 @@ def _with_judgement(notebook: Notebook, run: Run) -> Run:
         run = replace(run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in found(run))))))
         ratios = tuple(series for signals in run.signals if (series := update_ratio(signals)) is not None)
         run = replace(run, series=run.series + ratios)
+    run = with_diagnosis(notebook, run)
     tags = dict.fromkeys((*run.tags, *(f.name for f in run.frameworks if f.optimizers or len(run.frameworks) == 1)))
     run = replace(run, tags=tuple(tags))
     return replace(run, title=title_of(run, notebook.config.language_in_use()))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.probe import protocol
-from labbook.record.ranks import rank_of
+from labbook.record.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
 
 _MOST = {"moments": 60, "watched": 60, "profiles": 8, "checked": 40}
@@ -45,4 +45,4 @@ def was_stopped(processes: Sequence[ProcessEvents]) -> bool:
 
 def _plain(event: Mapping[str, Any], process: ProcessEvents) -> dict[str, Any]:
     facts = {key: value for key, value in event.items() if key not in ("v", "n", "k")}
-    return {**facts, "rank": rank_of(process.hello)}
+    return {**facts, "rank": rank_of_process(process)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from labbook.model.series import Series
 from labbook.probe import protocol
-from labbook.record.ranks import rank_of
+from labbook.record.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
 
 _STEP_NAMES = {"loss": "loss", "grad_norm": "grad_norm", "dt": "step_time_s", "scale": "grad_scale"}
@@ -51,7 +51,7 @@ def series_of(processes: Sequence[ProcessEvents]) -> tuple[Series, ...]:
     found: list[Series] = []
     labels = labels_of(processes)
     for process, label in zip(processes, labels, strict=True):
-        rank = rank_of(process.hello)
+        rank = rank_of_process(process)
         for (name, source), points in _process_points(process).items():
             found.append(
                 Series(
@@ -87,7 +87,7 @@ def labels_of(processes: Sequence[ProcessEvents]) -> list[str]:
     seen: set[int | None] = set()
     labels = []
     for process in processes:
-        rank = rank_of(process.hello)
+        rank = rank_of_process(process)
         measured = process.of_kind(protocol.STEP) or process.of_kind(protocol.SCALARS)
         label = ""
         if measured and rank in seen:

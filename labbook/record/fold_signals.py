@@ -10,7 +10,7 @@ from labbook.model.series import Series
 from labbook.model.signals import Facts, Signals
 from labbook.probe import protocol
 from labbook.record.fold_series import labels_of, number
-from labbook.record.ranks import rank_of
+from labbook.record.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
 
 _ENVELOPE = ("v", "n", "t", "k", "framework")
@@ -57,7 +57,7 @@ _KINDS = {*_OF_TRAINING, *_MOST, protocol.OPTIMIZER, protocol.STATE}
 
 
 def _signals(process: ProcessEvents, framework: str, label: str, events: Sequence[Facts]) -> Signals:
-    hello = process.hello
+    hello, rank = process.hello, rank_of_process(process)
     kept = {kind: _chosen([e for e in events if e["k"] == kind], kind) for kind in _MOST}
     steps = [e for e in events if e["k"] == protocol.STEP]
     loops = [e for e in events if e["k"] == protocol.LOOP]
@@ -67,7 +67,7 @@ def _signals(process: ProcessEvents, framework: str, label: str, events: Sequenc
     return Signals(
         framework=framework,
         label=label,
-        rank=rank_of(hello),
+        rank=rank,
         pid=_whole(hello.get("pid")),
         mode=modes[-1] if modes else "",
         models=kept[protocol.MODEL],
@@ -83,7 +83,7 @@ def _signals(process: ProcessEvents, framework: str, label: str, events: Sequenc
         memory=kept[protocol.MEMORY],
         flight=_clean_event(flights[0]) if flights else {},
         moments=kept[protocol.MOMENT],
-        phases=_phases(steps, rank_of(hello)),
+        phases=_phases(steps, rank),
         optimizers=tuple(_clean_event(e) for e in events if e["k"] == protocol.OPTIMIZER)[:256],
         spans=_spans(steps),
         ended=max((t for t in times if math.isfinite(t)), default=0.0),

@@ -107,6 +107,7 @@ class _Session:
     def run(self, request: RecordRequest) -> ChildEnd:
         """Runs the command under the terminal, with the probe's folder first on its path."""
         from labbook.capture.console import ConsoleSink
+        from labbook.capture.ending import counters
         from labbook.record.environment import inject_environment
         from labbook.record.supervisor import run_child
 
@@ -118,6 +119,7 @@ class _Session:
         redactor = copy(self.redactor)
         redactor.counts = {}
         sink = ConsoleSink(self.journal.paths.console, redactor, config.console_head_bytes, config.console_tail_bytes)
+        before = counters()
         end = run_child(
             request.argv,
             env=environ,
@@ -128,10 +130,13 @@ class _Session:
             held=self.journal.held(),
         )
         self.ended = True
-        self.journal.write(
-            self.journal.paths.end,
-            {"code": end.code, "signal": end.signal, "ended": end.ended, "output_open": end.output_open},
-        )
+        facts: dict[str, Any] = {
+            "code": end.code, "signal": end.signal, "ended": end.ended, "output_open": end.output_open,
+        }  # fmt: skip
+        if end.code != 0:
+            facts["core_dump"] = end.core_dump
+            facts["counters"] = {"before": before, "after": counters()}
+        self.journal.write(self.journal.paths.end, facts)
         return end
 
     def _probe_settings(self, request: RecordRequest) -> dict[str, object]:

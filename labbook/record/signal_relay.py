@@ -37,6 +37,7 @@ class SignalRelay:
         self._last: dict[int, float] = {}
         self.mask: Collection[signal.Signals] = ()
         self.witness, self.witnessed = -1, -1
+        self.core_dumped = False
 
     def __enter__(self) -> SignalRelay:
         if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
@@ -69,7 +70,7 @@ class SignalRelay:
 
     def wait_for(self, command: subprocess.Popen[bytes]) -> int:
         """Relays until the command has ended; its exit status, negative for a signal."""
-        while (status := command.poll()) is None:
+        while (status := self._looked_at(command)) is None:
             heard = signal.sigtimedwait(self._waited, _LOOK_S)
             if heard is None:
                 self._forget_witnessed()
@@ -77,6 +78,13 @@ class SignalRelay:
                 with suppress(ProcessLookupError):
                     command.send_signal(heard.si_signo)
         return status
+
+    def _looked_at(self, command: subprocess.Popen[bytes]) -> int | None:
+        """Exit status of the command, `None` while it runs; whether a core was dumped is known before it is reaped."""
+        with suppress(ChildProcessError):
+            ended = os.waitid(os.P_PID, command.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            self.core_dumped = ended is not None and ended.si_code == os.CLD_DUMPED
+        return command.poll()
 
     def _is_for_command(self, number: int, code: int) -> bool:
         typed = code == _FROM_KERNEL and number in (signal.SIGINT, signal.SIGQUIT)

@@ -41,6 +41,7 @@ class ChildEnd:
         ended: Unix time, s.
         output_open: Whether a process that it left behind still holds its output.
         trouble: What failed on labbook's side meanwhile, or "".
+        core_dump: Whether a core was dumped.
     """
 
     code: int | None
@@ -49,6 +50,7 @@ class ChildEnd:
     ended: float
     output_open: bool
     trouble: str = ""
+    core_dump: bool = False
 
 
 def run_child(
@@ -103,7 +105,7 @@ def run_child(
         output_open = copying.finish()
     name = signal.Signals(-status).name if status < 0 and -status in set(signal.Signals) else ""
     code = status if status >= 0 else None if name else 128 - status
-    return ChildEnd(code, name, started, ended, output_open, trouble)
+    return ChildEnd(code, name, started, ended, output_open, trouble, relay.core_dumped)
 
 
 def find_program(name: str, env: Mapping[str, str], cwd: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from labbook.model.run import Run
@@ -76,7 +76,7 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
             }
             for row in found[: limits.rows]
         ],
-        "loaders": [
+        "loaders": _each_once(
             {
                 "dataset": cut(str(row.get("dataset") or ""), limits.cell),
                 "length": numbers.count(row["length"]) if isinstance(row.get("length"), int) else "",
@@ -85,8 +85,17 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
                 "shuffle": bool(row.get("shuffle")),
             }
             for row in loaders
-        ],
+        ),
     }
+
+
+def _each_once(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows without repetitions: a loader is often made anew for each epoch."""
+    found: list[dict[str, Any]] = []
+    for row in rows:
+        if row not in found:
+            found.append(row)
+    return found
 
 
 def _leaf(row: Mapping[str, Any], limits: Limits) -> str:

@@ -44,6 +44,8 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         "author": run.author or before.get("author") or None,
         "tags": _joined(run.tags, before.get("tags")),
         "symptoms": list(run.symptoms),
+        "families": list(run.families),
+        "fingerprints": list(run.fingerprints),
         "fix": run.fix or before.get("fix") or None,
         "metrics": _metrics(run),
         "code": {"commit": commit[:12], "dirty": bool(code.get("dirty")), "branch": str(code.get("branch") or "")}

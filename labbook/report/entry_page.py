@@ -13,6 +13,7 @@ from labbook.report import numbers
 from labbook.report.entry_asked import checked_section, moments_section, profile_section, stopped_line
 from labbook.report.entry_console import console_section
 from labbook.report.entry_debug import data_section, debug_section
+from labbook.report.entry_diagnosis import diagnosis_section
 from labbook.report.entry_environment import environment_section
 from labbook.report.entry_meta import entry_meta
 from labbook.report.entry_setting import (
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 SECTIONS = (
-    "title", "exception", "changes", "health", "checked", "moments", "metrics", "model", "data", "debug", "resources",
-    "profile", "console", "configuration", "environment", "code", "files", "unobserved",
+    "title", "diagnosis", "exception", "changes", "health", "checked", "moments", "metrics", "model", "data", "debug",
+    "resources", "profile", "console", "configuration", "environment", "code", "files", "unobserved",
 )  # fmt: skip
 """Names of the generated blocks, in their order."""
 
@@ -81,6 +82,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str) -> dict
     """Plain data for the template, nothing in it escaped: the template does that for each place."""
     paths = notebook.paths
     makers: dict[str, Callable[[], dict[str, Any] | None]] = {
+        "diagnosis": lambda: diagnosis_section(run, limits),
         "exception": lambda: exception_section(run, limits),
         "changes": lambda: changes_section(run, paths, limits),
         "health": lambda: health_section(run, limits),

@@ -17,16 +17,17 @@ def found(run: Run) -> list[CheckResult]:
     return sorted(wrong, key=lambda check: bool(check.explained_by))
 
 
-def finding_lines(run: Run, language: str = "en") -> list[str]:
+def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
     """A line for each finding that no other explains, with what was seen, and the advice below it; at most three.
 
     Args:
         run: The run.
         language: "en" or "zh".
+        but: Id of a check that has been told of already.
     """
     said = words(language)
     phrase = Phrases(said.get("phrases", {}))
-    causes = [check for check in found(run) if not check.explained_by]
+    causes = [check for check in found(run) if not check.explained_by and check.id != but]
     lines = []
     for check in causes[:_MOST]:
         verdict = str(said["verdicts"][check.verdict]).strip("*")

@@ -58,6 +58,8 @@ def run_data(entry: Entry, run: Run | None, commit: str) -> dict[str, Any]:
         "probe": encoded.get("probe", {"status": run.probe.status}),
         "tags": list(run.tags),
         "symptoms": list(run.symptoms),
+        # Noted later than the run's own data.
+        "fix": str(entry.meta.get("fix") or run.fix),
         "entry": entry.path,
         "commit": commit,
     }

@@ -7,8 +7,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from labbook.model.finding import Finding
 from labbook.model.run import Run
 from labbook.model.series import Series
+from labbook.report.entry_diagnosis import place_of
 from labbook.report.failure import ending_exception, place, user_frame
 from labbook.report.numbers import count, duration, pair
 from labbook.report.series_choice import first_nonfinite_step, primary_of, primary_series
@@ -17,6 +19,7 @@ from labbook.store.templates import words
 __all__ = ["primary_series", "title_of", "verdict_line"]
 
 _MAX_NAME = 60
+_NO_MARKUP = re.compile(r"[^\w\s.,:;()'/%+=，。；：（）、“”-]+")
 
 
 def title_of(run: Run, language: str = "en") -> str:
@@ -51,6 +54,9 @@ def verdict_line(run: Run, language: str = "en") -> str:
     """
     said = words(language)["verdict"]
     exception = ending_exception(run)
+    crash = next((f for f in run.findings[:1] if f.symptom and f.severity == "error"), None)
+    if crash is not None and run.status == "failed":
+        return _of_finding(crash, run, said)
     if exception is not None:
         frame = user_frame(exception)
         kind = _named(exception.type) or "exception"
@@ -63,6 +69,15 @@ def verdict_line(run: Run, language: str = "en") -> str:
     if series is None:
         return _plain(said["unknown" if run.status == "lost" else "none"])
     return _metric(series, said)
+
+
+def _of_finding(finding: Finding, run: Run, said: Mapping[str, Any]) -> str:
+    """The title of a finding, and where it is: "two shapes do not fit at model.py:31"."""
+    title = _NO_MARKUP.sub(" ", finding.title).strip()
+    if title[:1].isupper() and not title[1:2].isupper():
+        title = title[0].lower() + title[1:]
+    place = place_of(finding, run)
+    return _plain(said["found"], title=title, place=_named(place)) if place else title
 
 
 def script_name(run: Run) -> str:

@@ -105,6 +105,44 @@ def merge(existing: str, generated: str, *, known: Collection[str] = (), left_ou
     return head + _joined(split_parts(body), template, emptied, newline)
 
 
+def with_block(page: str, name: str, content: str, behind: Collection[str] = ()) -> str:
+    """A page with one block set to `content`, or taken out where that is empty; every other byte as it was.
+
+    Args:
+        page: The file as it is; read it without translating line ends (`read_text`).
+        name: Name of the block.
+        content: Markdown.
+        behind: A new block comes behind the last of these that is there; else to the end of the page.
+
+    Raises:
+        EntryError: The front matter cannot be read.
+    """
+    _, body = frontmatter.parse(page, "entry")
+    newline = "\r\n" if page.count("\r\n") * 2 > page.count("\n") else "\n"
+    parts = split_parts(body)
+    at = next((number for number, part in enumerate(parts) if part.name == name), None)
+    if not content.strip():
+        if at is not None:
+            del parts[at]
+            # The blank line that parted it from the block before.
+            if at < len(parts) and at and not parts[at].name:
+                parts[at] = Part("", parts[at].text.removeprefix(newline))
+        return page[: len(page) - len(body)] + _as_text(parts, newline)
+    made = Part(name, block(name, content).replace("\n", newline))
+    if at is not None:
+        parts[at] = Part(name, _same_end(made.text, parts[at].text))
+    else:
+        places = [number for number, part in enumerate(parts) if part.name in behind]
+        place = places[-1] + 1 if places else len(parts)
+        parts.insert(place, made)
+        if place + 1 < len(parts) and not parts[place + 1].text.startswith(("\n", "\r\n")):
+            parts.insert(place + 1, Part("", newline))
+        before = parts[place - 1] if place else made
+        if not before.name and before.text.strip() and not before.text.endswith(2 * newline):
+            parts.insert(place, Part("", newline))
+    return page[: len(page) - len(body)] + _as_text(parts, newline)
+
+
 def _joined(parts: list[Part], template: list[Part], emptied: Collection[str], newline: str) -> str:
     """The body with its blocks replaced, the missing ones put at their places, and the `emptied` ones emptied.
 

@@ -75,6 +75,30 @@ def code_span(text: str) -> str:
     return f"`{plain}`"
 
 
+def prose(text: str) -> str:
+    """A sentence of the catalogue for running text: what stands between single backticks stays code, the rest is inert.
+
+    A backtick without a second one is a backtick.
+    """
+    parts = _CODE.split(text)
+    return "".join(
+        code_span(part[1:-1]) if number % 2 else _around(part, first=number == 0) for number, part in enumerate(parts)
+    )
+
+
+_CODE = re.compile(r"(`[^`\n]+`)")
+
+
+def _around(text: str, *, first: bool) -> str:
+    """`text` made inert with the spaces at its ends, where code stands beside it; only the first begins a line."""
+    if not text.strip():
+        return " " if text else ""
+    line = _LINE_ENDS.sub(" ", text)
+    lead = " " if line[0].isspace() and not first else ""
+    words = " ".join(line.split())
+    return lead + (inline(words) if first else _encoded(words)) + (" " if line[-1].isspace() else "")
+
+
 def fence(text: str, info: str = "") -> str:
     """`text` as a block of code that ends with a line feed.
 

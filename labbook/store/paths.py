@@ -83,6 +83,11 @@ class NotebookPaths:
         return self.notes / "experiments"
 
     @property
+    def symptoms(self) -> Path:
+        """The notebook's own pages of symptoms, on top of those that labbook brings."""
+        return self.notes / "symptoms"
+
+    @property
     def reports(self) -> Path:
         """Weekly reports."""
         return self.notes / "reports"

@@ -164,7 +164,10 @@ def _environment(folders: tuple[Path, ...]) -> SandboxedEnvironment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    for made in (escape.inline, escape.table_cell, escape.code_span, escape.fence, escape.url_path, plain_name):
+    for made in (
+        *(escape.inline, escape.table_cell, escape.code_span, escape.prose, escape.fence, escape.url_path),
+        plain_name,
+    ):
         environment.filters[made.__name__] = _safe_filter(made)
     return environment
 

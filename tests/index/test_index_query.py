@@ -219,3 +219,21 @@ def test_an_empty_notebook(notes):
 def test_ids_for_the_shell(book):
     assert [name for name, _ in run_names(book, "202611")] == [GOOD, OOM, NAN]
     assert run_names(book, NAN) == [(NAN, "train.py: loss is NaN since step 412")]
+
+
+def test_of_very_many_notes_those_with_the_words_in_their_title_and_the_newest_come_first(notes, monkeypatch):
+    from labbook.index import ranking
+
+    for day in range(1, 9):
+        title = "train.py: deadlock" if day == 3 else "train.py: finished"
+        notes.run(
+            f"202611{day:02d}-100000-aaaa", "a deadlock in the loader", title=title, author="Wei" if day < 8 else "x"
+        )
+    monkeypatch.setattr(ranking, "COUNTED", 4)
+    days = lambda found: [int(name[6:8]) for name in names(found)]  # noqa: E731
+
+    assert days(search(notes.notebook, "deadlock", 3)) == [8, 7, 6]
+    monkeypatch.setattr(ranking, "COUNTED", 7)
+    found = search(notes.notebook, "deadlock", 3)
+    assert days(found) == [3, 8, 7] and found.total == 7
+    assert days(search(notes.notebook, "deadlock author:wei", 3)) == [3, 7, 6]

@@ -101,8 +101,9 @@ def test_the_navigation_holds_what_people_wrote():
         {"Home": "index.md"},
         {"Runs": "runs/index.md"},
         {"Experiments": "experiments/index.md"},
+        {"Symptoms": "symptoms/index.md"},
+        {"Fixes": "fixes/index.md"},
         {"Reports": "reports/index.md"},
-        {"Symptoms": ["symptoms/oom.md"]},
         {"Notes": ["ideas.md"]},
     ]
 

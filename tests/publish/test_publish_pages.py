@@ -6,7 +6,8 @@ from datetime import datetime
 import pytest
 
 from labbook.model.entry import Entry
-from labbook.publish.pages import SiteSource, experiment_runs, neighbours, run_cells, site_pages
+from labbook.publish.page import SiteSource, run_cells
+from labbook.publish.pages import experiment_runs, neighbours, site_pages
 from labbook.report.run_row import RunRow
 from labbook.store.templates import Templates
 
@@ -36,6 +37,8 @@ def test_the_pages_of_a_notebook():
         "runs/2026/10/index.md",
         "experiments/index.md",
         "reports/index.md",
+        "symptoms/index.md",
+        "fixes/index.md",
     }
     assert "[2026-11-20 12:00](2026/11/20/20261120-120002-aaaa.md)" in made["runs/index.md"]
     assert "(20/20261120-120002-aaaa.md)" in made["runs/2026/11/index.md"]

@@ -62,6 +62,13 @@ def test_ranks_are_in_order_and_bystanders_have_no_signals():
     assert [s.rank for s in signals_of([*ranks, process({"k": "warning"}, pid=9)])] == [0, 1]
 
 
+def test_ranks_of_forks_are_those_of_their_process_group():
+    told = {"k": "state", "distributed": {"backend": "gloo", "world_size": 2, "rank": 1}}
+    alone = {"k": "state", "distributed": {"backend": "gloo", "world_size": 1, "rank": 0}}
+    found = signals_of([process(step(1), told, pid=8), process(step(1), alone, pid=9)])
+    assert {s.pid: s.rank for s in found} == {8: 1, 9: None}
+
+
 def test_many_events_stay_bounded():
     many = [{"k": "memory", "step": i} for i in range(9000)]
     (found,) = signals_of([process(step(1), *many)])

@@ -28,7 +28,7 @@ HEALTH = {
         {"phase": "train", "step": 1, "leaf": "0", "role": "input", **LOOK},
         {"phase": "eval", "step": 40, "leaf": "target", "role": "label", **LOOK, "classes": 10, "bad": 2},
     ],
-    "loaders": [{"dataset": "Digits", "length": 1347, "batch_size": 64, "workers": 2, "shuffle": True}],
+    "loaders": [{"dataset": "Digits", "length": 1347, "batch_size": 64, "workers": 2, "shuffle": True}] * 3,
     "layers": {"steps": [1, 40], "left_out": 0, "rows": [{"name": "head", "type": "Linear", "looks": [LOOK, {}]}]},
     "weights": {
         "step": 40,
@@ -65,7 +65,8 @@ def test_batches_and_loaders(runs, notebook):
     assert "## Data" in text
     assert "| training, step 1 | input 0 | 8x4 | float32 | -1 to 1.5 | 0.1 / 0.4 |  |" in text
     assert "| 10 classes, **2 not finite** |" in text
-    assert "- loader over Digits: 1,347 samples, batches of 64, 2 workers, shuffled" in text
+    # One that is made anew for each epoch is told once.
+    assert text.count("- loader over Digits: 1,347 samples, batches of 64, 2 workers, shuffled") == 1
 
 
 def test_layers_and_parameters(runs, notebook):

@@ -28,6 +28,8 @@ KEYS = [
     "author",
     "tags",
     "symptoms",
+    "families",
+    "fingerprints",
     "fix",
     "metrics",
     "code",

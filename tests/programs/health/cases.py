@@ -159,6 +159,15 @@ ranks_torch forgets_the_epoch | {ORDER} | sampler_epoch_not_set | sampler_epoch_
 ranks_torch one_has_more | rank_step_count_mismatch | |
 ranks_torch one_is_slow | straggler | dataloader_bottleneck | dataloader_bottleneck
 ranks_torch averages_in_its_own_order | collective_order_mismatch | replica_divergence | replica_divergence
+wiring_torch judge_trained_by_nobody | grad_param_not_in_optimizer | | step_with_no_gradient
+wiring_torch average_left_behind | averaged_copy_never_updated | | {FLAT}
+wiring_torch weights_of_the_library_never_averaged | averaged_copy_never_updated | | {FLAT}
+wiring_torch clips_what_is_scaled | clip_before_unscale | | {FLAT}
+wiring_torch one_term_is_a_number | loss_term_without_gradient | |
+wiring_torch penalty_without_gradient | loss_term_without_gradient | | overfitting
+wiring_torch workers_add_the_same_noise | worker_duplicate_randomness | |
+wiring_torch never_shuffled | training_not_shuffled | | {ORDER}
+wiring_torch slices_in_one_order | training_not_shuffled | | {ORDER}
 strangers_torch one_torn_picture | nonfinite_input | | {NUMBERS} {STILL} {WILD}
 strangers_torch only_the_last_layer | grad_param_not_in_optimizer | |
 strangers_torch split_after_training | train_val_overlap | |
@@ -174,7 +183,6 @@ numeric_paddle moments_without_epsilon | nonfinite_parameter | | {NUMBERS}
 numeric_paddle meter_without_nan | nan_hidden_by_logger | | nonfinite_input {NUMBERS} {STILL}
 numeric_paddle grey_values_as_chances | loss_negative | | {WILD} activation_collapse
 numeric_paddle labels_all_ignored | loss_exactly_zero | | {STILL}
-numeric_paddle mixed_precision_on_the_processor | autocast_ineffective | |
 numeric_paddle exponent_of_raw_numbers | loss_nonfinite | | input_not_normalised {NUMBERS} {WILD} {STILL}
 gradients_paddle never_clears | grad_not_cleared | | {WILD} {FLAT}
 gradients_paddle clears_when_it_logs | grad_not_cleared | | {WILD} {FLAT}
@@ -183,6 +191,7 @@ gradients_paddle forgets_places | param_never_gets_grad | |
 gradients_paddle body_under_no_grad | detached_graph | param_never_gets_grad | input_not_normalised
 gradients_paddle replaced_head | grad_param_not_in_optimizer optimizer_params_stale | | grad_not_cleared
 gradients_paddle trains_a_copy | optimizer_params_stale grad_param_not_in_optimizer | | {LEFT}
+gradients_paddle judge_forgotten | grad_param_not_in_optimizer | | grad_not_cleared {STILL}
 gradients_paddle only_the_head | grad_param_not_in_optimizer | |
 gradients_paddle rate_divided_to_nothing | step_changed_nothing | lr_schedule_wrong learning_rate_seen | {FLAT}
 gradients_paddle backward_of_a_number | detached_graph | step_with_no_gradient | {UNUSED}
@@ -229,6 +238,7 @@ outputs_paddle scores_into_nll | missing_output_activation | | loss_negative ini
 outputs_paddle softmax_along_the_records | softmax_wrong_axis | | init_loss_off {FLAT}
 outputs_paddle softmax_of_one | softmax_wrong_axis | | {STILL} dead_relu init_loss_off
 outputs_paddle square_of_a_square | loss_broadcast | | {FLAT}
+outputs_paddle column_against_row_by_hand | loss_broadcast | | {FLAT}
 outputs_paddle wide_against_flat | loss_broadcast | | {FLAT}
 outputs_paddle skips_what_fails | label_out_of_head | | forward_but_no_backward
 outputs_paddle one_target_a_batch | batch_leading_dim_mismatch | loss_broadcast | loss_broadcast {FLAT}
@@ -236,7 +246,7 @@ outputs_paddle index_past_the_end | out_of_bounds_read | | {NUMBERS}
 outputs_paddle labels_as_numbers | label_dtype_truncated | |
 records_paddle folders_one_after_another | batches_sorted_by_label | | {ORDER} {WILD} label_constant class_imbalance
 records_paddle next_of_a_new_iterator | same_batch_every_step | | {ORDER}
-records_paddle shuffled_once | {ORDER} | |
+records_paddle shuffled_once | training_not_shuffled | |
 records_paddle seeds_each_step | seed_reset_in_loop | |
 records_paddle millimetres_and_kilometres | input_not_normalised | | {SCALED}
 records_paddle values_up_to_255 | input_not_normalised | | {SCALED}
@@ -268,11 +278,21 @@ ODD = {
     "odd2_torch": """three_tasks wasserstein gradient_penalty seven_to_one easy_ones_first cosine_with_restarts
         tied_weights_and_warm_up seventy_percent_dropped functional_gradients average_teacher low_rank_adaptation
         saved_and_resumed two_phases low_precision""",
+    "odd3_torch": """trunk_kept_frozen adapters_on_a_pretrained_net from_short_to_long up_and_down_again sharpness_aware
+        teacher_by_moving_average two_views walks_to_the_goal noise_taken_away sparse_codes five_quantiles_by_hand
+        divergence_warmed_up""",
+    "odd4_torch": """blocks_computed_twice weights_of_tasks_learnt four_folds small_from_large second_order_on_all
+        process_of_gauss one_at_a_time steep_warm_up seen_once smoothed_and_mixed physics_in_the_loss parts_of_factors
+        scaled_on_the_cpu reads_forecasts policy_against_a_reference""",
     "strangers_torch": """labelled_nodes one_epoch_in_a_function five_folds search_for_a_rate
         same_records_for_two_tasks""",
+    "numeric_paddle": "mixed_precision_on_the_processor",
     "odd_paddle": """batches_of_three a_quarter_of_the_labels_wrong slow_descent sparse_rows frozen_body accumulates
         adversaries bandit contrasts picture_of_a_picture clipped_critic masked_words slope_penalty slow_teacher
         stream_of_two_workers two_tasks_two_phases""",
+    "odd2_paddle": """high_level low_precision_weights soft_labels_in_four_parts hinge_adversaries labels_of_its_own
+        teacher_of_before judged_by_features looks_ahead average_of_weights low_rank_adapters recomputed_blocks
+        unaligned_sequences four_folds no_layer_at_all""",
 }
 
 DEVICES = {"asks_for_a_device": ("cuda", "cpu"), "wants_a_gpu": ("gpu", "cpu")}

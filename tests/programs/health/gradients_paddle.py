@@ -197,6 +197,31 @@ def trains_a_copy(broken):
         print(f"epoch {epoch} loss {loss.item():.4f}")
 
 
+def judge_forgotten(broken):
+    """Both optimizers of a pair of adversaries hold the same network."""
+    seed(12)
+    maker = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 2))
+    judge = nn.Sequential(nn.Linear(2, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1))
+    makes = paddle.optimizer.Adam(1e-3, beta1=0.5, parameters=maker.parameters())
+    judges = paddle.optimizer.Adam(1e-3, beta1=0.5, parameters=(maker if broken else judge).parameters())
+    ones, zeros = paddle.ones([64, 1]), paddle.zeros([64, 1])
+    for step in range(200):
+        angle = paddle.rand([64]) * 6.28
+        real = paddle.stack([angle.cos(), angle.sin()], 1)
+        fake = maker(paddle.randn([64, 4]))
+        judged = F.binary_cross_entropy_with_logits(judge(real), ones)
+        judged = judged + F.binary_cross_entropy_with_logits(judge(fake.detach()), zeros)
+        judges.clear_grad()
+        judged.backward()
+        judges.step()
+        made = F.binary_cross_entropy_with_logits(judge(fake), ones)
+        makes.clear_grad()
+        made.backward()
+        makes.step()
+        if step % 50 == 0:
+            print(f"step {step} judge {judged.item():.4f} maker {made.item():.4f}")
+
+
 class Forecaster(nn.Layer):
     def __init__(self):
         super().__init__()

@@ -282,7 +282,7 @@ def slow_teacher():
         optimizer.step()
         optimizer.clear_grad()
         with paddle.no_grad():
-            for slow, fast in zip(teacher.parameters(), student.parameters()):
+            for slow, fast in zip(teacher.parameters(), student.parameters(), strict=True):
                 slow.set_value(0.95 * slow + 0.05 * fast)
         if step % 40 == 0:
             print(f"step {step} loss {loss.item():.4f}")

@@ -97,6 +97,18 @@ def square_of_a_square(broken):
     fit(model, optimizer, loader((x, y if broken else y[:, None]), 34), nn.MSELoss(), 25)
 
 
+def column_against_row_by_hand(broken):
+    seed(11)
+    x, y = diabetes()
+    model = nn.Sequential(nn.Linear(10, 24), nn.ReLU(), nn.Linear(24, 1))
+    optimizer = paddle.optimizer.AdamW(3e-3, parameters=model.parameters())
+
+    def criterion(output, target):
+        return paddle.mean((target - output) ** 2)
+
+    fit(model, optimizer, loader((x, y if broken else y[:, None]), 34), criterion, 25)
+
+
 def wide_against_flat(broken):
     seed(6)
     x, y = curve(600, 8, 6)

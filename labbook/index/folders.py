@@ -1,0 +1,139 @@
+"""Which files of `notes/` there are, and which folders changed since they were looked at last."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labbook.frozen import dataclass
+from labbook.store.paths import NotebookPaths
+
+if TYPE_CHECKING:
+    import sqlite3
+
+TICK_NS = 2_000_000_000
+"""A file changed less than this before it was read may change again without a new time stamp; it is read once more.
+Source: the coarsest time stamps in use (FAT: 2 s), as git does for its index."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A file as it lies on disk; its path is relative to the notebook."""
+
+    path: str
+    mtime_ns: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look at `notes/` found.
+
+    Args:
+        files: Markdown files of the folders that were listed.
+        listed: Those folders, relative to the notebook, each with its time and when it was listed; 0 and 0 for one
+            that is gone.
+    """
+
+    files: tuple[Seen, ...]
+    listed: Mapping[str, tuple[int, int]]
+
+
+def look_at_all(paths: NotebookPaths) -> Look:
+    """All Markdown files of `notes/`, links left out.
+
+    The folder beside an entry holds its attachments: passed over.
+    """
+    return _walked(paths, ["notes"])
+
+
+def look_at_changed(connection: sqlite3.Connection, paths: NotebookPaths) -> Look:
+    """The Markdown files of folders that got or lost a file, or in which one was replaced, since they were listed."""
+    known = {row[0]: row[1:] for row in connection.execute("SELECT path, mtime_ns, read_ns FROM folders")}
+    changed = []
+    gone: dict[str, tuple[int, int]] = {}
+    for folder, (mtime_ns, read_ns) in known.items():
+        try:
+            now = os.stat(f"{paths.root}/{folder}").st_mtime_ns  # noqa: PTH116 - a Path for each folder costs more than the look
+        except OSError:
+            gone[folder] = (0, 0)
+            continue
+        if now != mtime_ns or read_ns - now <= TICK_NS:
+            changed.append(folder)
+    found = _walked(paths, changed or ([] if known else ["notes"]), known)
+    return Look(found.files, {**gone, **found.listed})
+
+
+def _walked(paths: NotebookPaths, waiting: list[str], known: Mapping[str, object] | None = None) -> Look:
+    """The files of folders and of those below them; of one that is known, what lies below is looked at by itself."""
+    waiting = list(waiting)
+    files: list[Seen] = []
+    listed: dict[str, tuple[int, int]] = {}
+    while waiting:
+        folder = waiting.pop()
+        place = f"{paths.root}/{folder}"
+        read_ns = time.time_ns()
+        try:
+            mtime_ns = Path(place).stat().st_mtime_ns
+            items = list(os.scandir(place))
+        except OSError:
+            continue
+        listed[folder] = (mtime_ns, read_ns)
+        names = {item.name for item in items}
+        for item in items:
+            if item.name.startswith(".") or not _is_text(item.name):
+                continue
+            below = f"{folder}/{item.name}"
+            with contextlib.suppress(OSError):
+                if item.name.endswith(".md") and item.is_file(follow_symlinks=False):
+                    status = item.stat()
+                    files.append(Seen(below, status.st_mtime_ns, status.st_size))
+                elif f"{item.name}.md" in names or below in (known or ()):
+                    continue
+                elif item.is_dir(follow_symlinks=False):
+                    waiting.append(below)
+    return Look(tuple(files), listed)
+
+
+def known_below(connection: sqlite3.Connection, folders: Iterable[str]) -> dict[str, tuple[int, int, str, int]]:
+    """What the index knows of the files that lie in some folders, those below them left out."""
+    found = {}
+    for folder in folders:
+        # "0" is what follows "/".
+        rows = connection.execute(
+            "SELECT path, mtime_ns, size, hash, read_ns FROM files WHERE path > ? AND path < ?",
+            (f"{folder}/", f"{folder}0"),
+        )
+        found.update({row[0]: row[1:] for row in rows if "/" not in row[0][len(folder) + 1 :]})
+    return found
+
+
+def note_look(connection: sqlite3.Connection, look: Look, began_ns: int, *, whole: bool) -> None:
+    """Notes what a look found, so that the next one can pass over what did not change.
+
+    Args:
+        connection: The index, in a transaction.
+        look: What was found.
+        began_ns: When it began.
+        whole: Whether all of `notes/` was looked at.
+    """
+    if whole:
+        connection.execute("DELETE FROM folders")
+        connection.execute("INSERT OR REPLACE INTO looked VALUES (1, ?)", (began_ns,))
+    gone = [(folder,) for folder, (mtime_ns, _) in look.listed.items() if not mtime_ns]
+    connection.executemany("DELETE FROM folders WHERE path = ?", gone)
+    rows = [(folder, *times) for folder, times in look.listed.items() if times[0]]
+    connection.executemany("INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", rows)
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file's name is text at all; one that is not can be named neither in SQLite nor on the site."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,122 @@
+"""What the site is made of and made into: notes as data in, pages with Markdown out. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from datetime import datetime
+from typing import Any
+
+from labbook.frozen import dataclass
+from labbook.model.entry import Entry
+from labbook.model.symptom import Symptom
+from labbook.report import numbers
+from labbook.report.run_row import RunRow
+from labbook.store.templates import Templates
+
+
+@dataclass(frozen=True)
+class SiteFix:
+    """A confirmed fix.
+
+    Args:
+        run: Path of the entry of the run that failed.
+        text: What the fix was, in words.
+        by: Id of the run that was cured, or "".
+        held: How many later runs of the script finished without the failure.
+        returned: Id of the run in which it came back, or "".
+        difference: Where the two runs differ, Markdown from the entry of the run that failed.
+    """
+
+    run: str
+    text: str
+    by: str = ""
+    held: int = 0
+    returned: str = ""
+    difference: str = ""
+
+
+@dataclass(frozen=True)
+class SiteSource:
+    """What the pages are made of.
+
+    Args:
+        rows: All runs, newest first.
+        experiments: Pages of experiments with their text.
+        reports: Reports, newest first.
+        now: Unix seconds.
+        week_start: "monday" or "sunday".
+        problems: Notes that cannot be read, as (path, reason).
+        language: Of the pages, "en" or "zh".
+        symptoms: The catalogue with the notebook's own pages on top, by id.
+        own_symptoms: Files of `notes/symptoms/`, relative to `notes/`.
+        fixes: Confirmed fixes, newest first.
+    """
+
+    rows: Sequence[RunRow]
+    experiments: Sequence[Entry] = ()
+    reports: Sequence[Entry] = ()
+    now: float = 0.0
+    week_start: str = "monday"
+    problems: Sequence[tuple[str, str]] = ()
+    language: str = "en"
+    symptoms: Mapping[str, Symptom] = field(default_factory=dict)
+    own_symptoms: Sequence[str] = ()
+    fixes: Sequence[SiteFix] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the site.
+
+    Args:
+        path: Below `notes/`: `runs/2026/11/index.md`.
+        markdown: Its text.
+        title: Its title, plain text.
+        wide: Whether it is a table that wants the whole width.
+    """
+
+    path: str
+    markdown: str
+    title: str
+    wide: bool = False
+
+
+def rendered(
+    templates: Templates, template: str, path: str, title: str, data: Mapping[str, Any], *, wide: bool = False
+) -> Page:
+    """The page that a template of `templates/pages/` makes."""
+    text, _ = templates.render_anyway(f"pages/{template}.md.j2", data)
+    return Page(path, text, title, wide)
+
+
+def link(path: str, page: str) -> str:
+    """Address of a note from a page, both relative to `notes/`."""
+    return posixpath.relpath(path, posixpath.dirname(page) or ".")
+
+
+def run_url(row: RunRow, page: str) -> str:
+    """Address of a run's entry from a page."""
+    return link(row.path.removeprefix("notes/"), page)
+
+
+def run_cells(row: RunRow, page: str) -> dict[str, Any]:
+    """What tables say of a run, with its address from `page`."""
+    started = datetime.fromtimestamp(row.started) if row.started > 0 else None
+    return {
+        "id": row.id,
+        "url": run_url(row, page),
+        "status": row.status,
+        "title": row.subject,
+        "script": row.script,
+        "experiment": row.experiment,
+        "author": row.author,
+        "duration": numbers.duration(row.duration_s),
+        "day": started.strftime("%Y-%m-%d") if started else "",
+        "time": started.strftime("%H:%M") if started else "",
+        "metric": row.metric,
+        "value": numbers.number(row.last if row.last is not None else row.best) if row.metric else "",
+        "symptoms": list(row.symptoms),
+        "fix": row.fix,
+    }

@@ -1,0 +1,234 @@
+"""The pages of symptoms and fixes. Pure: notes in, Markdown out, without MkDocs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from labbook.diagnosis.catalogue import HEADINGS
+from labbook.diagnosis.template import filled
+from labbook.model.symptom import Symptom
+from labbook.publish.notes import site_note
+from labbook.publish.page import Page, SiteFix, link, rendered, run_cells, run_url
+from labbook.publish.symptom_view import SymptomView, open_problems, symptom_path
+from labbook.report.context import local_time
+from labbook.report.run_row import RunRow
+from labbook.store.entry_text import split_parts
+from labbook.store.templates import Templates, finished_text
+
+MOST_RUNS = 200
+MOST_FIXES = 20
+"""Runs, and fixes with their difference, on the page of a symptom. Source: chosen by us; 90 kB, compressed a tenth."""
+
+MOST_LISTED = 400
+"""Fixes on the page of all of them. Source: chosen by us; 210 kB, compressed a tenth."""
+
+_MONTHS = 12
+_CHART = (30, 48)
+"""Width of a month and height of the highest bar, in units of the picture."""
+
+_MOST_DIFFERENCE = 12_000
+_HEADING = re.compile(r"^#{2,3}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
+_FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
+
+
+def symptom_pages(view: SymptomView, templates: Templates) -> list[Page]:
+    """The overviews of symptoms and of fixes, and one page for each symptom that was seen or is the notebook's own."""
+    said = templates.words["site"]
+    pages = [
+        rendered(templates, "symptoms", "symptoms/index.md", str(said["symptoms"]), _overview(view), wide=True),
+        rendered(templates, "fixes", "fixes/index.md", str(said["fixes_all"]), _all_fixes(view), wide=True),
+    ]
+    return [*pages, *(symptom_page(view, name, templates) for name in sorted(view.paged))]
+
+
+def symptom_page(view: SymptomView, symptom: str, templates: Templates, own: str = "") -> Page:
+    """The page of one symptom.
+
+    Args:
+        view: The notebook by symptom.
+        symptom: An id of `view.paged`.
+        templates: Of the notebook, in the site's language.
+        own: What the notebook's own page of it says, Markdown without front matter; it stands there as it is.
+    """
+    path = symptom_path(symptom)
+    rows, fixes = view.runs.get(symptom, ()), view.fixes.get(symptom, ())
+    mine = _without_title(own)
+    known = view.source.symptoms.get(symptom)
+    # What a page says itself is not told a second time.
+    told = {heading.strip() for heading in _HEADING.findall(mine)}
+    data = {
+        "id": symptom,
+        "title": view.title(symptom),
+        "known": _facts(known, view.source.language, told) if known else None,
+        "own": finished_text(mine) if mine.strip() else "",
+        "own_heading": not mine.lstrip().startswith("#"),
+        "total": len(rows),
+        "cured": len(fixes),
+        "last": run_cells(rows[0], path) if rows else None,
+        "rows": [run_cells(row, path) for row in rows[:MOST_RUNS]],
+        "more": max(0, len(rows) - MOST_RUNS),
+        "fixes": [fix_cells(view, fix, path) for fix in fixes[:MOST_FIXES]],
+        "more_fixes": max(0, len(fixes) - MOST_FIXES),
+        "fixes_url": link("fixes/index.md", path),
+        "all_url": link("symptoms/index.md", path),
+        "chart": _chart(rows, view.source.now),
+    }
+    return rendered(templates, "symptom", path, view.title(symptom), data)
+
+
+def problem_cells(view: SymptomView, page: str) -> list[dict[str, Any]]:
+    """Open problems for a page: symptom, how often, last run."""
+    return [
+        {
+            "title": view.title(problem.kind),
+            "url": view.url(problem.kind, page),
+            "count": len(problem.runs),
+            "last": run_cells(problem.runs[0], page),
+        }
+        for problem in open_problems(view)
+    ]
+
+
+def fix_cells(view: SymptomView, fix: SiteFix, page: str) -> dict[str, Any]:
+    """What tables say of a fix, with addresses from `page`; those of runs that are gone are empty."""
+    failed, cured, returned = view.rows[fix.run], view.by_id.get(fix.by), view.by_id.get(fix.returned)
+    return {
+        "symptoms": [symptom_cells(view, name, page) for name in view.cured_by(fix)[:3]],
+        "text": fix.text,
+        "failed": run_cells(failed, page),
+        "by": fix.by,
+        "cured": run_cells(cured, page) if cured else None,
+        "held": fix.held,
+        "returned": fix.returned,
+        "returned_when": local_time(returned.started) if returned else "",
+        "returned_url": run_url(returned, page) if returned else "",
+        "difference": finished_text(fix.difference) if fix.difference else "",
+    }
+
+
+def symptom_cells(view: SymptomView, symptom: str, page: str) -> dict[str, str]:
+    """Title and address of a symptom from `page`; the address is "" when it has no page."""
+    return {"id": symptom, "title": view.title(symptom), "url": view.url(symptom, page)}
+
+
+def difference_of(body: str) -> str:
+    """The differences that the section *Fix* of an entry tells, as Markdown without links; "" when it tells none."""
+    section = next((part.text for part in split_parts(body) if part.name == "fix"), "")
+    kept: list[str] = []
+    fence = ""
+    for line in section.splitlines():
+        mark = _FENCE.match(line)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and line.strip() == fence:
+            fence = ""
+        elif not fence and ("](" in line or "][" in line or line.startswith(("<!--", "#"))):
+            continue
+        if kept or line.startswith(("| ", "<details>")):
+            kept.append(line)
+    text = "\n".join(kept).strip("\n")
+    if not text or len(text) > _MOST_DIFFERENCE or fence:
+        return ""
+    note = site_note(text.encode("utf-8", "replace"), "", "")
+    return "" if note.problem else note.markdown
+
+
+def _without_title(own: str) -> str:
+    """A notebook's page of a symptom without its first heading and its table of fixes: both stand there already."""
+    text = "".join(part.text for part in split_parts(own) if part.name != "fixes").lstrip("\n")
+    first, _, rest = text.partition("\n")
+    return rest if first.startswith("# ") else text
+
+
+def _facts(symptom: Symptom, language: str, told: set[str]) -> dict[str, Any]:
+    said = symptom.said(language)
+    headings = [{table[number] for table in HEADINGS.values()} for number in range(3)]
+    parts = [said.see, said.why, said.attempts]
+    see, why, attempts = (part if not headings[n] & told else () for n, part in enumerate(parts))
+    return {
+        "family": symptom.family,
+        "tier": str(symptom.tier),
+        "frameworks": ", ".join(symptom.frameworks),
+        "see": _filled(str(see)) if see else "",
+        "why": [_filled(cause) for cause in why],
+        "attempts": [_filled(fix) for fix in attempts],
+    }
+
+
+def _filled(text: str) -> str:
+    """A sentence of the catalogue without the values of a run."""
+    return " ".join((filled(text, {}) or text).split())
+
+
+def _overview(view: SymptomView) -> dict[str, Any]:
+    path = "symptoms/index.md"
+    seen = [
+        {
+            **symptom_cells(view, name, path),
+            "family": known.family if (known := view.source.symptoms.get(name)) else "",
+            "runs": len(rows),
+            "cured": len(view.fixes.get(name, ())),
+            "last": run_cells(rows[0], path),
+        }
+        for name, rows in view.runs.items()
+    ]
+    classes: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for symptom in sorted(view.source.symptoms.values(), key=lambda symptom: symptom.id):
+        told = _filled(symptom.said(view.source.language).see)
+        classes[symptom.class_].append({**symptom_cells(view, symptom.id, path), "short": _first_sentence(told)})
+    listed = {symptom_path(name) for name in view.runs} | {symptom_path(name) for name in view.source.symptoms}
+    return {
+        "seen": sorted(seen, key=lambda row: -row["runs"]),
+        "classes": [{"name": name, "symptoms": symptoms} for name, symptoms in sorted(classes.items())],
+        "known": len(view.source.symptoms),
+        "example": next((name for name in sorted(view.source.symptoms) if name not in view.paged), ""),
+        "others": [
+            {"name": note.removeprefix("symptoms/").removesuffix(".md"), "url": link(note, path)}
+            for note in view.source.own_symptoms
+            if note not in listed and note != path
+        ],
+    }
+
+
+def _first_sentence(text: str) -> str:
+    for end in (". ", "。"):
+        head, found, _ = text.partition(end)
+        if found:
+            return head + end.strip()
+    return text
+
+
+def _all_fixes(view: SymptomView) -> dict[str, Any]:
+    path = "fixes/index.md"
+    shown = [fix for fix in view.source.fixes if fix.run in view.rows]
+    return {
+        "fixes": [fix_cells(view, fix, path) for fix in shown[:MOST_LISTED]],
+        "total": len(shown),
+        "more": max(0, len(shown) - MOST_LISTED),
+    }
+
+
+def _chart(rows: Sequence[RunRow], now: float) -> list[Mapping[str, Any]]:
+    """Bars of the last twelve months, oldest first; empty when there was nothing."""
+    counts = Counter(datetime.fromtimestamp(row.started).strftime("%Y-%m") for row in rows if row.started > 0)
+    today = datetime.fromtimestamp(now)
+    last = today.year * 12 + today.month - 1
+    months = [f"{month // 12}-{month % 12 + 1:02d}" for month in range(last - _MONTHS + 1, last + 1)]
+    most = max((counts[month] for month in months), default=0)
+    width, height = _CHART
+    return [
+        {
+            "month": month,
+            "runs": counts[month],
+            "x": number * width,
+            "middle": number * width + width // 2,
+            "height": max(2, round(height * counts[month] / most)) if counts[month] else 1,
+            "top": 14 + height - (max(2, round(height * counts[month] / most)) if counts[month] else 1),
+        }
+        for number, month in enumerate(months)
+        if most
+    ]

@@ -1,0 +1,48 @@
+"""A diagnosis as plain data: the answer of `labbook diagnose --json`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labbook.model.finding import Diagnosis, Finding
+
+
+def diagnosis_data(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The diagnosis as JSON data.
+
+    Returns:
+        `primary` (id of a symptom, or null), `family` of the primary finding (null where there is none), `findings`,
+        and `unsure`, why nothing certain is said.
+    """
+    primary = diagnosis.primary
+    return {
+        "primary": (primary.symptom or None) if primary else None,
+        "family": primary.family if primary else None,
+        "findings": [finding_data(finding) for finding in diagnosis.findings],
+        "unsure": diagnosis.unsure,
+    }
+
+
+def finding_data(finding: Finding) -> dict[str, Any]:
+    """One finding as JSON data."""
+    return {
+        "symptom": finding.symptom or None,
+        "family": finding.family,
+        "class": finding.class_,
+        "tier": finding.tier,
+        "severity": finding.severity,
+        "title": finding.title,
+        "where": dict(finding.where),
+        "evidence": list(finding.evidence),
+        "causes": list(finding.causes),
+        "fixes": list(finding.fixes),
+        "seen_before": [
+            {"run": seen.run, "fix": seen.fix or None, "by": seen.by or None, "same": seen.same, "held": seen.held}
+            for seen in finding.seen_before
+        ],
+        "follows_from": finding.follows_from or None,
+        "fingerprint": finding.fingerprint,
+        "values": dict(finding.values),
+        "exception": finding.exception or None,
+        "message": finding.message,
+    }

@@ -1,0 +1,52 @@
+"""`labbook fix` and a symptom question as a user types them; a script without a framework, so that it is quick."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+SCRIPT = """import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--rows", type=int, default=3)
+rows = list(range(parser.parse_args().rows))
+print("loss:", 1 / rows[5])
+"""
+PASTED = """Traceback (most recent call last):
+  File "/x/train.py", line 7, in <module>
+    print("loss:", 1 / rows[5])
+IndexError: list index out of range
+"""
+
+
+def test_a_proposal_is_confirmed_found_by_a_pasted_error_and_taken_back(project):
+    (project.folder / "train.py").write_text(SCRIPT)
+    project.record(sys.executable, "train.py", check=False)
+    failed = project.run()["id"]
+    done = project.record(sys.executable, "train.py", "--rows", "9")
+    by = project.run()["id"]
+    assert f"may have cured {failed}: --rows 3 → 9" in done.stderr
+
+    told = json.loads(project("fix", "last", "--json").stdout)
+    assert (told["status"], told["run"], told["by"], told["text"]) == ("confirmed", failed, by, "--rows 3 → 9")
+    assert told["committed"] == "committed" and any(file.endswith(f"{failed}.md") for file in told["files"])
+    assert project.run(failed)["fix"] == by
+
+    found = project("search", "IndexError: list index out of range").stdout
+    assert failed in found and "fixed by --rows 3 → 9" in found
+    asked = [sys.executable, "-m", "labbook", "search", "-", "--json"]
+    done = subprocess.run(asked, input=PASTED, cwd=project.folder, capture_output=True, text=True, timeout=100)
+    first = json.loads(done.stdout)[0]
+    assert failed in first["path"] and first["why"] == "same fingerprint"
+    assert (first["fix"], first["fix_text"], first["held"]) == (by, "--rows 3 → 9", 0)
+
+    for arguments, code, says in (
+        (["zzzz"], 1, "no run"),
+        ([failed, "--by", failed], 2, "its own cure"),
+        (["last", "--reject", "-m", "x"], 2, "--reject"),
+        ([failed], 2, "already noted"),
+    ):
+        done = project("fix", *arguments, check=False)
+        assert done.returncode == code and says in done.stderr and "Traceback" not in done.stderr
+    assert "is not the fix" in project("fix", failed, "--reject").stdout
+    assert project.run(failed)["fix"] == ""

@@ -1,0 +1,58 @@
+"""What the review of the script adds to the findings of a run."""
+
+from __future__ import annotations
+
+from labbook.diagnosis.catalogue import load
+from labbook.model.finding import Diagnosis, Finding
+from labbook.model.run import Run
+from labbook.record.reviewing import with_remarks
+
+LOOP = """import torch
+from steps import train
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train(model, optimizer)
+"""
+STEPS = """import torch
+def train(model, optimizer):
+    for _ in range(10):
+        loss = model(torch.randn(4, 2)).mean()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def diagnosed(tmp_path, symptom, family, language="en"):
+    (tmp_path / "train.py").write_text(LOOP)
+    (tmp_path / "steps.py").write_text(STEPS)
+    run = Run(id="a", status="finished", argv=("python", "train.py"), cwd=str(tmp_path), started=0.0)
+    finding = Finding(symptom, family, family, 1, "error", "a title", evidence=("measured",))
+    return with_remarks(Diagnosis((finding,)), run, load(tmp_path), language).findings[0].evidence
+
+
+def test_the_line_of_the_loop_stands_under_the_finding(tmp_path):
+    first, second = diagnosed(tmp_path, "grad_not_cleared", "gradient")
+
+    assert first == "measured"
+    assert second.startswith("in the code: steps.py:5: gradients are never cleared")
+
+
+def test_a_consequence_is_led_back_to_the_line(tmp_path):
+    assert any("steps.py:5" in line for line in diagnosed(tmp_path, "exploding_gradient", "gradient"))
+
+
+def test_in_chinese(tmp_path):
+    assert diagnosed(tmp_path, "grad_not_cleared", "gradient", "zh")[1].startswith("代码中：steps.py:5: ")
+
+
+def test_remarks_on_something_else_are_left_out(tmp_path):
+    assert diagnosed(tmp_path, "file_not_found", "file_not_found") == ("measured",)
+
+
+def test_code_that_is_gone_or_broken_says_nothing(tmp_path):
+    run = Run(id="a", status="failed", argv=("python", "gone.py"), cwd=str(tmp_path), started=0.0)
+    diagnosis = Diagnosis((Finding("grad_not_cleared", "gradient", "gradient", 1, "error", "a title"),))
+
+    assert with_remarks(diagnosis, run, load(tmp_path), "en") == diagnosis
+    (tmp_path / "gone.py").write_text("print 'two'\n")
+    assert with_remarks(diagnosis, run, load(tmp_path), "en") == diagnosis
