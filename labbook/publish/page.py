@@ -75,20 +75,42 @@ class Page:
         markdown: Its text.
         title: Its title, plain text.
         wide: Whether it is a table that wants the whole width.
+        scripts: Scripts that it needs, below the theme's folder: `assets/runs.js`.
     """
 
     path: str
     markdown: str
     title: str
     wide: bool = False
+    scripts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SiteFile:
+    """A file of the site that is data for scripts or readers of feeds, not a page.
+
+    Args:
+        path: Below the site's folder: `data/runs-2026-11.json`.
+        content: Its bytes; the same notebook gives the same.
+    """
+
+    path: str
+    content: bytes
 
 
 def rendered(
-    templates: Templates, template: str, path: str, title: str, data: Mapping[str, Any], *, wide: bool = False
+    templates: Templates,
+    template: str,
+    path: str,
+    title: str,
+    data: Mapping[str, Any],
+    *,
+    wide: bool = False,
+    scripts: tuple[str, ...] = (),
 ) -> Page:
     """The page that a template of `templates/pages/` makes."""
     text, _ = templates.render_anyway(f"pages/{template}.md.j2", data)
-    return Page(path, text, title, wide)
+    return Page(path, text, title, wide, scripts)
 
 
 def link(path: str, page: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from labbook.publish.page import Page, SiteSource, link, rendered, run_cells
+from labbook.publish.page import Page, SiteFile, SiteSource, link, rendered, run_cells
 from labbook.publish.symptom_pages import fix_cells, problem_cells, symptom_cells, symptom_pages
 from labbook.publish.symptom_view import OPEN_DAYS, SymptomView, symptom_view
 from labbook.report import numbers
@@ -45,6 +45,11 @@ def site_pages(source: SiteSource, templates: Templates) -> list[Page]:
         data = {"month": month, "rows": [run_cells(row, path) for row in rows], "all_url": link("runs/index.md", path)}
         pages.append(rendered(templates, "month", path, month, data, wide=True))
     return [*pages, *symptom_pages(view, templates)]
+
+
+def site_files(source: SiteSource, templates: Templates) -> list[SiteFile]:
+    """All generated files that are no pages: data for scripts."""
+    return []
 
 
 def experiment_runs(name: str, source: SiteSource, templates: Templates) -> str:

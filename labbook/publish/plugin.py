@@ -22,7 +22,7 @@ from labbook.errors import LabbookError
 from labbook.publish import theme
 from labbook.publish.notes import SiteNote, inert, site_note, with_block
 from labbook.publish.page import Page, SiteSource
-from labbook.publish.pages import experiment_runs, neighbours, same_script, site_pages
+from labbook.publish.pages import experiment_runs, neighbours, same_script, site_files, site_pages
 from labbook.publish.source import site_source
 from labbook.publish.symptom_pages import symptom_page
 from labbook.publish.symptom_view import SymptomView, symptom_path, symptom_view
@@ -100,6 +100,8 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
                     files.remove(other)
                 files.append(made)
                 self.pages[page.path] = page
+        for data in site_files(self.source, self.templates):
+            files.append(File.generated(config, data.path, content=data.content))
         for file in list(files):
             if file.src_uri.startswith("runs/") and file.name == "run" and file.src_uri.endswith("/run.json"):
                 files.remove(file)
@@ -136,7 +138,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         generated = self.pages.get(source)
         if generated is not None:
             hidden = ["navigation", "toc"] if generated.wide else ["navigation"]
-            page.meta = {"title": inert(generated.title), "hide": hidden}
+            page.meta = {"title": inert(generated.title), "hide": hidden, "scripts": list(generated.scripts)}
             return markdown
         note = self.notes[source]
         page.meta = dict(note.meta)
