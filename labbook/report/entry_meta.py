@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from labbook.model.run import Run
@@ -15,6 +16,8 @@ _MAX_METRICS = 12
 _MAX_COMMAND = 500
 _MAX_NAME = 100
 _MAX_TAGS = 50
+_MAX_PARAMS = 40
+_MAX_VALUE = 80
 
 
 def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,6 +50,7 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         "families": list(run.families),
         "fingerprints": list(run.fingerprints),
         "fix": run.fix or before.get("fix") or None,
+        "params": _params(run),
         "metrics": _metrics(run),
         "code": {"commit": commit[:12], "dirty": bool(code.get("dirty")), "branch": str(code.get("branch") or "")}
         if commit or code.get("branch")
@@ -63,6 +67,34 @@ def _joined(own: tuple[str, ...], theirs: object) -> list[str]:
     if isinstance(theirs, str):
         added = [theirs]
     return list(dict.fromkeys([*added, *own] if set(own) <= set(added) else [*own, *added]))
+
+
+def _params(run: Run) -> dict[str, float | int | str | bool | None]:
+    """The options as the program parsed them, defaults too, for tables of runs; of two parsers the first one's value.
+
+    Lists and paths are in the entry's text; here stands what a column can hold.
+    """
+    found: dict[str, float | int | str | bool | None] = {}
+    for arguments in run.arguments:
+        for name, value in _leaves(arguments.values):
+            if len(found) < _MAX_PARAMS and (value is None or isinstance(value, (str, int, float))):
+                found.setdefault(name[:_MAX_NAME], _param(value))
+    return found
+
+
+def _param(value: float | int | str | None) -> float | int | str | bool | None:
+    if isinstance(value, str):
+        return value[:_MAX_VALUE]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and values, those of nested groups with the group's name before them: `optimizer.lr`."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value and prefix.count(".") < 6:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _metrics(run: Run) -> dict[str, Any]:

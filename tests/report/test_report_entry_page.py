@@ -31,6 +31,7 @@ KEYS = [
     "families",
     "fingerprints",
     "fix",
+    "params",
     "metrics",
     "code",
     "previous",
