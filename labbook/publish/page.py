@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from labbook.frozen import dataclass
@@ -38,6 +39,19 @@ class SiteFix:
 
 
 @dataclass(frozen=True)
+class RunFacts:
+    """The committed data of a run, beside its entry.
+
+    Args:
+        path: Of its `run.json`.
+        key: Changes when that file does.
+    """
+
+    path: Path
+    key: str
+
+
+@dataclass(frozen=True)
 class SiteSource:
     """What the pages are made of.
 
@@ -52,6 +66,8 @@ class SiteSource:
         symptoms: The catalogue with the notebook's own pages on top, by id.
         own_symptoms: Files of `notes/symptoms/`, relative to `notes/`.
         fixes: Confirmed fixes, newest first.
+        fronts: Path of a run's entry -> its front matter.
+        facts: Path of a run's entry -> its `run.json`, of those that have one.
     """
 
     rows: Sequence[RunRow]
@@ -64,6 +80,8 @@ class SiteSource:
     symptoms: Mapping[str, Symptom] = field(default_factory=dict)
     own_symptoms: Sequence[str] = ()
     fixes: Sequence[SiteFix] = ()
+    fronts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    facts: Mapping[str, RunFacts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,12 +108,19 @@ class SiteFile:
     """A file of the site that is data for scripts or readers of feeds, not a page.
 
     Args:
-        path: Below the site's folder: `data/runs-2026-11.json`.
-        content: Its bytes; the same notebook gives the same.
+        path: Below the site's folder: `data/runs/2026-11.json`.
+        content: Its bytes, or what makes them; the same notebook gives the same.
+        key: What they are made from, where making them takes longer than asking: as long as it is the same, so are
+            they. "" where there is no such shortcut.
     """
 
     path: str
-    content: bytes
+    content: bytes | Callable[[], bytes]
+    key: str = ""
+
+    def read(self) -> bytes:
+        """Its bytes, made now where they are not at hand."""
+        return self.content if isinstance(self.content, bytes) else self.content()
 
 
 def rendered(

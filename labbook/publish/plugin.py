@@ -101,7 +101,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
                 files.append(made)
                 self.pages[page.path] = page
         for data in site_files(self.source, self.templates):
-            files.append(File.generated(config, data.path, content=data.content))
+            files.append(File.generated(config, data.path, content=data.read()))
         for file in list(files):
             if file.src_uri.startswith("runs/") and file.name == "run" and file.src_uri.endswith("/run.json"):
                 files.remove(file)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import stat
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ from labbook.index.build import ask_quickly
 from labbook.index.memory import Held, fix_of, held_since
 from labbook.index.query import listed
 from labbook.model.entry import Entry
-from labbook.publish.page import SiteFix, SiteSource
+from labbook.publish.page import RunFacts, SiteFix, SiteSource
 from labbook.publish.symptom_pages import difference_of
 from labbook.report.run_row import run_row
 from labbook.store.entry_text import read_text
@@ -56,7 +58,22 @@ def site_source(
         # MkDocs leaves out what begins with a dot.
         own_symptoms=[path.as_posix() for path in own if not any(part.startswith(".") for part in path.parts)],
         fixes=_fixes(notebook, [entry for entry in runs.entries if entry.meta.get("fix")]),
+        fronts={entry.path: entry.meta for entry in runs.entries},
+        facts=_facts(notebook, [entry.path for entry in runs.entries]),
     )
+
+
+def _facts(notebook: Notebook, entries: Sequence[str]) -> dict[str, RunFacts]:
+    """Which runs have data beside their entry. Cost: one look at the disk each."""
+    found = {}
+    for path in entries:
+        facts = notebook.paths.root / path.removesuffix(".md") / "run.json"
+        with contextlib.suppress(OSError):
+            seen = facts.lstat()
+            # A link could lead out of the notebook.
+            if stat.S_ISREG(seen.st_mode):
+                found[path] = RunFacts(facts, f"{seen.st_mtime_ns}:{seen.st_size}")
+    return found
 
 
 def _fixes(notebook: Notebook, entries: Sequence[Entry]) -> list[SiteFix]:

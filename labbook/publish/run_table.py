@@ -1,0 +1,223 @@
+"""The data of the table of runs: one small file a month, in columns. Pure.
+
+Nothing stands in it that the front matter of an entry does not say. A month's file depends on the runs of that month
+alone, so that an old one stays the same, byte for byte, when a new run arrives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from labbook.capture.run_setting import words_of
+from labbook.publish.page import SiteFile, SiteSource
+from labbook.report.run_row import RunRow
+from labbook.store.paths import is_run_id
+
+FORM = 1
+"""Number of this form of the data; `assets/rows.js` reads it."""
+
+_MAX_TEXT = 200
+_MAX_COLUMNS = 100
+"""Most metrics, and most parameters, of one file. Source: chosen by us; a table shows some ten of them."""
+
+_FOLDER = "data/runs"
+Front = Mapping[str, Any]
+
+
+def table_files(source: SiteSource, titles: Mapping[str, str]) -> list[SiteFile]:
+    """`data/runs/<year>-<month>.json` for each month with runs, and `data/runs/index.json` that names them.
+
+    Args:
+        source: The notebook.
+        titles: Symptom -> its title, for those that runs show.
+    """
+    files = []
+    months = []
+    for month, rows in by_month(source.rows).items():
+        content = columns(rows, source.fronts)
+        files.append(SiteFile(f"{_FOLDER}/{month}.json", content))
+        # The digest is part of the address that is asked for: a browser may keep an old month for ever.
+        months.append({"month": month, "runs": len(rows), "digest": hashlib.sha256(content).hexdigest()[:12]})
+    shown = sorted({name for row in source.rows for name in row.symptoms})
+    index = {
+        "form": FORM,
+        "runs": len(source.rows),
+        "months": months,
+        "symptoms": {_cut(name): _cut(titles.get(name, name)) for name in shown},
+    }
+    return [*files, SiteFile(f"{_FOLDER}/index.json", compact(index))]
+
+
+def by_month(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
+    """`2026-11` -> its runs, newest first; the month is that of the entry's folder, "other" where it has none."""
+    months: dict[str, list[RunRow]] = defaultdict(list)
+    for row in rows:
+        parts = row.path.split("/")
+        dated = len(parts) >= 5 and len(parts[2]) == 4 and len(parts[3]) == 2 and (parts[2] + parts[3]).isdecimal()
+        months[f"{parts[2]}-{parts[3]}" if dated and (parts[2] + parts[3]).isascii() else "other"].append(row)
+    return dict(sorted(months.items(), key=lambda item: (item[0] != "other", item[0]), reverse=True))
+
+
+def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front]) -> bytes:
+    """Runs as compact JSON in columns.
+
+    Args:
+        rows: Runs, newest first.
+        fronts: Path of an entry -> its front matter.
+
+    Returns:
+        `id`, `title`, `started` (Unix seconds), `duration` (s) of each run; `at`: row -> address of the entry where the
+        id does not tell it; `texts`: name -> values `t` and the number of each row's value `i`; `lists`: likewise with
+        several values a row; `fixed`: rows with a confirmed fix; `metrics`: name -> rows `r` (all of them where it is
+        missing), `best` and `last`; `params`: name -> rows `r`, values `t` and their numbers `i`.
+    """
+    metrics: list[dict[str, tuple[Any, Any]]] = []
+    params: list[dict[str, str]] = []
+    for row in rows:
+        front = fronts.get(row.path, {})
+        metrics.append(metrics_of(front))
+        params.append(params_of(front))
+    single: dict[str, Callable[[RunRow], str]] = {
+        "status": lambda row: row.status,
+        "experiment": lambda row: row.experiment,
+        "script": lambda row: row.script,
+        "author": lambda row: row.author,
+        "host": lambda row: row.host,
+        "mode": lambda row: str(fronts.get(row.path, {}).get("mode") or ""),
+    }
+    many: dict[str, Callable[[RunRow], Sequence[str]]] = {
+        "tags": lambda row: row.tags,
+        "symptoms": lambda row: row.symptoms,
+        "frameworks": lambda row: row.frameworks,
+    }
+    places = {str(number): place for number, row in enumerate(rows) if (place := _place(row)) != _usual(row.id)}
+    return compact(
+        {
+            "form": FORM,
+            "id": [_cut(row.id) for row in rows],
+            "title": [_cut(row.subject) for row in rows],
+            "started": [int(row.started) for row in rows],
+            "duration": [_rounded(row.duration_s) for row in rows],
+            "at": places,
+            "texts": {name: _interned([_cut(value(row)) for row in rows]) for name, value in single.items()},
+            "lists": {name: _listed([value(row) for row in rows]) for name, value in many.items()},
+            "fixed": [number for number, row in enumerate(rows) if row.fix],
+            "metrics": _metric_columns(metrics),
+            "params": _param_columns(params),
+        }
+    )
+
+
+def metrics_of(front: Front) -> dict[str, tuple[Any, Any]]:
+    """Name -> best and last value of what a run measured; numbers that are not finite are texts."""
+    found: dict[str, tuple[Any, Any]] = {}
+    given = front.get("metrics")
+    for name, values in given.items() if isinstance(given, Mapping) else ():
+        pair = (values.get("best"), values.get("last")) if isinstance(values, Mapping) else (values, values)
+        measured = (_number(pair[0]), _number(pair[1]))
+        if measured != (None, None):
+            found[_cut(str(name))] = measured
+    return found
+
+
+def params_of(front: Front) -> dict[str, str]:
+    """Name -> value of a run's options: as the program parsed them, else as they stand on the command line.
+
+    `--batch-size` and `batch_size` are one name.
+    """
+    given = front.get("params")
+    if not isinstance(given, Mapping) or not given:
+        words = words_of(_words(str(front.get("command") or "")))
+        given = {name: value for name, value in words.items() if name.startswith("-")}
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        bare = str(name).lstrip("-").replace("-", "_")
+        if bare and (value is None or isinstance(value, (str, int, float))):
+            found.setdefault(_cut(bare), _cut(str(value)))
+    return found
+
+
+def _words(command: str) -> list[str]:
+    # `shlex` takes 50 times as long as `split`, and most command lines need no more.
+    if not any(mark in command for mark in "\"'\\"):
+        return command.split()
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()
+
+
+def compact(data: Any) -> bytes:  # noqa: ANN401 - JSON data
+    """`data` as JSON without spaces, with letters of any language as they are."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+
+
+def _place(row: RunRow) -> str:
+    return row.path.removeprefix("notes/").removesuffix(".md")
+
+
+def _usual(run_id: str) -> str:
+    return f"runs/{run_id[:4]}/{run_id[4:6]}/{run_id[6:8]}/{run_id}" if is_run_id(run_id) else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return round(seconds, 1) if seconds is not None and math.isfinite(seconds) else None
+
+
+def _number(value: object) -> float | str | None:
+    """A finite number, or the text of one that is not."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    if isinstance(value, str):
+        return value if value in ("nan", "inf", "-inf") else None
+    if isinstance(value, int) and abs(value) >= 1 << 53:
+        return None  # no program that reads JSON has it exactly
+    return value if math.isfinite(value) else str(float(value))
+
+
+def _interned(values: Sequence[str]) -> dict[str, Any]:
+    """Each value once, in the order of their first appearance, and their numbers."""
+    numbers: dict[str, int] = {}
+    return {"i": [numbers.setdefault(value, len(numbers)) for value in values], "t": list(numbers)}
+
+
+def _listed(values: Sequence[Sequence[str]]) -> dict[str, Any]:
+    numbers: dict[str, int] = {}
+    found = [[numbers.setdefault(_cut(value), len(numbers)) for value in each] for each in values]
+    return {"i": found, "t": list(numbers)}
+
+
+def _metric_columns(rows: Sequence[Mapping[str, tuple[Any, Any]]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in _most(rows):
+        held = [number for number, row in enumerate(rows) if name in row]
+        column: dict[str, Any] = {"r": held} if len(held) < len(rows) else {}
+        column["best"] = [rows[number][name][0] for number in held]
+        column["last"] = [rows[number][name][1] for number in held]
+        found[name] = column
+    return found
+
+
+def _param_columns(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in _most(rows):
+        held = [number for number, row in enumerate(rows) if name in row]
+        column: dict[str, Any] = {"r": held} if len(held) < len(rows) else {}
+        found[name] = column | _interned([rows[number][name] for number in held])
+    return found
+
+
+def _most(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names that most rows have, sorted by that."""
+    counts = Counter(name for row in rows for name in row)
+    return [name for name, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MAX_COLUMNS]]
