@@ -38,7 +38,8 @@ def _classifies(signals: Signals) -> Facts | None:
     samples = median([s for b in signals.batches if words(b, "phase") == "train" and (s := count(b, "samples"))])
     for loss in training_losses(signals):
         form = shape(loss, "target", "shape")
-        single = len(form) <= 1 and not (form and samples > 0 and form[0] > 1.5 * samples)
+        # PaddlePaddle's own style is a column of labels, one a row.
+        single = all(n == 1 for n in form[1:]) and not (form and samples > 0 and form[0] > 1.5 * samples)
         if words(loss, "fn") in CLASSIFIERS and single and not flag(loss, "soft"):
             return loss
         if words(loss, "fn") in BINARY:

@@ -52,7 +52,11 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
     if not checked:
         return too_few(0, 1)
     ratios = [v for p in parameters_of(signals) if p.is_matrix for v in p.values("ratio")]
-    extra = f", by {said(median(ratios))} of their norm in the middle" if ratios else ""
+    usual = median(ratios) if ratios else None
+    extra = "" if usual is None else f", by {said(usual)} of their norm in the middle"
+    if usual == 0.0:
+        still = sum(1 for ratio in ratios if ratio == 0.0)
+        extra = f"; of the looks at matrices, {percent(still / len(ratios))} saw no change"
     return Outcome("ok", f"in {checked} steps looked at{extra}")
 
 

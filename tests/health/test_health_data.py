@@ -145,6 +145,10 @@ def test_imbalance(ask):
     assert ask("class_imbalance", signals=signals([130, 2, 4])).verdict == "warn"
     assert ask("class_imbalance", signals=signals([90, 8, 6])).verdict == "ok"
     assert ask("class_imbalance", signals=signals([300, 300, 300])).verdict == "ok"
+    column = {"shape": [32, 1], "min": 0, "max": 2}
+    assert ask("class_imbalance", signals=signals([1900, 50, 50], target=column)).verdict == "warn"
+    pixels = {"shape": [32, 8, 8], "min": 0, "max": 2}
+    assert ask("class_imbalance", signals=signals([1900, 50, 50], target=pixels)).verdict == "not observed"
 
 
 def test_batches_sorted_by_label(ask):

@@ -86,6 +86,16 @@ def test_fires_on_the_fault_only(ask, check, faulty, healthy, words):
     assert missing is not None or check in ("partial_state_load", "best_checkpoint_alias")
 
 
+def test_matrices_that_stand_still_are_not_told_as_changes_by_nothing(ask):
+    weight = {"i": 0, "name": "a.weight", "shape": [4, 4], "trainable": True, "module": 0}
+    signals = loop(unchanged={"0": {"checked": 3, "unchanged": 0}}) | {
+        "models": ({"model": 0, "modules": [{"i": 0, "type": "Linear"}], "parameters": [weight]},),
+        "tensors": tuple({"model": 0, "step": n, "params": [{"i": 0, "ratio": r}]} for n, r in enumerate((0.1, 0, 0))),
+    }
+    found = ask("step_changed_nothing", signals=signals)
+    assert found.observed == "in 3 steps looked at; of the looks at matrices, 67 % saw no change"
+
+
 def test_a_cut_is_told_with_its_line(ask):
     signals = loop(never_grad=["enc.weight", "enc.bias"], never_grad_n=2) | {"graphs": ({"cut": CUT},)}
     found = ask("param_never_gets_grad", signals=signals)
