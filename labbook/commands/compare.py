@@ -1,4 +1,4 @@
-"""`labbook compare`: where two runs differ."""
+"""`labbook compare`: where two or more runs differ."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, run_argument
+from labbook.errors import UsageError
 
 if TYPE_CHECKING:
     from labbook.model.run import Change, Run
+    from labbook.report.comparison import Measured
     from labbook.store.notebook import Notebook
     from labbook.store.repository import CodeRepository, HistoryCommit
 
@@ -20,29 +22,41 @@ Examples:
   labbook compare k3f9              # this run with the one before it
   labbook compare a1b2 k3f9         # two runs, the earlier one first
   labbook compare a1b2 k3f9 --code  # and what was committed in between, with the patch
+  labbook compare a1b2 k3f9 m4n5    # up to twenty runs side by side
+  labbook compare a1b2 k3f9 --markdown >> notes/ideas.md
 """
+_MAX_RUNS = 20
 _MAX_COMMITS = 50
 _MAX_PATCH_BYTES = 4 << 20
 
 
 @click.command(epilog=_EPILOG)
 @click.option("--code", is_flag=True, help="Show the commits between the two, and the patch from one to the other.")
+@click.option("--markdown", is_flag=True, help="Print the table as Markdown, for a note, a report or an issue.")
 @json_option
 @notebook_option
 @run_argument()
-@click.argument("other", default="")
-def command(code: bool, as_json: bool, notebook: str | None, run: str, other: str) -> None:
-    """Show where two runs differ.
+@click.argument("others", nargs=-1)
+def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run: str, others: tuple[str, ...]) -> None:
+    """Show where two or more runs differ.
 
-    Arguments, configuration, code, inputs, packages, hardware and numbers. RUN and OTHER are "last", an id, its
-    beginning or end. With one run alone: that run, and the one of the same script before it.
+    Arguments, configuration, code, inputs, packages, hardware and numbers. RUN and OTHERS are "last", an id, its
+    beginning or end; up to twenty runs. With one run alone: that run, and the one of the same script before it.
     """
     from labbook.capture.changes import changes_between
     from labbook.model.run_json import run_to_json
     from labbook.report.comparison import comparison_data
 
     book = open_notebook(notebook)
-    before, now = _runs(book, run, other)
+    runs = _runs(book, run, others)
+    if len(runs) > 2 or markdown:
+        if code:
+            raise UsageError(
+                "--code compares two runs, and not as Markdown", hint="name two runs: `labbook compare A B`"
+            )
+        _compare_many(book, runs, markdown=markdown, as_json=as_json)
+        return
+    before, now = runs
     changes = [c for c in changes_between(run_to_json(before), run_to_json(now)) if c.kind != "metric"]
     repository = _repository(now) if code or as_json else None
     commits = _commits(repository, before, now) if repository is not None else []
@@ -54,11 +68,53 @@ def command(code: bool, as_json: bool, notebook: str | None, run: str, other: st
         _print_code(repository, before, now, commits)
 
 
-def _runs(book: Notebook, run: str, other: str) -> tuple[Run, Run]:
-    """The two runs, in the order asked for.
+def _compare_many(book: Notebook, runs: Sequence[Run], *, markdown: bool, as_json: bool) -> None:
+    """Runs side by side: the same rows as on the site's page."""
+    from labbook.capture.compared import differences, facts_of
+    from labbook.model.run_json import run_to_json
+    from labbook.report.comparison import comparison_markdown, many_data, metric_table
+
+    found = differences([facts_of(run_to_json(run)) for run in runs])
+    rows = [(each.kind, each.what, each.values) for each in found]
+    measured = metric_table(runs)
+    if as_json:
+        print_json(many_data(runs, rows, measured))
+    elif markdown:
+        from labbook.store.templates import Templates
+
+        said = Templates(book.paths.templates, book.config.language).words
+        click.echo(comparison_markdown(runs, rows, measured, said), nl=False)
+    else:
+        _print_many(runs, rows, measured)
+
+
+def _print_many(
+    runs: Sequence[Run], rows: Sequence[tuple[str, str, tuple[str, ...]]], measured: Sequence[Measured]
+) -> None:
+    from labbook import screen
+    from labbook.report.comparison import heads_of
+    from labbook.report.numbers import number
+
+    table: list[list[screen.Cell | str]] = [
+        [screen.Cell(what, "dim"), *(value or "-" for value in values)] for what, values in heads_of(runs)
+    ]
+    table += [
+        [screen.Cell(row.name if row.what == "last" else f"{row.name} ({row.what})", "dim"), *map(number, row.values)]
+        for row in measured
+    ]
+    table += [[what, *(value or "-" for value in values)] for _, what, values in rows]
+    columns = [screen.Column("what", keep=9), *(screen.Column(run.id, flexible=True, keep=8) for run in runs)]
+    screen.print_table(columns, table)
+    if not rows:
+        click.echo("no difference was found in arguments, configuration, code, packages, hardware and inputs", err=True)
+
+
+def _runs(book: Notebook, run: str, others: Sequence[str]) -> list[Run]:
+    """The runs, each once, in the order asked for.
 
     Raises:
         NothingFoundError: One is not there, has no data, or has none before it.
+        UsageError: More than twenty are named.
     """
     from labbook.errors import NothingFoundError
     from labbook.index.query import find_run
@@ -72,13 +128,16 @@ def _runs(book: Notebook, run: str, other: str) -> tuple[Run, Run]:
             raise NothingFoundError(f"the run {entry.id} has no data to compare", hint=hint)
         return found
 
-    if other:
-        return load(run), load(other)
+    if len(others) >= _MAX_RUNS:
+        raise UsageError(f"{len(others) + 1} runs are more than {_MAX_RUNS}", hint="name fewer runs")
+    if others:
+        found = {each.id: each for each in map(load, (run, *others))}
+        return list(found.values()) if len(found) > 1 else [*found.values(), *found.values()]
     now = load(run)
     if not now.previous:
         hint = "name two runs: `labbook compare A B`; `labbook list` shows them"
         raise NothingFoundError(f"the run {now.id} has no earlier run of the same script", hint=hint)
-    return load(now.previous), now
+    return [load(now.previous), now]
 
 
 def _commit(run: Run) -> str:

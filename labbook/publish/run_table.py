@@ -11,7 +11,7 @@ import json
 import math
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from labbook.capture.run_setting import words_of
@@ -40,7 +40,7 @@ def table_files(source: SiteSource, titles: Mapping[str, str]) -> list[SiteFile]
     files = []
     months = []
     for month, rows in by_month(source.rows).items():
-        content = columns(rows, source.fronts)
+        content = columns(rows, source.fronts, source.facts)
         files.append(SiteFile(f"{_FOLDER}/{month}.json", content))
         # The digest is part of the address that is asked for: a browser may keep an old month for ever.
         months.append({"month": month, "runs": len(rows), "digest": hashlib.sha256(content).hexdigest()[:12]})
@@ -64,18 +64,20 @@ def by_month(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
     return dict(sorted(months.items(), key=lambda item: (item[0] != "other", item[0]), reverse=True))
 
 
-def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front]) -> bytes:
+def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Container[str] = ()) -> bytes:
     """Runs as compact JSON in columns.
 
     Args:
         rows: Runs, newest first.
         fronts: Path of an entry -> its front matter.
+        known: Paths of entries with data for comparisons, see `labbook.publish.compare_data`.
 
     Returns:
         `id`, `title`, `started` (Unix seconds), `duration` (s) of each run; `at`: row -> address of the entry where the
         id does not tell it; `texts`: name -> values `t` and the number of each row's value `i`; `lists`: likewise with
-        several values a row; `fixed`: rows with a confirmed fix; `metrics`: name -> rows `r` (all of them where it is
-        missing), `best` and `last`; `params`: name -> rows `r`, values `t` and their numbers `i`.
+        several values a row; `fixed`: rows with a confirmed fix; `bare`: rows without data for comparisons; `metrics`:
+        name -> rows `r` (all of them where it is missing), `best` and `last`; `params`: name -> rows `r`, values `t`
+        and their numbers `i`.
     """
     metrics: list[dict[str, tuple[Any, Any]]] = []
     params: list[dict[str, str]] = []
@@ -108,6 +110,7 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front]) -> bytes:
             "texts": {name: _interned([_cut(value(row)) for row in rows]) for name, value in single.items()},
             "lists": {name: _listed([value(row) for row in rows]) for name, value in many.items()},
             "fixed": [number for number, row in enumerate(rows) if row.fix],
+            "bare": [number for number, row in enumerate(rows) if not (row.path in known and is_run_id(row.id))],
             "metrics": _metric_columns(metrics),
             "params": _param_columns(params),
         }

@@ -59,6 +59,11 @@ def base_name(name: str) -> str:
     return tail.split(".opt")[0].split(".group")[0]
 
 
+def has_no_best(name: str) -> bool:
+    """Whether a series is a circumstance of the training, as a learning rate or a step time, and no result of it."""
+    return base_name(name) in MEASURED_BY_PROBE and base_name(name) != "loss"
+
+
 def first_nonfinite_step(series: Series) -> int | None:
     """Step from which on no value is finite, when the series ends so; else `None`."""
     since = None

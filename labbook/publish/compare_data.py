@@ -1,0 +1,86 @@
+"""The data of the comparison of runs: one small file a run, made from the `run.json` committed beside its entry.
+
+What stands in it is what the entry tells at length: options, configuration, code, inputs, environment, packages and
+hardware, the numbers, and the curves with few points. Raw journals are never read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from labbook.capture.compared import facts_of
+from labbook.model.run_json import run_from_json
+from labbook.model.series import Series
+from labbook.model.thinning import thinned
+from labbook.publish.page import SiteFile, SiteSource
+from labbook.publish.run_table import compact
+from labbook.report.series_choice import has_no_best, one_a_name
+from labbook.store.paths import is_run_id
+
+FORM = 1
+"""Number of this form of the data; `assets/compare.js` reads it."""
+
+MAX_POINTS = 200
+_MAX_CURVES = 16
+
+
+def compare_files(source: SiteSource) -> list[SiteFile]:
+    """`data/run/<id>.json` for each run that has data beside its entry; of two entries with one id the newer one's."""
+    files: dict[str, SiteFile] = {}
+    for row in source.rows:
+        facts = source.facts.get(row.path)
+        if facts is not None and is_run_id(row.id) and row.id not in files:
+            made = partial(compare_data, facts.path)
+            files[row.id] = SiteFile(f"data/run/{row.id}.json", made, f"{FORM}:{facts.key}")
+    return list(files.values())
+
+
+def compare_data(path: Path) -> bytes:
+    """What is compared of a run, as compact JSON: `facts`, `metrics` and `curves`; all empty for a damaged file.
+
+    Args:
+        path: Its `run.json`.
+
+    Cost: 2 ms for 30 kB.
+    """
+    try:
+        run = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        run = {}
+    run = run if isinstance(run, Mapping) else {}
+    series = one_a_name(run_from_json({"series": run.get("series") or ()}).series)
+    return compact(
+        {
+            "form": FORM,
+            "facts": facts_of(run),
+            "metrics": {each.name: _summary(each) for each in series},
+            "curves": {each.name: _curve(thinned(each, MAX_POINTS)) for each in series[:_MAX_CURVES]},
+        }
+    )
+
+
+def _summary(series: Series) -> dict[str, Any]:
+    return {
+        "last": _value(series.last),
+        "best": None if has_no_best(series.name) else _value(series.best),
+        "steps": series.last_step,
+    }
+
+
+def _curve(series: Series) -> dict[str, Any]:
+    """Steps `x` and values `y`; where a value is not finite the line is broken."""
+    return {"x": list(series.steps), "y": [_short(v) if math.isfinite(v) else None for v in series.values]}
+
+
+def _value(value: float | None) -> float | str | None:
+    return value if value is None else _short(value) if math.isfinite(value) else str(value)
+
+
+def _short(value: float) -> float:
+    """Six significant digits: more than a curve or a table shows."""
+    return float(f"{value:.6g}")
