@@ -1,0 +1,206 @@
+"""What the site's search finds: fixes, symptoms, runs, experiments, reports and notes, with the words to find them by.
+
+Pure. Left out are console output and tables of numbers, in which nobody searches and which would be most of the index.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+
+from labbook.frozen import dataclass
+from labbook.model.entry import Entry
+from labbook.model.symptom import Symptom
+from labbook.publish.symptom_view import SymptomView, symptom_path
+from labbook.report.run_row import RunRow
+from labbook.store.entry_text import split_parts
+
+MOST_CHARACTERS = 4000
+"""Of the text of an entry so much is searched. Source: chosen by us; people's words are far shorter."""
+
+_MOST_LINE = 180
+_FENCED = re.compile(r"^[ \t]{0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]{0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_LEFT_OUT = re.compile(r"<!--.*?(?:-->|\Z)|<details>.*?(?:</details>|\Z)|^[ \t]*\|[^\n]*$", re.MULTILINE | re.DOTALL)
+_MARKUP = re.compile(r"</?[a-zA-Z][^<>]{0,200}>|!?\[|\]\([^()\s]{0,300}\)|[`*|\]]+|^#{1,6}[ \t]|^>[ \t]", re.MULTILINE)
+_HEADINGS = re.compile(r"^#{1,6}[ \t][^\n]*$", re.MULTILINE)
+_SLOT = re.compile(r"\{[^{}]{0,80}\}|\.\.\.")
+_EVIDENCE = re.compile(r"^- \*\*(?:Evidence\.|证据[。：:]?)\*\*([^\n]*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class SearchRecord:
+    """One thing that the search finds.
+
+    Args:
+        kind: "fix", "symptom", "run" or "note"; experiments and reports are notes.
+        path: Of its page, below `notes/`, with an anchor where it is part of one.
+        title: One line of plain text.
+        line: What is shown below it: the fix, or what to try, or the error.
+        text: Words to find it by, besides title and line, with repetitions where they count more.
+        facets: "framework", "symptom", "status", "experiment", "author" -> values.
+        month: `2026-11` of a run, "" of everything else.
+        when: Day, or "".
+        status: Of a run, or "".
+        fixed: Whether `line` is a fix that was confirmed.
+    """
+
+    kind: str
+    path: str
+    title: str
+    line: str = ""
+    text: str = ""
+    facets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    month: str = ""
+    when: str = ""
+    status: str = ""
+    fixed: bool = False
+
+
+def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> SearchRecord:
+    """The record of a run.
+
+    Args:
+        entry: With its text.
+        row: The same run in one row.
+        symptoms: The catalogue.
+    """
+    error, said = "", []
+    for part in split_parts(entry.body):
+        if part.name == "exception":
+            error = _plain(_HEADINGS.sub("", part.text).strip().partition("\n\n")[0])
+        elif part.name == "diagnosis":
+            said += [_plain(evidence) for evidence in _EVIDENCE.findall(part.text)]
+        elif not part.name:
+            said.append(_plain(_HEADINGS.sub("", part.text)))
+    fix = str(entry.meta.get("fix_text") or "") if row.fix else ""
+    known = [name for name in row.symptoms if name in symptoms]
+    titles = [wording.title for name in known for wording in symptoms[name].wording.values()]
+    parts = row.path.split("/")
+    words = " ".join(said)[:MOST_CHARACTERS]
+    return SearchRecord(
+        "run",
+        row.path.removeprefix("notes/"),
+        _line(row.title),
+        _line(fix or error or next(iter(_sentences(said)), "")),
+        " ".join([error, *row.symptoms, *titles, *row.tags, row.experiment, row.script, row.id, fix, words]),
+        facets_of(row),
+        f"{parts[2]}-{parts[3]}" if len(parts) >= 5 and parts[2].isdigit() and parts[3].isdigit() else "",
+        f"{parts[2]}-{parts[3]}-{parts[4]}" if len(parts) >= 6 else "",
+        row.status,
+        bool(fix),
+    )
+
+
+def symptom_records(view: SymptomView) -> Iterator[SearchRecord]:
+    """One record for each symptom of the catalogue and of the notebook, in the language of the site."""
+    language = view.source.language
+    for name in sorted({*view.source.symptoms, *view.paged}):
+        known = view.source.symptoms.get(name)
+        runs, fixes = view.runs.get(name, ()), view.fixes.get(name, ())
+        cure = next((fix.text for fix in fixes if fix.text), "")
+        attempt = _filled(known.said(language).attempts[0]) if known and known.said(language).attempts else ""
+        facets = {"symptom": [name], "framework": list(known.frameworks) if known else []}
+        yield SearchRecord(
+            "symptom",
+            symptom_path(name) if name in view.paged else f"symptoms/index.md#{name}",
+            _line(view.title(name)),
+            _line(cure or attempt),
+            _of_catalogue(name, known) + f" {cure}" * bool(cure),
+            facets,
+            when=_day(runs[0]) if runs else "",
+            fixed=bool(cure),
+        )
+
+
+def fix_records(view: SymptomView, errors: Mapping[str, str]) -> Iterator[SearchRecord]:
+    """One record for each confirmed fix.
+
+    Args:
+        view: The notebook by symptom.
+        errors: Path of an entry -> what its search finds of it besides (`SearchRecord.text` of the run that failed).
+    """
+    for fix in view.source.fixes:
+        failed = view.rows.get(fix.run)
+        if failed is None:
+            continue
+        cured = view.cured_by(fix) or failed.symptoms
+        titles = [view.title(name) for name in cured]
+        yield SearchRecord(
+            "fix",
+            failed.path.removeprefix("notes/"),
+            _line(fix.text or failed.title),
+            _line(" · ".join(titles) or failed.title),
+            " ".join([_cured(view, cured), failed.title, errors.get(fix.run, "")]),
+            facets_of(failed),
+            when=_day(view.by_id.get(fix.by, failed)),
+            fixed=True,
+        )
+
+
+def note_record(path: str, title: str, body: str, kind: str = "note") -> SearchRecord:
+    """The record of anything else that people wrote: an experiment, a report, a note; `path` below `notes/`."""
+    own = [_plain(part.text) for part in split_parts(body) if not part.name]
+    sentences = _sentences([_plain(_HEADINGS.sub("", part.text)) for part in split_parts(body) if not part.name])
+    facets = {"experiment": [path.rsplit("/", 1)[-1].removesuffix(".md")]} if kind == "experiment" else {}
+    return SearchRecord(
+        "note", path, _line(title), _line(next(iter(sentences), "")), " ".join(own)[:MOST_CHARACTERS], facets
+    )
+
+
+def facets_of(row: RunRow) -> dict[str, list[str]]:
+    """What a run can be filtered by; values that are not known are left out."""
+    frameworks = [name.split()[0] for name in row.frameworks if name.split()]
+    found = {
+        "framework": list(dict.fromkeys(frameworks)),
+        "symptom": list(row.symptoms),
+        "status": [row.status],
+        "experiment": [row.experiment],
+        "author": [row.author],
+    }
+    return {key: kept for key, values in found.items() if (kept := [value for value in values if value])}
+
+
+def _of_catalogue(name: str, known: Symptom | None) -> str:
+    """What a symptom is found by, in both languages: names twice, for they count more than explanations."""
+    if known is None:
+        return name
+    titles = [wording.title for wording in known.wording.values()]
+    told = [_filled(wording.see) for wording in known.wording.values()]
+    patterns = [_SLOT.sub(" ", pattern.text) for pattern in known.patterns[:6]]
+    types = {kind for pattern in known.patterns for kind in pattern.types}
+    return " ".join([name, *titles, *known.words, name, *titles, *known.words, *patterns, *sorted(types), *told])
+
+
+def _cured(view: SymptomView, symptoms: Sequence[str]) -> str:
+    kept: list[str] = []
+    for name in symptoms:
+        known = view.source.symptoms.get(name)
+        titles = [wording.title for wording in known.wording.values()] if known else []
+        kept += [name, *titles, *(known.words if known else ())] * 2
+    return " ".join(kept)
+
+
+def _filled(text: str) -> str:
+    """A sentence of the catalogue without markup and without the values of a run."""
+    return _plain(re.sub(r"\{[a-z_]+\|([^{}]*)\}", r"\1", text))
+
+
+def _plain(text: str) -> str:
+    """Markdown as plain words: without code blocks, folds, tables and comments."""
+    kept = _LEFT_OUT.sub(" ", _FENCED.sub(" ", text[:200_000]))
+    return " ".join(html.unescape(_MARKUP.sub(" ", kept)).split())
+
+
+def _sentences(texts: Sequence[str]) -> list[str]:
+    return [text for text in texts if text]
+
+
+def _line(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _MOST_LINE else flat[: _MOST_LINE - 1].rstrip() + "…"
+
+
+def _day(row: RunRow) -> str:
+    return f"{row.id[:4]}-{row.id[4:6]}-{row.id[6:8]}" if row.id[:8].isdigit() else ""
