@@ -11,8 +11,11 @@ from __future__ import annotations
 import itertools
 import re
 
+from labbook.diagnosis.asserted import family_of_assert
+from labbook.diagnosis.class_names import family_by_class, is_general
 from labbook.diagnosis.site import family_by_place
 from labbook.diagnosis.telling import fingerprint_of, where_of
+from labbook.diagnosis.wording import family_by_wording
 from labbook.model.evidence import Evidence, Raised
 from labbook.model.finding import Finding
 
@@ -118,25 +121,7 @@ _CUDA_CODES = {
     **dict.fromkeys((4, 73, 74, 77, 700, 714, 715, 716, 717, 718, 719), "illegal_memory_access"),
 }
 """Numbers of CUDA's errors, of version 10 and before it. Source: driver_types.h of CUDA 9 and 12."""
-_COMPARES = re.compile(r"[=!<>]=|[<>]|\bin\b")
-_ASSERTED = (
-    ("nan_or_inf", re.compile(r"\bis_?(?:nan|inf|finite)\b|isnan|isinf|isfinite")),
-    ("file_not_found", re.compile(r"\bos\.path\.(?:exists|isfile|isdir|lexists)\(|\.(?:exists|is_file|is_dir)\(")),
-    ("cuda_driver_mismatch", re.compile(r"cuda\.is_available\(|is_compiled_with_cuda\(")),
-    ("dtype_mismatch", re.compile(r"\.dtype\b|\bis_floating_point\(")),
-    ("device_mismatch", re.compile(r"\.device\b|\.is_cuda\b")),
-    (
-        "shape_mismatch",
-        re.compile(
-            r"\.shape\b|\.size\(|\.ndim\b|\.dim\(|\blen\([^)]*\).*[=!]=.*\blen\(|_shape\b|\bshape_|_dim\b"
-            r"|\bchan(?:nel)?s?\b|_channels?\b"
-        ),
-    ),
-)
-"""What the line of an `assert` asks for, most telling first."""
 _NEAR = 240
-_CLASSES = {"RuntimeError", "ValueError", "AssertionError", "EnforceNotMet", "InvalidArgumentError", "Exception"}
-_CLASSES |= {"NotImplementedError", "UserError", ""}
 
 
 def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Finding | None:
@@ -147,10 +132,18 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
         evidence: What else is known.
         language: Of the title.
     """
-    if raised.type not in _CLASSES:
+    if is_general(raised.type):
         return None
     sentence = " ".join(raised.message[:4000].split())
-    family = _family(sentence) or _asserted(raised, sentence) or family_by_place(raised.frames)
+    if raised.type == "KeyError" and sentence.count(" ") < 2:
+        # The key that is missing, and no sentence.
+        return None
+    family = (
+        family_by_class(raised.module, raised.type)
+        or _family(sentence)
+        or family_of_assert(raised, sentence)
+        or family_by_place(raised.frames)
+    )
     if not sentence and raised.frames:
         sentence = raised.frames[-1].source
     if family is None:
@@ -201,7 +194,7 @@ def _family(sentence: str) -> str | None:
         ("config_error", _CHOICE),
         ("data_decode_error", _MALFORMED),
     )
-    return next((family for family, words in worded if words.search(plain)), None)
+    return next((family for family, words in worded if words.search(plain)), None) or family_by_wording(sentence)
 
 
 def _counts_differ(sentence: str) -> bool:
@@ -218,19 +211,6 @@ def _counts_differ(sentence: str) -> bool:
         if (_WANTED.search(before) and _GOT.search(between)) or re.search(r"expect", between, re.IGNORECASE):
             return True
     return False
-
-
-def _asserted(raised: Raised, sentence: str) -> str | None:
-    """The family of an `assert`, by what its line compares."""
-    if raised.type != "AssertionError":
-        return None
-    source = raised.frames[-1].source if raised.frames else ""
-    for line in (sentence, source):
-        if line.startswith("assert") or (line is sentence and _COMPARES.search(line)):
-            family = next((family for family, asks in _ASSERTED if asks.search(line)), None)
-            if family or line is source:
-                return family
-    return None
 
 
 def _close(sentence: str, first: re.Pattern[str], second: re.Pattern[str]) -> bool:
@@ -287,6 +267,8 @@ _TITLES = {
         "config_error": "A setting has a value that is not allowed",
         "data_decode_error": "A file cannot be read as what it should be",
         "type_error_user_code": "A value has another type than the one that is wanted",
+        "pickling_error": "An object cannot be sent to another process or into a file",
+        "timeout": "Something took longer than it was given",
     },
     "zh": {
         "shape_mismatch": "两个形状不匹配",
@@ -308,5 +290,7 @@ _TITLES = {
         "config_error": "某项设置的取值不被允许",
         "data_decode_error": "文件无法按应有的格式读取",
         "type_error_user_code": "某个值的类型与要求的不同",
+        "pickling_error": "某个对象无法传给另一个进程或写入文件",
+        "timeout": "某项操作超过了给定的时间",
     },
 }

@@ -24,9 +24,42 @@ _BORNE = re.compile(
 _WISHED = re.compile(
     r"Is your feature request related to a problem|Describe the solution you'd like|The feature, motivation and pitch"
     r"|^\W{0,12}feature request\b|Feature Description|Describe alternatives you've considered|功能请求|新功能建议"
+    r"|你是否(?:也)?(?:经历|遇到)过|用户.{0,30}(?:常常|经常|往往)会?(?:出现|遇到|碰到)|^\W{0,6}常见问题|^\W{0,6}FAQ\b|本文(?:将|主要)?(?:介绍|总结|汇总)"
+    r"|\bfrequently asked questions\b|\bin this (?:tutorial|post|article),? (?:we|I|you)\b"
     r"|^#+ PR (?:types|Category|changes)\b",
     re.IGNORECASE | re.MULTILINE,
 )
+
+
+_PROPOSED = re.compile(
+    r"^\W{0,4}(?:[\[(（][^\])）\n]{1,30}[\])）]\s?:?\s?|(?:fix|feat|chore|docs|refactor|perf|test|build"
+    r"|style|bug)(?:\([\w./, -]{1,40}\))?!?:\s)?"
+    r"(?:[Ff]ix(?:es|ed|ing)?|[Pp]revent(?:s|ed|ing)?|[Aa]void(?:s|ed|ing)?|[Hh]andl(?:e|es|ing)|[Ss]upport(?:s|ing)?"
+    r"|[Aa]dd(?:s|ed|ing)?|[Rr]emov(?:e|es|ed|ing)|[Uu]pdat(?:e|es|ed|ing)|[Bb]ump|[Ii]mprov(?:e|es|ing)"
+    r"|[Rr]efactor\w*"
+    r"|[Ee]nabl(?:e|es|ing)|[Aa]llow(?:s|ing)?|[Rr]ais(?:e|es|ing)|[Cc]orrect(?:s|ed)?|[Rr]enam(?:e|es)"
+    r"|[Rr]esolv(?:e|es|ed)"
+    r"|[Mm]ake sure|[Ee]nsure|[Cc]hang(?:e|es|ed)|[Mm]ov(?:e|es|ed)"
+    r"|[Rr]epair|[Cc]lean|修复|修正|解决|增加|新增|支持|优化)"
+    r"(?:\s|了|\b)(?!.{0,120}[?？])"
+)
+_HEAD_OF_CHANGE = re.compile(
+    r"^(?:Summary:|#{1,4} (?:Changes|Changelog|Release notes)\b)|^\W{0,6}(?:What does this PR do|This (?:PR|diff"
+    r"|patch|commit|change)\b"
+    r"|PR (?:types|[Dd]escri\w+)|Describe your changes|Test [Pp]lan|Differential Revision|Motivation and Context"
+    r"|Types? of changes?|Signed-off-by|本\s?PR|更新日志|更新内容)",
+    re.MULTILINE,
+)
+
+
+def proposes(text: str) -> bool:
+    """Whether a text describes a change of code, as pull requests and change logs do: the errors in it are of before.
+
+    Args:
+        text: A whole report. One that asks something is none.
+    """
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return bool(_PROPOSED.match(first) or _HEAD_OF_CHANGE.search(text))
 
 
 def stated(text: str) -> str:

@@ -21,6 +21,8 @@ from labbook.model.finding import Diagnosis, Finding
 ANYTHING = "any"
 """In `caused_by`: the symptom is a consequence of whatever else ended the program."""
 
+_SAYS_ANYTHING = ("KeyError", "NotImplementedError", "ValueError", "RuntimeError", "AssertionError", "Exception")
+"""Classes that programs raise for whatever they find wrong: their sentence says more."""
 _MOST_FINDINGS = 8
 _DEEPEST = 12
 
@@ -65,7 +67,7 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
         candidates += [Candidate(match, order=float("inf")) for match in matcher.of_ending(evidence.ending)[:1]]
     ordered = _caused_first(_one_each(sorted(candidates, key=_importance)))
     findings = [told(c.match, c.raised, c.said, evidence, language) for c in ordered]
-    if not any(c.fatal and c.match.weight > 1 for c in ordered):
+    if not any(c.fatal and c.match.weight > 1 and not _by_class_alone(c) for c in ordered):
         findings = _with_grammar(findings, evidence, language)
     findings = _folded(findings, ordered)
     if ordered and _is_wrapper(ordered[0]) and _untold(evidence, ordered):
@@ -78,6 +80,17 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
     ]
     findings = _joined(findings, checks, matcher)[:_MOST_FINDINGS]
     return Diagnosis(tuple(findings), _unsure(findings, evidence))
+
+
+def _by_class_alone(candidate: Candidate) -> bool:
+    """Whether only the class of an exception speaks for it, beside a sentence that may say more."""
+    raised = candidate.raised
+    return (
+        raised is not None
+        and raised.type in _SAYS_ANYTHING
+        and not candidate.match.length
+        and raised.message.count(" ") > 1
+    )
 
 
 def _is_wrapper(candidate: Candidate) -> bool:
@@ -223,7 +236,7 @@ def _folded(findings: list[Finding], candidates: list[Candidate]) -> list[Findin
 
 def _with_grammar(findings: list[Finding], evidence: Evidence, language: str) -> list[Finding]:
     """Puts what the grammar of the message says in front of mere hints, where no page fits."""
-    for raised in evidence.raised[::-1]:
+    for raised in sorted(evidence.raised, key=lambda one: (one.ended_process, one.order), reverse=True):
         innermost = raised
         for _ in range(_DEEPEST):
             if innermost.inner is None:

@@ -28,7 +28,7 @@ _MOST_IN_A_BLOCK = 12
 _INLINE = re.compile(
     r"(?<![A-Za-z0-9_.])"
     r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt|Unsupported))"
-    r"(?:\s{0,2}[:：]\s?(?P<message>\S.*)|\s(?P<key>-?\d+|'[^']+'))$"
+    r"(?:\s{0,2}[:：]\s{0,2}(?P<message>\S.*)|\s(?P<key>-?\d+|'[^']+'))$"
 )
 _WORDS = re.compile(r"[^\W_]")
 _EDGES = re.compile(r"^\s*(?:`{3}|~{3})|^\s*$")
@@ -81,7 +81,7 @@ def _read_region(region: Region, collected: Collected) -> None:
     for own in by_source.values():
         shaped = plain(own)
         reader = TracebackReader(shaped)
-        found = reader.read()
+        found = _joined(reader.read()) if region.whole else reader.read()
         collected.raise_all(found)
         collected.stacks.extend(reader.stacks[: 100 - len(collected.stacks)])
         rest = [line for place, line in enumerate(shaped) if place not in reader.used]
@@ -89,7 +89,17 @@ def _read_region(region: Region, collected: Collected) -> None:
         if region.whole and not any(one.type for one in found):
             # Of a traceback whose end was cut off, the title often says what it ended in.
             collected.raise_all(_inline(rest))
-    collected.look_at("\n".join(line.text for line in lines))
+    collected.look_at("\n".join(line.text for line in lines), whole=region.whole)
+
+
+def _joined(found: list[Found]) -> list[Found]:
+    """The exceptions of a report, the title's put to the traceback whose own end was cut off."""
+    named = [one for one in found if one.type and one.bare and not one.frames]
+    cut = [one for one in found if one.frames and not one.type and one.inner is None]
+    if len(found) != 2 or len(named) != 1 or len(cut) != 1:
+        return found
+    named[0].frames = cut[0].frames
+    return named
 
 
 def _say_rest(rest: list[Line], collected: Collected, *, whole: bool, blocks: bool) -> None:
@@ -153,6 +163,9 @@ def _evidence(collected: Collected) -> Evidence:
         said = [replace(one, order=float(one.line)) for one in said]
     raised.sort(key=lambda one: (one.order, one.line))
     said.sort(key=lambda one: (one.order, one.line))
+    if collected.proposed and not any(one.frames for one in raised):
+        # What a description of a change quotes is what the change mends.
+        raised = []
     told = [text for one in raised for text in _told_of_ending(one)]
     lines = (stated(one.text) for one in said if one.kind == "output" and "\n" not in one.text)
     ending = ending_of([*told, *lines])
@@ -163,5 +176,6 @@ def _evidence(collected: Collected) -> Evidence:
         tuple(said),
         ending,
         framework=frame_work(collected.clues),
-        clean_end=(ending.exit_code == 0 or collected.wished) and not any(one.ended_process for one in raised),
+        clean_end=(ending.exit_code == 0 or collected.wished or collected.proposed)
+        and not any(one.ended_process for one in raised),
     )

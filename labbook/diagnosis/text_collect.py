@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from labbook.diagnosis.prose import wishes
+from labbook.diagnosis.prose import proposes, wishes
 from labbook.diagnosis.text_found import Found
 from labbook.diagnosis.text_lines import Line
 from labbook.model.evidence import Raised, Said
@@ -54,6 +54,7 @@ class Collected:
     stacks: list[tuple[Frame, ...]] = field(default_factory=list)
     clues: Counter[str] = field(default_factory=Counter)
     wished: bool = False
+    proposed: bool = False
     _raised: dict[str, _Kept] = field(default_factory=dict)
     _said: dict[str, _Kept] = field(default_factory=dict)
     _lines: int = 0
@@ -89,9 +90,15 @@ class Collected:
         wording = _NUMBER.sub("0", text[:160])
         self._keep(self._said, f"{kind}|{line.rank}|{chr(10) in text}|{wording}", said)
 
-    def look_at(self, text: str) -> None:
-        """Counts what a text says of the framework, and whether it says that it only asks for something."""
+    def look_at(self, text: str, *, whole: bool) -> None:
+        """Counts what a text says of the framework, and whether it only asks for something or proposes a change.
+
+        Args:
+            text: Without prefixes.
+            whole: Whether it is all there is.
+        """
         self.wished = self.wished or wishes(text[:20_000])
+        self.proposed = self.proposed or (whole and proposes(text[:20_000]))
         for name, pattern in _CLUES.items():
             self.clues[name] += sum(1 for _ in pattern.finditer(text[:400_000]))
 

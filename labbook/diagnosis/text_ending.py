@@ -18,7 +18,7 @@ _WINDOWS = {0xC0000005: "SIGSEGV", 0xC0000409: "SIGABRT", 0xC00000FD: "SIGSEGV",
 """Statuses of Windows that mean what a signal means elsewhere. Source: ntstatus.h."""
 
 _DEATHS = {
-    "SIGKILL": r"[Kk]illed|已杀死|已终止 \(Killed\)",
+    "SIGKILL": r"[Kk]illed|KILLED|已杀死|已终止 \(Killed\)",
     "SIGSEGV": r"[Ss]egmentation fault|段错误|Access violation",
     "SIGBUS": r"[Bb]us error|总线错误",
     "SIGABRT": r"[Aa]borted|[Aa]bort trap: 6|[Aa]bort|已放弃|已中止|已终止",
@@ -34,7 +34,7 @@ _SHELL = (
 )
 _DEATH = re.compile(
     rf"^\s*(?:{_SHELL})(?:" + "|".join(f"(?P<{name}>{words})" for name, words in _DEATHS.items()) + rf"){_DUMPED}"
-    r"(?:[.!:：]?\s*$|\s{2,}\S|\s+(?:sudo |nohup )?(?:python|torchrun|bash|sh|\./|CUDA_)|[:：] \d+)"
+    r"(?:[.!:：]?\s*$|\s{2,}\S|\s+(?:sudo |nohup )?(?:python|torchrun|bash|sh|\./|CUDA_|\$[{(\w])|[:：] \d+)"
 )
 _SRUN = re.compile(
     r"(?:srun|slurmstepd|sbatch)[^:]{0,40}: (?:error: )?[^:]{1,80}: tasks? [\d,\[\]-]+: (?P<what>Killed|Out Of Memory|"
@@ -69,6 +69,8 @@ _KERNEL = re.compile(
 )
 _CORE = re.compile(r"core dumped|核心已转储|吐核")
 
+_GLOG_DEATH = re.compile(r"^(?:\*{3} )?(?:SIG[A-Z]{2,6} \(@0x|Aborted at \d+ \(unix)")
+"""glog tells of a crash line by line, as warnings."""
 _WARNING = re.compile(
     r"^\s*(?:(?P<where>(?:[A-Za-z]:)?[^\s:][^:\n]{0,400}):\d+: )?(?P<class>\w*Warning)\s*[:：] ?(?P<text>.*)$"
 )
@@ -126,6 +128,8 @@ def notable(line: Line) -> str:
         line: Not part of an exception.
     """
     text = line.text
+    if _GLOG_DEATH.search(text):
+        return "output"
     if line.level == "WARNING" or line.level == "WARN" or _WARNING.match(text) or _WARNED.match(text):
         return "warning"
     if _NONFINITE.search(text) or is_ending(text) or _SIGNAL.search(text) or _OOM_KILL.search(text):

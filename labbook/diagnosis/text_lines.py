@@ -144,7 +144,7 @@ def strip_prefix(number: int, text: str) -> Line:
 
 def _unmarked(text: str) -> str:
     """A line without the marks of a page around it: bold letters, or one end of code that goes over several lines."""
-    if not text or (text[-1] not in "`*" and text.lstrip()[:1] != "`"):
+    if not text or (text[-1] not in "`*" and text.lstrip()[:1] not in ("`", "*")):
         return text
     if "```" in text:
         fenced = _FENCED.match(text)
@@ -155,6 +155,10 @@ def _unmarked(text: str) -> str:
         inner = body[len(mark) : -len(mark)]
         if inner.strip("*") == inner and body == f"{mark}{inner}{mark}" and inner.strip():
             return indent + inner
+    if body.count("**") == 1 and body.startswith("**") and not body.startswith("***"):
+        return indent + body[2:]
+    if body.count("**") == 1 and body.endswith("**") and not body.endswith("***"):
+        return indent + body[:-2].rstrip()
     if body.count("`") % 2 == 0:
         return text
     if body.endswith("`"):

@@ -1,0 +1,188 @@
+"""The family of a sentence that speaks of settings or of data, whoever wrote it.
+
+Every repository words its own checks: "optimizer [adamww] is not found", "no image under data/train". What they have in
+common is whom they speak of (a setting, samples, a file's content) and what they say of it (not known, not allowed,
+missing, nothing there, not readable). Only both together give a family: neither "invalid" nor "model" does alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAME = (
+    r"(?:--[a-z][\w-]{1,60}|`[\w.\[\]' -]{1,80}`|\b[a-z][a-z0-9]{0,40}(?:_[a-z0-9]{1,40}){1,8}\b"
+    r"|\b(?:args?|cfg|config|opts?|hparams|FLAGS|params|conf|hyp)\.\w{1,60}(?:\.\w{1,60}){0,6})"
+)
+"""The name of a setting, by its shape: an option, an identifier of several words, an entry of a configuration."""
+_SETTING = (
+    r"\b(?:config(?:uration)?s?|cfg|ya?ml|options?|flags?|settings?|hyper-?parameters?|mode|modes|models?|networks?"
+    r"|arch(?:itecture)?s?|backbones?|encoders?|decoders?|optimi[sz]ers?|schedulers?|polic(?:y|ies)"
+    r"|loss(?: function)?"
+    r"|criterion|activations?|norm(?:alization)?(?: layer)?|tasks?|backends?|strateg(?:y|ies)|precision|epochs?"
+    r"|(?:global |micro |total |train )?batch[ _-]?sizes?|(?:img|image|patch|crop|window|hidden|kernel|vocab"
+    r"|input)[ _]?size"
+    r"|learning[ _]rates?|lr|momentum|dropout|world[ _]size|(?:number of |num )(?:gpus?|heads?|workers|epochs"
+    r"|steps|classes"
+    r"|layers|groups|experts|stages|nodes|processes)|metrics?|samplers?|augmentations?|trainers?|phase|solver"
+    r"|tokenizers?|corpus|dataset (?:name|type)|initiali[sz]ation)\b"
+)
+_DATA = (
+    r"(?:(?:training|train|validation|valid|val|test|input|label|image|audio|video|text|valid|matching|usable|coco"
+    r"|voc) )?"
+    r"(?:images?|pictures?|samples?|examples?|data(?! ?(?:type|loader|parallel))|datasets?|labels?|annotations?"
+    r"|records?"
+    r"|videos?|audios?|clips?|sequences?|sentences?|texts?|utterances|points?|(?:bounding )?boxes|bboxes|objects"
+    r"|rows?"
+    r"|lines?|columns|masks?|frames?|(?:sub)?folders|class folders?|pairs|instances|entries|shards?|documents|tokens"
+    r"|transitions|episodes|trajectories|graphs|scenes|subjects|cases|files?)\b"
+)
+_NOT_KNOWN = (
+    r"(?:not|n't|never) (?:\w+ly )?(?:be(?:en)? )?(?:a |an |yet |currently )?"
+    r"(?:recogni[sz]ed|supported|implemented|defined|valid|known|found|exist\w*|registered|available|allowed"
+    r"|permitted"
+    r"|understood|included|configured|specified)\b(?! for )"
+)
+
+
+def _any(*forms: str) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{form})" for form in forms), re.IGNORECASE)
+
+
+_EMPTY = _any(
+    rf"\b(?:no|zero|0) (?:\w+ ){{0,2}}{_DATA}(?! (?:such|module))(?: \S+){{0,3}}? (?:found|left|available"
+    rf"|remain\w*|exist\w*"
+    r"|loaded|matched|matching|provided|given|in|inside|at|under|for|to|from|with|were|was|is|are)\b",
+    rf"\b(?:found|finds?|loaded|load|got|has|have|had|with|contains?|containing|there (?:are|is)|only|of|read) "
+    rf"(?:exactly )?(?:0|no|zero) (?:valid |usable |matching )?{_DATA}",
+    rf"^\W*(?:0|no|zero) {_DATA}(?: found)?\W*$",
+    rf"\b(?:not|n't|never|cannot|could not|unable to) (?:find|found|load|loaded|read|get) (?:any"
+    rf"|a single) (?:\w+ ){{0,3}}"
+    rf"{_DATA}",
+    rf"\b{_DATA}(?: \S+){{0,4}}? (?:is|are|was|were|seems?|appears?|be|became)(?: to be)? empty\b",
+    rf"\bempty (?:\w+ )?{_DATA}(?! name)",
+    rf"\b(?:length|len|number|size|count) of (?:the |your )?(?:\w+ )?{_DATA}(?: \S+)? (?:is|was|=|==|equals?) ?0\b",
+    rf"\b{_DATA} ?(?:must|should|can(?:not|'t| not)) (?:not )?be (?:non-?)?empty\b",
+    r"\bzero-size array\b|\bnum_samples ?[=:] ?0\b|\bn_samples ?[=:] ?0\b|\blen\(\w+\) ?(?:==|is) ?0\b",
+    rf"\b(?:need|needs|require[sd]?|expect\w*|must have|should have) (?:\w+ )?(?:at least (?:one|1)|more than 0)"
+    rf" (?:\w+ )?{_DATA}",
+    rf"\b{_DATA}(?: \S+){{0,3}}? (?:has|have|contains?|holds?) (?:no|0|zero) ",
+    r"\b(?:nothing|no data) (?:to (?:train|load|read|concatenate|iterate)|left)\b",
+    r"(?:未找到|没有找到|找不到|没有)(?:任何)?(?:\w{0,6})(?:图片|图像|样本|数据|标签|标注|训练集|文件夹)|(?:数据集|样本|列表|数据)(?:为空|是空)",
+)
+_UNREADABLE = _any(
+    r"\b(?:fail(?:ed|ure|s)?|unable|can(?:not|'t| not)|could(?: not|n't)|errors?|problem|exception|not able)"
+    r"(?: occurred)? (?:to |in |while |when |during |with )?(?:\w+ ){0,1}"
+    r"(?:decod|pars|interpret|deseriali[sz]|unpack|tokeni[sz])(?:e|ing)\b",
+    r"\b(?:decod|pars|deseriali[sz])(?:e|ing) (?:\w+ ){0,3}(?:failed|error|failure)\b",
+    r"\b(?:fail(?:ed|s)?|unable|could not|cannot|can't|error) (?:to )?(?:load|loading|read|reading) (?:the |an? "
+    r"|this )?"
+    r"(?:\w+ )?(?:image|picture|video|audio|annotation|record|wav)\b",
+    r"\b(?:wrong|unexpected|incorrect|invalid|different|inconsistent|expected) number of (?:\w+ )?(?:fields|columns"
+    r"|elements|values|items|entries|coordinates|tokens in)\b",
+    r"\b(?:lines?|rows?|labels?|records?|annotations?|samples?) (?:\S+ ){0,6}?(?:requires?|must have|should have"
+    r"|expects?"
+    r"|needs?|has|have|contains?|does not contain)(?: only| exactly| the expected number of)? (?:\d+ )?"
+    r"(?:columns|fields|elements|values|items|coordinates)\b",
+    r"\b(?:lines?|rows?|records?|annotations?) (?:#?\d+ )?(?:\S+ ){0,5}?(?:is|are) (?:malformed|invalid|broken"
+    r"|corrupt\w*"
+    r"|wrong|badly formatted|not well-formed)\b",
+    r"\bnot (?:a valid|an?) (?:\w+ )?(?:image|picture|json|xml|zip|hdf5|video|audio|wav|parquet|csv|lmdb|tfrecord"
+    r"|npy|npz"
+    r"|png|jpe?g|tiff?|dicom|nifti|archive)(?: file)?\b",
+    r"\b(?:bbox|bounding box|box|boxes|xmin|ymin|xmax|ymax|x_min|x_max|y_min|y_max|polygon|segmentation|key-?points?"
+    r"|coordinates?)\b.{0,80}\b(?:less|greater|larger|smaller|out of|outside|invalid|negative|exceeds?"
+    r"|in (?:the )?range"
+    r"|degenerate|non-?normali[sz]ed|beyond|positive (?:height|width)|malformed)\b",
+    r"\binvalid (?:bbox|bounding box|box|polygon|annotation|segmentation|image)\b",
+    r"\b(?:unsupported|unknown|unrecogni[sz]ed|invalid) (?:image|audio|video|pixel|colou?r|sample|file|label"
+    r"|annotation)"
+    r" (?:format|mode|type|extension|encoding)\b",
+    r"\bnon-?normali[sz]ed or out of bounds\b|\bcorrupt(?:ed)?\b.{0,30}\b(?:image|picture|jpe?g|png|label"
+    r"|annotation|video"
+    r"|audio|record)\b|\b(?:image|jpe?g|png|label|annotation|video|audio|record)s?\b.{0,30}\bcorrupt(?:ed)?\b",
+    r"(?:解析|解码|读取(?:图片|图像|标注|视频|音频)).{0,12}(?:失败|错误|出错)|(?:图片|图像|标注|标签|视频|音频|数据)(?:文件)?(?:已)?(?:损坏|格式错误|格式不正确)",
+)
+_SETTINGS = _any(
+    rf"\b(?:unknown|unrecogni[sz]ed|unsupported|undefined|invalid|illegal|wrong|no such|not supported"
+    rf"|not implemented)"
+    rf" (?:\w+ ){{0,2}}{_SETTING}(?! path| file)",
+    rf"{_SETTING}.{{0,60}}?(?:\bis |\bare |\bwas |\bhas |\bdoes |\bdo |\bcould |\bcan|\b)(?:\w+ )?{_NOT_KNOWN}",
+    rf"{_SETTING}.{{0,40}}?\b(?:is|was) (?:invalid|unknown|undefined|illegal|unsupported|wrong|missing|incorrect)\b",
+    r"\b(?:not|n't)(?: \w+){0,3} (?:in|from|by) (?:the |your )?(?:[\w./-]{0,40})(?:config\w*|cfg|ya?ml|args"
+    r"|options|settings)\b",
+    r"\b(?:one of|select from|choose from|chosen from|choices are|choices:|expected one of|possible values"
+    r"|allowed values"
+    r"|valid (?:values|options|choices|modes|names)|available (?:options|choices|models|modes|names|values|types)"
+    r"|only supports?|supported (?:values|options|types|modes|models|formats)(?: are| is|:)?)\b[^.\n]{0,40}?"
+    r"[\[({<'\"`]",
+    r"\b(?:must|should|has to|needs to) (?:be )?(?:in|within|among) [\[({]['\"]",
+    rf"(?:{_NAME}|{_SETTING})[^.;]{{0,80}}?\b(?:must|should|has to|have to|needs? to|ought to|can only|can ?not|can't"
+    r"|may not|may only)(?: not| only)? be (?:set|specified|provided|given|passed|defined|supplied|a multiple"
+    r"|multiple"
+    r"|divisible|greater|larger|less|smaller|bigger|higher|lower|positive|non-?negative|in (?:the )?range|within"
+    r"|between"
+    r"|one of|either|[<>]|at least|at most|even|odd|used|enabled|disabled|None|zero|0\b|True|False|combined|evenly"
+    r"|an? "
+    r"(?:power|positive|multiple)|the same as|equal to|configured|specified)",
+    rf"\b(?:please|must|should|need to|have to|required to|forgot to|forget to|make sure to|need either"
+    rf"|provide either)"
+    rf" (?:either )?(?:set|specify|provide|define|choose|select|configure|enable|disable|supply)\b[^.;]{{0,60}}?"
+    rf"(?:{_NAME}|{_SETTING})",
+    r"\bmutually exclusive\b|\b(?:only|exactly|at most) one of\b[^.;]{1,100}?\b(?:can|may|must|should|is allowed)\b",
+    rf"\b(?:can ?not|can't|may not|not allowed to|do not|don't) (?:use|specify|set|combine|pass|provide|enable"
+    rf"|be used"
+    rf"|be set|be specified|be combined)\b[^.;]{{0,60}}?(?:{_NAME}|{_SETTING}|\bboth\b|\bat the same time\b)",
+    rf"(?:{_NAME}|{_SETTING})[^.;]{{0,60}}?\b(?:can ?not|can't|not) be (?:used|set|specified|combined"
+    rf"|enabled) (?:together"
+    r"|at the same time|with|without|when|while|if|both|simultaneously)\b",
+    rf"(?:{_NAME}|{_SETTING})[^;]{{0,80}}?\b(?:divisible by|(?:a )?multiple of|divide evenly|evenly divi)",
+    r"\beither\b[^.;]{1,80}? or [^.;]{1,80}?\b(?:must|should|needs? to|has to|have to|required)\b",
+    r"\b(?:you )?(?:must|need to|have to|should) (?:specify|provide|define|configure|choose|select|set) (?:either"
+    r"|at least"
+    r"|one of|exactly|a |an |the )",
+    r"\bneeds? (?:either|at least one of)\b[^.;]{1,80}? or\b",
+    rf"(?:{_NAME}|{_SETTING}|'[\w.-]{{1,60}}')[^.;]{{0,30}}? (?:is|are) (?:a |an )?(?:required|mandatory|missing"
+    rf"|not set|unset"
+    r"|not specified|not provided|not given|not defined)\b",
+    r"\bmissing (?:the )?(?:required |mandatory )?(?:config\w*|options?|arguments?|parameters?|settings?|fields?)\b",
+    r"\b(?:output|save|log|checkpoint|experiment)[ _]?(?:dir\w*|folder|path)\b.{0,80}\balready exists?\b|--overwrite",
+    r"\b(?:incompatible|conflicting|inconsistent|contradictory) (?:\w+ ){0,2}(?:config\w*|options?|arguments?"
+    r"|settings?|flags?"
+    r"|hyper-?parameters?)\b|\b(?:config\w*|options?|arguments?|settings?|flags?) (?:\S+ ){0,4}?(?:conflicts?"
+    r"|are incompatible"
+    r"|are inconsistent|contradict)\b",
+    rf"\b(?:invalid|wrong|bad|illegal|unknown|unexpected) (?:argument|value|parameter|option|setting"
+    rf"|key)s?\b.{{0,20}}?"
+    rf"(?: for | of |:? )(?:{_NAME}|{_SETTING})",
+    r"\bthere should be a (?:sub)?class\b|\bextra fields? not permitted\b|\bextra inputs are not permitted\b",
+    r"(?:配置|参数|选项|模式|模型名称?|优化器|学习率|batch_?size)[^，。；]{0,20}(?:不支持|必须|应该|未指定|未设置|没有设置|无效|不合法|错误|不正确|不能为)",
+)
+_OF_DEVICES = re.compile(
+    r"\b(?:CUDA|cuda\w+|cu(?:DNN|BLAS)|NCCL|nccl\w+|c10d?|gloo|MPI)\b[ _]?(?:error|status|kernel)|CUDA_HOME"
+)
+"""Drivers and the libraries under the frameworks speak of kernels, images and modes in another sense."""
+_CHECKPOINT = re.compile(
+    r"\b(?:checkpoints?|ckpt|state_dict|weights?|paddle\.load|torch\.load)\b|\.(?:pth?|pdparams|ckpt|safetensors)\b"
+)
+_OF_CODE = re.compile(
+    r"state_dict|\bname '\w+' is not defined|\bforward\b.{0,12}\b(?:function|method)\b|\bKernel size can't be"
+    r"|\bonly supports? (?:u?int|float|bfloat|half|double|complex)\d*\b"
+)
+"""Sentences on code and tensors that sound like those on settings."""
+_ADDRESS = re.compile(r"\w+://\S+")
+
+
+def family_by_wording(sentence: str) -> str | None:
+    """The family that a message gives by whom it speaks of and what it says of it, or `None`.
+
+    Args:
+        sentence: A message on one line.
+    """
+    plain = _ADDRESS.sub("", sentence[:1500])
+    if _OF_DEVICES.search(plain):
+        return None
+    if _EMPTY.search(plain):
+        return "data_empty"
+    if _UNREADABLE.search(plain):
+        return "checkpoint_load_error" if _CHECKPOINT.search(plain) else "data_decode_error"
+    return "config_error" if _SETTINGS.search(plain) and not _OF_CODE.search(plain) else None
