@@ -172,6 +172,7 @@ class Eyes:
             self.modules.look_root(module, self._given, output)
         self._given = None
         self.modules.end()
+        self.modules.settle()
         self.called.update((root.index, number) for number in self.modules.found)
         table = self.table(root)
         if table is not None and not table.told:
@@ -246,6 +247,7 @@ class Eyes:
         root = self._stepped
         ratios = sorted(p["ratio"] for p in told if p.get("ratio") is not None)
         self._health.ratio = ratios[len(ratios) // 2] if ratios else None
+        self.modules.settle()
         modules, functions = list(self.modules.found.values()), self.functions.take()
         if self.modules._root is not None and root is not None and self.modules._root is not root:
             modules = []

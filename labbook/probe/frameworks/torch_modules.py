@@ -6,8 +6,9 @@ Only modules that have no hooks of ours otherwise pay; between looks the model r
 from collections import deque
 from weakref import ref
 
+from .torch_batched import Batched, share
 from .torch_roots import DENSE_KEY, prepare
-from .torch_stats import first_tensor, short, tensors_in
+from .torch_stats import MOST, RUN, first_tensor, tensors_in
 
 MOST_MODULES = 400
 MOST_SAMPLES = 2048
@@ -37,6 +38,7 @@ class Modules:
         self.unseen = unseen
         self._failed = failed
         self._dead = {}
+        self._batched = Batched(torch)
         self.clock = clock
         self.cost = 0.0
         self.clear()
@@ -48,8 +50,15 @@ class Modules:
         self.order = []
         self.feeds = []
         self._returned = {}
+        self._checked = {}
         self._hooked = []
         self._root = None
+        self._batched.clear()
+
+    def settle(self):
+        """Computes what the hooks have left to be computed, after the forward."""
+        with self.unseen:
+            self._batched.settle()
 
     def begin(self, root, table, first):
         """Puts hooks into the modules of a model for its next forward.
@@ -88,6 +97,7 @@ class Modules:
                 if always is not None:
                     always.pop(DENSE_KEY, None)
         self._returned = {}
+        self._checked = {}
 
     def _ender(self, root):
         def ended(module, args, output):
@@ -139,11 +149,11 @@ class Modules:
             return
         given = first_tensor(args, self.stats)
         kind = type(module).__name__
-        told = {"i": number, "calls": 1, "training": module.training}
-        told.update(self.stats.look(tensor))
+        told = self.stats.look(tensor, later=self._batched)
+        told.update(i=number, calls=1, training=module.training)
         told["in_bad"] = self._bad_inputs(args)
         told["sat"] = self._saturated(given) if kind in _FLAT and given is not None else None
-        told["across"] = self.across(tensor)
+        self._across_later(told, tensor)
         if kind in _RECTIFIERS:
             told.update(self.dead((id(self._root), number), tensor))
         told["cast"] = self._cast(tensor)
@@ -168,14 +178,16 @@ class Modules:
     def _bad_inputs(self, args):
         bad = 0
         for _, tensor in tensors_in(args, self.stats, 4):
-            maker = self._returned.get(id(tensor))
-            bad += maker[2] if maker is not None and maker[0]() is tensor else self.stats.bad(tensor)
+            maker = self._returned.get(id(tensor)) or self._checked.get(id(tensor))
+            if maker is None or maker[0]() is not tensor:
+                maker = self._checked[id(tensor)] = (ref(tensor), None, self.stats.bad(tensor))
+            bad += maker[2]
         return bad
 
     def _saturated(self, tensor):
         if not self.stats.plain(tensor) or not tensor.is_floating_point() or not tensor.numel():
             return None
-        sample = self.stats.flat(tensor, 16384)
+        sample = self.stats.runs(tensor, MOST)
         return self.torch.count_nonzero(sample.abs() > SATURATED).item() / sample.numel()
 
     def across(self, tensor):
@@ -183,6 +195,24 @@ class Modules:
 
         Here v is the variance over the first axis, averaged over units, m the mean square of the units' means.
         """
+        rows = self._rows(tensor)
+        if rows is None:
+            return None
+        mean = rows.mean(0)
+        norm = self.torch.linalg.vector_norm
+        return share(norm(rows - mean).item() ** 2 / rows.numel(), norm(mean).item() ** 2 / mean.numel())
+
+    def _across_later(self, told, tensor):
+        told["across"] = None
+        rows = self._rows(tensor)
+        if rows is not None:
+            if rows.is_cpu:
+                self._batched.across(told, rows)
+            else:
+                told["across"] = self.across(tensor)
+
+    def _rows(self, tensor):
+        """Some units of some samples of a batch, a row for each sample; `None` where it has no samples."""
         if not self.stats.plain(tensor) or tensor.dim() < 2 or tensor.shape[0] < 2 or not tensor.is_floating_point():
             return None
         if not tensor.numel():
@@ -190,17 +220,17 @@ class Modules:
         rows = tensor.detach()
         if rows.shape[0] > _ROWS:
             rows = rows[:: rows.shape[0] // _ROWS]
-        rows = rows.reshape(rows.shape[0], -1)
-        if rows.shape[1] > _UNITS:
-            rows = rows[:, :: (rows.shape[1] // _UNITS) | 1]
-        rows = rows.to(self.torch.float32)
-        mean = rows.mean(0)
-        norm = self.torch.linalg.vector_norm
-        spread = norm(rows - mean).item() ** 2 / rows.numel()
-        square = norm(mean).item() ** 2 / mean.numel()
-        if spread - spread != 0.0 or square - square != 0.0:
-            return None
-        return short(spread / (spread + square)) if spread + square else 0.0
+        count, units = rows.shape[0], rows[0].numel()
+        if units <= _UNITS:
+            rows = rows.reshape(count, units)
+        elif tensor.is_contiguous():
+            blocks = _UNITS // RUN
+            rows = rows.as_strided((count, blocks, RUN), (rows.stride(0), (units - RUN) // (blocks - 1), 1))
+            rows = rows.reshape(count, _UNITS)
+        else:
+            rows = rows.reshape(count, units)[:, :: (units // _UNITS) | 1]
+        wide = rows.to(self.torch.float32)
+        return wide.clone() if wide.data_ptr() == tensor.data_ptr() else wide
 
     def dead(self, key, tensor):
         """`dead` and `dead_n` of a rectifier: units that were 0 for all of the last samples, over several looks."""

@@ -3,6 +3,7 @@
 from weakref import ref
 
 from ..health_batches import fingerprint
+from .torch_batched import Batched
 from .torch_collectives import several_ranks
 from .torch_stats import short
 
@@ -10,7 +11,8 @@ MOST = 800
 SAMPLE = 256
 """Elements of each parameter that are compared before and after a step."""
 
-_GRADIENT_SAMPLE = 4096
+_RUN = 8
+_GRADIENT_SAMPLE = 2048
 _HISTOGRAMMED = 64
 _STANDING = 8
 _PRINTED = 4096
@@ -33,6 +35,7 @@ class Parameters:
         self.unseen = unseen
         self.values = values
         self.deep = deep
+        self._batched = Batched(torch)
         self.clear()
 
     def clear(self):
@@ -62,7 +65,9 @@ class Parameters:
         scale = self._scale(optimizer)
         with self.unseen:
             self._params = [p for p, _ in held]
-            self._told = [self._gradient(p, table.get(id(p)), scale, closure) for p in self._params]
+            self._told = [{"i": table.get(id(p)), "w": None, "g": None} for p in self._params]
+            if not closure:
+                self._gradients(scale)
             self._before = self._sample()
             self._live = [
                 at
@@ -75,39 +80,48 @@ class Parameters:
         scale = getattr(optimizer, "grad_scale", None)
         return float(scale.item()) if scale is not None and hasattr(scale, "item") else 1.0
 
-    def _gradient(self, parameter, number, scale, closure):
-        told = {"i": number, "w": None, "g": None}
-        gradient = parameter.grad
-        if closure or gradient is None:
-            return told
-        if gradient.layout is self.torch.sparse_coo and not gradient.is_quantized:
-            gradient = gradient.coalesce().values()
-        if not self.stats.plain(gradient) or not gradient.numel():
-            return told
+    def _gradients(self, scale):
+        """Fills in what is told of the gradients."""
+        seen = []
+        for told, parameter in zip(self._told, self._params):
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            if gradient.layout is self.torch.sparse_coo and not gradient.is_quantized:
+                gradient = gradient.coalesce().values()
+            if self.stats.plain(gradient) and gradient.numel():
+                seen.append((told, self.stats.real(gradient.detach())))
+        norms = self._norms([gradient for _, gradient in seen])
+        samples = {}
+        for (told, gradient), norm in zip(seen, norms):
+            sample = self.stats.runs(gradient, _GRADIENT_SAMPLE, _RUN)
+            if sample.dtype not in (self.torch.float32, self.torch.float64):
+                sample = sample.to(self.torch.float32)
+            told["g"] = short(norm / scale)
+            if norm - norm != 0.0:
+                told["g_bad"] = gradient.numel() - int(self.torch.isfinite(gradient).sum().item())
+            if (self.deep or told.get("g_bad")) and told["i"] is not None and told["i"] < _HISTOGRAMMED:
+                hist = self.stats.histogram(sample)
+                if hist is not None:
+                    told["hist"] = hist
+            samples.setdefault((sample.numel(), sample.dtype, sample.device), []).append((told, sample))
+        for held in samples.values():
+            for told, mean, std, size, nonzero in self._batched.of_samples([sample for _, sample in held], held):
+                told["g_mean"], told["g_std"] = short(mean / scale), short(std / scale)
+                told["g_abs"], told["g_zero"] = short(size / scale), short(1.0 - nonzero)
+
+    def _norms(self, tensors):
+        """The 2-norm of each of these tensors of real numbers, in single precision or better; all at once."""
         torch = self.torch
-        gradient = self.stats.real(gradient.detach())
-        sample = self.stats.flat(gradient, _GRADIENT_SAMPLE)
-        if sample.dtype not in (torch.float32, torch.float64):
-            sample = sample.to(torch.float32)
-        wide = torch.float32 if gradient.element_size() < 4 else None
-        norm = torch.linalg.vector_norm(gradient, 2, dtype=wide).item()
-        mean, std = self.stats.moments(sample)
-        told["g"] = short(norm / scale)
-        told["g_mean"] = short(mean / scale)
-        told["g_std"] = short(std / scale)
-        told["g_abs"] = short(sample.abs().mean().item() / scale)
-        told["g_zero"] = short(1.0 - torch.count_nonzero(sample).item() / sample.numel())
-        if norm - norm != 0.0:
-            told["g_bad"] = gradient.numel() - int(torch.isfinite(gradient).sum().item())
-        if (self.deep or told.get("g_bad")) and number is not None and number < _HISTOGRAMMED:
-            hist = self.stats.histogram(sample)
-            if hist is not None:
-                told["hist"] = hist
-        return told
+        kinds = {(tensor.dtype, tensor.device) for tensor in tensors}
+        if len(kinds) == 1 and next(iter(kinds))[0] in (torch.float32, torch.float64):
+            return torch.stack(torch._foreach_norm(tensors, 2)).tolist()
+        norm = torch.linalg.vector_norm
+        return [norm(t, 2, dtype=torch.float32 if t.element_size() < 4 else None).item() for t in tensors]
 
     def _sample(self):
         """A sample of every parameter, one after another, in as many digits as the widest has."""
-        parts = [self.stats.flat(self.stats.real(p), SAMPLE) for p in self._params]
+        parts = [self.stats.runs(self.stats.real(p), SAMPLE, _RUN) for p in self._params]
         if not parts:
             return None
         self._lengths = [part.numel() for part in parts]
@@ -143,10 +157,11 @@ class Parameters:
             return self._told, unchanged
 
     def _weights(self):
-        for told, parameter in zip(self._told, self._params):
-            value = self.stats.real(parameter.detach())
-            wide = self.torch.float32 if value.element_size() < 4 else None
-            norm = self.torch.linalg.vector_norm(value, 2, dtype=wide).item() if value.is_floating_point() else None
+        values = [self.stats.real(parameter.detach()) for parameter in self._params]
+        numbers = [value for value in values if value.is_floating_point()]
+        norms = iter(self._norms(numbers))
+        for told, value in zip(self._told, values):
+            norm = next(norms) if value.is_floating_point() else None
             told["w"] = short(norm) if norm is not None else None
             told["bad"] = 0
             if norm is not None and norm - norm != 0.0:

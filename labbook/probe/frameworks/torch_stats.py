@@ -5,8 +5,11 @@ Nothing here draws a number, records a graph, calls factory functions, or looks 
 
 from threading import local
 
-MOST = 32768
+MOST = 8192
 """Elements that mean, deviation and shares are computed from. Source: chosen by us; a percent of a deviation."""
+
+RUN = 16
+"""Neighbours that a sample takes together: what lies in one line of a cache costs little more than one of them."""
 
 BINS = 20
 
@@ -134,6 +137,21 @@ class Stats:
             and not getattr(tensor, "is_nested", False)
         )
 
+    def runs(self, tensor, most, run=RUN):
+        """At most `most` of its elements, in short runs all over it, as one axis that nothing else is written to.
+
+        Only to be called where no graph is recorded.
+
+        Cost: 12 microseconds for 8192 elements; strided ones take twice that and bring a cache line each.
+        """
+        count = tensor.numel()
+        if most < 2 * run or not (tensor.is_contiguous() or _is_dense(tensor)):
+            return self.flat(tensor, most).clone()
+        if count <= most:
+            return tensor.detach().as_strided((count,), (1,)).clone()
+        blocks = most // run
+        return tensor.detach().as_strided((blocks, run), ((count - run) // (blocks - 1), 1)).reshape(-1)
+
     def flat(self, tensor, most):
         """At most about `most` of its elements, evenly strided, as one axis; a view where that is possible."""
         tensor = tensor.detach()
@@ -170,8 +188,13 @@ class Stats:
         """`shape`, `dtype` and `device` of any tensor."""
         return {"shape": list(tensor.shape), "dtype": self.dtype(tensor), "device": str(tensor.device)}
 
-    def look(self, tensor, most=MOST):
+    def look(self, tensor, most=MOST, later=None):
         """`shape`, `dtype`, `min`, `max`, `mean`, `std`, `zero`, `bad`, `nan`; numbers are `None` where it has none.
+
+        Args:
+            tensor: It.
+            most: Elements that mean, deviation and shares are computed from.
+            later: A `Batched` that may fill in `mean`, `std` and `zero` when it settles.
 
         Cost: 25 microseconds for a small tensor, one pass over a large one.
         """
@@ -181,25 +204,28 @@ class Stats:
             return told
         tensor = self.real(tensor.detach())
         torch = self.torch
-        sample = self.flat(tensor, most)
+        sample = self.runs(tensor, most)
         if (
             not sample.is_floating_point()
             or sample.dtype in (torch.float16, torch.bfloat16)
             or sample.element_size() < 2
         ):
             sample = sample.to(torch.float32)
-        elif tensor.is_cpu and sample.numel() > 4096:
-            sample = sample.contiguous()  # read four times below
         low, high = self.extremes(tensor if tensor.element_size() > 1 or not tensor.is_floating_point() else sample)
-        nonzero = torch.count_nonzero(sample)
-        if tensor.is_cpu:
-            low, high, nonzero = low.item(), high.item(), nonzero.item()
-            mean, std = self.moments(sample)
-        else:
+        if not tensor.is_cpu:
+            nonzero = torch.count_nonzero(sample)
             variance, mean = torch.var_mean(sample, correction=0)
             wide = [number.to(torch.float32) for number in (low, high, mean, variance, nonzero)]
             low, high, mean, variance, nonzero = torch.stack(wide).tolist()
             std = _root(variance)
+        else:
+            low, high = low.item(), high.item()
+            if later is not None and low - low == 0.0 and high - high == 0.0:
+                told.update(min=short(low), max=short(high), mean=None, std=None, zero=None, bad=0, nan=False)
+                later.moments(told, sample)
+                return told
+            nonzero = torch.count_nonzero(sample).item()
+            mean, std = self.moments(sample)
         told.update(min=short(low), max=short(high), mean=short(mean), std=short(std), bad=0, nan=False)
         told["zero"] = short(1.0 - nonzero / sample.numel())
         if mean - mean != 0.0 or low - low != 0.0 or high - high != 0.0:
