@@ -1,0 +1,362 @@
+// Search by symptom: `/` opens it anywhere. Pagefind and its index are loaded when it is opened, not before.
+// Everything found is shown as text; the only addresses followed are pages of this site.
+"use strict";
+
+(() => {
+  const here = document.currentScript;
+  const said = JSON.parse(here.dataset.words);
+  const site = new URL(here.dataset.site, document.baseURI);
+  const { placed, termsOf } = window.labbookSearch;
+
+  const GROUPS = ["fix", "symptom", "run", "note"];
+  const FACETS = ["framework", "symptom", "status", "experiment", "author"];
+  const SHOWN = 5;
+  const MORE = 20;
+  const ENOUGH_RUNS = 5;
+  const FETCHED_AT_ONCE = 12;
+
+  const made = (tag, classes, text) => {
+    const element = document.createElement(tag);
+    if (classes) element.className = classes;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  };
+
+  // -- What is found ------------------------------------------------------------------------------------------------
+
+  let loading = null;
+
+  /** The manifest, the cards of what is found first, and Pagefind itself; asked for side by side. */
+  const engine = () => {
+    if (!loading) loading = load();
+    return loading;
+  };
+
+  const load = async () => {
+    const folder = new URL("search/", site);
+    const json = async (name) => {
+      const answer = await fetch(new URL(name, folder));
+      if (!answer.ok) throw new Error(`${name}: ${answer.status}`);
+      return answer.json();
+    };
+    const started = (async () => {
+      const pagefind = await import(new URL("pagefind.js", folder).href);
+      const shards = json("manifest.json");
+      const instance = pagefind.createInstance({
+        basePath: folder.pathname,
+        baseUrl: "/",
+        noWorker: true,
+        metaCacheTag: "labbook",
+      });
+      await instance.init();
+      return { instance, manifest: await shards };
+    })();
+    const [{ instance, manifest }, cards] = await Promise.all([started, json("cards.json")]);
+    return { instance, manifest, cards, folder, merged: 0 };
+  };
+
+  /** Adds the runs of one more month, and says whether there was one. */
+  const mergeMonth = async (found) => {
+    const month = found.manifest.months[found.merged];
+    if (!month) return false;
+    found.merged += 1;
+    const options = { language: "en", metaCacheTag: month.key };
+    await found.instance.mergeIndex(`${found.folder.pathname}${month.name}/`, options);
+    return true;
+  };
+
+  /**
+   * What fits a question, best first. Each word is looked for alone and counts the more the rarer it is, so that a long
+   * message finds something although no page has all of its words.
+   */
+  const ranked = async (found, terms, filters) => {
+    const answers = await Promise.all(terms.map((term) => found.instance.search(term, { filters })));
+    const months = found.manifest.months.slice(0, found.merged);
+    const total = months.reduce((sum, month) => sum + month.count, found.manifest.first.count);
+    const scores = new Map();
+    answers.forEach(({ results }) => {
+      const rarity = Math.log(1 + total / Math.max(1, results.length));
+      const highest = results.reduce((most, one) => Math.max(most, one.score), 0) || 1;
+      for (const result of results) {
+        const entry = scores.get(result.id) || { result, covered: 0, score: 0 };
+        entry.covered += rarity;
+        entry.score += rarity * (0.5 + (0.5 * result.score) / highest);
+        scores.set(result.id, entry);
+      }
+    });
+    // Of each group what comes near its best; a group that is far behind the others is left out.
+    const best = { all: 0 };
+    for (const one of scores.values()) {
+      const card = found.cards[one.result.id];
+      one.kind = card ? card.kind : "run";
+      // What was seen here before is likelier than what was not.
+      if (card && card.when) one.score *= 1.3;
+      best[one.kind] = Math.max(best[one.kind] || 0, one.covered);
+      best.all = Math.max(best.all, one.covered);
+    }
+    return [...scores.values()]
+      .filter((one) => one.covered >= best[one.kind] * 0.6 && one.covered >= best.all * 0.3)
+      .sort((a, b) => b.score - a.score);
+  };
+
+  /** The same as what is shown: cards of the first shard at once, fragments of runs as far as they are shown. */
+  const cardsOf = async (found, hits, wanted) => {
+    const groups = Object.fromEntries(GROUPS.map((kind) => [kind, { cards: [], total: 0 }]));
+    const runs = [];
+    for (const { result } of hits) {
+      const card = found.cards[result.id];
+      if (!card) runs.push(result);
+      else if (groups[card.kind]) groups[card.kind].cards.push(card);
+    }
+    for (const kind of GROUPS) groups[kind].total = groups[kind].cards.length;
+    const shown = await Promise.all(
+      runs.slice(0, wanted).map(async (result) => {
+        const data = await result.data();
+        return { ...data.meta, url: data.raw_url };
+      }),
+    );
+    groups.run = { cards: shown, total: runs.length };
+    return groups;
+  };
+
+  // -- The dialog ---------------------------------------------------------------------------------------------------
+
+  const dialog = made("dialog", "lbs");
+  dialog.setAttribute("aria-label", said.title);
+  const box = made("textarea", "lbs__box");
+  const close = made("button", "lbs__close", said.close);
+  const filters = made("div", "lbs__filters");
+  const status = made("p", "lbs__status", said.hint);
+  const results = made("div", "lbs__results");
+  const selects = {};
+
+  const build = () => {
+    const top = made("div", "lbs__top");
+    box.rows = 1;
+    box.placeholder = said.placeholder;
+    box.setAttribute("aria-label", said.placeholder);
+    box.spellcheck = false;
+    box.autocapitalize = "none";
+    close.type = "button";
+    status.setAttribute("role", "status");
+    top.append(box, close);
+    for (const facet of FACETS) {
+      const label = made("label", "lbs__filter");
+      const select = made("select");
+      select.append(new Option(said.any, ""));
+      label.append(made("span", "", said[facet]), select);
+      select.addEventListener("change", () => ask());
+      filters.append(label);
+      selects[facet] = select;
+    }
+    dialog.append(top, filters, status, results);
+    document.body.append(dialog);
+    close.addEventListener("click", () => dialog.close());
+    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+    dialog.addEventListener("keydown", onKey);
+    box.addEventListener("input", () => {
+      grow();
+      clearTimeout(waiting);
+      waiting = setTimeout(ask, 60);
+    });
+  };
+
+  /** The box is as high as what was pasted, up to a third of the window (which CSS says). */
+  const grow = () => {
+    box.style.height = "auto";
+    box.style.height = `${box.scrollHeight + 2}px`;
+  };
+
+  const fillFilters = (manifest) => {
+    for (const facet of FACETS) {
+      const values = manifest.facets[facet] || [];
+      if (selects[facet].options.length === 1) {
+        for (const value of values) selects[facet].append(new Option(value.slice(0, 60), value));
+        selects[facet].parentElement.hidden = values.length === 0;
+      }
+    }
+  };
+
+  let waiting = 0;
+  let asked = 0;
+  let wanted = SHOWN;
+
+  /** Answers what stands in the box; an older question that ends later than a newer one is forgotten. */
+  const ask = async ({ older = false, all = "" } = {}) => {
+    asked += 1;
+    const mine = asked;
+    const terms = termsOf(box.value);
+    const chosen = Object.fromEntries(
+      FACETS.filter((facet) => selects[facet].value).map((facet) => [facet, [selects[facet].value]]),
+    );
+    wanted = all ? MORE : SHOWN;
+    if (!terms.length) {
+      results.replaceChildren();
+      status.textContent = said.hint;
+      return;
+    }
+    try {
+      const found = await engine();
+      fillFilters(found.manifest);
+      if (older) await mergeMonth(found);
+      for (;;) {
+        const hits = await ranked(found, terms, chosen);
+        const quick = hits.filter(({ result }) => found.cards[result.id]);
+        if (mine !== asked) return;
+        const runs = hits.length - quick.length;
+        // What stands in the first shard is shown before anything else is asked for.
+        if (runs && !older) show(found, await cardsOf(found, quick, 0), terms, all);
+        const groups = await cardsOf(found, hits, Math.max(wanted, FETCHED_AT_ONCE));
+        if (mine !== asked) return;
+        show(found, groups, terms, all);
+        if (runs >= ENOUGH_RUNS || !(await mergeMonth(found))) break;
+        if (mine !== asked) return;
+      }
+    } catch (error) {
+      console.warn("search:", error);
+      loading = null;
+      results.replaceChildren();
+      status.textContent = said.unavailable;
+    }
+  };
+
+  const show = (found, groups, terms, all) => {
+    const focused = dialog.contains(document.activeElement) && document.activeElement.href;
+    results.replaceChildren();
+    let total = 0;
+    for (const kind of GROUPS) {
+      const { cards, total: many } = groups[kind];
+      total += many;
+      if (!cards.length) continue;
+      const group = made("section", `lbs__group lbs__group--${kind}`);
+      const heading = made("h2", "lbs__heading", said[`group_${kind}`]);
+      heading.append(" ", made("small", "", String(many)));
+      const list = made("ul");
+      const most = all === kind ? MORE : SHOWN;
+      for (const card of newestFirst(cards, kind).slice(0, most)) list.append(item(card, terms));
+      group.append(heading, list);
+      if (many > most && all !== kind) {
+        const more = made("button", "lbs__more", said.more);
+        more.type = "button";
+        more.addEventListener("click", () => ask({ all: kind }));
+        group.append(more);
+      }
+      results.append(group);
+    }
+    const left = found.manifest.months.length - found.merged;
+    if (left > 0 && total > 0) {
+      const older = made("button", "lbs__more", said.older.replace("{n}", found.manifest.months[found.merged].name));
+      older.type = "button";
+      older.addEventListener("click", () => ask({ older: true }));
+      results.append(older);
+    }
+    status.textContent = total ? said.found.replace("{n}", String(total)) : left > 0 ? said.looking : said.nothing;
+    if (focused) links().find((link) => link.href === focused)?.focus();
+  };
+
+  /** Runs that fit alike are told newest first: ids and so addresses begin with the time. */
+  const newestFirst = (cards, kind) =>
+    kind === "run" ? [...cards].sort((a, b) => (b.when || "").localeCompare(a.when || "")) : cards;
+
+  const item = (card, terms) => {
+    const row = made("li");
+    const url = new URL(card.url, site);
+    const link = made("a", "lbs__item");
+    if (url.origin === site.origin && url.protocol === site.protocol) link.href = url.href;
+    const title = made("span", "lbs__title");
+    title.append(...marked(card.title || "", terms));
+    link.append(title);
+    if (card.status) link.append(made("span", `lb-status lb-${card.status}`, said[`status_${card.status}`] || card.status));
+    if (card.when) link.append(made("time", "lbs__when", card.when));
+    if (card.line) {
+      const line = made("span", "lbs__line");
+      if (card.fixed && card.kind !== "fix") line.append(made("b", "", said.cured), " ");
+      line.append(...marked(card.line, terms));
+      link.append(line);
+    }
+    row.append(link);
+    return row;
+  };
+
+  /** Text with the words that were looked for marked; nodes, never markup. */
+  const marked = (text, terms) => {
+    const plain = text.normalize("NFKC");
+    const nodes = [];
+    let done = 0;
+    for (const { word, from, to } of placed(plain)) {
+      if (from < done && to <= done) continue;
+      if (!terms.some((term) => word === term || (word.startsWith(term) && term.length > 2))) continue;
+      const start = Math.max(from, done);
+      if (start > done) nodes.push(plain.slice(done, start));
+      nodes.push(made("mark", "", plain.slice(start, to)));
+      done = to;
+    }
+    nodes.push(plain.slice(done));
+    return nodes;
+  };
+
+  // -- Keys ---------------------------------------------------------------------------------------------------------
+
+  const links = () => [...results.querySelectorAll("a.lbs__item, button.lbs__more")];
+
+  const onKey = (event) => {
+    const all = links();
+    const at = all.indexOf(document.activeElement);
+    const go = (index) => {
+      event.preventDefault();
+      (index < 0 ? box : all[Math.min(index, all.length - 1)])?.focus();
+    };
+    const single = !box.value.includes("\n");
+    if (event.key === "ArrowDown" && (at >= 0 || (document.activeElement === box && single))) go(at + 1);
+    else if (event.key === "ArrowUp" && at >= 0) go(at - 1);
+    else if (event.key === "Home" && at >= 0) go(0);
+    else if (event.key === "End" && at >= 0) go(all.length - 1);
+    else if (event.key === "Enter" && document.activeElement === box && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      all[0]?.click();
+    } else if (at >= 0 && event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey && event.key !== " ") {
+      // Who goes on typing goes on asking.
+      box.focus();
+    }
+  };
+
+  const open = (text) => {
+    if (!dialog.isConnected) build();
+    if (!dialog.open) dialog.showModal();
+    if (text !== undefined) box.value = text;
+    grow();
+    box.focus();
+    box.select();
+    if (location.protocol === "file:") {
+      status.textContent = said.unavailable;
+      return;
+    }
+    engine().then((found) => fillFilters(found.manifest), () => {});
+    ask();
+  };
+
+  const typing = (element) => element.closest("input, textarea, select, [contenteditable]");
+
+  document.addEventListener("keydown", (event) => {
+    if (dialog.open || event.altKey || event.isComposing) return;
+    const slash = event.key === "/" && !event.ctrlKey && !event.metaKey && !typing(event.target);
+    const palette = event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey);
+    if (slash || palette) {
+      event.preventDefault();
+      open();
+    }
+  });
+
+  const button = made("button", "lbs-open");
+  button.type = "button";
+  button.append(made("span", "lbs-open__icon"), made("span", "lbs-open__word", said.button), made("kbd", "", "/"));
+  button.setAttribute("aria-label", said.title);
+  button.setAttribute("aria-keyshortcuts", "/ Control+K");
+  button.addEventListener("click", () => open());
+  const header = document.querySelector(".md-header__inner");
+  if (header) header.append(button);
+
+  // A link to a search: ?q=...
+  const question = new URLSearchParams(location.search).get("q");
+  if (question) open(question.slice(0, 5000));
+})();

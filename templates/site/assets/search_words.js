@@ -1,0 +1,80 @@
+// The words by which the search finds something: the same as labbook/publish/search_words.py, where they are explained.
+"use strict";
+
+window.labbookSearch = (() => {
+  const STOPPED = new Set(
+    (
+      "a an and are as at be been but by can could did do does file for from had has have if in into is it its " +
+      "line most of on or py recent so such than that the their then there these this those to traceback was " +
+      "were when where which while will with you your"
+    ).split(" "),
+  );
+  const MOST_CHARACTERS = 40;
+  const NAME = 8;
+  const CJK = "\\u2e80-\\u2fdf\\u3005-\\u3007\\u3040-\\u30ff\\u3400-\\u4dbf\\u4e00-\\u9fff\\uac00-\\ud7af\\uf900-\\ufaff";
+  const WORD = new RegExp(`[A-Za-z0-9]+|[${CJK}]+`, "g");
+  const PART = /[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+/g;
+  const DATA = /^(?:[0-9]+|0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*[a-f][0-9a-f]{4,}|[0-9]+e[0-9]+|[0-9]+[a-z])$/;
+
+  const says = (word) =>
+    word.length > 1 && word.length <= MOST_CHARACTERS && !STOPPED.has(word) && !DATA.test(word);
+
+  const spelt = (characters) => {
+    const codes = [...characters].map((each) => (each.codePointAt(0) & 0xffff).toString(16).padStart(4, "0")).join("");
+    return "q" + [...codes].map((digit) => String.fromCharCode(97 + parseInt(digit, 16))).join("") + "q";
+  };
+
+  /** Each word of a text with the places where it stands: [{word, from, to}]; `text` must be normalised (NFKC). */
+  const placed = (text) => {
+    const found = [];
+    for (const match of text.matchAll(WORD)) {
+      const word = match[0];
+      const from = match.index;
+      if (word.charCodeAt(0) > 127) {
+        for (let at = 0; at < Math.max(1, word.length - 1); at += 1) {
+          const pair = word.slice(at, at + 2);
+          found.push({ word: spelt(pair), from: from + at, to: from + at + pair.length });
+        }
+        continue;
+      }
+      const parts = word.length >= NAME && word !== word.toLowerCase() ? word.match(PART) || [] : [];
+      for (const part of [word, ...(parts.length > 1 ? parts : [])]) {
+        const low = part.toLowerCase();
+        if (says(low)) found.push({ word: low, from, to: from + word.length });
+      }
+    }
+    return found;
+  };
+
+  const wordsOf = (text) => placed(text.normalize("NFKC")).map((one) => one.word);
+
+  const MOST_TERMS = 14;
+  const FRAME = /^\s*(?:File ".*", line \d+|Traceback |at .*:\d+|During handling|The above exception|\^+\s*$)/;
+  const SAYS = /(?:error|exception|warning|killed|signal|nan|failed|invalid|cannot|expected)/i;
+
+  /**
+   * What to look for when a question is asked: of a pasted message the lines that name an error come first, those of the
+   * frames of a traceback and folders not at all. A character alone is looked for at the beginning of pairs.
+   */
+  const termsOf = (question) => {
+    const lines = question.slice(0, 20000).split(/[\r\n]+/).filter((line) => line.trim());
+    // The last line of a traceback says what went wrong.
+    const telling = lines.length > 1 ? lines.filter((line) => !FRAME.test(line)).reverse() : lines;
+    const ordered = [...telling.filter((line) => SAYS.test(line)), ...telling.filter((line) => !SAYS.test(line))];
+    const plain = ordered.map((line) => line.replace(/(?:[A-Za-z]:)?(?:[\\/][\w.@+-]+)+[\\/]/g, " "));
+    const terms = [];
+    for (const line of plain) {
+      const names = new Map();
+      for (const one of placed(line.normalize("NFKC"))) {
+        // Of a name made of words the words are enough.
+        const before = names.get(one.from);
+        names.set(one.from, before ? [...before, one.word] : [one.word]);
+      }
+      for (const words of names.values()) terms.push(...(words.length > 1 ? words.slice(1) : words));
+    }
+    const alone = (term) => (/^q[a-p]{4}q$/.test(term) ? term.slice(0, -1) : term);
+    return [...new Set(terms.map(alone))].slice(0, MOST_TERMS);
+  };
+
+  return { placed, termsOf, wordsOf };
+})();
