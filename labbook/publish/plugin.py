@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mkdocs.config.base import Config
@@ -16,27 +15,25 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.plugins import BasePlugin
 from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page as MkDocsPage
 
 from labbook.errors import LabbookError
 from labbook.publish import theme
-from labbook.publish.notes import SiteNote, inert, site_note, with_block
-from labbook.publish.page import Page, SiteSource
-from labbook.publish.pages import experiment_runs, neighbours, same_script, site_files, site_pages
+from labbook.publish.build_record import key_of
+from labbook.publish.finish import finish_site
+from labbook.publish.notes import SiteNote, inert, site_note
+from labbook.publish.page import Page, SiteFile, SiteSource
+from labbook.publish.page_safety import foreign_pictures, page_problems, script_hashes, with_policy
+from labbook.publish.pages import site_files, site_pages
+from labbook.publish.rendering import PageRenderer
+from labbook.publish.search_page import interface
 from labbook.publish.source import site_source
-from labbook.publish.symptom_pages import symptom_page
-from labbook.publish.symptom_view import SymptomView, symptom_path, symptom_view
-from labbook.report.context import local_time
-from labbook.report.run_row import RunRow
+from labbook.publish.surroundings import Surroundings
 from labbook.store.notebook import Notebook, find_notebook
 from labbook.store.templates import Templates
 
 log = logging.getLogger("mkdocs.plugins.labbook")
-
-_MOST_LINKS = 5
-"""Symptoms, and runs that it cured, named above an entry. Source: chosen by us; all of them stand in the entry."""
-
-_BAR_WORDS = ("older", "newer", "all_runs", "shows", "cured_in", "has_cured", "of_script")
 
 
 class PluginSettings(Config):  # type: ignore[no-untyped-call]
@@ -49,16 +46,19 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
     def __init__(self) -> None:
         self.notebook: Notebook
         self.templates: Templates
+        self.around: Surroundings
+        self.renderer: PageRenderer
+        self.nav: Navigation
+        self.env: Any = None
         self.language = "en"
         self.source = SiteSource(())
-        self.view: SymptomView = symptom_view(self.source)
         self.pages: dict[str, Page] = {}
         self.notes: dict[str, SiteNote] = {}
-        self.rows: dict[str, RunRow] = {}
-        self.around: dict[str, tuple[RunRow | None, RunRow | None]] = {}
-        self.of_script: dict[str, tuple[RunRow | None, RunRow | None]] = {}
-        self.cured: dict[str, list[RunRow]] = {}
-        self.cures: dict[str, str] = {}
+        self.digests: dict[str, str] = {}
+        self.data: dict[str, SiteFile] = {}
+        self.lazy = False
+        """Whether whoever builds takes the data files from `data`, those that it needs."""
+        self._scripts: dict[str, tuple[str, ...]] = {}
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         """Adds the theme's overrides, the Markdown extensions that entries need, and defaults for what is not set."""
@@ -73,25 +73,17 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         self.language = "zh" if language.startswith("zh") else "en"
         self.templates = Templates(self.notebook.paths.templates, self.language)
         theme.prepare(config, self.notebook.paths.templates / "site")
+        config.extra["labbook"] = interface(self.templates)
         return config
 
     def on_files(self, files: Files, *, config: MkDocsConfig) -> Files:
         """Adds the generated pages, and keeps runs, experiments, symptoms and reports out of the navigation."""
         self.source = site_source(self.notebook, time.time(), self.language)
-        self.view = symptom_view(self.source)
-        self.rows = {row.path: row for row in self.source.rows}
-        self.around = neighbours(self.source.rows)
-        self.of_script = same_script(self.source.rows)
-        self.cures = {fix.run: fix.by for fix in self.source.fixes if fix.by}
-        self.cured = defaultdict(list)
-        for fix in self.source.fixes:
-            if fix.by and fix.run in self.rows:
-                self.cured[fix.by].append(self.rows[fix.run])
-        self.notes = {}
-        self.pages = {}
-        taken = {file.dest_uri: file for file in files}
+        self.renderer = PageRenderer(config, anchors=not self.lazy)
+        self.notes, self.pages, self._scripts = {}, {}, {}
+        taken = {file.dest_uri: file for file in files if not file.src_uri.startswith("runs/2")}
         for page in site_pages(self.source, self.templates):
-            if files.get_file_from_path(page.path) is None:
+            if page.path not in files.src_uris:
                 made = File.generated(config, page.path, content=page.markdown)
                 if made.dest_uri in taken:
                     # A README.md beside it would become the same page, and one of them would be lost unsaid.
@@ -100,18 +92,44 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
                     files.remove(other)
                 files.append(made)
                 self.pages[page.path] = page
-        for data in site_files(self.source, self.templates):
-            files.append(File.generated(config, data.path, content=data.read()))
+        self.data = {data.path: data for data in site_files(self.source, self.templates)}
+        for path, data in self.data.items():
+            files.append(File.generated(config, path, content=b"" if self.lazy else data.read()))
         for file in list(files):
-            if file.src_uri.startswith("runs/") and file.name == "run" and file.src_uri.endswith("/run.json"):
+            source = file.src_uri
+            if source.endswith("/run.json") and source.startswith("runs/"):
                 files.remove(file)
-            elif file.is_documentation_page() and file.src_uri.count("/") and theme.is_listed(file.src_uri):
+            elif file.is_documentation_page() and source.count("/") and theme.is_listed(source):
                 file.inclusion = InclusionLevel.NOT_IN_NAV
         if config.nav is None:
             config.nav = theme.navigation(
                 [file.src_uri for file in files.documentation_pages()], self.templates.words["site"]
             )
+
+        def at(path: str) -> str:
+            file = files.src_uris.get(path)
+            return file.url if file is not None else ""
+
+        self.around = Surroundings(self.source, self.templates, at)
         return files
+
+    def on_nav(self, nav: Navigation, *, config: MkDocsConfig, files: Files) -> Navigation:
+        """Keeps the navigation, for the page that is made to see the theme's own scripts."""
+        self.nav = nav
+        return nav
+
+    def on_env(self, env: Any, *, config: MkDocsConfig, files: Files) -> Any:  # noqa: ANN401 - of Jinja2
+        """Keeps the theme. Its templates do not change while a site is built: they are not looked for again."""
+        env.auto_reload = False
+        self.env = env
+        return env
+
+    def key_of_page(self, source: str) -> str:
+        """What a page is made from besides its note and what all pages share."""
+        made = self.pages.get(source)
+        if made is not None:
+            return key_of(made.markdown, made.title, made.wide, made.scripts)
+        return key_of(self.around.shown_around(source))
 
     def on_page_read_source(self, *, page: MkDocsPage, config: MkDocsConfig) -> str | None:
         """The text of a note, its front matter read by labbook: MkDocs never sees it."""
@@ -121,8 +139,10 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         path = f"notes/{source}"
         try:
             content = Path(str(page.file.abs_src_path)).read_bytes()
+            self.digests[source] = key_of(content)
         except OSError as error:
             content = f"{path}: {error.strerror}".encode()
+            log.warning("%s: cannot be read: %s; its page says so", path, error.strerror)
         note = site_note(content, path, str(self.templates.words["site"]["broken_note"]))
         self.notes[source] = note
         if note.problem:
@@ -133,83 +153,100 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         return f"\n{note.markdown}"
 
     def on_page_markdown(self, markdown: str, *, page: MkDocsPage, config: MkDocsConfig, files: Files) -> str:
-        """Gives the page its title, and an experiment the table of its runs."""
+        """Gives the page its title, and a note what is shown around it."""
         source = page.file.src_uri
         generated = self.pages.get(source)
+        # An instance attribute, so that MkDocs' own way of rendering stays as it is for every other page.
+        page.render = partial(_render_or_show, page, self.renderer, generated is not None)  # type: ignore[method-assign]
         if generated is not None:
             hidden = ["navigation", "toc"] if generated.wide else ["navigation"]
             page.meta = {"title": inert(generated.title), "hide": hidden, "scripts": list(generated.scripts)}
             return markdown
-        note = self.notes[source]
+        note = self.notes.pop(source)
         page.meta = dict(note.meta)
-        if source.startswith("experiments/") and not note.problem:
-            table = experiment_runs(page.file.name, self.source, self.templates)
-            markdown = with_block(markdown, "runs", table)
-        symptom = source.removeprefix("symptoms/").removesuffix(".md")
-        if symptom in self.view.paged and source == symptom_path(symptom):
-            page.meta["title"] = inert(self.view.title(symptom))
-            markdown = symptom_page(self.view, symptom, self.templates, markdown).markdown
-        if f"notes/{source}" in self.rows:
-            page.meta["labbook"] = self._bar(source, files)
+        text, title = self.around.markdown_and_title(source, note)
+        if title:
+            page.meta["title"] = title
+        bar = self.around.bar(source)
+        if bar is not None:
+            page.meta["labbook"] = bar
         if theme.is_listed(source):
             page.meta.setdefault("hide", ["navigation"])
-        # An instance attribute, so that MkDocs' own way of rendering stays as it is for every other page.
-        page.render = partial(_render_or_show, page, page.render)  # type: ignore[method-assign]
-        return markdown
+        return f"\n{text}"
 
     def on_page_content(self, html: str, *, page: MkDocsPage, config: MkDocsConfig, files: Files) -> str:
         """Colours the verdicts of an entry, and keeps tables and console out of the search."""
+        if page.file.src_uri not in self.pages:
+            for address in foreign_pictures(html)[:3]:
+                log.warning("notes/%s: picture from another host is not shown: %s", page.file.src_uri, address[:200])
         if "labbook" not in page.meta:
             return html
         return theme.coloured(html)
 
-    def _bar(self, source: str, files: Files) -> dict[str, Any]:
-        """What stands above an entry: where it belongs in time."""
-        row = self.rows[f"notes/{source}"]
-        older, newer = self.around[row.path]
+    def on_post_page(self, output: str, *, page: MkDocsPage, config: MkDocsConfig) -> str:
+        """The finished page with its policy.
 
-        def url(other: RunRow | None) -> str:
-            return at(other.path.removeprefix("notes/")) if other is not None else ""
+        Raises:
+            PluginError: Something in it would act or load what is not the site's.
+        """
+        scripts = self._theme_scripts(page.url, config)
+        # The content has been looked at; it stands in the page once, as it is.
+        frame = output.replace(page.content, "", 1) if page.content else output
+        return _guarded(output, frame, scripts, f"the page of notes/{page.file.src_uri}", config)
 
-        def at(path: str) -> str:
-            file = files.get_file_from_path(path)
-            return file.url if file is not None else ""
+    def on_post_template(self, output_content: str, *, template_name: str, config: MkDocsConfig) -> str:
+        """The page for addresses that are not there, with its policy."""
+        if not template_name.endswith(".html"):
+            return output_content
+        return _guarded(output_content, output_content, script_hashes(output_content), template_name, config)
 
-        said = self.templates.words["site"]
-        earlier, later = self.of_script.get(row.path, (None, None))
-        cure = self.view.by_id.get(self.cures.get(row.path, ""))
-        return {
-            "status": row.status,
-            "id": row.id,
-            "when": local_time(row.started),
-            "author": row.author,
-            "older": url(older),
-            "newer": url(newer),
-            "all": at("runs/index.md"),
-            "symptoms": [
-                {"title": self.view.title(name), "url": at(symptom_path(name))}
-                for name in row.symptoms[:_MOST_LINKS]
-                if name in self.view.paged
-            ],
-            "cure": {"title": local_time(cure.started) or cure.id, "url": url(cure)} if cure is not None else None,
-            "cured": [
-                {"title": f"{local_time(failed.started) or failed.id} {failed.subject}", "url": url(failed)}
-                for failed in self.cured.get(row.id, ())[:_MOST_LINKS]
-            ],
-            "script": row.script,
-            "script_older": url(earlier) if earlier is not older else "",
-            "script_newer": url(later) if later is not newer else "",
-            "said": {key: str(said[key]) for key in _BAR_WORDS},
-        }
+    def on_post_build(self, *, config: MkDocsConfig) -> None:
+        """Adds what is made from the whole site."""
+        finish_site(
+            self.notebook, self.source, Path(config.site_dir), self.templates, directory_urls=config.use_directory_urls
+        )
+
+    def _theme_scripts(self, url: str, config: MkDocsConfig) -> tuple[str, ...]:
+        """Hashes of the scripts that stand in the theme's frame of a page: those of a page without content."""
+        folder = str(PurePosixPath(url).parent) if not url.endswith("/") else url
+        place = "/".join("x" for _ in PurePosixPath(folder).parts)
+        if place not in self._scripts:
+            from mkdocs.commands.build import get_context
+
+            file = File.generated(config, f"{place}/empty.md" if place else "empty.md", content="")
+            file.url = f"{place}/empty.html" if place else "empty.html"
+            empty = MkDocsPage(None, file, config)
+            empty.markdown, empty.content, empty.meta = "", "", {"title": "empty"}
+            template = self.env.get_template("main.html")
+            self._scripts[place] = script_hashes(template.render(get_context(self.nav, [], config, empty)))
+        return self._scripts[place]
 
 
-def _render_or_show(page: MkDocsPage, render: Callable[..., None], config: MkDocsConfig, files: Files) -> None:
-    """Renders a page; one that the Markdown parser cannot take is shown as text."""
+def _guarded(output: str, frame: str, scripts: tuple[str, ...], what: str, config: MkDocsConfig) -> str:
+    """The page with its policy, once the part of it that nobody has looked at is found to be safe."""
+    policy = theme.policy(config.extra)
+    problems = page_problems(frame, scripts) if policy == theme.POLICY else []
+    if problems:
+        raise PluginError(f"labbook: {what} would not be safe: {'; '.join(dict.fromkeys(problems))}")
+    return with_policy(output, scripts, policy)
+
+
+def _render_or_show(page: MkDocsPage, renderer: PageRenderer, ours: bool, config: MkDocsConfig, files: Files) -> None:
+    """Renders a page; one that the Markdown parser cannot take, or that would act, is shown as text."""
     from labbook.store import escape
 
+    show: Callable[[str], None] = partial(log.warning, "notes/%s: %s; it is shown as text", page.file.src_uri)
     try:
-        render(config, files)
+        renderer.render(page, files)
+        problems = page_problems(page.content or "")
+        if not problems:
+            return
+        show(f"has {', '.join(dict.fromkeys(problems))}")
+        if ours:
+            raise PluginError(f"labbook: the page {page.file.src_uri} would not be safe: {'; '.join(problems)}")
+    except PluginError:
+        raise
     except Exception as error:  # whatever one page does, the site is built
-        log.warning("notes/%s: %s: %s; it is shown as text", page.file.src_uri, type(error).__name__, error)
-        page.markdown = escape.fence(page.markdown or "", "text")
-        render(config, files)
+        show(f"{type(error).__name__}: {error}")
+    page.markdown = escape.fence(page.markdown or "", "text")
+    renderer.render(page, files)

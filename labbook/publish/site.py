@@ -13,11 +13,13 @@ from typing import Any
 
 from labbook.errors import NotebookError, UsageError
 from labbook.frozen import dataclass
+from labbook.store.locks import held
 from labbook.store.notebook import Notebook
 
 HOST = "127.0.0.1"
 """The preview listens here and nowhere else: it is no server for a network. Source: security, section 3."""
 
+_LONGEST_WAIT_S = 600.0
 _PORTS = range(8000, 8050)
 
 
@@ -30,28 +32,43 @@ class BuiltSite:
         pages: How many pages it has.
         seconds: How long it took.
         warnings: What the notes made MkDocs warn of, each once.
+        rendered: How many pages had to be made; the others stood there as they should.
     """
 
     folder: Path
     pages: int
     seconds: float
     warnings: tuple[str, ...]
+    rendered: int
 
 
-def build_site(notebook: Notebook) -> BuiltSite:
-    """Builds the site of a notebook into its `site/`.
+def build_site(notebook: Notebook, *, everything: bool = False, workers: int | None = None) -> BuiltSite:
+    """Builds the site of a notebook into its `site/`; pages that would not differ are left as they stand.
+
+    Where `mkdocs.yml` names other plugins or hooks, MkDocs builds the whole site: they may want to see every page.
+
+    Args:
+        notebook: Whose site.
+        everything: Whether to render all pages.
+        workers: How many processes may render; by default as many as there are cores, eight at most.
 
     Raises:
         UsageError: MkDocs and its theme are not installed.
         NotebookError: There is no `mkdocs.yml`, or MkDocs cannot build with it.
     """
     started = time.monotonic()
-    with _Warnings() as heard:
+    many = min(8, _cores()) if workers is None else workers
+    notebook.paths.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Two builds at once would write the same files twice.
+    with held(notebook.paths.private / "site.lock", _LONGEST_WAIT_S), _Warnings() as heard:
         config = _config(notebook, heard)
-        _call(lambda: _build(config), heard)
-    folder = Path(config.site_dir)
-    pages = sum(1 for _ in folder.rglob("*.html"))
-    return BuiltSite(folder, pages, time.monotonic() - started, tuple(dict.fromkeys(heard.messages)))
+        pages, rendered = _call(lambda: _build(config, notebook, heard, many, everything=everything), heard)
+    warnings = tuple(dict.fromkeys(heard.messages))
+    return BuiltSite(Path(config.site_dir), pages, time.monotonic() - started, warnings, rendered)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def serve_site(notebook: Notebook, port: int | None, say: Callable[[str], None]) -> None:
@@ -118,12 +135,29 @@ def _config(notebook: Notebook, heard: _Warnings) -> Any:  # noqa: ANN401 - a co
     return _call(lambda: load_config(str(path)), heard)
 
 
-def _build(config: Any) -> None:  # noqa: ANN401 - a configuration of MkDocs
-    from mkdocs.commands.build import build
+def _build(
+    config: Any,  # noqa: ANN401 - a configuration of MkDocs
+    notebook: Notebook,
+    heard: _Warnings,
+    workers: int,
+    *,
+    everything: bool,
+) -> tuple[int, int]:
+    """Builds; returns how many pages there are and how many were rendered."""
+    from labbook.publish.building import build_changed, can_build
 
+    record = notebook.paths.private / "site.json"
     config.plugins.on_startup(command="build", dirty=False)
     try:
+        if can_build(config):
+            built = build_changed(config, record, heard.messages, workers=workers, everything=everything)
+            return built.pages, built.rendered
+        from mkdocs.commands.build import build
+
+        record.unlink(missing_ok=True)
         build(config)
+        pages = sum(1 for _ in Path(config.site_dir).rglob("*.html"))
+        return pages, pages
     finally:
         config.plugins.on_shutdown()
 

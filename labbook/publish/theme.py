@@ -8,9 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from labbook.publish.page_safety import POLICY as POLICY
 from labbook.store.templates import LANGUAGES, builtin_folder, words
 
-STYLES = ("assets/labbook.css", "assets/symptoms.css")
+STYLES = ("assets/labbook.css", "assets/symptoms.css", "assets/runs.css", "assets/compare.css", "assets/search.css")
 
 EXTENSIONS: dict[str, dict[str, Any]] = {
     "admonition": {},
@@ -23,7 +24,7 @@ EXTENSIONS: dict[str, dict[str, Any]] = {
 }
 """Markdown that entries use. Neither snippets nor macros: captured text must not be able to include files."""
 
-FEATURES = ["navigation.tabs", "navigation.tabs.sticky", "navigation.top", "content.code.copy", "search.highlight"]
+FEATURES = ["navigation.tabs", "navigation.tabs.sticky", "navigation.top", "content.code.copy"]
 
 PALETTE = [
     {
@@ -56,6 +57,8 @@ _TABS = {
 
 _LISTED = ("runs", "experiments", "symptoms", "reports")
 """Sections whose pages are reached through a list."""
+_UNLISTED = ("index.md", "fixes/index.md", "compare/index.md")
+"""Pages with a tab, or reached from one."""
 _VERDICTS = ("ok", "warn", "fail", "note", "not observed")
 
 
@@ -84,6 +87,15 @@ def prepare(config: Any, own: Path) -> None:  # noqa: ANN401 - a configuration o
     config.extra.setdefault("generator", False)
 
 
+def policy(extra: Mapping[str, Any]) -> str:
+    """The content security policy of the pages: `extra: content_security_policy` in `mkdocs.yml`, or ours.
+
+    A team that adds an analytics script or a font names its host there; `{scripts}` stands for the theme's own scripts.
+    """
+    said = extra.get("content_security_policy")
+    return POLICY if said is None else str(said or "")
+
+
 def is_listed(source: str) -> bool:
     """Whether a page is reached through a list, and therefore stays out of the navigation."""
     section, _, rest = source.partition("/")
@@ -94,7 +106,7 @@ def navigation(sources: Sequence[str], said: Mapping[str, str]) -> list[dict[str
     """The tabs of the site: home, runs, experiments, symptoms, fixes, reports, and whatever else people wrote."""
     nav: list[dict[str, Any]] = [{str(said["home"]): "index.md"}]
     nav += [{str(said[word]): f"{section}/index.md"} for section, word in _TABS.items()]
-    others = sorted(s for s in sources if s.split("/")[0] not in _LISTED and s not in ("index.md", "fixes/index.md"))
+    others = sorted(s for s in sources if s.split("/")[0] not in _LISTED and s not in _UNLISTED)
     if others:
         nav.append({str(said["notes"]): list(others)})
     return nav

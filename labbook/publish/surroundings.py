@@ -1,0 +1,115 @@
+"""What a page shows besides its own note: its place in time, symptoms and cures, runs of an experiment. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from labbook.publish.notes import SiteNote, inert, with_block
+from labbook.publish.page import SiteSource
+from labbook.publish.pages import experiment_runs, neighbours, same_script
+from labbook.publish.symptom_pages import symptom_page
+from labbook.publish.symptom_view import SymptomView, symptom_path, symptom_view
+from labbook.report.context import local_time
+from labbook.report.run_row import RunRow
+from labbook.store.templates import Templates
+
+_MOST_LINKS = 5
+"""Symptoms, and runs that it cured, named above an entry. Source: chosen by us; all of them stand in the entry."""
+
+_BAR_WORDS = ("older", "newer", "all_runs", "shows", "cured_in", "has_cured", "of_script")
+
+
+class Surroundings:
+    """What a notebook knows around each of its notes.
+
+    Args:
+        source: The notebook.
+        templates: Of the site's language.
+        at: Path of a note below `notes/` -> its address in the site, "" for one that has no page.
+    """
+
+    def __init__(self, source: SiteSource, templates: Templates, at: Callable[[str], str]) -> None:
+        self._source = source
+        self._templates = templates
+        self._at = at
+        self._view: SymptomView = symptom_view(source)
+        self._rows = {row.path: row for row in source.rows}
+        self._around = neighbours(source.rows)
+        self._of_script = same_script(source.rows)
+        self._cures = {fix.run: fix.by for fix in source.fixes if fix.by}
+        self._cured: dict[str, list[RunRow]] = defaultdict(list)
+        for fix in source.fixes:
+            if fix.by and fix.run in self._rows:
+                self._cured[fix.by].append(self._rows[fix.run])
+        said = templates.words["site"]
+        self._said = {key: str(said[key]) for key in _BAR_WORDS}
+
+    def shown_around(self, path: str) -> Any:  # noqa: ANN401 - plain data
+        """All that the page of a note below `notes/` shows and that does not stand in the note; as plain data.
+
+        Two pages of the same note look the same when these are equal.
+        """
+        if path.startswith("experiments/"):
+            return experiment_runs(_name(path), self._source, self._templates)
+        symptom = self._symptom(path)
+        if symptom:
+            return [self._view.title(symptom), symptom_page(self._view, symptom, self._templates, "").markdown]
+        return self.bar(path) or ""
+
+    def markdown_and_title(self, path: str, note: SiteNote) -> tuple[str, str]:
+        """The text of a note with what is shown around it, and the title that it gets from there, or ""."""
+        if path.startswith("experiments/") and not note.problem:
+            return with_block(note.markdown, "runs", experiment_runs(_name(path), self._source, self._templates)), ""
+        symptom = self._symptom(path)
+        if symptom:
+            page = symptom_page(self._view, symptom, self._templates, note.markdown)
+            return page.markdown, inert(self._view.title(symptom))
+        return note.markdown, ""
+
+    def bar(self, path: str) -> dict[str, Any] | None:
+        """What stands above an entry: where it belongs in time. `None` for a note that is no entry of a run."""
+        row = self._rows.get(f"notes/{path}")
+        if row is None:
+            return None
+        older, newer = self._around[row.path]
+        earlier, later = self._of_script.get(row.path, (None, None))
+        cure = self._view.by_id.get(self._cures.get(row.path, ""))
+        return {
+            "status": row.status,
+            "id": row.id,
+            "when": local_time(row.started),
+            "author": row.author,
+            "older": self._url(older),
+            "newer": self._url(newer),
+            "all": self._at("runs/index.md"),
+            "symptoms": [
+                {"title": self._view.title(name), "url": self._at(symptom_path(name))}
+                for name in row.symptoms[:_MOST_LINKS]
+                if name in self._view.paged
+            ],
+            "cure": {"title": local_time(cure.started) or cure.id, "url": self._url(cure)}
+            if cure is not None
+            else None,
+            "cured": [
+                {"title": f"{local_time(failed.started) or failed.id} {failed.subject}", "url": self._url(failed)}
+                for failed in self._cured.get(row.id, ())[:_MOST_LINKS]
+            ],
+            "script": row.script,
+            "script_older": self._url(earlier) if earlier is not older else "",
+            "script_newer": self._url(later) if later is not newer else "",
+            "said": self._said,
+        }
+
+    def _symptom(self, path: str) -> str:
+        """The symptom whose page a note is, or ""."""
+        name = path.removeprefix("symptoms/").removesuffix(".md")
+        return name if name in self._view.paged and path == symptom_path(name) else ""
+
+    def _url(self, row: RunRow | None) -> str:
+        return self._at(row.path.removeprefix("notes/")) if row is not None else ""
+
+
+def _name(path: str) -> str:
+    return path.rsplit("/", 1)[-1].removesuffix(".md")
