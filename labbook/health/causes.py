@@ -160,6 +160,8 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
     "label_noise_or_shuffled": ("overfitting", "below_trivial_baseline"),
     "partial_state_load": ("init_loss_off",),
     "repeated_initialisation": ("init_loss_off", "init_scale_bad"),
+    "clip_always_active": ("update_too_small", *_FLAT),
+    "update_too_small": _FLAT,
 }
 """Id of a cause -> ids that it explains. The most direct causes stand first: where two explain each other, the first
 wins."""

@@ -102,7 +102,7 @@ def checklist(run: Run) -> list[CheckResult]:
         return []
     answers = [(check, answer(check, run)) for check in CHECKS]
     asked = [(check, outcome) for check, outcome in corrected(answers) if outcome is not None]
-    rows = _explained([_row(check, outcome) for check, outcome in asked])
+    rows = _explained(_corroborated([_row(check, outcome) for check, outcome in asked], run))
     shown = _worth_reading(rows)
     rest = [row for row in rows if row not in shown]
     return [*shown, _other_checks(rest)] if rest and run.signals else shown
@@ -166,6 +166,26 @@ def _row(check: Check, outcome: Outcome) -> CheckResult:
         evidence=tuple(e for e in outcome.evidence if e) if verdict in ("fail", "warn", "note") else (),
         where={key: value for key, value in outcome.where.items() if value not in ("", None)},
     )
+
+
+def _corroborated(rows: Sequence[CheckResult], run: Run) -> list[CheckResult]:
+    """The rows, in which hints that steps are too small are verdicts where the loss stands still as well.
+
+    Two observations that are weak alone, and that one cause explains, are a statistical finding together (tier 2).
+    """
+    flat = any(row.id in ("loss_at_chance", "loss_not_decreasing") and row.verdict in ("fail", "warn") for row in rows)
+    found = [o for each in run.signals if (o := updates.hardly_moved(run, each)) is not None] if flat else []
+    if not found or len(found) < len(run.signals):
+        return list(rows)
+    kept = {row.id: row for row in rows}
+    small = next(check for check in CHECKS if check.id == "update_too_small")
+    told = replace(_row(small, found[0]), verdict="warn", tier=2, detail=small.advice)
+    clipped = kept.get("clip_always_active")
+    if clipped is not None and clipped.verdict == "note":
+        advice = next(check.advice for check in CHECKS if check.id == clipped.id)
+        kept[clipped.id] = replace(clipped, verdict="warn", tier=2, detail=advice)
+    kept[small.id] = told
+    return list(kept.values())
 
 
 def _explained(rows: Sequence[CheckResult]) -> list[CheckResult]:

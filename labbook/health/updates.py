@@ -20,6 +20,8 @@ _SMALL = 64
 _CLIPPED = 20
 _WIPED = 3.0
 _FIRST = 5
+_MOVED = 0.01
+_FLAT_STEPS = 50
 
 
 @check(
@@ -157,6 +159,21 @@ def updates_have_effect(run: Run, signals: Signals) -> Outcome | None:
     ):
         return None
     return Outcome("note", f"at most {said(max(ratios))} of the norm in the middle, over {steps} steps")
+
+
+def hardly_moved(run: Run, signals: Signals) -> Outcome | None:
+    """What stands for `update_too_small` where the loss is flat as well: no matrix can have moved by a hundredth.
+
+    Source: chosen by us. The median update times the number of steps bounds how far a matrix has come when all steps
+    point the same way; of 1 % of their norm no network forgets its initial outputs. Alone it is what fine-tuning at a
+    low rate does, so it says nothing without a loss that stands still.
+    """
+    judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
+    moved = [median(v) * p.history[-1][0] for p in judged if len(v := p.values("ratio")) >= _STREAK]
+    steps = max((p.history[-1][0] for p in judged if p.history), default=0)
+    if not moved or len(moved) < 0.5 * len(judged) or steps < _FLAT_STEPS or not 0 < max(moved) < _MOVED:
+        return None
+    return Outcome("warn", f"in {steps} steps no matrix can have moved by more than {percent(max(moved))} of its norm")
 
 
 @check(

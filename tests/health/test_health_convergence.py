@@ -179,6 +179,15 @@ def test_overfitting(ask, make_series):
     assert ask("overfitting", train).verdict == "not observed"
 
 
+def test_a_classifier_that_knows_its_data_by_heart_overfits(ask, make_series):
+    learnt = [2.3 * math.exp(-i / 30) + 1e-3 for i in range(300)]
+    train, signals = make_series("loss", learnt), classifier(learnt)
+    slow = [1.4 - 0.1 * min(i, 5) + 0.003 * max(0, i - 5) for i in range(40)]
+    assert ask("overfitting", train, make_series("val_loss", slow, "tensorboard"), signals=signals).verdict == "warn"
+    good = [value / 8 for value in slow]
+    assert ask("overfitting", train, make_series("val_loss", good, "tensorboard"), signals=signals).verdict == "ok"
+
+
 def test_validation_losses_of_the_phases_count(ask, make_series):
     train = make_series("loss", [2 * math.exp(-i / 60) for i in range(300)])
     values = [1.0 - 0.1 * i for i in range(4)] + [0.7 + 0.06 * i for i in range(16)]

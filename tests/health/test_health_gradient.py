@@ -190,6 +190,24 @@ def test_tiny_updates_are_noted(ask, make_model, looks, make_series):
     assert ask("update_too_small", make_series("lr", [1e-3] * 150), signals=fine) is None
 
 
+@pytest.mark.parametrize(("ratio", "fall", "named"), [(1e-5, 0.0, True), (1e-3, 0.0, False), (1e-5, 0.01, False)])
+def test_steps_too_small_are_the_cause_of_a_loss_that_stands_still(
+    rows_of, make_run, make_model, looks, make_series, ratio, fall, named
+):
+    losses = [2.31 * math.exp(-fall * i) + 0.01 * math.sin(i * i) for i in range(150)]
+    function = {"fn": "cross_entropy", "classes": 10, "main": True, "calls": 150, "backwards": 150, "first": losses[0]}
+    signals = updates(make_model, looks, lambda step: ratio) | {"losses": (function,)}
+    loop_facts = {"optimizers": 1, "clip": {"calls": 150, "clipped": 150, "limit": 1e-4}}
+    series = [make_series("loss", losses), make_series("grad_norm", [0.4] * 150), make_series("lr", [0.1] * 150)]
+    rows = rows_of(make_run(*series, signals=signals | {"loop": loop_facts}))
+    assert (rows.get("clip_always_active", rows["loss_seen"]).verdict == "warn") is named
+    if named:
+        assert rows["update_too_small"].explained_by == "clip_always_active"
+        assert rows["update_too_small"].tier == 2 and "0.15 %" in rows["update_too_small"].observed
+        flat = [row for name in ("loss_at_chance", "loss_not_decreasing") if (row := rows.get(name)) is not None]
+        assert flat and all(row.explained_by == "clip_always_active" for row in flat)
+
+
 def test_exploding_gradients(ask, make_series):
     calm = [1.0 + 0.1 * math.sin(i) for i in range(60)]
     lost = make_series("grad_norm", calm + [50.0 * 2**i for i in range(10)])
