@@ -33,13 +33,15 @@ _COUNTED = re.compile(
     re.IGNORECASE,
 )
 _CLASH = re.compile(
-    r"mis-?match|(?:not|n't|not be|cannot be|can't be) (?:match|equal|the same|identical|compatible|consistent|aligned)"
-    r"|\b(?:incompatible|inconsistent|unequal|differs?|different)\b",
+    r"mis-?match|(?:not|n't|not be|cannot be|can't be) (?:match|equal|the same|identical|compatible|consistent"
+    r"|aligned)"
+    r"|\b(?:incompatible|inconsistent|unequal|differs?|different|wrong)\b|\((?:the )?same\)|\bshould have the same\b",
     re.IGNORECASE,
 )
 _SHAPES = re.compile(
-    r"\b(?:(?:tensor|input|output|image|batch|feature|hidden|embedding|label|target|array|mask)s? (?:size|dim|length)s?"
-    r"|shapes?|dimensions?|ndims?|number of channels|resolutions?)\b",
+    r"\b(?:(?:tensor|input|output|image|batch|feature|hidden|embedding|label|target|array|mask)s? (?:size|dim"
+    r"|length)s?"
+    r"|shapes?|dimensions?|ndims?|number of channels|resolutions?|torch\.Size)\b",
     re.IGNORECASE,
 )
 _WIDE = 60
@@ -48,13 +50,16 @@ _NO_VERSION = re.compile(
     r"|use of|support for|passing|property)\b[^.\n]{0,80}?"
     r"\b(?:(?:is|are|was|were|has|have)(?: been)? (?:removed|dropped)"
     r"|(?:is|are) not supported any ?more)\b"
+    r"|\b(?:is|are|was|were) deprecated (?:in|since|and|as of)\b"
     r"|\b(?:is|are) no longer (?:supported|valid|accepted|part of)\b",
     re.IGNORECASE,
 )
 _OF_TYPE = re.compile(
     r"\b(?:expected|must|should|needs?|has|have|required) (?:to )?be (?:of type |an instance of |either )?(?:an? )?"
-    r"[`'<]?(?:bool(?:ean)?|str(?:ing)?|int(?:eger)?|float|list|tuple|dict(?:ionary)?|callable|tensor|torch\.Tensor"
+    r"[`'<]?(?:bool(?:ean)?|str(?:ing)?|int(?:eger)?|float|list|tuple|dict(?:ionary)?|callable|tensor|(?:torch"
+    r"|paddle)\.Tensor"
     r"|number|ndarray|nn\.Module|iterable)s?\b"
+    r"|\b(?:must|should|has to|needs to|not) (?:inherit from|be (?:an? )?(?:subclass|instance|scalar)|derive from)\b"
     r"|\breturn(?:s|ed)? (?:an? )?(?:incorrect|invalid|wrong|unexpected) (?:number|type) of\b",
     re.IGNORECASE,
 )
@@ -90,7 +95,8 @@ _CHOICE = re.compile(
     re.IGNORECASE,
 )
 _OPTION = re.compile(
-    r"(?:^|[\s'`(])--[a-z][\w-]{2,}[^.\n]{0,80}\b(?:requires?|must|cannot|can't|should|only|needs?|invalid|not|expected)\b"
+    r"(?:^|[\s'`(])--[a-z][\w-]{2,}[^.\n]{0,80}\b(?:requires?|must|cannot|can't|should|only|needs?|invalid|not"
+    r"|expected)\b"
     r"|\b(?:please|must|should|need to|have to|forgot to) (?:set|specify|provide|pass|use|add|give)\b[^.\n]{0,40}"
     r"(?:^|[\s'`(])--[a-z][\w-]{2,}"
 )

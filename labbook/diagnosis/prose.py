@@ -24,8 +24,6 @@ _BORNE = re.compile(
 _WISHED = re.compile(
     r"Is your feature request related to a problem|Describe the solution you'd like|The feature, motivation and pitch"
     r"|^\W{0,12}feature request\b|Feature Description|Describe alternatives you've considered|功能请求|新功能建议"
-    r"|你是否(?:也)?(?:经历|遇到)过|用户.{0,30}(?:常常|经常|往往)会?(?:出现|遇到|碰到)|^\W{0,6}常见问题|^\W{0,6}FAQ\b|本文(?:将|主要)?(?:介绍|总结|汇总)"
-    r"|\bfrequently asked questions\b|\bin this (?:tutorial|post|article),? (?:we|I|you)\b"
     r"|^#+ PR (?:types|Category|changes)\b",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -52,14 +50,23 @@ _HEAD_OF_CHANGE = re.compile(
 )
 
 
+_TAUGHT = re.compile(
+    r"你是否(?:也)?(?:经历|遇到)过|用户.{0,60}(?:常常|经常|往往)会?(?:出现|遇到|碰到)|^\W{0,6}常见问题|^\W{0,6}FAQ\b"
+    r"|本文(?:将|主要)?(?:介绍|总结|汇总)|\bfrequently asked questions\b"
+    r"|\bin this (?:tutorial|guide|article),? (?:we|I|you)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What lessons and collections of questions say of themselves: the errors in them are examples."""
+
+
 def proposes(text: str) -> bool:
-    """Whether a text describes a change of code, as pull requests and change logs do: the errors in it are of before.
+    """Whether a text describes a change of code, or teaches: the errors in it are of before, or examples.
 
     Args:
-        text: A whole report. One that asks something is none.
+        text: A whole report. One whose first line asks something is none.
     """
     first = next((line for line in text.splitlines() if line.strip()), "")
-    return bool(_PROPOSED.match(first) or _HEAD_OF_CHANGE.search(text))
+    return bool(_PROPOSED.match(first) or _HEAD_OF_CHANGE.search(text) or _TAUGHT.search(text))
 
 
 def stated(text: str) -> str:
@@ -81,3 +88,21 @@ def stated(text: str) -> str:
 def wishes(text: str) -> bool:
     """Whether a text says of itself that it asks for a feature, by the headings of common forms."""
     return _WISHED.search(text) is not None
+
+
+_QUOTED = re.compile(
+    r"(?:报错(?:信息|内容)?|错误(?:信息|提示|内容)?|提示|报出"
+    r"|(?:the |this |following |an? )(?:error|exception|issue|message)"
+    r"|[Ee]rror(?: message| is| was| says)?|ERROR)\s{0,2}(?:如下|为|是|说|is|was)?\s{0,2}[:：]?\s{0,3}[\"'`“「*]{0,3}"
+    r"(?P<message>[A-Z(\[][A-Za-z0-9_.'`()\[\]-]*(?: [^\s\"”」]+){3,60})"
+)
+
+
+def message_in(text: str) -> str:
+    """The message that a report quotes without a class: "报错The type of x must be ..."; "" where it quotes none.
+
+    Args:
+        text: A line or block.
+    """
+    found = _QUOTED.search(stated(text))
+    return found["message"].strip() if found else ""

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from labbook.diagnosis.grammar import family_by_grammar
 from labbook.diagnosis.match import Match, Matcher
-from labbook.diagnosis.prose import stated
+from labbook.diagnosis.prose import message_in, stated
 from labbook.diagnosis.telling import finding_of_check, told
 from labbook.frozen import dataclass
 from labbook.model.evidence import Evidence, Raised, Said
@@ -23,6 +23,15 @@ ANYTHING = "any"
 
 _SAYS_ANYTHING = ("KeyError", "NotImplementedError", "ValueError", "RuntimeError", "AssertionError", "Exception")
 """Classes that programs raise for whatever they find wrong: their sentence says more."""
+_OF_INTERRUPTS = (
+    "interrupted",
+    "dataloader_worker_died",
+    "nccl_or_collective",
+    "pickling_error",
+    "shared_memory",
+    "other",
+)
+"""What other processes say when the one that they belong to is interrupted."""
 _MOST_FINDINGS = 8
 _DEEPEST = 12
 
@@ -65,7 +74,7 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
     if not evidence.clean_end:
         candidates += _of_lines(evidence, matcher, as_exception=bare)
         candidates += [Candidate(match, order=float("inf")) for match in matcher.of_ending(evidence.ending)[:1]]
-    ordered = _caused_first(_one_each(sorted(candidates, key=_importance)))
+    ordered = _interrupt_behind(_caused_first(_one_each(sorted(candidates, key=_importance))))
     findings = [told(c.match, c.raised, c.said, evidence, language) for c in ordered]
     if not any(c.fatal and c.match.weight > 1 and not _by_class_alone(c) for c in ordered):
         findings = _with_grammar(findings, evidence, language)
@@ -211,6 +220,18 @@ def _caused_first(candidates: list[Candidate]) -> list[Candidate]:
     return ordered
 
 
+def _interrupt_behind(ordered: list[Candidate]) -> list[Candidate]:
+    """Puts an interruption behind another failure of the same text: who reports that failure pressed Ctrl-C."""
+    if not ordered or ordered[0].match.symptom.family != "interrupted" or ordered[0].raised is None:
+        return ordered
+    first = ordered[0]
+    for place, other in enumerate(ordered):
+        apart = other.raised is not None and other.order != first.order and other.rank == first.rank
+        if apart and other.fatal and other.match.weight > 1 and other.match.symptom.family not in _OF_INTERRUPTS:
+            return [other, *ordered[:place], *ordered[place + 1 :]]
+    return ordered
+
+
 def _causes(cause: Candidate, effect: Candidate) -> bool:
     named = cause.id in effect.match.symptom.caused_by or effect.id in cause.match.symptom.causes_of
     # Where pages name each other, the order in time stays.
@@ -245,6 +266,12 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, language: str) ->
         finding = family_by_grammar(innermost, evidence, language)
         if finding is not None:
             return [finding, *(f for f in findings if f.family != finding.family)]
+    quoted = (message_in(said.text) for said in evidence.said if said.kind == "output" and not evidence.clean_end)
+    told = any(one.type or one.message for one in evidence.raised)
+    for message in () if findings or told else filter(None, quoted):
+        finding = family_by_grammar(Raised("", message), evidence, language)
+        if finding is not None:
+            return [finding]
     return findings
 
 

@@ -27,8 +27,11 @@ _PIECE = 1 << 20
 _MOST_IN_A_BLOCK = 12
 _INLINE = re.compile(
     r"(?<![A-Za-z0-9_.])"
-    r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt|Unsupported))"
-    r"(?:\s{0,2}[:：]\s{0,2}(?P<message>\S.*)|\s(?P<key>-?\d+|'[^']+'))$"
+    r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,6}(?:[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt|Unsupported)"
+    r"|Exception)"
+    r"|(?:[A-Za-z_]\w{0,60}\.){0,6}(?:exceptions?|errors?|_?exc)\.[A-Z]\w{0,60})"
+    r"(?:\((?P<mark>['\"])(?P<written>.{1,400}?)(?P=mark),?\).*$|\s{0,2}[:：]\s{0,2}(?P<message>\S.*)"
+    r"|\s(?P<key>-?\d+|'[^']+'))$"
 )
 _WORDS = re.compile(r"[^\W_]")
 _EDGES = re.compile(r"^\s*(?:`{3}|~{3})|^\s*$")
@@ -141,7 +144,7 @@ def _inline(lines: list[Line]) -> Iterator[Found]:
         if re.search(r"\b(?:retry|retrying|ignor|skipp|caught|handled|fixed)", line.text, re.IGNORECASE):
             continue
         module, name = split_class(shown["type"])
-        message = (shown["message"] or shown["key"]).strip("`*\"'”」 ")
+        message = (shown["written"] or shown["message"] or shown["key"]).strip("`*\"'”」 ")
         yield Found(line, type=name, module=module, message=message, bare=True)
 
 

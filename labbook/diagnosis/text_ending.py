@@ -37,13 +37,14 @@ _DEATH = re.compile(
     r"(?:[.!:：]?\s*$|\s{2,}\S|\s+(?:sudo |nohup )?(?:python|torchrun|bash|sh|\./|CUDA_|\$[{(\w])|[:：] \d+)"
 )
 _SRUN = re.compile(
-    r"(?:srun|slurmstepd|sbatch)[^:]{0,40}: (?:error: )?[^:]{1,80}: tasks? [\d,\[\]-]+: (?P<what>Killed|Out Of Memory|"
+    r"(?:srun|slurmstepd|sbatch)[^:]{0,40}: (?:error: )?[^:]{1,80}: tasks? [\d,\[\]-]+: (?P<what>Killed"
+    r"|Out Of Memory|"
     r"Segmentation fault|Bus error|Aborted|Terminated|Exited with exit code (?P<code>\d+))"
 )
 _CODE = re.compile(
     r"(?:Process finished with exit code|exit(?:ed|s|ing)?(?: with)?(?: non-?zero)?(?: a)? ?(?:return |error )?"
     r"(?:code|status)|exitcode|return ?code|Exit Code|退出代码为?|退出码)\s*(?:is|of|was|[=:：])?\s*[(<]?"
-    r"(?P<code>-?\d{1,10}|-?0x[0-9a-fA-F]{1,8})\b",
+    r"(?P<code>-?\d{1,10}|-?[0Oo]x[0-9a-fA-F]{1,9})\b",
     re.IGNORECASE,
 )
 _SIGNAL = re.compile(
@@ -69,7 +70,7 @@ _KERNEL = re.compile(
 )
 _CORE = re.compile(r"core dumped|核心已转储|吐核")
 
-_GLOG_DEATH = re.compile(r"^(?:\*{3} )?(?:SIG[A-Z]{2,6} \(@0x|Aborted at \d+ \(unix)")
+_GLOG_DEATH = re.compile(r"^\s*(?:\*{3} )?(?:SIG[A-Z]{2,6} \(@0x|Aborted at \d+ \(unix)")
 """glog tells of a crash line by line, as warnings."""
 _WARNING = re.compile(
     r"^\s*(?:(?P<where>(?:[A-Za-z]:)?[^\s:][^:\n]{0,400}):\d+: )?(?P<class>\w*Warning)\s*[:：] ?(?P<text>.*)$"
@@ -80,7 +81,7 @@ _BAR = re.compile(
 )
 _NONFINITE = re.compile(
     r"(?:loss|nll|perplexity|ppl|cost|norm"
-    r"|损失)[\w@/.%\])-]{0,40}['\"]?\s{0,3}[:=：]?\s{0,3}[\[(]?(?:tensor\()?[-+]?(?:nan|inf(?:inity)?)\b"
+    r"|损失)[\w@/.%\])-]{0,40}['\"]?\s{0,3}[:=：]?\s{0,3}[\[(]?(?:tensor\()?['\"]?[-+]?(?:nan|inf(?:inity)?)\b"
     r"|\b(?:loss|损失)\s+(?:is|became|becomes|为|变成|变为|是|=)\s*(?:nan|inf)",
     re.IGNORECASE,
 )
@@ -101,7 +102,8 @@ _NOTABLE = re.compile(
     r"|[Ff]ailed to (?:open|read|load|find|allocate|connect"
     r"|import|initiali[sz]e)"
     r"|(?:显存|内存|磁盘空间)(?:不足|溢出|不够)|核心已转储|段错误|已杀死|(?:错误|报错|异常)[:：]|XID|Xid \("
-    r"|THCudaCheck FAIL|not compatible with the current|[Uu]nexpected key|CANCELLED AT|recompile_limit|cache_size_limit"
+    r"|THCudaCheck FAIL|not compatible with the current|[Uu]nexpected key|CANCELLED AT|recompile_limit"
+    r"|cache_size_limit"
     r"|GPU is lost|fallen off the bus"
 )
 _ERROR_SAID = re.compile(
@@ -183,7 +185,10 @@ def ending_of(lines: Iterable[str]) -> Ending:
 
 
 def _value(text: str) -> int:
-    return int(text, 16) if "0x" in text.lower() else int(text)
+    # Who copies a status by hand writes the letter O.
+    text = text.lower().replace("o", "0")
+    text = re.sub(r"(?<=^0xc0)0+(?=0{5}[\da-f]$)", "", text)
+    return int(text, 16) if "0x" in text else int(text)
 
 
 def _signal_named(groups: Mapping[str, str | None]) -> str:

@@ -44,7 +44,8 @@ _NOT_A_CLASS = re.compile(
 )
 
 _LIBRARY = re.compile(
-    r"(?:site|dist)-packages[\\/]|[\\/]lib(?:64)?[\\/]python\d|^<(?:frozen|string|decorator|__array|__torch|eval_with)"
+    r"(?:site|dist)-packages[\\/]|[\\/]lib(?:64)?[\\/]python\d|^<(?:frozen|string|decorator|__array|__torch"
+    r"|eval_with)"
     r"|(?:conda\d?|Python\d{2,3}|python\d?)[\\/](?:envs[\\/][^\\/]+[\\/])?lib[\\/]|[\\/]lib[\\/](?:threading"
     r"|runpy)\.py$"
     r"|(?:^|[\\/])torch[\\/](?:nn[\\/]|utils[\\/]|_dynamo|_inductor|_C|autograd|optim|distributed"

@@ -42,7 +42,8 @@ _WHAT = re.compile(r"^\s*what\(\):\s*(.*)$")
 _FATAL = re.compile(r"^\s*Fatal Python error: (.+)$")
 _NUMBERED = re.compile(r"^\s*(?:\d{1,3}\s+\S|frame #\d|#\d+\s|-{4,}\s*$|$|[\w./+-]+\(.*\)\s*\[0x|\(no|@\s+0x)")
 _IN_FRONT = re.compile(
-    r"^[\s#>*_`'\"“「\[\](-]{0,12}(?:(?:ERROR|[Ee]rror|FATAL|Fatal|CRITICAL|E|错误|报错|异常)\s{0,2}[:：]\s{0,2})?[`'\"*]{0,3}"
+    r"^[\s#>*_`'\"“「\[\](-]{0,12}(?:(?:ERROR|[Ee]rror|FATAL|Fatal|CRITICAL|E|错误|报错"
+    r"|异常)\s{0,2}[:：]\s{0,2})?[`'\"*]{0,3}"
 )
 _CLASS_BEHIND = re.compile(r":? ([A-Z][\w.]*(?:Error|Exception|Interrupt|Warning|NotMet|Unsupported))$")
 _PADDLE_CLASS = re.compile(r"^\s*(?P<type>[A-Z]\w*(?:Error|Exception)|Error)\s*[:：]\s?(?P<message>.*)$")

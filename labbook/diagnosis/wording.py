@@ -115,6 +115,7 @@ _SETTINGS = _any(
     r"|valid (?:values|options|choices|modes|names)|available (?:options|choices|models|modes|names|values|types)"
     r"|only supports?|supported (?:values|options|types|modes|models|formats)(?: are| is|:)?)\b[^.\n]{0,40}?"
     r"[\[({<'\"`]",
+    rf"\bonly (?:\w+ ){{1,3}}?(?:{_SETTING})?(?: is| are)? ?supported\b",
     r"\b(?:must|should|has to|needs to) (?:be )?(?:in|within|among) [\[({]['\"]",
     rf"(?:{_NAME}|{_SETTING})[^.;]{{0,80}}?\b(?:must|should|has to|have to|needs? to|ought to|can only|can ?not|can't"
     r"|may not|may only)(?: not| only)? be (?:set|specified|provided|given|passed|defined|supplied|a multiple"
