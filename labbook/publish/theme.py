@@ -11,7 +11,14 @@ from typing import Any
 from labbook.publish.page_safety import POLICY as POLICY
 from labbook.store.templates import LANGUAGES, builtin_folder, words
 
-STYLES = ("assets/labbook.css", "assets/symptoms.css", "assets/runs.css", "assets/compare.css", "assets/search.css")
+STYLES = (
+    "assets/labbook.css",
+    "assets/symptoms.css",
+    "assets/runs.css",
+    "assets/compare.css",
+    "assets/search.css",
+    "assets/curves.css",
+)
 
 EXTENSIONS: dict[str, dict[str, Any]] = {
     "admonition": {},
