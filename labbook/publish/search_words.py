@@ -11,10 +11,10 @@ import re
 import unicodedata
 
 STOPPED = frozenset([
-"a", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "could", "did", "do", "does", "file",
-"for", "from", "had", "has", "have", "if", "in", "into", "is", "it", "its", "line", "most", "of", "on", "or",
-"py", "recent", "so", "such", "than", "that", "the", "their", "then", "there", "these", "this", "those", "to",
-"traceback", "was", "were", "when", "where", "which", "while", "will", "with", "you", "your"
+    "a", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "could", "did", "do", "does", "file",
+    "for", "from", "had", "has", "have", "if", "in", "into", "is", "it", "its", "line", "most", "of", "on",
+    "or", "out", "py", "recent", "so", "such", "than", "that", "the", "their", "then", "there", "these", "this",
+    "those", "to", "traceback", "was", "were", "when", "where", "which", "while", "will", "with", "you", "your"
 ])  # fmt: skip
 """Words that say nothing, those around every traceback among them."""
 

@@ -54,6 +54,13 @@ class Files(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class Server(http.server.ThreadingHTTPServer):
+    """Says nothing of pages that were left before they were loaded."""
+
+    def handle_error(self, request, client_address) -> None:
+        pass
+
+
 class Site:
     """A built site and where it is served.
 
@@ -82,7 +89,7 @@ def _built(top: Path, write) -> Iterator[Site]:
     write(book)
     built = build_site(find_notebook(book, chosen=book, environ={}))
     handler = functools.partial(Files, directory=str(built.folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield Site(built.folder, book / "notes", f"http://127.0.0.1:{server.server_port}/")

@@ -160,6 +160,8 @@
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
       ctx.font = `${11 * devicePixelRatio}px system-ui`;
+      ctx.textAlign = "left";
+      ctx.textBaseline = "alphabetic";
       ctx.fillText("NaN", x + 4, bbox.top + 12 * devicePixelRatio);
       ctx.restore();
     }
@@ -175,10 +177,12 @@
 
   const draw = (panel, place) => {
     const { data, series, bands, log, lines } = plotted(panel);
+    const lost = (line, number, at) =>
+      data[4 * number + 3][at] === null && line.lost !== null && data[0][at] >= line.lost ? "NaN" : short(data[4 * number + 3][at]);
     const tell = (index) => {
       const last = data[0].length - 1;
       const at = index === null || index === undefined ? last : index;
-      const parts = lines.map((line, number) => `${lines.length > 1 ? `${line.label} ` : ""}${short(data[4 * number + 3][at])}`);
+      const parts = lines.map((line, number) => `${lines.length > 1 ? `${line.label} ` : ""}${lost(line, number, at)}`);
       place.value.textContent = `${said.step} ${short(data[0][at])}: ${parts.join(" · ")}`;
     };
     const options = {
@@ -246,7 +250,7 @@
     const figure = made("figure", "lb-curve");
     const caption = made("figcaption");
     const place = { plot: made("div", "lb-curve__plot"), value: made("span", "lb-curve__value") };
-    caption.append(made("b", "", panel.key), place.value);
+    caption.append(made("b", "", panel.lines.length > 1 ? panel.key : panel.lines[0].label), place.value);
     place.plot.tabIndex = 0;
     place.plot.setAttribute("role", "application");
     place.plot.setAttribute("aria-label", `${panel.key}. ${said.hint}`);

@@ -95,7 +95,7 @@
       best.all = Math.max(best.all, one.covered);
     }
     return [...scores.values()]
-      .filter((one) => one.covered >= best[one.kind] * 0.6 && one.covered >= best.all * 0.3)
+      .filter((one) => one.covered >= best[one.kind] * 0.6 && one.covered >= best.all * 0.45)
       .sort((a, b) => b.score - a.score);
   };
 

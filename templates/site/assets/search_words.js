@@ -5,8 +5,8 @@ window.labbookSearch = (() => {
   const STOPPED = new Set(
     (
       "a an and are as at be been but by can could did do does file for from had has have if in into is it its " +
-      "line most of on or py recent so such than that the their then there these this those to traceback was " +
-      "were when where which while will with you your"
+      "line most of on or out py recent so such than that the their then there these this those to traceback " +
+      "was were when where which while will with you your"
     ).split(" "),
   );
   const MOST_CHARACTERS = 40;

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+
+def curves(page):
+    page.locator("img[src$='curves.svg']").scroll_into_view_if_needed()
+    page.wait_for_selector(".lb-curve canvas")
+    return page.locator(".lb-curve")
+
+
+def test_a_run_is_told_verdict_first_and_can_be_copied_and_left(site, open_page):
+    page = open_page(site.run("LogBackward0"))
+
+    headings = page.locator(".md-content h2").all_inner_texts()
+    assert headings[0].startswith("Diagnosis")
+    assert page.locator(".lb-status").first.inner_text() == "failed"
+    assert "--lr 3 → 0.2" in page.locator(".md-content").inner_text()
+    assert page.locator(".lb-cure a").count() >= 1
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy 2026").click()
+    run_id = page.locator(".lb-bar__facts code").inner_text()
+    assert page.evaluate("navigator.clipboard.readText()") == run_id
+    assert page.locator(".md-content details:not([open]) summary", has_text="lines").count() >= 1
+    page.locator("a[rel=next]").click()
+    assert page.locator(".lb-bar__facts code").inner_text() != run_id
+
+
+def test_curves_zoom_pan_smooth_and_have_a_log_scale(site, open_page):
+    page = open_page(site.run("torch 2.13.0"))
+    assert not [url for url in page.watched.fetched if "uPlot" in url], "nobody has scrolled to the curves yet"
+
+    shown = curves(page)
+    assert shown.count() == 5 and not page.locator("img[src$='curves.svg']").is_visible()
+    assert "132" in shown.nth(0).locator(".lb-curve__value").inner_text()
+    first = shown.nth(0)
+    before = first.locator("canvas").screenshot()
+    box = first.locator(".u-over").bounding_box()
+    page.mouse.move(box["x"] + 20, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 3, box["y"] + 50, steps=5)
+    page.mouse.up()
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 50)
+    zoomed = step_of(first)
+    assert 10 < zoomed < 60, "the right edge is where the drag ended"
+    page.locator(".lb-curve__plot").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 52)
+    assert step_of(first) > zoomed, "moved to later steps"
+    page.get_by_role("button", name="show all").click()
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 50)
+    assert step_of(first) > 125
+    page.mouse.move(5, 5)
+    page.get_by_label("smooth").fill("0.9")
+    smooth = first.locator("canvas").screenshot()
+    page.get_by_label("smooth").fill("0")
+    page.get_by_label("log scale").check()
+    log = first.locator("canvas").screenshot()
+    assert len({before, smooth, log}) == 3
+
+
+def step_of(panel) -> float:
+    return float(re.search(r"step ([\d.]+)", panel.locator(".lb-curve__value").inner_text())[1])
+
+
+def test_a_loss_that_became_nan_says_so_in_its_curve(site, open_page):
+    page = open_page(site.run("LogBackward0"), dark=True)
+
+    shown = curves(page)
+
+    assert "NaN" in shown.nth(0).locator(".lb-curve__value").inner_text()
+
+
+def test_without_scripts_and_on_paper_the_picture_stays(site, open_page):
+    url = site.run("torch 2.13.0")
+    plain = open_page(url, scripts=False)
+    assert plain.locator("img[src$='curves.svg']").is_visible()
+    page = open_page(url)
+    curves(page)
+    page.emulate_media(media="print")
+    assert page.locator("img[src$='curves.svg']").is_visible() and not page.locator(".lb-curves").is_visible()
+    assert not page.locator(".md-header").is_visible() and not page.locator(".lb-bar").is_visible()
+
+
+def test_a_run_page_is_light(site, open_page, browser):
+    """Bytes as they go over the wire, text compressed: the page before anybody scrolls, and all scripts."""
+    page = open_page()
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    sizes: dict[str, int] = {}
+    names: dict[str, str] = {}
+    session.on("Network.responseReceived", lambda e: names.update({e["requestId"]: e["response"]["url"]}))
+    session.on("Network.loadingFinished", lambda e: sizes.update({e["requestId"]: int(e["encodedDataLength"])}))
+
+    page.goto(site.run("torch 2.13.0"), wait_until="networkidle")
+    curves(page)
+    page.wait_for_load_state("networkidle")
+
+    told = {names[key].removeprefix(site.url): size for key, size in sizes.items() if key in names}
+    scripts = sum(size for url, size in told.items() if url.endswith(".js"))
+    first = sum(size for url, size in told.items() if not url.endswith((".js", ".csv")) and "uPlot" not in url)
+    assert first < 60_000, told
+    assert scripts < 150_000 and told["assets/vendor/uPlot/uPlot.iife.min.js"] < 30_000
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_run_fits_a_phone(site, open_page, dark):
+    page = open_page(site.run("LogBackward0"), width=360, height=740, dark=dark)
+
+    curves(page)
+
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
