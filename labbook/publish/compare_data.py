@@ -17,10 +17,12 @@ from labbook.capture.compared import facts_of
 from labbook.model.run_json import run_from_json
 from labbook.model.series import Series
 from labbook.model.thinning import thinned
-from labbook.publish.page import SiteFile, SiteSource
+from labbook.publish.page import Page, SiteFile, SiteSource, rendered
+from labbook.publish.page_words import script_words
 from labbook.publish.run_table import compact
 from labbook.report.series_choice import has_no_best, one_a_name
 from labbook.store.paths import is_run_id
+from labbook.store.templates import Templates
 
 FORM = 1
 """Number of this form of the data; `assets/compare.js` reads it."""
@@ -38,6 +40,14 @@ def compare_files(source: SiteSource) -> list[SiteFile]:
             made = partial(compare_data, facts.path)
             files[row.id] = SiteFile(f"data/run/{row.id}.json", made, f"{FORM}:{facts.key}")
     return list(files.values())
+
+
+def compare_page(templates: Templates) -> Page:
+    """The page that compares runs, which stand in its address: `compare/index.html#runs=<id>,<id>`."""
+    title = str(templates.words["site_compare"]["title"])
+    said = {"script_words": script_words(templates, "site_compare")}
+    scripts = ("assets/vendor/uPlot/uPlot.iife.min.js", "assets/rows.js", "assets/compare.js")
+    return rendered(templates, "compare", "compare/index.md", title, said, wide=True, scripts=scripts)
 
 
 def compare_data(path: Path) -> bytes:

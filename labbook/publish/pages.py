@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
+from labbook.publish.compare_data import compare_files, compare_page
 from labbook.publish.page import Page, SiteFile, SiteSource, link, rendered, run_cells
+from labbook.publish.page_words import script_words
+from labbook.publish.run_table import table_files
 from labbook.publish.symptom_pages import fix_cells, problem_cells, symptom_cells, symptom_pages
 from labbook.publish.symptom_view import OPEN_DAYS, SymptomView, symptom_view
 from labbook.report import numbers
@@ -34,7 +37,16 @@ def site_pages(source: SiteSource, templates: Templates) -> list[Page]:
     months = _by_month(source.rows)
     pages = [
         rendered(templates, "home", "index.md", str(said["home"]), _home(view), wide=True),
-        rendered(templates, "runs", "runs/index.md", str(said["runs"]), _runs(source, months), wide=True),
+        rendered(
+            templates,
+            "runs",
+            "runs/index.md",
+            str(said["runs"]),
+            _runs(source, months) | {"script_words": script_words(templates, "site_runs")},
+            wide=True,
+            scripts=("assets/rows.js", "assets/grid.js", "assets/runs.js"),
+        ),
+        compare_page(templates),
         rendered(
             templates, "experiments", "experiments/index.md", str(said["experiments"]), _experiments(source), wide=True
         ),
@@ -49,7 +61,9 @@ def site_pages(source: SiteSource, templates: Templates) -> list[Page]:
 
 def site_files(source: SiteSource, templates: Templates) -> list[SiteFile]:
     """All generated files that are no pages: data for scripts."""
-    return []
+    view = symptom_view(source)
+    shown = {name for row in source.rows for name in row.symptoms}
+    return [*table_files(source, {name: view.title(name) for name in shown}), *compare_files(source)]
 
 
 def experiment_runs(name: str, source: SiteSource, templates: Templates) -> str:

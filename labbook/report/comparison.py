@@ -77,7 +77,7 @@ def _value(series: Series | None, what: str) -> float | None:
 
 def heads(before: Run, now: Run) -> list[tuple[str, str, str]]:
     """What a reader asks first, as (what, first run, second run)."""
-    return [(what, *values) for what, values in heads_of([before, now])]
+    return [(what, values[0], values[1]) for what, values in heads_of([before, now])]
 
 
 def heads_of(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:

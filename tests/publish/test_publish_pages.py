@@ -33,6 +33,7 @@ def test_the_pages_of_a_notebook():
     assert set(made) == {
         "index.md",
         "runs/index.md",
+        "compare/index.md",
         "runs/2026/11/index.md",
         "runs/2026/10/index.md",
         "experiments/index.md",

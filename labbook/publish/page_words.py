@@ -1,0 +1,31 @@
+"""The words that a script of a page shows, as an attribute of the page: scripts hold no language."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from labbook.store.templates import Templates, finished_text
+
+
+def script_words(templates: Templates, *sections: str, **more: str) -> Any:  # noqa: ANN401 - finished text of Jinja2
+    """Sections of the words files as one JSON object, for `data-words="..."`; words of a status are `status_<name>`.
+
+    Args:
+        templates: Of the notebook, in the language of the site.
+        sections: Names of sections, later ones on top.
+        more: Further words.
+    """
+    said: dict[str, str] = {f"status_{name}": str(word) for name, word in templates.words["status"].items()}
+    for section in sections:
+        found: Mapping[str, Any] = templates.words[section]
+        said |= {name: str(word) for name, word in found.items() if isinstance(word, str)}
+    return finished_text(attribute(json.dumps(said | more, ensure_ascii=False)))
+
+
+def attribute(text: str) -> str:
+    """`text` as the value of an attribute in double quotes, inert for Markdown and macros."""
+    encoded = html.escape(" ".join(text.split()))
+    return "".join(f"&#{ord(char)};" if char in "{}`*_[]\\|~" else char for char in encoded)

@@ -1,0 +1,438 @@
+/* The table of all runs: filters, order and columns, kept in the address; runs ticked for the comparison; CSV. */
+"use strict";
+
+(() => {
+  const mount = document.getElementById("lb-runs");
+  if (!mount) return;
+  const { element, pill, number, duration, moment, day, compared, order } = window.labbook;
+  const say = window.labbook.words(mount);
+  const site = window.labbook.site(mount);
+  const STATUS = ["finished", "failed", "interrupted", "killed", "lost", "running"];
+  const FACETS = ["experiment", "script", "author", "host", "symptom", "tag"];
+  const FACTS = ["started", "status", "title", "experiment", "script", "duration", "author", "host", "symptoms", "tags", "frameworks", "mode", "fixed"];
+  const MOST = 20;
+
+  let runs = [], titles = {}, months = [], metrics = [], params = [], shown = [], loaded = 0;
+  const picked = new Set();
+  let state = read();
+
+  /* State and address */
+
+  function read() {
+    const hash = location.hash.slice(1);
+    const given = new URLSearchParams(hash.includes("=") ? hash : "");
+    const sort = given.get("sort") || "-started";
+    const list = (name) => (given.get(name) || "").split(",").filter(Boolean).map(decodeURIComponent);
+    return {
+      q: given.get("q") || "",
+      since: /^\d{4}-\d\d-\d\d$/.test(given.get("since") || "") ? given.get("since") : "",
+      status: list("status").filter((one) => STATUS.includes(one)),
+      cols: given.has("cols") ? list("cols") : null,
+      sort: sort.replace(/^-/, ""),
+      down: sort.startsWith("-"),
+      ...Object.fromEntries(FACETS.map((name) => [name, given.get(name) || ""])),
+    };
+  }
+
+  function written() {
+    const kept = new URLSearchParams();
+    for (const name of ["q", ...FACETS, "since"]) if (state[name]) kept.set(name, state[name]);
+    if (state.status.length) kept.set("status", state.status.join(","));
+    const sort = (state.down ? "-" : "") + state.sort;
+    if (sort !== "-started") kept.set("sort", sort);
+    if (state.cols) kept.set("cols", state.cols.map(encodeURIComponent).join(","));
+    const text = kept.toString();
+    return location.pathname + location.search + (text ? `#${text}` : "");
+  }
+
+  /* Each choice is a step that the back button takes back; letters of one word are not. */
+  function change(part, { typing = false } = {}) {
+    state = { ...state, ...part };
+    history[typing ? "replaceState" : "pushState"](null, "", written());
+    table.toTop();
+    update();
+  }
+
+  /* Search */
+
+  const OPERATOR = /^([^\s<>=:]+)(<=|>=|<|>|=|:)(.+)$/;
+  const FIELDS = { status: "status", experiment: "experiment", script: "script", author: "author", host: "host", mode: "mode", id: "id", symptom: "symptoms", tag: "tags", framework: "frameworks" };
+
+  function text(run) {
+    run.text ??= [run.title, run.id, run.experiment, run.script, run.author, run.host, run.status, say(`status_${run.status}`), moment(run.started),
+      ...run.tags, ...run.frameworks, ...run.symptoms, ...run.symptoms.map((name) => titles[name] ?? ""),
+      ...Object.entries(run.params).map(([name, value]) => `${name}=${value}`)].join("\n").toLowerCase();
+    return run.text;
+  }
+
+  /* Done while nobody waits, so that the first letter typed is as quick as the others. */
+  function prepare(idle) {
+    let n = 0;
+    while (n < runs.length && (runs[n].text !== undefined || idle.timeRemaining() > 1)) {
+      text(runs[n]);
+      n += 1;
+    }
+    if (n < runs.length) requestIdleCallback(prepare);
+  }
+
+  function condition(word) {
+    const [, name, operator, wanted] = OPERATOR.exec(word) ?? [];
+    const lower = (wanted ?? "").toLowerCase();
+    if (name in FIELDS && (operator === ":" || operator === "=")) {
+      const field = FIELDS[name];
+      return (run) => [run[field]].flat().some((value) => value.toLowerCase().includes(lower));
+    }
+    const bare = name?.replaceAll("-", "_");
+    if (name && (metrics.includes(name) || params.includes(bare) || name === "duration")) {
+      return (run) => {
+        const value = name === "duration" ? run.duration : (run.metrics[name]?.last ?? run.params[bare]);
+        if (value === undefined || value === null) return false;
+        const difference = compared(String(value), wanted);
+        if (Number.isNaN(value)) return operator.length === 1 && "=:".includes(operator) && lower === "nan";
+        return { "<": difference < 0, ">": difference > 0, "<=": difference <= 0, ">=": difference >= 0 }[operator] ?? difference === 0;
+      };
+    }
+    const plain = word.toLowerCase();
+    return (run) => text(run).includes(plain);
+  }
+
+  const HOLDS = {
+    experiment: (run, value) => run.experiment === value,
+    script: (run, value) => run.script === value,
+    author: (run, value) => run.author === value,
+    host: (run, value) => run.host === value,
+    symptom: (run, value) => run.symptoms.includes(value),
+    tag: (run, value) => run.tags.includes(value),
+  };
+
+  function filtered() {
+    const tests = state.q.split(/\s+/).filter(Boolean).map(condition);
+    for (const name of FACETS) if (state[name]) tests.push((run) => HOLDS[name](run, state[name]));
+    if (state.since) {
+      const since = new Date(`${state.since}T00:00`).getTime() / 1000;
+      tests.push((run) => run.started >= since);
+    }
+    const others = tests.length ? runs.filter((run) => tests.every((test) => test(run))) : runs;
+    const counts = Object.fromEntries(STATUS.map((status) => [status, 0]));
+    for (const run of others) counts[run.status] = (counts[run.status] ?? 0) + 1;
+    const kept = state.status.length ? others.filter((run) => state.status.includes(run.status)) : others;
+    return [kept, counts];
+  }
+
+  /* Order */
+
+  function sortable(key) {
+    const [kind, ...rest] = key.split(":");
+    const name = rest.join(":");
+    if (kind === "last" || kind === "best") return (run) => run.metrics[name]?.[kind] ?? null;
+    if (kind === "param") return (run) => run.params[name] ?? null;
+    if (key === "symptoms") return (run) => (run.symptoms.length ? (titles[run.symptoms[0]] ?? run.symptoms[0]) : null);
+    if (key === "tags" || key === "frameworks") return (run) => run[key].join(" ") || null;
+    if (key === "fixed") return (run) => (run.fixed ? 1 : 0);
+    return (run) => (run[key] === "" ? null : (run[key] ?? null));
+  }
+
+  /* Runs without a value come last, whichever way the others stand. Texts are ranked once: comparing them is slow. */
+  function ordered(list) {
+    if (state.sort === "started" && state.down) return list; // as they were put at loading
+    const value = sortable(state.sort), way = state.down ? -1 : 1;
+    const keyed = list.map((run, n) => ({ run, n, key: value(run) }));
+    const known = keyed.filter(({ key }) => key !== null && !Number.isNaN(key));
+    if (known.some(({ key }) => typeof key === "string")) {
+      const texts = [...new Set(known.map(({ key }) => String(key)))];
+      // The alphabet of a language is slow for thousands of titles; that of character codes is not.
+      texts.sort(texts.length < 2000 ? compared : undefined);
+      const rank = new Map(texts.map((key, n) => [key, n]));
+      for (const one of known) one.key = rank.get(String(one.key));
+    }
+    known.sort((a, b) => way * (a.key - b.key) || a.n - b.n);
+    const rest = keyed.filter(({ key }) => key === null || Number.isNaN(key));
+    return [...known, ...rest].map(({ run }) => run);
+  }
+
+  /* Columns */
+
+  const narrow = matchMedia("(max-width: 44.9375em)");
+
+  function label(key) {
+    const [kind, ...rest] = key.split(":");
+    if (kind === "best") return say("best_of", { name: rest.join(":") });
+    return rest.length ? rest.join(":") : say(`col_${key}`);
+  }
+
+  function usual() {
+    const several = (values) => new Set(values.filter((value) => value !== undefined && value !== "")).size > 1;
+    const varied = params.filter((name) => name !== "seed" && several(runs.map((run) => run.params[name])));
+    return ["started", "status", "title", ...metrics.slice(0, 2).map((name) => `last:${name}`), ...varied.slice(0, 2).map((name) => `param:${name}`),
+      "duration", ...["experiment", "author"].filter((name) => several(runs.map((run) => run[name]))),
+      ...(runs.some((run) => run.symptoms.length) ? ["symptoms"] : [])];
+  }
+
+  const WIDTHS = { started: 144, status: 104, title: 230, experiment: 190, script: 150, duration: 96, author: 96, host: 96, symptoms: 190, tags: 150, frameworks: 130, mode: 88, fixed: 72 };
+
+  function link(run) {
+    return element("a", { href: site.entry(run), tabindex: "-1", title: run.title, text: run.title || run.id });
+  }
+
+  function cell(key) {
+    const value = sortable(key);
+    if (key === "started") return (run) => moment(run.started) || run.id;
+    if (key === "status") return (run) => pill(run.status, say(`status_${run.status}`));
+    if (key === "title") return link;
+    if (key === "duration") return (run) => duration(run.duration);
+    if (key === "fixed") return (run) => (run.fixed ? element("span", { class: "lb-fix", text: say("fixed") }) : "");
+    if (key === "symptoms") return (run) => run.symptoms.map((name) => titles[name] ?? name).join(", ");
+    if (key.startsWith("last:") || key.startsWith("best:")) return (run) => number(value(run));
+    return (run) => String(value(run) ?? "");
+  }
+
+  const tick = {
+    key: "", label: say("choose"), width: "34px", least: 34,
+    cell: (run) => element("input", {
+      type: "checkbox", tabindex: "-1", checked: picked.has(run.id), "aria-label": say("pick", { title: run.title || run.id }),
+      onclick: (event) => { event.stopPropagation(); table.pick(run); event.target.checked = picked.has(run.id); },
+    }),
+  };
+
+  function card(run) {
+    const best = metrics.find((name) => run.metrics[name]?.last !== undefined);
+    const facts = [moment(run.started), duration(run.duration), best ? `${best} ${number(run.metrics[best].last)}` : "", run.author, run.experiment];
+    return element("div", { class: "lb-card" },
+      element("div", { class: "lb-card__title" }, pill(run.status, say(`status_${run.status}`)), link(run)),
+      element("div", { class: "lb-card__facts", text: facts.filter(Boolean).join(" · ") }));
+  }
+
+  function arrange() {
+    if (narrow.matches) {
+      table.arrange([tick, { key: "title", label: say("col_title"), width: "minmax(0, 1fr)", least: 0, cell: card }], 62);
+      return;
+    }
+    const keys = columnsShown();
+    table.arrange([tick, ...keys.map((key) => {
+      const width = WIDTHS[key] ?? 100;
+      const wide = key === "title" || (key === keys.at(-1) && !keys.includes("title"));
+      const end = key === "duration" || key.includes(":");
+      return { key, label: label(key), width: wide ? `minmax(${width}px, 1fr)` : `${width}px`, least: width, end, sort: true, cell: cell(key) };
+    })], 34);
+  }
+
+  function columnsShown() {
+    const known = new Set(allColumns());
+    const wanted = (state.cols ?? usual()).filter((key) => known.has(key));
+    return wanted.length ? wanted : ["title"];
+  }
+
+  const allColumns = () => [...FACTS, ...metrics.flatMap((name) => [`last:${name}`, `best:${name}`]), ...params.map((name) => `param:${name}`)];
+
+  /* The page */
+
+  const table = window.labbook.grid({
+    id: "lb-run", label: say("table"), picked,
+    sorted: () => ({ key: state.sort, down: state.down }),
+    onsort: (key) => change(key === state.sort ? { down: !state.down } : { sort: key, down: key !== "title" && key !== "experiment" && key !== "author" && key !== "script" }),
+    onopen: (run) => location.assign(site.entry(run)),
+    onpick: (run) => {
+      if (picked.delete(run.id)) say("choose");
+      else if (picked.size < MOST) picked.add(run.id);
+      else told.textContent = say("too_many");
+      choice();
+    },
+  });
+
+  let typing = false;
+  const query = element("input", {
+    type: "search", class: "lb-input lb-query", placeholder: say("hint"), "aria-label": say("search"), autocomplete: "off", spellcheck: "false",
+    oninput: () => { change({ q: query.value }, { typing }); typing = true; },
+    onblur: () => { typing = false; },
+  });
+  const selects = Object.fromEntries(FACETS.map((name) => [name, element("select", {
+    class: "lb-input", "aria-label": say(`any_${name}`), onchange: (event) => change({ [name]: event.target.value }),
+  })]));
+  const since = element("input", { type: "date", class: "lb-input", "aria-label": say("since"), onchange: () => change({ since: since.value }) });
+  const sinceLabel = element("label", { class: "lb-since" }, element("span", { text: say("since") }), since);
+  const chips = element("div", { class: "lb-chips", role: "group", "aria-label": say("col_status") });
+  const told = element("span", { class: "lb-told", role: "status" });
+  const clear = element("button", { type: "button", class: "lb-button", text: say("clear"), onclick: () => change({ ...Object.fromEntries(["q", "since", ...FACETS].map((name) => [name, ""])), status: [] }) });
+  const compare = element("span", { class: "lb-choice" });
+  const sort = element("select", { class: "lb-input lb-sort", "aria-label": say("sort"), onchange: () => change({ sort: sort.value.replace(/^-/, ""), down: sort.value.startsWith("-") }) });
+  const panel = element("div", { class: "lb-panel", hidden: true, role: "group", "aria-label": say("columns_lead") });
+  const opener = element("button", { type: "button", class: "lb-button lb-columns-button", "aria-expanded": "false", text: say("columns"), onclick: () => open(panel.hidden) });
+  const empty = element("p", { class: "lb-none", hidden: true, text: say("none") });
+
+  function open(wanted) {
+    if (wanted) fillPanel();
+    panel.hidden = !wanted;
+    opener.setAttribute("aria-expanded", String(wanted));
+    if (wanted) panel.querySelector("input")?.focus();
+  }
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !panel.hidden) { open(false); opener.focus(); }
+  });
+  document.addEventListener("click", (event) => {
+    if (!panel.hidden && !menu.contains(event.target)) open(false);
+  });
+  const menu = element("div", { class: "lb-menu" }, opener, panel);
+
+  function fillPanel() {
+    const active = columnsShown();
+    const group = (name, keys) => keys.length ? element("fieldset", {}, element("legend", { text: say(name) }), ...keys.map((key) =>
+      element("label", {}, element("input", { type: "checkbox", checked: active.includes(key), onchange: (event) => toggle(key, event.target.checked) }), element("span", { text: label(key) })))) : null;
+    panel.replaceChildren(element("div", { class: "lb-panel__groups" }, ...[
+      group("facts", FACTS), group("metrics", metrics.flatMap((name) => [`last:${name}`, `best:${name}`])), group("params", params.map((name) => `param:${name}`)),
+    ].filter(Boolean)), element("button", { type: "button", class: "lb-button", text: say("reset_columns"), onclick: () => { change({ cols: null }); fillPanel(); } }));
+  }
+
+  function toggle(key, on) {
+    const now = columnsShown();
+    const all = allColumns();
+    const next = on ? [...now, key].sort((a, b) => (state.cols ? 0 : all.indexOf(a) - all.indexOf(b))) : now.filter((one) => one !== key);
+    change({ cols: next });
+  }
+
+  function choice() {
+    const ids = [...picked];
+    compare.replaceChildren(...(ids.length < 2
+      ? [element("span", { class: "lb-quiet", text: say("choose") })]
+      : [element("a", { class: "lb-button lb-primary", href: `${site.section("compare/")}#runs=${ids.join(",")}`, text: say("compare", { n: ids.length }) }),
+        element("button", { type: "button", class: "lb-button", text: say("clear_chosen"), onclick: () => { picked.clear(); table.redraw(); choice(); } })]));
+  }
+
+  const options = (name) => {
+    const counts = new Map();
+    for (const run of runs) {
+      const values = name === "symptom" ? run.symptoms : name === "tag" ? run.tags : [run[name]];
+      for (const value of values) if (value) counts.set(value, (counts.get(value) ?? 0) + 1);
+    }
+    return [...counts].sort(([a], [b]) => order.compare(titles[a] ?? a, titles[b] ?? b));
+  };
+
+  /* Choices depend on what was loaded, not on what is typed. */
+  function fillChoices() {
+    const count = (list) => {
+      const seen = new Map();
+      for (const run of runs) for (const name of Object.keys(run[list])) seen.set(name, (seen.get(name) ?? 0) + 1);
+      return [...seen].sort((a, b) => b[1] - a[1]).map(([name]) => name);
+    };
+    metrics = count("metrics");
+    params = count("params");
+    for (const name of FACETS) {
+      const found = options(name);
+      const select = selects[name];
+      select.replaceChildren(element("option", { value: "", text: say(`any_${name}`) }), ...found.map(([value, n]) =>
+        element("option", { value, text: `${name === "symptom" ? (titles[value] ?? value) : value} (${n})` })));
+      if (state[name] && !found.some(([value]) => value === state[name])) select.append(element("option", { value: state[name], text: state[name] }));
+      select.hidden = found.length < 2 && !state[name];
+    }
+    const keys = allColumns().filter((key) => !key.startsWith("best:"));
+    sort.replaceChildren(...keys.flatMap((key) => [["-", "sort_down"], ["", "sort_up"]].map(([sign, word]) =>
+      element("option", { value: sign + key, text: `${label(key)}, ${say(word)}` }))));
+  }
+
+  function update() {
+    const started = performance.now();
+    const [kept, counts] = filtered();
+    shown = ordered(kept);
+    if (document.activeElement !== query) query.value = state.q;
+    since.value = state.since;
+    for (const name of FACETS) selects[name].value = state[name];
+    sort.value = (state.down ? "-" : "") + state.sort;
+    chips.replaceChildren(...STATUS.filter((status) => counts[status] || state.status.includes(status)).map((status) => element("button", {
+      type: "button", class: `lb-chip-button lb-${status}`, "aria-pressed": String(state.status.includes(status)), "data-status": status,
+      onclick: () => {
+        change({ status: state.status.includes(status) ? state.status.filter((one) => one !== status) : [...state.status, status] });
+        chips.querySelector(`[data-status="${status}"]`)?.focus();
+      },
+    }, element("span", { text: say(`status_${status}`) }), element("b", { text: String(counts[status]) }))));
+    const n = (value) => value.toLocaleString("en").replaceAll(",", "\u202f");
+    told.textContent = loaded < months.length ? say("loading", { n: loaded, total: months.length })
+      : shown.length === runs.length ? say("count_all", { total: n(runs.length) }) : say("count", { n: n(shown.length), total: n(runs.length) });
+    clear.hidden = !(state.q || state.since || state.status.length || FACETS.some((name) => state[name]));
+    empty.hidden = shown.length > 0 || loaded < months.length;
+    table.element.hidden = !empty.hidden;
+    arrange();
+    table.show(shown);
+    // How long one change takes is seen in the browser's own tools.
+    performance.measure("labbook: runs", { start: started, end: performance.now() });
+  }
+
+  /* No program that opens it may take a cell for a formula. */
+  function csvCell(value) {
+    let cell = String(value ?? "").replace(/[\u0000-\u001f\u007f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, " ");
+    if (/^[=+\-@\uff1d\uff0b\uff0d\uff20]/.test(cell) && (cell.trim() === "" || Number.isNaN(Number(cell)))) cell = `'${cell}`;
+    return /[",;\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+  }
+
+  function download() {
+    const keys = columnsShown();
+    const value = (run, key) => {
+      const got = sortable(key)(run);
+      if (key === "started") return run.started ? new Date(run.started * 1000).toISOString() : "";
+      if (key === "symptoms") return run.symptoms.join(" ");
+      return typeof got === "number" && !Number.isFinite(got) ? number(got) : got;
+    };
+    const lines = [["id", ...keys.map((key) => key.replace(/^(last|param):/, ""))], ...shown.map((run) => [run.id, ...keys.map((key) => value(run, key))])];
+    const text = lines.map((line) => line.map(csvCell).join(",")).join("\r\n");
+    // The mark at the beginning tells spreadsheets that it is UTF-8.
+    const url = URL.createObjectURL(new Blob([`\ufeff${text}\r\n`], { type: "text/csv;charset=utf-8" }));
+    element("a", { href: url, download: `runs-${day(Date.now() / 1000)}.csv` }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+  }
+
+  async function load() {
+    const index = await window.labbook.json(`${site.base}data/runs/index.json`);
+    titles = index.symptoms;
+    months = index.months;
+    const parts = months.map(() => []), missed = [];
+    let next = 0;
+    const worker = async () => {
+      while (next < months.length) {
+        const n = next;
+        next += 1;
+        const { month, digest } = months[n];
+        try {
+          parts[n] = window.labbook.runs(await window.labbook.json(`${site.base}data/runs/${month}.json?${digest}`));
+        } catch {
+          missed.push(month);
+        }
+        loaded += 1;
+        // The newest runs are shown while older ones arrive; all of them once.
+        if (n === 0 || loaded === months.length) {
+          runs = parts.flat().sort((a, b) => b.started - a.started);
+          fillChoices();
+          update();
+          if (loaded === months.length) requestIdleCallback(prepare);
+        }
+      }
+    };
+    await Promise.all([worker(), worker(), worker(), worker()]);
+    if (missed.length) told.textContent = say("missed", { months: missed.join(", ") });
+  }
+
+  // On a phone the choices fold away behind one button.
+  const filters = element("button", {
+    type: "button", class: "lb-button lb-filters-button", "aria-expanded": "false", text: say("filters"),
+    onclick: () => filters.setAttribute("aria-expanded", String(tools.classList.toggle("lb-open"))),
+  });
+  const tools = element("div", { class: "lb-tools lb-filters" }, query, filters, ...Object.values(selects), sort);
+
+  const still = document.getElementById("lb-runs-static");
+  const note = (sentence) => mount.append(window.labbook.sentence("p", "lb-note-line", sentence));
+  if (window.labbook.offline()) {
+    note(say("offline"));
+    return;
+  }
+  mount.append(
+    tools,
+    element("div", { class: "lb-tools" }, chips, sinceLabel, clear, element("span", { class: "lb-space" }), told, menu,
+      element("button", { type: "button", class: "lb-button", title: say("download_lead"), text: say("download"), onclick: download })),
+    table.element, empty,
+    element("div", { class: "lb-tools lb-below" }, compare, element("span", { class: "lb-space" }), element("span", { class: "lb-quiet lb-keys", text: say("keys") })),
+  );
+  choice();
+  addEventListener("popstate", () => { state = read(); typing = false; query.value = state.q; update(); });
+  narrow.addEventListener("change", () => update());
+  load().then(() => { if (still) still.hidden = true; }, (error) => {
+    mount.replaceChildren();
+    note(say("failed", { reason: error.message }));
+  });
+})();
