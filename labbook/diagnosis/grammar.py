@@ -56,7 +56,7 @@ _NO_VERSION = re.compile(
 )
 _OF_TYPE = re.compile(
     r"\b(?:expected|must|should|needs?|has|have|required) (?:to )?be (?:of type |an instance of |either )?(?:an? )?"
-    r"[`'<]?(?:bool(?:ean)?|str(?:ing)?|int(?:eger)?|float|list|tuple|dict(?:ionary)?|callable|tensor|(?:torch"
+    r"[`'<]?(?:scalar|bool(?:ean)?|str(?:ing)?|int(?:eger)?|float|list|tuple|dict(?:ionary)?|callable|tensor|(?:torch"
     r"|paddle)\.Tensor"
     r"|number|ndarray|nn\.Module|iterable)s?\b"
     r"|\b(?:must|should|has to|needs to|not) (?:inherit from|be (?:an? )?(?:subclass|instance|scalar)|derive from)\b"

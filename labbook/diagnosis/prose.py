@@ -6,7 +6,8 @@ import re
 
 _SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
 _SUPPOSED = re.compile(
-    r"\b(?:if|unless)\b(?! (?:I|we|you)\b)|\bwhether\b|\bavoid(?:s|ing|ed)?\b|\bprevent(?:s|ing|ed)?\b|\bin case\b"
+    r"\b(?:if|unless)\b(?! (?:I|we)\b)(?! you\b(?! (?:see|get|encounter|face|meet|run into)\b))|\bwhether\b"
+    r"|\bavoid(?:s|ing|ed)?\b|\bprevent(?:s|ing|ed)?\b|\bin case\b"
     r"|\b(?:errors|failures|crash(?:es)?|exceptions|problems|issues) (?:such as|like)\b"
     r"|\bwithout (?:any |an? )?(?:nans?|errors?|problems?|issues?|crash\w*|exceptions?|failures?|warnings?)\b"
     r"|\b(?:any|some|all) (?:type|kind|sort)s? of\b|\b(?:be|should|must) (?:able|careful)\b"
@@ -42,7 +43,8 @@ _PROPOSED = re.compile(
     r"(?:\s|了|\b)(?!.{0,120}[?？])"
 )
 _HEAD_OF_CHANGE = re.compile(
-    r"^(?:Summary:|#{1,4} (?:Changes|Changelog|Release notes)\b)|^\W{0,6}(?:What does this PR do|This (?:PR|diff"
+    r"^(?:Summary:|#{1,4} (?:Changes|Changelog|What's Changed)\b|(?:#{1,4} )?Release notes\b)"
+    r"|^\W{0,6}(?:What does this PR do|This (?:PR|diff"
     r"|patch|commit|change)\b"
     r"|PR (?:types|[Dd]escri\w+)|Describe your changes|Test [Pp]lan|Differential Revision|Motivation and Context"
     r"|Types? of changes?|Signed-off-by|本\s?PR|更新日志|更新内容)",

@@ -14,6 +14,8 @@ from labbook.diagnosis.grammar import family_by_grammar
 from labbook.diagnosis.match import Match, Matcher
 from labbook.diagnosis.prose import message_in, stated
 from labbook.diagnosis.telling import finding_of_check, told
+from labbook.diagnosis.text_collect import PRINTS_STEPS
+from labbook.diagnosis.text_ending import prints_nonfinite
 from labbook.frozen import dataclass
 from labbook.model.evidence import Evidence, Raised, Said
 from labbook.model.finding import Diagnosis, Finding
@@ -32,6 +34,7 @@ _OF_INTERRUPTS = (
     "other",
 )
 """What other processes say when the one that they belong to is interrupted."""
+_PRINTED = "loss_printed_nan"
 _MOST_FINDINGS = 8
 _DEEPEST = 12
 
@@ -82,6 +85,9 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
     if ordered and _is_wrapper(ordered[0]) and _untold(evidence, ordered):
         # The launcher's words follow from an exception that no page knows: they explain nothing.
         findings = [f for f in findings if f.symptom != ordered[0].id]
+    if PRINTS_STEPS in evidence.conditions and all(f.family == "performance" for f in findings):
+        # A log of training that warns of slowness and of nothing else is one of a program that runs well.
+        findings = []
     checks = [
         finding_of_check(check, matcher.catalogue, evidence, language)
         for check in evidence.checks
@@ -168,7 +174,11 @@ def _of_lines(evidence: Evidence, matcher: Matcher, *, as_exception: bool) -> li
     found = []
     for said in evidence.said:
         # What a sentence supposes or fears has not happened.
-        matches = matcher.of_line(replace(said, text=stated(said.text)), evidence.framework, as_exception=as_exception)
+        text = stated(said.text)
+        matches = matcher.of_line(replace(said, text=text), evidence.framework, as_exception=as_exception)
+        printed = matcher.catalogue.symptoms.get(_PRINTED)
+        if not matches and printed and said.kind == "output" and prints_nonfinite(text):
+            matches = [Match(printed, 1, 0, {})]
         found += [Candidate(m, None, said, said.kind != "warning", said.order, said.rank) for m in matches[:1]]
     return found
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from labbook.diagnosis.prose import stated
-from labbook.diagnosis.text_collect import Collected, frame_work
+from labbook.diagnosis.text_collect import PRINTS_STEPS, Collected, frame_work
 from labbook.diagnosis.text_ending import ending_of, is_progress, notable, warning_text
 from labbook.diagnosis.text_found import Found
 from labbook.diagnosis.text_frames import is_class, split_class
@@ -178,6 +178,7 @@ def _evidence(collected: Collected) -> Evidence:
         tuple(raised),
         tuple(said),
         ending,
+        conditions=frozenset({PRINTS_STEPS} if collected.steps else ()),
         framework=frame_work(collected.clues),
         clean_end=(ending.exit_code == 0 or collected.wished or collected.proposed)
         and not any(one.ended_process for one in raised),

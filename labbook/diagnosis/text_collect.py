@@ -20,6 +20,10 @@ _KINDS = 400
 _LONGEST_SAID = 4_000
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d[\d.,]*(?:e[-+]?\d+)?")
 
+PRINTS_STEPS = "prints_steps"
+"""Condition of evidence: the text holds the lines of a training that goes on."""
+_STEPS = re.compile(r"\bloss\w*['\"]?[ :=]{1,3}\d|\d ?(?:it/s|s/it)\b|\bepoch[ :\[]{1,2}\d", re.IGNORECASE)
+
 _CLUES = {
     "paddle": re.compile(
         r"\bpaddle|[Pp]addle[A-Z]|\bfluid\.|EnforceNotMet|\[operator <|\[Hint: |\((?:InvalidArgument|NotFound"
@@ -55,6 +59,7 @@ class Collected:
     clues: Counter[str] = field(default_factory=Counter)
     wished: bool = False
     proposed: bool = False
+    steps: bool = False
     _raised: dict[str, _Kept] = field(default_factory=dict)
     _said: dict[str, _Kept] = field(default_factory=dict)
     _lines: int = 0
@@ -98,6 +103,7 @@ class Collected:
             whole: Whether it is all there is.
         """
         self.wished = self.wished or wishes(text[:20_000])
+        self.steps = self.steps or _STEPS.search(text[:20_000]) is not None
         self.proposed = self.proposed or (whole and proposes(text[:20_000]))
         for name, pattern in _CLUES.items():
             self.clues[name] += sum(1 for _ in pattern.finditer(text[:400_000]))

@@ -118,6 +118,11 @@ def is_ending(text: str) -> bool:
     return bool(_DEATH.match(text) or _SRUN.search(text) or ("exit" in text and _CODE.search(text)))
 
 
+def prints_nonfinite(text: str) -> bool:
+    """Whether a line prints a loss or norm that is not finite."""
+    return bool(_NONFINITE.search(text))
+
+
 def is_progress(text: str) -> bool:
     """Whether a line is a progress bar."""
     return bool(_BAR.search(text))
