@@ -62,7 +62,8 @@ def facts_of(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     Besides `KINDS`: "words" are the words of the command line, for runs whose options no parser told; "state" is the
     state of the frameworks, which is compared as environment; "written" names files that the run itself wrote.
     """
-    words = words_of(run.get("argv") or ())
+    argv = run.get("argv")
+    words = words_of(argv if isinstance(argv, (list, tuple)) else ())
     parsed = parsed_arguments(run)
     found: dict[str, Mapping[str, Any] | None] = {
         "argument": _arguments(parsed, words) if parsed else None,
@@ -219,8 +220,7 @@ def _config_row(path: str, sides: Sequence[Mapping[str, str] | None]) -> Differe
     lines = [[line.strip() for line in text.splitlines() if line.strip()] if text is not None else [] for text in texts]
     if len(set(texts)) == 1 or len({tuple(each) for each in lines}) == 1:
         return None
-    held = [set(each) for each, text in zip(lines, texts, strict=True) if text is not None]
-    shared = set.intersection(*held) if held else set()
+    shared = set.intersection(*map(set, lines)) if None not in texts else set()
     values = []
     for each, text in zip(lines, texts, strict=True):
         own = [line for line in each if line not in shared]

@@ -126,7 +126,10 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)) or value in ("nan", "inf", "-inf"):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:  # a whole number of hundreds of digits, written by hand
+            return None
     return None
 
 

@@ -82,3 +82,32 @@ def test_what_cannot_be_compared_is_said(project):
     (project.folder / "notes" / "runs" / day / run / "run.json").write_text("{")
     done = project("compare", run, run, check=False)
     assert done.returncode == 1 and "has no data to compare" in done.stderr
+
+
+def test_more_than_two_runs_stand_side_by_side(two):
+    labbook, before, now = two
+    labbook.record(sys.executable, "train.py", "--lr", "0.9")
+    third = json.loads(labbook("list", "--json").stdout)[0]["id"]
+
+    lines = labbook("compare", before, now, third, now).stdout.splitlines()
+    assert lines[0].split() == ["what", before, now, third]
+    rows = {line.split()[0]: line.split()[1:] for line in lines[1:]}
+    assert rows["--lr"] == ["0.1", "0.5", "0.9"]
+    assert rows["loss"] == ["0.7143", "0.3333", "0.2174"]
+
+    told = json.loads(labbook("compare", before, now, third, "--json").stdout)
+    assert told["runs"] == [before, now, third]
+    assert {"kind": "argument", "what": "--lr", "values": ["0.1", "0.5", "0.9"]} in told["changes"]
+
+    text = labbook("compare", before, third, "--markdown").stdout.splitlines()
+    assert text[0] == f"|  |  | {before} | {third} |" and text[1] == "|---|---|---|---|"
+    assert "| argument | --lr | 0.1 | 0.9 |" in text
+    assert {line.count("|") for line in text} == {5}
+
+
+def test_what_cannot_be_compared_is_told(two):
+    labbook, before, now = two
+
+    done = labbook("compare", before, now, now, "--markdown", "--code")
+    assert "--code compares two runs" in done.stderr
+    assert "21 runs are more than 20" in labbook("compare", *[before] * 21).stderr

@@ -41,8 +41,8 @@
     return names(sides).map((path) => {
       const texts = sides.map((side) => side?.[path]);
       const lines = texts.map((text) => (text ?? "").split(/\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/).map((line) => line.trim()).filter(Boolean));
-      const held = lines.filter((_, n) => texts[n] !== undefined).map((each) => new Set(each));
-      const shared = new Set(lines.flat().filter((line) => held.every((set) => set.has(line))));
+      const held = lines.map((each) => new Set(each));
+      const shared = new Set(lines[0].filter((line) => held.every((set) => set.has(line))));
       const differs = distinct(texts) > 1 && distinct(lines.map((each) => each.join("\n"))) > 1;
       const values = lines.map((each, n) => {
         if (texts[n] === undefined) return "not read";
