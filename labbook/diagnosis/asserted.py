@@ -32,11 +32,13 @@ _LINES = (
         r"\b(?:boxes|bboxes|bbox|box|gt_boxes|labels?|l)\b\S*\[[^\]]*\]\s*(?:[<>]=?).*\.all\(|\bbox\w*\.(?:min|max)\("
         r"|\blen\((?:line|row|parts?|items?|fields?|tokens?|words|cols?|splits?)\)\s*[=!<>]=",
     ),
+    ("data_decode_error", r"(?:\.|torch\.|np\.|\b)(?:min|max|amin|amax)\(.*[<>]=?\s*[-\w.]+"),
     ("type_error_user_code", r"^assert (?:not )?(?:isinstance|callable|hasattr|issubclass)\("),
     ("config_error", rf"(?:{_SETTING})[^=!<>]{{0,40}}?\bin\b\s*[\[({{'\"\w]"),
     ("dtype_mismatch", r"\.dtype\b|\bis_floating_point\("),
     ("device_mismatch", r"\.device\b|\.is_cuda\b"),
     ("config_error", r"(?:\bargs?|\bopts?|\bcfg|\bconfig|\bhparams|\bFLAGS)\.\w+"),
+    ("config_error", r"\w\[['\"]\w+['\"]\]\s*[=!<>]=?\s*\w+(?:\.\w+)*\[['\"]"),
     ("config_error", r"%\s*[\w.]+\s*==\s*0|\bin\s*[\[(]\s*['\"]"),
     (
         "shape_mismatch",

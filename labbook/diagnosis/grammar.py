@@ -72,8 +72,11 @@ _PATH = re.compile(
     r"(?:[\w~.-]+)?(?:[/\\][\w.@-]+){2,}|\b[\w-]+\.(?:json|jsonl|yaml|yml|txt|csv|pth?|pkl|npy|npz|h5|ckpt"
     r"|jpe?g|png|xml|bin|tsv|mat|tif)\b"
 )
-_HINT = re.compile(r"Expected (?P<wanted>[^\n]{3,160}?), but received ")
+_HINT = re.compile(
+    r"Expected (?P<wanted>[^\n]{3,160}?), but received |[Ee]nforce (?P<enforced>[^\n]{3,160}?) failed[,.]"
+)
 _HINTED = (
+    ("index_out_of_range", re.compile(r"\b(?:ids?|index|indices|label|lbl|cls|class_id)\w*(?:\[\w+\])? ?(?:<|>=|<=) ")),
     ("dtype_mismatch", re.compile(r"dtype|data_type|(?<![a-z])type\(\)")),
     (
         "shape_mismatch",
@@ -113,8 +116,24 @@ _NOTHING = re.compile(
     re.IGNORECASE,
 )
 _TOO_FLAT = re.compile(
-    r"\bexpects? (?:\w+ ){0,3}at least (?:an? )?\w+[- ]?d(?:im(?:ension)?s?(?:al)?)?\b", re.IGNORECASE
+    r"\b(?:must|should|has to|needs to|expected|expects?|requires?)(?: to)?(?: be)?(?: an?)? ?\d ?-? ?d\b|"
+    r"\bexpects? (?:\w+ ){0,3}at least (?:an? )?\w+[- ]?d(?:im(?:ension)?s?(?:al)?)?\b",
+    re.IGNORECASE,
 )
+_EXCEEDS = (
+    r"(?:exceeds?|exceeded|exceeding|(?:is|are|was) (?:larger|longer|greater|bigger|smaller|shorter|less) than"
+    r"|(?:must|should|can(?:not|'t| not))(?: not)? be (?:larger|longer|greater|bigger|smaller|shorter|less) than)\b"
+)
+_TOO_BIG_SETTING = re.compile(
+    rf"\b(?:batch[ _]?size|crop\w*|roi|window|kernel|patch|stride|padding|num_\w+|\w+_size)\b[^.;]{{0,60}}?\b{_EXCEEDS}"
+    rf"|\b{_EXCEEDS}[^.;]{{0,30}}?\b(?:max\w*|vocab_?size|limit|num_\w+)\b|\bvalues? must be [<>]=?"
+    r"|\boutside (?:of )?(?:the )?(?:given|valid|allowed|expected) (?:space|range|bounds|interval)",
+    re.IGNORECASE,
+)
+_TOO_BIG = re.compile(
+    rf"\b(?:lengths?|sizes?|dims?|dimensions?|width|height|channels?|tokens)\b[^.;]{{0,60}}?\b{_EXCEEDS}", re.IGNORECASE
+)
+"""One size against another one, without numbers that could be compared."""
 _CUDA_CODE = re.compile(
     r"\bcuda\w*\b[^.\n]{0,60}?\b(?:error|code|status|errno)\s?(?:code|number)?\s?[=:(#]?\s?(?P<code>\d{1,3})\b"
     r"|\bcudaSuccess\b\W{1,4}(?P<other>\d{1,3}) vs\.? 0\b",
@@ -179,7 +198,9 @@ def _family(sentence: str) -> str | None:
     if _close(sentence, _SHAPES, _CLASH) or (_COUNTED.search(sentence) and _counts_differ(sentence)):
         return "shape_mismatch"
     hint = _HINT.search(sentence)
-    hinted = next((family for family, asks in _HINTED if hint and asks.search(hint["wanted"])), None)
+    hinted = next(
+        (family for family, asks in _HINTED if hint and asks.search(hint["wanted"] or hint["enforced"])), None
+    )
     if hinted:
         return hinted
     code = _CUDA_CODE.search(sentence)
@@ -194,6 +215,8 @@ def _family(sentence: str) -> str | None:
         return "file_not_found"
     worded = (
         ("shape_mismatch", _TOO_FLAT),
+        ("config_error", _TOO_BIG_SETTING),
+        ("shape_mismatch", _TOO_BIG),
         ("data_empty", _NOTHING),
         ("config_error", _OPTION),
         ("type_error_user_code", _OF_TYPE),
@@ -274,6 +297,7 @@ _TITLES = {
         "data_decode_error": "A file cannot be read as what it should be",
         "type_error_user_code": "A value has another type than the one that is wanted",
         "pickling_error": "An object cannot be sent to another process or into a file",
+        "index_out_of_range": "An index or a label is larger than what it points into",
         "timeout": "Something took longer than it was given",
     },
     "zh": {
@@ -297,6 +321,7 @@ _TITLES = {
         "data_decode_error": "文件无法按应有的格式读取",
         "type_error_user_code": "某个值的类型与要求的不同",
         "pickling_error": "某个对象无法传给另一个进程或写入文件",
+        "index_out_of_range": "某个下标或标签超出了范围",
         "timeout": "某项操作超过了给定的时间",
     },
 }

@@ -100,11 +100,18 @@ _QUOTED = re.compile(
 )
 
 
+_CHECKED = re.compile(
+    r"(?P<message>Enforce failed\b.{4,300}|\bExpected .{3,160}?, but received .{3,200}|(?<=`)assert .{5,200}?(?=`))"
+)
+"""Checks of Paddle's own code, which need no class in front; a line of code that somebody quotes."""
+
+
 def message_in(text: str) -> str:
     """The message that a report quotes without a class: "报错The type of x must be ..."; "" where it quotes none.
 
     Args:
         text: A line or block.
     """
-    found = _QUOTED.search(stated(text))
+    told = stated(text)
+    found = _CHECKED.search(told) or _QUOTED.search(told)
     return found["message"].strip() if found else ""

@@ -279,7 +279,9 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, language: str) ->
     quoted = (message_in(said.text) for said in evidence.said if said.kind == "output" and not evidence.clean_end)
     told = any(one.type or one.message for one in evidence.raised)
     for message in () if findings or told else filter(None, quoted):
-        finding = family_by_grammar(Raised("", message), evidence, language)
+        finding = family_by_grammar(
+            Raised("AssertionError" if message.startswith("assert ") else "", message), evidence, language
+        )
         if finding is not None:
             return [finding]
     return findings

@@ -101,6 +101,24 @@ def is_remote(one: Found) -> bool:
     return one.type.endswith("RemoteTraceback")
 
 
+_DISPLAY = re.compile(r"IPython[\\/]core[\\/](?:ultratb|interactiveshell|debugger)\.py$")
+
+
+def without_display(one: Found) -> Found:
+    """The exception that a notebook failed to display, in place of the one that this failure raised.
+
+    A program that exits within a cell makes IPython fail at its own traceback; neither of the two is the cause.
+    """
+    for _ in range(MOST_BEHIND):
+        displayed = bool(one.frames and _DISPLAY.search(one.frames[-1].file)) or one.type == "SystemExit"
+        if not displayed or not one.behind:
+            return one
+        behind, rest = one.behind[0][0], one.behind[1:]
+        behind.behind = [*behind.behind, *rest]
+        one = behind
+    return one
+
+
 def take_out_wrapper(one: Found) -> None:
     """Puts what a pool's worker quoted where the quotation of others is: into `inner`."""
     if one.behind and is_remote(one.behind[0][0]) and one.inner is None:

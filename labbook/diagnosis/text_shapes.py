@@ -39,6 +39,10 @@ GROUP_RULE = "\u0001 next of the group"
 """Stands between the exceptions of a group in rewritten lines; logs hold no control characters when they come here."""
 
 
+_LINKED = re.compile(r"^\s*\[(?P<file>[^\]\n]{1,500})\]\(https?://[^)\s]*\) in (?P<function>.*)$")
+"""Colab writes a frame's file as a link."""
+
+
 def plain(lines: list[Line]) -> list[Line]:
     """The same lines with each traceback in the shape of Python's own."""
     text = "\n".join(line.text for line in lines)
@@ -46,6 +50,13 @@ def plain(lines: list[Line]) -> list[Line]:
         lines = list(_groups(lines))
     if "Traceback (most recent" in text and ("│" in text or "| " in text or "┃" in text):
         lines = list(_rich(lines))
+    if "](http" in text:
+        lines = [
+            line._replace(text=f"{found['file']} in {found['function']}")
+            if (found := _LINKED.match(line.text))
+            else line
+            for line in lines
+        ]
     if "In [" in text or "In[" in text or "--> " in text or "-> " in text or "\nFile " in f"\n{text}":
         lines = _ipython(lines)
     if "\nE  " in f"\n{text}":

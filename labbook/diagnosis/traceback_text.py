@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from labbook.diagnosis.text_found import MOST_BEHIND, Found, is_remote, same_start, take_out_wrapper
+from labbook.diagnosis.text_found import MOST_BEHIND, Found, is_remote, same_start, take_out_wrapper, without_display
 from labbook.diagnosis.text_frames import (
     CHAINED,
     CPP_SECTION,
@@ -77,6 +77,7 @@ class TracebackReader:
             self._step(self.lines[self._at].text)
             if self._at <= before:
                 self._at = before + 1
+        self.found = [without_display(one) for one in self.found]
         for one in self.found:
             take_out_wrapper(one)
         return [one for one in self.found if one.type or one.message or one.frames]
@@ -284,6 +285,9 @@ class TracebackReader:
         if not message and not re.search(r"(?:Error|Exception|Interrupt|Traceback)$", shown["type"]):
             return
         start = self._at
+        above = self.lines[start - 1].text.strip() if start else ""
+        if not message and shown["type"] == "AssertionError" and above.startswith("assert"):
+            message = above
         relation = self._relation(start, "")
         module, name = split_class(shown["type"])
         words, end = self._words(start, message, 12)

@@ -93,6 +93,8 @@ _UNREADABLE = _any(
     r"|coordinates?)\b.{0,80}\b(?:less|greater|larger|smaller|out of|outside|invalid|negative|exceeds?"
     r"|in (?:the )?range"
     r"|degenerate|non-?normali[sz]ed|beyond|positive (?:height|width)|malformed)\b",
+    r"\bnumbers? of (?:\S+ ){1,8}?(?:is|are|do|does) (?:different|not equal|not (?:the same|match)|unequal"
+    r"|inconsistent)",
     r"\binvalid (?:bbox|bounding box|box|polygon|annotation|segmentation|image)\b",
     r"\b(?:unsupported|unknown|unrecogni[sz]ed|invalid) (?:image|audio|video|pixel|colou?r|sample|file|label"
     r"|annotation)"
@@ -116,6 +118,9 @@ _SETTINGS = _any(
     r"|only supports?|supported (?:values|options|types|modes|models|formats)(?: are| is|:)?)\b[^.\n]{0,40}?"
     r"[\[({<'\"`]",
     rf"\bonly (?:\w+ ){{1,3}}?(?:{_SETTING})?(?: is| are)? ?supported\b",
+    r"\b(?:could not|couldn't|can ?not|can't|unable to|failed to) (?:recogni[sz]e|determine|infer|identify) (?:the )?"
+    r"(?:\w+ ){0,2}(?:type|mode|model|dataset|backend|task|architecture|scene|name)\b",
+    r"\bexpected \{[^}]{1,400}\}?,? but (?:only )?(?:got )?\{",
     r"\b(?:must|should|has to|needs to) (?:be )?(?:in|within|among) [\[({]['\"]",
     rf"(?:{_NAME}|{_SETTING})[^.;]{{0,80}}?\b(?:must|should|has to|have to|needs? to|ought to|can only|can ?not|can't"
     r"|may not|may only)(?: not| only)? be (?:set|specified|provided|given|passed|defined|supplied|a multiple"
