@@ -4,7 +4,6 @@ Knows no framework: it follows the order of forwards, backwards and steps, keeps
 the `eyes` of a framework look. Everything follows one thread, the first that calls `backward`.
 """
 
-import sys
 from _thread import get_ident
 from collections import deque
 
@@ -12,11 +11,13 @@ from .health_batches import Windows
 from .health_evaluation import Evaluation
 from .health_loop import Loop
 from .health_memory import Memory
-from .health_pace import AWAKE, ROUND, Pace
+from .health_pace import Pace
 from .health_phases import Phases
 from .health_schedule import Normal, Schedule
 from .health_standing import Standing
+from .health_toll import Toll
 from .protocol import LOOP
+from .training import may_read_gradients
 
 
 class Health:
@@ -43,6 +44,7 @@ class Health:
     def __init__(self, adapter, eyes):
         self.probe = adapter.probe
         self.training = adapter.training
+        self.lane = adapter.lane
         self.name = adapter.name
         self.eyes = eyes
         self.clock = adapter.training.clock
@@ -57,6 +59,7 @@ class Health:
         now = self.clock()
         self.thread = None
         self.schedule = Schedule(self.level, now)
+        self.toll = Toll(now)
         self.dense = True
         self.loop = Loop(self.name)
         self.standing = Standing(self.training, self.eyes)
@@ -72,7 +75,7 @@ class Health:
         self.resting = False
         self.pace = Pace(now)
         self.memory = Memory(self.probe.event, self.name, now)
-        self._last_root = None
+        self.last_root = None
         self._normal_loss, self._normal_norm = Normal(), Normal()
         self._forward_began = self._backward_began = self._step_began = None
         self._samples = 0
@@ -130,7 +133,7 @@ class Health:
         if self.thread is not None and self.thread != get_ident():
             return False
         if self.resting and grad and training and not self.evaluation.open:
-            if root is self._last_root:
+            if root is self.last_root:
                 self.loop.train_grad += 1
                 self.eyes.flight.rests(root, args, kwargs)
             return False
@@ -143,8 +146,8 @@ class Health:
         samples = self._samples if batch is None else batch.samples
         if grad and training:
             if self.evaluation.open:
-                self.evaluation.end(self.step)
-            self._last_root = root
+                self._evaluated()
+            self.last_root = root
             phase = "train"
             if self.probe.asked is not None:
                 self.probe.asked.began(args, kwargs, batch)
@@ -159,7 +162,7 @@ class Health:
             phase = "eval"
             self.eyes.release()
             if grad:
-                self._last_root = root
+                self.last_root = root
                 self.eyes.flight.began(root, args, kwargs, batch)
                 if self.dense and not self.loop.train_grad:  # it may be trained in this mode
                     self._looks(self.eyes.look_forward, root, args, kwargs, batch)
@@ -222,7 +225,7 @@ class Health:
             self._check_losses(losses, tensors)
             return
         loop.backward()
-        root = self._last_root
+        root = self.last_root
         if root is not None:
             loop.backward_mode(root.training(), root.stochastic)
         self.standing.before_backward(loop, self.dense)
@@ -298,7 +301,7 @@ class Health:
         self.loop.step(meter.index, backwards)
         one.mark = self.eyes.written(optimizer) if one.steps < 256 else None
         if self.evaluation.open:
-            self.evaluation.end(self.step)
+            self._evaluated()
         if self.dense:
             self._looks(self.eyes.looked_step, optimizer, meter, norm)
         self.eyes.release()
@@ -307,21 +310,29 @@ class Health:
             self.turn(now)
         return extra
 
+    def _evaluated(self):
+        self.evaluation.end(self.step)
+        self.phases.waited = None
+
     def turn(self, now):
         """Goes on to the next step: decides whether it is dense, and whether it is followed at all."""
         pace = self.pace
-        pace.turned(now, self.training.spent_in_all() - self.schedule.spent - self.cost)
+        pace.turned(now, self.training.spent_in_all() - self.toll.counted - self.cost)
         steps = pace.steps
+        waited, self.phases.waited = self.phases.waited, 0.0
         if self.dense:
+            began = now
             self.memory.tell(now, steps, self.eyes.device_memory())
             self.eyes.turned(steps)
             now = self.clock()
-            self.schedule.looked(steps, now, self.cost)
-            self.cost = 0.0
+            counted, self.cost = self.cost + now - began, 0.0
+            self.schedule.looked(steps, now, self.toll.looked(steps, now, waited, counted))
             if self.schedule.looks == 1:
                 self.phases.spoiled()
-        elif self.memory.due(now):
-            self.memory.tell(now, steps, self.eyes.device_memory())
+        else:
+            self.toll.ordinary(steps, now, waited)
+            if self.memory.due(now):
+                self.memory.tell(now, steps, self.eyes.device_memory())
         self.dense = self.schedule.due(steps + 1, now)
         if self.dense:
             self.phases.spoiled()
@@ -370,17 +381,10 @@ class Health:
         if not (self.loop.backwards or self.loop.steps or self.loop.losses_open):
             return
         self.loop.scaler["skipped"] = sum(m.skipped_in_all for m in self.training.meters.values())
-        if self._at_rest():
+        if may_read_gradients(self.thread):
             with self.probe.guard(self.name + ".totals"):
                 self.eyes.totals(self.loop)
         self.probe.event(LOOP, **self.loop.told())
-
-    def _at_rest(self):
-        """Whether the gradients of the thread that is followed can be asked for: no other thread may do so.
-
-        A backward call replaces them without the interpreter's lock; who reads one at that moment crashes.
-        """
-        return self.thread in (None, get_ident()) or self.thread not in sys._current_frames()
 
     def finish(self):
         """Writes what only memory holds."""
@@ -389,9 +393,6 @@ class Health:
         self.windows.flush()
         self.eyes.finish()
         self._tell_loop()
-        if self.schedule.limited:
-            reason = "looking took its share of the time: %d steps were looked at" % self.schedule.looks
-            self.probe.unobserved("tensors at some steps that were planned", reason)
-        if self.pace.fast:
-            reason = "steps take only %.2g ms: %d of %d are followed" % (1000 * self.pace.step_s, AWAKE, ROUND)
-            self.probe.unobserved("some counts of the loop", reason)
+        for what, reason in (self.schedule.left_out(), self.pace.left_out()):
+            if reason:
+                self.probe.unobserved(what, reason)

@@ -3,6 +3,12 @@
 RESTS_FROM = 512
 """Steps after which a loop with very short steps is no longer followed at each of them."""
 
+EARLY = (172, 192)
+"""Steps between which following is measured for the first time. Source: chosen by us; no look is planned there."""
+
+VERY_DEAR = 0.2
+"""As `DEAR`, for a loop that is no longer followed at each step after the second of `EARLY` already."""
+
 DEAR = 0.04
 """Share of a step's time that following it may cost; where it costs more, most steps are not followed. Following one
 takes 50 to 150 microseconds, so these are steps of less than a few milliseconds. Source: chosen by us."""
@@ -30,10 +36,11 @@ class Pace:
         fast: Whether steps are so short beside that that most of them are not followed.
     """
 
-    __slots__ = ("_lead", "_measured", "_misses", "_round_s", "_spent", "fast", "follow_s", "step_s", "steps")
+    __slots__ = ("_early", "_lead", "_measured", "_misses", "_round_s", "_spent", "fast", "follow_s", "step_s", "steps")
 
     def __init__(self, now):
         self.steps = 0
+        self._early = (now, 0.0)
         self.step_s = self.follow_s = 0.0
         self.fast = False
         self._lead = None
@@ -65,6 +72,12 @@ class Pace:
             spent: Seconds spent in following steps so far, without looks at tensors.
         """
         self.steps += 1
+        if self.steps == EARLY[0]:
+            self._early = (now, spent)
+        elif self.steps == EARLY[1]:
+            count = EARLY[1] - EARLY[0]
+            self.step_s, self.follow_s = (now - self._early[0]) / count, (spent - self._early[1]) / count
+            self.fast = self.follow_s > VERY_DEAR * self.step_s
         place = self.steps % ROUND
         if place == AWAKE:
             before, self._measured = self._measured, max((spent - self._spent) / AWAKE, 0.0)
@@ -73,8 +86,13 @@ class Pace:
             self._spent = spent
             self.step_s = (now - self._round_s) / ROUND
             self._round_s = now
-            self.fast = self.steps >= RESTS_FROM and self.follow_s > DEAR * self.step_s
+            self.fast = (self.fast or self.steps >= RESTS_FROM) and self.follow_s > DEAR * self.step_s
 
     def asleep(self):
         """Whether the next step is one of those that are not followed where steps are very short."""
         return self.steps % ROUND >= AWAKE
+
+    def left_out(self):
+        """`(what, reason)` of what was not observed; the reason is "" where everything was."""
+        reason = "steps take only %.2g ms: %d of %d are followed" % (1000 * self.step_s, AWAKE, ROUND)
+        return "some counts of the loop", reason if self.fast else ""

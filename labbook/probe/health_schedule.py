@@ -6,7 +6,7 @@ the logarithm of the run's length; where a loss or gradient norm looks abnormal,
 
 from math import ceil, inf
 
-FREE_S = {"light": 0.05, "normal": 0.4, "deep": 1.0}
+FREE_S = {"light": 0.05, "normal": 0.15, "deep": 1.0}
 """Seconds of looking that every run may spend, so that short runs are seen too. Source: chosen by us; it is once, and
 less than importing a framework takes."""
 
@@ -18,6 +18,11 @@ FIRST = {"light": 2, "normal": 5, "deep": 50}
 
 GROWTH = {"light": 2.0, "normal": 1.35, "deep": 1.08}
 """Ratio of the numbers of neighbouring dense steps after the first ones."""
+
+HORIZON = {"light": 200, "normal": 200, "deep": 0}
+"""Steps over which the looks that are free are spread where they are too dear to follow each other as above."""
+
+FEWEST_FIRST = 3
 
 MOST = {"light": 120, "normal": 400, "deep": 2000}
 """Dense steps in one process: bounds its journal."""
@@ -60,6 +65,7 @@ class Schedule:
         self.step_s = 0.0
         self._before = (0, now)
         self._limited = False
+        self._price = 0.0
 
     def due(self, step, now):
         """Whether the step numbered `step` (from 1), which is about to be prepared, is dense.
@@ -83,6 +89,8 @@ class Schedule:
         """Takes a dense step that has ended, with the seconds that looking cost, and plans the next one."""
         self.looks += 1
         self.spent += cost
+        if self.looks > 1:  # the first look also describes the model
+            self._price = cost if not self._price else 0.7 * self._price + 0.3 * cost
         steps = step - self._before[0]
         if steps > 0:
             self.step_s = max((now - self._before[1]) / steps, 1e-6)
@@ -90,10 +98,9 @@ class Schedule:
         if self._again > 0:
             self._again -= 1
             self._next = step + 1
-        elif step < FIRST[self.level]:
-            self._next = step + 1
         else:
-            self._next = max(step + 1, int(step * GROWTH[self.level]))
+            first, growth = self._pattern()
+            self._next = step + 1 if step < first else max(step + 1, int(step * growth))
         self._next_s = now + max(SLOWEST_S, 0.05 * (now - self._begun))
         wait_s = self._over(now)
         if wait_s > 0.0 and (step >= 3 or self.spent > 4 * FREE_S[self.level]):
@@ -101,6 +108,15 @@ class Schedule:
             self._next = max(self._next, step + ceil(wait_s / max(self.step_s, 1e-6)))
             self._next_s = max(self._next_s, now + wait_s)
             self._limited = True
+
+    def _pattern(self):
+        """First steps that are all dense, and the ratio of later ones: so that dear looks still reach far."""
+        first, growth, horizon = FIRST[self.level], GROWTH[self.level], HORIZON[self.level]
+        if not horizon or not self._price:
+            return first, growth
+        affordable = FREE_S[self.level] / self._price
+        first = min(first, max(FEWEST_FIRST, int(affordable / 3)))
+        return first, max(growth, (horizon / first) ** (1.0 / max(affordable - first, 1.0)))
 
     def alarm(self, step):
         """Has the steps after `step` looked at, because something in it was abnormal.
@@ -124,6 +140,11 @@ class Schedule:
     def limited(self):
         """Whether the budget has ever put a dense step off."""
         return self._limited
+
+    def left_out(self):
+        """`(what, reason)` of what was not observed; the reason is "" where everything was."""
+        reason = "looking took its share of the time: %d steps were looked at" % self.looks if self._limited else ""
+        return "tensors at some steps that were planned", reason
 
     def _over(self, now):
         """Seconds until the budget has room again."""

@@ -69,10 +69,15 @@ class Encoder:
 
     Args:
         text: As for `encode`.
+        names: Strings that are no secrets, whatever the program holds: they do not pass through `text`.
     """
 
-    def __init__(self, text):
+    def __init__(self, text, names=()):
+        known = {name: quote(name) for name in names}
+
         def quoted(string):
+            if string in known:
+                return known[string]
             return quote(string if type(string) is Masked else text(string))
 
         self._text = text

@@ -190,13 +190,13 @@ class Training:
 
     def root(self, losses):
         """Takes a call of `backward`, before it runs, with the values that were passed to it."""
-        local = self.local
-        local.backwards += 1
+        state = self.local.__dict__
+        state["backwards"] += 1
         self.backwards += 1
-        if losses and len(local.losses) < _MAX_PENDING:
-            local.losses += losses
-        if local.clips:
-            local.clips = []
+        if losses and len(state["losses"]) < _MAX_PENDING:
+            state["losses"] += losses
+        if state["clips"]:
+            state["clips"] = []
 
     def backward_ended(self):
         """Closes a call of `backward`: steps taken inside it become one, steps that nobody takes are counted by it."""
@@ -342,6 +342,14 @@ class Training:
 def are_floats(values):
     """Whether all of them are numbers already."""
     return set(map(type, values)) <= _FLOATS
+
+
+def may_read_gradients(thread):
+    """Whether this thread may ask for the gradients that another one (or `None`) trains with.
+
+    A backward call replaces them without the interpreter's lock; who reads one at that moment crashes.
+    """
+    return thread in (None, threading.get_ident()) or thread not in sys._current_frames()
 
 
 def is_engine_thread():

@@ -224,16 +224,18 @@ def _watched_update(adapter, original):
     failed, training, dynamic = adapter.probe.failed, adapter.training, adapter.module.in_dynamic_mode
     begins, ended, clock = adapter.step_begins, adapter.step_ended, training.clock
     is_compiling, averaging = adapter.is_compiling, paddle_state.averaging_kinds(adapter.module)
+    lane = adapter.lane
 
     def _apply_optimize(optimizer, *args, **kwargs):
         if is_compiling() or not dynamic() or isinstance(optimizer, averaging):
             return original(optimizer, *args, **kwargs)
-        began = clock()
-        try:
-            begins(optimizer, args[2] if len(args) > 2 else kwargs["params_grads"])
-        except Exception as error:
-            failed("paddle.step begins", error)
-        training.spent += clock() - began
+        if lane.steady is not optimizer or not lane.passes(optimizer):
+            began = clock()
+            try:
+                begins(optimizer, args[2] if len(args) > 2 else kwargs["params_grads"])
+            except Exception as error:
+                failed("paddle.step begins", error)
+            training.spent += clock() - began
         try:
             result = original(optimizer, *args, **kwargs)
         except BaseException as error:
@@ -241,6 +243,8 @@ def _watched_update(adapter, original):
             raise
         began = clock()
         try:
+            if lane.steady is optimizer and lane.passed(optimizer):
+                return result
             ended(optimizer, paddle_state.group_count(optimizer))
         except Exception as error:
             failed("paddle.step ended", error)

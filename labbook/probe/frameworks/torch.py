@@ -254,11 +254,15 @@ def _never():
 def hook_steps(adapter):
     """Watches the steps of all optimizers, also of classes that are defined later."""
     is_compiling, failed, training = adapter.is_compiling, adapter.probe.failed, adapter.training
-    begins, ended, clock = adapter.step_begins, adapter.step_ended, training.clock
+    begins, ended, clock, lane = adapter.step_begins, adapter.step_ended, training.clock, adapter.lane
 
     def before(optimizer, args, kwargs):
         if is_compiling():
             return
+        if lane.steady is optimizer:
+            if len(args) == 1 and not kwargs and lane.passes(optimizer):
+                return
+            lane.steady = None
         began = clock()
         try:
             begins(optimizer, args, kwargs)
@@ -271,6 +275,8 @@ def hook_steps(adapter):
             return
         began = clock()
         try:
+            if lane.steady is optimizer and lane.passed(optimizer):
+                return
             ended(optimizer)
         except Exception as error:
             failed("torch.step ended", error)

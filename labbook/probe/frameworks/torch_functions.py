@@ -151,7 +151,7 @@ class Functions:
             told = {"fn": name, "line": line, "calls": 1, "training": True}
             told.update(eyes.stats.look(result))
             is_tensor = eyes.stats.is_tensor(given)
-            told["in_bad"] = eyes.stats.bad(given) if is_tensor else 0
+            told["in_bad"] = eyes.stats.bad(given) if is_tensor and told["bad"] else 0
             told["sat"] = eyes.modules._saturated(given) if is_tensor and name in ("tanh", "sigmoid") else None
             told["across"] = eyes.modules.across(result)
             told["cast"] = None

@@ -119,7 +119,8 @@ class Losses:
 
     def at_rest(self):
         """Whether nothing is counted now: a step is not followed, and nothing is evaluated in it."""
-        return self.health.resting and not self.health.evaluation.open
+        health = self.health
+        return health.resting and not health.evaluation.open
 
     def _begins(self, told):
         """The site of a call, `None` for calls from inside another and for other threads."""

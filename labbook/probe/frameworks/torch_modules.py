@@ -50,7 +50,6 @@ class Modules:
         self.order = []
         self.feeds = []
         self._returned = {}
-        self._checked = {}
         self._hooked = []
         self._root = None
         self._batched.clear()
@@ -97,7 +96,6 @@ class Modules:
                 if always is not None:
                     always.pop(DENSE_KEY, None)
         self._returned = {}
-        self._checked = {}
 
     def _ender(self, root):
         def ended(module, args, output):
@@ -138,6 +136,7 @@ class Modules:
             known["calls"] += 1
             self._remember(number, tensor)
             return
+        maker = self._returned.get(id(tensor))
         self._trace(number, args)
         if self._first:
             self.order.append(number)
@@ -149,22 +148,26 @@ class Modules:
             return
         given = first_tensor(args, self.stats)
         kind = type(module).__name__
-        told = self.stats.look(tensor, later=self._batched)
+        if maker is not None and maker[0]() is tensor and maker[3] == _version(tensor) and maker[4] is not None:
+            told = self._batched.same(maker[4])  # a container returns what its last part has returned
+        else:
+            told = self.stats.look(tensor, later=self._batched)
+            self._across_later(told, tensor)
         told.update(i=number, calls=1, training=module.training)
-        told["in_bad"] = self._bad_inputs(args)
+        told["in_bad"] = self._bad_inputs(args) if told["bad"] else 0
         told["sat"] = self._saturated(given) if kind in _FLAT and given is not None else None
-        self._across_later(told, tensor)
         if kind in _RECTIFIERS:
             told.update(self.dead((id(self._root), number), tensor))
         told["cast"] = self._cast(tensor)
         if module.training and given is not None and isinstance(module, self.torch.nn.modules.batchnorm._BatchNorm):
             told["bn"] = self._norm(module, given)
         self.found[number] = told
-        self._remember(number, tensor, told["bad"])
+        self._remember(number, tensor, told)
 
-    def _remember(self, number, tensor, bad=0):
+    def _remember(self, number, tensor, told=None):
         if tensor is not None:
-            self._returned[id(tensor)] = (ref(tensor), number, bad)
+            bad = told["bad"] if told is not None else 0
+            self._returned[id(tensor)] = (ref(tensor), number, bad, _version(tensor), told)
 
     def _trace(self, number, args):
         """Notes which module returned the very tensor that this one was given."""
@@ -178,10 +181,8 @@ class Modules:
     def _bad_inputs(self, args):
         bad = 0
         for _, tensor in tensors_in(args, self.stats, 4):
-            maker = self._returned.get(id(tensor)) or self._checked.get(id(tensor))
-            if maker is None or maker[0]() is not tensor:
-                maker = self._checked[id(tensor)] = (ref(tensor), None, self.stats.bad(tensor))
-            bad += maker[2]
+            maker = self._returned.get(id(tensor))
+            bad += maker[2] if maker is not None and maker[0]() is tensor else self.stats.bad(tensor)
         return bad
 
     def _saturated(self, tensor):
@@ -281,3 +282,8 @@ class Modules:
             ratio = (running.detach().to(self.torch.float32) / variance).median().item()
             told["ratio"] = ratio
         return told
+
+
+def _version(tensor):
+    """How often a tensor was written to; `None` where nobody counts that."""
+    return None if tensor.is_inference() else tensor._version

@@ -12,7 +12,7 @@ SAMPLE = 256
 """Elements of each parameter that are compared before and after a step."""
 
 _RUN = 8
-_GRADIENT_SAMPLE = 2048
+_GRADIENT_SAMPLE = 1024
 _HISTOGRAMMED = 64
 _STANDING = 8
 _PRINTED = 4096

@@ -44,7 +44,8 @@ class Restored:
             self._states = [(one, dict(one.__dict__), _contents(one.__dict__)) for one in self.module.modules()]
             self._stack.callback(self._put_back)
             self._swap()
-            self.torch.set_rng_state(self.call.state)
+            if self.call.state is not None:
+                self.torch.set_rng_state(self.call.state)
             for index, state in enumerate(self.call.cuda or ()):
                 self.torch.cuda.set_rng_state(state, index)
             for device, dtype, cache in self.call.casts:

@@ -220,10 +220,13 @@ class Roots:
     def _hooks(self, root):
         health, is_compiling, failed = self.health, self._is_compiling, self._failed
         training, clock, owner = health.training, health.clock, root._module
-        grad_on = self.torch.is_grad_enabled
+        grad_on, lane = self.torch.is_grad_enabled, health.lane
 
         def before(module, args, kwargs=None):
             if is_compiling() or owner() is not module:
+                return
+            if lane.steady is not None and module.training and grad_on() and lane.forward(root, args, kwargs):
+                root.called += 1
                 return
             began = clock()
             try:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labbook.probe.health_lane import Lane
+from labbook.probe.health_lane import RARE, Lane
 from labbook.probe.health_memory import Memory
 from labbook.probe.health_pace import ROUND, Pace
 from labbook.probe.health_schedule import Schedule
@@ -55,8 +55,11 @@ class Program:
             turn=self.turn,
             arrived=nothing,
         )
+        self.health.schedule._next = 10**6
+        self.health.schedule._next_s = 10**6
         self.training.health = self.health
         self.norm = 2.0
+        self.steady = 0
         adapter = SimpleNamespace(
             training=self.training, health=self.health, rates=lambda optimizer: [0.1], measure=lambda *given: self.norm
         )
@@ -78,10 +81,14 @@ class Program:
         return self.lane.backward([loss])
 
     def step(self, loss):
-        """Takes a step; true when it went the short way."""
+        """Takes a step as the hooks of a framework do; true when it went the short way."""
         self.now += 0.0004
         self.backward(loss)
         local = self.training.local
+        if self.lane.steady is self.optimizer and self.lane.passes(self.optimizer):
+            self.steady += 1
+            assert self.lane.passed(self.optimizer)
+            return True
         if self.lane.begins(self.optimizer, local):
             assert self.lane.ended(self.optimizer, local)
             return True
@@ -112,6 +119,7 @@ def test_the_same_is_told_of_steps_on_both_ways():
         program.health.resting = resting
         ways = [program.step(1.0 / step) for step in range(1, 1200)]
         assert sum(ways) == (1199 if resting else 0)
+        assert (program.steady > 900) == resting
         assert program.health.pace.steps == program.training.steps == program.probe.step - ONE_BY_ONE == 1199
         told.append(program.told())
     assert told[0] == told[1]
@@ -160,7 +168,9 @@ def test_what_is_not_ordinary_goes_the_long_way(odd):
     program = Program()
     program.health.resting = True
     assert program.step(1.0)
+    assert program.lane.steady is program.optimizer
     odd(program, program.training.local)
+    assert program.lane.steady is not program.optimizer or not program.lane.passes(program.optimizer)
     assert not program.lane.begins(program.optimizer, program.training.local)
     assert program.training.local.lane is None
 
@@ -170,6 +180,7 @@ def test_a_norm_that_is_no_ordinary_number_is_taken_on_the_long_way(norm):
     program = Program()
     program.health.resting = True
     program.meter.budget.interval = 1
+    program.meter.step = 100 * RARE - 1
     program.norm = norm
     program.backward(1.0)
     assert not program.lane.begins(program.optimizer, program.training.local)
@@ -195,6 +206,55 @@ def test_a_step_inside_a_step_ends_with_the_outer_one():
     local.in_step = 1
     assert program.lane.ended(program.optimizer, local)
     assert program.training.steps == 1
+
+
+def test_a_loop_with_steps_inside_steps_is_never_steady():
+    program = Program()
+    program.health.resting = True
+    local = program.training.local
+    for _ in range(3):
+        program.backward(1.0)
+        assert program.lane.begins(program.optimizer, local)
+        assert not program.lane.begins(program.optimizer, local)
+        assert program.lane.ended(program.optimizer, local)
+        assert program.lane.steady is None
+    assert program.training.steps == 3
+
+
+def test_a_step_of_a_steady_loop_that_raised_is_no_step():
+    program = Program()
+    program.health.resting = True
+    program.step(1.0)
+    program.backward(1.0)
+    assert program.lane.passes(program.optimizer)
+    program.backward(1.0)  # the program has caught its error and goes on
+    assert not program.lane.passes(program.optimizer)
+    assert program.lane.steady is None
+    assert program.training.steps == 1
+
+
+def test_a_step_that_grew_out_of_the_ordinary_meanwhile_ends_on_the_short_way_as_it_began():
+    program = Program()
+    program.health.resting = True
+    program.step(1.0)
+    program.backward(1.0)
+    assert program.lane.passes(program.optimizer)
+    program.training.local.losses.append(2.0)
+    assert not program.lane.passed(program.optimizer)
+    assert program.lane.ended(program.optimizer, program.training.local)
+    assert program.training.steps == 2
+
+
+def test_a_norm_is_taken_rarely_in_a_steady_loop():
+    program = Program()
+    program.health.resting = True
+    program.meter.budget.interval = 1
+    for _ in range(10 * RARE):
+        assert program.step(1.0)
+    norms = [
+        record["agg"]["grad_norm"][3] if "agg" in record else 1 for record in program.told() if "grad_norm" in record
+    ]
+    assert sum(norms) == 10
 
 
 def test_time_that_was_handed_over_counts_among_what_following_costs():

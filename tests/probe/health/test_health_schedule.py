@@ -63,6 +63,14 @@ def test_a_dear_look_is_put_off_until_it_is_affordable(schedules):
     assert schedule.limited
 
 
+def test_looks_that_are_dear_are_spread_over_the_run(schedules):
+    found = looks(schedules.Schedule("normal", 0.0), 250, 0.08, 0.02)
+    assert found[:3] == [1, 2, 3]
+    assert 6 <= len(found) <= 14
+    assert max(found) > 100
+    assert schedules.FREE_S["normal"] * 0.8 < 0.02 * len(found) < schedules.FREE_S["normal"] + 0.008 * 25
+
+
 def test_something_abnormal_is_looked_at_for_a_few_steps(schedules):
     schedule = schedules.Schedule("normal", 0.0)
     looks(schedule, 300, 0.05, 0.001)
@@ -103,6 +111,43 @@ def test_a_falling_and_a_noisy_series_are_normal(schedules):
     assert sum(not noisy.takes(1.0 + (at * 2654435761 % 97) / 20) for at in range(2000)) == 0
 
 
+def tolls():
+    """The class that tells what looks really cost."""
+    spec = importlib.util.spec_from_file_location("_health_toll_under_test", PROBE / "health_toll.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_look_costs_what_its_step_takes_longer_than_those_around_it():
+    module = tolls()
+    toll, now, costs = module.Toll(0.0), 0.0, []
+    for step in range(1, 60):
+        dense = step % 6 == 0 or step < 3
+        now += 0.1 + 0.024 * dense + 5.0 * (step % 7 == 0)  # now and then it waits for data
+        waited = 5.0 * (step % 7 == 0)
+        if dense:
+            costs.append(toll.looked(step, now, waited, 0.01))
+        else:
+            toll.ordinary(step, now, waited)
+    assert costs[0] == costs[1] == pytest.approx(0.01 * module.UNKNOWN)
+    assert costs[-1] == pytest.approx(0.024)
+    assert toll.counted == pytest.approx(0.01 * len(costs))
+
+
+def test_what_a_look_costs_stays_within_bounds_and_out_of_evaluations():
+    module = tolls()
+    toll, now = module.Toll(0.0), 0.0
+    for step in range(1, 20):
+        now += 0.1
+        toll.ordinary(step, now, 0.0)
+    assert toll.looked(20, now + 50.0, None, 0.01) == pytest.approx(0.01 * module.UNKNOWN)
+    assert toll.looked(21, now + 60.0, 0.0, 0.01) == pytest.approx(0.01 * module.DEAREST)
+    for step in range(22, 40):
+        cost = toll.looked(step, now + 60.0, 0.0, 0.01)
+    assert cost == pytest.approx(0.01), "never less than what was counted"
+
+
 @pytest.fixture(scope="module")
 def paces():
     """The module that says which very short steps are followed."""
@@ -136,6 +181,12 @@ def test_steps_that_are_dear_to_follow_are_mostly_not_followed(paces):
     rested = followed(paces, 12_800, 0.0004, 0.00006)
     assert rested < 12_800 * 0.2
     assert followed(paces, 12_800, 0.004, 0.00006) == 12_800
+
+
+def test_steps_that_are_very_dear_to_follow_are_soon_not_followed(paces):
+    assert followed(paces, 256, 0.0004, 0.00006) == 256
+    assert followed(paces, 256, 0.0008, 0.0003) == paces.EARLY[1]
+    assert followed(paces, 1000, 0.0008, 0.0003) < 250
 
 
 def test_one_look_among_them_does_not_make_them_dear(paces):
