@@ -15,7 +15,7 @@ from typing import Any
 
 from labbook.capture.compared import facts_of
 from labbook.model.run_json import run_from_json
-from labbook.model.series import Series
+from labbook.model.series import Series, more_is_better
 from labbook.model.thinning import thinned
 from labbook.publish.page import Page, SiteFile, SiteSource, rendered
 from labbook.publish.page_words import script_words
@@ -79,11 +79,9 @@ def compare_data(path: Path) -> bytes:
 
 
 def _summary(series: Series) -> dict[str, Any]:
-    return {
-        "last": _value(series.last),
-        "best": None if has_no_best(series.name) else _value(series.best),
-        "steps": series.last_step,
-    }
+    best = None if has_no_best(series.name) else _value(series.best)
+    found = {"last": _value(series.last), "best": best, "steps": series.last_step}
+    return found | ({"rising": True} if more_is_better(series.name) else {})
 
 
 def _curve(series: Series) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from labbook.publish.compare_data import compare_files, compare_page
+from labbook.publish.experiment_view import experiment_files
 from labbook.publish.page import Page, SiteFile, SiteSource, link, rendered, run_cells
 from labbook.publish.page_words import script_words
 from labbook.publish.run_table import table_files
@@ -63,7 +64,8 @@ def site_files(source: SiteSource, templates: Templates) -> list[SiteFile]:
     """All generated files that are no pages: data for scripts."""
     view = symptom_view(source)
     shown = {name for row in source.rows for name in row.symptoms}
-    return [*table_files(source, {name: view.title(name) for name in shown}), *compare_files(source)]
+    titles = {name: view.title(name) for name in shown}
+    return [*table_files(source, titles), *compare_files(source), *experiment_files(source)]
 
 
 def experiment_runs(name: str, source: SiteSource, templates: Templates) -> str:
@@ -72,6 +74,8 @@ def experiment_runs(name: str, source: SiteSource, templates: Templates) -> str:
     rows = [row for row in source.rows if row.experiment == name]
     best = best_run(rows)
     data = {
+        "name": name,
+        "script_words": script_words(templates, "site_explore"),
         "rows": [run_cells(row, path) | {"best": best is not None and row.id == best.id} for row in rows[:_NEWEST]],
         "total": len(rows),
         "broken": sum(row.status in BROKEN for row in rows),

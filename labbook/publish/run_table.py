@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from labbook.capture.run_setting import words_of
+from labbook.model.series import more_is_better
 from labbook.publish.page import SiteFile, SiteSource
 from labbook.report.run_row import RunRow
 from labbook.store.paths import is_run_id
@@ -76,8 +77,8 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
         `id`, `title`, `started` (Unix seconds), `duration` (s) of each run; `at`: row -> address of the entry where the
         id does not tell it; `texts`: name -> values `t` and the number of each row's value `i`; `lists`: likewise with
         several values a row; `fixed`: rows with a confirmed fix; `bare`: rows without data for comparisons; `metrics`:
-        name -> rows `r` (all of them where it is missing), `best` and `last`; `params`: name -> rows `r`, values `t`
-        and their numbers `i`.
+        name -> rows `r` (all of them where it is missing), `best` and `last`; `rising`: metrics of which more
+        is better; `params`: name -> rows `r`, values `t` and their numbers `i`.
     """
     metrics: list[dict[str, tuple[Any, Any]]] = []
     params: list[dict[str, str]] = []
@@ -112,6 +113,7 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
             "fixed": [number for number, row in enumerate(rows) if row.fix],
             "bare": [number for number, row in enumerate(rows) if not (row.path in known and is_run_id(row.id))],
             "metrics": _metric_columns(metrics),
+            "rising": sorted(name for name in {name for row in metrics for name in row} if more_is_better(name)),
             "params": _param_columns(params),
         }
     )

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from labbook.publish.experiment_view import SCRIPTS
 from labbook.publish.notes import SiteNote, inert, with_block
 from labbook.publish.page import SiteSource
 from labbook.publish.pages import experiment_runs, neighbours, same_script
@@ -67,6 +68,10 @@ class Surroundings:
             page = symptom_page(self._view, symptom, self._templates, note.markdown)
             return page.markdown, inert(self._view.title(symptom))
         return note.markdown, ""
+
+    def scripts(self, path: str) -> tuple[str, ...]:
+        """Scripts that the page of a note needs besides those of all pages."""
+        return SCRIPTS if path.startswith("experiments/") and path.removesuffix(".md") != "experiments/index" else ()
 
     def bar(self, path: str) -> dict[str, Any] | None:
         """What stands above an entry: where it belongs in time. `None` for a note that is no entry of a run."""

@@ -246,16 +246,14 @@
     return values.length > 2 && values.filter((value) => value === values[n]).length === 1 && distinct(values) < values.length;
   }
 
-  const MORE = /(^|[^a-z0-9])(acc|accuracy|acc1|acc5|top1|top5|auc|auroc|auprc|f1|map|ap|precision|recall|bleu|rouge|psnr|ssim|iou|miou|dice|score|reward|return|r2|success|hmean|ips|throughput)([^a-z0-9]|$)/i;
-  const moreIsBetter = (metric) => MORE.test(metric) && !/loss|error|err\b/i.test(metric);
-  const CIRCUMSTANCE = /^(grad_norm|lr|step_time_s|grad_scale|update_ratio)\b/;
-
   function numberTable(runs) {
     const rows = metricRows(runs);
     const body = element("tbody", {}, ...rows.map((row) => {
       const finite = row.values.filter((value) => Number.isFinite(value));
-      const judged = finite.length > 1 && distinct(finite) > 1 && !CIRCUMSTANCE.test(row.name);
-      const best = judged ? (moreIsBetter(row.name) ? Math.max : Math.min)(...finite) : null;
+      // Of a learning rate or a norm no value is the best: the data has none then.
+      const told = runs.map((run) => run.data.metrics[row.name]).filter(Boolean);
+      const judged = finite.length > 1 && distinct(finite) > 1 && told.some((one) => one.best !== null);
+      const best = judged ? (told.some((one) => one.rising) ? Math.max : Math.min)(...finite) : null;
       const cells = distinguished(row.values);
       return element("tr", {}, element("th", { scope: "row", text: row.what === "last" ? row.name : say("best_of", { name: row.name }) }), ...row.values.map((value, n) =>
         element("td", { class: "lb-number" }, value === null ? "–" : cells[n], value !== null && value === best ? element("span", { class: "lb-best", text: say("best") }) : null)));

@@ -65,7 +65,7 @@ window.labbook = (() => {
     for (const [name, column] of Object.entries(columns.metrics)) {
       column.last.forEach((last, k) => {
         const run = list[column.r ? column.r[k] : k];
-        run.metrics[name] = { last: measured(last), best: measured(column.best[k]) };
+        run.metrics[name] = { last: measured(last), best: measured(column.best[k]), rising: columns.rising.includes(name) };
       });
     }
     for (const [name, column] of Object.entries(columns.params)) {
