@@ -39,6 +39,7 @@ _LINES = (
     ("device_mismatch", r"\.device\b|\.is_cuda\b"),
     ("config_error", r"(?:\bargs?|\bopts?|\bcfg|\bconfig|\bhparams|\bFLAGS)\.\w+"),
     ("config_error", r"\w\[['\"]\w+['\"]\]\s*[=!<>]=?\s*\w+(?:\.\w+)*\[['\"]"),
+    ("config_error", r"(?:==|!=)\s*['\"][\w./ -]*['\"]"),
     ("config_error", r"%\s*[\w.]+\s*==\s*0|\bin\s*[\[(]\s*['\"]"),
     (
         "shape_mismatch",
@@ -47,6 +48,7 @@ _LINES = (
     ),
 )
 """What the line of an `assert` asks for, most telling first."""
+_TWO_COUNTS = re.compile(r"^\W{0,2}[A-Za-z_]\w*: ?(\d+),? (?:and |vs\.? )?[A-Za-z_]\w*: ?(?!\1\b)\d+\W{0,2}$")
 _ASKS = tuple((family, re.compile(pattern)) for family, pattern in _LINES)
 
 
@@ -60,6 +62,8 @@ def family_of_assert(raised: Raised, sentence: str) -> str | None:
     if raised.type != "AssertionError":
         return None
     source = raised.frames[-1].source if raised.frames else ""
+    if _TWO_COUNTS.match(sentence):
+        return "shape_mismatch"
     for line in (sentence, source):
         if line.startswith("assert") or (line is sentence and _COMPARES.search(line)):
             family = next((family for family, asks in _ASKS if asks.search(line)), None)

@@ -60,6 +60,8 @@ _OF_TYPE = re.compile(
     r"|paddle)\.Tensor"
     r"|number|ndarray|nn\.Module|iterable)s?\b"
     r"|\b(?:must|should|has to|needs to|not) (?:inherit from|be (?:an? )?(?:subclass|instance|scalar)|derive from)\b"
+    r"|\byou (?:should|must|need to) (?:supply|provide|pass|give) [^.;]{1,160}? but (?:you )?"
+    r"(?:provided|passed|gave|got)\b"
     r"|\breturn(?:s|ed)? (?:an? )?(?:incorrect|invalid|wrong|unexpected) (?:number|type) of\b",
     re.IGNORECASE,
 )

@@ -101,7 +101,9 @@ _QUOTED = re.compile(
 
 
 _CHECKED = re.compile(
-    r"(?P<message>Enforce failed\b.{4,300}|\bExpected .{3,160}?, but received .{3,200}|(?<=`)assert .{5,200}?(?=`))"
+    r"(?P<message>Enforce failed\b.{4,300}|\bExpected .{3,160}?, but received .{3,200}|(?<=`)assert .{5,200}?(?=`)"
+    r"|(?i:assertion ?error)[\s\S]{0,300}?\b(?P<code>assert [^\n`，。]{5,200}?)(?=处|这|$|[`，。\n])"
+    r"|\b(?P<told>assert [\w.(][^\n，。]{4,200}?)(?:处|这里|这行)?报错)"
 )
 """Checks of Paddle's own code, which need no class in front; a line of code that somebody quotes."""
 
@@ -114,4 +116,7 @@ def message_in(text: str) -> str:
     """
     told = stated(text)
     found = _CHECKED.search(told) or _QUOTED.search(told)
-    return found["message"].strip() if found else ""
+    if found is None:
+        return ""
+    groups = found.groupdict()
+    return (groups.get("code") or groups.get("told") or groups["message"]).strip()

@@ -39,8 +39,12 @@ GROUP_RULE = "\u0001 next of the group"
 """Stands between the exceptions of a group in rewritten lines; logs hold no control characters when they come here."""
 
 
-_LINKED = re.compile(r"^\s*\[(?P<file>[^\]\n]{1,500})\]\(https?://[^)\s]*\) in (?P<function>.*)$")
-"""Colab writes a frame's file as a link."""
+_LINKED = re.compile(
+    r"^\s*(?:File )?\[(?P<file>[^\]\n]{1,500}?)(?P<line>:\d+)?\]\((?:https?|file"
+    r"|vscode\S{0,40}):/{2,3}[^)\n]{0,600}\),? in "
+    r"(?P<function>.*)$"
+)
+"""Notebooks of Colab and of an editor write a frame's file as a link."""
 
 
 def plain(lines: list[Line]) -> list[Line]:
@@ -62,6 +66,15 @@ def plain(lines: list[Line]) -> list[Line]:
     if "\nE  " in f"\n{text}":
         lines = _pytest(lines)
     return lines
+
+
+def _unlinked(line: Line) -> Line:
+    found = _LINKED.match(line.text)
+    if found is None:
+        return line
+    if found["line"]:
+        return line._replace(text=f"File {found['file']}{found['line']}, in {found['function']}")
+    return line._replace(text=f"{found['file']} in {found['function']}")
 
 
 def _frame_lines(at: Line, file: str, line: str, function: str, source: str) -> Iterable[Line]:

@@ -121,6 +121,7 @@ _SETTINGS = _any(
     r"\b(?:could not|couldn't|can ?not|can't|unable to|failed to) (?:recogni[sz]e|determine|infer|identify) (?:the )?"
     r"(?:\w+ ){0,2}(?:type|mode|model|dataset|backend|task|architecture|scene|name)\b",
     r"\bexpected \{[^}]{1,400}\}?,? but (?:only )?(?:got )?\{",
+    r"\b(?:tokeni[sz]er|model|processor)\b.{0,60}\b(?:does not|doesn't) have (?:one|an? )",
     r"\b(?:must|should|has to|needs to) (?:be )?(?:in|within|among) [\[({]['\"]",
     rf"(?:{_NAME}|{_SETTING})[^.;]{{0,80}}?\b(?:must|should|has to|have to|needs? to|ought to|can only|can ?not|can't"
     r"|may not|may only)(?: not| only)? be (?:set|specified|provided|given|passed|defined|supplied|a multiple"
