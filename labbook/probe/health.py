@@ -337,6 +337,8 @@ class Health:
         if self.dense:
             self.phases.spoiled()
         self.resting = pace.fast and not self.dense and pace.asleep()
+        if self.resting:
+            self.windows.cut()
 
     def clipped(self, norm, limit, function):
         """Takes a call of a clipping function with the norm before it."""
@@ -357,9 +359,7 @@ class Health:
         self.ratio = None
         if extra is not None and "scale" in extra:
             self.loop.scale(extra["scale"])
-        normal = True
-        if loss is not None:
-            normal = self._normal_loss.takes(loss)
+        normal = loss is None or self._normal_loss.takes(loss)
         if norm is not None:
             normal = self._normal_norm.takes(norm) and normal
         if not normal and self.schedule.alarm(self.pace.steps):

@@ -112,7 +112,20 @@ class Windows:
         self._open = {}
         self._written = 0
         self._rows = {}
+        self._cut = False
         self.evaluated = []
+
+    def cut(self):
+        """Takes that not every batch is seen from here on.
+
+        No order of a later epoch of a loader is told then: a part of it would differ from the whole of another.
+        """
+        if self._cut:
+            return
+        self._cut = True
+        for (loader, _), window in self._open.items():
+            if loader is not None and window.epoch:
+                window.cut()
 
     def also_trained(self, samples):
         """The one batch that was just evaluated, where a forward of as many samples trains on it; else `None`.
@@ -150,6 +163,8 @@ class Windows:
             if len(self._open) >= _MOST_WINDOWS:
                 return
             window = self._open[key] = Window(batch.epoch)
+            if self._cut and batch.loader is not None and batch.epoch:
+                window.cut()
         window.add(batch)
         if batch.rows:
             self._rows[batch.loader] = self._rows.get(batch.loader, 0) + len(batch.rows)
@@ -193,6 +208,12 @@ class Window:
         self.rows = []
         self.counts = {}
         self._last = None
+        self._is_cut = False
+
+    def cut(self):
+        """Has no order told, because batches are missing in it."""
+        self._is_cut = True
+        self.prints, self.labels = [], []
 
     def add(self, batch):
         """Takes a batch."""
@@ -202,7 +223,7 @@ class Window:
             if batch.print == self._last:
                 self.repeated += 1
             self._last = batch.print
-            if self.epoch < EPOCHS and len(self.prints) < BATCHES:
+            if self.epoch < EPOCHS and len(self.prints) < BATCHES and not self._is_cut:
                 self.prints.append(batch.print)
                 if batch.labels:
                     most = max(batch.labels, key=batch.labels.get)
