@@ -21,6 +21,10 @@ from labbook.store.entry_text import split_parts
 MOST_CHARACTERS = 4000
 """Of the text of an entry so much is searched. Source: chosen by us; people's words are far shorter."""
 
+MOST_FIXES = 400
+"""The newest so many fixes are found at once, older ones with the run that they cured. Source: chosen by us; what is
+found at once has to be loaded before anything is found."""
+
 _MOST_LINE = 180
 _FENCED = re.compile(r"^[ \t]{0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]{0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _LEFT_OUT = re.compile(r"<!--.*?(?:-->|\Z)|<details>.*?(?:</details>|\Z)|^[ \t]*\|[^\n]*$", re.MULTILINE | re.DOTALL)
@@ -85,7 +89,7 @@ def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> Se
         row.path.removeprefix("notes/"),
         _line(row.title),
         _line(fix or error or next(iter(_sentences(said)), "")),
-        " ".join([error, *row.symptoms, *titles, *row.tags, row.experiment, row.script, row.id, fix, words]),
+        " ".join([error, *row.symptoms, *titles, *row.tags, row.experiment, row.script, fix, words]),
         facets_of(row),
         f"{parts[2]}-{parts[3]}" if len(parts) >= 5 and parts[2].isdigit() and parts[3].isdigit() else "",
         f"{parts[2]}-{parts[3]}-{parts[4]}" if len(parts) >= 6 else "",
@@ -116,13 +120,13 @@ def symptom_records(view: SymptomView) -> Iterator[SearchRecord]:
 
 
 def fix_records(view: SymptomView, errors: Mapping[str, str]) -> Iterator[SearchRecord]:
-    """One record for each confirmed fix.
+    """One record for each confirmed fix, the newest `MOST_FIXES` of them.
 
     Args:
         view: The notebook by symptom.
         errors: Path of an entry -> what its search finds of it besides (`SearchRecord.text` of the run that failed).
     """
-    for fix in view.source.fixes:
+    for fix in view.source.fixes[:MOST_FIXES]:
         failed = view.rows.get(fix.run)
         if failed is None:
             continue
@@ -164,14 +168,13 @@ def facets_of(row: RunRow) -> dict[str, list[str]]:
 
 
 def _of_catalogue(name: str, known: Symptom | None) -> str:
-    """What a symptom is found by, in both languages: names twice, for they count more than explanations."""
+    """What a symptom is found by, in both languages: names, what people type, and messages without their values."""
     if known is None:
         return name
     titles = [wording.title for wording in known.wording.values()]
-    told = [_filled(wording.see) for wording in known.wording.values()]
     patterns = [_SLOT.sub(" ", pattern.text) for pattern in known.patterns[:6]]
     types = {kind for pattern in known.patterns for kind in pattern.types}
-    return " ".join([name, *titles, *known.words, name, *titles, *known.words, *patterns, *sorted(types), *told])
+    return " ".join([name, *titles, *known.words, *patterns, *sorted(types)])
 
 
 def _cured(view: SymptomView, symptoms: Sequence[str]) -> str:
@@ -179,7 +182,7 @@ def _cured(view: SymptomView, symptoms: Sequence[str]) -> str:
     for name in symptoms:
         known = view.source.symptoms.get(name)
         titles = [wording.title for wording in known.wording.values()] if known else []
-        kept += [name, *titles, *(known.words if known else ())] * 2
+        kept += [name, *titles, *(known.words if known else ())]
     return " ".join(kept)
 
 

@@ -31,10 +31,12 @@ FOLDER = "search"
 MOST_RUNS = 1000
 """Runs in a shard. Source: measured; one is built in about a second, and only the last one of a month changes."""
 
-_FORMAT = 1
+_FORMAT = 2
 """Raised when records become shards in another way, so that what is cached is built again."""
 
 _MOST_FACETS = 300
+_MOST_TIMES = 2
+_SAMPLES = 48
 _PROGRAM = ("pagefind.js", "wasm.en.pagefind")
 _PARTS = ("index/", "filter/", "fragment/")
 _FIRST = "first"
@@ -121,18 +123,29 @@ def _payload(record: SearchRecord, address: Callable[[str], str]) -> dict[str, A
     """What Pagefind is told of a record. Its texts are shown as text; nothing here is HTML."""
     shown = {"title": record.title, "line": record.line, "kind": record.kind, "when": record.when}
     shown |= {"status": record.status, "fixed": "yes" if record.fixed else ""}
-    # A word of the title counts three times.
-    words = [*words_of(record.title) * 3, *words_of(record.line), *words_of(record.text)]
-    counted: Counter[str] = Counter()
-    kept = [word for word in words if counted.update((word,)) or counted[word] <= 3]
     return {
         "type": "AddRecord",
         "url": address(record.path),
-        "content": " ".join(kept) or "q",
+        "content": " ".join(_words(record)) or "q",
         "language": "en",
         "meta": {key: value for key, value in shown.items() if value},
         "filters": {"kind": [record.kind], **{key: sorted(values) for key, values in sorted(record.facets.items())}},
     }
+
+
+def _words(record: SearchRecord) -> list[str]:
+    """The words that a record is found by; those of the title count twice, and none more often."""
+    words = [*words_of(record.title) * 2, *words_of(record.line), *words_of(record.text)]
+    if record.kind == "run":
+        # A run is also found by the end of its id.
+        words += words_of(record.path.rsplit("/", 1)[-1].removesuffix(".md"))
+    counted: Counter[str] = Counter()
+    kept = []
+    for word in words:
+        counted[word] += 1
+        if counted[word] <= _MOST_TIMES:
+            kept.append(word)
+    return kept
 
 
 def _file_url(path: str) -> str:
@@ -223,15 +236,18 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def _manifest(
-    records: Sequence[SearchRecord], keys: Mapping[str, str], shards: Mapping[str, Sequence[Any]]
+    records: Sequence[SearchRecord], keys: Mapping[str, str], shards: Mapping[str, Sequence[SearchRecord]]
 ) -> dict[str, Any]:
     """What the browser asks for first: the shards, newest first, and the values to filter by, most frequent first."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for record in records:
         for key, values in record.facets.items():
             counts[key].update(dict.fromkeys(values, 1))
+    first = shards[_FIRST]
+    held = sorted({word for record in first for word in _words(record)})
     return {
-        "first": {"key": keys[_FIRST], "count": len(shards[_FIRST])},
+        # Words spread over the alphabet: asked for beforehand they bring every part of the first shard's index.
+        "first": {"key": keys[_FIRST], "count": len(first), "samples": held[:: max(1, len(held) // _SAMPLES)]},
         "months": [{"name": name, "key": key, "count": len(shards[name])} for name, key in keys.items()][1:],
         "facets": {
             key: [value for value, _ in sorted(found.items(), key=lambda one: (-one[1], one[0]))[:_MOST_FACETS]]

@@ -17,7 +17,7 @@ from labbook.report.run_row import RunRow
 from labbook.store import frontmatter
 from labbook.store.notebook import Notebook
 
-_FORMAT = 1
+_FORMAT = 2
 _KEPT = "search-records.json"
 
 

@@ -52,6 +52,9 @@
       return { instance, manifest: await shards };
     })();
     const [{ instance, manifest }, cards] = await Promise.all([started, json("cards.json")]);
+    // The whole index of what is found first, while the question is still being typed.
+    const early = box.value.trim() ? [] : manifest.first.samples;
+    for (const word of early) instance.preload(word).catch(() => {});
     return { instance, manifest, cards, folder, merged: 0 };
   };
 
@@ -154,10 +157,10 @@
     close.addEventListener("click", () => dialog.close());
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
     dialog.addEventListener("keydown", onKey);
-    box.addEventListener("input", () => {
+    box.addEventListener("input", (event) => {
       grow();
       clearTimeout(waiting);
-      waiting = setTimeout(ask, 60);
+      waiting = setTimeout(ask, event.inputType === "insertText" ? 60 : 0);
     });
   };
 
@@ -353,6 +356,10 @@
   button.setAttribute("aria-label", said.title);
   button.setAttribute("aria-keyshortcuts", "/ Control+K");
   button.addEventListener("click", () => open());
+  // Who comes near the button is about to search.
+  const early = () => location.protocol !== "file:" && engine().catch(() => {});
+  button.addEventListener("pointerenter", early, { once: true });
+  button.addEventListener("focus", early, { once: true });
   const header = document.querySelector(".md-header__inner");
   if (header) header.append(button);
 
