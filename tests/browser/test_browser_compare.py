@@ -1,0 +1,98 @@
+"""Runs side by side in a real browser, and that the page says what the terminal says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from labbook.capture.compared import KINDS, MAX_ROWS, differences, facts_of
+
+
+def ids(site) -> list[str]:
+    """Runs of the small notebook that were recorded for real, newest first."""
+    found = [path.parent.name for path in (site.notes / "runs").rglob("run.json")]
+    return sorted(found, reverse=True)
+
+
+def compared(open_page, site, runs, **more):
+    page = open_page(f"{site.url}compare/index.html#runs={','.join(runs)}", **more)
+    page.wait_for_selector(".lb-head")
+    return page
+
+
+def test_the_page_says_what_the_terminal_says(site, open_page):
+    runs = ids(site)[:6]
+    page = compared(open_page, site, runs)
+
+    facts = []
+    for run in runs:
+        (path,) = (site.notes / "runs").rglob(f"{run}/run.json")
+        facts.append(facts_of(json.loads(path.read_text())))
+    for chosen in (facts, facts[:2], facts[1:4], facts[::-1]):
+        told = page.evaluate("facts => labbook.differences(facts)", chosen)
+        # Both show no more than so many rows of one kind; the page says how many more when it draws them.
+        shown = [row for kind in KINDS for row in [row for row in told if row["kind"] == kind][:MAX_ROWS]]
+        expected = [row for row in differences(chosen) if row.values != ("",) * len(chosen)]
+        assert [(row["kind"], row["what"], tuple(row["values"])) for row in shown] == [
+            (row.kind, row.what, row.values) for row in expected
+        ]
+        assert expected
+    page.locator("#differences ~ div tr.lb-differs").first.wait_for()
+    assert page.locator("#differences ~ div tr.lb-differs").count() == sum(
+        row.values != ("",) * len(runs) for row in differences(facts)
+    )
+
+
+def test_two_runs_their_numbers_and_their_curves(site, open_page):
+    runs = [run for run in ids(site) if json.loads((site.folder / f"data/run/{run}.json").read_text())["curves"]][:3]
+    page = compared(open_page, site, runs)
+    page.wait_for_selector(".lb-plot canvas")
+
+    assert page.locator(".lb-head .lb-status").count() == 3
+    assert "--lr" in page.locator(".lb-compare-table").first.inner_text()
+    assert page.locator(".lb-plot .u-legend .u-series").count() >= 3
+    before = page.locator(".lb-plot canvas").screenshot()
+    page.get_by_label("Logarithmic").set_checked(not page.get_by_label("Logarithmic").is_checked())
+    assert page.locator(".lb-plot canvas").screenshot() != before
+    page.get_by_label("Show what is equal, too").check()
+    assert page.locator("tr:not(.lb-differs) th[scope=row]", has_text="numpy").count() >= 1
+
+    page.locator(".lb-remove").first.click()
+    page.wait_for_function("document.querySelectorAll('.lb-head .lb-status').length === 2")
+    assert runs[0] not in page.url
+    page.go_back()
+    page.wait_for_function("document.querySelectorAll('.lb-head .lb-status').length === 3")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("", "Tick two to twenty runs"),
+        ("#runs=20200101-000000-none", "There is no run 20200101-000000-none"),
+        ("#runs=<img src=x onerror=window.pwned=1>,../../x", "Tick two to twenty runs"),
+    ],
+)
+def test_addresses_that_name_no_runs(site, open_page, given, said):
+    page = open_page(f"{site.url}compare/index.html{given}")
+    page.get_by_text(said).wait_for()
+    assert page.get_by_role("link", name="To the table of runs").is_visible()
+
+
+def test_runs_without_data_are_compared_by_their_front_matter(large_site, open_page):
+    notes = sorted((large_site.notes / "runs").rglob("*-*-*.md"))
+    runs = [notes[-1].stem, notes[-2].stem, notes[100].stem]
+    page = compared(open_page, large_site, runs)
+
+    assert page.locator(".lb-hint").count() == 3
+    assert page.locator(".lb-head .lb-status").count() == 3
+    assert "accuracy" in page.locator(".lb-compare-table").last.inner_text()
+    one = compared(open_page, large_site, runs[:1])
+    assert "Choose at least two runs." in one.locator(".lb-app").inner_text()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_on_a_phone_the_page_does_not_scroll_sideways(site, open_page, dark):
+    page = compared(open_page, site, ids(site)[:4], width=360, height=740, dark=dark)
+    page.wait_for_timeout(200)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
