@@ -6,6 +6,7 @@ the `eyes` of a framework look. Everything follows one thread, the first that ca
 
 from _thread import get_ident
 from collections import deque
+from time import thread_time
 
 from .health_batches import Windows
 from .health_evaluation import Evaluation
@@ -59,7 +60,7 @@ class Health:
         now = self.clock()
         self.thread = None
         self.schedule = Schedule(self.level, now)
-        self.toll = Toll(now)
+        self.toll, self._usual = Toll(thread_time), True
         self.dense = True
         self.loop = Loop(self.name)
         self.standing = Standing(self.training, self.eyes)
@@ -312,25 +313,25 @@ class Health:
 
     def _evaluated(self):
         self.evaluation.end(self.step)
-        self.phases.waited = None
+        self._usual = False
 
     def turn(self, now):
         """Goes on to the next step: decides whether it is dense, and whether it is followed at all."""
         pace = self.pace
         pace.turned(now, self.training.spent_in_all() - self.toll.counted - self.cost)
         steps = pace.steps
-        waited, self.phases.waited = self.phases.waited, 0.0
+        usual, self._usual = self._usual, True
         if self.dense:
             began = now
             self.memory.tell(now, steps, self.eyes.device_memory())
             self.eyes.turned(steps)
             now = self.clock()
             counted, self.cost = self.cost + now - began, 0.0
-            self.schedule.looked(steps, now, self.toll.looked(steps, now, waited, counted))
+            self.schedule.looked(steps, now, self.toll.looked(steps, counted, usual))
             if self.schedule.looks == 1:
                 self.phases.spoiled()
         else:
-            self.toll.ordinary(steps, now, waited)
+            self.toll.ordinary(steps, usual)
             if self.memory.due(now):
                 self.memory.tell(now, steps, self.eyes.device_memory())
         self.dense = self.schedule.due(steps + 1, now)

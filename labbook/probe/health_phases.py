@@ -12,20 +12,15 @@ class Phases:
 
     Args:
         clock: Monotonic time.
-
-    Attributes:
-        waited: Seconds of waiting for data in the steps of all optimizers since somebody set it to 0; `None` where an
-            evaluation came between them.
     """
 
-    __slots__ = ("_begun", "_clock", "_skip", "backward", "data", "forward", "optimizer", "samples", "waited")
+    __slots__ = ("_begun", "_clock", "_skip", "backward", "data", "forward", "optimizer", "samples")
 
     def __init__(self, clock):
         self._clock = clock
         self._begun = None
         self._skip = False
         self.data = self.forward = self.backward = self.optimizer = 0.0
-        self.waited = 0.0
         self.samples = 0
 
     def spoiled(self):
@@ -53,7 +48,5 @@ class Phases:
             told["samples"] = self.samples
             self.samples = 0
         self._skip = False
-        if self.waited is not None:
-            self.waited += self.data
         self.data = self.forward = self.backward = self.optimizer = 0.0
         return told

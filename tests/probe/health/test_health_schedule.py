@@ -119,33 +119,45 @@ def tolls():
     return module
 
 
+class Processor:
+    """The processor's time, as the test sets it."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
 def test_a_look_costs_what_its_step_takes_longer_than_those_around_it():
-    module = tolls()
-    toll, now, costs = module.Toll(0.0), 0.0, []
+    module, clock = tolls(), Processor()
+    toll, costs = module.Toll(clock), []
     for step in range(1, 60):
-        dense = step % 6 == 0 or step < 3
-        now += 0.1 + 0.024 * dense + 5.0 * (step % 7 == 0)  # now and then it waits for data
-        waited = 5.0 * (step % 7 == 0)
+        dense, evaluates = step % 6 == 0 or step < 3, step % 7 == 0
+        clock.now += 0.1 + 0.024 * dense + 5.0 * evaluates
         if dense:
-            costs.append(toll.looked(step, now, waited, 0.01))
+            costs.append(toll.looked(step, 0.01, usual=not evaluates))
         else:
-            toll.ordinary(step, now, waited)
+            toll.ordinary(step, usual=not evaluates)
     assert costs[0] == costs[1] == pytest.approx(0.01 * module.UNKNOWN)
     assert costs[-1] == pytest.approx(0.024)
     assert toll.counted == pytest.approx(0.01 * len(costs))
 
 
-def test_what_a_look_costs_stays_within_bounds_and_out_of_evaluations():
-    module = tolls()
-    toll, now = module.Toll(0.0), 0.0
+def test_what_a_look_costs_stays_within_bounds():
+    module, clock = tolls(), Processor()
+    toll = module.Toll(clock)
     for step in range(1, 20):
-        now += 0.1
-        toll.ordinary(step, now, 0.0)
-    assert toll.looked(20, now + 50.0, None, 0.01) == pytest.approx(0.01 * module.UNKNOWN)
-    assert toll.looked(21, now + 60.0, 0.0, 0.01) == pytest.approx(0.01 * module.DEAREST)
-    for step in range(22, 40):
-        cost = toll.looked(step, now + 60.0, 0.0, 0.01)
-    assert cost == pytest.approx(0.01), "never less than what was counted"
+        clock.now += 0.1
+        toll.ordinary(step)
+    clock.now += 50.0
+    assert toll.looked(20, 0.01, usual=False) == pytest.approx(0.01 * module.UNKNOWN)
+    clock.now += 50.0
+    assert toll.looked(21, 0.01) == pytest.approx(0.01 * module.DEAREST)
+    for step in range(22, 40):  # on a busy machine the clock goes on while nothing is done
+        clock.now += 0.1
+        cost = toll.looked(step, 0.01)
+    assert cost == pytest.approx(0.01 * module.LEAST)
 
 
 @pytest.fixture(scope="module")
