@@ -13,6 +13,7 @@ import re
 
 from labbook.diagnosis.asserted import family_of_assert
 from labbook.diagnosis.class_names import family_by_class, is_general
+from labbook.diagnosis.family_titles import title_of
 from labbook.diagnosis.site import family_by_place
 from labbook.diagnosis.telling import fingerprint_of, where_of
 from labbook.diagnosis.wording import family_by_wording
@@ -42,6 +43,13 @@ _SHAPES = re.compile(
     r"\b(?:(?:tensor|input|output|image|batch|feature|hidden|embedding|label|target|array|mask)s? (?:size|dim"
     r"|length)s?"
     r"|shapes?|dimensions?|ndims?|number of channels|resolutions?|torch\.Size)\b",
+    re.IGNORECASE,
+)
+_UNLIKE = re.compile(
+    r"\b(?:have|has|are of|with|of|got) different (?:\w+ )?(?:lengths?|sizes?|shapes?|dimensions?"
+    r"|numbers? of (?:channels"
+    r"|dimensions|elements|features|points))\b|\b(?:lengths?|sizes?|shapes?) (?:\S+ ){1,6}?(?:are"
+    r"|is) not (?:the )?(?:same|equal)",
     re.IGNORECASE,
 )
 _WIDE = 60
@@ -127,13 +135,16 @@ _EXCEEDS = (
     r"|(?:must|should|can(?:not|'t| not))(?: not)? be (?:larger|longer|greater|bigger|smaller|shorter|less) than)\b"
 )
 _TOO_BIG_SETTING = re.compile(
-    rf"\b(?:batch[ _]?size|crop\w*|roi|window|kernel|patch|stride|padding|num_\w+|\w+_size)\b[^.;]{{0,60}}?\b{_EXCEEDS}"
+    rf"\b(?:batch[ _]?size|crop\w*|roi|window|kernel|patch|stride|padding|num_\w+"
+    rf"|\w+_size)\b[^.;]{{0,60}}?\b{_EXCEEDS}"
     rf"|\b{_EXCEEDS}[^.;]{{0,30}}?\b(?:max\w*|vocab_?size|limit|num_\w+)\b|\bvalues? must be [<>]=?"
     r"|\boutside (?:of )?(?:the )?(?:given|valid|allowed|expected) (?:space|range|bounds|interval)",
     re.IGNORECASE,
 )
 _TOO_BIG = re.compile(
-    rf"\b(?:lengths?|sizes?|dims?|dimensions?|width|height|channels?|tokens)\b[^.;]{{0,60}}?\b{_EXCEEDS}", re.IGNORECASE
+    rf"\b(?:lengths?|sizes?|dims?|dimensions?|width|height|channels?"
+    rf"|tokens)\b[^.;]{{0,60}}?\b{_EXCEEDS}",
+    re.IGNORECASE,
 )
 """One size against another one, without numbers that could be compared."""
 _CUDA_CODE = re.compile(
@@ -181,7 +192,7 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
         class_=family,
         tier=2,
         severity="error",
-        title=_TITLES.get(language, _TITLES["en"])[family],
+        title=title_of(family, language),
         where=where_of(raised),
         evidence=(sentence[:400],),
         fingerprint=fingerprint_of(raised, evidence),
@@ -197,7 +208,11 @@ def _family(sentence: str) -> str | None:
         return "dtype_mismatch"
     if _differ(sentence, _DEVICES):
         return "device_mismatch"
-    if _close(sentence, _SHAPES, _CLASH) or (_COUNTED.search(sentence) and _counts_differ(sentence)):
+    if (
+        _UNLIKE.search(sentence)
+        or _close(sentence, _SHAPES, _CLASH)
+        or (_COUNTED.search(sentence) and _counts_differ(sentence))
+    ):
         return "shape_mismatch"
     hint = _HINT.search(sentence)
     hinted = next(
@@ -275,55 +290,3 @@ def _compared(sentence: str) -> bool:
         and _AGAINST.search(sentence, first.end(), second.start())
         for first, second in itertools.pairwise(values)
     )
-
-
-_TITLES = {
-    "en": {
-        "shape_mismatch": "Two shapes do not fit each other",
-        "dtype_mismatch": "Two data types do not fit each other",
-        "device_mismatch": "Two tensors are on different devices",
-        "nan_or_inf": "A value is NaN or infinite",
-        "file_not_found": "A file or folder is not where it is looked for",
-        "cuda_driver_mismatch": "The program wants a GPU and cannot use one",
-        "api_version_mismatch": "The program was written for another version of a library",
-        "cuda_oom": "The GPU has no memory left",
-        "data_empty": "There is no data to read",
-        "cuda_device_assert": "A check inside of a CUDA kernel failed",
-        "illegal_memory_access": "A CUDA kernel read or wrote memory that is not its own",
-        "compile_error": "The program could not be compiled",
-        "unsupported_op": "An operation is not supported here",
-        "checkpoint_load_error": "A checkpoint could not be read",
-        "nccl_or_collective": "Processes could not work together",
-        "missing_dependency": "A package is not installed as it should be",
-        "config_error": "A setting has a value that is not allowed",
-        "data_decode_error": "A file cannot be read as what it should be",
-        "type_error_user_code": "A value has another type than the one that is wanted",
-        "pickling_error": "An object cannot be sent to another process or into a file",
-        "index_out_of_range": "An index or a label is larger than what it points into",
-        "timeout": "Something took longer than it was given",
-    },
-    "zh": {
-        "shape_mismatch": "两个形状不匹配",
-        "dtype_mismatch": "两个数据类型不匹配",
-        "device_mismatch": "两个张量不在同一设备上",
-        "nan_or_inf": "某个值是 NaN 或无穷",
-        "data_empty": "没有可读的数据",
-        "file_not_found": "文件或目录不在程序查找的位置",
-        "cuda_driver_mismatch": "程序需要 GPU，但无法使用",
-        "api_version_mismatch": "程序是为某个库的另一个版本编写的",
-        "cuda_oom": "GPU 显存不足",
-        "cuda_device_assert": "CUDA 核函数内部的断言失败",
-        "illegal_memory_access": "CUDA 核函数访问了不属于它的显存",
-        "compile_error": "程序无法编译",
-        "unsupported_op": "此处不支持该运算",
-        "checkpoint_load_error": "检查点无法读取",
-        "nccl_or_collective": "进程之间无法协作",
-        "missing_dependency": "某个软件包没有正确安装",
-        "config_error": "某项设置的取值不被允许",
-        "data_decode_error": "文件无法按应有的格式读取",
-        "type_error_user_code": "某个值的类型与要求的不同",
-        "pickling_error": "某个对象无法传给另一个进程或写入文件",
-        "index_out_of_range": "某个下标或标签超出了范围",
-        "timeout": "某项操作超过了给定的时间",
-    },
-}

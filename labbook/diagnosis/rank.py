@@ -7,7 +7,8 @@ pattern fits is told as unknown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from labbook.diagnosis.grammar import family_by_grammar
@@ -35,6 +36,7 @@ _OF_INTERRUPTS = (
 )
 """What other processes say when the one that they belong to is interrupted."""
 _PRINTED = "loss_printed_nan"
+_OF_TENSORS = ("shape_mismatch", "dtype_mismatch", "device_mismatch", "type_error_user_code", "index_out_of_range")
 _MOST_FINDINGS = 8
 _DEEPEST = 12
 
@@ -276,15 +278,23 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, language: str) ->
         finding = family_by_grammar(innermost, evidence, language)
         if finding is not None:
             return [finding, *(f for f in findings if f.family != finding.family)]
-    quoted = (message_in(said.text) for said in evidence.said if said.kind == "output" and not evidence.clean_end)
-    told = any(one.type or one.message for one in evidence.raised)
-    for message in () if findings or told else filter(None, quoted):
-        finding = family_by_grammar(
-            Raised("AssertionError" if message.startswith("assert ") else "", message), evidence, language
-        )
-        if finding is not None:
+    if findings or evidence.clean_end or any(one.type or one.message for one in evidence.raised):
+        return findings
+    for raised, families in _quoted(evidence.said):
+        finding = family_by_grammar(raised, evidence, language)
+        if finding is not None and (not families or finding.family in families):
             return [finding]
     return findings
+
+
+def _quoted(said: Sequence[Said]) -> Iterator[tuple[Raised, tuple[str, ...]]]:
+    """Messages that sentences quote without a class, with the families that they may have; empty: any."""
+    lines = [one.text for one in said if one.kind == "output"]
+    for message in filter(None, map(message_in, lines)):
+        yield Raised("AssertionError" if message.startswith("assert ") else "", message), ()
+    if len(lines) == 1 and not re.search("[?？]", lines[0]):
+        # A last line whose class was lost: of settings and data people speak in sentences of their own.
+        yield Raised("", lines[0]), _OF_TENSORS
 
 
 def _joined(findings: list[Finding], checks: list[Finding], matcher: Matcher) -> list[Finding]:

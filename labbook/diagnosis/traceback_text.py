@@ -282,6 +282,10 @@ class TracebackReader:
         message = (shown["message"] or "").rstrip()
         while lead and message and message[-1] in _QUOTES and message[-1] in lead[0].replace("“", "”"):
             message = message[:-1]
+        opened = next((mark for mark in "\"'`" if lead and lead[0].endswith(mark)), "")
+        if opened and message.count(opened) == 1:
+            # The end of a quotation, behind which the sentence goes on.
+            message = message.split(opened)[0].rstrip()
         if not message and not re.search(r"(?:Error|Exception|Interrupt|Traceback)$", shown["type"]):
             return
         start = self._at

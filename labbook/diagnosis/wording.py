@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from labbook.diagnosis.surroundings import family_by_surroundings
+
 _NAME = (
     r"(?:--[a-z][\w-]{1,60}|`[\w.\[\]' -]{1,80}`|\b[a-z][a-z0-9]{0,40}(?:_[a-z0-9]{1,40}){1,8}\b"
     r"|\b(?:args?|cfg|config|opts?|hparams|FLAGS|params|conf|hyp)\.\w{1,60}(?:\.\w{1,60}){0,6})"
@@ -48,6 +50,11 @@ def _any(*forms: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{form})" for form in forms), re.IGNORECASE)
 
 
+_LABELS = _any(
+    r"\b(?:labels?|class(?:es)?|categor(?:y|ies)|targets?|ind(?:ex|ices)|ids?)\b[^.;]{0,50}?\b(?:out of (?:range"
+    r"|bounds?)"
+    r"|must be (?:in|within|between) [\[(]?0|outside (?:of )?(?:the )?(?:range|\[))"
+)
 _EMPTY = _any(
     rf"\b(?:no|zero|0) (?:\w+ ){{0,2}}{_DATA}(?! (?:such|module))(?: \S+){{0,3}}? (?:found|left|available"
     rf"|remain\w*|exist\w*"
@@ -60,7 +67,10 @@ _EMPTY = _any(
     rf"{_DATA}",
     rf"\b{_DATA}(?: \S+){{0,4}}? (?:is|are|was|were|seems?|appears?|be|became)(?: to be)? empty\b",
     rf"\bempty (?:\w+ )?{_DATA}(?! name)",
-    rf"\b(?:length|len|number|size|count) of (?:the |your )?(?:\w+ )?{_DATA}(?: \S+)? (?:is|was|=|==|equals?) ?0\b",
+    rf"\b(?:length|len|number|size|count) of (?:the |your )?(?:\w+ )?(?:{_DATA}|\w*(?:dataset|loader|samples"
+    rf"|images)\w*)"
+    r"(?: \S+)? (?:is|was|=|==|equals?) ?0\b",
+    r"\bno (?:bounding box|object|annotation|label|sample|image)(?:es)? (?:\w+ )?(?:in|for|from)\b",
     rf"\b{_DATA} ?(?:must|should|can(?:not|'t| not)) (?:not )?be (?:non-?)?empty\b",
     r"\bzero-size array\b|\bnum_samples ?[=:] ?0\b|\bn_samples ?[=:] ?0\b|\blen\(\w+\) ?(?:==|is) ?0\b",
     rf"\b(?:need|needs|require[sd]?|expect\w*|must have|should have) (?:\w+ )?(?:at least (?:one|1)|more than 0)"
@@ -81,7 +91,8 @@ _UNREADABLE = _any(
     r"|elements|values|items|entries|coordinates|tokens in)\b",
     r"\b(?:lines?|rows?|labels?|records?|annotations?|samples?) (?:\S+ ){0,6}?(?:requires?|must have|should have"
     r"|expects?"
-    r"|needs?|has|have|contains?|does not contain)(?: only| exactly| the expected number of)? (?:\d+ )?"
+    r"|needs?|has|have|contains?|does not contain)(?: only| exactly| the expected number of)? (?:(?:\d+|one|two"
+    r"|three|four|five|six) )?"
     r"(?:columns|fields|elements|values|items|coordinates)\b",
     r"\b(?:lines?|rows?|records?|annotations?) (?:#?\d+ )?(?:\S+ ){0,5}?(?:is|are) (?:malformed|invalid|broken"
     r"|corrupt\w*"
@@ -95,6 +106,16 @@ _UNREADABLE = _any(
     r"|degenerate|non-?normali[sz]ed|beyond|positive (?:height|width)|malformed)\b",
     r"\bnumbers? of (?:\S+ ){1,8}?(?:is|are|do|does) (?:different|not equal|not (?:the same|match)|unequal"
     r"|inconsistent)",
+    r"\b(?:file|list|data|annotation|label|dataset|line)s? (?:list )?(?:format|formatting"
+    r"|structure) (?:is )?(?:incorrect|wrong"
+    r"|invalid|bad|not (?:correct|valid|right))\b",
+    r"\b(?:images?|files?|annotations?|labels?) have errors\b|\bunexpected (?:labels?|values?|classes) found in\b",
+    r"\b(?:image|mask|picture|label|annotation)s? (?:must|should|has to|have to"
+    r"|needs? to) be (?:an? )?(?:\w+[- ])?(?:channel|rgb"
+    r"|grayscale|gray|png|jpe?g|8-bit|uint8)\b",
+    r"\b(?:sampl(?:e|ing)[ _]rate|sr)\b.{0,60}\b(?:expected|not match|doesn't match|different|mismatch|should be"
+    r"|must be)\b",
+    r"\blabel value \d+ in\b",
     r"\binvalid (?:bbox|bounding box|box|polygon|annotation|segmentation|image)\b",
     r"\b(?:unsupported|unknown|unrecogni[sz]ed|invalid) (?:image|audio|video|pixel|colou?r|sample|file|label"
     r"|annotation)"
@@ -105,6 +126,28 @@ _UNREADABLE = _any(
     r"(?:解析|解码|读取(?:图片|图像|标注|视频|音频)).{0,12}(?:失败|错误|出错)|(?:图片|图像|标注|标签|视频|音频|数据)(?:文件)?(?:已)?(?:损坏|格式错误|格式不正确)",
 )
 _SETTINGS = _any(
+    r"\b(?:num_classes|n_classes|nc|number of classes)\b.{0,80}\b(?:not equal|not match|doesn't match|mismatch"
+    r"|differs?|only has"
+    r"|exceeds?|larger|inconsistent)\b",
+    r"\b(?:config\w*|cfg|ya?ml)\b.{0,40}?\b(?:does not contain|doesn't contain|has no|lacks?|must contain"
+    r"|should contain)\b",
+    r"\bno (?:\w+ ){0,2}(?:config\w*|model|task|architecture|dataset|optimi[sz]er)(?: file)?(?: was"
+    r"| is)? (?:specified|given"
+    r"|provided|set|selected|defined)\b",
+    rf"\bnot a (?:registered|known|valid|supported|recogni[sz]ed) (?:\w+ ){{0,2}}?{_SETTING}",
+    r"\bno registered \w+\b|\benv(?:ironment)? \S+ (?:does not|doesn't) exist\b",
+    r"\b(?:provide|specify|pass|set|use|forward|leave) (?:either|both|one of|only one of)\b",
+    r"\bonly (?:forward|pass|use|set|specify|provide) one of\b|\bcannot (?:leave|forward|pass|set) both\b",
+    rf"\byou (?:didn't|did not|should|must|have to) (?:pass|provide|specify|set)\b[^.;]{{0,40}}?(?:{_NAME}"
+    rf"|\beither\b)",
+    rf"\b(?:requires?|needs?) an? (?:{_NAME})|(?:\bnot compatible|\bincompatible) with (?:\w+ )??(?:{_NAME}"
+    rf"|{_SETTING})",
+    r"\b(?:does not|doesn't|do not|don't) support\b(?!.{0,60}\b(?:cuda|gpu|cpu|half|float\d*|int\d*|dtype|ops?"
+    r"|operators?|onnx"
+    r"|opset|bfloat16|mps|tensors?)\b)",
+    r"\b(?:could not|couldn't|can ?not|can't|unable to) infer (?!dtype)\w+ ",
+    rf"\bcan ?not (?:perform|do|run|train|fine-?tune|evaluate|use)\b[^.;]{{0,60}}? (?:on|with|without|in|when) "
+    rf"[^.;]{{0,60}}?(?:{_NAME}|{_SETTING})",
     rf"\b(?:unknown|unrecogni[sz]ed|unsupported|undefined|invalid|illegal|wrong|no such|not supported"
     rf"|not implemented)"
     rf" (?:\w+ ){{0,2}}{_SETTING}(?! path| file)",
@@ -188,6 +231,11 @@ def family_by_wording(sentence: str) -> str | None:
     plain = _ADDRESS.sub("", sentence[:1500])
     if _OF_DEVICES.search(plain):
         return None
+    around = family_by_surroundings(plain)
+    if around is not None:
+        return around
+    if _LABELS.search(plain):
+        return "index_out_of_range"
     if _EMPTY.search(plain):
         return "data_empty"
     if _UNREADABLE.search(plain):

@@ -1,0 +1,128 @@
+"""The family of a sentence that speaks of what a program needs around it: packages, versions, memory, disk, time.
+
+Programs put the errors of the system and of other packages in words of their own. Each form here is of several words
+that belong together, so that none of them decides alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+
+def _any(*forms: str) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{form})" for form in forms), re.IGNORECASE)
+
+
+_VERSION = r"v?\d+\.\d+(?:\.\w+)*"
+_FORMS = (
+    (
+        "api_version_mismatch",
+        _any(
+            rf"\b(?:requires?|needs?|expects?|supports? only|only supports?) (?:an? |the )?[\w.-]+ ?(?:version )?"
+            rf"(?:[<>=]=?|==|at least|or) ?{_VERSION}",
+            rf"\b(?:requires?|needs?|depends on) (?:an? |the )?[\w.-]+ ?(?:version )?{_VERSION}\+?"
+            rf"(?: or (?:newer|higher|later|above|greater)| and above|\+)?",
+            rf"\b[\w.-]+ ?(?:[<>=]=|==) ?{_VERSION}\S* (?:is|are) (?:required|needed|necessary)",
+            rf"\b(?:version|installed)\b[^.;]{{0,40}}?{_VERSION}[^;]{{0,60}}?\b(?:is|are) (?:too old|outdated"
+            rf"|not supported"
+            r"|incompatible|not compatible|unsupported)",
+            r"\bplease (?:upgrade|update|downgrade) (?:your |the )?[\w.-]+(?: version)?(?: to|$|[.,])",
+            r"\b(?:is|are|was) deprecated and (?:has been |was |will be )?removed\b",
+        ),
+    ),
+    (
+        "missing_dependency",
+        _any(
+            r"\b(?:pip3?|conda|apt(?:-get)?|brew) install\b",
+            r"\bplease (?:first )?install\b(?! (?:the )?(?:newer|latest|older|correct))",
+            r"\b(?:need|needs|have|has|must) to (?:be )?install(?:ed)?\b",
+            r"\bmake sure (?:that )?(?:you have )?\S+ (?:is )?installed\b|\b(?:is|are) not installed\b"
+            r"|\bnot been installed\b",
+            r"(?:请先?安装|未安装|没有安装)",
+        ),
+    ),
+    (
+        "nan_or_inf",
+        _any(
+            r"\b(?:loss|losses|gradients?|grad(?:ient)?[ _]norms?|norm|values?|outputs?|inputs?|weights?|logits"
+            r"|tensor"
+            r"|reward|parameters?)\b[^.;]{0,30}?\b(?:is|are|was|became|becomes|contains?|has|have|went|==?) (?:a "
+            r"|an )?"
+            r"(?:nan|inf|infinite|infinity|not finite|non-?finite)\b",
+            r"\b(?:nans?|infs?|infinit\w+|non-?finite)\b[^.;]{0,30}?\b(?:encountered|detected|found|occurred"
+            r"|appeared|in (?:the )?"
+            r"(?:loss|gradients?|outputs?|inputs?|logits))\b",
+            r"(?:损失|梯度|loss).{0,8}(?:为|是|出现|变成)\s?(?:nan|inf)",
+        ),
+    ),
+    (
+        "disk_full",
+        _any(r"\bdisk (?:is |was )?full\b", r"\bno space left\b", r"\bquota exceeded\b", r"磁盘(?:空间)?(?:已满|不足)"),
+    ),
+    (
+        "permission_error",
+        _any(
+            r"\bpermission denied\b",
+            r"\baccess is denied\b",
+            r"\bread-only file system\b",
+            r"权限不够|拒绝访问|没有权限",
+        ),
+    ),
+    (
+        "nccl_or_collective",
+        _any(
+            r"\b(?:nccl|gloo|mpi|rendezvous|barrier|process ?group|c10d|tcpstore|allreduce|all_reduce|allgather"
+            r"|broadcast)\b.{0,80}\b(?:tim(?:ed?) ?-?out|timeout|failed|aborted)\b",
+            r"\btim(?:ed?) ?-?out\b.{0,60}\b(?:nccl|gloo|rendezvous|barrier|process ?group|other ranks?|all ranks"
+            r"|peers?)\b",
+        ),
+    ),
+    (
+        "timeout",
+        _any(
+            r"\btimed[ -]?out\b",
+            r"\btime-?out(?: of \S+)?(?: \w+)? (?:after|reached|exceeded|expired|while|waiting)\b",
+            r"\btime limit (?:exceeded|reached)\b|\bexceeded (?:the )?time limit\b",
+            r"超时",
+        ),
+    ),
+    (
+        "cuda_oom",
+        _any(
+            r"\b(?:gpu|cuda|device|vram|video)\b.{0,60}\b(?:out of memory|(?:not enough|insufficient) memory)\b",
+            r"\b(?:out of memory|(?:not enough|insufficient) (?:gpu |video |device )?memory)\b.{0,60}\b(?:gpu|cuda"
+            r"|vram)\b",
+            r"\b(?:not enough|insufficient|out of) (?:gpu|video|cuda|device) memory\b",
+        ),
+    ),
+    (
+        "host_oom_killed",
+        _any(
+            r"\b(?:cannot|can't|could not|unable to|failed to) allocate (?:\S+ ){0,3}(?:memory|bytes)\b",
+            r"\b(?:not enough|insufficient|out of) (?:system |host |cpu |virtual )?(?:memory|ram)\b",
+            r"内存(?:不足|溢出|不够)",
+        ),
+    ),
+    (
+        "checkpoint_load_error",
+        _any(
+            r"\b(?:cannot|can ?not|can't|could not|couldn't|failed to|unable to|error|errors) (?:in |while |when )?"
+            r"(?:load|loading|read|reading|restore|restoring|open|opening|resume|resuming"
+            r"|deseriali[sz]\w+)\b[^.;]{0,60}?"
+            r"\b(?:checkpoints?|ckpt|weights|state[ _]dict|pre-?trained(?: model)?|model (?:parameters|file"
+            r"|weights))\b",
+            r"\b(?:checkpoints?|ckpt|weights? file|model file)\b[^.;]{0,40}?\b(?:is|are|seems?|may be"
+            r"|appears?)(?: to be)? (?:corrupt\w*"
+            r"|broken|damaged|invalid|incomplete|truncated)\b",
+        ),
+    ),
+)
+
+
+def family_by_surroundings(sentence: str) -> str | None:
+    """The family that a message gives by what it says of packages, versions, memory, disk or time, or `None`.
+
+    Args:
+        sentence: A message on one line, without addresses.
+    """
+    return next((family for family, words in _FORMS if words.search(sentence)), None)
