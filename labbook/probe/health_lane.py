@@ -147,7 +147,7 @@ class Lane:
             Whether that is all; if not, nothing has happened.
         """
         health = self._adapter.health
-        if root is not health.last_root or health.evaluation.open or health.thread != get_ident():
+        if root is not health.last_root or health.evaluation.open or health.thread != get_ident() or not health.resting:
             return False
         health.loop.train_grad += 1
         health.eyes.flight.rests(root, args, kwargs or {})
@@ -162,14 +162,15 @@ class Lane:
         Returns:
             Whether it is as the ones before, so that `passed` is to be called when it has ended.
         """
-        state = self._local.__dict__
+        state, health = self._local.__dict__, self._adapter.health
         if (
-            state["backwards"] == 1
+            health.resting
+            and state["backwards"] == 1
             and not state["clips"]
             and state["scaling"] is None
             and not state["in_step"]
             and not state["in_backward"]
-            and self._adapter.health.thread == get_ident()
+            and health.thread == get_ident()
             and self._meter.owner() is optimizer
             and not self._meter.waiting
         ):
