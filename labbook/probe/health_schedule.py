@@ -22,7 +22,8 @@ GROWTH = {"light": 2.0, "normal": 1.35, "deep": 1.08}
 HORIZON = {"light": 200, "normal": 200, "deep": 0}
 """Steps over which the looks that are free are spread where they are too dear to follow each other as above."""
 
-FEWEST_FIRST = 3
+FEWEST_FIRST, WIDEST = 3, 2.5
+"""Fewest first steps, and largest ratio, that such looks come to."""
 
 MOST = {"light": 120, "normal": 400, "deep": 2000}
 """Dense steps in one process: bounds its journal."""
@@ -116,7 +117,7 @@ class Schedule:
             return first, growth
         affordable = FREE_S[self.level] / self._price
         first = min(first, max(FEWEST_FIRST, int(affordable / 3)))
-        return first, max(growth, (horizon / first) ** (1.0 / max(affordable - first, 1.0)))
+        return first, max(growth, min((horizon / first) ** (1.0 / max(affordable - first, 1.0)), WIDEST))
 
     def alarm(self, step):
         """Has the steps after `step` looked at, because something in it was abnormal.
