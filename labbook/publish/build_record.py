@@ -90,8 +90,9 @@ def key_of(*parts: object) -> str:
     """A short text that is the same for the same parts, which are bytes or whatever has a faithful `repr`."""
     made = blake2b(digest_size=16)
     for part in parts:
-        data = part if isinstance(part, bytes) else repr(part).encode("utf-8", "surrogatepass")
-        made.update(b"%d:" % len(data))
+        plain = isinstance(part, bytes)
+        data = bytes(part) if isinstance(part, bytes) else repr(part).encode("utf-8", "surrogatepass")
+        made.update(b"%d%c" % (len(data), b":" if plain else b"="))
         made.update(data)
     return made.hexdigest()
 

@@ -38,6 +38,7 @@ from labbook.publish.build_record import (
 )
 from labbook.publish.finish import KEPT_BY_OTHERS
 from labbook.publish.site_files import key_of_settings, site_files
+from labbook.publish.theme import REPLACED
 
 if TYPE_CHECKING:
     from mkdocs.structure.nav import Navigation
@@ -59,7 +60,7 @@ class Built(NamedTuple):
 def can_build(config: MkDocsConfig) -> bool:
     """Whether a site can be built here. Plugins and hooks of others may want to see every page: then MkDocs does it."""
     return (
-        set(config.plugins) == {"labbook"}
+        set(config.plugins) - set(REPLACED) == {"labbook"}
         and not config.hooks
         and not config.strict
         and config.validation.links.anchors <= logging.INFO

@@ -72,6 +72,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         language = str(config.theme.get("language") or "")
         self.language = "zh" if language.startswith("zh") else "en"
         self.templates = Templates(self.notebook.paths.templates, self.language)
+        theme.without_built_in_search(config.plugins)
         theme.prepare(config, self.notebook.paths.templates / "site")
         config.extra["labbook"] = interface(self.templates)
         return config
@@ -95,11 +96,15 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         self.data = {data.path: data for data in site_files(self.source, self.templates)}
         for path, data in self.data.items():
             files.append(File.generated(config, path, content=b"" if self.lazy else data.read()))
+        # What `mkdocs.yml` leaves out stays out; MkDocs asks it for files alone of which nobody has said anything yet.
+        left_out = [matched.match_file for matched in (config.exclude_docs, config.draft_docs) if matched is not None]
         for file in list(files):
             source = file.src_uri
             if source.endswith("/run.json") and source.startswith("runs/"):
                 files.remove(file)
             elif file.is_documentation_page() and source.count("/") and theme.is_listed(source):
+                if any(matches(source) for matches in left_out):
+                    continue
                 file.inclusion = InclusionLevel.NOT_IN_NAV
         if config.nav is None:
             config.nav = theme.navigation(
@@ -170,6 +175,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         bar = self.around.bar(source)
         if bar is not None:
             page.meta["labbook"] = bar
+        page.meta["scripts"] = list(self.around.scripts(source))
         if theme.is_listed(source):
             page.meta.setdefault("hide", ["navigation"])
         return f"\n{text}"

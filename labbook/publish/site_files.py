@@ -86,6 +86,8 @@ def key_of_settings(config: MkDocsConfig) -> str:
     told = {name: repr(value) for name, value in config.items() if name not in left_out}
     theme = {name: config.theme[name] for name in config.theme}
     plugin: LabbookPlugin = config.plugins["labbook"]  # type: ignore[assignment]
+    # What pages are made from by all other code is part of their own keys.
+    here = Path(__file__).parent
     spec = find_spec("material")
     brought = tuple(spec.submodule_search_locations or ()) if spec else ()
     own = [Path(folder) for folder in config.theme.dirs if not folder.startswith(brought)]
@@ -94,7 +96,7 @@ def key_of_settings(config: MkDocsConfig) -> str:
         [_version(name) for name in _VERSIONS],
         _ADDRESS.sub("", repr(sorted(told.items()))),
         _ADDRESS.sub("", repr(sorted(theme.items(), key=lambda item: str(item[0])))),
-        state_of_folders([*own, builtin_folder(), Path(__file__).parents[1], plugin.notebook.paths.templates]),
+        state_of_folders([*own, builtin_folder(), here, here.parent / "store", plugin.notebook.paths.templates]),
         repr(plugin.templates.words["site"]),
         os.environ.get("SOURCE_DATE_EPOCH", ""),
     )

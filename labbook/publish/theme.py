@@ -50,6 +50,9 @@ PALETTE = [
     },
 ]
 
+REPLACED = ("search", "material/search")
+"""Plugins whose work labbook does itself; notebooks that were made earlier still name them."""
+
 _MATERIALS_FONT = {"text": "Roboto", "code": "Roboto Mono"}
 """What the theme would fetch from another host when nothing is said."""
 
@@ -101,6 +104,16 @@ def policy(extra: Mapping[str, Any]) -> str:
     """
     said = extra.get("content_security_policy")
     return POLICY if said is None else str(said or "")
+
+
+def without_built_in_search(plugins: Any) -> None:  # noqa: ANN401 - a collection of plugins of MkDocs
+    """Takes the theme's own search out: it would load an index of all pages, and the site has a search of its own."""
+    for name in REPLACED:
+        plugin = plugins.pop(name, None)
+        if plugin is not None:
+            for event, methods in plugins.events.items():
+                # A new list: the old one may be gone through at this moment.
+                plugins.events[event] = [each for each in methods if getattr(each, "__self__", None) is not plugin]
 
 
 def is_listed(source: str) -> bool:

@@ -1,0 +1,305 @@
+"""Whatever happened since the last build, what a build leaves is what a full build into an empty folder makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from labbook.publish.build_record import files_below, key_of, read_record, stat_of
+from labbook.publish.site import build_site
+
+IDS = [f"20261121-1000{number:02d}-aaa{letter}" for number, letter in enumerate("abcdefgh")]
+MANY = 80
+SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
+
+
+@pytest.fixture
+def book(notes):
+    text = SETTINGS.read_text()
+    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
+        text = text.replace(word, value)
+    (notes.folder / "mkdocs.yml").write_text(text)
+    for number, run_id in enumerate(IDS):
+        symptoms = ["loss_printed_nan"] if number % 3 == 0 else []
+        status = "failed" if symptoms else "finished"
+        notes.run(run_id, f"text {number}", script="train.py", symptoms=symptoms, status=status)
+    notes.page("ideas.md", "# Ideas\n\nmine, [a run](runs/2026/11/21/" + IDS[0] + ".md)\n")
+    age(notes.folder)
+    return notes
+
+
+def age(folder: Path) -> None:
+    """Makes the notes older than what a build takes for just written."""
+    for file in (folder / "notes").rglob("*"):
+        # Not the time of the last change of the file itself: that is a moment ago in any case.
+        os.utime(file, (time.time() - 60, time.time() - 60))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files but the shards of the search, which Pagefind never makes twice the same."""
+    return {path: (folder / path).read_bytes() for path in files_below(folder) if not path.startswith("search/")}
+
+
+def built_anew(book) -> dict[str, bytes]:
+    shutil.rmtree(book.folder / "site")
+    shutil.rmtree(book.folder / ".labbook")
+    build_site(book.notebook, workers=1)
+    return contents(book.folder / "site")
+
+
+def same_as_full(book) -> int:
+    """Builds; asserts that a full build makes the same; returns how many pages were rendered."""
+    rendered = build_site(book.notebook, workers=1).rendered
+    ours = contents(book.folder / "site")
+    anew = built_anew(book)
+    assert ours.keys() == anew.keys()
+    assert [path for path in ours if ours[path] != anew[path]] == []
+    return rendered
+
+
+def entry(book, run_id: str) -> Path:
+    return book.folder / f"notes/runs/2026/11/21/{run_id}.md"
+
+
+def test_nothing_changed_nothing_is_written(book):
+    first = build_site(book.notebook, workers=1)
+    before = files_below(book.folder / "site")
+
+    again = build_site(book.notebook, workers=1)
+
+    assert first.rendered == first.pages and again.rendered == 0
+    after = files_below(book.folder / "site")
+    written = {path for path in after if before.get(path) != after[path]}
+    assert not [path for path in written if path.startswith(("runs/", "ideas", "index", "data/"))]
+
+
+def test_a_new_entry_touches_its_neighbour_and_the_lists(book):
+    build_site(book.notebook, workers=1)
+    before = files_below(book.folder / "site")
+    book.run("20261121-110000-zzzz", "new")
+
+    rendered = build_site(book.notebook, workers=1).rendered
+
+    after = files_below(book.folder / "site")
+    runs = {path for path in after if path.startswith("runs/2026/11/21/") and before.get(path) != after[path]}
+    assert runs == {f"runs/2026/11/21/{IDS[-1]}.html", "runs/2026/11/21/20261121-110000-zzzz.html"}
+    assert rendered < len(IDS) + 8
+    assert same_as_full(book) == 0
+
+
+def edited(book):
+    file = entry(book, IDS[3])
+    file.write_text(file.read_text().replace("text 3", "text 4"))
+
+
+def deleted(book):
+    entry(book, IDS[4]).unlink()
+
+
+def renamed(book):
+    entry(book, IDS[2]).rename(entry(book, "20261121-100002-bbbb"))
+
+
+def fixed(book):
+    meta = {"script": "train.py", "symptoms": ["loss_printed_nan"], "status": "failed"}
+    book.run(IDS[0], "text 0", fix=IDS[1], fix_text="--lr 3.0 -> 0.1", **meta)
+
+
+def template_changed(book):
+    (book.folder / "templates" / "pages").mkdir(parents=True)
+    (book.folder / "templates" / "pages" / "fixes.md.j2").write_text("# Ours\n")
+
+
+def theme_changed(book):
+    (book.folder / "templates" / "site").mkdir(parents=True)
+    main = SETTINGS.parents[1] / "site" / "main.html"
+    (book.folder / "templates" / "site" / "main.html").write_text(main.read_text() + "<!-- ours -->")
+
+
+def in_chinese(book):
+    file = book.folder / "mkdocs.yml"
+    file.write_text(file.read_text().replace('language: "en"', 'language: "zh"'))
+
+
+def renamed_site(book):
+    file = book.folder / "mkdocs.yml"
+    file.write_text(file.read_text().replace('"Team"', '"Other"'))
+
+
+def addresses_changed(book):
+    file = book.folder / "mkdocs.yml"
+    file.write_text(file.read_text().replace("use_directory_urls: false", "use_directory_urls: true"))
+
+
+def with_address(book):
+    file = book.folder / "mkdocs.yml"
+    file.write_text(file.read_text().replace('site_url: ""', "site_url: https://notes.example/team/"))
+
+
+def another_note(book):
+    book.page("more.md", "# Another note\n")
+
+
+def title_changed(book):
+    book.page("ideas.md", "# Other ideas\n")
+
+
+def picture_added(book):
+    (book.folder / "notes" / "picture.svg").write_text("<svg/>")
+
+
+def month_gone(book):
+    shutil.rmtree(book.folder / "notes" / "runs")
+
+
+def site_gone(book):
+    shutil.rmtree(book.folder / "site")
+
+
+def page_edited(book):
+    (book.folder / f"site/runs/2026/11/21/{IDS[0]}.html").write_text("x")
+
+
+def page_gone(book):
+    (book.folder / f"site/runs/2026/11/21/{IDS[0]}.html").unlink()
+
+
+def others_left_files(book):
+    (book.folder / "site" / "old" / "deep").mkdir(parents=True)
+    (book.folder / "site" / "old" / "deep" / "x.html").write_text("x")
+    (book.folder / "site" / "runs" / ".123.tmp").write_text("half")
+
+
+def broken_record(book):
+    (book.folder / ".labbook" / "site.json").write_text('{"form": 1, "frame"')
+
+
+def odd_record(book):
+    file = book.folder / ".labbook" / "site.json"
+    data = json.loads(file.read_text())
+    data["pages"] = {path: known[:3] for path, known in data["pages"].items()}
+    file.write_text(json.dumps(data))
+
+
+CHANGES = [
+    *(edited, deleted, renamed, fixed, template_changed, theme_changed, in_chinese, renamed_site, addresses_changed),
+    *(with_address, another_note, title_changed, picture_added, month_gone, site_gone, page_edited, page_gone),
+    *(others_left_files, broken_record, odd_record),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_after_a_change_the_site_is_that_of_a_full_build(book, change):
+    build_site(book.notebook, workers=1)
+    change(book)
+    same_as_full(book)
+
+
+def test_a_link_that_leads_somewhere_now(book):
+    """Its page is made again although nothing in it has changed."""
+    book.page("links.md", "# Links\n\n[later](later.md)\n")
+    age(book.folder)
+    first = build_site(book.notebook, workers=1)
+    again = build_site(book.notebook, workers=1)
+    assert again.warnings == first.warnings != () and "later.md" in first.warnings[0]
+
+    book.page("later.md", "# Later\n")
+
+    assert same_as_full(book) > 0
+    assert 'href="later.html"' in (book.folder / "site" / "links.html").read_text()
+    (book.folder / "notes" / "later.md").unlink()
+    same_as_full(book)
+
+
+def test_a_file_that_changes_without_another_time(book):
+    """What was written a moment before it was read is compared by content next time."""
+    build_site(book.notebook, workers=1)
+    file = entry(book, IDS[5])
+    state = file.stat()
+    file.write_text(file.read_text().replace("text 5", "text 9"))
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+    build_site(book.notebook, workers=1)
+
+    assert "text 9" in (book.folder / f"site/runs/2026/11/21/{IDS[5]}.html").read_text()
+
+
+def test_a_file_of_this_moment_is_not_known_by_its_time(tmp_path):
+    file = tmp_path / "x"
+    file.write_text("x")
+    found = file.stat()
+
+    assert stat_of(found, found.st_mtime_ns + 1_000_000) == ""
+    assert stat_of(found, found.st_mtime_ns + 10_000_000_000) != ""
+
+
+def test_keys_tell_parts_apart():
+    assert key_of("ab", "c") != key_of("a", "bc") and key_of(b"1") != key_of(1) and key_of({"a": 1}) == key_of({"a": 1})
+
+
+def test_several_processes_make_the_same(book):
+    for number in range(MANY):
+        book.run(f"20261120-1000{number % 60:02d}-b{number // 60}bb", "![x](nowhere.svg)" if number == 70 else "text")
+    one = build_site(book.notebook, workers=1)
+    alone = contents(book.folder / "site")
+    shutil.rmtree(book.folder / "site")
+
+    several = build_site(book.notebook, workers=3)
+
+    assert contents(book.folder / "site") == alone and several.rendered == one.rendered > MANY
+    assert set(several.warnings) == set(one.warnings) and "nowhere.svg" in " ".join(one.warnings)
+
+
+@pytest.mark.timeout(300)
+def test_killed_in_the_middle(book):
+    for number in range(MANY):
+        book.run(f"20261120-1000{number % 60:02d}-b{number // 60}bb", "text")
+    site = book.folder / "site"
+    killed = 0
+    for wanted in (5, 50):
+        process = subprocess.Popen([sys.executable, "-m", "labbook", "site", "build"], cwd=book.folder)
+        deadline = time.monotonic() + 100
+        while process.poll() is None and time.monotonic() < deadline and len(files_below(site)) < wanted + 60:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+    assert killed
+    same_as_full(book)
+
+
+def test_plugins_of_others_see_every_page(book):
+    build_site(book.notebook, workers=1)
+    file = book.folder / "mkdocs.yml"
+    file.write_text(file.read_text().replace("plugins:\n", "plugins:\n  - tags\n"))
+
+    for _ in range(2):
+        built = build_site(book.notebook, workers=1)
+        assert built.rendered == built.pages
+
+
+def test_the_search_of_the_theme_is_replaced(book):
+    """Notebooks that were made by earlier versions name it."""
+    build_site(book.notebook, workers=1)
+    without = contents(book.folder / "site")
+    file = book.folder / "mkdocs.yml"
+    file.write_text(file.read_text().replace("plugins:\n", "plugins:\n  - search:\n      lang: en\n"))
+
+    built = build_site(book.notebook, workers=1)
+
+    assert contents(book.folder / "site") == without and built.rendered == 0
+    done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "-q"], cwd=book.folder, timeout=100)
+    assert done.returncode == 0 and contents(book.folder / "site") == without
+
+
+def test_a_record_that_cannot_be_read_is_empty(tmp_path):
+    for text in ("", "[]", "{}", '{"form": 1}', '{"form": 1, "frame": "", "pages": [], "files": {}}', "[" * 100_000):
+        (tmp_path / "x").write_text(text)
+        assert read_record(tmp_path / "x").pages == {}
