@@ -54,13 +54,8 @@ def plain(lines: list[Line]) -> list[Line]:
         lines = list(_groups(lines))
     if "Traceback (most recent" in text and ("│" in text or "| " in text or "┃" in text):
         lines = list(_rich(lines))
-    if "](http" in text:
-        lines = [
-            line._replace(text=f"{found['file']} in {found['function']}")
-            if (found := _LINKED.match(line.text))
-            else line
-            for line in lines
-        ]
+    if "](http" in text or "](file:" in text or "](vscode" in text:
+        lines = [_unlinked(line) for line in lines]
     if "In [" in text or "In[" in text or "--> " in text or "-> " in text or "\nFile " in f"\n{text}":
         lines = _ipython(lines)
     if "\nE  " in f"\n{text}":

@@ -150,7 +150,7 @@ _SETTINGS = _any(
     rf"[^.;]{{0,60}}?(?:{_NAME}|{_SETTING})",
     rf"\b(?:unknown|unrecogni[sz]ed|unsupported|undefined|invalid|illegal|wrong|no such|not supported"
     rf"|not implemented)"
-    rf" (?:\w+ ){{0,2}}{_SETTING}(?! path| file)",
+    rf" (?:(?!in |with |at |for |of |to |while |when |during |from )\w+ ){{0,2}}{_SETTING}(?! path| file)",
     rf"{_SETTING}.{{0,60}}?(?:\bis |\bare |\bwas |\bhas |\bdoes |\bdo |\bcould |\bcan|\b)(?:\w+ )?{_NOT_KNOWN}",
     rf"{_SETTING}.{{0,40}}?\b(?:is|was) (?:invalid|unknown|undefined|illegal|unsupported|wrong|missing|incorrect)\b",
     r"\b(?:not|n't)(?: \w+){0,3} (?:in|from|by) (?:the |your )?(?:[\w./-]{0,40})(?:config\w*|cfg|ya?ml|args"
