@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime, timedelta
 from typing import Any
 
+from labbook.publish.activity import calendar, status_share
 from labbook.publish.compare_data import compare_files, compare_page
 from labbook.publish.experiment_view import experiment_files
 from labbook.publish.page import Page, SiteFile, SiteSource, link, rendered, run_cells
@@ -26,9 +26,6 @@ from labbook.store.templates import Templates
 
 _LATEST = 8
 _NEWEST = 100
-_CALENDAR_WEEKS = 53
-_LEVELS = (1, 3, 6, 11)
-"""Runs a day from which the calendar shows a darker square. Source: chosen by us, tried on a team of four."""
 
 
 def site_pages(source: SiteSource, templates: Templates) -> list[Page]:
@@ -37,7 +34,7 @@ def site_pages(source: SiteSource, templates: Templates) -> list[Page]:
     said = templates.words["site"]
     months = _by_month(source.rows)
     pages = [
-        rendered(templates, "home", "index.md", str(said["home"]), _home(view), wide=True),
+        rendered(templates, "home", "index.md", str(said["home"]), _home(view, templates), wide=True),
         rendered(
             templates,
             "runs",
@@ -106,13 +103,17 @@ def _links_from(page: str) -> Callable[[str], str]:
     return lambda path: link(path.removeprefix("notes/"), page)
 
 
-def _home(view: SymptomView) -> dict[str, Any]:
+def _home(view: SymptomView, templates: Templates) -> dict[str, Any]:
     source = view.source
     week = week_of(source.now, source.week_start)
     story = week_context(WeekSource(week, source.rows, source.experiments, {}, _links_from("index.md")))
     latest = [run_cells(row, "index.md") for row in source.rows[:_LATEST]]
     fixes = [fix for fix in source.fixes if fix.run in view.rows][:_LATEST]
-    failures = [row | symptom_cells(view, row["kind"], "index.md") for row in story["failures"]]
+    most = max((row["count"] for row in story["failures"]), default=1)
+    failures = [
+        row | symptom_cells(view, row["kind"], "index.md") | {"length": max(1, round(60 * row["count"] / most))}
+        for row in story["failures"]
+    ]
     return {
         **story,
         "failures": failures,
@@ -120,35 +121,13 @@ def _home(view: SymptomView) -> dict[str, Any]:
         "open_problems": problem_cells(view, "index.md"),
         "any": bool(source.rows),
         "latest": latest,
+        "fix_count": len(source.fixes),
         "recent_fixes": [fix_cells(view, fix, "index.md") for fix in fixes],
-        "calendar": _calendar(source),
+        "calendar": calendar(source, templates.words["site_home"]),
+        "share": status_share(story["totals"]["by_status"]),
         "year_runs": sum(source.now - row.started < 365 * 86400 for row in source.rows),
         "problems": [{"path": path, "reason": reason} for path, reason in source.problems[:10]],
     }
-
-
-def _calendar(source: SiteSource) -> list[dict[str, Any]]:
-    """One square a day for a year, oldest first, whole weeks."""
-    counts: dict[date, int] = defaultdict(int)
-    broken: dict[date, int] = defaultdict(int)
-    for row in source.rows:
-        if row.started > 0:
-            day = datetime.fromtimestamp(row.started).date()
-            counts[day] += 1
-            broken[day] += row.status in BROKEN
-    begin = week_of(source.now, source.week_start).begin - timedelta(weeks=_CALENDAR_WEEKS - 1)
-    today = datetime.fromtimestamp(source.now).date()
-    days = [begin + timedelta(days=offset) for offset in range(_CALENDAR_WEEKS * 7)]
-    return [
-        {
-            "day": day.isoformat(),
-            "runs": counts[day],
-            "broken": broken[day],
-            "level": sum(counts[day] >= level for level in _LEVELS),
-        }
-        for day in days
-        if day <= today
-    ]
 
 
 def _runs(source: SiteSource, months: Mapping[str, Sequence[RunRow]]) -> dict[str, Any]:

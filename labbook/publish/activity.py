@@ -1,0 +1,73 @@
+"""The pictures of the home page as numbers: a year of days, and the shares of a week's endings. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from labbook.publish.page import SiteSource
+from labbook.report.context import BROKEN
+from labbook.report.week import week_of
+
+_WEEKS = 53
+_LEVELS = (1, 3, 6, 11)
+"""Runs a day from which the calendar shows a darker square. Source: chosen by us, tried on a team of four."""
+
+_PITCH = 13
+"""From one square to the next, in units of the picture."""
+
+_TOP = 16
+"""Room above the squares for the names of the months."""
+
+
+def calendar(source: SiteSource, said: Mapping[str, Any]) -> dict[str, Any]:
+    """A year of days, a column a week, the present one last.
+
+    Args:
+        source: The notebook.
+        said: Words of the home page, with the names of the months.
+
+    Returns:
+        `width` and `height` of the picture, `days` with `x`, `y`, `level` (0 to 4), `day`, `runs` and `broken`, and
+        `months` with `x` and `name`.
+    """
+    counts: dict[date, int] = defaultdict(int)
+    broken: dict[date, int] = defaultdict(int)
+    for row in source.rows:
+        if row.started > 0:
+            day = datetime.fromtimestamp(row.started).date()
+            counts[day] += 1
+            broken[day] += row.status in BROKEN
+    begin = week_of(source.now, source.week_start).begin - timedelta(weeks=_WEEKS - 1)
+    today = datetime.fromtimestamp(source.now).date()
+    names = list(said["months"])
+    days: list[dict[str, Any]] = []
+    months: list[dict[str, Any]] = []
+    for offset in range(_WEEKS * 7):
+        day = begin + timedelta(days=offset)
+        if day > today:
+            break
+        week, weekday = divmod(offset, 7)
+        level = sum(counts[day] >= step for step in _LEVELS)
+        place = {"x": week * _PITCH, "y": _TOP + weekday * _PITCH}
+        days.append(place | {"day": day.isoformat(), "runs": counts[day], "broken": broken[day], "level": level})
+        # A month is named above its first whole week, unless the picture ends before the name does.
+        if weekday == 0 and day.day <= 7 and week < _WEEKS - 1:
+            months.append({"x": week * _PITCH, "name": names[day.month - 1]})
+    return {"width": _WEEKS * _PITCH - 2, "height": _TOP + 7 * _PITCH - 2, "days": days, "months": months}
+
+
+def status_share(counts: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Parts of a bar 1000 units long: `status`, `runs`, `x` and `width`; every status can be seen."""
+    total = sum(runs for _, runs in counts)
+    widths = [max(8.0, 1000 * runs / total) for _, runs in counts]
+    stretch = 1000 / sum(widths) if widths else 0.0
+    parts = []
+    x = 0.0
+    for (status, runs), width in zip(counts, widths, strict=True):
+        end = x + width * stretch
+        parts.append({"status": status, "runs": runs, "x": round(x), "width": round(end) - round(x)})
+        x = end
+    return parts
