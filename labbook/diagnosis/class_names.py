@@ -49,7 +49,10 @@ _NAMES = (
     ),
     ("data_empty", r"(?:EmptyDataError|EmptyDataset\w*|NoDataError)$"),
     ("timeout", r"(?:TimeLimit\w*|DeadlineExceeded\w*|TimeoutExpired)$"),
-    ("compile_error", r"(?:CompilationError|CompileError|InductorError|BackendCompilerFailed|TorchRuntimeError)$"),
+    (
+        "compile_error",
+        r"(?:CompilationError|CompileError|InductorError|BackendCompilerFailed|TorchRuntimeError|Dygraph2StaticException)$",
+    ),
 )
 _OF_MODULES = tuple((family, re.compile(pattern)) for family, pattern in _MODULES)
 _OF_NAMES = tuple((family, re.compile(pattern)) for family, pattern in _NAMES)

@@ -75,6 +75,8 @@ _OF_TYPE = re.compile(
 )
 _NO_FILE = re.compile(
     r"(?:not found|(?:does|do)(?: not|n't) exist|not exists?|cannot find|can't find|could not find|no such file"
+    r"|(?:cannot|can't|fail(?:ed)? to|unable to|could not) (?:open|access|locate) (?:the )?(?:file|path|dir\w*"
+    r"|folder)"
     r"|missing)[^\n]{0,160}",
     re.IGNORECASE,
 )
@@ -128,6 +130,18 @@ _NOTHING = re.compile(
 _TOO_FLAT = re.compile(
     r"\b(?:must|should|has to|needs to|expected|expects?|requires?)(?: to)?(?: be)?(?: an?)? ?\d ?-? ?d\b|"
     r"\bexpects? (?:\w+ ){0,3}at least (?:an? )?\w+[- ]?d(?:im(?:ension)?s?(?:al)?)?\b",
+    re.IGNORECASE,
+)
+_NO_KERNEL = re.compile(
+    r"\b(?:kernels?|operators?|ops?)\b.{0,100}\b(?:not (?:found|registered)|(?:is|are) not (?:supported"
+    r"|implemented) (?:for|on))\b"
+    r"|\bno kernels? (?:which are |is |are )?registered\b",
+    re.IGNORECASE,
+)
+_NO_GRADIENT = re.compile(r"(?:stop_gradient\W.{0,20}True|requires_grad\W.{0,20}False).{0,60}\bbackward", re.IGNORECASE)
+_NOT_STATIC = re.compile(
+    r"\b(?:dynamic_to_static|dy2static|to_static|torch\.compile|torch\.jit|torchscript)\b.{0,60}"
+    r"\b(?:failed|fails|cannot|can't|unable|unsupported)\b",
     re.IGNORECASE,
 )
 _EXCEEDS = (
@@ -231,6 +245,9 @@ def _family(sentence: str) -> str | None:
     if missing and _PATH.search(plain[max(0, missing.start() - 160) : missing.end()]):
         return "file_not_found"
     worded = (
+        ("unsupported_op", _NO_KERNEL),
+        ("no_grad_path", _NO_GRADIENT),
+        ("compile_error", _NOT_STATIC),
         ("shape_mismatch", _TOO_FLAT),
         ("config_error", _TOO_BIG_SETTING),
         ("shape_mismatch", _TOO_BIG),

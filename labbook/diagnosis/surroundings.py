@@ -26,6 +26,7 @@ _FORMS = (
             rf"\b(?:version|installed)\b[^.;]{{0,40}}?{_VERSION}[^;]{{0,60}}?\b(?:is|are) (?:too old|outdated"
             rf"|not supported"
             r"|incompatible|not compatible|unsupported)",
+            r"\bpip3? install (?:-U|--upgrade)\b",
             r"\bplease (?:upgrade|update|downgrade) (?:your |the )?[\w.-]+(?: version)?(?: to|$|[.,])",
             r"\b(?:is|are|was) deprecated and (?:has been |was |will be )?removed\b",
         ),
@@ -111,6 +112,7 @@ _FORMS = (
             r"|deseriali[sz]\w+)\b[^.;]{0,60}?"
             r"\b(?:checkpoints?|ckpt|weights|state[ _]dict|pre-?trained(?: model)?|model (?:parameters|file"
             r"|weights))\b",
+            r"\bnot a valid (?:state[ _]?dict|checkpoint|weights?|model) file\b",
             r"\b(?:checkpoints?|ckpt|weights? file|model file)\b[^.;]{0,40}?\b(?:is|are|seems?|may be"
             r"|appears?)(?: to be)? (?:corrupt\w*"
             r"|broken|damaged|invalid|incomplete|truncated)\b",
