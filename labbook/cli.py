@@ -32,6 +32,7 @@ COMMANDS = {
     "commit": ("labbook.commands.commit", "Commit what you wrote in notes."),
     "init": ("labbook.commands.init", "Make a team notebook here."),
     "site": ("labbook.commands.site", "Build or serve the site of the notebook."),
+    "serve": ("labbook.commands.serve", "Show the site on this machine, always up to date."),
     "watch": ("labbook.commands.watch", "Build the site again whenever an entry changes."),
     "recover": ("labbook.commands.recover", "Finish the entries of runs whose recorder died."),
     "redact": ("labbook.commands.redact", "Check files for secrets and personal paths."),

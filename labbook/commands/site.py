@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.commands.options import notebook_option, open_notebook
+from labbook.commands.serve import serve_notebook, serve_options
 
 if TYPE_CHECKING:
     from labbook.publish.site import BuiltSite
@@ -28,32 +29,32 @@ def command() -> None:
 
 
 @command.command(epilog="\b\nExample:\n  labbook site build && rsync -a site/ host:/var/www/notebook/\n")
+@click.option("--all", "everything", is_flag=True, help="Render pages that did not change, too.")
 @notebook_option
-def build(notebook: str | None) -> None:
-    """Build the site into the notebook's folder site/."""
+def build(everything: bool, notebook: str | None) -> None:
+    """Build the site into the notebook's folder site/.
+
+    Pages that would not differ stay as they are. Files there that do not belong to the site are removed, hidden ones
+    at the top excepted.
+    """
     from labbook.publish.site import build_site
 
-    say_built(build_site(open_notebook(notebook)))
+    say_built(build_site(open_notebook(notebook), everything=everything))
 
 
 @command.command(epilog="\b\nExample:\n  labbook site serve --port 8123\n")
-@click.option("--port", type=click.IntRange(1, 65535), help="Where to listen; the first free one from 8000 by default.")
-@notebook_option
-def serve(port: int | None, notebook: str | None) -> None:
-    """Serve the site on this machine, and build it again whenever a note changes.
-
-    Listens on 127.0.0.1 only. To show the site to others, publish the folder that `labbook site build` writes.
-    """
-    from labbook.publish.site import serve_site
-
-    serve_site(open_notebook(notebook), port, click.echo)
+@serve_options
+def serve(port: int | None, polling: bool, notebook: str | None) -> None:
+    """Serve the site on this machine, and bring it up to date whenever a note changes; the same as `labbook serve`."""
+    serve_notebook(port, notebook, polling=polling)
 
 
 def say_built(site: BuiltSite) -> None:
     """Prints what was built, and the first things that the notes made MkDocs warn of."""
     from labbook.screen import harmless
 
-    click.echo(f"{site.pages} pages in {site.seconds:.1f} s: {site.folder}/index.html")
+    anew = "" if site.rendered == site.pages else f", {site.rendered} of them anew,"
+    click.echo(f"{site.pages} pages{anew} in {site.seconds:.1f} s: {site.folder}/index.html")
     for message in site.warnings[:10]:
         click.echo(f"  {harmless(message)}", err=True)
     if len(site.warnings) > 10:

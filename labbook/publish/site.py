@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from labbook.errors import NotebookError, UsageError
+from labbook.errors import LabbookError, NotebookError, UsageError
 from labbook.frozen import dataclass
+from labbook.publish.serving import HOST
 from labbook.store.locks import held
 from labbook.store.notebook import Notebook
-
-HOST = "127.0.0.1"
-"""The preview listens here and nowhere else: it is no server for a network. Source: security, section 3."""
 
 _LONGEST_WAIT_S = 600.0
 _PORTS = range(8000, 8050)
@@ -71,28 +70,74 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def serve_site(notebook: Notebook, port: int | None, say: Callable[[str], None]) -> None:
-    """Serves the site on this machine until it is interrupted, and builds it again whenever a note changes.
+def serve_site(
+    notebook: Notebook,
+    port: int | None,
+    say: Callable[[str], None],
+    *,
+    polling: bool = False,
+    told: Callable[[BuiltSite], None] | None = None,
+) -> None:
+    """Serves the site on this machine until it is interrupted, and brings it up to date whenever a note changes.
 
     Args:
         notebook: Whose site.
         port: Where to listen; the first free one from 8000 by default.
-        say: Told the address.
+        say: Told the address, and what goes wrong later.
+        polling: Look at the notes again and again, for network file systems that do not tell of changes.
+        told: Told of each build.
 
     Raises:
         UsageError: MkDocs is not installed, or the port is taken.
         NotebookError: There is no `mkdocs.yml`, or MkDocs cannot build with it.
     """
     _require()
-    from mkdocs.commands.serve import serve
+    from labbook.index.build import refresh
+    from labbook.publish.serving import Builds, SiteServer
+    from labbook.publish.watch import changes
 
-    chosen = _free_port(port)
-    path = _settings_file(notebook)
-    say(f"http://{HOST}:{chosen}/  (Ctrl-C ends it)")
-    watched = [str(folder) for folder in (notebook.paths.templates, notebook.paths.settings) if folder.exists()]
     with _Warnings() as heard:
-        address: dict[str, Any] = {"dev_addr": f"{HOST}:{chosen}", "site_url": f"http://{HOST}:{chosen}/"}
-        _call(lambda: serve(str(path), watch=watched, **address), heard)
+        folder = Path(_config(notebook, heard).site_dir)
+    builds = Builds()
+    try:
+        server = SiteServer(_free_port(port), folder, builds)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {HOST}: {error.strerror}", hint="choose another port with --port"
+        ) from error
+    say(f"http://{HOST}:{server.server_port}/  (Ctrl-C ends it)")
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    began = False
+    try:
+        # Browsers wait for the first build: while it runs in several processes there is no thread beside it.
+        done = build_site(notebook)
+        thread.start()
+        began = True
+        if told is not None:
+            told(done)
+        for changed in changes(notebook, polling=polling, tell_start=True):
+            try:
+                # In a large notebook not every note is looked at for each question.
+                refresh(notebook, only=[notebook.paths.root / name for name in changed if name.startswith("notes/")])
+                done = build_site(_reopened(notebook), workers=1)
+            except LabbookError as error:
+                say(f"labbook: {error.message}\n         {error.hint}")
+                continue
+            if done.rendered or changed:
+                builds.done()
+            if told is not None and (done.rendered or changed):
+                told(done)
+    finally:
+        if began:
+            server.shutdown()
+        server.server_close()
+
+
+def _reopened(notebook: Notebook) -> Notebook:
+    """The notebook with its settings as they are now."""
+    from labbook.store.notebook import find_notebook
+
+    return find_notebook(notebook.paths.root, chosen=notebook.paths.root, environ=os.environ)
 
 
 def _require() -> None:

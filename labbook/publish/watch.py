@@ -25,7 +25,7 @@ _CHANGES = frozenset({"created", "modified", "moved", "deleted"})
 
 
 def changes(
-    notebook: Notebook, *, polling: bool = False, stop: Callable[[], bool] | None = None
+    notebook: Notebook, *, polling: bool = False, stop: Callable[[], bool] | None = None, tell_start: bool = False
 ) -> Iterator[list[str]]:
     """Yields the files that changed, relative to the notebook, each time the notebook comes to rest.
 
@@ -33,6 +33,7 @@ def changes(
         notebook: Which one; its notes, templates, settings and `mkdocs.yml` are watched.
         polling: Look at the files again and again, for network file systems that do not tell of changes.
         stop: Asked a few times a second; true ends the iteration.
+        tell_start: Whether to yield an empty list once the notebook is watched: what changed before that is not told.
 
     Raises:
         UsageError: watchdog is not installed.
@@ -40,6 +41,8 @@ def changes(
     happened: queue.Queue[str] = queue.Queue()
     observer = _observer(notebook, happened, polling=polling)
     try:
+        if tell_start:
+            yield []
         while stop is None or not stop():
             changed = _next_change(happened)
             if changed:

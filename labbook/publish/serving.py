@@ -1,0 +1,237 @@
+"""Shows a built site on this machine, and tells open pages when what they show has changed. Standard library only.
+
+It listens on the loopback address, gives files of one folder and nothing else, answers only to the names of this
+machine (another site's page that points its own name here gets nothing), and changes nothing: GET and HEAD alone.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import mimetypes
+import re
+import socket
+import threading
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import unquote_to_bytes, urlsplit
+
+HOST = "127.0.0.1"
+"""The preview listens here and nowhere else: it is no server for a network. Source: security, section 3."""
+
+_OWN_NAMES = {"127.0.0.1", "localhost", "[::1]"}
+_LIVE = "/_labbook/live.js"
+_STATE = "/_labbook/state"
+_LONGEST_ANSWER_S = 20.0
+_PATH = re.compile(r"[^?#]*")
+_TYPES = {
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".json": "application/json",
+    ".wasm": "application/wasm",
+    ".svg": "image/svg+xml",
+    ".csv": "text/csv",
+    ".xml": "application/xml",
+}
+
+LIVE_SCRIPT = """\
+// Loads the page again when it, or data that it has fetched, was written since. Only `labbook serve` sends this.
+"use strict";
+(() => {
+  const mine = () => [location.pathname, ...performance.getEntriesByType("resource")
+    .filter((one) => one.initiatorType === "fetch" && new URL(one.name).origin === location.origin)
+    .map((one) => new URL(one.name).pathname).filter((path) => !path.startsWith("/_labbook/"))];
+  // Server and browser are one machine, with one clock.
+  const isNewer = async (path) => {
+    const answer = await fetch(path, { method: "HEAD", cache: "no-store" });
+    return answer.ok && Number(answer.headers.get("X-Written-Ms")) > performance.timeOrigin;
+  };
+  const isWriting = () => {
+    const one = document.activeElement;
+    return Boolean(one && one.matches("input, textarea, select") && one.value);
+  };
+  const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+  const follow = async () => {
+    for (let seen = -1; ; ) {
+      try {
+        const answer = await fetch(`/_labbook/state?after=${seen}`, { cache: "no-store" });
+        const state = await answer.json();
+        if (state.built !== seen) {
+          seen = state.built;
+          const newer = await Promise.all([...new Set(mine())].map(isNewer));
+          if (newer.some(Boolean)) {
+            while (isWriting()) await wait(500);
+            location.reload();
+            return;
+          }
+        }
+      } catch {
+        await wait(2000);
+      }
+    }
+  };
+  follow();
+})();
+"""
+
+
+class Builds:
+    """Counts the builds of a site, and lets others wait for the next one."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._changed = threading.Condition()
+
+    def done(self) -> None:
+        """One more build is finished."""
+        with self._changed:
+            self._count += 1
+            self._changed.notify_all()
+
+    def after(self, seen: int, longest_s: float = _LONGEST_ANSWER_S) -> int:
+        """The number of builds, as soon as it is another than `seen`, or after the longest wait."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._count != seen, longest_s)
+            return self._count
+
+
+def file_for(site: Path, target: str) -> Path | None:
+    """The file of a site that a request asks for, or `None`.
+
+    Args:
+        site: The site's folder.
+        target: The request's target as it came: `/runs/x%20y.html?q=1`. It is decoded once.
+    """
+    try:
+        path = unquote_to_bytes(_PATH.match(target)[0]).decode("utf-8")  # type: ignore[index]
+    except ValueError:
+        return None
+    parts = [part for part in path.split("/") if part]
+    if not path.startswith("/") or any(part.startswith(".") for part in parts) or any(c in path for c in "\0\\"):
+        return None
+    try:
+        top = site.resolve()
+        found = top.joinpath(*parts).resolve()
+        if found.is_dir():
+            found = (found / "index.html").resolve()
+        # Links that lead out of the site are not followed.
+        return found if found.is_relative_to(top) and found.is_file() else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def is_own_name(host: str) -> bool:
+    """Whether the name that a request was sent to is a name of this machine, with or without a port."""
+    name, colon, port = host.strip().lower().rpartition(":")
+    if not colon or not port.isdigit():
+        name = host.strip().lower()
+    return name in _OWN_NAMES
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """Answers one connection."""
+
+    server: SiteServer
+    protocol_version = "HTTP/1.1"
+    server_version = "labbook"
+    sys_version = ""
+    timeout = 60
+
+    def do_GET(self) -> None:
+        """Sends a file."""
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        """Sends what is said about a file."""
+        self._answer()
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing: what a browser asks for is nobody's news."""
+
+    def _answer(self) -> None:
+        if not is_own_name(self.headers.get("Host", "")):
+            self._send(
+                HTTPStatus.MISDIRECTED_REQUEST, b"this server answers to 127.0.0.1 and localhost\n", "text/plain"
+            )
+            return
+        path = urlsplit(self.path).path
+        if path == _LIVE:
+            self._send(HTTPStatus.OK, LIVE_SCRIPT.encode(), "text/javascript")
+        elif path == _STATE:
+            seen = urlsplit(self.path).query.removeprefix("after=")
+            built = self.server.builds.after(int(seen) if seen.lstrip("-").isdigit() else -1)
+            self._send(HTTPStatus.OK, json.dumps({"built": built}).encode(), "application/json")
+        else:
+            self._send_file(path)
+
+    def _send_file(self, path: str) -> None:
+        file = file_for(self.server.site, self.path)
+        if file is not None and not path.endswith("/") and file.name == "index.html" and not path.endswith(".html"):
+            # Without the slash the page's own relative addresses would lead elsewhere.
+            self._send(HTTPStatus.MOVED_PERMANENTLY, b"", "text/plain", {"Location": f"{path}/".replace("//", "/")})
+            return
+        status = HTTPStatus.OK if file is not None else HTTPStatus.NOT_FOUND
+        shown = file or file_for(self.server.site, "/404.html")
+        try:
+            if shown is None:
+                raise FileNotFoundError
+            content, state = shown.read_bytes(), shown.stat()
+        except OSError:
+            self._send(HTTPStatus.NOT_FOUND, b"there is no such page\n", "text/plain")
+            return
+        written = state.st_mtime_ns // 1_000_000
+        kind = _TYPES.get(shown.suffix.lower()) or mimetypes.guess_type(shown.name)[0] or "application/octet-stream"
+        if kind == "text/html":
+            content = content.replace(b"</body>", f'<script src="{_LIVE}" defer></script></body>'.encode(), 1)
+        tag = f'"{state.st_size:x}-{state.st_mtime_ns:x}"'
+        more = {"ETag": tag, "X-Written-Ms": str(written)}
+        if status == HTTPStatus.OK and self.headers.get("If-None-Match") == tag:
+            self._send(HTTPStatus.NOT_MODIFIED, b"", kind, more)
+            return
+        self._send(status, content, kind, more)
+
+    def _send(self, status: HTTPStatus, content: bytes, kind: str, more: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        text = kind.startswith("text/") or kind in ("application/json", "application/xml", "image/svg+xml")
+        self.send_header("Content-Type", f"{kind}; charset=utf-8" if text else kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-cache")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("Content-Security-Policy", "frame-ancestors 'none'")
+        for name, value in (more or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD" and status != HTTPStatus.NOT_MODIFIED:
+            self.wfile.write(content)
+
+
+class SiteServer(http.server.ThreadingHTTPServer):
+    """Serves one folder on the loopback address.
+
+    Args:
+        port: Where to listen; 0 for any free one.
+        site: The folder.
+        builds: Told of finished builds by whoever builds.
+
+    Raises:
+        OSError: The port is taken.
+    """
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, port: int, site: Path, builds: Builds) -> None:
+        self.site = site
+        self.builds = builds
+        super().__init__((HOST, port), _Handler)
+
+    def server_bind(self) -> None:
+        """Binds without asking the network for this machine's name."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = HOST, self.server_address[1]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that went away in the middle of an answer is nobody's problem."""
