@@ -66,7 +66,7 @@ class Schedule:
         self.step_s = 0.0
         self._before = (0, now)
         self._limited = False
-        self._price = 0.0
+        self._price = self._first_price = 0.0
 
     def due(self, step, now):
         """Whether the step numbered `step` (from 1), which is about to be prepared, is dense.
@@ -90,7 +90,9 @@ class Schedule:
         """Takes a dense step that has ended, with the seconds that looking cost, and plans the next one."""
         self.looks += 1
         self.spent += cost
-        if self.looks > 1:  # the first look also describes the model
+        if self.looks == 1:  # it also describes the model
+            self._first_price = cost
+        else:
             self._price = cost if not self._price else 0.7 * self._price + 0.3 * cost
         steps = step - self._before[0]
         if steps > 0:
@@ -115,7 +117,7 @@ class Schedule:
         first, growth, horizon = FIRST[self.level], GROWTH[self.level], HORIZON[self.level]
         if not horizon or not self._price:
             return first, growth
-        affordable = FREE_S[self.level] / self._price
+        affordable = max(FREE_S[self.level] - self._first_price, 0.0) / self._price
         first = min(first, max(FEWEST_FIRST, int(affordable / 3)))
         return first, max(growth, min((horizon / first) ** (1.0 / max(affordable - first, 1.0)), WIDEST))
 

@@ -63,5 +63,7 @@ class Toll:
             between = sorted(self._ordinary)[len(self._ordinary) // 2]
             self._ratios.append((now - self._before - between) / counted)
         self._before, self._steps = now, step
+        if step == 1:
+            return counted  # most of it describes the model
         factor = sorted(self._ratios)[len(self._ratios) // 2] if self._ratios else UNKNOWN
         return counted * min(max(factor, LEAST), DEAREST)
