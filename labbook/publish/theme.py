@@ -13,6 +13,7 @@ from labbook.store.templates import LANGUAGES, builtin_folder, words
 
 STYLES = (
     "assets/labbook.css",
+    "assets/home.css",
     "assets/symptoms.css",
     "assets/runs.css",
     "assets/compare.css",
@@ -31,7 +32,7 @@ EXTENSIONS: dict[str, dict[str, Any]] = {
 }
 """Markdown that entries use. Neither snippets nor macros: captured text must not be able to include files."""
 
-FEATURES = ["navigation.tabs", "navigation.tabs.sticky", "navigation.top", "content.code.copy"]
+FEATURES = ["navigation.tabs", "navigation.tabs.sticky", "navigation.top", "content.code.copy", "content.action.edit"]
 
 PALETTE = [
     {
@@ -95,6 +96,9 @@ def prepare(config: Any, own: Path) -> None:  # noqa: ANN401 - a configuration o
             config.theme[key] = value
     config.theme["icon"] = {"logo": "material/notebook-outline", **(config.theme.get("icon") or {})}
     config.extra.setdefault("generator", False)
+    if config.repo_url and str(config.edit_uri or "").endswith("/master/docs/"):
+        # MkDocs' guess where nothing is said; a notebook's notes lie elsewhere.
+        config.edit_uri = config.edit_uri.replace("/master/docs/", f"/main/{Path(config.docs_dir).name}/")
 
 
 def policy(extra: Mapping[str, Any]) -> str:

@@ -77,7 +77,9 @@
     const months = found.manifest.months.slice(0, found.merged);
     const total = months.reduce((sum, month) => sum + month.count, found.manifest.first.count);
     const scores = new Map();
-    answers.forEach(({ results }) => {
+    for (const answer of answers) {
+      // For a word that no page has Pagefind takes its beginning; what has that in what is shown alone is not meant.
+      const results = answer.results.filter((one) => one.words.length);
       const rarity = Math.log(1 + total / Math.max(1, results.length));
       const highest = results.reduce((most, one) => Math.max(most, one.score), 0) || 1;
       for (const result of results) {
@@ -86,7 +88,7 @@
         entry.score += rarity * (0.5 + (0.5 * result.score) / highest);
         scores.set(result.id, entry);
       }
-    });
+    }
     // Of each group what comes near its best; a group that is far behind the others is left out.
     const best = { all: 0 };
     for (const one of scores.values()) {
@@ -188,7 +190,8 @@
   const ask = async ({ older = false, all = "" } = {}) => {
     asked += 1;
     const mine = asked;
-    const terms = termsOf(box.value);
+    const question = box.value;
+    const terms = termsOf(question);
     const chosen = Object.fromEntries(
       FACETS.filter((facet) => selects[facet].value).map((facet) => [facet, [selects[facet].value]]),
     );
@@ -196,6 +199,7 @@
     if (!terms.length) {
       results.replaceChildren();
       status.textContent = said.hint;
+      dialog.dataset.answered = question;
       return;
     }
     try {
@@ -215,6 +219,7 @@
         if (runs >= ENOUGH_RUNS || !(await mergeMonth(found))) break;
         if (mine !== asked) return;
       }
+      dialog.dataset.answered = question;
     } catch (error) {
       console.warn("search:", error);
       loading = null;
@@ -283,18 +288,20 @@
 
   /** Text with the words that were looked for marked; nodes, never markup. */
   const marked = (text, terms) => {
+    // Places are those in the normalised text; where it has another length, nothing is marked.
     const plain = text.normalize("NFKC");
+    if (plain.length !== text.length) return [text];
     const nodes = [];
     let done = 0;
     for (const { word, from, to } of placed(plain)) {
       if (from < done && to <= done) continue;
       if (!terms.some((term) => word === term || (word.startsWith(term) && term.length > 2))) continue;
       const start = Math.max(from, done);
-      if (start > done) nodes.push(plain.slice(done, start));
-      nodes.push(made("mark", "", plain.slice(start, to)));
+      if (start > done) nodes.push(text.slice(done, start));
+      nodes.push(made("mark", "", text.slice(start, to)));
       done = to;
     }
-    nodes.push(plain.slice(done));
+    nodes.push(text.slice(done));
     return nodes;
   };
 

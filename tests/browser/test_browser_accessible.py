@@ -1,0 +1,71 @@
+"""What axe-core says of each kind of page, in light and dark: nothing serious and nothing critical."""
+
+from __future__ import annotations
+
+import pytest
+
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+
+
+def problems(page) -> list[str]:
+    """Serious and critical violations, each with the first places where it is."""
+    found = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [
+        f"{one['id']}: {one['help']}: " + "; ".join(node["html"][:160] for node in one["nodes"][:4])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    "path", ["index.html", "runs/index.html", "experiments/index.html", "symptoms/index.html", "fixes/index.html"]
+)
+def test_lists_are_accessible(site, open_page, path, dark):
+    page = open_page(site.url + path, dark=dark)
+    page.wait_for_load_state("networkidle")
+
+    assert not problems(page)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_run_with_its_curves_is_accessible(site, open_page, dark):
+    page = open_page(site.run("LogBackward0"), dark=dark)
+    page.locator("img[src$='curves.svg']").scroll_into_view_if_needed()
+    page.wait_for_selector(".lb-curve canvas")
+
+    assert not problems(page)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_symptom_and_two_compared_runs_are_accessible(site, open_page, dark):
+    page = open_page(site.url + "symptoms/loss_nonfinite.html", dark=dark)
+    assert not problems(page)
+    if (site.folder / "compare" / "index.html").exists():
+        runs = sorted(path.stem for path in (site.folder / "runs").rglob("*-*-*.html"))[-2:]
+        page.goto(f"{site.url}compare/index.html?runs={','.join(runs)}", wait_until="networkidle")
+        assert not problems(page)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_search_is_accessible(site, open_page, dark):
+    page = open_page(site.url, dark=dark)
+    page.keyboard.press("/")
+    page.locator(".lbs__box").fill("loss NaN")
+    page.wait_for_selector(".lbs__group--run a")
+
+    assert not problems(page)
+
+
+@pytest.mark.parametrize(
+    "path", ["", "runs/index.html", "symptoms/index.html", "symptoms/loss_nonfinite.html", "fixes/"]
+)
+def test_no_page_is_wider_than_a_phone(site, open_page, path):
+    page = open_page(site.url + path, width=360, height=740)
+    page.wait_for_load_state("networkidle")
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.keyboard.press("/")
+    page.locator(".lbs__box").fill("loss NaN")
+    page.wait_for_selector(".lbs__group--run a")
+    assert page.evaluate("document.querySelector('.lbs').scrollWidth <= innerWidth")

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from written_notebooks import EVIL
+
+from labbook.publish.search_words import words_of
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/home/wei/project/train.py", line 88, in <module>
+    loss = criterion(model(x), y)
+  File "/opt/conda/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 134, in forward
+    return F.linear(input, self.weight, self.bias)
+RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x48 and 32x10)
+"""
+
+
+def asked(page, question: str) -> dict[str, list[str]]:
+    """Group -> what it shows, once the answer to a question stands."""
+    page.locator(".lbs__box").fill(question)
+    page.wait_for_function(
+        "question => document.querySelector('.lbs__box').value === question && "
+        "document.querySelector('.lbs').dataset.answered === question",
+        arg=question,
+    )
+    return {
+        group.locator("h2").inner_text().rsplit(" ", 1)[0]: group.locator(".lbs__item").all_inner_texts()
+        for group in page.locator(".lbs__group").all()
+    }
+
+
+@pytest.fixture
+def search(site, open_page):
+    """The search of the small site, opened by its key."""
+    page = open_page(site.url)
+    page.keyboard.press("/")
+    return page
+
+
+def test_a_colleague_finds_the_fix_of_a_loss_that_became_nan(site, open_page):
+    """In Chinese and English words mixed, from any page, without the mouse."""
+    page = open_page(site.run("torch 2.13.0"))
+    page.keyboard.press("/")
+    page.keyboard.type("loss 变成 NaN")
+    page.wait_for_selector(".lbs__group--fix a")
+
+    found = asked(page, "loss 变成 NaN ")
+
+    assert list(found)[:3] == ["Confirmed fixes", "Symptoms", "Runs"]
+    assert found["Confirmed fixes"][0].startswith("--lr 3 → 0.2")
+    assert found["Symptoms"][0].startswith("The loss became NaN or infinite") and "--lr 3 → 0.2" in found["Symptoms"][0]
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs/**")
+    assert "LogBackward0" in page.locator(".md-content").inner_text()
+
+
+def test_words_in_english_and_chinese_and_whole_messages_find_the_symptom(search):
+    english = asked(search, "cuda out of memory")
+    assert "The memory of the GPU is not enough" in english["Symptoms"][0]
+    chinese = asked(search, "显存不足")
+    assert "The memory of the GPU is not enough" in chinese["Symptoms"][0]
+    assert any("训练.py：显存不足" in run for run in chinese["Runs"]), "a run with a Chinese title"
+    assert "训练.py：显存不足" in str(asked(search, "批大小"))
+    pasted = asked(search, TRACEBACK)
+    assert any("linear layer" in symptom for symptom in pasted["Symptoms"][:2]), pasted["Symptoms"]
+    notes = asked(search, "cosine schedules")
+    assert notes["Notes, experiments, reports"][0].startswith("Ideas for the next quarter")
+    assert asked(search, "zzzyx qwkjh") == {}
+    assert "Nothing fits" in search.locator(".lbs__status").inner_text()
+
+
+def test_filters_narrow_what_is_found(search):
+    everything = asked(search, "loss")
+    search.get_by_label("who").select_option("张敏")
+    narrowed = asked(search, "显存")
+    assert set(narrowed) == {"Runs"} and len(narrowed["Runs"]) == 1
+    search.get_by_label("who").select_option("")
+    search.get_by_label("status").select_option("finished")
+    runs = asked(search, "loss ")
+    assert set(runs) == {"Runs"} and len(runs["Runs"]) >= 3 and set(everything) > set(runs)
+    assert all("finished" in run for run in runs["Runs"])
+    search.get_by_label("status").select_option("")
+    search.get_by_label("framework").select_option("paddle")
+    assert "digits_paddle.py" in str(asked(search, "digits")["Runs"])
+
+
+def test_the_search_is_used_without_a_mouse(search):
+    def focused() -> str:
+        return search.evaluate("document.activeElement.classList[0] || document.activeElement.tagName")
+
+    assert focused() == "lbs__box"
+    asked(search, "NaN")
+    search.keyboard.press("ArrowDown")
+    search.keyboard.press("ArrowDown")
+    assert focused() == "lbs__item"
+    search.keyboard.press("End")
+    search.keyboard.press("Home")
+    search.keyboard.press("ArrowUp")
+    assert focused() == "lbs__box"
+    for _ in range(40):
+        search.keyboard.press("Tab")
+        assert search.evaluate("document.activeElement === document.body || !!document.activeElement.closest('.lbs')")
+    search.keyboard.press("Escape")
+    assert not search.locator(".lbs").is_visible()
+    assert search.evaluate("document.querySelector('.lbs').open") is False
+    search.keyboard.press("Control+k")
+    assert search.locator(".lbs").is_visible()
+
+
+def test_what_is_hostile_is_shown_as_text(site, open_page, search):
+    found = str(asked(search, "window.pwned onload"))
+    assert "<script>window.pwned=1</script>" in found
+    assert search.locator(".lbs script, .lbs img, .lbs svg").count() == 0
+    for payload in (EVIL, '"><img src=x onerror=window.pwned=6>', "javascript:window.pwned=7"):
+        page = open_page(f"{site.url}?q={payload}")
+        page.wait_for_selector(".lbs[data-answered]")
+        assert page.locator(".lbs__box").input_value() == payload[:5000]
+        assert page.locator(".lbs script, .lbs img, .lbs svg").count() == 0
+
+
+def test_the_browser_and_the_index_mean_the_same_words(search):
+    texts = [
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x48 and 32x10)",
+        "loss 变成 NaN，显存不足; 損失。学",
+        "torch.OutOfMemoryError DataLoader num_workers=4 at 0x7f3a9c00 deadbeef12 3e-4 1e10",
+        "ﬁle ＮａＮ LayerNorm2d conv2d a I ＣＵＤＡ",
+        "out of memory, 12 GiB; v1:eb836c3a466e4814",
+        TRACEBACK,
+        EVIL,
+    ]
+    theirs = search.evaluate("texts => texts.map((text) => window.labbookSearch.wordsOf(text))", texts)
+    assert json.dumps(theirs) == json.dumps([words_of(text) for text in texts])
+
+
+def test_a_long_message_is_asked_by_what_it_says(search):
+    terms = search.evaluate("text => window.labbookSearch.termsOf(text)", TRACEBACK)
+    assert terms[:4] == ["runtime", "error", "mat1", "mat2"]
+    assert "home" not in terms and "opt" not in terms and len(terms) <= 14
+
+
+def test_ten_thousand_runs_are_searched_with_few_bytes(large_site, open_page):
+    page = open_page(large_site.url + "runs/index.html")
+    page.wait_for_load_state("networkidle")
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    sizes: dict[str, float] = {}
+    session.on("Network.loadingFinished", lambda e: sizes.update({e["requestId"]: e["encodedDataLength"]}))
+
+    page.keyboard.press("/")
+    page.wait_for_load_state("networkidle")
+    found = asked(page, "loss 变成 NaN")
+    page.wait_for_load_state("networkidle")
+
+    assert found["Confirmed fixes"][0].startswith("--lr 3.0 → 0.1") and len(found["Runs"]) == 5
+    assert 50_000 < sum(sizes.values()) < 300_000
+    assert "2026-11" in found["Runs"][0], "the newest month first"
+    page.get_by_role("button", name="Search older runs too").click()
+    page.wait_for_function("document.querySelectorAll('.lbs__group--run .lbs__item').length >= 5")
+
+
+def test_a_site_on_a_disk_says_what_the_search_needs(site, open_page):
+    page = open_page(f"file://{site.folder}/index.html")
+    page.keyboard.press("/")
+    assert "labbook serve" in page.locator(".lbs__status").inner_text()
+
+
+def test_a_site_in_a_folder_of_a_server_is_searched(site, open_page, tmp_path):
+    """Addresses are relative: the same files work below any folder."""
+    import functools
+    import threading
+
+    from conftest import Files, Server
+
+    (tmp_path / "team" / "x").mkdir(parents=True)
+    (tmp_path / "team" / "x" / "book").symlink_to(site.folder)
+    server = Server(("127.0.0.1", 0), functools.partial(Files, directory=str(tmp_path)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        page = open_page(f"http://127.0.0.1:{server.server_port}/team/x/book/symptoms/index.html")
+        page.keyboard.press("/")
+        asked(page, "NaN")
+        page.locator(".lbs__item").first.click()
+        page.wait_for_url("**/team/x/book/runs/**")
+        assert page.locator(".md-content h1").is_visible()
+    finally:
+        server.shutdown()
+        server.server_close()
