@@ -16,7 +16,7 @@ from labbook.diagnosis.class_names import family_by_class, is_general
 from labbook.diagnosis.family_titles import title_of
 from labbook.diagnosis.site import family_by_place
 from labbook.diagnosis.telling import fingerprint_of, where_of
-from labbook.diagnosis.wording import family_by_wording
+from labbook.diagnosis.wording import demands, family_by_wording
 from labbook.model.evidence import Evidence, Raised
 from labbook.model.finding import Finding
 
@@ -196,6 +196,10 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
         or family_of_assert(raised, sentence)
         or family_by_place(raised.frames)
     )
+    tier = 2
+    if family is None and demands(raised, sentence):
+        # What a program checks beyond tensors and data is mostly how it was set up.
+        family, tier = "config_error", 3
     if not sentence and raised.frames:
         sentence = raised.frames[-1].source
     if family is None:
@@ -204,7 +208,7 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
         symptom="",
         family=family,
         class_=family,
-        tier=2,
+        tier=tier,
         severity="error",
         title=title_of(family, language),
         where=where_of(raised),

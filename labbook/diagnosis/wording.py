@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from labbook.diagnosis.surroundings import family_by_surroundings
+from labbook.model.evidence import Raised
 
 _NAME = (
     r"(?:--[a-z][\w-]{1,60}|`[\w.\[\]' -]{1,80}`|\b[a-z][a-z0-9]{0,40}(?:_[a-z0-9]{1,40}){1,8}\b"
@@ -241,3 +242,30 @@ def family_by_wording(sentence: str) -> str | None:
     if _UNREADABLE.search(plain):
         return "checkpoint_load_error" if _CHECKPOINT.search(plain) else "data_decode_error"
     return "config_error" if _SETTINGS.search(plain) and not _OF_CODE.search(plain) else None
+
+
+_DEMANDS = re.compile(
+    r"\b(?:must|should|shouldn't|has to|have to|needs? to|can ?not|can't|not allowed|only (?:allows?|accepts?"
+    r"|supports?|works?)"
+    r"|please|required?|requires|make sure|forgot|invalid|unsupported|not supported|unknown)\b",
+    re.IGNORECASE,
+)
+_OF_TENSORS = re.compile(
+    r"tensor|shape|\bdims?\b|dimension|\bsizes?\b|dtype|device|cuda|gpu|\bgrad|index|\bnan\b|\bfiles?\b.{0,30}\bexist"
+    r"|download|connect|server|memory|\(Invalid|\[Hint",
+    re.IGNORECASE,
+)
+
+
+def demands(raised: Raised, sentence: str) -> bool:
+    """Whether a check in the program's own Python code asks something of a value, and of no tensor.
+
+    Args:
+        raised: Any exception.
+        sentence: Its message on one line.
+    """
+    own = bool(raised.frames) and raised.frames[-1].user
+    if not (raised.type == "AssertionError" or (own and raised.type in ("ValueError", "NotImplementedError"))):
+        return False
+    enough = sentence.count(" ") >= 4 and not sentence.startswith("assert")
+    return enough and _DEMANDS.search(sentence) is not None and _OF_TENSORS.search(sentence) is None
