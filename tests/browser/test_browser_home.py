@@ -1,0 +1,43 @@
+"""The home page in a real browser: what it counts is what it opens; wide and narrow, light and dark."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_what_a_tile_counts_is_what_it_opens(site, open_page):
+    page = open_page(site.url)
+    tiles = {tile.locator("span").inner_text(): tile for tile in page.locator(".lb-tile").all()}
+
+    assert list(tiles) == ["runs", "finished", "failed", "cured this week", "machine time"]
+    for name in ("runs", "finished", "failed"):
+        number = int(tiles[name].locator("b").inner_text())
+        address = tiles[name].evaluate("a => a.href")
+        other = open_page(address)
+        other.wait_for_selector(".lb-grid__body .lb-grid__row")
+        assert int(other.locator(".lb-grid").get_attribute("aria-rowcount")) - 1 == number > 0, name
+    assert int(tiles["cured this week"].locator("b").inner_text()) == 1
+    shares = page.locator(".lb-share").get_attribute("aria-label")
+    assert shares.startswith(f"finished {tiles['finished'].locator('b').inner_text()}, failed ")
+
+
+def test_a_year_of_days_with_their_months(site, open_page):
+    page = open_page(site.url)
+    days = page.locator(".lb-calendar rect")
+
+    assert 365 <= days.count() <= 371
+    assert page.locator(".lb-calendar text").count() >= 11
+    today = days.last
+    assert " runs, " in today.locator("title").text_content()
+    colours = {part.evaluate("r => getComputedStyle(r).fill") for part in (days.first, today)}
+    assert len(colours) == 2, "a day with runs is darker than one without"
+    assert "runs in the last twelve months" in page.locator(".lb-calendar-legend").inner_text()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 1440])
+def test_no_page_of_tables_scrolls_sideways(site, open_page, width, dark):
+    for path in ("", "runs/index.html", "experiments/index.html", "compare/index.html"):
+        page = open_page(site.url + path, width=width, dark=dark)
+        page.wait_for_timeout(150)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
