@@ -16,6 +16,7 @@ _RAISES = re.compile(
     r"(?:raise (?P<type>(?:\w+\.)*[A-Z]\w*(?:Error|Exception))\b\(?|(?P<asserts>assert)\b.*,) ?"
     r"(?:f?(?P<mark>[\"'])(?P<text>[^\"'\\]{4,})(?:(?P=mark)|$))?"
 )
+_CAUGHT = re.compile(r"Caught (\w+) in (?:DataLoader worker|pin memory|replica)")
 _HOLE = re.compile(r"%[-+#.\d]*[a-zA-Z]|\{[^{}]*\}")
 
 
@@ -46,7 +47,7 @@ class Found:
         chain = [self]
         while chain[-1].inner is not None and len(chain) < MOST_BEHIND:
             chain.append(chain[-1].inner)
-        made: Raised | None = None
+        made = _only_named(chain[-1])
         for one in reversed(chain):
             made = replace(one._alone(), inner=made, behind=one._behind())
         assert made is not None
@@ -78,6 +79,14 @@ class Found:
             ended_process=self.ended,
             line=self.at.number,
         )
+
+
+def _only_named(one: Found) -> Raised | None:
+    """The exception of a worker of which a paste has left no more than its class; `None` where it left none."""
+    found = _CAUGHT.match(one.message)
+    if found is None or one.inner is not None:
+        return None
+    return Raised(found[1], "", frames=(), rank=one.at.rank, order=float(one.at.number), line=one.at.number)
 
 
 def _to_be_raised(source: str) -> tuple[str, str]:

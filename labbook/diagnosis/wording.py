@@ -265,7 +265,10 @@ def demands(raised: Raised, sentence: str) -> bool:
         sentence: Its message on one line.
     """
     own = bool(raised.frames) and raised.frames[-1].user
-    if not (raised.type == "AssertionError" or (own and raised.type in ("ValueError", "NotImplementedError"))):
+    if not (
+        (raised.type == "AssertionError" and (own or not raised.frames))
+        or (own and raised.type in ("ValueError", "NotImplementedError"))
+    ):
         return False
     enough = sentence.count(" ") >= 4 and not sentence.startswith("assert")
     return enough and _DEMANDS.search(sentence) is not None and _OF_TENSORS.search(sentence) is None
