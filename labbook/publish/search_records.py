@@ -74,7 +74,8 @@ def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> Se
     error, said = "", []
     for part in split_parts(entry.body):
         if part.name == "exception":
-            error = _plain(_HEADINGS.sub("", part.text).strip().partition("\n\n")[0])
+            paragraphs = map(_plain, _HEADINGS.sub("", part.text).split("\n\n"))
+            error = next((text for text in paragraphs if text), "").replace(" : ", ": ", 1)
         elif part.name == "diagnosis":
             said += [_plain(evidence) for evidence in _EVIDENCE.findall(part.text)]
         elif not part.name:

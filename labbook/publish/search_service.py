@@ -12,6 +12,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, Queue
 from types import TracebackType
@@ -59,7 +60,9 @@ class Service:
         self._reader.join(10)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                stream.close()
+                # What was not sent to a program that ended is not sent any more.
+                with suppress(OSError):
+                    stream.close()
 
     def index(self, records: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
         """The files of an index of these records, by path.

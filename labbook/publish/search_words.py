@@ -25,7 +25,7 @@ _WORD = re.compile(
     r"[A-Za-z0-9]+|[\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
 )
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+")
-_DATA = re.compile(r"[0-9]+|0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*[a-f][0-9a-f]{4,}|[0-9]+e[0-9]+|[0-9]+[a-z]")
+_DATA = re.compile(r"[0-9]+|0x[0-9a-f]+|(?=[a-f]*[0-9])[0-9a-f]{8,}|[0-9]+e[0-9]+|[0-9]+[a-z]")
 """Numbers, addresses and hashes, which differ in every run."""
 
 _NAME = 8

@@ -14,7 +14,7 @@ window.labbookSearch = (() => {
   const CJK = "\\u2e80-\\u2fdf\\u3005-\\u3007\\u3040-\\u30ff\\u3400-\\u4dbf\\u4e00-\\u9fff\\uac00-\\ud7af\\uf900-\\ufaff";
   const WORD = new RegExp(`[A-Za-z0-9]+|[${CJK}]+`, "g");
   const PART = /[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+/g;
-  const DATA = /^(?:[0-9]+|0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*[a-f][0-9a-f]{4,}|[0-9]+e[0-9]+|[0-9]+[a-z])$/;
+  const DATA = /^(?:[0-9]+|0x[0-9a-f]+|(?=[a-f]*[0-9])[0-9a-f]{8,}|[0-9]+e[0-9]+|[0-9]+[a-z])$/;
 
   const says = (word) =>
     word.length > 1 && word.length <= MOST_CHARACTERS && !STOPPED.has(word) && !DATA.test(word);
