@@ -132,15 +132,20 @@ class _Build:
             for f in self._files
             if f.src_uri not in self._pages and f.inclusion.value > InclusionLevel.DRAFT.value
         }
-        self._changed |= self._before.files.keys() ^ others
+        self._changed |= (self._before.files.keys() ^ others) - set(config.theme.static_templates)
         self._frame = ""
         keys = {source: self._key(source, settings) for source in self._pages}
         self._name_the_navigation(keys)
         self._frame = key_of(settings, _of_navigation(self._nav.items))
         stale = [source for source in self._pages if not self._is_there(source, keys[source])]
         copied = {source: self._other_file(source) for source in sorted(others)}
-        for template in config.theme.static_templates:
-            _build_theme_template(template, self._env, self._files, config, self._nav)
+        for template in sorted(config.theme.static_templates):
+            before = self._before.files.get(template, Known(""))
+            # The map of the site names all pages, the page for what is not there none.
+            same = template == "404.html" and self._frame == self._before.frame
+            if not same or self._there.get(template) != (before.size, before.written_ns):
+                _build_theme_template(template, self._env, self._files, config, self._nav)
+            copied[template] = self._known_of(template)
         for template in config.extra_templates:
             _build_extra_template(template, self._files, config, self._nav)
         made = dict(self._made(stale, keys, workers))
@@ -290,6 +295,13 @@ class _Build:
         beside.replace(target)
         state = target.stat()
         return state.st_size, state.st_mtime_ns
+
+    def _known_of(self, path: str) -> Known:
+        try:
+            state = (self._site / path).stat()
+        except OSError:
+            return Known("")
+        return Known("", state.st_size, state.st_mtime_ns)
 
     def _expected(self, others: Iterable[str]) -> set[str]:
         files = self._files.src_uris

@@ -90,17 +90,24 @@ class Page:
 
     Args:
         path: Below `notes/`: `runs/2026/11/index.md`.
-        markdown: Its text.
+        markdown: Its text, or what makes it.
         title: Its title, plain text.
         wide: Whether it is a table that wants the whole width.
         scripts: Scripts that it needs, below the theme's folder: `assets/runs.js`.
+        key: What it is made from besides templates and words, where making its text takes longer than asking; "" where
+            there is no such shortcut.
     """
 
     path: str
-    markdown: str
+    markdown: str | Callable[[], str]
     title: str
     wide: bool = False
     scripts: tuple[str, ...] = ()
+    key: str = ""
+
+    def text(self) -> str:
+        """Its text, made now where it is not at hand."""
+        return self.markdown if isinstance(self.markdown, str) else self.markdown()
 
 
 @dataclass(frozen=True)

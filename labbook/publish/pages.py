@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from labbook.publish.activity import calendar, status_share
+from labbook.publish.build_record import key_of
 from labbook.publish.compare_data import compare_files, compare_page
 from labbook.publish.experiment_view import experiment_files
 from labbook.publish.page import Page, SiteFile, SiteSource, link, rendered, run_cells
@@ -50,11 +51,19 @@ def site_pages(source: SiteSource, templates: Templates) -> list[Page]:
         ),
         rendered(templates, "reports", "reports/index.md", str(said["reports"]), _reports(source), wide=True),
     ]
-    for month, rows in months.items():
-        path = f"runs/{month.replace('-', '/')}/index.md"
-        data = {"month": month, "rows": [run_cells(row, path) for row in rows], "all_url": link("runs/index.md", path)}
-        pages.append(rendered(templates, "month", path, month, data, wide=True))
+    pages += [_month_page(templates, month, rows) for month, rows in months.items()]
     return [*pages, *symptom_pages(view, templates)]
+
+
+def _month_page(templates: Templates, month: str, rows: Sequence[RunRow]) -> Page:
+    """The list of a month's runs; made when it is needed: old months do not change, and two thousand rows take long."""
+    path = f"runs/{month.replace('-', '/')}/index.md"
+
+    def text() -> str:
+        data = {"month": month, "rows": [run_cells(row, path) for row in rows], "all_url": link("runs/index.md", path)}
+        return rendered(templates, "month", path, month, data).text()
+
+    return Page(path, text, month, wide=True, key=key_of([tuple(vars(row).values()) for row in rows]))
 
 
 def site_files(source: SiteSource, templates: Templates) -> list[SiteFile]:

@@ -21,6 +21,7 @@ from mkdocs.structure.pages import Page as MkDocsPage
 from labbook.errors import LabbookError
 from labbook.publish import theme
 from labbook.publish.build_record import key_of
+from labbook.publish.feed import feed_file
 from labbook.publish.finish import finish_site
 from labbook.publish.notes import SiteNote, inert, site_note
 from labbook.publish.page import Page, SiteFile, SiteSource
@@ -85,7 +86,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         taken = {file.dest_uri: file for file in files if not file.src_uri.startswith("runs/2")}
         for page in site_pages(self.source, self.templates):
             if page.path not in files.src_uris:
-                made = File.generated(config, page.path, content=page.markdown)
+                made = File.generated(config, page.path, content="")
                 if made.dest_uri in taken:
                     # A README.md beside it would become the same page, and one of them would be lost unsaid.
                     other = taken[made.dest_uri]
@@ -94,6 +95,9 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
                 files.append(made)
                 self.pages[page.path] = page
         self.data = {data.path: data for data in site_files(self.source, self.templates)}
+        words, directories = self.templates.words, bool(config.use_directory_urls)
+        feed = feed_file(self.source, words, config.site_name, config.site_url or "", directory_urls=directories)
+        self.data[feed.path] = feed
         for path, data in self.data.items():
             files.append(File.generated(config, path, content=b"" if self.lazy else data.read()))
         # What `mkdocs.yml` leaves out stays out; MkDocs asks it for files alone of which nobody has said anything yet.
@@ -133,14 +137,14 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         """What a page is made from besides its note and what all pages share."""
         made = self.pages.get(source)
         if made is not None:
-            return key_of(made.markdown, made.title, made.wide, made.scripts)
+            return key_of(made.key or made.text(), made.title, made.wide, made.scripts)
         return key_of(self.around.shown_around(source))
 
     def on_page_read_source(self, *, page: MkDocsPage, config: MkDocsConfig) -> str | None:
         """The text of a note, its front matter read by labbook: MkDocs never sees it."""
         source = page.file.src_uri
         if source in self.pages:
-            return None
+            return self.pages[source].text()
         path = f"notes/{source}"
         try:
             content = Path(str(page.file.abs_src_path)).read_bytes()

@@ -98,7 +98,7 @@ def key_of_settings(config: MkDocsConfig) -> str:
         _ADDRESS.sub("", repr(sorted(theme.items(), key=lambda item: str(item[0])))),
         state_of_folders([*own, builtin_folder(), here, here.parent / "store", plugin.notebook.paths.templates]),
         repr(plugin.templates.words["site"]),
-        os.environ.get("SOURCE_DATE_EPOCH", ""),
+        [os.environ.get("SOURCE_DATE_EPOCH", ""), time.tzname],
     )
 
 

@@ -56,7 +56,7 @@ class Surroundings:
             return experiment_runs(_name(path), self._source, self._templates)
         symptom = self._symptom(path)
         if symptom:
-            return [self._view.title(symptom), symptom_page(self._view, symptom, self._templates, "").markdown]
+            return [self._view.title(symptom), symptom_page(self._view, symptom, self._templates, "").text()]
         return self.bar(path) or ""
 
     def markdown_and_title(self, path: str, note: SiteNote) -> tuple[str, str]:
@@ -66,7 +66,7 @@ class Surroundings:
         symptom = self._symptom(path)
         if symptom:
             page = symptom_page(self._view, symptom, self._templates, note.markdown)
-            return page.markdown, inert(self._view.title(symptom))
+            return page.text(), inert(self._view.title(symptom))
         return note.markdown, ""
 
     def scripts(self, path: str) -> tuple[str, ...]:

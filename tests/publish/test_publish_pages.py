@@ -24,7 +24,7 @@ def row(number: int, day: int, month: int = 11, **more) -> RunRow:
 
 def pages(rows=(), language="en", **more) -> dict[str, str]:
     source = SiteSource(rows, now=NOW, **more)
-    return {page.path: page.markdown for page in site_pages(source, Templates(None, language))}
+    return {page.path: page.text() for page in site_pages(source, Templates(None, language))}
 
 
 def test_the_pages_of_a_notebook():

@@ -49,12 +49,12 @@ def cured() -> SiteSource:
 
 
 def page(source: SiteSource, symptom: str, language: str = "en", own: str = "") -> str:
-    return symptom_page(symptom_view(source), symptom, Templates(None, language), own).markdown
+    return symptom_page(symptom_view(source), symptom, Templates(None, language), own).text()
 
 
 def made(source: SiteSource, language: str = "en") -> dict[str, str]:
     pages = symptom_pages(symptom_view(source), Templates(None, language))
-    return {page.path: page.markdown for page in pages}
+    return {page.path: page.text() for page in pages}
 
 
 def test_only_symptoms_that_were_seen_have_a_page_and_all_stand_in_the_overview():
@@ -176,7 +176,7 @@ def test_links_lead_only_to_what_is_there():
     ]
     own = ["symptoms/my notes.md", "symptoms/loss_nonfinite.md"]
     source = SiteSource(rows, now=NOW, symptoms=load().symptoms, fixes=fixes, own_symptoms=own)
-    pages = {page.path: page.markdown for page in site_pages(source, Templates(None, "en"))}
+    pages = {page.path: page.text() for page in site_pages(source, Templates(None, "en"))}
     there = {*pages, *own, *(row.path.removeprefix("notes/") for row in rows)}
 
     assert "symptoms/no_such_symptom.md" in pages
@@ -216,7 +216,7 @@ def test_the_home_page_tells_open_problems_and_fixes():
     source = cured()
     rows = [failure(3, 20, "cuda_out_of_memory"), *source.rows]
     source = SiteSource(rows, now=NOW, symptoms=source.symptoms, fixes=source.fixes)
-    home = {page.path: page.markdown for page in site_pages(source, Templates(None, "en"))}["index.md"]
+    home = {page.path: page.text() for page in site_pages(source, Templates(None, "en"))}["index.md"]
 
     problems = home.split("## Open problems")[1].split("## ")[0]
     assert "[The memory of the GPU is not enough](symptoms/cuda_out_of_memory.md)" in problems
@@ -276,9 +276,9 @@ def test_hostile_titles_symptoms_and_fixes_are_inert():
     for page in site_pages(source, Templates(None, "en")):
         if page.path.startswith(("symptoms/", "fixes/", "index")):
             parsed = _Active()
-            parsed.feed(markdown.markdown(page.markdown, extensions=list(EXTENSIONS), extension_configs=EXTENSIONS))
+            parsed.feed(markdown.markdown(page.text(), extensions=list(EXTENSIONS), extension_configs=EXTENSIONS))
             assert parsed.found == [], page.path
-            assert "{{" not in page.markdown and "{%" not in page.markdown
+            assert "{{" not in page.text() and "{%" not in page.text()
 
 
 def test_a_hostile_difference_is_inert():
