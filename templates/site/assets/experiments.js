@@ -75,7 +75,7 @@
     const x = scale(shown.map((run) => run.params[choice.option]), LEFT, width - RIGHT, choice.logX);
     const y = scale(shown.map(result), HEIGHT - BOTTOM, TOP, choice.logY, true);
     const label = say("label", { number: choice.metric, n: shown.length, option: choice.option });
-    const picture = shape("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label });
+    const picture = shape("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "group", "aria-label": label });
     for (const [at, name] of y.ticks) {
       picture.append(shape("line", { class: "lb-axis-line", x1: LEFT, x2: width - RIGHT, y1: at, y2: at }), text(LEFT - 8, at + 4, name, { "text-anchor": "end" }));
     }
@@ -114,7 +114,7 @@
     const results = shown.map(result), y = scale(results, HEIGHT - BOTTOM, TOP + 12, choice.logY, true);
     const rising = shown.some((run) => run.metrics[choice.metric].rising);
     const sorted = [...results].sort((a, b) => (rising ? b - a : a - b));
-    const picture = shape("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": say("label_parallel", { n: shown.length, number: choice.metric }) });
+    const picture = shape("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "group", "aria-label": say("label_parallel", { n: shown.length, number: choice.metric }) });
     // The best lines are drawn last, on top; colour goes by place in the ranking, since values may be far apart.
     const marks = shown.slice(0, MOST_MARKS).map((run) => ({ run, rank: sorted.indexOf(result(run)) })).sort((a, b) => b.rank - a.rank);
     for (const { run, rank } of marks) {
