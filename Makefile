@@ -2,6 +2,7 @@
 # make test   lint, types and all tests
 # make bench  the figures of docs and README, measured here
 # make bench-health  how well the health checklist finds planted faults (about half an hour)
+# make bench-site  how fast the site is built, against the stock, and one entry more (about half an hour)
 # make bench-diagnosis  how often the diagnosis of a failure is right, and how fast a log is read
 PYTHON ?= python3
 FRAMEWORK ?= torch
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
 
-.PHONY: demo test bench bench-health bench-diagnosis lint clean
+.PHONY: demo test bench bench-health bench-diagnosis bench-site lint clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +45,9 @@ bench-health: $(VENV)/.dev
 bench-diagnosis: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.diagnosis
 	$(BIN)/python -m benchmarks.reading_logs
+
+bench-site: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.site
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache site/*
