@@ -322,11 +322,11 @@ class Health:
         steps = pace.steps
         usual, self._usual = self._usual, True
         if self.dense:
-            began = now
+            began = thread_time()
             self.memory.tell(now, steps, self.eyes.device_memory())
             self.eyes.turned(steps)
             now = self.clock()
-            counted, self.cost = self.cost + now - began, 0.0
+            counted, self.cost = self.cost + thread_time() - began, 0.0
             self.schedule.looked(steps, now, self.toll.looked(steps, counted, usual))
             if self.schedule.looks == 1:
                 self.phases.spoiled()
@@ -370,11 +370,11 @@ class Health:
 
     def _looks(self, look, *args):
         """Calls one of the eyes and takes its time."""
-        began = self.clock()
+        began = thread_time()
         try:
             look(*args)
         finally:
-            self.cost += self.clock() - began
+            self.cost += thread_time() - began
 
     # what is told
 

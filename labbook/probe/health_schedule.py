@@ -6,7 +6,7 @@ the logarithm of the run's length; where a loss or gradient norm looks abnormal,
 
 from math import ceil, inf
 
-FREE_S = {"light": 0.05, "normal": 0.15, "deep": 1.0}
+FREE_S = {"light": 0.05, "normal": 0.2, "deep": 1.0}
 """Seconds of looking that every run may spend, so that short runs are seen too. Source: chosen by us; it is once, and
 less than importing a framework takes."""
 
@@ -18,6 +18,10 @@ FIRST = {"light": 2, "normal": 5, "deep": 50}
 
 GROWTH = {"light": 2.0, "normal": 1.35, "deep": 1.08}
 """Ratio of the numbers of neighbouring dense steps after the first ones."""
+
+SURE = 7
+"""Looks that are taken when they are due although they are dear, up to four times of what is free: checks want to see
+the same thing several times. Source: chosen by us."""
 
 HORIZON = {"light": 200, "normal": 200, "deep": 0}
 """Steps over which the looks that are free are spread where they are too dear to follow each other as above."""
@@ -106,7 +110,7 @@ class Schedule:
             self._next = step + 1 if step < first else max(step + 1, int(step * growth))
         self._next_s = now + max(SLOWEST_S, 0.05 * (now - self._begun))
         wait_s = self._over(now)
-        if wait_s > 0.0 and (step >= 3 or self.spent > 4 * FREE_S[self.level]):
+        if wait_s > 0.0 and (self.looks >= SURE or self.spent > 4 * FREE_S[self.level]):
             self._again = 0
             self._next = max(self._next, step + ceil(wait_s / max(self.step_s, 1e-6)))
             self._next_s = max(self._next_s, now + wait_s)

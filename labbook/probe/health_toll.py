@@ -1,8 +1,8 @@
 """Tells what looks at tensors really cost.
 
-The clock around them tells less than the steps do: a look pushes the data of the program out of the caches, and what
-comes after it is slower. And where other programs run on the machine it tells more. So the processor's time of a step
-that was looked at is compared with that of the steps around it.
+What is measured around them is less: a look pushes the data of the program out of the caches, and what comes after it is
+slower. So a step that was looked at is compared with the steps around it. All is the processor's time of the thread that
+trains: the clock goes on where other programs run on the machine, or where a step waits for data.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from collections import deque
 LEAST, DEAREST = 0.5, 3.0
 UNKNOWN = 1.5
 """How many times what is counted a look may cost, and does before there are steps to compare with. Measured: 1.3 on a
-transformer, 2 to 3 on a small network; less than 1 on a busy machine."""
+transformer, 2 to 3 on a small network."""
 
 
 class Toll:
@@ -20,7 +20,7 @@ class Toll:
         clock: The processor's time of this thread, in seconds.
 
     Attributes:
-        counted: Seconds by the clock in which something was looked at, so far.
+        counted: Seconds in which something was looked at, so far.
     """
 
     __slots__ = ("_before", "_clock", "_ordinary", "_ratios", "_steps", "counted")
@@ -50,7 +50,7 @@ class Toll:
 
         Args:
             step: Its number.
-            counted: Seconds by the clock in which something was looked at.
+            counted: Seconds in which something was looked at.
             usual: As for `ordinary`.
 
         Returns:

@@ -5,6 +5,7 @@ which every label is ignored. So the values of some calls are looked at.
 """
 
 import sys
+from time import thread_time
 from types import FunctionType
 
 from ..health_losses import Sites
@@ -130,15 +131,14 @@ class Losses(torch_losses.Losses):
         due = site.due(health.dense)
         if not due and not health.evaluation.open:
             return
-        began = health.clock()
+        began, used = health.clock(), thread_time()
         try:
             self._look(site, _given(args, kwargs, parameters, fixed), result, due)
         except Exception as error:
             self._failed("paddle.loss", error)
-        spent = health.clock() - began
         if health.dense:
-            health.cost += spent
-        health.training.spent += spent
+            health.cost += thread_time() - used
+        health.training.spent += health.clock() - began
 
     def _refused_by(self, site, args, kwargs, parameters, fixed):
         """Looks at what a loss function would not take, such as a label outside of the head."""

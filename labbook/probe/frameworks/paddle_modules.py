@@ -2,7 +2,7 @@
 
 from _thread import get_ident
 from collections import deque
-from time import perf_counter
+from time import thread_time
 from weakref import ref
 
 from ..wrapping import leave_out_one_frame
@@ -69,13 +69,13 @@ class Modules:
             raise
         number = self._table.get(id(layer))
         if number is not None and get_ident() == self._thread:
-            began = perf_counter()
+            began = thread_time()
             self.ever.add((self._root.index, number))
             try:
                 self._look(number, layer, args or tuple(kwargs.values()), output)
             except Exception as error:
                 self._failed("paddle.look at layer", error)
-            self._took += perf_counter() - began
+            self._took += thread_time() - began
         return output
 
     def took(self):

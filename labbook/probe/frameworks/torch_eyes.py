@@ -1,5 +1,6 @@
 """What looks at the tensors of PyTorch for `Health`: puts the looks at models, batches, steps and graphs together."""
 
+from time import thread_time
 from weakref import WeakSet, ref
 
 from ..health_batches import Batch
@@ -40,7 +41,7 @@ class Eyes:
         self.stats = Stats(torch)
         self.unseen = Unseen(torch)
         self.roots = Roots(torch, adapter.find_model, adapter.is_compiling, failed, adapter.training.clock)
-        self.modules = Modules(torch, self.stats, self.unseen, failed, adapter.training.clock)
+        self.modules = Modules(torch, self.stats, self.unseen, failed, thread_time)
         self.functions = Functions(torch, self)
         deep = str(adapter.probe.settings.get("level")) == "deep"
         self.parameters = Parameters(torch, self.stats, self.unseen, adapter.values, deep)

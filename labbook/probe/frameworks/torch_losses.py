@@ -6,6 +6,7 @@ and pickles see what they would see without it.
 
 import sys
 import types
+from time import thread_time
 
 from ..health_frames import line_of, user_frame
 from ..health_losses import Sites
@@ -148,7 +149,7 @@ class Losses:
         if site is None:
             return
         health = self.health
-        began = health.clock()
+        began, used = health.clock(), thread_time() if health.dense else 0.0
         try:
             if site.training:
                 health.loop.losses_open += 1
@@ -159,7 +160,7 @@ class Losses:
                 with self.unseen:
                     self._look(site, given, result, due)
             if health.dense:
-                health.cost += health.clock() - began
+                health.cost += thread_time() - used
         except Exception as error:
             self._failed("torch.loss", error)
         health.training.spent += health.clock() - began

@@ -29,7 +29,7 @@ class Modules:
         stats: Looks at tensors.
         unseen: The context to look in.
         failed: `failed(where, error)` takes failures of ours.
-        clock: Monotonic time.
+        clock: The processor's time of this thread.
     """
 
     def __init__(self, torch, stats, unseen, failed, clock):
