@@ -1,8 +1,8 @@
 """Tells what looks at tensors really cost.
 
-What is measured around them is less: a look pushes the data of the program out of the caches, and what comes after it is
-slower. So a step that was looked at is compared with the steps around it. All is the processor's time of the thread that
-trains: the clock goes on where other programs run on the machine, or where a step waits for data.
+What is measured around them is less: a look pushes the data of the program out of the caches, and what comes after it
+is slower. So a step that was looked at is compared with the steps around it. All is the processor's time of the thread
+that trains: the clock goes on where other programs run on the machine, or where a step waits for data.
 """
 
 from collections import deque
