@@ -25,7 +25,7 @@ from labbook.publish.feed import feed_file
 from labbook.publish.finish import finish_site
 from labbook.publish.notes import SiteNote, inert, site_note
 from labbook.publish.page import Page, SiteFile, SiteSource
-from labbook.publish.page_safety import foreign_pictures, page_problems, script_hashes, with_policy
+from labbook.publish.page_safety import foreign_pictures, page_problems, script_hashes, with_policy, without_indents
 from labbook.publish.pages import site_files, site_pages
 from labbook.publish.rendering import PageRenderer
 from labbook.publish.search_page import interface
@@ -201,13 +201,16 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         """
         scripts = self._theme_scripts(page.url, config)
         # The content has been looked at; it stands in the page once, as it is.
-        frame = output.replace(page.content, "", 1) if page.content else output
-        return _guarded(output, frame, scripts, f"the page of notes/{page.file.src_uri}", config)
+        before, content, after = output.partition(page.content) if page.content else (output, "", "")
+        before, after = without_indents(before), without_indents(after)
+        what = f"the page of notes/{page.file.src_uri}"
+        return _guarded(before + content + after, before + after, scripts, what, config)
 
     def on_post_template(self, output_content: str, *, template_name: str, config: MkDocsConfig) -> str:
         """The page for addresses that are not there, with its policy."""
         if not template_name.endswith(".html"):
             return output_content
+        output_content = without_indents(output_content)
         return _guarded(output_content, output_content, script_hashes(output_content), template_name, config)
 
     def on_post_build(self, *, config: MkDocsConfig) -> None:
@@ -228,7 +231,8 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             empty = MkDocsPage(None, file, config)
             empty.markdown, empty.content, empty.meta = "", "", {"title": "empty"}
             template = self.env.get_template("main.html")
-            self._scripts[place] = script_hashes(template.render(get_context(self.nav, [], config, empty)))
+            frame = without_indents(template.render(get_context(self.nav, [], config, empty)))
+            self._scripts[place] = script_hashes(frame)
         return self._scripts[place]
 
 
