@@ -12,6 +12,7 @@ import math
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from labbook.capture.run_setting import words_of
@@ -138,8 +139,17 @@ def params_of(front: Front) -> dict[str, str]:
     """
     given = front.get("params")
     if not isinstance(given, Mapping) or not given:
-        words = words_of(_words(str(front.get("command") or "")))
-        given = {name: value for name, value in words.items() if name.startswith("-")}
+        return dict(_typed(str(front.get("command") or "")))
+    return _plain(given)
+
+
+@lru_cache(maxsize=4096)
+def _typed(command: str) -> Mapping[str, str]:
+    words = words_of(_words(command))
+    return _plain({name: value for name, value in words.items() if name.startswith("-")})
+
+
+def _plain(given: Mapping[Any, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in given.items():
         bare = str(name).lstrip("-").replace("-", "_")
