@@ -20,7 +20,7 @@ from labbook.publish.run_table import table_files
 from labbook.publish.symptom_pages import fix_cells, problem_cells, symptom_cells, symptom_pages
 from labbook.publish.symptom_view import OPEN_DAYS, SymptomView, symptom_view
 from labbook.report import numbers
-from labbook.report.context import BROKEN, WeekSource, best_run, conclusion_of, week_context
+from labbook.report.context import BROKEN, WeekSource, best_run, conclusion_of, goal_of, week_context
 from labbook.report.run_row import RunRow
 from labbook.report.week import week_of
 from labbook.store.templates import Templates
@@ -186,6 +186,7 @@ def _experiments(source: SiteSource) -> dict[str, Any]:
                 "metric": best.metric if best else "",
                 "best": numbers.number(best.best) if best else "",
                 "last": run_cells(rows[0], path) if rows else None,
+                "goal": " ".join(goal_of(page.body).split())[:160],
                 "conclusion": " ".join(conclusion_of(page.body).split())[:160],
                 "order": rows[0].started if rows else 0.0,
             }

@@ -238,11 +238,20 @@ def _without_conclusion(experiments: Sequence[Entry], rows: Sequence[RunRow], li
 
 def conclusion_of(body: str) -> str:
     """What people wrote under "Conclusion" of a page, without comments; "" when nothing."""
+    return _under(body, "conclusion", "结论")
+
+
+def goal_of(body: str) -> str:
+    """What people wrote under "Goal" of a page, without comments; "" when nothing."""
+    return _under(body, "goal", "目标")
+
+
+def _under(body: str, *headings: str) -> str:
     inside = False
     kept = []
     for line in body.splitlines():
         if line.startswith("#"):
-            inside = line.strip("# ").strip().lower() in ("conclusion", "结论")
+            inside = line.strip("# ").strip().lower() in headings
         elif inside:
             kept.append(line)
     return _LEFT.sub("", "\n".join(kept)).strip()

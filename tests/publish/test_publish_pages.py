@@ -129,3 +129,17 @@ def test_a_run_without_a_time_or_month_is_listed():
 def test_generated_pages_leave_no_gap():
     for text in pages([row(1, 20, author="Wei", metric="loss", best=0.1)]).values():
         assert not re.search(r"\|\n\n+\|", text), "a table in two parts"
+
+
+@pytest.mark.parametrize(("heading", "end"), [("Goal", "Conclusion"), ("目标", "结论")])
+def test_experiments_are_listed_with_what_people_wrote(heading, end):
+    body = f"# e\n\n## {heading}\n\n<!-- hint -->\nDoes *warm-up* help?\n\n## {end}\n\n<!-- yours -->\nIt does.\n"
+
+    (line,) = [
+        line
+        for line in pages([row(1, 20, experiment="e")], experiments=[Entry("notes/experiments/e.md", {}, body)])[
+            "experiments/index.md"
+        ].splitlines()
+        if line.startswith("| [e]")
+    ]
+    assert "<small>Does &#42;warm-up&#42; help?</small>" in line and line.endswith("| It does. |")

@@ -12,7 +12,7 @@
 
   /* Differences: the rules of labbook/capture/compared.py; a test holds the two together. */
 
-  const bare = (name) => name.replace(/^-+/, "").replaceAll("-", "_");
+  const plain = (name) => name.replace(/^-+/, "").replaceAll("-", "_");
   const names = (sides) => [...new Set(sides.flatMap((side) => Object.keys(side ?? {})))];
   const distinct = (values) => new Set(values).size;
 
@@ -31,8 +31,8 @@
     if (!runs.every((side) => side.argument)) return plainRows("argument", runs.map((side) => side.words));
     const called = {};
     const sides = runs.map((side) => Object.fromEntries(Object.entries(side.argument).map(([name, value]) => {
-      if (name.startsWith("-") || !(bare(name) in called)) called[bare(name)] = name;
-      return [bare(name), value];
+      if (name.startsWith("-") || !(plain(name) in called)) called[plain(name)] = name;
+      return [plain(name), value];
     })));
     return plainRows("argument", sides).map((row) => ({ ...row, what: called[row.what] }));
   }
@@ -153,10 +153,9 @@
     }
     const all = await Promise.all(runs.map(data));
     if (mine !== asked) return undefined; // another choice was made meanwhile
-    runs.forEach((run, n) => {
-      run.data = all[n];
-      if (run.bare) notes.push(say("bare", { title: run.title }));
-    });
+    runs.forEach((run, n) => { run.data = all[n]; });
+    const bare = runs.filter((run) => run.bare);
+    if (bare.length) notes.push(say("bare", { n: bare.length, total: runs.length }));
     if (runs.length < 2) notes.push(say("too_few"));
     return show(runs, notes);
   }
