@@ -47,11 +47,13 @@ _NAMES = (
         r"|DecodingError"
         r"|ExpatError|XMLSyntaxError|NoBackendError|DatasetGeneration\w*|DataLossError)$",
     ),
+    ("shape_mismatch", r"(?:Shape|Dimension\w*|SizeMismatch|ShapeMismatch)Error$"),
     ("data_empty", r"(?:EmptyDataError|EmptyDataset\w*|NoDataError)$"),
     ("timeout", r"(?:TimeLimit\w*|DeadlineExceeded\w*|TimeoutExpired)$"),
     (
         "compile_error",
-        r"(?:CompilationError|CompileError|InductorError|BackendCompilerFailed|TorchRuntimeError|Dygraph2StaticException)$",
+        r"(?:CompilationError|CompileError|InductorError|BackendCompilerFailed|TorchRuntimeError"
+        r"|Dygraph2StaticException)$",
     ),
 )
 _OF_MODULES = tuple((family, re.compile(pattern)) for family, pattern in _MODULES)

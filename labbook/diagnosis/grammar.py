@@ -14,6 +14,7 @@ import re
 from labbook.diagnosis.asserted import family_of_assert
 from labbook.diagnosis.class_names import family_by_class, is_general
 from labbook.diagnosis.family_titles import title_of
+from labbook.diagnosis.paddle_codes import family_by_code
 from labbook.diagnosis.site import family_by_place
 from labbook.diagnosis.telling import fingerprint_of, where_of
 from labbook.diagnosis.wording import demands, family_by_wording
@@ -52,6 +53,7 @@ _UNLIKE = re.compile(
     r"|is) not (?:the )?(?:same|equal)",
     re.IGNORECASE,
 )
+_NAMED_INSIDE = re.compile(r"([A-Z]\w{2,40}(?:Error|Exception))\s?: ")
 _WIDE = 60
 _NO_VERSION = re.compile(
     r"\b(?:arguments?|keywords?|parameter|options?|methods?|functions?|attributes?|api|syntax|class|module|calling"
@@ -132,6 +134,9 @@ _TOO_FLAT = re.compile(
     r"\bexpects? (?:\w+ ){0,3}at least (?:an? )?\w+[- ]?d(?:im(?:ension)?s?(?:al)?)?\b",
     re.IGNORECASE,
 )
+_ONLY = r"\bonly (?:supports?|accepts?|takes?|works with|allows?|handles?) [^.;]{0,80}?"
+_ONLY_SHAPES = re.compile(_ONLY + r"(?:\b\d ?-?d\b|\bdim\w*\b|\brank\b|\bshapes?\b|\bvectors?\b)", re.IGNORECASE)
+_ONLY_TENSORS = re.compile(_ONLY + r"\b(?:tensors?|arrays?|ndarrays?|(?:float|int|bool|long)\w* type)\b", re.IGNORECASE)
 _NO_KERNEL = re.compile(
     r"\b(?:kernels?|operators?|ops?)\b.{0,100}\b(?:not (?:found|registered)|(?:is|are) not (?:supported"
     r"|implemented) (?:for|on))\b"
@@ -190,12 +195,18 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
     if raised.type == "KeyError" and sentence.count(" ") < 2:
         # The key that is missing, and no sentence.
         return None
+    named = _NAMED_INSIDE.match(sentence)
     family = (
         family_by_class(raised.module, raised.type)
+        or (family_by_class("", named[1]) if named else None)
         or _family(sentence)
         or family_of_assert(raised, sentence)
+        or family_by_code(raised.type, sentence)
         or family_by_place(raised.frames)
     )
+    if family is None and not sentence and raised.frames and "__version__" in raised.frames[-1].source:
+        # A version that is read as a number, and is none.
+        family = "api_version_mismatch"
     tier = 2
     if family is None and demands(raised, sentence):
         # What a program checks beyond tensors and data is mostly how it was set up.
@@ -249,6 +260,8 @@ def _family(sentence: str) -> str | None:
     if missing and _PATH.search(plain[max(0, missing.start() - 160) : missing.end()]):
         return "file_not_found"
     worded = (
+        ("shape_mismatch", _ONLY_SHAPES),
+        ("type_error_user_code", _ONLY_TENSORS),
         ("unsupported_op", _NO_KERNEL),
         ("no_grad_path", _NO_GRADIENT),
         ("compile_error", _NOT_STATIC),

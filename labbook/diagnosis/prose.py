@@ -12,7 +12,9 @@ _SUPPOSED = re.compile(
     r"|\bwithout (?:any |an? )?(?:nans?|errors?|problems?|issues?|crash\w*|exceptions?|failures?|warnings?)\b"
     r"|\b(?:any|some|all) (?:type|kind|sort)s? of\b|\b(?:be|should|must) (?:able|careful)\b"
     r"|\bno longer (?:get|see|have|raise|fail|crash)\w*|\binstead of (?:a|an|the|raising|failing|crashing)\b"
-    r"|防止|避免|以免|如果(?!我)|假如|万一|不是|并非|而非|不再(?:报|出现)|比如|例如",
+    r"|\bif you\b(?=[^.!?]{1,200}\b(?:will|would|may|might|could|can)\b)"
+    r"|\b(?:may|might|could|would|can) (?:also )?(?:lead|cause|result|produce|diverge|raise|trigger)\b"
+    r"|\bcase [A-Z\d]\b|防止|避免|以免|如果(?!我)|假如|万一|不是|并非|而非|不再(?:报|出现)|比如|例如",
     re.IGNORECASE,
 )
 _BORNE = re.compile(

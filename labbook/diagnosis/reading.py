@@ -31,7 +31,7 @@ _INLINE = re.compile(
     r"|Exception)"
     r"|(?:[A-Za-z_]\w{0,60}\.){0,6}(?:exceptions?|errors?|_?exc)\.[A-Z]\w{0,60})"
     r"(?:\((?P<mark>['\"])(?P<written>.{1,400}?)(?P=mark),?\).*$|\s{0,2}[:：]\s{0,2}(?P<message>\S.*)"
-    r"|\s(?P<key>-?\d+|'[^']+'))$"
+    r"|\s?(?P<key>'[^'\n]{1,80}').*|\s(?P<number>-?\d+))$"
 )
 _WORDS = re.compile(r"[^\W_]")
 _EDGES = re.compile(r"^\s*(?:`{3}|~{3})|^\s*$")
@@ -139,12 +139,14 @@ def _inline(lines: list[Line]) -> Iterator[Found]:
     """Exceptions that a sentence quotes: "报错 RuntimeError: ... 请问怎么解决"."""
     for line in lines:
         shown = _INLINE.search(line.text)
+        if shown is not None and shown["type"] not in stated(line.text):
+            continue
         if shown is None or line.level in ("INFO", "DEBUG", "WARNING") or not is_class(shown["type"]):
             continue
         if re.search(r"\b(?:retry|retrying|ignor|skipp|caught|handled|fixed)", line.text, re.IGNORECASE):
             continue
         module, name = split_class(shown["type"])
-        message = (shown["written"] or shown["message"] or shown["key"]).strip("`*\"'”」 ")
+        message = (shown["written"] or shown["message"] or shown["key"] or shown["number"]).strip("`*\"'”」 ")
         yield Found(line, type=name, module=module, message=message, bare=True)
 
 

@@ -20,6 +20,8 @@ _PLACES = (
     ("data_decode_error", r"[\\/]PIL[\\/]|[\\/]h5py[\\/]_hl[\\/]files\.py|[\\/](?:zipfile|gzip|tarfile|lzma|bz2)\.py"),
     ("data_decode_error", r"[\\/]pandas[\\/](?:io|_libs)[\\/].*pars|[\\/]soundfile\.py|[\\/]torchaudio[\\/]_?backend"),
     ("config_error", r"[\\/](?:omegaconf|hydra|yacs|jsonargparse)[\\/]|[\\/](?:argparse|configparser)\.py"),
+    ("config_error", r"[\\/](?:yaml|ruamel[\\/]yaml)[\\/](?:constructor|parser|scanner|reader|composer|resolver)\.py"),
+    ("data_decode_error", r"[\\/]json[\\/](?:decoder|scanner)\.py|[\\/]xml[\\/]etree[\\/]"),
     ("missing_dependency", r"[\\/]importlib[\\/]metadata[\\/]|[\\/]pkg_resources[\\/]"),
 )
 """Family and the end of a path, of torch 0.4 to 2.13, paddle 2 and 3 and the libraries beside them."""

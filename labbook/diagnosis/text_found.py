@@ -16,7 +16,7 @@ _RAISES = re.compile(
     r"(?:raise (?P<type>(?:\w+\.)*[A-Z]\w*(?:Error|Exception))\b\(?|(?P<asserts>assert)\b.*,) ?"
     r"(?:f?(?P<mark>[\"'])(?P<text>[^\"'\\]{4,})(?:(?P=mark)|$))?"
 )
-_CAUGHT = re.compile(r"Caught (\w+) in (?:DataLoader worker|pin memory|replica)")
+_CAUGHT = re.compile(r"(?:Caught|Resulting) (\w+) in (?:DataLoader worker|pin memory|replica)")
 _HOLE = re.compile(r"%[-+#.\d]*[a-zA-Z]|\{[^{}]*\}")
 
 

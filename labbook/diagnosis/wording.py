@@ -77,13 +77,15 @@ _EMPTY = _any(
     rf"\b(?:need|needs|require[sd]?|expect\w*|must have|should have) (?:\w+ )?(?:at least (?:one|1)|more than 0)"
     rf" (?:\w+ )?{_DATA}",
     rf"\b{_DATA}(?: \S+){{0,3}}? (?:has|have|contains?|holds?) (?:no|0|zero) ",
+    r"\b(?:should|must|can)(?: ?not|n't) be (?:an? )?empty\b|\bempty (?:iterable|sequence|iterator|dataset)\b",
     r"\b(?:nothing|no data) (?:to (?:train|load|read|concatenate|iterate)|left)\b",
     r"(?:未找到|没有找到|找不到|没有)(?:任何)?(?:\w{0,6})(?:图片|图像|样本|数据|标签|标注|训练集|文件夹)|(?:数据集|样本|列表|数据)(?:为空|是空)",
 )
 _UNREADABLE = _any(
     r"\b(?:fail(?:ed|ure|s)?|unable|can(?:not|'t| not)|could(?: not|n't)|errors?|problem|exception|not able)"
     r"(?: occurred)? (?:to |in |while |when |during |with )?(?:\w+ ){0,1}"
-    r"(?:decod|pars|interpret|deseriali[sz]|unpack|tokeni[sz])(?:e|ing)\b",
+    r"(?:decod|pars|interpret|deseriali[sz]|unpack|tokeni[sz])(?:e|ing)\b"
+    r"(?! (?:the )?(?:dataset type|type|arg\w*|option\w*|config\w*|command))",
     r"\b(?:decod|pars|deseriali[sz])(?:e|ing) (?:\w+ ){0,3}(?:failed|error|failure)\b",
     r"\b(?:fail(?:ed|s)?|unable|could not|cannot|can't|error) (?:to )?(?:load|loading|read|reading) (?:the |an? "
     r"|this )?"
@@ -146,6 +148,7 @@ _SETTINGS = _any(
     r"\b(?:does not|doesn't|do not|don't) support\b(?!.{0,60}\b(?:cuda|gpu|cpu|half|float\d*|int\d*|dtype|ops?"
     r"|operators?|onnx"
     r"|opset|bfloat16|mps|tensors?)\b)",
+    r"\bcan only (?:deal|work|handle|be used|be combined) with\b",
     r"\b(?:could not|couldn't|can ?not|can't|unable to) infer (?!dtype)\w+ ",
     rf"\bcan ?not (?:perform|do|run|train|fine-?tune|evaluate|use)\b[^.;]{{0,60}}? (?:on|with|without|in|when) "
     rf"[^.;]{{0,60}}?(?:{_NAME}|{_SETTING})",

@@ -178,3 +178,61 @@ def test_statuses_and_signals_told_in_passing():
         "W0120 16:05:09.044921 43170 init.cc:206] *** SIGSEGV (@0x0) received by PID 43087 from PID 0; stack trace: ***"
     )
     assert family(glog) == "illegal_instruction_or_segfault"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("index_out_of_range", "ValueError: (OutOfRange) something about the slot, but received 5."),
+        ("unsupported_op", "RuntimeError: (Unimplemented) this is for later."),
+        ("shape_mismatch", "ValueError: (InvalidArgument) The Input(X)'s dims is wrong for this layer."),
+        ("dtype_mismatch", "InvalidArgumentError: data type of y is not as wanted"),
+        ("shape_mismatch", "paddle.fluid.core.EnforceNotMet: enforce framework::product(lr_dims) == 1 failed, 0 != 1"),
+        ("index_out_of_range", "训练是报错 Expected lbl < class_num, but received lbl:389"),
+        ("", "ValueError: (InvalidArgument) odd."),
+    ],
+)
+def test_the_codes_and_checks_of_paddle(wanted, message):
+    assert family(message) == wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ("type_error_user_code", "训练时出现 KeyError'image' 怎么解决"),
+        ("type_error_user_code", "I got \"KeyError('param_groups')\", is the file broken?"),
+        ("type_error_user_code", "在使用backward函数时，报错The type of loss must be paddle.Tensor"),
+        ("index_out_of_range", "RuntimeError: Caught IndexError in DataLoader worker process 3."),
+        ("config_error", 'tokenizer的问题。assertionerror\n会在 assert self.padding_side =="left"处报错。'),
+    ],
+)
+def test_classes_and_messages_in_odd_forms(wanted, text):
+    assert family(text) == wanted
+
+
+def test_lessons_and_cases_are_no_failures():
+    assert (
+        family("If you set the rate too high, the loss will diverge and produces NaN. Large steps can lead to NaN.")
+        == ""
+    )
+    assert family(
+        "It prints a message. In case A: ValueError: file too old. In case B: RuntimeError: CUDA out of memory."
+    ) in (
+        "",
+        "other",
+    )
+
+
+def test_a_program_that_exits_in_a_cell_fails_for_what_it_raised():
+    text = (
+        "AssertionError: CUDA out of memory\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        "SystemExit                                Traceback (most recent call last)\n\n"
+        "SystemExit: 1\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        "TypeError                                 Traceback (most recent call last)\n"
+        "[/usr/lib/python3/dist-packages/IPython/core/ultratb.py](https://localhost:8080/#) in find_recursion(a, b)\n"
+        "--> 382         return len(records), 0\n\n"
+        "TypeError: object of type 'NoneType' has no len()\n"
+    )
+    assert [raised.type for raised in read_text(text).raised] == ["AssertionError"]

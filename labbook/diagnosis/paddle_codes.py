@@ -1,0 +1,49 @@
+"""The family behind the code in front of a message of Paddle: "(OutOfRange) ...", "OutOfRangeError: ...".
+
+Source: paddle/phi/core/errors.h and error_codes.proto, of Paddle 1.8 to 3.3.
+"""
+
+from __future__ import annotations
+
+import re
+
+_CODE = re.compile(
+    r"\((?P<a>InvalidArgument|NotFound|OutOfRange|ResourceExhausted|PermissionDenied|ExecutionTimeout|Unimplemented"
+    r"|InvalidType)\) |\b(?P<b>InvalidArgument|OutOfRange|ResourceExhausted|PermissionDenied|ExecutionTimeout"
+    r"|Unimplemented|InvalidType)Error\b"
+)
+_PLAIN = {
+    "OutOfRange": "index_out_of_range",
+    "PermissionDenied": "permission_error",
+    "ExecutionTimeout": "timeout",
+    "Unimplemented": "unsupported_op",
+    "InvalidType": "type_error_user_code",
+}
+_SHAPES = re.compile(
+    r"\b(?:dims?|dimensions?|shapes?|rank|numel|channels?|width|height|axis)\b|_dims?\b|dims\(", re.IGNORECASE
+)
+_TYPES = re.compile(r"\b(?:data ?types?|dtype)\b|dtype\(", re.IGNORECASE)
+_GPU = re.compile(r"\b(?:gpu|cuda|device)\b", re.IGNORECASE)
+_OPERATOR = re.compile(r"\b(?:operator|kernel|op)\b", re.IGNORECASE)
+
+
+def family_by_code(kind: str, sentence: str) -> str | None:
+    """The family, or `None` where neither class nor message has a code that says enough.
+
+    Args:
+        kind: Class of the exception.
+        sentence: Its message on one line.
+    """
+    found = _CODE.search(f"{kind}: {sentence}")
+    if found is None:
+        return None
+    code = found["a"] or found["b"]
+    if code == "ResourceExhausted":
+        return "cuda_oom" if _GPU.search(sentence) else "host_oom_killed"
+    if code == "NotFound":
+        return "unsupported_op" if _OPERATOR.search(sentence) else None
+    if code == "InvalidArgument":
+        if _SHAPES.search(sentence):
+            return "shape_mismatch"
+        return "dtype_mismatch" if _TYPES.search(sentence) else None
+    return _PLAIN[code]
