@@ -100,6 +100,9 @@ def test_a_run_page_is_light(site, open_page, browser):
 
     told = {names[key].removeprefix(site.url): size for key, size in sizes.items() if key in names}
     scripts = sum(size for url, size in told.items() if url.endswith(".js"))
+    assert not [url for url in told if "sitemap" in url or "search/" in url], (
+        "what grows with the notebook is not loaded"
+    )
     first = sum(size for url, size in told.items() if not url.endswith((".js", ".csv")) and "uPlot" not in url)
     assert first < 60_000, told
     assert scripts < 150_000 and told["assets/vendor/uPlot/uPlot.iife.min.js"] < 30_000
