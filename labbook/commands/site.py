@@ -30,8 +30,14 @@ def command() -> None:
 
 @command.command(epilog="\b\nExample:\n  labbook site build && rsync -a site/ host:/var/www/notebook/\n")
 @click.option("--all", "everything", is_flag=True, help="Render pages that did not change, too.")
+@click.option(
+    "--engine",
+    type=click.Choice(["mkdocs", "zensical"]),
+    default="mkdocs",
+    help="What makes the pages; Zensical (pip install zensical) makes all of them each time.",
+)
 @notebook_option
-def build(everything: bool, notebook: str | None) -> None:
+def build(everything: bool, engine: str, notebook: str | None) -> None:
     """Build the site into the notebook's folder site/.
 
     Pages that would not differ stay as they are. Files there that do not belong to the site are removed, hidden ones
@@ -39,7 +45,7 @@ def build(everything: bool, notebook: str | None) -> None:
     """
     from labbook.publish.site import build_site
 
-    say_built(build_site(open_notebook(notebook), everything=everything))
+    say_built(build_site(open_notebook(notebook), everything=everything, engine=engine))
 
 
 @command.command(epilog="\b\nExample:\n  labbook site serve --port 8123\n")

@@ -41,7 +41,12 @@ class BuiltSite:
     rendered: int
 
 
-def build_site(notebook: Notebook, *, everything: bool = False, workers: int | None = None) -> BuiltSite:
+ENGINES = ("mkdocs", "zensical")
+
+
+def build_site(
+    notebook: Notebook, *, everything: bool = False, workers: int | None = None, engine: str = "mkdocs"
+) -> BuiltSite:
     """Builds the site of a notebook into its `site/`; pages that would not differ are left as they stand.
 
     Where `mkdocs.yml` names other plugins or hooks, MkDocs builds the whole site: they may want to see every page.
@@ -50,6 +55,7 @@ def build_site(notebook: Notebook, *, everything: bool = False, workers: int | N
         notebook: Whose site.
         everything: Whether to render all pages.
         workers: How many processes may render; by default as many as there are cores, eight at most.
+        engine: One of `ENGINES`; "zensical" builds everything each time.
 
     Raises:
         UsageError: MkDocs and its theme are not installed.
@@ -60,6 +66,12 @@ def build_site(notebook: Notebook, *, everything: bool = False, workers: int | N
     notebook.paths.private.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Two builds at once would write the same files twice.
     with held(notebook.paths.private / "site.lock", _LONGEST_WAIT_S), _Warnings() as heard:
+        if engine == "zensical":
+            from labbook.publish.zensical_build import build_with_zensical
+
+            folder, pages, told = build_with_zensical(notebook)
+            warnings = tuple(dict.fromkeys([*told, *heard.messages]))
+            return BuiltSite(folder, pages, time.monotonic() - started, warnings, pages)
         config = _config(notebook, heard)
         pages, rendered = _call(lambda: _build(config, notebook, heard, many, everything=everything), heard)
     warnings = tuple(dict.fromkeys(heard.messages))

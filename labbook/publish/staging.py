@@ -1,0 +1,199 @@
+"""A folder from which a generator without plugins of ours builds the same site. Pure but for reading and writing files.
+
+All that the plugin does while MkDocs builds is done before: notes are made safe, what is shown around them stands in
+their front matter, generated pages and data lie beside them, and the settings name no plugin.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Container, Mapping
+from pathlib import Path
+from typing import Any
+
+from labbook.publish import theme
+from labbook.publish.feed import feed_file
+from labbook.publish.notes import inert, site_note
+from labbook.publish.page import SiteSource
+from labbook.publish.pages import site_files, site_pages
+from labbook.publish.search_page import interface
+from labbook.publish.surroundings import Surroundings
+from labbook.store import escape
+from labbook.store.notebook import Notebook
+from labbook.store.templates import Templates, builtin_folder
+
+DOCS = "docs"
+THEME = "theme"
+
+
+def stage(
+    notebook: Notebook,
+    source: SiteSource,
+    templates: Templates,
+    folder: Path,
+    settings: Mapping[str, Any],
+    as_text: Container[str] = (),
+) -> list[str]:
+    """Writes the folder: `docs/`, `theme/` and `mkdocs.yml`; files that stand there as they should are not touched.
+
+    Args:
+        notebook: Whose site.
+        source: What its pages are made of.
+        templates: Of the site's language.
+        folder: Where to; whatever else is in it is removed.
+        settings: Of the site: `site_name`, `site_url`, `repo_url`, `edit_uri`, `language`, `directory_urls`.
+        as_text: Notes that are shown as text, whatever stands in them.
+
+    Returns:
+        What the notes give reason to warn of.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    wanted: dict[str, bytes | Path] = {}
+    told: list[str] = []
+    pages = {page.path: page for page in site_pages(source, templates)}
+    notes = {path.relative_to(notebook.paths.notes).as_posix(): path for path in _notes(notebook.paths.notes)}
+    pages = {path: page for path, page in pages.items() if path not in notes}
+    around = Surroundings(
+        source, templates, lambda path: _url(path, settings) if path in notes or path in pages else ""
+    )
+    for path, page in pages.items():
+        meta = {"title": inert(page.title), "hide": ["navigation", *(["toc"] if page.wide else [])]}
+        wanted[f"{DOCS}/{path}"] = _markdown(meta | {"scripts": list(page.scripts)}, page.text())
+    for path, file in notes.items():
+        if path.endswith(".md"):
+            made = _note(around, path, file, str(templates.words["site"]["broken_note"]), told)
+            wanted[f"{DOCS}/{path}"] = _shown(path, made) if path in as_text else made
+        elif not (path.startswith("runs/") and path.endswith("/run.json")):
+            wanted[f"{DOCS}/{path}"] = file
+    words, directories = templates.words, bool(settings["directory_urls"])
+    feed = feed_file(source, words, settings["site_name"], settings["site_url"], directory_urls=directories)
+    for data in (*site_files(source, templates), feed):
+        wanted[f"{DOCS}/{data.path}"] = data.read()
+    for own in (builtin_folder() / "site", notebook.paths.templates / "site"):
+        for file in _notes(own):
+            path = file.relative_to(own).as_posix()
+            # What is no template is copied as it stands, like any file of the notes.
+            wanted[f"{THEME if path.endswith('.html') else DOCS}/{path}"] = file
+    listed = sorted(path for path in wanted if path.endswith(".md"))
+    nav = theme.navigation([path.removeprefix(f"{DOCS}/") for path in listed], words["site"])
+    wanted["mkdocs.yml"] = json.dumps(_settings(templates, settings, nav), ensure_ascii=False, indent=1).encode()
+    _write(folder, wanted)
+    return told
+
+
+def _note(around: Surroundings, path: str, file: Path, sentence: str, told: list[str]) -> bytes:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        content = f"notes/{path}: {error.strerror}".encode()
+        told.append(f"notes/{path}: cannot be read: {error.strerror}; its page says so")
+    note = site_note(content, f"notes/{path}", sentence)
+    if note.problem:
+        told.append(f"{note.problem}; it is shown as text")
+    text, title = around.markdown_and_title(path, note)
+    meta = dict(note.meta)
+    if title:
+        meta["title"] = title
+    bar = around.bar(path)
+    if bar is not None:
+        meta["labbook"] = bar
+    if theme.is_listed(path):
+        meta.setdefault("hide", ["navigation"])
+    return _markdown(meta, text)
+
+
+def _shown(path: str, content: bytes) -> bytes:
+    text = content.decode("utf-8").partition("\n---\n")[2]
+    return _markdown({"title": inert(path)}, escape.fence(text, "text"))
+
+
+def _markdown(meta: Mapping[str, Any], text: str) -> bytes:
+    """A page with front matter that is JSON, which every reader of YAML reads alike."""
+    return f"---\n{json.dumps(meta, ensure_ascii=True)}\n---\n\n{text}".encode("utf-8", "replace")
+
+
+def _settings(templates: Templates, settings: Mapping[str, Any], nav: list[dict[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "site_name": settings["site_name"],
+        "docs_dir": DOCS,
+        "site_dir": "site",
+        "use_directory_urls": bool(settings["directory_urls"]),
+        "theme": {
+            "name": "material",
+            "variant": "classic",
+            "language": settings["language"],
+            "font": False,
+            "custom_dir": THEME,
+            "features": [name for name in theme.FEATURES if name != "content.action.edit" or settings["repo_url"]],
+            "palette": theme.PALETTE,
+            "icon": {"logo": "material/notebook-outline"},
+        },
+        "plugins": [],
+        "extra_css": list(theme.STYLES),
+        "extra": {"generator": False, "labbook": interface(templates)},
+        "markdown_extensions": [{name: options} if options else name for name, options in theme.EXTENSIONS.items()],
+        "nav": nav,
+    }
+    return made | {key: settings[key] for key in ("site_url", "repo_url", "edit_uri") if settings.get(key)}
+
+
+def _url(path: str, settings: Mapping[str, Any]) -> str:
+    stem = path.removesuffix(".md")
+    if not settings["directory_urls"]:
+        return f"{stem}.html"
+    return f"{stem.removesuffix('index')}" if stem.endswith("/index") or stem == "index" else f"{stem}/"
+
+
+def _notes(folder: Path) -> list[Path]:
+    """All files of a folder but hidden ones."""
+    found = []
+    for here, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(here) / name for name in sorted(names) if not name.startswith(".")]
+    return found
+
+
+def _write(folder: Path, wanted: Mapping[str, bytes | Path]) -> None:
+    for path, content in wanted.items():
+        target = folder / path
+        data = content if isinstance(content, bytes) else _read(content)
+        if not target.is_file() or target.read_bytes() != data:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+    for part in (DOCS, THEME):
+        for file in _notes(folder / part):
+            if file.relative_to(folder).as_posix() not in wanted:
+                file.unlink()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def replaced(site: Path, made: Path, spared: Callable[[str], bool]) -> int:
+    """Brings a site's folder to what a generator made elsewhere; returns how many pages it has.
+
+    Args:
+        site: The site's folder.
+        made: What was made.
+        spared: Whether a name at the top of the site's folder stays although it was not made.
+    """
+    site.mkdir(parents=True, exist_ok=True)
+    for old in site.iterdir():
+        if not spared(old.name) and not (made / old.name).exists():
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+    for new in made.iterdir():
+        target = site / new.name
+        if new.is_dir():
+            shutil.rmtree(target, ignore_errors=True)
+            shutil.copytree(new, target)
+        else:
+            shutil.copyfile(new, target)
+    return sum(1 for _ in site.rglob("*.html"))

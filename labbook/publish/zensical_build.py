@@ -1,0 +1,128 @@
+"""Builds the site with Zensical, the successor of the theme by its makers. It has no plugins: see `staging`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from labbook.errors import EntryError, NotebookError, UsageError
+from labbook.publish import theme
+from labbook.publish.finish import KEPT_BY_OTHERS, finish_site
+from labbook.publish.page_safety import page_problems, script_hashes, with_policy, without_indents
+from labbook.publish.source import site_source
+from labbook.publish.staging import DOCS, replaced, stage
+from labbook.store import frontmatter
+from labbook.store.notebook import Notebook
+from labbook.store.templates import Templates
+
+_LONGEST_S = 3600.0
+_BASE = re.compile(r'new URL\("[./]*",location\)')
+_CONTENT = re.compile(r"<article\b.*</article>", re.DOTALL)
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def build_with_zensical(notebook: Notebook) -> tuple[Path, int, list[str]]:
+    """Builds the whole site into the folder that `mkdocs.yml` names.
+
+    Returns:
+        The site's folder, how many pages it has, and what the notes give reason to warn of.
+
+    Raises:
+        UsageError: Zensical is not installed.
+        NotebookError: `mkdocs.yml` cannot be read, or Zensical cannot build with it.
+    """
+    if find_spec("zensical") is None:
+        raise UsageError("this needs a library that is not installed: zensical", hint="python -m pip install zensical")
+    settings, site = _settings(notebook)
+    language = "zh" if settings["language"].startswith("zh") else "en"
+    templates = Templates(notebook.paths.templates, language)
+    source = site_source(notebook, time.time(), language)
+    folder = notebook.paths.private / "zensical"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    told = stage(notebook, source, templates, folder, settings)
+    _run(folder)
+    acting = _finished(folder / "site")
+    if acting:
+        # What a note would do is known once it is a page: it is shown as text, and everything is made once more.
+        told += [f"notes/{page}: has {what}; it is shown as text" for page, what in acting.items()]
+        stage(notebook, source, templates, folder, settings, as_text=frozenset(acting))
+        _run(folder)
+        left = _finished(folder / "site")
+        if left:
+            raise NotebookError(f"the page of {next(iter(left))} would not be safe: {next(iter(left.values()))}")
+    kept = {name.rstrip("/") for name in KEPT_BY_OTHERS}
+    pages = replaced(site, folder / "site", lambda name: name.startswith(".") or name in kept)
+    finish_site(notebook, source, site, templates, directory_urls=settings["directory_urls"])
+    return site, pages, told
+
+
+def _settings(notebook: Notebook) -> tuple[dict[str, Any], Path]:
+    """What of `mkdocs.yml` is used, and where the site is to lie."""
+    path = notebook.paths.root / "mkdocs.yml"
+    try:
+        said, _ = frontmatter.parse(f"---\n{path.read_text('utf-8')}\n---\n", "mkdocs.yml")
+    except OSError as error:
+        raise NotebookError(f"cannot read {path}: {error.strerror}", hint="`labbook init` writes it") from error
+    except EntryError as error:
+        raise NotebookError(
+            f"{path} cannot be read: {error.message}", hint="correct mkdocs.yml, then try again"
+        ) from error
+    look = said.get("theme")
+    settings = {
+        "site_name": str(said.get("site_name") or notebook.config.title or "labbook"),
+        "language": str((look.get("language") if isinstance(look, Mapping) else "") or "en"),
+        "directory_urls": said.get("use_directory_urls", True) is not False,
+        **{key: str(said.get(key) or "") for key in ("site_url", "repo_url", "edit_uri")},
+    }
+    return settings, notebook.paths.root / str(said.get("site_dir") or "site")
+
+
+def _run(folder: Path) -> None:
+    # Pages of an earlier build have been coloured and guarded: none of them is taken again.
+    shutil.rmtree(folder / "site", ignore_errors=True)
+    command = [sys.executable, "-m", "zensical", "build", "--clean", "-f", "mkdocs.yml"]
+    environment = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=_LONGEST_S, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotebookError(f"Zensical cannot be run: {error}") from error
+    if done.returncode:
+        said = _ESCAPES.sub("", done.stderr + done.stdout).strip().splitlines() or ["it says nothing"]
+        raise NotebookError(f"Zensical cannot build the site: {said[-1]}", hint=f"what it was given lies in {folder}")
+
+
+def _finished(made: Path) -> dict[str, str]:
+    """Colours, looks at and guards all pages that were made; names the notes whose pages would act, and how."""
+    known = _scripts(without_indents((made / "404.html").read_text("utf-8")))
+    acting = {}
+    for file in made.rglob("*.html"):
+        page = file.read_text("utf-8")
+        content = found[0] if (found := _CONTENT.search(page)) else ""
+        before, _, after = page.partition(content) if content else (page, "", "")
+        done = without_indents(before) + theme.coloured(content) + without_indents(after)
+        scripts = [one for one, text in _scripts(done).items() if text in known.values()]
+        problems = page_problems(done, scripts)
+        if problems:
+            name = file.relative_to(made).as_posix()
+            note = name.removesuffix(".html") + ".md"
+            if not (made.parent / DOCS / note).is_file():
+                note = name.removesuffix("/index.html") + ".md"
+            acting[note] = ", ".join(dict.fromkeys(problems))
+        file.write_text(with_policy(done, scripts), "utf-8")
+    return acting
+
+
+def _scripts(page: str) -> dict[str, str]:
+    """Hash -> text of the scripts in a page, without the way from the page to the top of the site."""
+    found = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    return {script_hashes(f"<script>{text}</script>")[0]: _BASE.sub("", text) for text in found if text.strip()}
