@@ -1,4 +1,5 @@
-/* The table of all runs: filters, order and columns, kept in the address; runs ticked for the comparison; CSV. */
+/* The table of all runs: filters, order and columns, kept in the address; runs ticked for the comparison; CSV.
+   What a run has and whether it is asked for is in runs_rules.js, the drawing of rows in grid.js. */
 "use strict";
 
 (() => {
@@ -12,7 +13,9 @@
   const FACTS = ["started", "status", "title", "experiment", "script", "duration", "author", "host", "symptoms", "tags", "frameworks", "mode", "fixed"];
   const MOST = 20;
 
-  let runs = [], titles = {}, months = [], metrics = [], params = [], shown = [], loaded = 0;
+  const known = { runs: [], titles: {}, metrics: [], params: [] };
+  const { condition, prepare, sortable, ordered, csvCell } = window.labbook.questions(known, say);
+  let months = [], shown = [], loaded = 0;
   const picked = new Set();
   let state = read();
 
@@ -53,49 +56,6 @@
     update();
   }
 
-  /* Search */
-
-  const OPERATOR = /^([^\s<>=:]+)(<=|>=|<|>|=|:)(.+)$/;
-  const FIELDS = { status: "status", experiment: "experiment", script: "script", author: "author", host: "host", mode: "mode", id: "id", symptom: "symptoms", tag: "tags", framework: "frameworks" };
-
-  function text(run) {
-    run.text ??= [run.title, run.id, run.experiment, run.script, run.author, run.host, run.status, say(`status_${run.status}`), moment(run.started),
-      ...run.tags, ...run.frameworks, ...run.symptoms, ...run.symptoms.map((name) => titles[name] ?? ""),
-      ...Object.entries(run.params).map(([name, value]) => `${name}=${value}`)].join("\n").toLowerCase();
-    return run.text;
-  }
-
-  /* Done while nobody waits, so that the first letter typed is as quick as the others. */
-  function prepare(idle) {
-    let n = 0;
-    while (n < runs.length && (runs[n].text !== undefined || idle.timeRemaining() > 1)) {
-      text(runs[n]);
-      n += 1;
-    }
-    if (n < runs.length) requestIdleCallback(prepare);
-  }
-
-  function condition(word) {
-    const [, name, operator, wanted] = OPERATOR.exec(word) ?? [];
-    const lower = (wanted ?? "").toLowerCase();
-    if (name in FIELDS && (operator === ":" || operator === "=")) {
-      const field = FIELDS[name];
-      return (run) => [run[field]].flat().some((value) => value.toLowerCase().includes(lower));
-    }
-    const bare = name?.replaceAll("-", "_");
-    if (name && (metrics.includes(name) || params.includes(bare) || name === "duration")) {
-      return (run) => {
-        const value = name === "duration" ? run.duration : (run.metrics[name]?.last ?? run.params[bare]);
-        if (value === undefined || value === null) return false;
-        const difference = compared(String(value), wanted);
-        if (Number.isNaN(value)) return operator.length === 1 && "=:".includes(operator) && lower === "nan";
-        return { "<": difference < 0, ">": difference > 0, "<=": difference <= 0, ">=": difference >= 0 }[operator] ?? difference === 0;
-      };
-    }
-    const plain = word.toLowerCase();
-    return (run) => text(run).includes(plain);
-  }
-
   const HOLDS = {
     experiment: (run, value) => run.experiment === value,
     script: (run, value) => run.script === value,
@@ -112,42 +72,11 @@
       const since = new Date(`${state.since}T00:00`).getTime() / 1000;
       tests.push((run) => run.started >= since);
     }
-    const others = tests.length ? runs.filter((run) => tests.every((test) => test(run))) : runs;
+    const others = tests.length ? known.runs.filter((run) => tests.every((test) => test(run))) : known.runs;
     const counts = Object.fromEntries(STATUS.map((status) => [status, 0]));
     for (const run of others) counts[run.status] = (counts[run.status] ?? 0) + 1;
     const kept = state.status.length ? others.filter((run) => state.status.includes(run.status)) : others;
     return [kept, counts];
-  }
-
-  /* Order */
-
-  function sortable(key) {
-    const [kind, ...rest] = key.split(":");
-    const name = rest.join(":");
-    if (kind === "last" || kind === "best") return (run) => run.metrics[name]?.[kind] ?? null;
-    if (kind === "param") return (run) => run.params[name] ?? null;
-    if (key === "symptoms") return (run) => (run.symptoms.length ? (titles[run.symptoms[0]] ?? run.symptoms[0]) : null);
-    if (key === "tags" || key === "frameworks") return (run) => run[key].join(" ") || null;
-    if (key === "fixed") return (run) => (run.fixed ? 1 : 0);
-    return (run) => (run[key] === "" ? null : (run[key] ?? null));
-  }
-
-  /* Runs without a value come last, whichever way the others stand. Texts are ranked once: comparing them is slow. */
-  function ordered(list) {
-    if (state.sort === "started" && state.down) return list; // as they were put at loading
-    const value = sortable(state.sort), way = state.down ? -1 : 1;
-    const keyed = list.map((run, n) => ({ run, n, key: value(run) }));
-    const known = keyed.filter(({ key }) => key !== null && !Number.isNaN(key));
-    if (known.some(({ key }) => typeof key === "string")) {
-      const texts = [...new Set(known.map(({ key }) => String(key)))];
-      // The alphabet of a language is slow for thousands of titles; that of character codes is not.
-      texts.sort(texts.length < 2000 ? compared : undefined);
-      const rank = new Map(texts.map((key, n) => [key, n]));
-      for (const one of known) one.key = rank.get(String(one.key));
-    }
-    known.sort((a, b) => way * (a.key - b.key) || a.n - b.n);
-    const rest = keyed.filter(({ key }) => key === null || Number.isNaN(key));
-    return [...known, ...rest].map(({ run }) => run);
   }
 
   /* Columns */
@@ -162,10 +91,10 @@
 
   function usual() {
     const several = (values) => new Set(values.filter((value) => value !== undefined && value !== "")).size > 1;
-    const varied = params.filter((name) => name !== "seed" && several(runs.map((run) => run.params[name])));
-    return ["started", "status", "title", ...metrics.slice(0, 2).map((name) => `last:${name}`), ...varied.slice(0, 2).map((name) => `param:${name}`),
-      "duration", ...["experiment", "author"].filter((name) => several(runs.map((run) => run[name]))),
-      ...(runs.some((run) => run.symptoms.length) ? ["symptoms"] : [])];
+    const varied = known.params.filter((name) => name !== "seed" && several(known.runs.map((run) => run.params[name])));
+    return ["started", "status", "title", ...known.metrics.slice(0, 2).map((name) => `last:${name}`), ...varied.slice(0, 2).map((name) => `param:${name}`),
+      "duration", ...["experiment", "author"].filter((name) => several(known.runs.map((run) => run[name]))),
+      ...(known.runs.some((run) => run.symptoms.length) ? ["symptoms"] : [])];
   }
 
   const WIDTHS = { started: 144, status: 104, title: 230, experiment: 190, script: 150, duration: 96, author: 96, host: 96, symptoms: 190, tags: 150, frameworks: 130, mode: 88, fixed: 72 };
@@ -181,7 +110,7 @@
     if (key === "title") return link;
     if (key === "duration") return (run) => duration(run.duration);
     if (key === "fixed") return (run) => (run.fixed ? element("span", { class: "lb-fix", text: say("fixed") }) : "");
-    if (key === "symptoms") return (run) => run.symptoms.map((name) => titles[name] ?? name).join(", ");
+    if (key === "symptoms") return (run) => run.symptoms.map((name) => known.titles[name] ?? name).join(", ");
     if (key.startsWith("last:") || key.startsWith("best:")) return (run) => number(value(run));
     return (run) => String(value(run) ?? "");
   }
@@ -195,7 +124,7 @@
   };
 
   function card(run) {
-    const best = metrics.find((name) => run.metrics[name]?.last !== undefined);
+    const best = known.metrics.find((name) => run.metrics[name]?.last !== undefined);
     const facts = [moment(run.started), duration(run.duration), best ? `${best} ${number(run.metrics[best].last)}` : "", run.author, run.experiment];
     return element("div", { class: "lb-card" },
       element("div", { class: "lb-card__title" }, pill(run.status, say(`status_${run.status}`)), link(run)),
@@ -222,7 +151,7 @@
     return wanted.length ? wanted : ["title"];
   }
 
-  const allColumns = () => [...FACTS, ...metrics.flatMap((name) => [`last:${name}`, `best:${name}`]), ...params.map((name) => `param:${name}`)];
+  const allColumns = () => [...FACTS, ...known.metrics.flatMap((name) => [`last:${name}`, `best:${name}`]), ...known.params.map((name) => `param:${name}`)];
 
   /* The page */
 
@@ -278,7 +207,7 @@
     const group = (name, keys) => keys.length ? element("fieldset", {}, element("legend", { text: say(name) }), ...keys.map((key) =>
       element("label", {}, element("input", { type: "checkbox", checked: active.includes(key), onchange: (event) => toggle(key, event.target.checked) }), element("span", { text: label(key) })))) : null;
     panel.replaceChildren(element("div", { class: "lb-panel__groups" }, ...[
-      group("facts", FACTS), group("metrics", metrics.flatMap((name) => [`last:${name}`, `best:${name}`])), group("params", params.map((name) => `param:${name}`)),
+      group("facts", FACTS), group("metrics", known.metrics.flatMap((name) => [`last:${name}`, `best:${name}`])), group("params", known.params.map((name) => `param:${name}`)),
     ].filter(Boolean)), element("button", { type: "button", class: "lb-button", text: say("reset_columns"), onclick: () => { change({ cols: null }); fillPanel(); } }));
   }
 
@@ -299,27 +228,27 @@
 
   const options = (name) => {
     const counts = new Map();
-    for (const run of runs) {
+    for (const run of known.runs) {
       const values = name === "symptom" ? run.symptoms : name === "tag" ? run.tags : [run[name]];
       for (const value of values) if (value) counts.set(value, (counts.get(value) ?? 0) + 1);
     }
-    return [...counts].sort(([a], [b]) => order.compare(titles[a] ?? a, titles[b] ?? b));
+    return [...counts].sort(([a], [b]) => order.compare(known.titles[a] ?? a, known.titles[b] ?? b));
   };
 
   /* Choices depend on what was loaded, not on what is typed. */
   function fillChoices() {
     const count = (list) => {
       const seen = new Map();
-      for (const run of runs) for (const name of Object.keys(run[list])) seen.set(name, (seen.get(name) ?? 0) + 1);
+      for (const run of known.runs) for (const name of Object.keys(run[list])) seen.set(name, (seen.get(name) ?? 0) + 1);
       return [...seen].sort((a, b) => b[1] - a[1]).map(([name]) => name);
     };
-    metrics = count("metrics");
-    params = count("params");
+    known.metrics = count("metrics");
+    known.params = count("params");
     for (const name of FACETS) {
       const found = options(name);
       const select = selects[name];
       select.replaceChildren(element("option", { value: "", text: say(`any_${name}`) }), ...found.map(([value, n]) =>
-        element("option", { value, text: `${name === "symptom" ? (titles[value] ?? value) : value} (${n})` })));
+        element("option", { value, text: `${name === "symptom" ? (known.titles[value] ?? value) : value} (${n})` })));
       if (state[name] && !found.some(([value]) => value === state[name])) select.append(element("option", { value: state[name], text: state[name] }));
       select.hidden = found.length < 2 && !state[name];
     }
@@ -331,7 +260,7 @@
   function update() {
     const started = performance.now();
     const [kept, counts] = filtered();
-    shown = ordered(kept);
+    shown = ordered(kept, state.sort, state.down);
     if (document.activeElement !== query) query.value = state.q;
     since.value = state.since;
     for (const name of FACETS) selects[name].value = state[name];
@@ -345,7 +274,7 @@
     }, element("span", { text: say(`status_${status}`) }), element("b", { text: String(counts[status]) }))));
     const n = (value) => value.toLocaleString("en").replaceAll(",", "\u202f");
     told.textContent = loaded < months.length ? say("loading", { n: loaded, total: months.length })
-      : shown.length === runs.length ? say("count_all", { total: n(runs.length) }) : say("count", { n: n(shown.length), total: n(runs.length) });
+      : shown.length === known.runs.length ? say("count_all", { total: n(known.runs.length) }) : say("count", { n: n(shown.length), total: n(known.runs.length) });
     clear.hidden = !(state.q || state.since || state.status.length || FACETS.some((name) => state[name]));
     empty.hidden = shown.length > 0 || loaded < months.length;
     table.element.hidden = !empty.hidden;
@@ -353,13 +282,6 @@
     table.show(shown);
     // How long one change takes is seen in the browser's own tools.
     performance.measure("labbook: runs", { start: started, end: performance.now() });
-  }
-
-  /* No program that opens it may take a cell for a formula. */
-  function csvCell(value) {
-    let cell = String(value ?? "").replace(/[\u0000-\u001f\u007f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, " ");
-    if (/^[=+\-@\uff1d\uff0b\uff0d\uff20]/.test(cell) && (cell.trim() === "" || Number.isNaN(Number(cell)))) cell = `'${cell}`;
-    return /[",;\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
   }
 
   function download() {
@@ -380,7 +302,7 @@
 
   async function load() {
     const index = await window.labbook.json(`${site.base}data/runs/index.json`);
-    titles = index.symptoms;
+    known.titles = index.symptoms;
     months = index.months;
     const parts = months.map(() => []), missed = [];
     let next = 0;
@@ -397,10 +319,10 @@
         loaded += 1;
         // The newest runs are shown while older ones arrive; all of them once.
         if (n === 0 || loaded === months.length) {
-          runs = parts.flat().sort((a, b) => b.started - a.started);
+          known.runs = parts.flat().sort((a, b) => b.started - a.started);
           fillChoices();
           update();
-          if (loaded === months.length) requestIdleCallback(prepare);
+          if (loaded === months.length) window.requestIdleCallback?.(prepare);
         }
       }
     };

@@ -1,0 +1,86 @@
+/* What a run has and whether it is asked for: words, conditions, order, cells of CSV. Shows nothing itself. */
+"use strict";
+
+/* `known` is filled by the table: {runs, titles, metrics, params}. */
+window.labbook.questions = (known, say) => {
+  const { compared, moment } = window.labbook;
+
+  const OPERATOR = /^([^\s<>=:]+)(<=|>=|<|>|=|:)(.+)$/;
+  const FIELDS = { status: "status", experiment: "experiment", script: "script", author: "author", host: "host", mode: "mode", id: "id", symptom: "symptoms", tag: "tags", framework: "frameworks" };
+
+  function text(run) {
+    run.text ??= [run.title, run.id, run.experiment, run.script, run.author, run.host, run.status, say(`status_${run.status}`), moment(run.started),
+      ...run.tags, ...run.frameworks, ...run.symptoms, ...run.symptoms.map((name) => known.titles[name] ?? ""),
+      ...Object.entries(run.params).map(([name, value]) => `${name}=${value}`)].join("\n").toLowerCase();
+    return run.text;
+  }
+
+  /* Done while nobody waits, so that the first letter typed is as quick as the others. */
+  function prepare(idle) {
+    let n = 0;
+    while (n < known.runs.length && (known.runs[n].text !== undefined || idle.timeRemaining() > 1)) {
+      text(known.runs[n]);
+      n += 1;
+    }
+    if (n < known.runs.length) window.requestIdleCallback?.(prepare);
+  }
+
+  function condition(word) {
+    const [, name, operator, wanted] = OPERATOR.exec(word) ?? [];
+    const lower = (wanted ?? "").toLowerCase();
+    if (name in FIELDS && (operator === ":" || operator === "=")) {
+      const field = FIELDS[name];
+      return (run) => [run[field]].flat().some((value) => value.toLowerCase().includes(lower));
+    }
+    const bare = name?.replaceAll("-", "_");
+    if (name && (known.metrics.includes(name) || known.params.includes(bare) || name === "duration")) {
+      return (run) => {
+        const value = name === "duration" ? run.duration : (run.metrics[name]?.last ?? run.params[bare]);
+        if (value === undefined || value === null) return false;
+        const difference = compared(String(value), wanted);
+        if (Number.isNaN(value)) return operator.length === 1 && "=:".includes(operator) && lower === "nan";
+        return { "<": difference < 0, ">": difference > 0, "<=": difference <= 0, ">=": difference >= 0 }[operator] ?? difference === 0;
+      };
+    }
+    const plain = word.toLowerCase();
+    return (run) => text(run).includes(plain);
+  }
+
+  function sortable(key) {
+    const [kind, ...rest] = key.split(":");
+    const name = rest.join(":");
+    if (kind === "last" || kind === "best") return (run) => run.metrics[name]?.[kind] ?? null;
+    if (kind === "param") return (run) => run.params[name] ?? null;
+    if (key === "symptoms") return (run) => (run.symptoms.length ? (known.titles[run.symptoms[0]] ?? run.symptoms[0]) : null);
+    if (key === "tags" || key === "frameworks") return (run) => run[key].join(" ") || null;
+    if (key === "fixed") return (run) => (run.fixed ? 1 : 0);
+    return (run) => (run[key] === "" ? null : (run[key] ?? null));
+  }
+
+  /* Runs without a value come last, whichever way the others stand. Texts are ranked once: comparing them is slow. */
+  function ordered(list, sort, down) {
+    if (sort === "started" && down) return list; // as they were put at loading
+    const value = sortable(sort), way = down ? -1 : 1;
+    const keyed = list.map((run, n) => ({ run, n, key: value(run) }));
+    const valued = keyed.filter(({ key }) => key !== null && !Number.isNaN(key));
+    if (valued.some(({ key }) => typeof key === "string")) {
+      const texts = [...new Set(valued.map(({ key }) => String(key)))];
+      // The alphabet of a language is slow for thousands of titles; that of character codes is not.
+      texts.sort(texts.length < 2000 ? compared : undefined);
+      const rank = new Map(texts.map((key, n) => [key, n]));
+      for (const one of valued) one.key = rank.get(String(one.key));
+    }
+    valued.sort((a, b) => way * (a.key - b.key) || a.n - b.n);
+    const rest = keyed.filter(({ key }) => key === null || Number.isNaN(key));
+    return [...valued, ...rest].map(({ run }) => run);
+  }
+
+  /* No program that opens it may take a cell for a formula. */
+  function csvCell(value) {
+    let cell = String(value ?? "").replace(/[\u0000-\u001f\u007f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, " ");
+    if (/^[=+\-@\uff1d\uff0b\uff0d\uff20]/.test(cell) && (cell.trim() === "" || Number.isNaN(Number(cell)))) cell = `'${cell}`;
+    return /[",;\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+  }
+
+  return { condition, prepare, sortable, ordered, csvCell };
+};
