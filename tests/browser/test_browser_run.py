@@ -77,11 +77,13 @@ def test_without_scripts_and_on_paper_the_picture_stays(site, open_page):
     url = site.run("torch 2.13.0")
     plain = open_page(url, scripts=False)
     assert plain.locator("img[src$='curves.svg']").is_visible()
-    page = open_page(url)
+    page = open_page(url, dark=True)
     curves(page)
     page.emulate_media(media="print")
     assert page.locator("img[src$='curves.svg']").is_visible() and not page.locator(".lb-curves").is_visible()
-    assert not page.locator(".md-header").is_visible() and not page.locator(".lb-bar").is_visible()
+    assert not page.locator(".md-header").is_visible() and not page.locator(".lb-bar__steps").is_visible()
+    ink = page.evaluate("getComputedStyle(document.querySelector('.md-content p')).color")
+    assert max(map(int, re.findall(r"\d+", ink)[:3])) < 100, "dark letters, although the screen was dark"
 
 
 def test_a_run_page_is_light(site, open_page, browser):
