@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from labbook.review.code import LOOPS, Code, Kind, assigns, last_name, target_of, walk
 from labbook.review.flow import in_no_grad
+from labbook.review.half_moved import half_moved
 from labbook.review.remark import Hit, Rule
 from labbook.review.source import Source
 
@@ -80,10 +81,23 @@ def never_eval(code: Code, source: Source) -> Iterator[Hit]:
         for call in calls:
             if not target_of(call.func) or not call.args or not in_no_grad(source, call):
                 continue
-            layer = _mode_layer(code, code.kind(source, call.func))
+            kind = code.kind(source, call.func)
+            layer = _mode_layer(code, kind)
             if layer:
                 yield Hit(call, {"model": target_of(call.func), "layer": layer})
                 return
+            unseen = kind is None or (kind.made is None and not kind.name.startswith(_KNOWN))
+            if unseen and _set_to_train(code, target_of(call.func)):
+                yield Hit(call, {"model": target_of(call.func), "layer": "a mode, set by `train()`,"}, "warning")
+                return
+
+
+def _set_to_train(code: Code, model: str) -> bool:
+    """Whether `train()` of what is called so stands somewhere: who sets the mode has a model that knows modes."""
+    return any(
+        isinstance(call.func, ast.Attribute) and target_of(call.func.value) == model and not call.args
+        for _, call in code.calls.get("train", ())
+    )
 
 
 def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
@@ -272,6 +286,7 @@ def data_not_moved(code: Code, source: Source) -> Iterator[Hit]:
         )
     ):
         return
+    yield from half_moved(source)
     moves = [(where, call) for name in (*_TO_GPU, "to_device", "place") for where, call in code.calls.get(name, ())]
     moves = [(where, call) for where, call in moves if isinstance(call.func, ast.Attribute)]
     models = [(where, call) for where, call in moves if _moves_model(code, where, call)]
