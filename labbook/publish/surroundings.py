@@ -14,12 +14,13 @@ from labbook.publish.symptom_pages import symptom_page
 from labbook.publish.symptom_view import SymptomView, symptom_path, symptom_view
 from labbook.report.context import local_time
 from labbook.report.run_row import RunRow
+from labbook.store.paths import is_run_id
 from labbook.store.templates import Templates
 
 _MOST_LINKS = 5
 """Symptoms, and runs that it cured, named above an entry. Source: chosen by us; all of them stand in the entry."""
 
-_BAR_WORDS = ("older", "newer", "all_runs", "shows", "cured_in", "has_cured", "of_script")
+_BAR_WORDS = ("older", "newer", "all_runs", "shows", "cured_in", "has_cured", "of_script", "compare_earlier")
 
 
 class Surroundings:
@@ -101,11 +102,18 @@ class Surroundings:
                 {"title": f"{local_time(failed.started) or failed.id} {failed.subject}", "url": self._url(failed)}
                 for failed in self._cured.get(row.id, ())[:_MOST_LINKS]
             ],
+            "compare": self._comparison(earlier, row),
             "script": row.script,
             "script_older": self._url(earlier) if earlier is not older else "",
             "script_newer": self._url(later) if later is not newer else "",
             "said": self._said,
         }
+
+    def _comparison(self, earlier: RunRow | None, row: RunRow) -> str:
+        """Address of the comparison with the run of the same script before, "" where there is none."""
+        page = self._at("compare/index.md")
+        known = earlier is not None and is_run_id(earlier.id) and is_run_id(row.id)
+        return f"{page}#runs={earlier.id},{row.id}" if earlier is not None and known and page else ""
 
     def _symptom(self, path: str) -> str:
         """The symptom whose page a note is, or ""."""

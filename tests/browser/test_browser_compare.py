@@ -105,3 +105,13 @@ def test_on_a_phone_the_page_does_not_scroll_sideways(site, open_page, dark):
     page = compared(open_page, site, ids(site)[:4], width=360, height=740, dark=dark)
     page.wait_for_timeout(200)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_from_a_run_to_its_comparison_with_the_one_before(site, open_page):
+    page = open_page(site.run("LogBackward0"))
+    run = page.locator(".lb-bar__facts code").inner_text()
+
+    page.get_by_role("link", name="Compare with the run before").click()
+    page.wait_for_selector(".lb-head")
+    assert page.url.endswith(f",{run}") and page.locator(".lb-head .lb-status").count() == 2
+    assert page.locator("tr.lb-differs th", has_text="--lr").count() == 1
