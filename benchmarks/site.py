@@ -20,11 +20,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks._synthetic_notes import write_notes
+from labbook.publish.theme import EXTENSIONS
 
 _ROUNDS = 2
 _PLAIN = "site_name: x\ndocs_dir: notes\nsite_dir: {site}\nuse_directory_urls: false\n"
 _THEME = "theme:\n  name: material\n  font: false\n"
-_STOCK = f"{_PLAIN}{_THEME}plugins: [search, tags]\nmarkdown_extensions: [admonition, tables, pymdownx.superfences]\n"
+_MARKDOWN = json.dumps([{name: options} for name, options in EXTENSIONS.items()])
+"""The same Markdown for all: without these an entry is not shown as it is meant."""
+
+_STOCK = (
+    f"{_PLAIN}{_THEME}plugins: [search, tags]\nmarkdown_extensions: {_MARKDOWN.replace('{', '{{').replace('}', '}}')}\n"
+)
 _PRUNED = _STOCK.replace("  font: false\n", "  font: false\n  features: [navigation.prune, navigation.indexes]\n")
 _OURS = f"{_PLAIN}{_THEME}plugins: [labbook]\n"
 

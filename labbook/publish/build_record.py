@@ -6,8 +6,10 @@ exactly as it was left: of each file that was written it knows size and time.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from hashlib import blake2b
@@ -97,6 +99,15 @@ def key_of(*parts: object) -> str:
     return made.hexdigest()
 
 
+def is_text(name: str) -> bool:
+    """Whether the name of a file is text; one from a system with another encoding is not."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def stat_of(found: os.stat_result, now_ns: int) -> str:
     """What tells one state of a file from another; "" for a file that may change again within the same tick."""
     if abs(now_ns - found.st_mtime_ns) < _JUST_NOW_NS or abs(now_ns - found.st_ctime_ns) < _JUST_NOW_NS:
@@ -131,6 +142,18 @@ def state_of_folders(folders: Iterable[Path]) -> str:
     return key_of(*(sorted(_sources(files_below(folder)).items()) for folder in folders))
 
 
+def make_room(site: Path, target: Path) -> None:
+    """Takes away what stands where a file of the site, or one of its folders, belongs, and makes its folder."""
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    # The site's own folder is left as it is: it may be a link to where a web server looks.
+    for folder in list(target.relative_to(site).parents)[-2::-1]:
+        place = site / folder
+        if os.path.lexists(place) and not place.is_dir():
+            place.unlink()
+    target.parent.mkdir(parents=True, exist_ok=True)
+
+
 def remove_left_over(site: Path, found: Iterable[str], expected: set[str], spared: tuple[str, ...]) -> int:
     """Removes files that no longer belong to a site, and folders that are empty then; as MkDocs does.
 
@@ -145,7 +168,9 @@ def remove_left_over(site: Path, found: Iterable[str], expected: set[str], spare
     """
     left = [path for path in found if path not in expected and not path.startswith((".", *spared))]
     for path in left:
-        (site / path).unlink(missing_ok=True)
+        # A folder may have taken its place meanwhile.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
+            (site / path).unlink()
     for folder in sorted({path.rpartition("/")[0] for path in left}, reverse=True):
         while folder:
             try:

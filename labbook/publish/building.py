@@ -31,6 +31,7 @@ from labbook.publish.build_record import (
     Known,
     files_below,
     key_of,
+    make_room,
     read_record,
     remove_left_over,
     stat_of,
@@ -285,13 +286,13 @@ class _Build:
         beside = target.with_name(f".{os.getpid()}.tmp")
         try:
             stream = beside.open("wb")
-        except FileNotFoundError:
-            target.parent.mkdir(parents=True, exist_ok=True)
+        except (FileNotFoundError, NotADirectoryError):
+            make_room(self._site, target)
             stream = beside.open("wb")
         with stream:
             stream.write(content)
-        if target.is_dir():
-            raise IsADirectoryError(21, "a folder stands where a page belongs", str(target))
+        if target.is_dir() and not target.is_symlink():
+            make_room(self._site, target)
         beside.replace(target)
         state = target.stat()
         return state.st_size, state.st_mtime_ns

@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page as MkDocsPage
 
 from labbook.errors import LabbookError
 from labbook.publish import theme
-from labbook.publish.build_record import key_of
+from labbook.publish.build_record import is_text, key_of
 from labbook.publish.feed import feed_file
 from labbook.publish.finish import finish_site
 from labbook.publish.notes import SiteNote, inert, site_note
@@ -83,6 +83,10 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         self.source = site_source(self.notebook, time.time(), self.language)
         self.renderer = PageRenderer(config, anchors=not self.lazy)
         self.notes, self.pages, self._scripts = {}, {}, {}
+        for file in [file for file in files if not is_text(file.src_uri)]:
+            files.remove(file)
+            shown = file.src_uri.encode("utf-8", "backslashreplace").decode()
+            log.warning("notes/%s: left out: its name is no text, and no address can be made of it; rename it", shown)
         taken = {file.dest_uri: file for file in files if not file.src_uri.startswith("runs/2")}
         for page in site_pages(self.source, self.templates):
             if page.path not in files.src_uris:
