@@ -318,7 +318,7 @@ class Health:
     def turn(self, now):
         """Goes on to the next step: decides whether it is dense, and whether it is followed at all."""
         pace = self.pace
-        pace.turned(now, self.training.spent_in_all() - self.toll.counted - self.cost)
+        pace.turned(now, self.training.spent_in_all() - self.toll.counted - self.cost, self.dense)
         steps = pace.steps
         usual, self._usual = self._usual, True
         if self.dense:

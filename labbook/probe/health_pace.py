@@ -36,7 +36,19 @@ class Pace:
         fast: Whether steps are so short beside that that most of them are not followed.
     """
 
-    __slots__ = ("_early", "_lead", "_measured", "_misses", "_round_s", "_spent", "fast", "follow_s", "step_s", "steps")
+    __slots__ = (
+        "_early",
+        "_lead",
+        "_measured",
+        "_misses",
+        "_round_s",
+        "_spent",
+        "_spoiled",
+        "fast",
+        "follow_s",
+        "step_s",
+        "steps",
+    )
 
     def __init__(self, now):
         self.steps = 0
@@ -47,7 +59,8 @@ class Pace:
         self._misses = 0
         self._round_s = now
         self._spent = 0.0
-        self._measured = 0.0
+        self._measured = None
+        self._spoiled = False
 
     def leads(self, meter):
         """Whether the optimizer of this meter, which has just stepped, leads; it will when nobody else does."""
@@ -64,26 +77,28 @@ class Pace:
             self._lead = None
         return False
 
-    def turned(self, now, spent):
+    def turned(self, now, spent, looked=False):
         """Counts a step of the program.
 
         Args:
             now: When it ended.
             spent: Seconds spent in following steps so far, without looks at tensors.
+            looked: Whether tensors were looked at in it: what following cost meanwhile is not known then.
         """
         self.steps += 1
+        self._spoiled = self._spoiled or looked
         if self.steps == EARLY[0]:
-            self._early = (now, spent)
-        elif self.steps == EARLY[1]:
+            self._early, self._spoiled = (now, spent), False
+        elif self.steps == EARLY[1] and not self._spoiled:
             count = EARLY[1] - EARLY[0]
             self.step_s, self.follow_s = (now - self._early[0]) / count, (spent - self._early[1]) / count
             self.fast = self.follow_s > VERY_DEAR * self.step_s
         place = self.steps % ROUND
-        if place == AWAKE:
+        if place == AWAKE and not self._spoiled:
             before, self._measured = self._measured, max((spent - self._spent) / AWAKE, 0.0)
-            self.follow_s = min(before, self._measured)
+            self.follow_s = self._measured if before is None else min(before, self._measured)
         elif not place:
-            self._spent = spent
+            self._spent, self._spoiled = spent, False
             self.step_s = (now - self._round_s) / ROUND
             self._round_s = now
             self.fast = (self.fast or self.steps >= RESTS_FROM) and self.follow_s > DEAR * self.step_s

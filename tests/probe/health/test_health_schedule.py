@@ -205,6 +205,17 @@ def test_one_look_among_them_does_not_make_them_dear(paces):
     assert followed(paces, 12_800, 0.004, 0.00006, look=lambda step: 0.05 * (step == 6400)) == 12_800
 
 
+def test_a_look_among_the_steps_that_are_measured_does_not_make_following_cheap(paces):
+    pace, now, spent, resting = paces.Pace(0.0), 0.0, 0.0, 0
+    for step in range(1, 256 * 12):
+        looked = step % 256 == 9  # part of what a look costs is not counted among what is spent
+        spent += 0.0001 * (not (pace.fast and pace.asleep())) - 0.004 * looked
+        now += 0.0004 + 0.004 * looked
+        pace.turned(now, spent, looked)
+        resting += pace.fast and pace.asleep()
+    assert resting > 2000
+
+
 def test_another_optimizer_leads_when_the_first_one_has_stopped(paces):
     pace, first, second = paces.Pace(0.0), Owned(), Owned()
     assert pace.leads(first)
