@@ -31,7 +31,7 @@ FOLDER = "search"
 MOST_RUNS = 1000
 """Runs in a shard. Source: measured; one is built in about a second, and only the last one of a month changes."""
 
-_FORMAT = 2
+_FORMAT = 3
 """Raised when records become shards in another way, so that what is cached is built again."""
 
 _MOST_FACETS = 300
@@ -187,8 +187,11 @@ def _build(service: Service, payloads: Sequence[Mapping[str, Any]], target: Path
             elif path.startswith(_PARTS) or path.endswith((".pf_meta", "-entry.json")) or (first and path in _PROGRAM):
                 _write(made / path, content)
         if first:
-            # What is found first is shown at once: no fragment has to be asked for.
-            _write(made / "cards.json", json.dumps(cards, ensure_ascii=False, separators=(",", ":")).encode())
+            # What is found first is shown at once: no fragment has to be asked for. And words spread over the alphabet:
+            # asked for beforehand they bring every part of this shard's index.
+            held = sorted({word for payload in payloads for word in payload["content"].split()})
+            shown = {"samples": held[:: max(1, len(held) // _SAMPLES)], "cards": cards}
+            _write(made / "cards.json", json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode())
         made.chmod(0o755)
         shutil.rmtree(target, ignore_errors=True)
         made.replace(target)
@@ -243,11 +246,8 @@ def _manifest(
     for record in records:
         for key, values in record.facets.items():
             counts[key].update(dict.fromkeys(values, 1))
-    first = shards[_FIRST]
-    held = sorted({word for record in first for word in _words(record)})
     return {
-        # Words spread over the alphabet: asked for beforehand they bring every part of the first shard's index.
-        "first": {"key": keys[_FIRST], "count": len(first), "samples": held[:: max(1, len(held) // _SAMPLES)]},
+        "first": {"key": keys[_FIRST], "count": len(shards[_FIRST])},
         "months": [{"name": name, "key": key, "count": len(shards[name])} for name, key in keys.items()][1:],
         "facets": {
             key: [value for value, _ in sorted(found.items(), key=lambda one: (-one[1], one[0]))[:_MOST_FACETS]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 STOPPED = frozenset([
     "a", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "could", "did", "do", "does", "file",
@@ -49,6 +50,7 @@ def _says(word: str) -> bool:
     return 1 < len(word) <= MOST_CHARACTERS and word not in STOPPED and not _DATA.fullmatch(word)
 
 
+@lru_cache(maxsize=1 << 16)
 def _spelt(characters: str) -> str:
     """Characters in letters from a to p, four for each, between two q: digits would be cut apart, endings taken away.
 

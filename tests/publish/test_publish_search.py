@@ -157,10 +157,10 @@ def test_addresses_in_the_index_are_those_of_the_site(tmp_path):
     odd = SearchRecord("note", "odd #1 ?.md", "odd", "a line")
     part = SearchRecord("symptom", "symptoms/index.md#loss_spike", "spike")
     write_search(tmp_path / "a", [part, odd], tmp_path / "cache")
-    cards = json.loads((tmp_path / "a" / "search" / "cards.json").read_bytes())
+    cards = json.loads((tmp_path / "a" / "search" / "cards.json").read_bytes())["cards"]
     assert {card["url"] for card in cards.values()} >= {"symptoms/index.html#loss_spike"}
     write_search(tmp_path / "b", [part], tmp_path / "cache", directory_urls=True)
-    cards = json.loads((tmp_path / "b" / "search" / "cards.json").read_bytes())
+    cards = json.loads((tmp_path / "b" / "search" / "cards.json").read_bytes())["cards"]
     assert [card["url"] for card in cards.values()] == ["symptoms/#loss_spike"]
 
 

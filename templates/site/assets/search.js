@@ -51,9 +51,9 @@
       await instance.init();
       return { instance, manifest: await shards };
     })();
-    const [{ instance, manifest }, cards] = await Promise.all([started, json("cards.json")]);
+    const [{ instance, manifest }, { cards, samples }] = await Promise.all([started, json("cards.json")]);
     // The whole index of what is found first, while the question is still being typed.
-    const early = box.value.trim() ? [] : manifest.first.samples;
+    const early = box.value.trim() ? [] : samples;
     for (const word of early) instance.preload(word).catch(() => {});
     return { instance, manifest, cards, folder, merged: 0 };
   };
