@@ -89,6 +89,7 @@ _PATH = re.compile(
 _HINT = re.compile(
     r"Expected (?P<wanted>[^\n]{3,160}?), but received |[Ee]nforce (?P<enforced>[^\n]{3,160}?) failed[,.]"
 )
+_RECEIVED_NAN = re.compile(r"but (?:received|got|was) [\w.\[\]()]{0,40}[:= ]{1,2}[-+]?(?:nan|inf)\b", re.IGNORECASE)
 _HINTED = (
     ("index_out_of_range", re.compile(r"\b(?:ids?|index|indices|label|lbl|cls|class_id)\w*(?:\[\w+\])? ?(?:<|>=|<=) ")),
     ("dtype_mismatch", re.compile(r"dtype|data_type|(?<![a-z])type\(\)")),
@@ -243,6 +244,8 @@ def _family(sentence: str) -> str | None:
         or (_COUNTED.search(sentence) and _counts_differ(sentence))
     ):
         return "shape_mismatch"
+    if _RECEIVED_NAN.search(sentence):
+        return "nan_or_inf"
     hint = _HINT.search(sentence)
     hinted = next(
         (family for family, asks in _HINTED if hint and asks.search(hint["wanted"] or hint["enforced"])), None

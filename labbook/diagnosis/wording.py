@@ -148,6 +148,7 @@ _SETTINGS = _any(
     r"\b(?:does not|doesn't|do not|don't) support\b(?!.{0,60}\b(?:cuda|gpu|cpu|half|float\d*|int\d*|dtype|ops?"
     r"|operators?|onnx"
     r"|opset|bfloat16|mps|tensors?)\b)",
+    r"\b(?:must|should|has to|needs to) be (?:evenly )?divisible by\b(?!.{0,80}\b(?:shape|tensor|capacity)\b)",
     r"\bcan only (?:deal|work|handle|be used|be combined) with\b",
     r"\b(?:could not|couldn't|can ?not|can't|unable to) infer (?!dtype)\w+ ",
     rf"\bcan ?not (?:perform|do|run|train|fine-?tune|evaluate|use)\b[^.;]{{0,60}}? (?:on|with|without|in|when) "
