@@ -25,7 +25,7 @@ from labbook.store.paths import is_run_id
 from labbook.store.templates import Templates
 
 FORM = 1
-"""Number of this form of the data, which `assets/compare.js` reads; raised when the same `run.json` gives other data."""
+"""Number of this form of the data, which `assets/compare.js` reads; raised when a `run.json` gives other data."""
 
 MAX_POINTS = 200
 _MAX_CURVES = 16
