@@ -83,6 +83,10 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
     findings = [told(c.match, c.raised, c.said, evidence, language) for c in ordered]
     if not any(c.fatal and c.match.weight > 1 and not _by_class_alone(c) for c in ordered):
         findings = _with_grammar(findings, evidence, language)
+        if findings and not findings[0].symptom:
+            # What the sentence says takes the place of what its class alone would mean.
+            alone = {c.id for c in ordered if _by_class_alone(c)}
+            findings = [f for f in findings if f.symptom not in alone]
     findings = _folded(findings, ordered)
     if ordered and _is_wrapper(ordered[0]) and _untold(evidence, ordered):
         # The launcher's words follow from an exception that no page knows: they explain nothing.

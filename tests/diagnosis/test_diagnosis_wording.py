@@ -236,3 +236,8 @@ def test_a_program_that_exits_in_a_cell_fails_for_what_it_raised():
         "TypeError: object of type 'NoneType' has no len()\n"
     )
     assert [raised.type for raised in read_text(text).raised] == ["AssertionError"]
+
+
+def test_what_a_sentence_says_takes_the_place_of_what_its_class_would_mean():
+    found = diagnose(read_text("NotImplementedError: optimizer [adamww] is not found"), MATCHER).findings
+    assert [one.family for one in found] == ["config_error"]
