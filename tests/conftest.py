@@ -24,6 +24,13 @@ def pytest_configure() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One process for each file, and one for all tests in the browser: they share sites that take long to build."""
+    for item in items:
+        folder = item.path.parent.name
+        item.add_marker(pytest.mark.xdist_group("browser" if folder == "browser" else str(item.path)))
+
+
 @pytest.fixture(autouse=True)
 def own_surroundings(tmp_path_factory, monkeypatch):
     """Keeps the user's notebook, git settings and probe out of the tests."""
