@@ -121,7 +121,8 @@ class Parameters:
 
     def _sample(self):
         """A sample of every parameter, one after another, in as many digits as the widest has."""
-        parts = [self.stats.runs(self.stats.real(p), SAMPLE, _RUN) for p in self._params]
+        # Evenly strided: runs would meet few rows of a table, and a step may change few rows of it.
+        parts = [self.stats.flat(self.stats.real(p), SAMPLE) for p in self._params]
         if not parts:
             return None
         self._lengths = [part.numel() for part in parts]
