@@ -8,12 +8,12 @@
     const button = document.createElement("button");
     button.type = "button";
     button.className = "lb-copy";
-    button.textContent = said.copy;
-    button.setAttribute("aria-label", `${said.copy} ${id.textContent}`);
+    button.textContent = said.copy_id;
+    button.setAttribute("aria-label", `${said.copy_id} ${id.textContent}`);
     button.addEventListener("click", async () => {
       await navigator.clipboard.writeText(id.textContent);
       button.textContent = said.copied;
-      setTimeout(() => (button.textContent = said.copy), 1500);
+      setTimeout(() => (button.textContent = said.copy_id), 1500);
     });
     id.after(" ", button);
   }

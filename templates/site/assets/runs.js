@@ -181,7 +181,7 @@
   const sinceLabel = element("label", { class: "lb-since" }, element("span", { text: say("since") }), since);
   const chips = element("div", { class: "lb-chips", role: "group", "aria-label": say("col_status") });
   const told = element("span", { class: "lb-told", role: "status" });
-  const clear = element("button", { type: "button", class: "lb-button", text: say("clear"), onclick: () => change({ ...Object.fromEntries(["q", "since", ...FACETS].map((name) => [name, ""])), status: [] }) });
+  const clear = element("button", { type: "button", class: "lb-button", text: say("clear_filters"), onclick: () => change({ ...Object.fromEntries(["q", "since", ...FACETS].map((name) => [name, ""])), status: [] }) });
   const compare = element("span", { class: "lb-choice" });
   const sort = element("select", { class: "lb-input lb-sort", "aria-label": say("sort"), onchange: () => change({ sort: sort.value.replace(/^-/, ""), down: sort.value.startsWith("-") }) });
   const panel = element("div", { class: "lb-panel", hidden: true, role: "group", "aria-label": say("columns_lead") });
@@ -346,9 +346,9 @@
   mount.append(
     tools,
     element("div", { class: "lb-tools" }, chips, sinceLabel, clear, element("span", { class: "lb-space" }), told, menu,
-      element("button", { type: "button", class: "lb-button", title: say("download_lead"), text: say("download"), onclick: download })),
+      element("button", { type: "button", class: "lb-button", title: say("download_lead"), text: say("csv"), onclick: download })),
     table.element, empty,
-    element("div", { class: "lb-tools lb-below" }, compare, element("span", { class: "lb-space" }), element("span", { class: "lb-quiet lb-keys", text: say("keys") })),
+    element("div", { class: "lb-tools lb-below" }, compare, element("span", { class: "lb-space" }), element("span", { class: "lb-quiet lb-keys", text: say("keyboard") })),
   );
   choice();
   addEventListener("popstate", () => { state = read(); typing = false; query.value = state.q; update(); });
