@@ -116,7 +116,10 @@ def _home(view: SymptomView, templates: Templates) -> dict[str, Any]:
     source = view.source
     week = week_of(source.now, source.week_start)
     story = week_context(WeekSource(week, source.rows, source.experiments, {}, _links_from("index.md")))
-    latest = [run_cells(row, "index.md") for row in source.rows[:_LATEST]]
+    latest = [
+        run_cells(row, "index.md") | {"symptom": view.title(row.symptoms[0]) if row.symptoms else ""}
+        for row in source.rows[:_LATEST]
+    ]
     fixes = [fix for fix in source.fixes if fix.run in view.rows][:_LATEST]
     most = max((row["count"] for row in story["failures"]), default=1)
     failures = [

@@ -91,7 +91,11 @@ def symptom_view(source: SiteSource) -> SymptomView:
 
 
 def open_problems(view: SymptomView) -> list[OpenProblem]:
-    """What failed in the last days, by first symptom, without those that a later fix has answered; newest first."""
+    """What failed or was unhealthy in the last days, by first symptom; newest first.
+
+    Without what a later fix has answered, and without findings on runs that finished when a later run of the script,
+    finished too, is free of them.
+    """
     answered: dict[str, float] = defaultdict(float)
     for fix in view.source.fixes:
         failed, cured = view.rows.get(fix.run), view.by_id.get(fix.by)
@@ -100,8 +104,11 @@ def open_problems(view: SymptomView) -> list[OpenProblem]:
             answered[kind] = max(answered[kind], cured.started if cured else failed.started)
     since = view.source.now - OPEN_DAYS * 86400
     groups: dict[str, list[RunRow]] = defaultdict(list)
+    latest: dict[str, RunRow] = {}
     for row in view.source.rows:
-        kind = failure_kind(row) if row.status in BROKEN and not row.fix and row.started >= since else ""
+        last = latest.setdefault(row.script or row.id, row) if row.status == "finished" else row
+        past = row.symptoms and row.symptoms[0] not in last.symptoms
+        kind = failure_kind(row) if not past and not row.fix and row.started >= since else ""
         if kind and row.started > answered[kind]:
             groups[kind].append(row)
     return [OpenProblem(kind, runs) for kind, runs in groups.items()]

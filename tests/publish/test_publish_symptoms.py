@@ -214,6 +214,21 @@ def test_open_problems_are_failures_without_a_later_fix():
     assert ("loss_nonfinite", 1) in kinds([*rows, before], returned)
 
 
+def test_a_run_that_finished_with_a_finding_is_a_problem_until_one_of_its_script_is_free_of_it():
+    ill = replace(failure(8, 20, "dead_relu"), status="finished", script="train.py")
+    well = replace(failure(9, 21), status="finished", script="train.py", symptoms=())
+
+    def kinds(*rows):
+        newest_first = sorted(rows, key=lambda row: -row.started)
+        return [problem.kind for problem in open_problems(symptom_view(SiteSource(newest_first, now=NOW)))]
+
+    assert kinds(ill) == ["dead_relu"]
+    assert kinds(ill, well) == []
+    assert kinds(ill, replace(well, script="other.py")) == ["dead_relu"]
+    assert kinds(ill, replace(well, started=ill.started - 60)) == ["dead_relu"]
+    assert kinds(ill, replace(well, status="failed", symptoms=("loss_nonfinite",))) == ["loss_nonfinite", "dead_relu"]
+
+
 def test_the_home_page_tells_open_problems_and_fixes():
     source = cured()
     rows = [failure(3, 20, "cuda_out_of_memory"), *source.rows]
