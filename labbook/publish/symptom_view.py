@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from labbook.frozen import dataclass
 from labbook.publish.page import SiteFix, SiteSource, link
-from labbook.report.context import BROKEN, failure_kind
+from labbook.report.context import failure_kind
 from labbook.report.run_row import RunRow
 
 OPEN_DAYS = 14
