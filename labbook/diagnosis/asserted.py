@@ -35,6 +35,13 @@ _LINES = (
     ("data_decode_error", r"(?:\.|torch\.|np\.|\b)(?:min|max|amin|amax)\(.*[<>]=?\s*[-\w.]+"),
     ("type_error_user_code", r"^assert (?:not )?(?:isinstance|callable|hasattr|issubclass)\("),
     ("config_error", rf"(?:{_SETTING})[^=!<>]{{0,40}}?\bin\b\s*[\[({{'\"\w]"),
+    (
+        "config_error",
+        r"['\"]\w+['\"] (?:not )?in (?:self\.)?(?:\w+\.)*\w*(?:cfg|config|conf|args|opts?|policy|hparams"
+        r"|settings?|hyp)\w*\b"
+        r"|\blen\((?:self\.)?(?:\w+\.)*\w*(?:loaders|workflow|cfg|configs?|optimi[sz]ers|schedulers|hooks"
+        r"|gpus|devices|CLASSES)\)",
+    ),
     ("dtype_mismatch", r"\.dtype\b|\bis_floating_point\("),
     ("device_mismatch", r"\.device\b|\.is_cuda\b"),
     ("config_error", r"(?:\bargs?|\bopts?|\bcfg|\bconfig|\bhparams|\bFLAGS)\.\w+"),

@@ -49,7 +49,9 @@ _SHAPES = re.compile(
 _UNLIKE = re.compile(
     r"\b(?:have|has|are of|with|of|got) different (?:\w+ )?(?:lengths?|sizes?|shapes?|dimensions?"
     r"|numbers? of (?:channels"
-    r"|dimensions|elements|features|points))\b|\b(?:lengths?|sizes?|shapes?) (?:\S+ ){1,6}?(?:are"
+    r"|dimensions|elements|features|points))\b"
+    r"|\b(?:must|should|need to) (?:all )?have (?:the )?(?:same|equal) (?:\w+ )?(?:lengths?|sizes?|shapes?"
+    r"|dimensions?)\b|\b(?:lengths?|sizes?|shapes?) (?:\S+ ){1,6}?(?:are"
     r"|is) not (?:the )?(?:same|equal)",
     re.IGNORECASE,
 )
@@ -76,7 +78,7 @@ _OF_TYPE = re.compile(
     re.IGNORECASE,
 )
 _NO_FILE = re.compile(
-    r"(?:not found|(?:does|do)(?: not|n't) exist|not exists?|cannot find|can't find|could not find|no such file"
+    r"(?:not found|(?:does|do)(?: not|n't) exist|not exists?|can ?not find|can't find|could not find|no such file"
     r"|(?:cannot|can't|fail(?:ed)? to|unable to|could not) (?:open|access|locate) (?:the )?(?:file|path|dir\w*"
     r"|folder)"
     r"|missing)[^\n]{0,160}",
@@ -137,7 +139,11 @@ _TOO_FLAT = re.compile(
 )
 _ONLY = r"\bonly (?:supports?|accepts?|takes?|works with|allows?|handles?) [^.;]{0,80}?"
 _ONLY_SHAPES = re.compile(_ONLY + r"(?:\b\d ?-?d\b|\bdim\w*\b|\brank\b|\bshapes?\b|\bvectors?\b)", re.IGNORECASE)
-_ONLY_TENSORS = re.compile(_ONLY + r"\b(?:tensors?|arrays?|ndarrays?|(?:float|int|bool|long)\w* type)\b", re.IGNORECASE)
+_ONLY_TENSORS = re.compile(
+    _ONLY
+    + r"(?:\b|(?<=[a-z]))(?:[Tt]ensors?|arrays?|ndarrays?|lists?|tuples?|dicts?|(?:float|int|bool|long)\w* type)\b",
+    re.IGNORECASE,
+)
 _NO_KERNEL = re.compile(
     r"\b(?:kernels?|operators?|ops?)\b.{0,100}\b(?:not (?:found|registered)|(?:is|are) not (?:supported"
     r"|implemented) (?:for|on))\b"

@@ -23,6 +23,8 @@ _SHAPES = re.compile(
     r"\b(?:dims?|dimensions?|shapes?|rank|numel|channels?|width|height|axis)\b|_dims?\b|dims\(", re.IGNORECASE
 )
 _TYPES = re.compile(r"\b(?:data ?types?|dtype)\b|dtype\(", re.IGNORECASE)
+_UNSET = re.compile(r"\bholder_ should not be null\b|\bTensor (?:holds no memory|not initialized)\b", re.IGNORECASE)
+"""A tensor that was made and never given a value."""
 _GPU = re.compile(r"\b(?:gpu|cuda|device)\b", re.IGNORECASE)
 _OPERATOR = re.compile(r"\b(?:operator|kernel|op)\b", re.IGNORECASE)
 
@@ -34,6 +36,8 @@ def family_by_code(kind: str, sentence: str) -> str | None:
         kind: Class of the exception.
         sentence: Its message on one line.
     """
+    if _UNSET.search(sentence):
+        return "type_error_user_code"
     found = _CODE.search(f"{kind}: {sentence}")
     if found is None:
         return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from labbook.diagnosis.surroundings import HANGS
+
 _SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
 _SUPPOSED = re.compile(
     r"\b(?:if|unless)\b(?! (?:I|we)\b)(?! you\b(?! (?:see|get|encounter|face|meet|run into)\b))|\bwhether\b"
@@ -14,13 +16,19 @@ _SUPPOSED = re.compile(
     r"|\bno longer (?:get|see|have|raise|fail|crash)\w*|\binstead of (?:a|an|the|raising|failing|crashing)\b"
     r"|\bif you\b(?=[^.!?]{1,200}\b(?:will|would|may|might|could|can)\b)"
     r"|\b(?:may|might|could|would|can) (?:also )?(?:lead|cause|result|produce|diverge|raise|trigger)\b"
-    r"|\bcase [A-Z\d]\b|防止|避免|以免|如果(?!我)|假如|万一|不是|并非|而非|不再(?:报|出现)|比如|例如",
+    r"|\b(?:calling|passing|using|applying|forgetting|mixing|setting|feeding) [^!?\n]{3,120}? will "
+    r"(?:raise|throw|give|produce|cause|fail|crash|lead|result|trigger|diverge|silently)\b"
+    r"|\bis now (?:handled|caught|reported|shown|ignored)\b"
+    r"|(?:过大|过小|过高|过低|太大|太小|太高|太低|不当)时?(?:就|可能|容易|往往)*会(?=[^\n]*(?:建议"
+    r"|需要?适当|应该|应当|调小|减小))"
+    r"|\bcase [A-Z\d]\b|防止|避免|以免|如果(?!我)|假如|万一|不是|并非|而非|不再(?:报|出现)|(?:比如"
+    r"|例如)(?!.{0,40}(?:Error|Exception))",
     re.IGNORECASE,
 )
 _BORNE = re.compile(
     r"^.*(?:\bError caught was\b|\b[Pp]roceeding without\b|\b[Ff]all(?:ing|s|back)? ?back to\b"
     r"|\bwill (?:be (?:disabled|ignored|skipped)|not be (?:enabled|used|available))\b"
-    r"|\b(?:is|are) optional\b).*$",
+    r"|\b(?:is|are) optional\b|\bnewly initiali[sz]ed\b).*$",
     re.MULTILINE,
 )
 """A line of a program that goes on without what it misses."""
@@ -41,11 +49,13 @@ _PROPOSED = re.compile(
     r"|[Ee]nabl(?:e|es|ing)|[Aa]llow(?:s|ing)?|[Rr]ais(?:e|es|ing)|[Cc]orrect(?:s|ed)?|[Rr]enam(?:e|es)"
     r"|[Rr]esolv(?:e|es|ed)"
     r"|[Mm]ake sure|[Ee]nsure|[Cc]hang(?:e|es|ed)|[Mm]ov(?:e|es|ed)"
-    r"|[Rr]epair|[Cc]lean|修复|修正|解决|增加|新增|支持|优化)"
+    r"|[Rr]epair|[Cc]lean|[Ee]nhance[sd]?|[Oo]ptimi[sz]e[sd]?|[Ii]ntroduce[sd]?|[Rr]evert|修复|修正|解决"
+    r"|增加|新增|支持|优化)"
     r"(?:\s|了|\b)(?!.{0,120}[?？])"
 )
 _HEAD_OF_CHANGE = re.compile(
-    r"^(?:Summary:|#{1,4} (?:Changes|Changelog|What's Changed)\b|(?:#{1,4} )?Release notes\b)"
+    r"^(?:Summary:|Release v?\d+\.\d[\w.]*\s*$|#{1,4} (?:Changes|Changelog|What's Changed)\b"
+    r"|(?:#{1,4} )?Release notes\b)"
     r"|^\W{0,6}(?:What does this PR do|This (?:PR|diff"
     r"|patch|commit|change)\b"
     r"|PR (?:types|[Dd]escri\w+)|Describe your changes|Test [Pp]lan|Differential Revision|Motivation and Context"
@@ -56,7 +66,8 @@ _HEAD_OF_CHANGE = re.compile(
 
 _TAUGHT = re.compile(
     r"你是否(?:也)?(?:经历|遇到)过|用户.{0,60}(?:常常|经常|往往)会?(?:出现|遇到|碰到)|^\W{0,6}常见问题|^\W{0,6}FAQ\b"
-    r"|本文(?:将|主要)?(?:介绍|总结|汇总)|\bfrequently asked questions\b"
+    r"|以下(?:几|多|[二两三四五六\d])种(?:错误|报错|情况)|本文(?:将|主要)?(?:介绍|总结|汇总)"
+    r"|\bfrequently asked questions\b"
     r"|\bin this (?:tutorial|guide|article),? (?:we|I|you)\b",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -105,9 +116,23 @@ _QUOTED = re.compile(
 _CHECKED = re.compile(
     r"(?P<message>Enforce failed\b.{4,300}|\bExpected .{3,160}?, but received .{3,200}|(?<=`)assert .{5,200}?(?=`)"
     r"|(?i:assertion ?error)[\s\S]{0,300}?\b(?P<code>assert [^\n`，。]{5,200}?)(?=处|这|$|[`，。\n])"
-    r"|\b(?P<told>assert [\w.(][^\n，。]{4,200}?)(?:处|这里|这行)?报错)"
+    r"|\b(?P<told>assert [\w.(][^\n，。]{4,200}?)(?:处|这里|这行)?报错"
+    r"|(?i:\b(?:errors?|fail\w*|problem|issue|arose|getting|got|raises?)|报错|错误|异常)[^\n]{0,40}?[\s:：]"
+    r"(?P<line>assert [\w.('\"][^\n，。]{4,200}))"
 )
 """Checks of Paddle's own code, which need no class in front; a line of code that somebody quotes."""
+
+
+_SYSTEM = re.compile(
+    r"\[Errno (?:2|13|28|122)\b[^\n]{0,200}|\bperm\w{1,6}on (?:denied|error)\b|(?:提示|报错"
+    r"|显示)[^\n，。]{0,6}没有(?:读取?|写入?|访问)权限"
+    r"|\bnccl(?:的)?(?:报错|错误|问题)|(?:报错|错误|看样子)[^\n。]{0,4}是\s?nccl[^\n。，]{0,6}",
+    re.IGNORECASE,
+)
+_MENDED = re.compile(
+    r"\b(?:fix(?:e[sd])?|resolve[sd]?|how (?:do|to|can|does)|why|what)\b|吗|怎么(?:实现|用|做)", re.IGNORECASE
+)
+"""Questions and changes, which speak of waiting without one that happened."""
 
 
 def message_in(text: str) -> str:
@@ -119,6 +144,8 @@ def message_in(text: str) -> str:
     told = stated(text)
     found = _CHECKED.search(told) or _QUOTED.search(told)
     if found is None:
-        return ""
+        # A system's error, or what a sentence says of waiting processes, needs no word in front either.
+        plain = _SYSTEM.search(told) or (_MENDED.search(told) is None and HANGS.search(told)) or None
+        return plain.group().strip() if plain else ""
     groups = found.groupdict()
-    return (groups.get("code") or groups.get("told") or groups["message"]).strip()
+    return (groups.get("code") or groups.get("told") or groups.get("line") or groups["message"]).strip()

@@ -298,7 +298,7 @@ def _quoted(said: Sequence[Said]) -> Iterator[tuple[Raised, tuple[str, ...]]]:
         yield Raised("AssertionError" if message.startswith("assert ") else "", message), ()
     if len(lines) == 1 and not re.search("[?？]", lines[0]):
         # A last line whose class was lost: of settings and data people speak in sentences of their own.
-        yield Raised("", lines[0]), _OF_TENSORS
+        yield Raised("", stated(lines[0])), _OF_TENSORS
 
 
 def _joined(findings: list[Finding], checks: list[Finding], matcher: Matcher) -> list[Finding]:

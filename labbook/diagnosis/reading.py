@@ -30,9 +30,15 @@ _INLINE = re.compile(
     r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,6}(?:[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt|Unsupported)"
     r"|Exception)"
     r"|(?:[A-Za-z_]\w{0,60}\.){0,6}(?:exceptions?|errors?|_?exc)\.[A-Z]\w{0,60})"
-    r"(?:\((?P<mark>['\"])(?P<written>.{1,400}?)(?P=mark),?\).*$|\s{0,2}[:：]\s{0,2}(?P<message>\S.*)"
-    r"|\s?(?P<key>'[^'\n]{1,80}').*|\s(?P<number>-?\d+))$"
+    r"(?:\s?\((?P<mark>['\"])(?P<written>.{1,400}?)(?P=mark),?\).*$|\s{0,2}[:：]\s{0,2}(?P<message>\S.*)"
+    r"|\s?(?P<key>'[^'\n]{1,80}').*|\s?(?P<errno>\[Errno \d+\].*)|\s(?P<number>-?\d+))$"
 )
+_RETYPED = re.compile(
+    r"(?<![\w.])(?P<word>key|value|index|type|attribute|name|import|assertion|runtime|syntax|permission|memory) ?error"
+    r"(?=\s{0,2}(?:[:：]|\(?['\"]|\[Errno))",
+    re.IGNORECASE,
+)
+"""A class of Python's own as people type it from memory: "Key error: 'x'", "keyerror 'x'"."""
 _WORDS = re.compile(r"[^\W_]")
 _EDGES = re.compile(r"^\s*(?:`{3}|~{3})|^\s*$")
 
@@ -138,15 +144,16 @@ def _say_block(block: list[Line], collected: Collected) -> None:
 def _inline(lines: list[Line]) -> Iterator[Found]:
     """Exceptions that a sentence quotes: "报错 RuntimeError: ... 请问怎么解决"."""
     for line in lines:
-        shown = _INLINE.search(line.text)
-        if shown is not None and shown["type"] not in stated(line.text):
+        text = _RETYPED.sub(lambda found: f"{found['word'].capitalize()}Error", line.text)
+        shown = _INLINE.search(text)
+        if shown is not None and shown["type"] not in stated(text):
             continue
         if shown is None or line.level in ("INFO", "DEBUG", "WARNING") or not is_class(shown["type"]):
             continue
         if re.search(r"\b(?:retry|retrying|ignor|skipp|caught|handled|fixed)", line.text, re.IGNORECASE):
             continue
         module, name = split_class(shown["type"])
-        message = (shown["written"] or shown["message"] or shown["key"] or shown["number"]).strip("`*\"'”」 ")
+        message = next(filter(None, shown.group("written", "message", "key", "errno", "number"))).strip("`*\"'”」 ")
         yield Found(line, type=name, module=module, message=message, bare=True)
 
 

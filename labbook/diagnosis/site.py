@@ -22,11 +22,13 @@ _PLACES = (
     ("config_error", r"[\\/](?:omegaconf|hydra|yacs|jsonargparse)[\\/]|[\\/](?:argparse|configparser)\.py"),
     ("config_error", r"[\\/](?:yaml|ruamel[\\/]yaml)[\\/](?:constructor|parser|scanner|reader|composer|resolver)\.py"),
     ("data_decode_error", r"[\\/]json[\\/](?:decoder|scanner)\.py|[\\/]xml[\\/]etree[\\/]"),
-    ("missing_dependency", r"[\\/]importlib[\\/]metadata[\\/]|[\\/]pkg_resources[\\/]"),
+    ("missing_dependency", r"[\\/]importlib[\\/](?:metadata[\\/]|__init__\.py)|[\\/]pkg_resources[\\/]"),
+    ("other", r"[\\/](?:urllib3|requests|http|urllib|huggingface_hub)[\\/]"),
 )
 """Family and the end of a path, of torch 0.4 to 2.13, paddle 2 and 3 and the libraries beside them."""
 _SOURCE_BUILD = re.compile(r"[\\/](?:torch|paddle)[\\/](?:jit|onnx|_\w+|distributed)[\\/]")
 """The frameworks where they are installed from their sources, outside of the folders of packages."""
+_SENDS = re.compile(r"[\\/]multiprocessing[\\/]reduction\.py$|[\\/]cloudpickle[\\/]")
 _SITES = tuple((family, re.compile(place)) for family, place in _PLACES)
 
 
@@ -38,4 +40,6 @@ def family_by_place(frames: Sequence[Frame]) -> str | None:
     """
     if not frames or (frames[-1].user and not _SOURCE_BUILD.search(frames[-1].file)):
         return None
+    if frames[-1].function == "dump" and _SENDS.search(frames[-1].file):
+        return "pickling_error"
     return next((family for family, place in _SITES if place.search(frames[-1].file)), None)

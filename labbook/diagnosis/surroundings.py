@@ -14,6 +14,18 @@ def _any(*forms: str) -> re.Pattern[str]:
 
 
 _VERSION = r"v?\d+\.\d+(?:\.\w+)*"
+_APART = (
+    r"(?:nccl|gloo|ddp|dist(?:ributed)?(?:\.\w+)?|multi-?(?:gpu|node)s?|barrier|all_?reduce|all_?gather"
+    r"|init_process_group"
+    r"|rendezvous|collectives?|fleet|torchrun|多卡|多机|分布式|集合通信)"
+)
+_HANGS = (
+    r"(?:\b(?:hangs?|hanging|hung|stuck|deadlock(?:s|ed)?|freez(?:es|ing)|frozen|(?:waits?|waiting|blocks?"
+    r"|blocked) forever)\b"
+    r"|卡住|卡死|卡在|挂起|挂住|不动)"
+)
+HANGS = re.compile(rf"{_APART}[^。;；]{{0,80}}?{_HANGS}|{_HANGS}[^。;；]{{0,80}}?{_APART}", re.IGNORECASE)
+"""Words of processes that wait for each other and of their waiting, near each other."""
 _FORMS = (
     (
         "api_version_mismatch",
@@ -58,20 +70,33 @@ _FORMS = (
     ),
     (
         "disk_full",
-        _any(r"\bdisk (?:is |was )?full\b", r"\bno space left\b", r"\bquota exceeded\b", r"磁盘(?:空间)?(?:已满|不足)"),
+        _any(
+            r"\[Errno (?:28|122)\b",
+            r"\bdisk (?:is |was )?full\b",
+            r"\bno space left\b",
+            r"\bquota exceeded\b",
+            r"磁盘(?:空间)?(?:已满|不足)",
+        ),
+    ),
+    (
+        "file_not_found",
+        _any(r"\[Errno 2\b"),
     ),
     (
         "permission_error",
         _any(
+            r"\[Errno 13\b|\bperm\w{0,2}i\w{0,3}on denied\b|\bpermi?s?s?(?:i|it)?ion error\b|\bperm[is]*t?ion error\b",
             r"\bpermission denied\b",
             r"\baccess is denied\b",
             r"\bread-only file system\b",
-            r"权限不够|拒绝访问|没有权限",
+            r"权限不够|拒绝访问|没有(?:读取?|写入?|访问|执行)?权限|无权(?:限|访问)",
         ),
     ),
     (
         "nccl_or_collective",
         _any(
+            HANGS.pattern,
+            r"(?:报错|错误|出错|看样子)[^。]{0,20}?(?:是|为|\()\s?nccl|nccl[^。，]{0,6}(?:报错|错误|出错|的问题)",
             r"\b(?:nccl|gloo|mpi|rendezvous|barrier|process ?group|c10d|tcpstore|allreduce|all_reduce|allgather"
             r"|broadcast)\b.{0,80}\b(?:tim(?:ed?) ?-?out|timeout|failed|aborted)\b",
             r"\btim(?:ed?) ?-?out\b.{0,60}\b(?:nccl|gloo|rendezvous|barrier|process ?group|other ranks?|all ranks"

@@ -27,7 +27,7 @@ _SETTING = (
     r"|learning[ _]rates?|lr|momentum|dropout|world[ _]size|(?:number of |num )(?:gpus?|heads?|workers|epochs"
     r"|steps|classes"
     r"|layers|groups|experts|stages|nodes|processes)|metrics?|samplers?|augmentations?|trainers?|phase|solver"
-    r"|tokenizers?|corpus|dataset (?:name|type)|initiali[sz]ation)\b"
+    r"|tokenizers?|corpus|components?|dataset (?:name|type)|initiali[sz]ation)\b"
 )
 _DATA = (
     r"(?:(?:training|train|validation|valid|val|test|input|label|image|audio|video|text|valid|matching|usable|coco"
@@ -77,9 +77,11 @@ _EMPTY = _any(
     rf"\b(?:need|needs|require[sd]?|expect\w*|must have|should have) (?:\w+ )?(?:at least (?:one|1)|more than 0)"
     rf" (?:\w+ )?{_DATA}",
     rf"\b{_DATA}(?: \S+){{0,3}}? (?:has|have|contains?|holds?) (?:no|0|zero) ",
+    rf"^\W*no (?:valid|usable|matching|suitable|training|validation) {_DATA}",
     r"\b(?:should|must|can)(?: ?not|n't) be (?:an? )?empty\b|\bempty (?:iterable|sequence|iterator|dataset)\b",
     r"\b(?:nothing|no data) (?:to (?:train|load|read|concatenate|iterate)|left)\b",
-    r"(?:未找到|没有找到|找不到|没有)(?:任何)?(?:\w{0,6})(?:图片|图像|样本|数据|标签|标注|训练集|文件夹)|(?:数据集|样本|列表|数据)(?:为空|是空)",
+    r"(?:未找到|没有找到|找不到|没有)(?:任何)?(?:\w{0,6})(?:图片|图像|样本|数据|标签|标注|训练集|文件夹)"
+    r"|(?:数据集|样本|列表|数据)(?:为空|是空)",
 )
 _UNREADABLE = _any(
     r"\b(?:fail(?:ed|ure|s)?|unable|can(?:not|'t| not)|could(?: not|n't)|errors?|problem|exception|not able)"
@@ -112,6 +114,8 @@ _UNREADABLE = _any(
     r"\b(?:file|list|data|annotation|label|dataset|line)s? (?:list )?(?:format|formatting"
     r"|structure) (?:is )?(?:incorrect|wrong"
     r"|invalid|bad|not (?:correct|valid|right))\b",
+    r"\bnot enough (?:image|audio|video|pixel|label) data\b|\btoo much (?:image|pixel) data\b",
+    r"\b(?:annotations?|labels?|records?|entries|samples?|json) (?:must|should) (?:have|contain|include)\b",
     r"\b(?:images?|files?|annotations?|labels?) have errors\b|\bunexpected (?:labels?|values?|classes) found in\b",
     r"\b(?:image|mask|picture|label|annotation)s? (?:must|should|has to|have to"
     r"|needs? to) be (?:an? )?(?:\w+[- ])?(?:channel|rgb"
@@ -126,7 +130,8 @@ _UNREADABLE = _any(
     r"\bnon-?normali[sz]ed or out of bounds\b|\bcorrupt(?:ed)?\b.{0,30}\b(?:image|picture|jpe?g|png|label"
     r"|annotation|video"
     r"|audio|record)\b|\b(?:image|jpe?g|png|label|annotation|video|audio|record)s?\b.{0,30}\bcorrupt(?:ed)?\b",
-    r"(?:解析|解码|读取(?:图片|图像|标注|视频|音频)).{0,12}(?:失败|错误|出错)|(?:图片|图像|标注|标签|视频|音频|数据)(?:文件)?(?:已)?(?:损坏|格式错误|格式不正确)",
+    r"(?:解析|解码|读取(?:图片|图像|标注|视频|音频)).{0,12}(?:失败|错误|出错)|(?:图片|图像|标注|标签|视频"
+    r"|音频|数据)(?:文件)?(?:已)?(?:损坏|格式错误|格式不正确)",
 )
 _SETTINGS = _any(
     r"\b(?:num_classes|n_classes|nc|number of classes)\b.{0,80}\b(?:not equal|not match|doesn't match|mismatch"
@@ -138,6 +143,15 @@ _SETTINGS = _any(
     r"| is)? (?:specified|given"
     r"|provided|set|selected|defined)\b",
     rf"\bnot a (?:registered|known|valid|supported|recogni[sz]ed) (?:\w+ ){{0,2}}?{_SETTING}",
+    r"\b(?:specified|defined|given|set|provided|present|passed|appears?) (?:\w+ )?(?:in|by|through) both\b"
+    r"|^\W*both [^.;]{3,80}? and [^.;]{2,60}? (?:are|were|is) (?:given|set|specified|defined|provided"
+    r"|passed|enabled)\b",
+    rf"{_SETTING}[^.;]{{0,40}}? ?(?:can ?not|can't|could not|not) be (?:evenly )?(?:divided|divisible)\b"
+    rf"|(?:{_NAME}|{_SETTING})[^.;]{{0,40}}? (?:must|should|does not|doesn't) (?:evenly )?divide\b",
+    rf"{_SETTING} [`'\"]?[\w./-]{{1,60}}[`'\"]? (?:is )?not in [\[({{]['\"`]",
+    r"\bkey [`'\"][\w.]{1,60}[`'\"] (?:is )?not (?:found )?in [`'\"]?\w*(?:config|cfg|options?|args)\w*",
+    rf"\bno {_SETTING} (?:was |is |has been )?(?:configured|registered|selected|chosen)\b",
+    r"^(?:config|dataset|model) [`'\"]\S* ?error\b",
     r"\bno registered \w+\b|\benv(?:ironment)? \S+ (?:does not|doesn't) exist\b",
     r"\b(?:provide|specify|pass|set|use|forward|leave) (?:either|both|one of|only one of)\b",
     r"\bonly (?:forward|pass|use|set|specify|provide) one of\b|\bcannot (?:leave|forward|pass|set) both\b",
@@ -210,7 +224,8 @@ _SETTINGS = _any(
     rf"|key)s?\b.{{0,20}}?"
     rf"(?: for | of |:? )(?:{_NAME}|{_SETTING})",
     r"\bthere should be a (?:sub)?class\b|\bextra fields? not permitted\b|\bextra inputs are not permitted\b",
-    r"(?:配置|参数|选项|模式|模型名称?|优化器|学习率|batch_?size)[^，。；]{0,20}(?:不支持|必须|应该|未指定|未设置|没有设置|无效|不合法|错误|不正确|不能为)",
+    r"(?:配置|参数|选项|模式|模型名称?|优化器|学习率|batch_?size)[^，。；]{0,20}(?:不支持|必须|应该|未指定"
+    r"|未设置|没有设置|无效|不合法|错误|不正确|不能为)",
 )
 _OF_DEVICES = re.compile(
     r"\b(?:CUDA|cuda\w+|cu(?:DNN|BLAS)|NCCL|nccl\w+|c10d?|gloo|MPI)\b[ _]?(?:error|status|kernel)|CUDA_HOME"
@@ -254,8 +269,14 @@ _DEMANDS = re.compile(
     r"|please|required?|requires|make sure|forgot|invalid|unsupported|not supported|unknown)\b",
     re.IGNORECASE,
 )
+_CHOSEN = re.compile(
+    r"\b(?:loss|norm|activation|optimi[sz]er|scheduler|model|network|dataset|mode|method|backbone|arch|task|init\w*)\b"
+    r"[^.;]{0,30}?(?:\btype\b|\bname\b|[`'\"\[:=]| \w+\d\b)",
+    re.IGNORECASE,
+)
 _OF_TENSORS = re.compile(
-    r"tensor|shape|\bdims?\b|dimension|\bsizes?\b|dtype|device|cuda|gpu|\bgrad|index|\bnan\b|\bfiles?\b.{0,30}\bexist"
+    r"tensor|shape|\bdims?\b|dimension|\bsizes?\b|\blengths?\b|dtype|device|cuda|gpu|\bgrad|index|\bnan\b"
+    r"|\bfiles?\b.{0,30}\bexist"
     r"|download|connect|server|memory|\(Invalid|\[Hint",
     re.IGNORECASE,
 )
@@ -270,9 +291,11 @@ def demands(raised: Raised, sentence: str) -> bool:
     """
     own = bool(raised.frames) and raised.frames[-1].user
     if not (
-        (raised.type == "AssertionError" and (own or not raised.frames))
-        or (own and raised.type in ("ValueError", "NotImplementedError"))
+        (raised.type in ("AssertionError", "NotImplementedError") and (own or not raised.frames))
+        or (own and raised.type == "ValueError")
     ):
         return False
+    if raised.type == "NotImplementedError" and 1 <= sentence.count(" ") <= 6:
+        return _CHOSEN.search(sentence) is not None and _OF_TENSORS.search(sentence) is None
     enough = sentence.count(" ") >= 4 and not sentence.startswith("assert")
     return enough and _DEMANDS.search(sentence) is not None and _OF_TENSORS.search(sentence) is None

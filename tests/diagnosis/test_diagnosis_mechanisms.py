@@ -1,0 +1,125 @@
+"""Forms in which people pass a failure on, several wordings of each, and harmless texts that sound alike."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from labbook.diagnosis.catalogue import load
+from labbook.diagnosis.match import Matcher
+from labbook.diagnosis.rank import diagnose
+from labbook.diagnosis.reading import read_text
+
+SITE = "/usr/lib/python3.8/site-packages/"
+
+
+@functools.cache
+def _matcher() -> Matcher:
+    return Matcher(load())
+
+
+def _family(text: str) -> str:
+    primary = diagnose(read_text(text), _matcher()).primary
+    return primary.family if primary else ""
+
+
+def _cut(file: str, function: str, source: str) -> str:
+    return (
+        'Traceback (most recent call last):\n  File "train.py", line 12, in main\n    start(args)\n'
+        f'  File "{file}", line 60, in {function}\n    {source}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ("type_error_user_code", "Keyerror: 'img_metas' when training my own data"),
+        ("type_error_user_code", "I get keyerror 'labels' after the first epoch"),
+        ("type_error_user_code", "训练的时候出现了key error, 例如 KeyError: 'cat_12'这样的问题"),
+        ("type_error_user_code", "Key Error: 'bbox' on custom dataset"),
+        ("data_empty", "it stops with ValueError ('no training images')"),
+        ("permission_error", "PermissionError [Errno 13] '/data'"),
+        ("file_not_found", "[Errno 2] No such file or"),
+        ("config_error", "Getting assert 'steps' in lr_policy when launching"),
+    ],
+)
+def test_classes_are_typed_from_memory(wanted: str, text: str) -> None:
+    assert _family(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("config_error", "AssertionError: img_size specified in both model and data"),
+        ("config_error", "AssertionError: seed is defined in both the file and the command line"),
+        ("config_error", "ValueError: Both `lr` and `learning_rate` are given"),
+        ("config_error", "AssertionError: batch size 3 cannot be divided by number of GPUs 2"),
+        ("config_error", "ValueError: optimizer sgdd not in ['sgd', 'adam']"),
+        ("config_error", "NotImplementedError: loss type focal3"),
+        ("config_error", "ValueError: num_heads must divide embed_dim"),
+        ("config_error", "RuntimeError: No optimizer was configured"),
+        ("config_error", "AssertionError: assert 'type' in cfg"),
+        ("data_decode_error", "AssertionError: Annotation must have bbox"),
+        ("data_decode_error", "ValueError: not enough image data"),
+        ("shape_mismatch", "AssertionError: q, k and v must have the same length"),
+        ("type_error_user_code", "ValueError: `fit` only supports `list` of `str` for argument `names`"),
+        ("type_error_user_code", "EnforceNotMet: holder_ should not be null"),
+        ("file_not_found", "Exception: can not find weights/best.pt"),
+        ("shape_mismatch", "In transformed code: ValueError: Input x should be 3D tensor, but received shape (-1, 32)"),
+    ],
+)
+def test_checks_of_single_repositories(wanted: str, message: str) -> None:
+    assert _family(message) == wanted
+    assert _family(f"训练到一半报错，请问如何解决？\n\n{message}\n") == wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "file", "function", "source"),
+    [
+        (
+            "pickling_error",
+            "C:\\Python38\\lib\\multiprocessing\\reduction.py",
+            "dump",
+            "ForkingPickler(file).dump(obj)",
+        ),
+        ("missing_dependency", "/usr/lib/python3.8/importlib/__init__.py", "import_module", "return _gcd_import(name)"),
+        ("config_error", f"{SITE}yaml/scanner.py", "fetch_value", "raise ScannerError(None, None,"),
+    ],
+)
+def test_the_file_that_raised_a_message_that_was_lost(wanted: str, file: str, function: str, source: str) -> None:
+    assert _family(_cut(file, function, source)) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "多卡训练卡在 init nccl context 不动",
+        "多机训练一直卡住，日志停在\nnccl_context.cc:83] init nccl context nranks: 4 local rank: 0\nGPU占用为0",
+        "Distributed training hangs at NCCL init, both nodes wait forever",
+        "DDP training gets stuck at dist.barrier() and never continues",
+        "分布式训练挂起，所有进程都停在 all_reduce",
+    ],
+)
+def test_processes_that_wait_for_each_other(text: str) -> None:
+    assert _family(text) == "nccl_or_collective"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "UserWarning: Skip loading for fc.weight. fc.weight receives a shape [2048, 1000], but the expected shape is "
+        "[2048, 10].\n[2021/10/27 15:51:29] root INFO: train with paddle 2.1.3",
+        "Some weights of BertModel were newly initialized because the shapes did not match",
+        "Calling loss.backward() twice will raise an error: Trying to backward through the graph a second time.",
+        "Passing logits through softmax twice will silently produce NaN losses.",
+        "注意：学习率过大会导致loss变成nan，需要适当减小。",
+        "batch size 太大时会显存溢出，建议改小",
+        "用户存在以下几种错误行为：\nA. 未安装，报错\n```\nModuleNotFoundError: No module named 'x'\n```\n",
+        "Release 2.1\n- fixed hang in DataLoader with NCCL\n- Permission denied is now handled",
+        "How do I run DDP so that no rank hangs?",
+        "INFO: NCCL version 2.10.3\nINFO: init nccl context nranks: 2\nepoch 0 step 10 loss 1.2",
+    ],
+)
+def test_what_sounds_alike_and_is_no_failure(text: str) -> None:
+    assert _family(text) == ""
