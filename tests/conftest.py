@@ -24,6 +24,7 @@ def pytest_configure() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One process for each file, and one for all tests in the browser: they share sites that take long to build."""
     for item in items:
