@@ -34,7 +34,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 12
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 12
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

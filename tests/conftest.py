@@ -24,12 +24,17 @@ def pytest_configure() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """One process for each file, and one for all tests in the browser: they share sites that take long to build."""
-    for item in items:
-        folder = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group("browser" if folder == "browser" else str(item.path)))
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFolder(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            scope = super()._split_scope(nodeid)
+            return "tests/browser" if scope.startswith("tests/browser/") else scope
+
+    return ByFolder(config, log)
 
 
 @pytest.fixture(autouse=True)
