@@ -11,6 +11,7 @@ import hashlib
 import html
 import re
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 
 POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval' {scripts}; style-src 'self' 'unsafe-inline'; "
@@ -44,6 +45,9 @@ _DATA_TYPE = re.compile(r"type\s*=\s*[\"']?application/(?:ld\+)?json\b", re.IGNO
 _HEAD = re.compile(r"<meta charset=[^>]*>|<head[^>]*>", re.IGNORECASE)
 _FOREIGN = re.compile(r"(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 _INDENT = re.compile(r"\n\s+")
+_MOST_KEPT = 300
+"""Characters of the attributes of a tag of which it is kept whether it is safe."""
+
 _SPACE = re.compile(r"[\x00-\x20]+")
 
 
@@ -82,21 +86,16 @@ def page_problems(page: str, scripts: Collection[str] = ()) -> list[str]:
 
     Cost: 1 ms for a page of 30 kB.
     """
-    found = []
-    for name, attributes, raw in _elements(page):
-        if name in _FORBIDDEN:
-            found.append(f"<{name}>" if name != "?" else "a tag that browsers have to guess at")
-        own = name == "script" and "src" not in attributes and raw.strip() and not _is_data(attributes)
-        if own and _hash(raw) not in scripts:
-            found.append("a script of its own")
-        refreshed = name == "meta" and attributes.get("http-equiv", "").lower() == "refresh"
-        if refreshed and ":" in attributes.get("content", ""):
-            found.append("<meta> that leaves the site")
-        for key, value in attributes.items():
-            if key.startswith("on") and len(key) > 2:
-                found.append(f"{key} of <{name}>")
-            elif key in _ADDRESSES:
-                found += _address_problem(name, key, value, attributes)
+    found: list[str] = []
+    for name, written, raw in _elements(page):
+        if len(written) <= _MOST_KEPT:
+            found += _known_problems(name, written)
+        else:
+            found += _element_problems(name, written)
+        if name == "script" and raw.strip():
+            attributes = _attributes(written)
+            if "src" not in attributes and not _is_data(attributes) and _hash(raw) not in scripts:
+                found.append("a script of its own")
     return found
 
 
@@ -104,8 +103,36 @@ def foreign_pictures(content: str) -> list[str]:
     """Addresses of other hosts from which a page would load pictures; the policy keeps browsers from it."""
     if "//" not in content:
         return []
-    sources = [attributes.get("src", "") for name, attributes, _ in _elements(content) if name in _LOADING]
+    sources = [_attributes(written).get("src", "") for name, written, _ in _elements(content) if name in _LOADING]
     return [source for source in sources if _FOREIGN.match(source) and not source.startswith("data:image/")]
+
+
+def _element_problems(name: str, written: str) -> tuple[str, ...]:
+    """What an opening tag would act or load by itself; `written` are its attributes as they stand there."""
+    found = []
+    if name in _FORBIDDEN:
+        found.append(f"<{name}>" if name != "?" else "a tag that browsers have to guess at")
+    attributes = _attributes(written)
+    refreshed = name == "meta" and attributes.get("http-equiv", "").lower() == "refresh"
+    if refreshed and ":" in attributes.get("content", ""):
+        found.append("<meta> that leaves the site")
+    for key, value in attributes.items():
+        if key.startswith("on") and len(key) > 2:
+            found.append(f"{key} of <{name}>")
+        elif key in _ADDRESSES:
+            found += _address_problem(name, key, value, attributes)
+    return tuple(found)
+
+
+_known_problems = lru_cache(maxsize=4096)(_element_problems)
+"""Most tags of a site stand in it a thousand times."""
+
+
+def _attributes(written: str) -> dict[str, str]:
+    attributes: dict[str, str] = {}
+    for key, double, single, bare in _ATTRIBUTE.findall(written):
+        attributes.setdefault(key.lower(), double or single or bare)
+    return attributes
 
 
 def _is_data(attributes: dict[str, str]) -> bool:
@@ -129,8 +156,8 @@ def _address_problem(name: str, key: str, value: str, attributes: dict[str, str]
     return []
 
 
-def _elements(page: str) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Opening tags: name, attributes, and the text of a script; what is no proper tag has the name "?".
+def _elements(page: str) -> Iterator[tuple[str, str, str]]:
+    """Opening tags: name, attributes as they stand there, text of a script; what is no proper tag has the name "?".
 
     Only the content of scripts is no HTML here: inside of pictures browsers look for elements in styles, too.
     """
@@ -138,7 +165,7 @@ def _elements(page: str) -> Iterator[tuple[str, dict[str, str], str]]:
     while tag := _TAG.search(page, place):
         place = tag.end()
         if tag["odd"]:
-            yield "?", {}, ""
+            yield "?", "", ""
         if not tag["name"]:
             continue
         name = tag["name"].lower()
@@ -147,10 +174,7 @@ def _elements(page: str) -> Iterator[tuple[str, dict[str, str], str]]:
             end = _SCRIPT_END.search(page, place)
             place, start = (end.start() if end else len(page)), place
             raw = page[start:place]
-        attributes: dict[str, str] = {}
-        for key, double, single, bare in _ATTRIBUTE.findall(tag["attributes"]):
-            attributes.setdefault(key.lower(), double or single or bare)
-        yield name, attributes, raw
+        yield name, tag["attributes"], raw
 
 
 def _hash(script: str) -> str:

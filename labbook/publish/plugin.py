@@ -23,6 +23,7 @@ from labbook.publish import theme
 from labbook.publish.build_record import is_text, key_of
 from labbook.publish.feed import feed_file
 from labbook.publish.finish import finish_site
+from labbook.publish.frame_parts import FrameParts, can_use_parts
 from labbook.publish.notes import SiteNote, inert, site_note
 from labbook.publish.page import Page, SiteFile, SiteSource
 from labbook.publish.page_safety import foreign_pictures, page_problems, script_hashes, with_policy, without_indents
@@ -135,6 +136,14 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         """Keeps the theme. Its templates do not change while a site is built: they are not looked for again."""
         env.auto_reload = False
         self.env = env
+        if self.lazy and can_use_parts(config):
+            shown = {page.file.src_uri for page in self.nav.pages}
+            addresses = [page.url for page in self.nav.pages]
+
+            def outside(page: MkDocsPage) -> bool:
+                return page.parent is None and page.file.src_uri not in shown
+
+            FrameParts(config, outside, addresses).install(env)
         return env
 
     def key_of_page(self, source: str) -> str:
