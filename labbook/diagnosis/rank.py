@@ -36,6 +36,7 @@ _OF_INTERRUPTS = (
 )
 """What other processes say when the one that they belong to is interrupted."""
 _PRINTED = "loss_printed_nan"
+_BORNE_FAMILIES = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch")
 _OF_TENSORS = ("shape_mismatch", "dtype_mismatch", "device_mismatch", "type_error_user_code", "index_out_of_range")
 _MOST_FINDINGS = 8
 _DEEPEST = 12
@@ -94,6 +95,8 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
     if PRINTS_STEPS in evidence.conditions and all(f.family == "performance" for f in findings):
         # A log of training that warns of slowness and of nothing else is one of a program that runs well.
         findings = []
+    elif PRINTS_STEPS in evidence.conditions and not evidence.raised and all(map(_goes_on, ordered)):
+        findings = []
     checks = [
         finding_of_check(check, matcher.catalogue, evidence, language)
         for check in evidence.checks
@@ -112,6 +115,12 @@ def _by_class_alone(candidate: Candidate) -> bool:
         and not candidate.match.length
         and raised.message.count(" ") > 1
     )
+
+
+def _goes_on(candidate: Candidate) -> bool:
+    """Whether it is a hint of something that programs warn of when they begin, and train all the same."""
+    page = candidate.match.symptom
+    return (candidate.match.weight == 1 and page.family in _BORNE_FAMILIES) or page.family == "performance"
 
 
 def _is_wrapper(candidate: Candidate) -> bool:

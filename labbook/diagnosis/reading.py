@@ -24,6 +24,7 @@ from labbook.model.evidence import Evidence, Raised, Said
 SHORT = 200
 """A text of up to so many lines is read as a report: each of its lines may mean something."""
 _PIECE = 1 << 20
+_HEAD = 1 << 16
 _MOST_IN_A_BLOCK = 12
 _INLINE = re.compile(
     r"(?<![A-Za-z0-9_.])"
@@ -62,12 +63,20 @@ def read_stream(chunks: Iterable[bytes]) -> Evidence:
     Cost: see `benchmarks/reading_logs.py`.
     """
     collected = Collected()
-    for region in regions(decoded(chunks), SHORT):
+    for region in regions(decoded(_seen(chunks, collected)), SHORT):
         if region.alone:
             _read_alone(region, collected)
         else:
             _read_region(region, collected)
     return _evidence(collected)
+
+
+def _seen(chunks: Iterable[bytes], collected: Collected) -> Iterator[bytes]:
+    """The chunks as they are; of the first it is noted whether it prints steps, as regions leave such lines out."""
+    for place, chunk in enumerate(chunks):
+        if place == 0:
+            collected.look_for_steps(chunk[:_HEAD].decode("utf-8", "replace"))
+        yield chunk
 
 
 def _lines_of(region: Region) -> list[Line]:

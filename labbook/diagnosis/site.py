@@ -28,7 +28,12 @@ _PLACES = (
 """Family and the end of a path, of torch 0.4 to 2.13, paddle 2 and 3 and the libraries beside them."""
 _SOURCE_BUILD = re.compile(r"[\\/](?:torch|paddle)[\\/](?:jit|onnx|_\w+|distributed)[\\/]")
 """The frameworks where they are installed from their sources, outside of the folders of packages."""
-_SENDS = re.compile(r"[\\/]multiprocessing[\\/]reduction\.py$|[\\/]cloudpickle[\\/]")
+_OF_FUNCTIONS = (
+    ("pickling_error", re.compile(r"[\\/]multiprocessing[\\/]reduction\.py:dump$|[\\/]cloudpickle[\\/].*:dump$")),
+    ("checkpoint_key_mismatch", re.compile(r"torch[\\/]nn[\\/]modules[\\/]module\.py:load_state_dict$")),
+    ("cuda_driver_mismatch", re.compile(r"torch[\\/]cuda[\\/]__init__\.py:_lazy_init$")),
+    ("shape_mismatch", re.compile(r"[\\/]_utils[\\/]collate\.py:\w*collate\w*$")),
+)
 _SITES = tuple((family, re.compile(place)) for family, place in _PLACES)
 
 
@@ -40,6 +45,8 @@ def family_by_place(frames: Sequence[Frame]) -> str | None:
     """
     if not frames or (frames[-1].user and not _SOURCE_BUILD.search(frames[-1].file)):
         return None
-    if frames[-1].function == "dump" and _SENDS.search(frames[-1].file):
-        return "pickling_error"
+    place = f"{frames[-1].file}:{frames[-1].function}"
+    of_function = next((family for family, asks in _OF_FUNCTIONS if asks.search(place)), None)
+    if of_function is not None:
+        return of_function
     return next((family for family, place in _SITES if place.search(frames[-1].file)), None)

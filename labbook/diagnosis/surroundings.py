@@ -15,14 +15,14 @@ def _any(*forms: str) -> re.Pattern[str]:
 
 _VERSION = r"v?\d+\.\d+(?:\.\w+)*"
 _APART = (
-    r"(?:nccl|gloo|ddp|dist(?:ributed)?(?:\.\w+)?|multi-?(?:gpu|node)s?|barrier|all_?reduce|all_?gather"
+    r"(?:nccl|gloo|ddp|dist(?:ributed)?(?:\.\w+)?|multi-?(?:gpu|node)s?|\d gpus|barrier|all_?reduce|all_?gather"
     r"|init_process_group"
     r"|rendezvous|collectives?|fleet|torchrun|多卡|多机|分布式|集合通信)"
 )
 _HANGS = (
-    r"(?:\b(?:hangs?|hanging|hung|stuck|deadlock(?:s|ed)?|freez(?:es|ing)|frozen|(?:waits?|waiting|blocks?"
+    r"(?:\b(?:hangs?|hanging|hung|stuck|deadlock(?:s|ed)?|(?:waits?|waiting|blocks?"
     r"|blocked) forever)\b"
-    r"|卡住|卡死|卡在|挂起|挂住|不动)"
+    r"|卡住|卡死|卡在|卡着|挂起|挂住|不动)"
 )
 HANGS = re.compile(rf"{_APART}[^。;；]{{0,80}}?{_HANGS}|{_HANGS}[^。;；]{{0,80}}?{_APART}", re.IGNORECASE)
 """Words of processes that wait for each other and of their waiting, near each other."""

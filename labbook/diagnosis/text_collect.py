@@ -103,10 +103,14 @@ class Collected:
             whole: Whether it is all there is.
         """
         self.wished = self.wished or wishes(text[:20_000])
-        self.steps = self.steps or _STEPS.search(text[:20_000]) is not None
+        self.look_for_steps(text[:20_000])
         self.proposed = self.proposed or (whole and proposes(text[:20_000]))
         for name, pattern in _CLUES.items():
             self.clues[name] += sum(1 for _ in pattern.finditer(text[:400_000]))
+
+    def look_for_steps(self, text: str) -> None:
+        """Notes whether a text holds the lines of a training that goes on."""
+        self.steps = self.steps or _STEPS.search(text) is not None
 
     @staticmethod
     def _keep(where: dict[str, _Kept], kind: str, one: object) -> None:

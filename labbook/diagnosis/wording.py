@@ -227,6 +227,20 @@ _SETTINGS = _any(
     r"(?:配置|参数|选项|模式|模型名称?|优化器|学习率|batch_?size)[^，。；]{0,20}(?:不支持|必须|应该|未指定"
     r"|未设置|没有设置|无效|不合法|错误|不正确|不能为)",
 )
+_CHINESE = (
+    ("file_not_found", _any(r"(?:文件|路径|目录|文件夹)[^，。；]{0,80}不存在")),
+    ("dtype_mismatch", _any(r"(?:数据类型|dtype)不(?:一致|匹配|相同)")),
+    ("shape_mismatch", _any(r"(?:形状|维度|尺寸|shape)不(?:一致|匹配|相同|相等)")),
+    ("index_out_of_range", _any(r"(?:标签|类别|索引|label|index)\s?(?:值|编号)?(?:超出|越界)")),
+    (
+        "config_error",
+        _any(
+            r"不支持的?(?:优化器|模型|参数|模式|配置|损失|数据集|骨干网络|任务|激活函数)",
+            r"配置(?:文件)?中?(?:缺少|没有|未(?:找到|指定|设置))",
+        ),
+    ),
+)
+"""What Chinese messages say of what; none of their words alone decides."""
 _OF_DEVICES = re.compile(
     r"\b(?:CUDA|cuda\w+|cu(?:DNN|BLAS)|NCCL|nccl\w+|c10d?|gloo|MPI)\b[ _]?(?:error|status|kernel)|CUDA_HOME"
 )
@@ -251,7 +265,7 @@ def family_by_wording(sentence: str) -> str | None:
     plain = _ADDRESS.sub("", sentence[:1500])
     if _OF_DEVICES.search(plain):
         return None
-    around = family_by_surroundings(plain)
+    around = family_by_surroundings(plain) or next((family for family, says in _CHINESE if says.search(plain)), None)
     if around is not None:
         return around
     if _LABELS.search(plain):

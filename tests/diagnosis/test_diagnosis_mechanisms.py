@@ -123,3 +123,76 @@ def test_processes_that_wait_for_each_other(text: str) -> None:
 )
 def test_what_sounds_alike_and_is_no_failure(text: str) -> None:
     assert _family(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ("dtype_mismatch", "报错数据类型不一致，期望float32得到int64"),
+        ("shape_mismatch", "AssertionError: 预测和标签的形状不一致"),
+        ("index_out_of_range", "训练报错 label 超出范围"),
+        ("config_error", "ValueError: 不支持的优化器: adamx"),
+        ("config_error", "Exception: 配置文件中缺少 DATASET 字段"),
+        ("file_not_found", "Exception: 文件 ./data/train.txt 不存在"),
+        ("port_in_use", "启动多卡训练提示端口被占用"),
+        ("host_oom_killed", "训练时内存不断增长最后被系统kill"),
+        ("checkpoint_key_mismatch", "加载权重时报key不匹配"),
+        ("dataloader_worker_died", "报错DataLoader worker exited unexpectedly"),
+        ("device_mismatch", "Expected all tensors on the same device error in multi gpu"),
+        ("illegal_instruction_or_segfault", "Segfault when importing torch after opencv"),
+    ],
+)
+def test_failures_told_in_one_sentence(wanted: str, text: str) -> None:
+    assert _family(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The backbone is frozen during distributed fine-tuning. Epoch 1 loss 0.4",
+        "When I use frozen batchnorm with multi-gpu, accuracy is 2% lower. Is this expected?",
+        "We release v2.0. Multi-node hangs are gone.",
+        "Can I get permission error rates per class? Where is the error computed?",
+        "加载模型失败时会自动重试，请忽略",
+        "I want to raise KeyError: 'x' when config misses a key, is that ok?",
+        "冻结主干网络后用多卡训练，精度不变正常吗？",
+        "fix(ddp): avoid deadlock in barrier",
+    ],
+)
+def test_questions_and_remarks_that_sound_alike(text: str) -> None:
+    assert _family(text) == ""
+
+
+_WARNED = (
+    "Some weights of the model checkpoint at bert-base were not used when initializing BertModel: ['cls.bias']\n"
+    "[W reducer.cpp:1251] Warning: find_unused_parameters=True was specified in DDP constructor, but did not find any "
+    "unused parameters in the forward pass.\n"
+)
+_STEPS = {
+    "bars": "\r".join(
+        f"Epoch 1: {i // 3:3d}%|##  | {i}/300 [00:10<01:10, 3.4it/s, loss=0.{i:03d}]" for i in range(300)
+    ),
+    "lines": "\n".join(
+        f"2023-05-01 10:00:{i % 60:02d},123 - mmdet - INFO - Epoch [1][{i}/4000]\tlr: 1e-02, loss: 0.{i:03d}"
+        for i in range(400)
+    ),
+    "dicts": "\n".join(f"{{'loss': 0.{i:03d}, 'learning_rate': 4.9e-05, 'epoch': {i / 100}}}" for i in range(600)),
+}
+
+
+@pytest.mark.parametrize("steps", _STEPS)
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("", ""),
+        ("shape_mismatch", "RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x512 and 256x10)"),
+        ("config_error", "ValueError: optimizer sgdd not in ['sgd', 'adam']"),
+        ("disk_full", "OSError: [Errno 28] No space left on device"),
+        ("host_oom_killed", "Killed"),
+        ("shape_mismatch", "ValueError: (InvalidArgument) The Input(X)'s shape[1] should equal 64, but received 3."),
+    ],
+)
+def test_a_long_log_is_what_its_end_says(steps: str, wanted: str, message: str) -> None:
+    frames = 'Traceback (most recent call last):\n  File "train.py", line 12, in main\n    step(x)\n'
+    end = f"{frames}{message}\n" if ": " in message else f"{message}\n"
+    assert _family(f"{_WARNED}{_STEPS[steps]}\n{end}") == wanted
