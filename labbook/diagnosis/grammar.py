@@ -26,6 +26,16 @@ _TYPES = re.compile(
     r"\b(?:torch\.)?(?:cuda\.)?(?:Half|Float|Double|Long|Int|Byte|Char|Short|Bool|BFloat16|float16|float32|float64|"
     r"int8|int16|int32|int64|uint8|bool|bfloat16|complex64|complex128)(?:Tensor)?\b"
 )
+_SAME_TYPE = re.compile(
+    r"\b(?:must|should|needs? to|has to) (?:all )?(?:have|be of|share) the same (?:d?type|data ?type)\b", re.IGNORECASE
+)
+_OF_SO_MANY = re.compile(
+    r"\bdimensions? of \S+ (?:must|should|has to) be \d|\bexpect\w* (?:\w+ ){0,3}with \d+ (?:channels"
+    r"|features|dim\w*)\b"
+    r"|\b(?:predictions?|targets?|labels?|outputs?|inputs?)\b.{0,40} differs?: \d+ (?:vs\.?|and|!=) \d",
+    re.IGNORECASE,
+)
+"""So many were wanted, whatever came."""
 _DEVICES = re.compile(r"\b(?:cuda(?::\d+)?|cpu|CPU|CUDA|GPU|gpu(?::\d+)?|mps|xpu|npu|CPUPlace|CUDAPlace|GPUPlace)\b")
 _WANTED = re.compile(r"\b(?:expect(?:ed|s)?|should|must|requires?|required|needs?|needed|supposed)\b", re.IGNORECASE)
 _GOT = re.compile(r"\b(?:got|received|found|was|were|but|has|have|given|instead|actual)\b", re.IGNORECASE)
@@ -137,7 +147,7 @@ _TOO_FLAT = re.compile(
     r"\bexpects? (?:\w+ ){0,3}at least (?:an? )?\w+[- ]?d(?:im(?:ension)?s?(?:al)?)?\b",
     re.IGNORECASE,
 )
-_ONLY = r"\bonly (?:supports?|accepts?|takes?|works with|allows?|handles?) [^.;]{0,80}?"
+_ONLY = r"\bonly (?:supports?|accepts?|takes?|works with|allows?|handles?) (?:[^.;]|\.(?=\w)){0,80}?"
 _ONLY_SHAPES = re.compile(_ONLY + r"(?:\b\d ?-?d\b|\bdim\w*\b|\brank\b|\bshapes?\b|\bvectors?\b)", re.IGNORECASE)
 _ONLY_TENSORS = re.compile(
     _ONLY
@@ -240,12 +250,13 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
 def _family(sentence: str) -> str | None:
     if _COUNTED.search(sentence) and (_differ(sentence, _SIZES) or _compared(sentence)):
         return "shape_mismatch"
-    if _differ(sentence, _TYPES):
+    if _differ(sentence, _TYPES) or _SAME_TYPE.search(sentence):
         return "dtype_mismatch"
     if _differ(sentence, _DEVICES):
         return "device_mismatch"
     if (
         _UNLIKE.search(sentence)
+        or _OF_SO_MANY.search(sentence)
         or _close(sentence, _SHAPES, _CLASH)
         or (_COUNTED.search(sentence) and _counts_differ(sentence))
     ):

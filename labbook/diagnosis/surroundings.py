@@ -137,6 +137,8 @@ _FORMS = (
             r"|deseriali[sz]\w+)\b[^.;]{0,60}?"
             r"\b(?:checkpoints?|ckpt|weights|state[ _]dict|pre-?trained(?: model)?|model (?:parameters|file"
             r"|weights))\b",
+            r"\b(?:checkpoint|ckpt)\b[^.;]{0,30}?(?:does not|doesn't) (?:contain|have|include)\b"
+            r"|\b(?:missing|not found|not present) (?:in|from) (?:the )?(?:checkpoint|ckpt)\b",
             r"\bnot a valid (?:state[ _]?dict|checkpoint|weights?|model) file\b",
             r"\b(?:checkpoints?|ckpt|weights? file|model file)\b[^.;]{0,40}?\b(?:is|are|seems?|may be"
             r"|appears?)(?: to be)? (?:corrupt\w*"

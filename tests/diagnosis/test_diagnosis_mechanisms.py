@@ -196,3 +196,26 @@ def test_a_long_log_is_what_its_end_says(steps: str, wanted: str, message: str) 
     frames = 'Traceback (most recent call last):\n  File "train.py", line 12, in main\n    step(x)\n'
     end = f"{frames}{message}\n" if ": " in message else f"{message}\n"
     assert _family(f"{_WARNED}{_STEPS[steps]}\n{end}") == wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (
+            "shape_mismatch",
+            "ValueError: `propagate` only supports `torch.LongTensor` of shape `[2, n]` for argument `e`.",
+        ),
+        ("shape_mismatch", "AssertionError: The last dimension of x must be 64"),
+        ("shape_mismatch", "Exception: expected input with 3 channels"),
+        ("shape_mismatch", "ValueError: samples of prediction and target differ: 10 vs 12"),
+        ("dtype_mismatch", "RuntimeError: Input and weight must have the same dtype"),
+        ("checkpoint_load_error", "RuntimeError: checkpoint does not contain optimizer state"),
+        ("file_not_found", "IOError: can't open file 'train.py'"),
+        ("config_error", "SyntaxError: 'data.yaml' 'train:' and 'val:' keys missing"),
+        ("other", "OSError: [Errno 5] Input/output error: '/mnt/share/run7'"),
+    ],
+)
+def test_a_check_says_the_same_alone_raised_and_quoted(wanted: str, message: str) -> None:
+    assert _family(message) == wanted
+    assert _family(f'Traceback (most recent call last):\n  File "t.py", line 3, in f\n    g()\n{message}\n') == wanted
+    assert _family(f"Training fails\n\nAfter a few minutes I see `{message}`. Any idea?") == wanted
