@@ -18,9 +18,9 @@ _SUPPOSED = re.compile(
     r"|\b(?:may|might|could|would|can) (?:also )?(?:lead|cause|result|produce|diverge|raise|trigger)\b"
     r"|\b(?:calling|passing|using|applying|forgetting|mixing|setting|feeding) [^!?\n]{3,120}? will "
     r"(?:raise|throw|give|produce|cause|fail|crash|lead|result|trigger|diverge|silently)\b"
-    r"|\bwants? to (?:raise|throw)\b|(?:失败|出错|报错)时会?自动"
+    r"|\bwants? to (?:raise|throw)\b|(?:失败|出错|报错)时会?自动|(?:被?占用|不足|不够|溢出)时(?:请|可以|应)"
     r"|\bis now (?:handled|caught|reported|shown|ignored)\b"
-    r"|(?:过大|过小|过高|过低|太大|太小|太高|太低|不当)时?(?:就|可能|容易|往往)*会(?=[^\n]*(?:建议"
+    r"|(?:过大|过小|过高|过低|太大|太小|太高|太低|不当)时?(?:就|可能|容易|往往)*会(?=[^\n]{0,200}(?:建议"
     r"|需要?适当|应该|应当|调小|减小))"
     r"|\bcase [A-Z\d]\b|防止|避免|以免|如果(?!我)|假如|万一|不是|并非|而非|不再(?:报|出现)|(?:比如"
     r"|例如)(?!.{0,40}(?:Error|Exception))",
@@ -29,7 +29,7 @@ _SUPPOSED = re.compile(
 _BORNE = re.compile(
     r"^.*(?:\bError caught was\b|\b[Pp]roceeding without\b|\b[Ff]all(?:ing|s|back)? ?back to\b"
     r"|\bwill (?:be (?:disabled|ignored|skipped)|not be (?:enabled|used|available))\b"
-    r"|\b(?:is|are) optional\b|\bnewly initiali[sz]ed\b).*$",
+    r"|\b(?:is|are) optional\b|\bnewly initiali[sz]ed\b|\bwhich is (?:expected|normal|fine|intended)\b).*$",
     re.MULTILINE,
 )
 """A line of a program that goes on without what it misses."""
@@ -127,12 +127,16 @@ _CHECKED = re.compile(
 _SYSTEM = re.compile(
     r"(?:报错|提示|错误|出现)[^\n。]{0,20}?(?:(?:数据类型|形状|维度|尺寸|shape|dtype)不(?:一致|匹配|相同|相等)"
     r"|(?:标签|类别|索引|label)\s?(?:超出|越界))[^\n。]{0,80}"
-    r"|\[Errno (?:2|13|28|122)\b[^\n]{0,200}|\bperm\w{1,6}on (?:denied\b|error\s{0,2}[:：])|(?:提示|报错"
+    r"|\[Errno (?:2|13|28|122)(?:\s*$|\]:? ?['\"NPD/][^\n]{0,200})|\bperm\w{1,6}on (?:denied\b"
+    r"|error\s{0,2}[:：])|(?:提示|报错"
     r"|显示)[^\n，。]{0,6}没有(?:读取?|写入?|访问)权限"
     r"|\bnccl(?:的)?(?:报错|错误|问题)|(?:报错|错误|看样子)[^\n。]{0,4}是\s?nccl[^\n。，]{0,6}",
     re.IGNORECASE,
 )
 _MENDED = re.compile(
+    r"\bstuck (?:at|around|in|on) (?:[\d.]+|local|how)|卡在\s?[\d.]+|区别|哪一步"
+    r"|\b(?:accuracy|acc|m?AP|reward|loss)\b[^.\n]{0,20}?(?:stuck|卡|不动)|(?:精度|准确率"
+    r"|损失)[^。\n]{0,10}?(?:卡|不动)|"
     r"\b(?:fix(?:e[sd])?|gone|no longer|solved|resolve[sd]?|how (?:do|to|can|does)|why|what)\b|吗|怎么(?:实现|用|做)",
     re.IGNORECASE,
 )

@@ -38,6 +38,8 @@ _OF_INTERRUPTS = (
 _PRINTED = "loss_printed_nan"
 _BORNE_FAMILIES = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch")
 _OF_TENSORS = ("shape_mismatch", "dtype_mismatch", "device_mismatch", "type_error_user_code", "index_out_of_range")
+_REMARK = re.compile(r"[?？]|\bsee (?:the|docs?|also)\b|没有关系|没关系|正常", re.IGNORECASE)
+"""A line that asks or explains, and is no message."""
 _MOST_FINDINGS = 8
 _DEEPEST = 12
 
@@ -95,7 +97,7 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
     if PRINTS_STEPS in evidence.conditions and all(f.family == "performance" for f in findings):
         # A log of training that warns of slowness and of nothing else is one of a program that runs well.
         findings = []
-    elif PRINTS_STEPS in evidence.conditions and not evidence.raised and all(map(_goes_on, ordered)):
+    elif ordered and PRINTS_STEPS in evidence.conditions and not evidence.raised and all(map(_goes_on, ordered)):
         findings = []
     checks = [
         finding_of_check(check, matcher.catalogue, evidence, language)
@@ -305,7 +307,7 @@ def _quoted(said: Sequence[Said]) -> Iterator[tuple[Raised, tuple[str, ...]]]:
     lines = [one.text for one in said if one.kind == "output"]
     for message in filter(None, map(message_in, lines)):
         yield Raised("AssertionError" if message.startswith("assert ") else "", message), ()
-    if len(lines) == 1 and not re.search("[?？]", lines[0]):
+    if len(lines) == 1 and not _REMARK.search(lines[0]):
         # A last line whose class was lost: of settings and data people speak in sentences of their own.
         yield Raised("", stated(lines[0])), _OF_TENSORS
 

@@ -15,12 +15,14 @@ def _any(*forms: str) -> re.Pattern[str]:
 
 _VERSION = r"v?\d+\.\d+(?:\.\w+)*"
 _APART = (
-    r"(?:nccl|gloo|ddp|dist(?:ributed)?(?:\.\w+)?|multi-?(?:gpu|node)s?|\d gpus|barrier|all_?reduce|all_?gather"
+    r"(?:nccl|gloo|ddp|dist(?:ributed)?(?:\.\w+)?|multi-?(?:gpu|node)s?|\d (?:gpus|nodes)|accelerate launch"
+    r"|barrier|all_?reduce|all_?gather"
     r"|init_process_group"
-    r"|rendezvous|collectives?|fleet|torchrun|多卡|多机|分布式|集合通信)"
+    r"|rendezvous|collectives?|fleet|torchrun|[多双两]卡|[多双两]机|分布式|集合通信)"
 )
 _HANGS = (
-    r"(?:\b(?:hangs?|hanging|hung|stuck|deadlock(?:s|ed)?|(?:waits?|waiting|blocks?"
+    r"(?:\b(?:hangs?|hanging|hung|stuck|deadlock(?:s|ed)?|freez(?:es|ing) (?:at|after|during|when|before)"
+    r"|(?:waits?|waiting|blocks?"
     r"|blocked) forever)\b"
     r"|卡住|卡死|卡在|卡着|挂起|挂住|不动)"
 )

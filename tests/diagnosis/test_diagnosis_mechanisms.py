@@ -99,6 +99,9 @@ def test_the_file_that_raised_a_message_that_was_lost(wanted: str, file: str, fu
         "Distributed training hangs at NCCL init, both nodes wait forever",
         "DDP training gets stuck at dist.barrier() and never continues",
         "分布式训练挂起，所有进程都停在 all_reduce",
+        "4 GPUs training hang at the end of epoch 1",
+        "Multi-GPU training freezes after the first batch",
+        "双机训练启动后卡住，没有任何输出，nvidia-smi 显示 GPU 利用率 100%",
     ],
 )
 def test_processes_that_wait_for_each_other(text: str) -> None:
@@ -157,6 +160,18 @@ def test_failures_told_in_one_sentence(wanted: str, text: str) -> None:
         "I want to raise KeyError: 'x' when config misses a key, is that ok?",
         "冻结主干网络后用多卡训练，精度不变正常吗？",
         "fix(ddp): avoid deadlock in barrier",
+        "All tensors must have the same dtype (see the table).",
+        "两个模型的数据类型不一致没有关系，正常训练。",
+        "DDP 和 DP 有什么区别，DP 会卡在哪一步？",
+        "I am stuck at 70% accuracy with multi-gpu training, any advice?",
+        "loss 卡在 0.69 不动，多卡单卡都一样",
+        "多卡训练时精度卡在 60% 上不去",
+        "How do you get OOM statistics?",
+        "docs: list error numbers such as [Errno 2] and [Errno 13]",
+        "提示：端口被占用时请换一个端口。",
+        "The script prints 'Missing keys when loading' for the head, which is expected in fine-tuning.",
+        "我想知道形状不一致的特征图怎么融合？",
+        "What does [Errno 5] mean?",
     ],
 )
 def test_questions_and_remarks_that_sound_alike(text: str) -> None:
