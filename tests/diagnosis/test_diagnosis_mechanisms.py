@@ -234,3 +234,11 @@ def test_a_check_says_the_same_alone_raised_and_quoted(wanted: str, message: str
     assert _family(message) == wanted
     assert _family(f'Traceback (most recent call last):\n  File "t.py", line 3, in f\n    g()\n{message}\n') == wanted
     assert _family(f"Training fails\n\nAfter a few minutes I see `{message}`. Any idea?") == wanted
+
+
+def test_code_that_cannot_become_static_is_told_before_the_type_that_shows_it() -> None:
+    inner = "TypeError: (InvalidType) full(): argument (position 2) must be double, but got UndefinedVar"
+    assert (
+        _family(f'TypeError: In transformed code:\n\n    File "a.py", line 3, in step\n\n    {inner}')
+        == "compile_error"
+    )
