@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from labbook.probe.frameworks.torch_modules import Modules  # noqa: E402
-from labbook.probe.frameworks.torch_stats import Stats, Unseen  # noqa: E402
+from labbook.probe.frameworks.torch_stats import MOST, Stats, Unseen  # noqa: E402
 
 SHAPES = [(7,), (40, 300), (4, 8, 30, 30)]
 
@@ -47,7 +47,9 @@ def test_a_value_that_is_not_finite_is_told_and_the_others_are_judged_without_it
     kept = tensor[torch.isfinite(tensor)]
     assert (told["bad"], told["nan"]) == (1, bad != bad)
     assert told["max"] == pytest.approx(kept.max().item())
-    assert told["std"] == pytest.approx(kept.std(correction=0).item(), rel=1e-3)
+    # Of larger tensors the deviation is that of a sample, whose own error is 1 in the root of twice its size.
+    error = 1e-3 if tensor.numel() <= MOST else 3 / (2 * MOST) ** 0.5
+    assert told["std"] == pytest.approx(kept.std(correction=0).item(), rel=error)
 
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8])
