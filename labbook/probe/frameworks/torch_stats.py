@@ -270,9 +270,11 @@ class Stats:
             "mean": None,
             "std": None,
         }
+        # Extremes are those of the whole tensor here, too; numbers of one byte have no order of their own in torch.
+        whole = tensor[finite] if tensor.element_size() > 1 else sample[torch.isfinite(sample)]
         kept = sample[torch.isfinite(sample)]
         if kept.numel():
-            low, high = torch.aminmax(kept)
+            low, high = torch.aminmax(whole)
             variance, mean = torch.var_mean(kept.to(torch.float64), correction=0)
             told.update(min=short(low.item()), max=short(high.item()), mean=short(mean.item()))
             told["std"] = short(_root(variance.item()))
