@@ -8,11 +8,14 @@ is what MkDocs would build into an empty folder, byte for byte.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import ctypes
 import gc
 import logging
 import multiprocessing
 import os
 import secrets
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -321,12 +324,23 @@ def _by_many(
     context = multiprocessing.get_context("fork")
     gc.freeze()
     try:
-        with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+        with concurrent.futures.ProcessPoolExecutor(workers, context, _end_with, (os.getpid(),)) as pool:
             yield from pool.map(_call_work, sources, chunksize=8)
     finally:
         gc.unfreeze()
         _work = None
 
+
+def _end_with(parent: int) -> None:
+    """Has the kernel end this process with its parent: orphans would keep the lock of the build for ever."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+_SET_PARENT_DEATH_SIGNAL = 1
+"""Of prctl(2). Source: linux/prctl.h."""
 
 _work: Callable[[str], tuple[str, Known]] | None = None
 """What the processes do: it is handed over by being there when they start, and never sent."""
