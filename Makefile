@@ -1,5 +1,6 @@
 # make demo   records a real training run of digits and shows its entry (FRAMEWORK=paddle for PaddlePaddle)
-# make test   lint, types and all tests
+# make test   lint, types and tests
+# make test-all  and the tests that record many trainings, which `make bench-health` does as well
 # make bench  the figures of docs and README, measured here
 # make bench-health  how well the health checklist finds planted faults (about half an hour)
 # make bench-site  how fast the site is built, against the stock, and one entry more (about half an hour)
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
 
-.PHONY: demo test bench bench-health bench-diagnosis bench-site lint clean
+.PHONY: demo test test-all bench bench-health bench-diagnosis bench-site lint clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +35,9 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 test: lint
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 12 -m "not long"
+
+test-all: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 12
 
 bench: $(VENV)/.dev

@@ -26,7 +26,7 @@ FAST = [case for case in CASES.CASES if case.id in CASES.FAST]
 
 def marked(case):
     kind = pytest.mark.torch if case.framework == "torch" else pytest.mark.paddle
-    return pytest.param(case, id=case.id, marks=[kind, pytest.mark.slow])
+    return pytest.param(case, id=case.id, marks=[kind, pytest.mark.slow, pytest.mark.long])
 
 
 @pytest.mark.parametrize("case", [marked(case) for case in FAST])
