@@ -19,7 +19,8 @@ class Probe:
 
     Args:
         settings: The object in the variable `LABBOOK_PROBE`.
-        since: When the probe began to be loaded, on the monotonic clock: both times it tells include its loading.
+        since: When the probe began to be loaded, on the monotonic clock: both times it tells include its loading. Now,
+            where nothing is given.
 
     Attributes:
         settings: As given.
@@ -30,7 +31,7 @@ class Probe:
         resting: Above 0 while `labbook.checks` runs the model for its own ends: adapters look away.
     """
 
-    def __init__(self, settings, since):
+    def __init__(self, settings, since=None):
         self.settings = settings
         self.folder = os.path.dirname(os.path.abspath(__file__))
         self.journal = str(settings["dir"])
@@ -51,7 +52,7 @@ class Probe:
         self._errors = {}
         self._unobserved = set()
         self._ended = False
-        self._begun = since
+        self._begun = time.monotonic() if since is None else since
         self._spent = 0.0
         self._settled = None
 
