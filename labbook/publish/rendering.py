@@ -1,16 +1,20 @@
 """From Markdown to HTML as MkDocs does it, with one parser for all pages. Holds MkDocs' own steps, so it knows MkDocs.
 
 MkDocs makes a new parser for each page and lets it look for links and emphasis in every cell of every table. Here one
-parser is used again, and text in which no mark stands is not looked at. The HTML is the same, byte for byte.
+parser is used again, text in which no mark stands is not looked at, and tables are written at once where all of their
+cells are of a few kinds. The HTML is the same, byte for byte.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
-from xml.etree.ElementTree import Element
+from urllib.parse import unquote
+from xml.etree.ElementTree import Element, SubElement
 
 from markdown import Markdown  # type: ignore[import-untyped]
+from markdown.extensions.tables import TableProcessor  # type: ignore[import-untyped]
 from markdown.treeprocessors import Treeprocessor  # type: ignore[import-untyped]
 from markdown.util import AtomicString  # type: ignore[import-untyped]
 from mkdocs.config.defaults import MkDocsConfig
@@ -29,6 +33,29 @@ _INLINE = {
 """Inline patterns of Python-Markdown itself. With any other, every text is looked at."""
 
 
+Resolve = Callable[[str], "str | None"]
+"""Address of a note, as it is written -> the one in the site; `None` where Markdown had better look at it."""
+
+_INERT = "(?:[^\\\\`*_\\[\\]<>&{}|\n\x02\x03]|(?<=[^\\W_])_(?!_))"
+"""A character that is itself: no mark, or an underscore within a word."""
+
+_PART = (
+    f"(?:{_INERT}"
+    "|&(?:#[0-9]+|#x[0-9a-fA-F]+|[0-9a-zA-Z]+);"
+    r'|<span class="[A-Za-z0-9_ -]+">|</span>)'
+)
+_CELL = re.compile(
+    rf"(?P<same>{_PART}+)"
+    rf"|(?<!\*)\*\*(?P<strong>(?!\s){_PART}+(?<!\s))\*\*(?!\*)"
+    rf"|(?<!!)\[(?P<label>{_INERT}+)\]\((?P<to>[A-Za-z0-9_./-]+\.md)\)(?:\{{\.(?P<style>[A-Za-z0-9_-]+)\}})?(?!\{{)"
+    r"|(?<!`)`(?P<code>[^`\\<>&{}|\n\x02\x03]+)`(?!`)",
+)
+_PLAIN = re.compile(f"{_INERT}*")
+_ACTIVE = re.compile('[&<>"\x02\x03]')
+_MOST_KEPT = 100
+"""Characters of a cell that is kept: the same ones stand in many rows."""
+
+
 class PageRenderer:
     """Renders the pages of one build.
 
@@ -41,6 +68,7 @@ class PageRenderer:
         self._config = config
         self._anchors = anchors
         self._parser: Markdown | None = None
+        self._links: Any = None
         # Of extensions that a team adds it is not known whether they forget the page before.
         self._again = {str(name) for name in config.markdown_extensions} <= {
             *EXTENSIONS,
@@ -52,7 +80,7 @@ class PageRenderer:
     def render(self, page: pages.Page, files: Files) -> None:
         """Sets the page's HTML, table of contents and title from its Markdown, as `Page.render` does."""
         parser = self._parser_for_page()
-        links = pages._RelativePathTreeprocessor(page.file, files, self._config)
+        links = self._links = pages._RelativePathTreeprocessor(page.file, files, self._config)
         title = pages._ExtractTitleTreeprocessor()
         steps: list[Any] = [links, title]
         if self._anchors:
@@ -78,8 +106,24 @@ class PageRenderer:
             if {pattern.name for pattern in self._parser.inlinePatterns._priority} <= _INLINE:
                 # Before 20, the priority of the search for inline marks.
                 self._parser.treeprocessors.register(_PlainTexts(self._parser), "labbook_plain_texts", 21)
+                if self._again:
+                    self._quick_tables(self._parser)
         self._parser.reset()
         return self._parser
+
+    def _quick_tables(self, parser: Markdown) -> None:
+        processors = parser.parser.blockprocessors
+        priority = processors._priority[processors.get_index_for_name("table")].priority
+        processors.register(_QuickTables(processors["table"], self._address), "table", priority)
+
+    def _address(self, written: str) -> str | None:
+        """Address in the site of a note that a link leads to; `None` where MkDocs has something to say to it."""
+        links = self._links
+        target = links.files.get_file_from_path(links._target_uri(links.file.src_uri, unquote(written)))
+        if target is None or target.inclusion.is_excluded():
+            return None
+        address: str = links.path_to_url(written)
+        return None if _ACTIVE.search(address) else address
 
 
 class _PlainTexts(Treeprocessor):  # type: ignore[misc]
@@ -91,3 +135,94 @@ class _PlainTexts(Treeprocessor):  # type: ignore[misc]
             text = element.text
             if text and type(text) is str and not _MARKED.search(text):
                 element.text = AtomicString(text)
+
+
+class _QuickTables(TableProcessor):  # type: ignore[misc]
+    """Python-Markdown's tables, written at once where all cells are of a kind that is known, the same byte for byte.
+
+    Python-Markdown makes an element of each cell and looks for links and emphasis in it with sixteen patterns: a list
+    of two thousand runs takes it a second. A table with a cell of any other kind is left to it.
+
+    Args:
+        before: The processor that it takes the place of.
+        resolve: For the links of the page that is rendered.
+    """
+
+    def __init__(self, before: TableProcessor, resolve: Resolve) -> None:
+        super().__init__(before.parser, before.config)
+        self._resolve = resolve
+        self._known: dict[str, str] = {}
+
+    def run(self, parent: Element, blocks: list[str]) -> None:
+        """Adds the table to `parent`."""
+        made = self._written(blocks[0])
+        if made is None:
+            super().run(parent, blocks)
+            return
+        blocks.pop(0)
+        # To everybody else it is a table with a text that is no Markdown any more.
+        SubElement(parent, "table").text = AtomicString(self.parser.md.htmlStash.store(made))
+
+    def _written(self, block: str) -> str | None:
+        """What stands between `<table>` and `</table>`; `None` where some cell is of another kind."""
+        lines = block.split("\n")
+        if len(lines) < 3 or self.config["use_align_attribute"]:
+            return None
+        columns = [_alignment(text) for text in self.separator]
+        rows = []
+        for number, line in enumerate((lines[0], *lines[2:])):
+            cells = self._cells(line.strip(" "))
+            cells += [""] * (len(columns) - len(cells))
+            tag = "td" if number else "th"
+            row = []
+            for align, text in zip(columns, cells, strict=False):
+                inner = self._known.get(text)
+                if inner is None:
+                    inner = self._cell(text.strip(" "))
+                    if inner is None:
+                        return None
+                    if "](" not in text and len(text) <= _MOST_KEPT:
+                        self._known[text] = inner
+                row.append(f"<{tag}{align}>{inner}</{tag}>\n")
+            rows.append(f"<tr>\n{''.join(row)}</tr>\n")
+        return f"\n<thead>\n{rows[0]}</thead>\n<tbody>\n{''.join(rows[1:])}</tbody>\n"
+
+    def _cells(self, line: str) -> list[str]:
+        if "`" in line or "\\" in line:
+            found: list[str] = self._split_row(line)
+            return found
+        if self.border:
+            line = line.removeprefix("|").removesuffix("|")
+        return line.split("|")
+
+    def _cell(self, text: str) -> str | None:
+        if _PLAIN.fullmatch(text):
+            return text
+        parts = []
+        place = 0
+        while place < len(text):
+            found = _CELL.match(text, place)
+            if found is None:
+                return None
+            place = found.end()
+            kind = found.lastgroup
+            if kind == "same":
+                parts.append(found[0])
+            elif kind == "strong":
+                parts.append(f"<strong>{found['strong']}</strong>")
+            elif kind == "code":
+                parts.append(f"<code>{found['code'].strip()}</code>")
+            else:
+                address = self._resolve(found["to"])
+                if address is None:
+                    return None
+                style = f' class="{found["style"]}"' if found["style"] else ""
+                parts.append(f'<a{style} href="{address}">{found["label"]}</a>')
+        return "".join(parts)
+
+
+def _alignment(mark: str) -> str:
+    mark = mark.strip(" ")
+    left, right = mark.startswith(":"), mark.endswith(":")
+    side = "center" if left and right else "left" if left else "right" if right else ""
+    return f' style="text-align: {side};"' if side else ""
