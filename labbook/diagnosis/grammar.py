@@ -27,7 +27,9 @@ _TYPES = re.compile(
     r"int8|int16|int32|int64|uint8|bool|bfloat16|complex64|complex128)(?:Tensor)?\b"
 )
 _SAME_TYPE = re.compile(
-    r"\b(?:must|should|needs? to|has to) (?:all )?(?:have|be of|share) the same (?:d?type|data ?type)\b", re.IGNORECASE
+    r"\b(?:must|should|needs? to|has to) (?:all )?(?:have|be of|share) the same (?:dtype|data ?type)\b"
+    r"|\btensors? (?:must|should|needs? to|has to) have the same type as\b",
+    re.IGNORECASE,
 )
 _OF_SO_MANY = re.compile(
     r"\bdimensions? of \S+ (?:must|should|has to) be \d|\bexpect\w* (?:\w+ ){0,3}with \d+ (?:channels"
@@ -91,7 +93,7 @@ _NO_FILE = re.compile(
     r"(?:not found|(?:does|do)(?: not|n't) exist|not exists?|can ?not find|can't find|could not find|no such file"
     r"|(?:cannot|can't|fail(?:ed)? to|unable to|could not) (?:open|access|locate) (?:the )?(?:file|path|dir\w*"
     r"|folder)"
-    r"|missing)[^\n]{0,160}",
+    r"|missing|there is no (?:such )?(?:file|dir\w*|folder)|\bno (?:file|dir\w*|folder) named)[^\n]{0,160}",
     re.IGNORECASE,
 )
 _PATH = re.compile(
@@ -103,7 +105,10 @@ _HINT = re.compile(
 )
 _RECEIVED_NAN = re.compile(r"but (?:received|got|was) [\w.\[\]()]{0,40}[:= ]{1,2}[-+]?(?:nan|inf)\b", re.IGNORECASE)
 _HINTED = (
-    ("index_out_of_range", re.compile(r"\b(?:ids?|index|indices|label|lbl|cls|class_id)\w*(?:\[\w+\])? ?(?:<|>=|<=) ")),
+    (
+        "index_out_of_range",
+        re.compile(r"\b(?:\w+_)?(?:ids?|idx|index|indices|label|lbl|cls|class_id)\w*(?:\[\w+\])? ?(?:<|>=|<=) "),
+    ),
     ("dtype_mismatch", re.compile(r"dtype|data_type|(?<![a-z])type\(\)")),
     (
         "shape_mismatch",
@@ -230,8 +235,20 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
         family, tier = "config_error", 3
     if not sentence and raised.frames:
         sentence = raised.frames[-1].source
-    if family is None:
-        return None
+    return None if family is None else family_finding(family, tier, sentence, raised, evidence, language)
+
+
+def family_finding(family: str, tier: int, sentence: str, raised: Raised, evidence: Evidence, language: str) -> Finding:
+    """A finding that names a family and no page.
+
+    Args:
+        family: It.
+        tier: How certain it is.
+        sentence: What says so, on one line.
+        raised: The exception that it is of; one without a class where nothing was raised.
+        evidence: What else is known.
+        language: Of the title.
+    """
     return Finding(
         symptom="",
         family=family,

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from labbook.diagnosis.grammar import family_by_grammar
+from labbook.diagnosis.grammar import family_by_grammar, family_finding
 from labbook.diagnosis.match import Match, Matcher
 from labbook.diagnosis.prose import message_in, stated
+from labbook.diagnosis.reported import reported
 from labbook.diagnosis.telling import finding_of_check, told
 from labbook.diagnosis.text_collect import PRINTS_STEPS
 from labbook.diagnosis.text_ending import prints_nonfinite
@@ -299,6 +300,10 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, language: str) ->
         finding = family_by_grammar(raised, evidence, language)
         if finding is not None and (not families or finding.family in families):
             return [finding]
+    told_of = reported(one.text for one in evidence.said if one.kind == "output" and "\n" not in one.text)
+    if told_of is not None:
+        family, sentence = told_of
+        return [family_finding(family, 3, sentence, Raised("", sentence), evidence, language)]
     return findings
 
 

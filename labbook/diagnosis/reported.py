@@ -1,0 +1,179 @@
+"""What people say happened, in sentences that quote no message: "the loss turns to NaN after an epoch", "显存一直涨".
+
+Each form is a subject and what is said of it, near each other in one sentence. Questions about how things are done, and
+what a sentence only supposes, say nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from labbook.diagnosis.prose import stated
+
+_SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
+_ASKED = re.compile(
+    r"^\W{0,6}(?:(?:how|what|where|when|which|is|are|does|do|can|could|should|would|may)\b(?! my\b)"
+    r"(?!.{0,80}\b(?:but|however)\b)|请问(?:如何|怎样|是否|能否|可以)|如何|怎样|是否|能否|可否|有没有)",
+    re.IGNORECASE,
+)
+"""A sentence that asks how something is done, or whether it is so."""
+_INSIDE = re.compile(
+    r"\b(?:not|never|no longer|without|nor)\b|n't\b|没有|不会|不再|不为|并未|从未|不足时|不够时|溢出时", re.IGNORECASE
+)
+_OF_BEING = ("nan_or_inf", "cuda_oom", "host_oom_killed", "port_in_use", "illegal_instruction_or_segfault")
+"""Families that are something being so: a "not" among their words turns them round."""
+_HARMLESS = re.compile(
+    r"没有?关系|正常(?:训练|运行|吗|现象)|想(?:知道|了解|问)|怎[么样](?!办|回事|解决|了|会|处理|破|改|调|弄|搞)|区别"
+    r"|的话|可以(?:用|通过|使用|尝试)|建议|教程|原理|论文|优化了?(?=[^器]|$)|支持检测"
+    r"|\b(?:is|are) (?:normal|expected|fine|ok)\b|\bno problem\b|\b(?:should|would|could) (?:be|raise|have|show"
+    r"|print|support|allow|return|help)\b|\bmessages?\b"
+    r"|\b(?:detect|check|test|watch|look)s? (?:if|whether|when|for|that)\b"
+    r"|\b(?:ways?|how|tips|tricks?) to\b",
+    re.IGNORECASE,
+)
+_DENIED = re.compile(
+    r"\b(?:no|not|never|without|n't|fixed|solved|gone|resolved)\b[^.]{0,24}$|(?:没有|不会|不再|未|不是|并非)[^，]{0,8}$",
+    re.IGNORECASE,
+)
+_ABSENT = r"(?:NaNs?|nan|infs?|INF|Inf|infinity|无穷)"
+_QUANTITY = r"(?:loss(?:es)?|\w*_loss|grad(?:ient)?s?(?:[ _]norm)?|logits|weights|outputs?|损失|梯度|输出|权重|精度)"
+_GROWS = (
+    r"(?:(?:keeps?|kept|is|was|continu\w+|constantly|slowly|steadily"
+    r"|gradually) (?:\w+ )?(?:grow|increas|ris|climb|go)ing"
+    r"|(?:keeps?|kept) (?:on )?(?:growing|increasing|rising|climbing)|(?:grows?|increases?|rises?|climbs?) "
+    r"(?:\w+ ){0,3}(?:until|every|each|with|over|continuously|linearly|steadily|slowly|gradually)|fills? up|leaks?\b"
+    r"|(?:keeps?|kept) (?:on )?(?:grow|increas|rise|climb)\w*|(?:reach\w*|hits?|at) 100\s?%|(?:is|are|gets?|too) full\b"
+    r"|(?:一直|持续|不断|逐渐|慢慢|越来越|缓慢)[^，。]{0,6}(?:涨|增|升|高|大)|上涨|暴涨|飙升|占满|吃满|爆满|泄[漏露]|耗尽|爆了|炸了)"
+)
+_ENDS = r"(?:crash\w*|kill\w*|OOM|dies?|died|out of memory|崩|被?杀|退出|报错|中断|溢出|卡死|死机|挂了|不足)"
+_MEDIA = r"\S+\.(?:jpe?g|png|bmp|tiff?|gif|webp|avi|mp4|mkv|mov|webm|wav|flac|mp3|ogg|npy|npz|h5|mat|nii(?:\.gz)?)\b"
+_FORMS = (
+    (
+        "nan_or_inf",
+        (
+            rf"{_QUANTITY}[^.，。]{{0,30}}?(?:\b(?:is|are|was|were|be|becom\w+|became|turn\w*|go(?:es|ing)?|went|gets?|got"
+            rf"|giv\w+|gave|return\w*|print\w*|show\w*|equals?|to|into|as)\b|[变为成是出冒得到全])[^.，。]{{0,12}}?"
+            rf"(?<![A-Za-z]){_ABSENT}(?![A-Za-z])",
+            rf"(?:\b(?:get|got|getting|gives?|gave|see|seeing|produces?|returns?|have|having)|出现了?|变成了?|得到|全是|都是)"
+            rf"\s?(?:an? |all |only |the )?(?<![A-Za-z]){_ABSENT}(?![A-Za-z])"
+            rf"\s?(?:[^.，。]{{0,16}}{_QUANTITY}|$|[,.，。])",
+            rf"(?<![A-Za-z]){_ABSENT}(?![A-Za-z]) (?:in |for )?(?:the |my )?(?:training |train )?{_QUANTITY}",
+        ),
+    ),
+    (
+        "cuda_oom",
+        (
+            rf"(?:显存|\b(?:gpu|cuda|video) (?:memory|ram)|\bvram)[^.。]{{0,30}}?{_GROWS}",
+            r"显存(?:不足|不够|溢出|爆|超|占满)|爆显存",
+        ),
+    ),
+    (
+        "host_oom_killed",
+        (
+            r"\b(?:process|python|script|training|program|job|it|train)\b"
+            r"[^.]{0,20}? (?:gets?|getting|got|is|was|being) killed\b"
+            r"|\b(?:ends? (?:with|in)|still|always|keeps?(?: getting| being)?) killed\b",
+            r"(?<!显)内存(?:不足|不够|溢出|爆|耗尽|占满|被?吃满)",
+        ),
+    ),
+    (
+        "no_grad_path",
+        (
+            r"\b(?:grads?|gradients?|\.grad|梯度)['\"`]?[^.，。]{0,20}?(?:\b(?:is|are|was|were|be|being|stays?|remains?|all"
+            r"|returns?|gives?|as|=|==)\b|[都全为是])[^.，。]{0,8}?['\"`]?\bNone\b",
+            r"\b(?:got|get|getting|returns?|have|has) None (?:for |as |in )?(?:the |all )?(?:grads?|gradients?)\b"
+            r"|\bNone (?:grads?|gradients?)\b|\b(?:grads?|gradients?) (?:do(?:es)? not|don't|doesn't|can ?not|can't) "
+            r"(?:flow|propagate|backpropagate|reach)|梯度(?:无法|不能|没有|没法)(?:回传|传播|反传|传递)",
+        ),
+    ),
+    (
+        "pickling_error",
+        (
+            r"\b(?:can ?not|can't|could not|couldn't|unable to|fail\w* to) (?:be )?(?:pickle|unpickle)d?\b"
+            r"|无法(?:被)?(?:pickle|序列化)",
+        ),
+    ),
+    (
+        "port_in_use",
+        (
+            r"\b(?:port|address|prot)\b[^.，。]{0,24}?\b(?:is |was )?(?:already |being )?"
+            r"(?:in use|used|occupied|taken|bound)\b",
+            r"端口[^，。]{0,10}?(?:被?占用|冲突|已用)|占[着用]端口",
+        ),
+    ),
+    (
+        "data_decode_error",
+        (
+            rf"\b(?:error|fail\w*|unable|cannot|can't|could not) (?:to |when |while |in )?(?:load|read|decod|open|pars)"
+            rf"(?:e|ing)? "
+            rf"(?:\w+ ){{0,3}}['\"]?{_MEDIA}",
+            r"(?:视频|图片|图像|音频|标注)(?:文件)?[^，。]{0,6}(?:读不了|读不出|打不开|读取失败|无法读取|解码失败|损坏)",
+        ),
+    ),
+    (
+        "unsupported_op",
+        (
+            r"\b(?:\d+ )?(?:ops?|operators?|op type|optype|kernels?)\b[^.\n]{0,60}?\b(?:(?:is|are|was) )?"
+            r"(?:not (?:yet )?(?:supported|implemented|registered)|unsupported|not found in this op store)\b",
+            r"(?:算子|操作|\bop\b)[^，。]{0,12}(?:不支持|未实现|没有实现|未注册)|(?:不支持|没有)(?:该|此|这个)?(?:算子|op\b)",
+        ),
+    ),
+    (
+        "shape_mismatch",
+        (
+            r"\b(?:shape|size|dimension|dim|channel)s? (?:error|mismatch\w*|problem|issue|incompatib\w+)\b",
+            r"(?:形状|维度|尺寸|通道数?|shape|size)[^，。]{0,20}?(?:对不上|不对(?!称)|不匹配|不一致|不符|不相同|不一样|错误|有误|冲突)",
+        ),
+    ),
+    (
+        "dtype_mismatch",
+        (
+            r"\b(?:dtype|data ?type|type)s? mismatch\w*\b"
+            r"|(?:数据类型|dtype|精度类型)[^，。]{0,12}?(?:对不上|不对|不匹配|不一致|不符)",
+        ),
+    ),
+    (
+        "dataloader_worker_died",
+        (
+            r"\bdata ?loader\b[^.，。]{0,30}?(?:\b(?:died|dies|killed|crash\w*|exited|hangs?|hung|stuck|freezes?"
+            r"|deadlock\w*)\b"
+            r"|卡死|卡住|崩|挂了|退出)",
+        ),
+    ),
+    ("index_out_of_range", (r"(?:数组|索引|下标|标签|label|index|报了?)\s?(?:值)?越界",)),
+    (
+        "illegal_instruction_or_segfault",
+        (r"\b(?:seg(?:mentation)? ?faults?|segfaults?|core dumped|SIGSEGV|SIGILL)\b|段错误|核心已转储",),
+    ),
+)
+_OF = tuple((family, tuple(re.compile(form, re.IGNORECASE) for form in forms)) for family, forms in _FORMS)
+
+
+_HOST_GROWS = re.compile(
+    rf"(?:(?<!显)内存|(?<!gpu )(?<!cuda )(?<!video )\b(?:memory|ram)\b)[^.。]{{0,40}}?{_GROWS}", re.IGNORECASE
+)
+_ENDED = re.compile(_ENDS, re.IGNORECASE)
+
+
+def reported(lines: Iterable[str]) -> tuple[str, str] | None:
+    """The family of what the first telling sentence says happened, with that sentence; `None` where none does.
+
+    Args:
+        lines: Of a report that holds no message of a program.
+    """
+    told = [sentence.strip() for line in lines for sentence in _SENTENCES.split(stated(line[:2000]))]
+    told = [sentence for sentence in told if not _ASKED.match(sentence) and not _HARMLESS.search(sentence)]
+    for sentence in told:
+        for family, forms in _OF:
+            for form in forms:
+                found = form.search(sentence)
+                if found is None or _DENIED.search(sentence[: found.start()]):
+                    continue
+                if family not in _OF_BEING or not _INSIDE.search(sentence, found.start(), found.end() + 1):
+                    return family, sentence
+    # Growing memory is no failure until the program ends of it.
+    grows = next((sentence for sentence in told if _HOST_GROWS.search(sentence)), None)
+    if grows is not None and any(_ENDED.search(sentence) for sentence in told):
+        return "host_oom_killed", grows
+    return None

@@ -1,0 +1,78 @@
+"""What people say happened without quoting a message, and sentences that sound alike and say nothing of the kind."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from labbook.diagnosis.catalogue import load
+from labbook.diagnosis.match import Matcher
+from labbook.diagnosis.rank import diagnose
+from labbook.diagnosis.reading import read_text
+from labbook.diagnosis.reported import reported
+
+
+@functools.cache
+def _matcher() -> Matcher:
+    return Matcher(load())
+
+
+def _family(text: str) -> str:
+    primary = diagnose(read_text(text), _matcher()).primary
+    return primary.family if primary else ""
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("nan_or_inf", "After two epochs the total loss turns to NaN and stays there."),
+        ("nan_or_inf", "换成自己的数据以后，训练几百步 loss 就冒出 nan 了"),
+        ("nan_or_inf", "I get nan loss as soon as I use the second head"),
+        ("no_grad_path", "With checkpointing on, every gradient is 'None' and the adapters never change."),
+        ("no_grad_path", "自定义层的梯度无法回传，求助"),
+        ("host_oom_killed", "RAM keeps increasing during training\nAfter four epochs the system kills the process."),
+        ("host_oom_killed", "内存一直上涨，占满之后程序就退出了"),
+        ("host_oom_killed", "My training gets killed when I load the big dataset"),
+        ("cuda_oom", "用多尺度训练时显存一直涨，最后爆了"),
+        ("pickling_error", "cannot pickle local object when workers are used on Windows"),
+        ("port_in_use", "第二次启动服务，端口 9292 被占用"),
+        ("data_decode_error", "Error when loading data/run/clip_01.avi, have 0 trys, will try again"),
+        ("unsupported_op", "kernel [engine] is unsupported. Reason: op type Conv3D is not found in this op store"),
+        ("shape_mismatch", "加载以后报 shape error，[截图]"),
+        ("index_out_of_range", "剪枝时数组越界"),
+        ("dataloader_worker_died", "num_workers 大于 0 时 dataloader 直接卡死"),
+    ],
+)
+def test_a_sentence_says_what_happened(family: str, text: str) -> None:
+    assert _family(text) == family
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Is a mean of nan for an empty batch documented?",
+        "We checked that the loss is not nan and that gradients are fine.",
+        "训练了三天，loss 没有出现 nan，精度也正常",
+        "A callback that stops when the gradient norm is not finite would be nice to have.",
+        "Validation loss improved from inf to 0.6213, saving model",
+        "best_loss: inf",
+        "显存不够的话可以用梯度累积。",
+        "显存不足时自动减小批大小",
+        "The shape error message should name the layer.",
+        "Tips to keep memory from growing until the job dies",
+        "Which port is used by the master when none is set?",
+        "How do I find out which operators are not supported by the exporter?",
+        "The memory of the cache grows with the number of files.",
+        "我想了解一下数据类型不一致时框架怎么提升",
+        "怎么实现数组越界检查",
+        "Memory usage stays at 40 % and nothing is killed.",
+    ],
+)
+def test_what_sounds_alike_says_nothing(text: str) -> None:
+    assert reported(text.splitlines()) is None
+
+
+def test_a_message_goes_before_what_is_said_around_it() -> None:
+    text = "loss becomes nan in fp16\n\nRuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    assert _family(text) == "cuda_oom"
