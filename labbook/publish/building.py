@@ -7,15 +7,10 @@ is what MkDocs would build into an empty folder, byte for byte.
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
-import ctypes
 import gc
 import logging
-import multiprocessing
 import os
 import secrets
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -41,6 +36,7 @@ from labbook.publish.build_record import (
     write_record,
 )
 from labbook.publish.finish import KEPT_BY_OTHERS
+from labbook.publish.processes import beside, by_many, can_have_some
 from labbook.publish.site_files import key_of_settings, site_files
 from labbook.publish.theme import REPLACED
 
@@ -120,6 +116,14 @@ class _Build:
         # Ours adds to the files; no other plugin is there.
         self._files = files
         config.plugins.on_files(files, config=config)
+        if workers < 2 or not can_have_some():
+            return self._all(env, record_path, workers, partial(config.plugins.on_post_build, config=config))
+        with beside(partial(self._plugin.finish, config)) as problem:
+            return self._all(env, record_path, workers, lambda: self._plugin.tell(problem()))
+
+    def _all(self, env: Any, record_path: Path, workers: int, finish: Callable[[], None]) -> Built:  # noqa: ANN401
+        """Brings pages and files up to date, of which it is known by now what they are made from."""
+        config, files = self._config, self._files
         set_exclusions(self._files, config)
         self._pages = {file.src_uri: file for file in self._files.documentation_pages()}
         files.in_nav_only = True
@@ -157,7 +161,7 @@ class _Build:
             if source not in made:
                 self._heard += self._before.pages[source].told
         removed = remove_left_over(self._site, self._there, self._expected(others), KEPT_BY_OTHERS)
-        config.plugins.on_post_build(config=config)
+        finish()
         known = {source: made.get(source) or self._refreshed(source, keys[source]) for source in self._pages}
         write_record(record_path, BuildRecord(self._frame, known, copied))
         return Built(len(self._pages), len(stale), removed)
@@ -223,12 +227,12 @@ class _Build:
         """Renders pages, and says what is known of each."""
         doc_files = list(self._pages.values())
         work: Callable[[str], tuple[str, Known]] = partial(self._make, keys=keys, doc_files=doc_files)
-        if workers < 2 or len(stale) < _FOR_MANY or "fork" not in multiprocessing.get_all_start_methods():
+        if workers < 2 or len(stale) < _FOR_MANY or not can_have_some():
             yield from map(work, stale)
             return
         # One page first: what all pages need is then ready in every process.
         yield work(stale[0])
-        for source, known in _by_many(work, stale[1:], workers):
+        for source, known in by_many(work, stale[1:], workers):
             self._heard += known.told
             yield source, known
 
@@ -313,42 +317,6 @@ class _Build:
         return (
             {file.dest_uri for file in self._pages.values()} | {files[other].dest_uri for other in others} | templates
         )
-
-
-def _by_many(
-    work: Callable[[str], tuple[str, Known]], sources: Sequence[str], workers: int
-) -> Iterator[tuple[str, Known]]:
-    """Renders in several processes; each has what was read so far, and gives back what is known of its pages."""
-    global _work
-    _work = work
-    context = multiprocessing.get_context("fork")
-    gc.freeze()
-    try:
-        with concurrent.futures.ProcessPoolExecutor(workers, context, _end_with, (os.getpid(),)) as pool:
-            yield from pool.map(_call_work, sources, chunksize=8)
-    finally:
-        gc.unfreeze()
-        _work = None
-
-
-def _end_with(parent: int) -> None:
-    """Has the kernel end this process with its parent: orphans would keep the lock of the build for ever."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-_SET_PARENT_DEATH_SIGNAL = 1
-"""Of prctl(2). Source: linux/prctl.h."""
-
-_work: Callable[[str], tuple[str, Known]] | None = None
-"""What the processes do: it is handed over by being there when they start, and never sent."""
-
-
-def _call_work(source: str) -> tuple[str, Known]:
-    assert _work is not None
-    return _work(source)
 
 
 def _of_navigation(items: Sequence[Any]) -> list[Any]:

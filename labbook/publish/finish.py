@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 from labbook.publish.page import SiteSource
@@ -10,15 +9,13 @@ from labbook.publish.search_page import search_of
 from labbook.store.notebook import Notebook
 from labbook.store.templates import Templates
 
-log = logging.getLogger("mkdocs.plugins.labbook")
-
 KEPT_BY_OTHERS: tuple[str, ...] = ("search/",)
 """Folders of the site that are written here, and not page by page."""
 
 
 def finish_site(
     notebook: Notebook, source: SiteSource, site: Path, templates: Templates, *, directory_urls: bool = False
-) -> None:
+) -> str:
     """Writes what is made from the whole notebook.
 
     Args:
@@ -28,11 +25,13 @@ def finish_site(
         templates: Of the site's language.
         directory_urls: Whether pages are `runs/x/` in place of `runs/x.html`.
 
+    Returns:
+        Why the site has no search, or "".
+
     Raises:
         OSError: It cannot be written.
     """
     # Pages hosts that run Jekyll would leave out what begins with an underscore.
+    site.mkdir(parents=True, exist_ok=True)
     (site / ".nojekyll").touch()
-    report = search_of(notebook, source, site, directory_urls=directory_urls)
-    if report.problem:
-        log.warning("%s", report.problem)
+    return search_of(notebook, source, site, directory_urls=directory_urls).problem

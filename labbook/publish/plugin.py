@@ -228,9 +228,18 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
 
     def on_post_build(self, *, config: MkDocsConfig) -> None:
         """Adds what is made from the whole site."""
-        finish_site(
+        self.tell(self.finish(config))
+
+    def finish(self, config: MkDocsConfig) -> str:
+        """Adds it, in whatever process; returns what keeps the site from having a search, or ""."""
+        return finish_site(
             self.notebook, self.source, Path(config.site_dir), self.templates, directory_urls=config.use_directory_urls
         )
+
+    def tell(self, problem: str) -> None:
+        """Warns of a problem, where there is one."""
+        if problem:
+            log.warning("%s", problem)
 
     def _theme_scripts(self, url: str, config: MkDocsConfig) -> tuple[str, ...]:
         """Hashes of the scripts that stand in the theme's frame of a page: those of a page without content."""

@@ -60,8 +60,8 @@ def build_with_zensical(notebook: Notebook) -> tuple[Path, int, list[str]]:
             raise NotebookError(f"the page of {next(iter(left))} would not be safe: {next(iter(left.values()))}")
     kept = {name.rstrip("/") for name in KEPT_BY_OTHERS}
     pages = replaced(site, folder / "site", lambda name: name.startswith(".") or name in kept)
-    finish_site(notebook, source, site, templates, directory_urls=settings["directory_urls"])
-    return site, pages, told
+    problem = finish_site(notebook, source, site, templates, directory_urls=settings["directory_urls"])
+    return site, pages, [*told, *([problem] if problem else [])]
 
 
 def _settings(notebook: Notebook) -> tuple[dict[str, Any], Path]:
