@@ -84,8 +84,10 @@ class Writer:
             Its descriptor and its path.
 
         Raises:
-            OSError: The journal cannot be written.
+            OSError: The journal cannot be written, or the event file is not open: what lies beside it has no place.
         """
+        if not self.path:
+            raise OSError("no event file is open")
         path = self.path[: -len(".jsonl")] + ending
         return _moved_up(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)), path
 
