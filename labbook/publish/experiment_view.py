@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
 
+from labbook.publish.build_record import key_of
 from labbook.publish.page import SiteFile, SiteSource
 from labbook.publish.run_table import columns
 from labbook.report.run_row import RunRow
@@ -19,7 +22,15 @@ def experiment_files(source: SiteSource) -> list[SiteFile]:
         groups[row.experiment].append(row)
     names = dict.fromkeys(page.path.rsplit("/", 1)[-1].removesuffix(".md") for page in source.experiments)
     return [
-        SiteFile(f"data/experiments/{name}.json", columns(groups[name], source.fronts, source.facts))
+        SiteFile(f"data/experiments/{name}.json", _kept_columns(name, groups[name], source))
         for name in names
         if groups.get(name)
     ]
+
+
+def _kept_columns(name: str, rows: Sequence[RunRow], source: SiteSource) -> bytes:
+    known = [(row.path, source.digests.get(row.path, ""), row.path in source.facts) for row in rows]
+    if not all(digest for _, digest, _ in known):
+        return columns(rows, source.fronts, source.facts)
+    make = partial(columns, rows, source.fronts, source.facts)
+    return source.kept.of(f"experiment-{key_of(name)}", key_of(known), make)

@@ -12,6 +12,7 @@ from typing import Any
 from labbook.frozen import dataclass
 from labbook.model.entry import Entry
 from labbook.model.symptom import Symptom
+from labbook.publish.kept import Kept
 from labbook.report import numbers
 from labbook.report.run_row import RunRow
 from labbook.store.templates import Templates
@@ -52,6 +53,19 @@ class RunFacts:
 
 
 @dataclass(frozen=True)
+class MonthKeys:
+    """What tells the runs of a month from those of an earlier build.
+
+    Args:
+        content: Changes with any of their entries.
+        rows: Changes with what lists say of them.
+    """
+
+    content: str
+    rows: str
+
+
+@dataclass(frozen=True)
 class SiteSource:
     """What the pages are made of.
 
@@ -68,6 +82,9 @@ class SiteSource:
         fixes: Confirmed fixes, newest first.
         fronts: Path of a run's entry -> its front matter.
         facts: Path of a run's entry -> its `run.json`, of those that have one.
+        digests: Path of a run's entry -> what its front matter was read from, see `labbook.publish.source.digest_of`.
+        months: Month -> keys of its runs; without them nothing is kept.
+        kept: What was made in earlier builds.
     """
 
     rows: Sequence[RunRow]
@@ -82,6 +99,9 @@ class SiteSource:
     fixes: Sequence[SiteFix] = ()
     fronts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     facts: Mapping[str, RunFacts] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
+    months: Mapping[str, MonthKeys] = field(default_factory=dict)
+    kept: Kept = field(default_factory=Kept)
 
 
 @dataclass(frozen=True)

@@ -51,11 +51,13 @@ def site_pages(source: SiteSource, templates: Templates) -> list[Page]:
         ),
         rendered(templates, "reports", "reports/index.md", str(said["reports"]), _reports(source), wide=True),
     ]
-    pages += [_month_page(templates, month, rows) for month, rows in months.items()]
+    for month, rows in months.items():
+        keys = source.months.get(month)
+        pages.append(_month_page(templates, month, rows, keys.rows if keys is not None else ""))
     return [*pages, *symptom_pages(view, templates)]
 
 
-def _month_page(templates: Templates, month: str, rows: Sequence[RunRow]) -> Page:
+def _month_page(templates: Templates, month: str, rows: Sequence[RunRow], key: str) -> Page:
     """The list of a month's runs; made when it is needed: old months do not change, and two thousand rows take long."""
     path = f"runs/{month.replace('-', '/')}/index.md"
 
@@ -63,7 +65,7 @@ def _month_page(templates: Templates, month: str, rows: Sequence[RunRow]) -> Pag
         data = {"month": month, "rows": [run_cells(row, path) for row in rows], "all_url": link("runs/index.md", path)}
         return rendered(templates, "month", path, month, data).text()
 
-    return Page(path, text, month, wide=True, key=key_of([tuple(vars(row).values()) for row in rows]))
+    return Page(path, text, month, wide=True, key=key or key_of([tuple(vars(row).values()) for row in rows]))
 
 
 def site_files(source: SiteSource, templates: Templates) -> list[SiteFile]:

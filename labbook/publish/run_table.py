@@ -17,6 +17,7 @@ from typing import Any
 
 from labbook.capture.run_setting import words_of
 from labbook.model.series import more_is_better
+from labbook.publish.build_record import key_of
 from labbook.publish.page import SiteFile, SiteSource
 from labbook.report.run_row import RunRow
 from labbook.store.paths import is_run_id
@@ -42,7 +43,7 @@ def table_files(source: SiteSource, titles: Mapping[str, str]) -> list[SiteFile]
     files = []
     months = []
     for month, rows in by_month(source.rows).items():
-        content = columns(rows, source.fronts, source.facts)
+        content = _kept_columns(month, rows, source)
         files.append(SiteFile(f"{_FOLDER}/{month}.json", content))
         # The digest is part of the address that is asked for: a browser may keep an old month for ever.
         months.append({"month": month, "runs": len(rows), "digest": hashlib.sha256(content).hexdigest()[:12]})
@@ -56,13 +57,26 @@ def table_files(source: SiteSource, titles: Mapping[str, str]) -> list[SiteFile]
     return [*files, SiteFile(f"{_FOLDER}/index.json", compact(index))]
 
 
+def _kept_columns(month: str, rows: Sequence[RunRow], source: SiteSource) -> bytes:
+    keys = source.months.get(month)
+    if keys is None:
+        return columns(rows, source.fronts, source.facts)
+    key = key_of(keys.content, [row.path in source.facts for row in rows])
+    return source.kept.of(f"columns-{month}", key, lambda: columns(rows, source.fronts, source.facts))
+
+
+def month_of(path: str) -> str:
+    """`2026-11`: the month of an entry, that of its folder; "other" where it has none."""
+    parts = path.split("/")
+    dated = len(parts) >= 5 and len(parts[2]) == 4 and len(parts[3]) == 2 and (parts[2] + parts[3]).isdecimal()
+    return f"{parts[2]}-{parts[3]}" if dated and (parts[2] + parts[3]).isascii() else "other"
+
+
 def by_month(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
     """`2026-11` -> its runs, newest first; the month is that of the entry's folder, "other" where it has none."""
     months: dict[str, list[RunRow]] = defaultdict(list)
     for row in rows:
-        parts = row.path.split("/")
-        dated = len(parts) >= 5 and len(parts[2]) == 4 and len(parts[3]) == 2 and (parts[2] + parts[3]).isdecimal()
-        months[f"{parts[2]}-{parts[3]}" if dated and (parts[2] + parts[3]).isascii() else "other"].append(row)
+        months[month_of(row.path)].append(row)
     return dict(sorted(months.items(), key=lambda item: (item[0] != "other", item[0]), reverse=True))
 
 

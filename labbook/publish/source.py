@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import stat
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from labbook.diagnosis.catalogue import load
-from labbook.index.build import ask_quickly
+from labbook.index.build import ask, ask_quickly
+from labbook.index.entries import MAX_BYTES
 from labbook.index.memory import Held, fix_of, held_since
 from labbook.index.query import listed
 from labbook.model.entry import Entry
-from labbook.publish.page import RunFacts, SiteFix, SiteSource
+from labbook.publish.build_record import key_of, stat_of
+from labbook.publish.kept import FOLDER, Kept, made_with
+from labbook.publish.page import MonthKeys, RunFacts, SiteFix, SiteSource
+from labbook.publish.run_table import month_of
 from labbook.publish.symptom_pages import difference_of
-from labbook.report.run_row import run_row
+from labbook.report.run_row import RunRow, run_row
 from labbook.store.entry_text import read_text
 from labbook.store.notebook import Notebook
 
@@ -34,49 +45,142 @@ def site_source(
         language: Of the pages, "en" or "zh".
         tell: Called with (files read, files to read) while the index is brought up to date.
     """
-    runs = listed(notebook, tell=tell)
+    kept = Kept(notebook.paths.private / FOLDER, made_with())
+    runs, refreshed = ask(notebook, _all_runs, tell=tell)
+    rows, months = _rows(runs, kept)
+    fronts = _Fronts({run.path: run.front for run in runs})
     experiments = [_with_body(notebook, entry) for entry in listed(notebook, kind="experiment").entries]
     reports = sorted(listed(notebook, kind="report").entries, key=lambda entry: entry.path, reverse=True)
     folder = notebook.paths.symptoms
     catalogue = load(folder)
     # Where the notebook lies on this machine is nothing for readers of the site.
     unread = [problem.replace(f"{notebook.paths.root}/", "") for problem in catalogue.problems]
-    named = {path for path, _ in runs.refreshed.problems}
+    named = {path for path, _ in refreshed.problems}
     own = [path.relative_to(notebook.paths.notes) for path in sorted(folder.rglob("*.md"))]
     return SiteSource(
-        rows=[run_row(entry) for entry in runs.entries],
+        rows=rows,
         experiments=[entry for entry in experiments if not entry.path.endswith("/index.md")],
         reports=[entry for entry in reports if not entry.path.endswith("/index.md")],
         now=now,
         week_start=notebook.config.week_start,
         problems=(
-            *runs.refreshed.problems,
+            *refreshed.problems,
             *((path, text) for text in unread if (path := text.partition(": ")[0]) not in named),
         ),
         language=language,
         symptoms=catalogue.symptoms,
         # MkDocs leaves out what begins with a dot.
         own_symptoms=[path.as_posix() for path in own if not any(part.startswith(".") for part in path.parts)],
-        fixes=_fixes(notebook, [entry for entry in runs.entries if entry.meta.get("fix")]),
-        fronts={entry.path: entry.meta for entry in runs.entries},
-        facts=_facts(notebook, [entry.path for entry in runs.entries]),
+        fixes=_fixes(notebook, _with_fix(runs, rows, fronts), kept),
+        fronts=fronts,
+        facts=_facts(notebook, [run.path for run in runs]),
+        digests={run.path: run.digest for run in runs if run.digest},
+        months=months,
+        kept=kept,
     )
+
+
+class _Run(NamedTuple):
+    """A run as the index has it: the path of its entry, its front matter as JSON, and what that was read from."""
+
+    path: str
+    front: str
+    digest: str
+
+
+def digest_of(content: bytes) -> str:
+    """What the index knows a file by; "" for one of which it reads a part only."""
+    return f"{len(content)}:{blake2b(content, digest_size=16).hexdigest()}" if len(content) <= MAX_BYTES else ""
+
+
+def _all_runs(index: sqlite3.Connection) -> list[_Run]:
+    """All runs, newest first. The digest is "" where the front matter could not be read."""
+    query = (
+        "SELECT n.path, n.meta, coalesce(f.hash, '') FROM notes n"
+        " LEFT JOIN files f ON f.path = n.path AND f.problem = ''"
+        " WHERE n.kind = 'run' ORDER BY n.started DESC, n.name DESC"
+    )
+    return [_Run(*row) for row in index.execute(query)]
+
+
+class _Fronts(Mapping[str, Mapping[str, Any]]):
+    """Front matter by path of the entry, parsed when it is asked for: that of most months never is."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+        self._parsed: dict[str, Mapping[str, Any]] = {}
+
+    def __getitem__(self, path: str) -> Mapping[str, Any]:
+        found = self._parsed.get(path)
+        if found is None:
+            found = self._parsed[path] = json.loads(self._texts[path])
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+
+def _rows(runs: Sequence[_Run], kept: Kept) -> tuple[list[RunRow], dict[str, MonthKeys]]:
+    """Runs in rows, in the same order, and the keys of their months; rows of months without a change are kept."""
+    months: dict[str, list[_Run]] = defaultdict(list)
+    for run in runs:
+        months[month_of(run.path)].append(run)
+    found: dict[str, RunRow] = {}
+    keys = {}
+    for month, held in months.items():
+        key = key_of([(run.path, run.digest or run.front) for run in held])
+        content = kept.of(f"rows-{month}", key, partial(_written, held))
+        found.update((run.path, _row(values)) for run, values in zip(held, json.loads(content), strict=True))
+        keys[month] = MonthKeys(key, key_of(content))
+    return [found[run.path] for run in runs], keys
+
+
+_FIELDS = [field.name for field in fields(RunRow)]
+
+
+def _written(runs: Sequence[_Run]) -> bytes:
+    rows = [run_row(Entry(run.path, json.loads(run.front))) for run in runs]
+    return json.dumps([[getattr(row, name) for name in _FIELDS] for row in rows], separators=(",", ":")).encode()
+
+
+def _row(values: Sequence[Any]) -> RunRow:
+    row = RunRow.__new__(RunRow)
+    # Ten thousand times: its own way to set what cannot be changed afterwards takes twenty times as long.
+    row.__dict__.update(
+        (name, tuple(value) if type(value) is list else value) for name, value in zip(_FIELDS, values, strict=True)
+    )
+    return row
+
+
+def _with_fix(runs: Sequence[_Run], rows: Sequence[RunRow], fronts: _Fronts) -> list[Entry]:
+    """The runs that name a fix."""
+    odd = ('"fix": {', '"fix": [')
+    found = [
+        Entry(run.path, fronts[run.path])
+        for run, row in zip(runs, rows, strict=True)
+        if row.fix or odd[0] in run.front or odd[1] in run.front
+    ]
+    return [entry for entry in found if entry.meta.get("fix")]
 
 
 def _facts(notebook: Notebook, entries: Sequence[str]) -> dict[str, RunFacts]:
     """Which runs have data beside their entry. Cost: one look at the disk each."""
     found = {}
+    root = str(notebook.paths.root)
     for path in entries:
-        facts = notebook.paths.root / path.removesuffix(".md") / "run.json"
+        facts = f"{root}/{path.removesuffix('.md')}/run.json"
         with contextlib.suppress(OSError):
-            seen = facts.lstat()
+            seen = os.lstat(facts)
             # A link could lead out of the notebook.
             if stat.S_ISREG(seen.st_mode):
-                found[path] = RunFacts(facts, f"{seen.st_mtime_ns}:{seen.st_size}")
+                found[path] = RunFacts(Path(facts), f"{seen.st_mtime_ns}:{seen.st_size}")
     return found
 
 
-def _fixes(notebook: Notebook, entries: Sequence[Entry]) -> list[SiteFix]:
+def _fixes(notebook: Notebook, entries: Sequence[Entry], kept: Kept) -> list[SiteFix]:
     """Confirmed fixes of these runs, with whether they held."""
 
     def question(index: sqlite3.Connection) -> dict[str, Held]:
@@ -84,12 +188,32 @@ def _fixes(notebook: Notebook, entries: Sequence[Entry]) -> list[SiteFix]:
 
     held = ask_quickly(notebook, question) if entries else {}
     found = []
-    for entry in entries:
+    for entry, difference in zip(entries, _differences(notebook, entries, kept), strict=True):
         text, by = fix_of(entry.meta)
-        body = _with_body(notebook, entry).body
         known = held[entry.path]
-        found.append(SiteFix(entry.path, text, by, known.runs, known.returned, difference_of(body)))
+        found.append(SiteFix(entry.path, text, by, known.runs, known.returned, difference))
     return found
+
+
+def _differences(notebook: Notebook, entries: Sequence[Entry], kept: Kept) -> list[str]:
+    """What the entries tell of the differences of their fixes."""
+    now_ns = time.time_ns()
+    states = [(entry.path, _state(notebook.paths.root / entry.path, now_ns)) for entry in entries]
+
+    def made() -> bytes:
+        return json.dumps([difference_of(_with_body(notebook, entry).body) for entry in entries]).encode()
+
+    # What may change again without another time is not kept.
+    content = kept.of("differences", key_of(states), made) if all(state for _, state in states) else made()
+    found: list[str] = json.loads(content)
+    return found
+
+
+def _state(path: Path, now_ns: int) -> str:
+    try:
+        return stat_of(path.stat(), now_ns)
+    except OSError:
+        return "gone"
 
 
 def _with_body(notebook: Notebook, entry: Entry) -> Entry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from labbook.publish.experiment_view import SCRIPTS
@@ -47,6 +48,10 @@ class Surroundings:
                 self._cured[fix.by].append(self._rows[fix.run])
         said = templates.words["site"]
         self._said = {key: str(said[key]) for key in _BAR_WORDS}
+        # Asked for again and again, by each neighbour of a run.
+        self._all_runs, self._compare = at("runs/index.md"), at("compare/index.md")
+        self._urls: dict[str, str] = {}
+        self._linked = cache(self._symptom_link)
 
     def shown_around(self, path: str) -> Any:  # noqa: ANN401 - plain data
         """All that the page of a note below `notes/` shows and that does not stand in the note; as plain data.
@@ -89,12 +94,8 @@ class Surroundings:
             "author": row.author,
             "older": self._url(older),
             "newer": self._url(newer),
-            "all": self._at("runs/index.md"),
-            "symptoms": [
-                {"title": self._view.title(name), "url": self._at(symptom_path(name))}
-                for name in row.symptoms[:_MOST_LINKS]
-                if name in self._view.paged
-            ],
+            "all": self._all_runs,
+            "symptoms": [link for name in row.symptoms[:_MOST_LINKS] if (link := self._linked(name)) is not None],
             "cure": {"title": local_time(cure.started) or cure.id, "url": self._url(cure)}
             if cure is not None
             else None,
@@ -111,7 +112,7 @@ class Surroundings:
 
     def _comparison(self, earlier: RunRow | None, row: RunRow) -> str:
         """Address of the comparison with the run of the same script before, "" where there is none."""
-        page = self._at("compare/index.md")
+        page = self._compare
         known = earlier is not None and is_run_id(earlier.id) and is_run_id(row.id)
         return f"{page}#runs={earlier.id},{row.id}" if earlier is not None and known and page else ""
 
@@ -120,8 +121,18 @@ class Surroundings:
         name = path.removeprefix("symptoms/").removesuffix(".md")
         return name if name in self._view.paged and path == symptom_path(name) else ""
 
+    def _symptom_link(self, name: str) -> dict[str, str] | None:
+        if name not in self._view.paged:
+            return None
+        return {"title": self._view.title(name), "url": self._at(symptom_path(name))}
+
     def _url(self, row: RunRow | None) -> str:
-        return self._at(row.path.removeprefix("notes/")) if row is not None else ""
+        if row is None:
+            return ""
+        url = self._urls.get(row.path)
+        if url is None:
+            url = self._urls[row.path] = self._at(row.path.removeprefix("notes/"))
+        return url
 
 
 def _name(path: str) -> str:
