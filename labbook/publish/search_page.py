@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from labbook.publish.page import SiteSource
-from labbook.publish.search_shards import SearchReport, search_problem, write_search
-from labbook.publish.search_source import notebook_records
+from labbook.publish.search_shards import SearchReport, search_problem, write_shards
+from labbook.publish.search_source import notebook_shards
 from labbook.publish.symptom_view import symptom_view
 from labbook.store.notebook import Notebook
 from labbook.store.templates import Templates
@@ -41,5 +41,5 @@ def search_of(notebook: Notebook, source: SiteSource, site: Path, *, directory_u
     if problem:
         return SearchReport(problem=problem)
     cache = notebook.paths.private / "search"
-    records = notebook_records(notebook, symptom_view(source), cache)
-    return write_search(site, records, cache, directory_urls=directory_urls)
+    shards = notebook_shards(notebook, symptom_view(source), cache, directory_urls=directory_urls)
+    return write_shards(site, shards, cache, directory_urls=directory_urls)

@@ -15,8 +15,9 @@ import os
 import shutil
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -40,6 +41,34 @@ _SAMPLES = 48
 _PROGRAM = ("pagefind.js", "wasm.en.pagefind")
 _PARTS = ("index/", "filter/", "fragment/")
 _FIRST = "first"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A part of the index.
+
+    Args:
+        month: `2026-11`, or "" of the first one.
+        part: Which one of its month, from 0.
+        key: Changes with anything in it.
+        count: How many records it holds.
+        facets: Facet -> value -> how many of them have it.
+        records: Makes them: those that are built are asked for.
+    """
+
+    month: str
+    part: int
+    key: str
+    count: int
+    facets: Mapping[str, Mapping[str, int]]
+    records: Callable[[], Sequence[SearchRecord]]
+
+    @property
+    def name(self) -> str:
+        """Of its folder: `first`, `2026-11`, `2026-11-2`."""
+        if not self.month:
+            return _FIRST
+        return f"{self.month}-{self.part + 1}" if self.part else self.month
 
 
 @dataclass(frozen=True)
@@ -83,22 +112,27 @@ def write_search(
     problem = search_problem()
     if problem:
         return SearchReport(problem=problem)
+    return write_shards(site, shards_of(records, directory_urls=directory_urls), cache, directory_urls=directory_urls)
+
+
+def write_shards(site: Path, parts: Sequence[Shard], cache: Path, *, directory_urls: bool = False) -> SearchReport:
+    """Writes the index of these parts, one of them the first; like `write_search`."""
     address = _directory_url if directory_urls else _file_url
-    shards = dict(_sharded(records))
-    keys = {name: _key(held, directory_urls=directory_urls) for name, held in shards.items()}
+    shards = {part.name: part for part in sorted(parts, key=lambda part: (not part.month, part.month, part.part))[::-1]}
+    keys = {name: shard.key for name, shard in shards.items()}
     cache = cache / FOLDER
     missing = [name for name in shards if not (cache / keys[name] / "pagefind-entry.json").is_file()]
     try:
         if missing:
             with Service() as service:
                 for name in missing:
-                    payloads = [_payload(record, address) for record in shards[name]]
+                    payloads = [_payload(record, address) for record in shards[name].records()]
                     _build(service, payloads, cache / keys[name], first=name == _FIRST)
         _place(site / FOLDER, cache, keys)
     except (PagefindFailed, OSError) as error:
         shutil.rmtree(site / FOLDER, ignore_errors=True)
         return SearchReport(problem=f"the site was built without search: {error}")
-    manifest = _manifest(records, keys, shards)
+    manifest = _manifest(shards)
     _write(site / FOLDER / "manifest.json", json.dumps(manifest, ensure_ascii=False, separators=(",", ":")).encode())
     for old in cache.iterdir():
         if old.name not in keys.values():
@@ -106,17 +140,32 @@ def write_search(
     return SearchReport(tuple(missing), len(shards))
 
 
-def _sharded(records: Sequence[SearchRecord]) -> Iterator[tuple[str, list[SearchRecord]]]:
-    """Name -> records, the first shard first, then the newest month; the same for any order of the records."""
-    months: dict[str, list[SearchRecord]] = defaultdict(list)
+def shards_of(records: Sequence[SearchRecord], *, directory_urls: bool = False) -> list[Shard]:
+    """The shards of some records, the first one among them; the same for any order of the records."""
+    months: dict[str, list[SearchRecord]] = {"": []}
     for record in sorted(records, key=lambda record: (record.path, record.kind, record.title)):
-        months[record.month].append(record)
-    yield _FIRST, months.pop("", [])
-    for month, held in sorted(months.items(), reverse=True):
+        months.setdefault(record.month, []).append(record)
+    found = []
+    for month, held in months.items():
         # Cut from the oldest run on: those that come later change the last part alone.
-        for number in reversed(range(0, len(held), MOST_RUNS)):
-            part = number // MOST_RUNS
-            yield f"{month}-{part + 1}" if part else month, held[number : number + MOST_RUNS]
+        size = MOST_RUNS if month else max(1, len(held))
+        for number in range(0, max(1, len(held)), size):
+            part = held[number : number + size]
+            key = _key(part, directory_urls=directory_urls)
+            found.append(Shard(month, number // size, key, len(part), _facets(part), partial(_same, part)))
+    return found
+
+
+def _same(records: Sequence[SearchRecord]) -> Sequence[SearchRecord]:
+    return records
+
+
+def _facets(records: Sequence[SearchRecord]) -> dict[str, Counter[str]]:
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for record in records:
+        for key, values in record.facets.items():
+            counts[key].update(dict.fromkeys(values, 1))
+    return counts
 
 
 def _payload(record: SearchRecord, address: Callable[[str], str]) -> dict[str, Any]:
@@ -162,16 +211,21 @@ def _directory_url(path: str) -> str:
 
 def _key(records: Sequence[SearchRecord], *, directory_urls: bool) -> str:
     """What a shard is known by: the same records and the same Pagefind give the same files."""
-    try:
-        made_by = version("pagefind")
-    except PackageNotFoundError:
-        made_by = "unknown"
-    told = hashlib.sha256(json.dumps([_FORMAT, made_by, directory_urls]).encode())
+    told = hashlib.sha256(json.dumps([_FORMAT, made_by(), directory_urls]).encode())
     names = [field.name for field in fields(SearchRecord)]
     for record in records:
         values = [getattr(record, name) for name in names]
         told.update(json.dumps(values, ensure_ascii=False, sort_keys=True, default=list).encode("utf-8", "replace"))
     return told.hexdigest()[:24]
+
+
+@cache
+def made_by() -> str:
+    """The version of Pagefind."""
+    try:
+        return version("pagefind")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def _build(service: Service, payloads: Sequence[Mapping[str, Any]], target: Path, *, first: bool) -> None:
@@ -238,17 +292,18 @@ def _link_or_copy(source: str, target: str) -> None:
         shutil.copyfile(source, target)
 
 
-def _manifest(
-    records: Sequence[SearchRecord], keys: Mapping[str, str], shards: Mapping[str, Sequence[SearchRecord]]
-) -> dict[str, Any]:
+def _manifest(shards: Mapping[str, Shard]) -> dict[str, Any]:
     """What the browser asks for first: the shards, newest first, and the values to filter by, most frequent first."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for record in records:
-        for key, values in record.facets.items():
-            counts[key].update(dict.fromkeys(values, 1))
+    for shard in shards.values():
+        for key, values in shard.facets.items():
+            counts[key].update(values)
+    first = shards[_FIRST]
     return {
-        "first": {"key": keys[_FIRST], "count": len(shards[_FIRST])},
-        "months": [{"name": name, "key": key, "count": len(shards[name])} for name, key in keys.items()][1:],
+        "first": {"key": first.key, "count": first.count},
+        "months": [
+            {"name": name, "key": shard.key, "count": shard.count} for name, shard in shards.items() if shard.month
+        ],
         "facets": {
             key: [value for value, _ in sorted(found.items(), key=lambda one: (-one[1], one[0]))[:_MOST_FACETS]]
             for key, found in sorted(counts.items())

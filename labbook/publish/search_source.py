@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from labbook.index.query import listed
 from labbook.model.entry import Entry
+from labbook.publish.build_record import key_of, stat_of
+from labbook.publish.run_table import by_month
 from labbook.publish.search_records import SearchRecord, fix_records, note_record, run_record, symptom_records
+from labbook.publish.search_shards import Shard, made_by, shards_of
 from labbook.publish.symptom_view import SymptomView
 from labbook.report.run_row import RunRow
 from labbook.store import frontmatter
 from labbook.store.notebook import Notebook
 
 _FORMAT = 2
-_KEPT = "search-records.json"
+_OTHER = "other"
 
 
 def notebook_records(notebook: Notebook, view: SymptomView, cache: Path) -> list[SearchRecord]:
@@ -28,18 +34,99 @@ def notebook_records(notebook: Notebook, view: SymptomView, cache: Path) -> list
         notebook: Whose notes are read.
         view: The same notebook by symptom.
         cache: Folder in which records of entries are kept from one build to the next.
-
-    Cost: 10,000 entries: some seconds at first; then a look at each file, half a second.
     """
-    kept = _Kept(cache / _KEPT, view)
-    runs = {}
-    for row in view.source.rows:
-        record = kept.run(notebook.paths.root / row.path, row)
-        if record is not None:
-            runs[row.path] = record
-    kept.write()
-    texts = {fix.run: runs[fix.run].text for fix in view.source.fixes if fix.run in runs}
-    return [*fix_records(view, texts), *symptom_records(view), *_written(notebook, view), *runs.values()]
+    months = _Months(notebook, view, cache)
+    runs = {path: record for month in months.rows for path, record in months.records(month).items()}
+    texts = {path: record.text for path, record in runs.items()}
+    return [*_first(notebook, view, texts), *runs.values()]
+
+
+def notebook_shards(notebook: Notebook, view: SymptomView, cache: Path, *, directory_urls: bool = False) -> list[Shard]:
+    """The same in the shards of the index; what a month without a change holds is not read at all.
+
+    Cost: 10,000 entries: some seconds at first; then a look at each file, a tenth of a second.
+    """
+    months = _Months(notebook, view, cache)
+    texts: dict[str, str] = {}
+    others: list[SearchRecord] = []
+    shards: list[Shard] = []
+    for month in months.rows:
+        if month == _OTHER:
+            found = months.records(month)
+            others += found.values()
+            texts |= {path: record.text for path, record in found.items()}
+            continue
+        told = months.told(month, directory_urls=directory_urls)
+        texts |= told["texts"]
+        shards += [
+            Shard(month, part, key, count, facets, partial(months.part, month, part))
+            for part, key, count, facets in told["parts"]
+        ]
+    first = [*_first(notebook, view, texts), *others]
+    return [*shards, *shards_of(first, directory_urls=directory_urls)]
+
+
+def _first(notebook: Notebook, view: SymptomView, texts: Mapping[str, str]) -> Iterator[SearchRecord]:
+    """What is no run."""
+    yield from fix_records(view, {fix.run: texts[fix.run] for fix in view.source.fixes if fix.run in texts})
+    yield from symptom_records(view)
+    yield from _written(notebook, view)
+
+
+class _Months:
+    """The runs of a notebook by month: their records, and what shards they make, as far as it is known from before."""
+
+    def __init__(self, notebook: Notebook, view: SymptomView, cache: Path) -> None:
+        self._root = notebook.paths.root
+        self._view = view
+        self._cache = cache
+        self._made: dict[str, dict[str, SearchRecord]] = {}
+        self._fixed = {fix.run for fix in view.source.fixes}
+        self.rows = by_month(view.source.rows)
+
+    def records(self, month: str) -> dict[str, SearchRecord]:
+        """Path of an entry -> its record, of those that can be read."""
+        if month not in self._made:
+            kept = _Kept(self._cache / f"records-{month}.json", self._view)
+            found = {row.path: kept.run(self._root / row.path, row) for row in self.rows[month]}
+            kept.write()
+            self._made[month] = {path: record for path, record in found.items() if record is not None}
+        return self._made[month]
+
+    def part(self, month: str, part: int) -> Sequence[SearchRecord]:
+        """The records of one shard."""
+        records = list(self.records(month).values())
+        return next(shard.records() for shard in shards_of(records) if (shard.month, shard.part) == (month, part))
+
+    def told(self, month: str, *, directory_urls: bool) -> Any:  # noqa: ANN401 - plain data
+        """`parts`: number, key, size and facets of each shard; `texts`: what fixes are found by besides."""
+
+        def made() -> bytes:
+            records = self.records(month)
+            shards = shards_of(list(records.values()), directory_urls=directory_urls)
+            parts = [[shard.part, shard.key, shard.count, shard.facets] for shard in shards if shard.month]
+            texts = {path: record.text for path, record in records.items() if path in self._fixed}
+            return json.dumps({"parts": parts, "texts": texts}).encode()
+
+        rows = self.rows[month]
+        now_ns = time.time_ns()
+        states = [_state(f"{self._root}/{row.path}", now_ns) for row in rows]
+        keys = self._view.source.months.get(month)
+        if keys is None or not all(states):
+            # What may change again without another time is not kept.
+            return json.loads(made())
+        fixed = [row.path for row in rows if row.path in self._fixed]
+        with_these = [_made_with(self._view.source.symptoms), made_by(), directory_urls]
+        return json.loads(
+            self._view.source.kept.of(f"search-{month}", key_of(with_these, keys.rows, states, fixed), made)
+        )
+
+
+def _state(path: str, now_ns: int) -> str:
+    try:
+        return stat_of(os.stat(path), now_ns)  # noqa: PTH116 - ten thousand times
+    except OSError:
+        return "gone"
 
 
 def _written(notebook: Notebook, view: SymptomView) -> Iterator[SearchRecord]:

@@ -193,7 +193,7 @@ def test_records_of_entries_that_did_not_change_are_not_read_again(notes, tmp_pa
         return {record.path: record for record in notebook_records(notes.notebook, view, tmp_path / "cache")}
 
     assert "first words" in found()[f"runs/2026/11/21/{RUN}.md"].text and found()["ideas.md"].line == "next quarter"
-    kept = tmp_path / "cache" / "search-records.json"
+    kept = tmp_path / "cache" / "records-2026-11.json"
     kept.write_text(kept.read_text().replace("first words", "kept words"))
     assert "kept words" in found()[f"runs/2026/11/21/{RUN}.md"].text, "taken from what was kept"
     notes.run(RUN, "## Observations\n\nsecond words, longer\n")
