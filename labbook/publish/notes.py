@@ -47,23 +47,34 @@ class SiteNote:
     problem: str = ""
 
 
-def site_note(content: bytes, path: str, note: str) -> SiteNote:
+def site_note(content: bytes, path: str, note: str, front: Mapping[str, Any] | None = None) -> SiteNote:
     """The note in a file.
 
     Args:
         content: The file.
         path: Relative to the notebook, for messages.
         note: Sentence that stands above a note that is shown as text.
+        front: Its front matter, where it is known.
     """
     text = content.decode("utf-8", "replace").replace("\x00", "�").removeprefix("\ufeff")
     try:
-        meta, body = frontmatter.parse(text, path)
+        meta, body = with_front(text, path, front)
     except EntryError as error:
         return _as_text(text, path, error.message, note)
     problem = _trouble(body)
     if problem:
         return _as_text(body, path, f"{path}: {problem}", note, _shown(meta))
     return SiteNote(_opened(body), _shown(meta))
+
+
+def with_front(text: str, path: str, front: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], str]:
+    """Front matter and body of a text, like `frontmatter.parse`; front matter that is known is not parsed again.
+
+    Raises:
+        EntryError: It cannot be read.
+    """
+    parts = frontmatter._cut(text, path) if front is not None else None
+    return (front, parts.body) if front is not None and parts is not None else frontmatter.parse(text, path)
 
 
 def inert(text: str) -> str:

@@ -6,10 +6,12 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from labbook.frozen import dataclass
+from labbook.index.entries import MAX_BYTES
 from labbook.model.entry import Entry
 from labbook.model.symptom import Symptom
 from labbook.publish.kept import Kept
@@ -82,7 +84,7 @@ class SiteSource:
         fixes: Confirmed fixes, newest first.
         fronts: Path of a run's entry -> its front matter.
         facts: Path of a run's entry -> its `run.json`, of those that have one.
-        digests: Path of a run's entry -> what its front matter was read from, see `labbook.publish.source.digest_of`.
+        digests: Path of a run's entry -> what its front matter was read from, as the index knows it.
         months: Month -> keys of its runs; without them nothing is kept.
         kept: What was made in earlier builds.
     """
@@ -102,6 +104,16 @@ class SiteSource:
     digests: Mapping[str, str] = field(default_factory=dict)
     months: Mapping[str, MonthKeys] = field(default_factory=dict)
     kept: Kept = field(default_factory=Kept)
+
+    def front_of(self, path: str, content: bytes) -> Mapping[str, Any] | None:
+        """The front matter of an entry with this content, as far as it is known; parsing it takes long."""
+        known = self.digests.get(path)
+        return self.fronts.get(path) if known and len(content) <= MAX_BYTES and known == digest_of(content) else None
+
+
+def digest_of(content: bytes) -> str:
+    """What the index knows the content of a file by, where it reads all of it."""
+    return f"{len(content)}:{blake2b(content, digest_size=16).hexdigest()}"
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,8 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         except OSError as error:
             content = f"{path}: {error.strerror}".encode()
             log.warning("%s: cannot be read: %s; its page says so", path, error.strerror)
-        note = site_note(content, path, str(self.templates.words["site"]["broken_note"]))
+        front = self.source.front_of(path, content)
+        note = site_note(content, path, str(self.templates.words["site"]["broken_note"]), front)
         self.notes[source] = note
         if note.problem:
             log.warning("%s; it is shown as text", note.problem)

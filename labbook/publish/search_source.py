@@ -15,12 +15,13 @@ from typing import Any
 from labbook.index.query import listed
 from labbook.model.entry import Entry
 from labbook.publish.build_record import key_of, stat_of
+from labbook.publish.notes import with_front
+from labbook.publish.page import SiteSource
 from labbook.publish.run_table import by_month
 from labbook.publish.search_records import SearchRecord, fix_records, note_record, run_record, symptom_records
 from labbook.publish.search_shards import Shard, made_by, shards_of
 from labbook.publish.symptom_view import SymptomView
 from labbook.report.run_row import RunRow
-from labbook.store import frontmatter
 from labbook.store.notebook import Notebook
 
 _FORMAT = 2
@@ -146,13 +147,14 @@ def _written(notebook: Notebook, view: SymptomView) -> Iterator[SearchRecord]:
             yield note_record(path, str(entry.meta.get("title") or heading or entry.id), body.body)
 
 
-def _entry(path: Path, relative: str) -> Entry | None:
+def _entry(path: Path, relative: str, source: SiteSource | None = None) -> Entry | None:
     """The entry in a file; `None` when it is gone, or its front matter cannot be read."""
     from labbook.errors import EntryError
 
     try:
-        text = path.read_bytes().decode("utf-8", "replace").removeprefix("\ufeff")
-        meta, body = frontmatter.parse(text, relative)
+        content = path.read_bytes()
+        text = content.decode("utf-8", "replace").removeprefix("\ufeff")
+        meta, body = with_front(text, relative, source.front_of(relative, content) if source is not None else None)
     except (OSError, EntryError):
         return None
     return Entry(relative, meta, body)
@@ -163,6 +165,7 @@ class _Kept:
 
     def __init__(self, path: Path, view: SymptomView) -> None:
         self._path = path
+        self._source = view.source
         self._symptoms = view.source.symptoms
         self._made_with = _made_with(self._symptoms)
         self._known: dict[str, Any] = {}
@@ -185,7 +188,7 @@ class _Kept:
         if held is not None and held[0] == mark:
             self._now[row.path] = held
             return SearchRecord(**held[1])
-        entry = _entry(path, row.path)
+        entry = _entry(path, row.path, self._source)
         if entry is None:
             return None
         record = run_record(entry, row, self._symptoms)

@@ -11,13 +11,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from labbook.diagnosis.catalogue import load
 from labbook.index.build import ask, ask_quickly
-from labbook.index.entries import MAX_BYTES
 from labbook.index.memory import Held, fix_of, held_since
 from labbook.index.query import listed
 from labbook.model.entry import Entry
@@ -86,11 +84,6 @@ class _Run(NamedTuple):
     path: str
     front: str
     digest: str
-
-
-def digest_of(content: bytes) -> str:
-    """What the index knows a file by; "" for one of which it reads a part only."""
-    return f"{len(content)}:{blake2b(content, digest_size=16).hexdigest()}" if len(content) <= MAX_BYTES else ""
 
 
 def _all_runs(index: sqlite3.Connection) -> list[_Run]:
