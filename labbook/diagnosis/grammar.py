@@ -39,6 +39,10 @@ _OF_SO_MANY = re.compile(
 )
 """So many were wanted, whatever came."""
 _DEVICES = re.compile(r"\b(?:cuda(?::\d+)?|cpu|CPU|CUDA|GPU|gpu(?::\d+)?|mps|xpu|npu|CPUPlace|CUDAPlace|GPUPlace)\b")
+_ON_DEVICE = re.compile(
+    r"\b(?:on|in) (?:the )?(?:device |Place\(?)?(?P<device>cuda(?::\d+)?|cpu|gpu(?::\d+)?|mps|xpu|npu)\b", re.I
+)
+_CANNOT = re.compile(r"\b(?:can ?not|can't|could not|must|should|but|while|instead)\b", re.IGNORECASE)
 _WANTED = re.compile(r"\b(?:expect(?:ed|s)?|should|must|requires?|required|needs?|needed|supposed)\b", re.IGNORECASE)
 _GOT = re.compile(r"\b(?:got|received|found|was|were|but|has|have|given|instead|actual)\b", re.IGNORECASE)
 _AGAINST = re.compile(r"\b(?:and|vs|with|against|versus)\b|!=|<->", re.IGNORECASE)
@@ -269,7 +273,7 @@ def _family(sentence: str) -> str | None:
         return "shape_mismatch"
     if _differ(sentence, _TYPES) or _SAME_TYPE.search(sentence):
         return "dtype_mismatch"
-    if _differ(sentence, _DEVICES):
+    if _differ(sentence, _DEVICES) or _apart(sentence):
         return "device_mismatch"
     if (
         _UNLIKE.search(sentence)
@@ -350,6 +354,12 @@ def _differ(sentence: str, quantity: re.Pattern[str]) -> bool:
         if _WANTED.search(before) and _GOT.search(sentence, first.end(), second.start()):
             return True
     return False
+
+
+def _apart(sentence: str) -> bool:
+    """Whether it places two things on devices that are not the same: "on device cuda:0 ... on device cpu"."""
+    places = [found["device"].lower() for found in _ON_DEVICE.finditer(sentence)]
+    return len(set(places)) > 1 and _CANNOT.search(sentence) is not None
 
 
 def _compared(sentence: str) -> bool:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from labbook.diagnosis.prose import stated
+from labbook.diagnosis.surroundings import HANGS
 
 _SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
 _ASKED = re.compile(
@@ -23,6 +24,13 @@ _INSIDE = re.compile(
 )
 _OF_BEING = ("nan_or_inf", "cuda_oom", "host_oom_killed", "port_in_use", "illegal_instruction_or_segfault")
 """Families that are something being so: a "not" among their words turns them round."""
+_STANDS = re.compile(
+    r"\bstuck (?:at|around|in|on) (?:[\d.]+|local|how)|卡在\s?[\d.]+"
+    r"|\b(?:accuracy|acc|m?AP|reward|loss)\b[^.]{0,20}?(?:stuck|卡|不动)|(?:精度|准确率|损失)[^。]{0,10}?(?:卡|不动)"
+    r"|\b(?:fix(?:e[sd])?|gone|no longer|solved|resolve[sd]?)\b",
+    re.IGNORECASE,
+)
+"""What stands still is a number, or it was mended: no process waits."""
 _HARMLESS = re.compile(
     r"没有?关系|正常(?:训练|运行|吗|现象)|想(?:知道|了解|问)|怎[么样](?!办|回事|解决|了|会|处理|破|改|调|弄|搞)|区别"
     r"|的话|可以(?:用|通过|使用|尝试)|建议|教程|原理|论文|优化了?(?=[^器]|$)|支持检测"
@@ -44,7 +52,7 @@ _GROWS = (
     r"|(?:keeps?|kept) (?:on )?(?:growing|increasing|rising|climbing)|(?:grows?|increases?|rises?|climbs?) "
     r"(?:\w+ ){0,3}(?:until|every|each|with|over|continuously|linearly|steadily|slowly|gradually)|fills? up|leaks?\b"
     r"|(?:keeps?|kept) (?:on )?(?:grow|increas|rise|climb)\w*|(?:reach\w*|hits?|at) 100\s?%|(?:is|are|gets?|too) full\b"
-    r"|(?:一直|持续|不断|逐渐|慢慢|越来越|缓慢)[^，。]{0,6}(?:涨|增|升|高|大)|上涨|暴涨|飙升|占满|吃满|爆满|泄[漏露]|耗尽|爆了|炸了)"
+    r"|(?:一直|一路|持续|不断|逐渐|慢慢|越来越|缓慢)[^，。]{0,6}(?:涨|增|升|高|大)|[涨飙增升]到|上涨|暴涨|飙升|占满|吃满|爆满|泄[漏露]|耗尽|爆了|炸了)"
 )
 _ENDS = r"(?:crash\w*|kill\w*|OOM|dies?|died|out of memory|崩|被?杀|退出|报错|中断|溢出|卡死|死机|挂了|不足)"
 _MEDIA = r"\S+\.(?:jpe?g|png|bmp|tiff?|gif|webp|avi|mp4|mkv|mov|webm|wav|flac|mp3|ogg|npy|npz|h5|mat|nii(?:\.gz)?)\b"
@@ -108,6 +116,7 @@ _FORMS = (
             rf"\b(?:error|fail\w*|unable|cannot|can't|could not) (?:to |when |while |in )?(?:load|read|decod|open|pars)"
             rf"(?:e|ing)? "
             rf"(?:\w+ ){{0,3}}['\"]?{_MEDIA}",
+            r"(?:读不[到出了]|打不开|无法读取|不能读取)(?:任何)?(?:视频|图片?|图像|音频|标注)|图是?[^。]{0,24}读不了",
             r"(?:视频|图片|图像|音频|标注)(?:文件)?[^，。]{0,6}(?:读不了|读不出|打不开|读取失败|无法读取|解码失败|损坏)",
         ),
     ),
@@ -116,6 +125,7 @@ _FORMS = (
         (
             r"\b(?:\d+ )?(?:ops?|operators?|op type|optype|kernels?)\b[^.\n]{0,60}?\b(?:(?:is|are|was) )?"
             r"(?:not (?:yet )?(?:supported|implemented|registered)|unsupported|not found in this op store)\b",
+            r"(?:类型|算子|操作|设备)没有实现|没有实现[^，。]{0,4}['\"“`][\w:.]+['\"”`]",
             r"(?:算子|操作|\bop\b)[^，。]{0,12}(?:不支持|未实现|没有实现|未注册)|(?:不支持|没有)(?:该|此|这个)?(?:算子|op\b)",
         ),
     ),
@@ -123,6 +133,7 @@ _FORMS = (
         "shape_mismatch",
         (
             r"\b(?:shape|size|dimension|dim|channel)s? (?:error|mismatch\w*|problem|issue|incompatib\w+)\b",
+            r"报[^，。]{0,6}?(?:通道数?|形状|维度|尺寸|shape)\w{0,3}的?错",
             r"(?:形状|维度|尺寸|通道数?|shape|size)[^，。]{0,20}?(?:对不上|不对(?!称)|不匹配|不一致|不符|不相同|不一样|错误|有误|冲突)",
         ),
     ),
@@ -141,6 +152,25 @@ _FORMS = (
             r"|卡死|卡住|崩|挂了|退出)",
         ),
     ),
+    (
+        "nccl_or_collective",
+        (
+            HANGS.pattern,
+            r"\bnccl\b[^.，。]{0,20}?(?:\b(?:issue|error|problem|failure|timeout|bug)s?\b|报错|错误|问题|超时)",
+        ),
+    ),
+    (
+        "api_version_mismatch",
+        (r"\bfrom [\w.]+ import \w+[^，。]{0,8}?(?:报错|出错|失败|不了|\b(?:error|fails?|failed)\b)",),
+    ),
+    (
+        "missing_dependency",
+        (r"\bimport [\w.]+[^，。]{0,8}?(?:报错|出错|失败|不了|\b(?:error|fails?|failed)\b)|\bModuleNotFoundError\b",),
+    ),
+    ("file_not_found", (r"\bFileNotFoundError\b",)),
+    ("permission_error", (r"\bPermissionError\b",)),
+    ("host_oom_killed", (r"(?<![\w.])MemoryError\b",)),
+    ("data_decode_error", (r"\b(?:UnicodeDecodeError|JSONDecodeError|UnidentifiedImageError)\b",)),
     ("index_out_of_range", (r"(?:数组|索引|下标|标签|label|index|报了?)\s?(?:值)?越界",)),
     (
         "illegal_instruction_or_segfault",
@@ -169,6 +199,8 @@ def reported(lines: Iterable[str]) -> tuple[str, str] | None:
             for form in forms:
                 found = form.search(sentence)
                 if found is None or _DENIED.search(sentence[: found.start()]):
+                    continue
+                if family == "nccl_or_collective" and _STANDS.search(sentence):
                     continue
                 if family not in _OF_BEING or not _INSIDE.search(sentence, found.start(), found.end() + 1):
                     return family, sentence

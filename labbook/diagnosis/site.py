@@ -32,6 +32,7 @@ _OF_FUNCTIONS = (
     ("pickling_error", re.compile(r"[\\/]multiprocessing[\\/]reduction\.py:dump$|[\\/]cloudpickle[\\/].*:dump$")),
     ("checkpoint_key_mismatch", re.compile(r"torch[\\/]nn[\\/]modules[\\/]module\.py:load_state_dict$")),
     ("cuda_driver_mismatch", re.compile(r"torch[\\/]cuda[\\/]__init__\.py:_lazy_init$")),
+    ("checkpoint_load_error", re.compile(r"paddle[\\/]fluid[\\/]io\.py:(?:load\w*|set_program_state)$")),
     ("shape_mismatch", re.compile(r"[\\/]_utils[\\/]collate\.py:\w*collate\w*$")),
 )
 _SITES = tuple((family, re.compile(place)) for family, place in _PLACES)

@@ -15,7 +15,9 @@ def _any(*forms: str) -> re.Pattern[str]:
 
 _VERSION = r"v?\d+\.\d+(?:\.\w+)*"
 _APART = (
-    r"(?:nccl|gloo|ddp|dist(?:ributed)?(?:\.\w+)?|multi-?(?:gpu|node)s?|\d (?:gpus|nodes)|accelerate launch"
+    r"(?:nccl|gloo|ddp|dist(?:ributed)?(?:\.\w+)?|(?:multi|multiple|several|many)[- ]?(?:gpu|node|card)s?"
+    r"|多\s?(?:GPU|显卡|机器)|\d (?:gpus|nodes)"
+    r"|accelerate launch"
     r"|barrier|all_?reduce|all_?gather"
     r"|init_process_group"
     r"|rendezvous|collectives?|fleet|torchrun|[多双两]卡|[多双两]机|分布式|集合通信)"

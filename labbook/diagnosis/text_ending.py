@@ -43,7 +43,8 @@ _SRUN = re.compile(
 )
 _CODE = re.compile(
     r"(?:Process finished with exit code|exit(?:ed|s|ing)?(?: with)?(?: non-?zero)?(?: a)? ?(?:return |error )?"
-    r"(?:code|status)|exitcode|return ?code|Exit Code|退出代码为?|退出码)\s*(?:is|of|was|[=:：])?\s*[(<]?"
+    r"(?:code|status)|exitcode|return ?code|Exit Code"
+    r"|退出代码为?|退出码|(?:返回)?错误码|返回码)\s*(?:is|of|was|[=:：])?\s*[(<]?"
     r"(?P<code>-?\d{1,10}|-?[0Oo]x[0-9a-fA-F]{1,9})\b",
     re.IGNORECASE,
 )

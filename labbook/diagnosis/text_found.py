@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field, replace
 
@@ -47,6 +48,10 @@ class Found:
         chain = [self]
         while chain[-1].inner is not None and len(chain) < MOST_BEHIND:
             chain.append(chain[-1].inner)
+        for outer, inner in itertools.pairwise(chain):
+            if not inner.type and not inner.message and _CAUGHT.match(outer.message):
+                # The end of the quotation is cut off: what is raised again is of the same class.
+                inner.type, inner.module = outer.type, outer.module
         made = _only_named(chain[-1])
         for one in reversed(chain):
             made = replace(one._alone(), inner=made, behind=one._behind())

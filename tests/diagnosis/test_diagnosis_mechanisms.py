@@ -242,3 +242,36 @@ def test_code_that_cannot_become_static_is_told_before_the_type_that_shows_it() 
         _family(f'TypeError: In transformed code:\n\n    File "a.py", line 3, in step\n\n    {inner}')
         == "compile_error"
     )
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("device_mismatch", 'DGLError: Cannot assign feature "h" on device cuda:0 to a graph on device cpu.'),
+        ("dtype_mismatch", "TypeError: output tensor must have the same type as input tensor"),
+        ("compile_error", "src/a.cc:579:15: error: 'class nvinfer1::IBuilder' has no member named 'setMaxBatchSize'"),
+        ("compile_error", "make[2]: *** [CMakeFiles/a.dir/runtime.cc.o] Error 1"),
+        (
+            "index_out_of_range",
+            '  File "t.py", line 1, in f\n    assert torch.all(seg_label < 5), seg_label\nAssertionError: [255]',
+        ),
+        ("host_oom_killed", "deepspeed 跑了一会返回错误码-9"),
+        ("file_not_found", "Exception: There is no directory named ./data/train"),
+    ],
+)
+def test_shapes_of_messages(family: str, text: str) -> None:
+    assert _family(text) == family
+
+
+def test_a_quotation_that_is_cut_off_has_the_class_of_what_is_raised_again() -> None:
+    text = """Traceback (most recent call last):
+  File "train.py", line 36, in train
+    for i, (inp, idx) in enumerate(train_loader):
+  File "/e/site-packages/torch/_utils.py", line 369, in reraise
+    raise self.exc_type(msg)
+cv2.error: Caught error in DataLoader worker process 0.
+Original Traceback (most recent call last):
+  File "/e/site-packages/torch/utils/data/_utils/fetch.py", line 44, in fetch
+    data = [self.dataset[idx] for idx in possibly_batched_index]
+"""
+    assert _family(text) == "data_decode_error"
