@@ -31,6 +31,11 @@ _TAG = re.compile(
 )
 """Tags as browsers read them without having to guess; what is no such tag is `odd`."""
 
+_BARE = re.compile(
+    r"[^<]*(?:</?(?:t[dhr]|tbody|thead|table|p|ul|ol|li|code|strong|em|span|h[1-6]|div|a|pre|summary|details)>[^<]*)*"
+)
+"""Text with tags that bring nothing with them: most of a table."""
+
 _ATTRIBUTE = re.compile(r"([^\s=\"'<>/]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+)))?")
 _SCRIPT_END = re.compile(r"</script(?=[\s/>])", re.IGNORECASE)
 _ADDRESSES = {"href", "src", "action", "formaction", "xlink:href", "srcset", "poster", "data", "background", "ping"}
@@ -162,7 +167,11 @@ def _elements(page: str) -> Iterator[tuple[str, str, str]]:
     Only the content of scripts is no HTML here: inside of pictures browsers look for elements in styles, too.
     """
     place = 0
-    while tag := _TAG.search(page, place):
+    while True:
+        bare = _BARE.match(page, place)
+        tag = _TAG.search(page, bare.end() if bare else place)
+        if tag is None:
+            return
         place = tag.end()
         if tag["odd"]:
             yield "?", "", ""

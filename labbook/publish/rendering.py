@@ -23,7 +23,7 @@ from mkdocs.structure.files import Files
 
 from labbook.publish.theme import EXTENSIONS
 
-_MARKED = re.compile("[\\\\`*_\\[\\]<>&{}\n\x02\x03]")
+_MARKED = re.compile("[\\\\`*\\[\\]<>&{}\x02\x03]|(?<![^\\W_])_|__|  \n")
 """What has to stand in a text for one of `_INLINE` to see anything in it."""
 
 _INLINE = {
@@ -48,6 +48,8 @@ _CELL = re.compile(
     rf"(?P<same>{_PART}+)"
     rf"|(?<!\*)\*\*(?P<strong>(?!\s){_PART}+(?<!\s))\*\*(?!\*)"
     rf"|(?<!!)\[(?P<label>{_INERT}+)\]\((?P<to>[A-Za-z0-9_./-]+\.md)\)(?:\{{\.(?P<style>[A-Za-z0-9_-]+)\}})?(?!\{{)"
+    r"|(?P<after>>)"
+    rf"|(?P<bracket>\[{_INERT}*\](?!\())"
     r"|(?<!`)`(?P<code>[^`\\<>&{}|\n\x02\x03]+)`(?!`)",
 )
 _PLAIN = re.compile(f"{_INERT}*")
@@ -69,6 +71,7 @@ class PageRenderer:
         self._anchors = anchors
         self._parser: Markdown | None = None
         self._links: Any = None
+        self._tables: _QuickTables | None = None
         # Of extensions that a team adds it is not known whether they forget the page before.
         self._again = {str(name) for name in config.markdown_extensions} <= {
             *EXTENSIONS,
@@ -91,7 +94,10 @@ class PageRenderer:
             steps[:0] = [raw, found]
         for step in steps:
             step._register(parser)
-        page.content = parser.convert(page.markdown or "")
+        text = page.markdown or ""
+        if self._tables is not None:
+            self._tables.definitions = "]:" in text
+        page.content = parser.convert(text)
         page.toc = toc.get_toc(getattr(parser, "toc_tokens", []))
         page._title_from_render = title.title
         if self._anchors:
@@ -114,7 +120,8 @@ class PageRenderer:
     def _quick_tables(self, parser: Markdown) -> None:
         processors = parser.parser.blockprocessors
         priority = processors._priority[processors.get_index_for_name("table")].priority
-        processors.register(_QuickTables(processors["table"], self._address), "table", priority)
+        self._tables = _QuickTables(processors["table"], self._address)
+        processors.register(self._tables, "table", priority)
 
     def _address(self, written: str) -> str | None:
         """Address in the site of a note that a link leads to; `None` where MkDocs has something to say to it."""
@@ -152,6 +159,8 @@ class _QuickTables(TableProcessor):  # type: ignore[misc]
         super().__init__(before.parser, before.config)
         self._resolve = resolve
         self._known: dict[str, str] = {}
+        self.definitions = True
+        """Whether the page may define links by a name."""
 
     def run(self, parent: Element, blocks: list[str]) -> None:
         """Adds the table to `parent`."""
@@ -181,7 +190,7 @@ class _QuickTables(TableProcessor):  # type: ignore[misc]
                     inner = self._cell(text.strip(" "))
                     if inner is None:
                         return None
-                    if "](" not in text and len(text) <= _MOST_KEPT:
+                    if "[" not in text and len(text) <= _MOST_KEPT:
                         self._known[text] = inner
                 row.append(f"<{tag}{align}>{inner}</{tag}>\n")
             rows.append(f"<tr>\n{''.join(row)}</tr>\n")
@@ -206,8 +215,13 @@ class _QuickTables(TableProcessor):  # type: ignore[misc]
                 return None
             place = found.end()
             kind = found.lastgroup
-            if kind == "same":
+            if kind == "same" or (kind == "bracket" and not self.definitions):
                 parts.append(found[0])
+            elif kind == "bracket":
+                # Markdown looks whether it is the name of a link.
+                return None
+            elif kind == "after":
+                parts.append("&gt;")
             elif kind == "strong":
                 parts.append(f"<strong>{found['strong']}</strong>")
             elif kind == "code":

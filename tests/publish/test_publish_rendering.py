@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from mkdocs.config.defaults import MkDocsConfig
@@ -59,6 +60,7 @@ CELLS = [
         "<https://a.example>",
         "[**x**](other.md)",
     ),
+    *("[64, 3] -> [64, 10]", "[64, a_b]", "[x] [other]", "[other]", "[other][]", "![other]", "[[other]]", "a > b", ">"),
     *("[x](out.md)", "!", "![", "{", "}", "*", "_", "\u00a0", "--", ":-:", "http://a.example/_x_", "\x02", '"', "a  b"),
 ]
 
@@ -110,7 +112,16 @@ def table(*rows: list[str], marks: str = "|---|--:|:-:|") -> str:
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_each_kind_of_cell(both, cell):
-    both(table([cell, "x", f"x {cell}"], ["y", f"{cell}x", "z"]))
+    text = table([cell, "x", f"x {cell}"], ["y", f"{cell}x", "z"])
+    both(text)
+    both(f"{text}\n\n[other]: https://a.example/\n")
+
+
+@pytest.mark.parametrize("text", ["a_b c_\nd", "a  \nb", "_a_ b", "a__b__ c", "a_b_c _d_", "x\n_y_", "中_文", "a_ _b"])
+def test_texts_without_marks_are_not_looked_at_and_others_are(render, monkeypatch, text):
+    ours = render(f"# {text.split()[0]}\n\n{text}\n\n- {text}\n")
+    monkeypatch.setattr(rendering, "_MARKED", re.compile(""))
+    assert ours == render(f"# {text.split()[0]}\n\n{text}\n\n- {text}\n")
 
 
 def test_cells_of_all_kinds_beside_each_other(both):
