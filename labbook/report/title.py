@@ -35,6 +35,10 @@ def title_of(run: Run, language: str = "en") -> str:
     verdict = verdict_line(run, language)
     if run.status == "finished":
         seen = primary_of(run) is not None
+        fault = _certain_fault(run)
+        if fault is not None and seen:
+            verdict = _of_finding(fault, run, words(language)["verdict"])
+            return _plain(said["title"], script=script_name(run), verdict=_plain(said["finished_but"], verdict=verdict))
         sentence = _plain(said["finished_with"], verdict=verdict) if seen else _plain(said["finished"])
     elif run.status == "failed":
         told = ending_exception(run) is not None or primary_of(run) is not None
@@ -69,6 +73,15 @@ def verdict_line(run: Run, language: str = "en") -> str:
     if series is None:
         return _plain(said["unknown" if run.status == "lost" else "none"])
     return _metric(series, said)
+
+
+def _certain_fault(run: Run) -> Finding | None:
+    """What is certainly wrong in a run that ended well; `None` where its loss tells it already, or nothing is."""
+    series = primary_of(run)
+    if series is not None and first_nonfinite_step(series) is not None:
+        return None
+    first = next((finding for finding in run.findings if finding.symptom), None)
+    return first if first is not None and first.severity == "error" and first.tier == 1 else None
 
 
 def _of_finding(finding: Finding, run: Run, said: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from labbook.model.finding import Finding
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.report.title import primary_series, title_of, verdict_line
@@ -44,6 +45,23 @@ def test_a_loss_that_is_no_number_is_the_news():
     loss = Series("loss", "probe", (1, 2, 3, 4), (2.0, math.nan, 1.0, math.nan))
     assert title_of(run_with(loss)) == "a.py: finished, loss is NaN since step 4"
     assert title_of(run_with(loss, status="failed", exit_code=1)) == "a.py: loss is NaN since step 4"
+
+
+def finding(**fields):
+    told = {"symptom": "loss_negative", "family": "numeric", "class_": "numeric", "tier": 1, "severity": "error"}
+    return Finding(**{**told, "title": "A loss that cannot be negative is negative", **fields})
+
+
+def test_what_is_certainly_wrong_in_a_run_that_ended_well_is_the_news():
+    loss = Series("loss", "probe", (1, 2), (2.0, -3.0))
+    assert title_of(run_with(loss, findings=(finding(),))) == (
+        "a.py: finished, but a loss that cannot be negative is negative"
+    )
+    likely = (finding(tier=2), finding(severity="warning"))
+    for one in likely:
+        assert title_of(run_with(loss, findings=(one,))) == "a.py: finished, loss 2 → -3 in 2 steps"
+    loss = Series("loss", "probe", (1, 2), (2.0, math.nan))
+    assert title_of(run_with(loss, findings=(finding(),))) == "a.py: finished, loss is NaN since step 2"
 
 
 def test_other_ends():
