@@ -21,6 +21,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure import pages, toc
 from mkdocs.structure.files import Files
 
+from labbook.publish.plain_blocks import PlainBlocks
 from labbook.publish.theme import EXTENSIONS
 
 _MARKED = re.compile("[\\\\`*\\[\\]<>&{}\x02\x03]|(?<![^\\W_])_|__|  \n")
@@ -114,6 +115,9 @@ class PageRenderer:
                 self._parser.treeprocessors.register(_PlainTexts(self._parser), "labbook_plain_texts", 21)
                 if self._again:
                     self._quick_tables(self._parser)
+            for extension in self._parser.registeredExtensions if self._again else ():
+                if hasattr(extension, "get_pymdownx_highlighter"):
+                    extension.get_pymdownx_highlighter = _plain_blocks
         self._parser.reset()
         return self._parser
 
@@ -131,6 +135,10 @@ class PageRenderer:
             return None
         address: str = links.path_to_url(written)
         return None if _ACTIVE.search(address) else address
+
+
+def _plain_blocks() -> type:
+    return PlainBlocks
 
 
 class _PlainTexts(Treeprocessor):  # type: ignore[misc]

@@ -9,6 +9,7 @@ import pytest
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from pymdownx.highlight import Highlight
 
 from labbook.publish import rendering
 from labbook.publish.rendering import PageRenderer
@@ -80,6 +81,7 @@ def render():
         PageRenderer(config, anchors=False).render(page, files)
         return page.content
 
+    rendered.config = config
     return rendered
 
 
@@ -153,3 +155,32 @@ def test_rows_that_are_too_short_and_too_long(both):
 
 def test_a_long_cell_without_an_end_takes_no_longer(both):
     both(table(["**" + "a_b " * 5000, "[" + "x" * 5000, "<span " + "&amp;" * 2000]))
+
+
+TEXTS = [
+    *(
+        "a",
+        "a & <b> \"c\" 'd'",
+        "\n\na\n\n\n b \n\n",
+        "  a\n\tb",
+        "",
+        "\n",
+        " \n ",
+        "\u2028a\u2029\x0c",
+        "here\nhere",
+        "{{ a }}",
+    ),
+    *("\ufeffa", "a\r\nb", "中文\n" * 3, "```", "~~~", "&amp; &#42;"),
+]
+
+
+@pytest.mark.parametrize(
+    "head", ["text", "", "python", "text hl_lines='1'", "text linenums='1'", "{.text .more}", "text title='t'"]
+)
+@pytest.mark.parametrize("settings", [{}, {"line_spans": "x"}, {"stripnl": False}, {"pygments_lang_class": True}])
+def test_blocks_of_plain_text_are_those_of_pygments(render, monkeypatch, head, settings):
+    text = "\n\n".join(f"````{head}\n{one}\n````" for one in TEXTS)
+    render.config.mdx_configs["pymdownx.highlight"] |= settings
+    ours = render(text)
+    monkeypatch.setattr(rendering, "_plain_blocks", lambda: Highlight)
+    assert ours == render(text)

@@ -1,0 +1,39 @@
+"""Blocks of plain text as Pygments writes them, without Pygments: what a program printed has nothing to highlight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pymdownx.highlight import Highlight  # type: ignore[import-untyped]
+
+_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
+_MARK = "here"
+_SAMPLE = "\n\n  a & <b> \"c\" 'd' {e}\t\u2028f\n\n\ng "
+
+_frames: dict[str, tuple[str, str] | None] = {}
+"""Settings of a block -> what stands before and after its text; `None` where Pygments does more than we know of."""
+
+
+class PlainBlocks(Highlight):  # type: ignore[misc]
+    """The highlighter of blocks of code; those of plain text are written at once."""
+
+    def highlight(self, src: str, language: str, css_class: str = "highlight", **said: Any) -> Any:  # noqa: ANN401
+        """The HTML of a block."""
+        plain = language == "text" and not said.get("inline") and "\r" not in src and not src.startswith("\ufeff")
+        text = src.strip("\n") if plain and self.use_pygments else ""
+        if not text.strip():
+            return super().highlight(src, language, css_class, **said)
+        # The number of a block stands in it only where its lines have anchors.
+        counted = self.line_spans or self.line_anchors
+        key = "" if counted else repr([vars(self), css_class, {**said, "code_block_count": 0}])
+        if key and key not in _frames:
+            _frames[key] = self._frame(css_class, said)
+        frame = _frames.get(key)
+        if frame is None:
+            return super().highlight(src, language, css_class, **said)
+        return f"{frame[0]}{text.translate(_ESCAPED)}\n{frame[1]}"
+
+    def _frame(self, css_class: str, said: dict[str, Any]) -> tuple[str, str] | None:
+        before, mark, after = str(super().highlight(_MARK, "text", css_class, **said)).partition(f"{_MARK}\n")
+        sample = f"{before}{_SAMPLE.strip(chr(10)).translate(_ESCAPED)}\n{after}"
+        return (before, after) if mark and sample == super().highlight(_SAMPLE, "text", css_class, **said) else None
