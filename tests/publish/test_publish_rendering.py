@@ -184,3 +184,10 @@ def test_blocks_of_plain_text_are_those_of_pygments(render, monkeypatch, head, s
     ours = render(text)
     monkeypatch.setattr(rendering, "_plain_blocks", lambda: Highlight)
     assert ours == render(text)
+
+
+def test_blocks_of_plain_text_do_without_pygments(render, monkeypatch):
+    render("```text\nfirst\n```\n")
+    monkeypatch.setattr(Highlight, "highlight", lambda *_, **__: "by Pygments")
+    assert "<code>a &amp; b\n</code>" in render("```text\na & b\n```\n")
+    assert "by Pygments" in render("```python\na\n```\n")
