@@ -24,7 +24,7 @@ from labbook.publish.symptom_view import SymptomView
 from labbook.report.run_row import RunRow
 from labbook.store.notebook import Notebook
 
-_FORMAT = 2
+_FORMAT = 3
 _OTHER = "other"
 
 
@@ -161,7 +161,7 @@ def _entry(path: Path, relative: str, source: SiteSource | None = None) -> Entry
 
 
 class _Kept:
-    """Records of entries, by path, with the size and time that their files had."""
+    """Records of entries, by path, with the state that their files had."""
 
     def __init__(self, path: Path, view: SymptomView) -> None:
         self._path = path
@@ -170,6 +170,7 @@ class _Kept:
         self._made_with = _made_with(self._symptoms)
         self._known: dict[str, Any] = {}
         self._now: dict[str, Any] = {}
+        self._now_ns = time.time_ns()
         try:
             read = json.loads(path.read_bytes())
             if read["made_with"] == self._made_with:
@@ -179,13 +180,9 @@ class _Kept:
 
     def run(self, path: Path, row: RunRow) -> SearchRecord | None:
         """The record of a run; `None` when its entry is gone."""
-        try:
-            seen = path.stat()
-        except OSError:
-            return None
-        mark = [seen.st_mtime_ns, seen.st_size]
+        mark = _state(str(path), self._now_ns)
         held = self._known.get(row.path)
-        if held is not None and held[0] == mark:
+        if held is not None and mark and held[0] == mark:
             self._now[row.path] = held
             return SearchRecord(**held[1])
         entry = _entry(path, row.path, self._source)

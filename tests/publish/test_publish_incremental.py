@@ -189,10 +189,42 @@ def odd_record(book):
     file.write_text(json.dumps(data))
 
 
+def kept_files(book) -> list[Path]:
+    found = list((book.folder / ".labbook" / "site-kept").iterdir())
+    assert {"rows-2026-11", "columns-2026-11"} <= {file.name for file in found}
+    return found
+
+
+def kept_gone(book):
+    assert kept_files(book)
+    shutil.rmtree(book.folder / ".labbook" / "site-kept")
+    shutil.rmtree(book.folder / "site" / "data")
+
+
+def kept_broken(book):
+    for number, file in enumerate(kept_files(book)):
+        content = file.read_bytes()
+        # Cut short, another text of the same length, nothing at all, no text.
+        file.write_bytes([content[:-9], content.replace(b"finished", b"finashed"), b"", b"\xff" * 99][number % 4])
+    shutil.rmtree(book.folder / "site" / "data")
+
+
+def kept_by_another_version(book):
+    for file in kept_files(book):
+        key, content = file.read_bytes().split(b"\n", 1)
+        file.write_bytes(key_of("another").encode() + key[32:] + b"\n" + content.replace(b"finished", b"finashed"))
+
+
+def kept_is_a_folder(book):
+    for file in kept_files(book):
+        file.unlink()
+        file.mkdir()
+
+
 CHANGES = [
     *(edited, deleted, renamed, fixed, template_changed, theme_changed, in_chinese, renamed_site, addresses_changed),
     *(with_address, another_note, title_changed, picture_added, month_gone, site_gone, page_edited, page_gone),
-    *(others_left_files, broken_record, odd_record),
+    *(others_left_files, broken_record, odd_record, kept_gone, kept_broken, kept_by_another_version, kept_is_a_folder),
 ]
 
 

@@ -180,7 +180,7 @@ TEXTS = [
 @pytest.mark.parametrize("settings", [{}, {"line_spans": "x"}, {"stripnl": False}, {"pygments_lang_class": True}])
 def test_blocks_of_plain_text_are_those_of_pygments(render, monkeypatch, head, settings):
     text = "\n\n".join(f"````{head}\n{one}\n````" for one in TEXTS)
-    render.config.mdx_configs["pymdownx.highlight"] |= settings
+    render.config.mdx_configs["pymdownx.highlight"] = {**EXTENSIONS["pymdownx.highlight"], **settings}
     ours = render(text)
     monkeypatch.setattr(rendering, "_plain_blocks", lambda: Highlight)
     assert ours == render(text)

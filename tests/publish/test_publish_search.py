@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -8,13 +9,13 @@ import pytest
 
 from labbook.diagnosis.catalogue import load
 from labbook.model.entry import Entry
-from labbook.publish import search_shards
+from labbook.publish import build_record, search_shards, search_source
 from labbook.publish.page import SiteFix, SiteSource
 from labbook.publish.search_page import interface
 from labbook.publish.search_records import SearchRecord, fix_records, run_record, symptom_records
 from labbook.publish.search_service import PagefindFailed, Service
-from labbook.publish.search_shards import MOST_RUNS, search_problem, write_search
-from labbook.publish.search_source import notebook_records
+from labbook.publish.search_shards import MOST_RUNS, search_problem, shards_of, write_search
+from labbook.publish.search_source import notebook_records, notebook_shards
 from labbook.publish.search_words import words_of
 from labbook.publish.site import build_site
 from labbook.publish.source import site_source
@@ -183,7 +184,8 @@ def test_a_program_that_fails_leaves_a_site_without_search(tmp_path, monkeypatch
     assert "without search" in report.problem and not (tmp_path / "site" / "search").exists()
 
 
-def test_records_of_entries_that_did_not_change_are_not_read_again(notes, tmp_path):
+def test_records_of_entries_that_did_not_change_are_not_read_again(notes, tmp_path, monkeypatch):
+    monkeypatch.setattr(build_record, "_JUST_NOW_NS", -1)
     notes.run(RUN, "## Observations\n\nfirst words\n")
     notes.page("ideas.md", "# Ideas\n\nnext quarter\n")
     notes.page("runs/2026/11/21/broken.md", "---\nid: [\n---\n# broken\n")
@@ -200,6 +202,48 @@ def test_records_of_entries_that_did_not_change_are_not_read_again(notes, tmp_pa
     assert "second words" in found()[f"runs/2026/11/21/{RUN}.md"].text
     kept.write_text("{")
     assert "second words" in found()[f"runs/2026/11/21/{RUN}.md"].text
+    entry = notes.folder / f"notes/runs/2026/11/21/{RUN}.md"
+    state = entry.stat()
+    entry.write_text(entry.read_text().replace("second", "dnoces"))
+    os.utime(entry, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert "dnoces words" in found()[f"runs/2026/11/21/{RUN}.md"].text, "of the same size and time"
+
+
+def test_shards_of_months_that_did_not_change_are_not_made_again(notes, tmp_path, monkeypatch):
+    monkeypatch.setattr(build_record, "_JUST_NOW_NS", -1)
+    notes.run(OLD, "## Observations\n\nold words\n", symptoms=["loss_printed_nan"], fix=RUN, fix_text="a cure")
+    notes.run(RUN, "## Observations\n\nfirst words\n")
+    notes.page("runs/by_hand.md", "---\nid: by_hand\n---\n# By hand\n")
+    made = []
+    real = search_source.run_record
+    monkeypatch.setattr(search_source, "run_record", lambda entry, *more: made.append(entry.id) or real(entry, *more))
+
+    def shards() -> dict[str, list[str]]:
+        """The shards; they are those of all records."""
+        view = symptom_view(site_source(notes.notebook, 1e9))
+        found = notebook_shards(notes.notebook, view, tmp_path / "cache")
+        asked = [*made]
+        told = {shard.name: shard.key for shard in found}
+        anew = shards_of(notebook_records(notes.notebook, view, tmp_path / f"new{len(list(tmp_path.iterdir()))}"))
+        assert told == {shard.name: shard.key for shard in anew}
+        assert {s.name: (s.count, s.facets) for s in found} == {s.name: (s.count, s.facets) for s in anew}
+        assert all(
+            [*map(vars, part.records())] == [*map(vars, whole.records())]
+            for part, whole in zip(sorted(found, key=lambda s: s.name), sorted(anew, key=lambda s: s.name), strict=True)
+        )
+        made.clear()
+        return asked
+
+    assert sorted(shards()) == sorted([OLD, RUN, "by_hand"])
+    assert shards() == []
+    notes.run(RUN, "## Observations\n\nsecond words\n")
+    assert shards() == [RUN]
+    for kept in (notes.folder / ".labbook" / "site-kept").iterdir():
+        kept.write_bytes(kept.read_bytes()[:-3])
+    assert shards() == []
+    shutil.rmtree(tmp_path / "cache")
+    shutil.rmtree(notes.folder / ".labbook")
+    assert sorted(shards()) == sorted([OLD, RUN, "by_hand"])
 
 
 @needs_pagefind
