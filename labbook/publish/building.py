@@ -82,7 +82,7 @@ def build_changed(
     Raises:
         OSError: The site cannot be written.
 
-    Cost: about 10 ms of processor time a page, 6 s where one of 10,000 entries is new; `make bench-site`.
+    Cost: less than 10 ms of processor time a page; where one of 10,000 entries is new see `make bench-site`.
     """
     gc.disable()
     try:
