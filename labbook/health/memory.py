@@ -56,7 +56,9 @@ def memory_flat(run: Run, signals: Signals) -> Outcome:
     if not graphs and len(looked) < 5:
         return too_few(len(looked), 5, "samples")
     peak = max((finite(e, "rss") or 0.0 for e in looked), default=0.0)
-    held = f", {graphs[-1][1]:.0f} graphs alive" if graphs else ""
+    left = graphs[-1][1] if graphs else 0
+    alive = f"{left:.0f} graphs" if left > 1 else "one graph" if left else "no graph" if graphs else ""
+    held = f", {alive} of past steps kept" if alive else ""
     return Outcome("ok", f"host memory up to {_mib(peak)}{held}")
 
 
@@ -71,11 +73,10 @@ def _host(events: Sequence[Facts], key: str) -> list[tuple[int, float]]:
 def _growth(points: Sequence[tuple[int, float]]) -> Growth | None:
     """Growth over the second half; `None` where there is no trend."""
     last = points[-1][0] if points else 0
-    few = _steady(points)
-    if few is not None:
-        return few
     late = [(s, v) for s, v in points if s >= max(20, last // 2)]
-    if len(late) < 10 or late[-1][0] - late[0][0] < 100:
+    if len(late) < 10:
+        return _steady(points)
+    if late[-1][0] - late[0][0] < 100:
         return None
     slope = theil_sen([float(s) for s, _ in late], [v for _, v in late])
     peak = max(v for _, v in points)
@@ -86,13 +87,18 @@ def _growth(points: Sequence[tuple[int, float]]) -> Growth | None:
 
 
 def _steady(points: Sequence[tuple[int, float]]) -> Growth | None:
-    """For a run with few looks: at least 3 after the first steps, at one rate, over a tenth of the peak in 100."""
+    """For a run with few looks: after the first steps, at one rate in each quarter, over a tenth of the peak in 100."""
     late = [(s, v) for s, v in points if s >= 20]
-    if not 3 <= len(late) < 10 or late[-1][0] - late[0][0] < 100:
+    if len(late) < 3 or late[-1][0] - late[0][0] < 100:
         return None
-    rates = [(b[1] - a[1]) / max(1, b[0] - a[0]) for a, b in pairwise(late)]
+    apart = (late[-1][0] - late[0][0]) / 4
+    spread_out = [late[0]]
+    for one in late[1:]:
+        if one[0] - spread_out[-1][0] >= apart:
+            spread_out.append(one)
+    rates = [(b[1] - a[1]) / max(1, b[0] - a[0]) for a, b in pairwise(spread_out)]
     peak = max(v for _, v in points)
-    if peak <= 0 or min(rates) <= 0 or max(rates) > 2 * min(rates) or min(rates) * 100 < 0.1 * peak:
+    if len(rates) < 2 or peak <= 0 or min(rates) <= 0 or max(rates) > 2 * min(rates) or min(rates) * 100 < 0.1 * peak:
         return None
     return min(rates) * 100 / peak, late[-1][1] - late[0][1], None
 

@@ -117,10 +117,15 @@ def steps_even(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _period(places: Sequence[int]) -> int:
-    """The distance between slow steps when nearly all have the same one; 0 when they come at random or always."""
+    """The distance at which slow steps come, though a busy machine adds some; 0 when they come at random or always."""
     gaps = [b - a for a, b in pairwise(places)]
-    common, times = Counter(gaps).most_common(1)[0]
-    return common if common > 2 and times > 0.8 * len(gaps) else 0
+    common, _ = Counter(gaps).most_common(1)[0]
+    if common <= 2:
+        return 0
+    rest, times = Counter(place % common for place in places).most_common(1)[0]
+    regular = [place for place in places if place % common == rest]
+    slots = (regular[-1] - regular[0]) // common + 1
+    return common if times > 0.75 * len(places) and times > 0.8 * slots else 0
 
 
 def _epochs(signals: Signals) -> set[int]:

@@ -332,7 +332,7 @@ class Health:
                 self.phases.spoiled()
         else:
             self.toll.ordinary(steps, usual)
-            if self.memory.due(now):
+            if self.memory.due(now, steps):
                 self.memory.tell(now, steps, self.eyes.device_memory())
         self.dense = self.schedule.due(steps + 1, now)
         if self.dense:

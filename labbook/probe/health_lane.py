@@ -224,5 +224,5 @@ class Lane:
         """Finds out up to which step, and until when, a step need not be asked for what it means to the schedule."""
         steps = health.pace.steps
         step, at_s = health.schedule.next()
-        self._until = min(steps - steps % ROUND + ROUND, step - 1)
+        self._until = min(steps - steps % ROUND + ROUND, step - 1, health.memory.next_step)
         self._until_s = min(at_s, health.memory.next_s())

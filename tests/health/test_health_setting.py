@@ -48,6 +48,9 @@ def test_outliers_that_take_the_time(ask, make_series):
     noisy = make_series("step_time_s", noisy)
     found = ask("step_time_outlier", noisy, signals={"loop": {"steps": 300}})
     assert found.verdict == "warn" and found.evidence == ("one in every 16 steps",)
+    disturbed = [0.5 if i % 16 == 0 or i in (37, 100, 101, 222) else 0.01 for i in range(300)]
+    found = ask("step_time_outlier", make_series("step_time_s", disturbed), signals={"loop": {"steps": 300}})
+    assert found.verdict == "warn" and found.evidence == ("one in every 16 steps",)
     random_ = random.Random(1)
     busy = [5.0 if random_.random() < 0.1 else 0.01 for i in range(300)]
     assert ask("step_time_outlier", make_series("step_time_s", busy)).verdict == "note"
@@ -137,6 +140,11 @@ def test_graphs_that_stay_alive(ask):
 def test_workers_and_devices(ask):
     workers = tuple({"step": i * 10, "rss": 1e9, "workers_rss": 1e9 + 2e6 * i * 10} for i in range(60))
     assert ask("host_memory_growth_workers", signals={"memory": workers}).verdict == "warn"
+    few = (20, 23, 26, 29, 33, 37, 42, 48, 55, 63, 72, 82, 94, 108, 124, 142, 163, 187, 215, 239)
+    growing = tuple({"step": step, "rss": 3e8, "workers_rss": 1.9e8 + 2.1e6 * step} for step in few)
+    assert ask("host_memory_growth_workers", signals={"memory": growing}).verdict == "warn"
+    filled = tuple({"step": step, "rss": 3e8, "workers_rss": 1.9e8 + 4e6 * min(step, 100)} for step in few)
+    assert ask("host_memory_growth_workers", signals={"memory": filled}) is None
     full = {"peak": 95 * MIB, "total": 100 * MIB, "reserved": 96 * MIB, "allocated": 90 * MIB}
     assert ask("near_out_of_memory", signals=memory(lambda s: 1e9, device=full)).verdict == "note"
     assert ask("fragmentation", signals=memory(lambda s: 1e9, device=full)) is None

@@ -132,6 +132,7 @@ def test_the_schedule_is_asked_where_a_round_ends_and_before_a_look_is_due():
     program = Program()
     program.health.resting = True
     program.health.schedule._next = 700
+    program.health.memory.next_step = 10**6
     for _ in range(1000):
         program.step(1.0)
     for end in (ROUND, 2 * ROUND, 3 * ROUND, 699):
@@ -143,6 +144,7 @@ def test_the_schedule_is_asked_when_the_time_of_a_look_has_come():
     program = Program()
     program.health.resting = True
     program.health.schedule._next, program.health.schedule._next_s = 10**6, 0.0404
+    program.health.memory.next_step = 10**6
     for _ in range(110):
         program.step(1.0)
     assert not {turn for turn in program.turns if 90 <= turn < 100}
@@ -263,3 +265,16 @@ def test_time_that_was_handed_over_counts_among_what_following_costs():
     program.training._settle(512)
     program.training.spent = 0.5
     assert program.training.spent_in_all() == 0.75
+
+
+def test_the_memory_is_asked_at_its_step():
+    program = Program()
+    program.health.resting = True
+    program.health.schedule._next = program.health.memory.next_step = 60
+    for _ in range(58):
+        program.step(1.0)
+    asked = len(program.turns)
+    program.health.memory.next_step = 10**6
+    program.step(1.0)
+    program.step(1.0)
+    assert asked < 5 and max(program.turns) >= 59

@@ -59,7 +59,7 @@ numeric_torch empty_sentence | nonfinite_activation | | {NUMBERS} {STILL}
 numeric_torch pairs_that_are_equal | nonfinite_gradient | | {NUMBERS} {STILL}
 numeric_torch rows_never_seen | nonfinite_parameter | | param_never_gets_grad
 numeric_torch mean_without_nan | nan_hidden_by_logger | | nonfinite_input {NUMBERS} {STILL}
-numeric_torch signs_as_targets | loss_negative | | {WILD}
+numeric_torch signs_as_targets | loss_negative | | {WILD} label_out_of_head
 numeric_torch turned_sign | loss_negative | | {WILD} {FLAT}
 numeric_torch masked_tokens | loss_exactly_zero | | {STILL}
 numeric_torch prices_in_half_precision | amp_scale_collapse | | nonfinite_gradient input_not_normalised {STILL} {WILD}
@@ -181,7 +181,7 @@ numeric_paddle mean_of_no_words | nonfinite_activation | | {NUMBERS} {STILL}
 numeric_paddle spread_of_a_constant | nonfinite_gradient | | {NUMBERS} {STILL}
 numeric_paddle moments_without_epsilon | nonfinite_parameter | | {NUMBERS}
 numeric_paddle meter_without_nan | nan_hidden_by_logger | | nonfinite_input {NUMBERS} {STILL}
-numeric_paddle grey_values_as_chances | loss_negative | | {WILD} activation_collapse
+numeric_paddle grey_values_as_chances | loss_negative | | {WILD} activation_collapse label_out_of_head
 numeric_paddle labels_all_ignored | loss_exactly_zero | | {STILL}
 numeric_paddle exponent_of_raw_numbers | loss_nonfinite | | input_not_normalised {NUMBERS} {WILD} {STILL}
 gradients_paddle never_clears | grad_not_cleared | | {WILD} {FLAT}
@@ -200,7 +200,7 @@ gradients_paddle everything_frozen | step_with_no_gradient | detached_graph froz
 layers_paddle jumps_about | update_too_large | | {WILD} {FLAT}
 layers_paddle eight_tanhs_too_small | vanishing_gradient | init_scale_bad | init_scale_bad {FLAT}
 layers_paddle memory_that_grows | exploding_gradient | | {WILD} {FLAT} init_scale_bad {NUMBERS}
-layers_paddle nothing_gets_through | gradient_all_zero | | {STILL}
+layers_paddle nothing_gets_through | gradient_all_zero | | {STILL} loss_term_without_gradient
 layers_paddle rate_kills_the_units | dead_relu | | {STILL} {WILD}
 layers_paddle raw_into_sigmoids | saturated_activation | input_not_normalised | {SCALED}
 layers_paddle mean_over_the_batch | activation_collapse | data_independent_model | {STILL}

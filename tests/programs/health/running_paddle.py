@@ -85,7 +85,7 @@ def saves_too_often(broken):
             optimizer.step()
             optimizer.clear_grad()
             if step % (15 if broken else 1000) == 9:
-                for copy in range(5 if broken else 1):
+                for copy in range(8 if broken else 1):
                     paddle.save(model.state_dict(), str(Path(folder) / f"{copy}.pdparams"))
                     paddle.save(optimizer.state_dict(), str(Path(folder) / f"{copy}.pdopt"))
             if step % 48 == 0:
