@@ -27,6 +27,9 @@ CONDITIONS: Mapping[str, str] = {
     "changed_packages": "packages differ from those of the run before",
     "validation": "it failed while it was not training",
     "fine_tune": "part of the model is frozen",
+    "bad_batch": "a batch holds values that are not finite",
+    "rising": "gradient norms grew fivefold in the steps before",
+    "out_of_domain": "a logarithm, root, power or quotient is where the first value that is not finite was born",
 }
 """Condition -> what it means. Those of a run come with the evidence; those of a message are read here."""
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import math
+import re
+import statistics
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -138,6 +141,29 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     yield "changed_packages", "package" in changed
     yield "validation", any(e.where == "main" for e in run.exceptions) and _evaluating(run)
     yield "fine_tune", any(_frozen(state) for state in states)
+    flights = [signals.flight for signals in run.signals if signals.flight]
+    yield "bad_batch", "nonfinite_input" in wrong
+    yield "rising", any(map(_rose, flights))
+    yield "out_of_domain", any(_PARTIAL.search(str(flight.get("op") or "")) for flight in flights)
+
+
+_PARTIAL = re.compile(
+    r"(?<![A-Za-z])(?:log(?:2|10|1p)?|r?sqrt|div(?:ide)?|elementwise_div|pow|reciprocal|(?:linalg)?(?:vector)?norm|std|var"
+    r"|a(?:cos|sin|tanh|cosh))(?:Backward\d*)?(?![A-Za-z])",
+    re.IGNORECASE,
+)
+"""Operations that are finite for some arguments only, as torch and paddle call them."""
+_ROSE = 5.0
+"""Source: chosen by us; noise of gradient norms is below a factor of three in the healthy runs of the bench."""
+
+
+def _rose(flight: Mapping[str, Any]) -> bool:
+    """Whether the gradient norms of the last steps before a value that is not finite grew."""
+    recent = flight.get("recent")
+    norms = [row.get("grad_norm") for row in recent if isinstance(row, Mapping)] if isinstance(recent, list) else []
+    known = [n for n in norms if isinstance(n, (int, float)) and not isinstance(n, bool) and math.isfinite(n)]
+    early = known[: max(len(known) // 2, 1)]
+    return len(known) > 1 and max(known[-2:]) > _ROSE * statistics.median(early) > 0.0
 
 
 def _loaders(run: Run) -> Iterator[Mapping[str, Any]]:

@@ -158,6 +158,10 @@ def _finite_runs(series: Series) -> Iterator[list[int]]:
         yield run
 
 
+_TOUCHING, _MOST_STROKES = 8.0, 60
+"""Gap in pixels over which two marks are drawn as one, and most marks of a panel."""
+
+
 def _not_finite(lines: list[Series], across: Axis, top: float, bottom: float) -> list[str]:
     """A dashed line, with the step, where values stop being finite; a mark for each such point."""
     found = sorted(
@@ -173,13 +177,26 @@ def _not_finite(lines: list[Series], across: Axis, top: float, bottom: float) ->
     word = "NaN" if math.isnan(value) else "inf"
     side = "end" if at > (across.start + across.end) / 2 else "start"
     text_at = at - 5 if side == "end" else at + 5
-    marks = "".join(f"M{across.at(s):.1f} {bottom - 3:.1f}v6" for s, _ in found[:60])
+    marks = _marks([across.at(s) for s, _ in found], bottom)
     return [
         f'<path class="bl" d="M{at:.1f} {top:.0f}V{bottom:.1f}"/>',
-        f'<path d="{marks}" stroke="var(--bad)" stroke-width="1.5"/>',
+        f'<path d="{marks}" stroke="var(--bad)" stroke-width="3"/>',
         f'<text class="bad" x="{text_at:.1f}" y="{top + 9:.0f}" text-anchor="{side}">'
         f"{word} from step {count(step)}</text>",
     ]
+
+
+def _marks(places: Sequence[float], height: float) -> str:
+    """Path of a stroke along `height` for each place, those that would touch as one; at most 60 strokes, all told."""
+    strokes: list[list[float]] = []
+    for place in places:
+        if strokes and place - strokes[-1][1] <= _TOUCHING:
+            strokes[-1][1] = place
+        else:
+            strokes.append([place, place])
+    while len(strokes) > _MOST_STROKES:
+        strokes = [[one[0], other[1]] for one, other in zip(strokes[::2], [*strokes[1::2], strokes[-1]], strict=False)]
+    return "".join(f"M{first - 0.8:.1f} {height:.1f}H{last + 0.8:.1f}" for first, last in strokes)
 
 
 def metrics_csv(series: Sequence[Series]) -> str:

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import random
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -66,6 +67,14 @@ def test_hostile_names_are_text():
 def test_the_step_without_a_number_is_marked():
     svg = curves_svg([made("loss", [1.0, 2.0] * 100 + [math.nan] * 10)], "t")
     assert "NaN from step 201" in svg
+
+
+def test_values_that_are_no_numbers_are_marked_to_the_end():
+    svg = curves_svg([made("loss", [1.0, 2.0] * 60 + [math.nan] * 240)], "t")
+    first, last = re.search(r'd="M([\d.]+) [\d.]+H([\d.]+)" stroke="var\(--bad\)"', svg).groups()
+    assert float(first) < 300 and float(last) > 700
+    apart = curves_svg([made("loss", [math.nan if step % 2 else 1.0 for step in range(4000)])], "t")
+    assert apart.count("H") < 200
 
 
 def test_a_spike_is_not_lost():
