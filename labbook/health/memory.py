@@ -57,8 +57,8 @@ def memory_flat(run: Run, signals: Signals) -> Outcome:
         return too_few(len(looked), 5, "samples")
     peak = max((finite(e, "rss") or 0.0 for e in looked), default=0.0)
     left = graphs[-1][1] if graphs else 0
-    alive = f"{left:.0f} graphs" if left > 1 else "one graph" if left else "no graph" if graphs else ""
-    held = f", {alive} of past steps kept" if alive else ""
+    kept = f"{left:.0f} graphs" if left > 1 else "one graph" if left else "no graph"
+    held = f", {kept} of past steps kept" if graphs else ""
     return Outcome("ok", f"host memory up to {_mib(peak)}{held}")
 
 

@@ -8,7 +8,7 @@ EVERY_S = 10.0
 """Told at dense steps, and at least so often. Source: chosen by us."""
 
 FROM, GROWTH = 20, 1.15
-"""Told at this step, and whenever steps have grown by this ratio: looks at tensors may be too dear and too few to show a
+"""Told at this step, and whenever steps have grown by this ratio: looks at tensors may be too dear and too few for a
 trend, and this costs a tenth of a millisecond. Source: chosen by us; 35 times in 2000 steps, 80 in a million."""
 
 MARKED = 64
