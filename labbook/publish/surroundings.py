@@ -62,8 +62,9 @@ class Surroundings:
             return experiment_runs(_name(path), self._source, self._templates)
         symptom = self._symptom(path)
         if symptom:
-            return [self._view.title(symptom), symptom_page(self._view, symptom, self._templates, "").text()]
-        return self.bar(path) or ""
+            return [self._view.title(symptom), symptom_page(self._view, symptom, self._templates, "").key]
+        bar = self._bar(path)
+        return "" if bar is None else list(bar.values())
 
     def markdown_and_title(self, path: str, note: SiteNote) -> tuple[str, str]:
         """The text of a note with what is shown around it, and the title that it gets from there, or ""."""
@@ -81,6 +82,11 @@ class Surroundings:
 
     def bar(self, path: str) -> dict[str, Any] | None:
         """What stands above an entry: where it belongs in time. `None` for a note that is no entry of a run."""
+        bar = self._bar(path)
+        return None if bar is None else bar | {"said": self._said}
+
+    def _bar(self, path: str) -> dict[str, Any] | None:
+        """The same without the words, which are those of all entries."""
         row = self._rows.get(f"notes/{path}")
         if row is None:
             return None
@@ -107,7 +113,6 @@ class Surroundings:
             "script": row.script,
             "script_older": self._url(earlier) if earlier is not older else "",
             "script_newer": self._url(later) if later is not newer else "",
-            "said": self._said,
         }
 
     def _comparison(self, earlier: RunRow | None, row: RunRow) -> str:

@@ -1,4 +1,5 @@
-// Search by symptom: `/` opens it anywhere. Pagefind and its index are loaded when it is opened, not before.
+// Search by symptom: `/` opens it anywhere. Pagefind and its index are loaded when a page has stood still for a moment,
+// behind everything else, or when it is opened.
 // Everything found is shown as text; the only addresses followed are pages of this site.
 "use strict";
 
@@ -14,6 +15,7 @@
   const MORE = 20;
   const ENOUGH_RUNS = 5;
   const FETCHED_AT_ONCE = 12;
+  const STILL_MS = 1000;
 
   const made = (tag, classes, text) => {
     const element = document.createElement(tag);
@@ -28,7 +30,11 @@
 
   /** The manifest, the cards of what is found first, and Pagefind itself; asked for side by side. */
   const engine = () => {
-    if (!loading) loading = load();
+    if (!loading) {
+      loading = load();
+      // What could not be loaded now is asked for again when somebody searches.
+      loading.catch(() => (loading = null));
+    }
     return loading;
   };
 
@@ -367,6 +373,11 @@
   const early = () => location.protocol !== "file:" && engine().catch(() => {});
   button.addEventListener("pointerenter", early, { once: true });
   button.addEventListener("focus", early, { once: true });
+  const line = navigator.connection || {};
+  const spared = line.saveData || /2g/.test(line.effectiveType || "");
+  const idle = window.requestIdleCallback || ((call) => setTimeout(call, 500));
+  const later = () => setTimeout(() => idle(early, { timeout: STILL_MS }), STILL_MS);
+  if (!spared) window.addEventListener("load", later, { once: true });
   const header = document.querySelector(".md-header__inner");
   if (header) header.append(button);
 
