@@ -294,17 +294,26 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, language: str) ->
         finding = family_by_grammar(innermost, evidence, language)
         if finding is not None:
             return [finding, *(f for f in findings if f.family != finding.family)]
-    if findings or evidence.clean_end or any(one.type or one.message for one in evidence.raised):
+    if evidence.clean_end or any(one.type or one.message for one in evidence.raised):
         return findings
+    said = None if PRINTS_STEPS in evidence.conditions and findings else _reported(evidence, language)
+    if findings:
+        # Hints of what programs warn of and go on; what people say happened is more.
+        return [said, *(f for f in findings if f.family != said.family)] if said is not None else findings
     for raised, families in _quoted(evidence.said):
         finding = family_by_grammar(raised, evidence, language)
         if finding is not None and (not families or finding.family in families):
             return [finding]
+    return [said] if said is not None else findings
+
+
+def _reported(evidence: Evidence, language: str) -> Finding | None:
+    """What the sentences of a report say happened."""
     told_of = reported(one.text for one in evidence.said if one.kind == "output" and "\n" not in one.text)
-    if told_of is not None:
-        family, sentence = told_of
-        return [family_finding(family, 3, sentence, Raised("", sentence), evidence, language)]
-    return findings
+    if told_of is None:
+        return None
+    family, sentence = told_of
+    return family_finding(family, 3, sentence, Raised("", sentence), evidence, language)
 
 
 def _quoted(said: Sequence[Said]) -> Iterator[tuple[Raised, tuple[str, ...]]]:

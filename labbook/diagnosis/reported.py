@@ -7,10 +7,10 @@ what a sentence only supposes, say nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from labbook.diagnosis.prose import stated
-from labbook.diagnosis.surroundings import HANGS
+from labbook.diagnosis.surroundings import HANGS, family_by_surroundings
 
 _SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
 _ASKED = re.compile(
@@ -67,13 +67,14 @@ _FORMS = (
             rf"\s?(?:an? |all |only |the )?(?<![A-Za-z]){_ABSENT}(?![A-Za-z])"
             rf"\s?(?:[^.，。]{{0,16}}{_QUANTITY}|$|[,.，。])",
             rf"(?<![A-Za-z]){_ABSENT}(?![A-Za-z]) (?:in |for )?(?:the |my )?(?:training |train )?{_QUANTITY}",
+            rf"(?<![A-Za-z]){_ABSENT}(?![A-Za-z])[^.，。]{{0,20}}\bin (?:the |my )?{_QUANTITY}",
         ),
     ),
     (
         "cuda_oom",
         (
             rf"(?:显存|\b(?:gpu|cuda|video) (?:memory|ram)|\bvram)[^.。]{{0,30}}?{_GROWS}",
-            r"显存(?:不足|不够|溢出|爆|超|占满)|爆显存",
+            r"显存(?:不足|不够|溢出|爆|超|占满)|爆显存|\bout[ -]of[ -]memory\b",
         ),
     ),
     (
@@ -82,6 +83,7 @@ _FORMS = (
             r"\b(?:process|python|script|training|program|job|it|train)\b"
             r"[^.]{0,20}? (?:gets?|getting|got|is|was|being) killed\b"
             r"|\b(?:ends? (?:with|in)|still|always|keeps?(?: getting| being)?) killed\b",
+            r"(?:程序|进程|训练|脚本|python)[^，。]{0,8}被(?:系统)?(?:杀|kill)|(?<!显)内存泄[漏露]",
             r"(?<!显)内存(?:不足|不够|溢出|爆|耗尽|占满|被?吃满)",
         ),
     ),
@@ -107,7 +109,7 @@ _FORMS = (
         (
             r"\b(?:port|address|prot)\b[^.，。]{0,24}?\b(?:is |was )?(?:already |being )?"
             r"(?:in use|used|occupied|taken|bound)\b",
-            r"端口[^，。]{0,10}?(?:被?占用|冲突|已用)|占[着用]端口",
+            r"端口[^，。]{0,10}?(?:被?占用|冲突|已用|监听错误|监听失败)|占[着用]端口",
         ),
     ),
     (
@@ -128,6 +130,14 @@ _FORMS = (
             r"(?:类型|算子|操作|设备)没有实现|没有实现[^，。]{0,4}['\"“`][\w:.]+['\"”`]",
             r"(?:算子|操作|\bop\b)[^，。]{0,12}(?:不支持|未实现|没有实现|未注册)|(?:不支持|没有)(?:该|此|这个)?(?:算子|op\b)",
         ),
+    ),
+    (
+        "checkpoint_size_mismatch",
+        (r"\b(?:size|shape)s? mismatch\w*[^.]{0,30}?\b(?:load\w*|checkpoints?|pre-?trained|weights)\b",),
+    ),
+    (
+        "checkpoint_key_mismatch",
+        (r"\b(?:missing|unexpected)\s+keys?\b(?! (?:in|from) (?:the )?(?:config|dict|json|yaml|data|batch))",),
     ),
     (
         "shape_mismatch",
@@ -159,6 +169,18 @@ _FORMS = (
             r"\bnccl\b[^.，。]{0,20}?(?:\b(?:issue|error|problem|failure|timeout|bug)s?\b|报错|错误|问题|超时)",
         ),
     ),
+    ("missing_dependency", (r"(?:缺少|找不到)(?:模块|依赖|库\b|包\b|第三方库)",)),
+    ("file_not_found", (r"\bFileNotFoundError\b",)),
+    ("permission_error", (r"\bPermissionError\b",)),
+    ("host_oom_killed", (r"(?<![\w.])MemoryError\b",)),
+    ("data_decode_error", (r"\b(?:UnicodeDecodeError|JSONDecodeError|UnidentifiedImageError)\b",)),
+    ("index_out_of_range", (r"(?:数组|索引|下标|标签|label|index|报了?)\s?(?:值)?越界",)),
+    (
+        "illegal_instruction_or_segfault",
+        (r"\b(?:seg(?:mentation)? ?faults?|segfaults?|core dump(?:s|ed)?|SIGSEGV|SIGILL)\b|段错误|核心已转储",),
+    ),
+)
+_IMPORTS = (
     (
         "api_version_mismatch",
         (r"\bfrom [\w.]+ import \w+[^，。]{0,8}?(?:报错|出错|失败|不了|\b(?:error|fails?|failed)\b)",),
@@ -167,22 +189,24 @@ _FORMS = (
         "missing_dependency",
         (r"\bimport [\w.]+[^，。]{0,8}?(?:报错|出错|失败|不了|\b(?:error|fails?|failed)\b)|\bModuleNotFoundError\b",),
     ),
-    ("file_not_found", (r"\bFileNotFoundError\b",)),
-    ("permission_error", (r"\bPermissionError\b",)),
-    ("host_oom_killed", (r"(?<![\w.])MemoryError\b",)),
-    ("data_decode_error", (r"\b(?:UnicodeDecodeError|JSONDecodeError|UnidentifiedImageError)\b",)),
-    ("index_out_of_range", (r"(?:数组|索引|下标|标签|label|index|报了?)\s?(?:值)?越界",)),
-    (
-        "illegal_instruction_or_segfault",
-        (r"\b(?:seg(?:mentation)? ?faults?|segfaults?|core dumped|SIGSEGV|SIGILL)\b|段错误|核心已转储",),
-    ),
 )
-_OF = tuple((family, tuple(re.compile(form, re.IGNORECASE) for form in forms)) for family, forms in _FORMS)
+"""What does not work when it is imported, and why is not said: only where nothing else is told."""
+_Forms = tuple[tuple[str, tuple[re.Pattern[str], ...]], ...]
+
+
+def _compiled(forms: tuple[tuple[str, tuple[str, ...]], ...]) -> _Forms:
+    # ASCII: a Chinese letter beside an English word ends it.
+    return tuple((family, tuple(re.compile(one, re.IGNORECASE | re.ASCII) for one in each)) for family, each in forms)
+
+
+_OF, _WEAK = _compiled(_FORMS), _compiled(_IMPORTS)
 
 
 _HOST_GROWS = re.compile(
     rf"(?:(?<!显)内存|(?<!gpu )(?<!cuda )(?<!video )\b(?:memory|ram)\b)[^.。]{{0,40}}?{_GROWS}", re.IGNORECASE
 )
+_CHINESE = re.compile(r"[\u4e00-\u9fff]")
+_ADDRESS = re.compile(r"\w+://\S+")
 _ENDED = re.compile(_ENDS, re.IGNORECASE)
 
 
@@ -194,18 +218,35 @@ def reported(lines: Iterable[str]) -> tuple[str, str] | None:
     """
     told = [sentence.strip() for line in lines for sentence in _SENTENCES.split(stated(line[:2000]))]
     told = [sentence for sentence in told if not _ASKED.match(sentence) and not _HARMLESS.search(sentence)]
+    found = _first(told, _OF)
+    if found is not None:
+        return found
+    # Growing memory is no failure until the program ends of it.
+    grows = next((sentence for sentence in told if _HOST_GROWS.search(sentence)), None)
+    if grows is not None and any(_ENDED.search(sentence) for sentence in told):
+        return "host_oom_killed", grows
+    if any(map(_is_chinese, told)):
+        # An English sentence among Chinese ones is a program's.
+        for sentence in told:
+            family = None if _is_chinese(sentence) else family_by_surroundings(_ADDRESS.sub("", sentence))
+            if family is not None:
+                return family, sentence
+    return _first(told, _WEAK)
+
+
+def _first(told: Sequence[str], forms: _Forms) -> tuple[str, str] | None:
     for sentence in told:
-        for family, forms in _OF:
-            for form in forms:
-                found = form.search(sentence)
+        for family, patterns in forms:
+            for pattern in patterns:
+                found = pattern.search(sentence)
                 if found is None or _DENIED.search(sentence[: found.start()]):
                     continue
                 if family == "nccl_or_collective" and _STANDS.search(sentence):
                     continue
                 if family not in _OF_BEING or not _INSIDE.search(sentence, found.start(), found.end() + 1):
                     return family, sentence
-    # Growing memory is no failure until the program ends of it.
-    grows = next((sentence for sentence in told if _HOST_GROWS.search(sentence)), None)
-    if grows is not None and any(_ENDED.search(sentence) for sentence in told):
-        return "host_oom_killed", grows
     return None
+
+
+def _is_chinese(sentence: str) -> bool:
+    return _CHINESE.search(sentence) is not None

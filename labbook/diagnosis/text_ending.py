@@ -34,7 +34,7 @@ _SHELL = (
 )
 _DEATH = re.compile(
     rf"^\s*(?:{_SHELL})(?:" + "|".join(f"(?P<{name}>{words})" for name, words in _DEATHS.items()) + rf"){_DUMPED}"
-    r"(?:[.!:：]?\s*$|\s{2,}\S|\s+(?:sudo |nohup )?(?:python|torchrun|bash|sh|\./|CUDA_|\$[{(\w])|[:：] \d+)"
+    r"(?:[.!:：！。]?\s*$|\s{2,}\S|\s+(?:sudo |nohup )?(?:python|torchrun|bash|sh|\./|CUDA_|\$[{(\w])|[:：] \d+)"
 )
 _SRUN = re.compile(
     r"(?:srun|slurmstepd|sbatch)[^:]{0,40}: (?:error: )?[^:]{1,80}: tasks? [\d,\[\]-]+: (?P<what>Killed"
@@ -136,6 +136,8 @@ def notable(line: Line) -> str:
         line: Not part of an exception.
     """
     text = line.text
+    if "NCCL INFO" in text:
+        return ""  # what it tries in turn, and does without
     if _GLOG_DEATH.search(text):
         return "output"
     if line.level == "WARNING" or line.level == "WARN" or _WARNING.match(text) or _WARNED.match(text):
