@@ -224,7 +224,10 @@ def _importance(candidate: Candidate) -> tuple[object, ...]:
 
 def _one_each(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The first candidate of each symptom."""
-    return list({c.id: c for c in reversed(candidates)}.values())[::-1]
+    first: dict[str, Candidate] = {}
+    for candidate in candidates:
+        first.setdefault(candidate.id, candidate)
+    return list(first.values())
 
 
 def _caused_first(candidates: list[Candidate]) -> list[Candidate]:

@@ -33,7 +33,7 @@ _STANDS = re.compile(
 """What stands still is a number, or it was mended: no process waits."""
 _HARMLESS = re.compile(
     r"没有?关系|正常(?:训练|运行|吗|现象)|想(?:知道|了解|问)|怎[么样](?!办|回事|解决|了|会|处理|破|改|调|弄|搞)|区别"
-    r"|的话|可以(?:用|通过|使用|尝试)|建议|教程|原理|论文|优化了?(?=[^器]|$)|支持检测"
+    r"|的话|偶尔会|可以(?:用|通过|使用|尝试)|建议|教程|原理|论文|优化了?(?=[^器]|$)|支持检测"
     r"|\b(?:is|are) (?:normal|expected|fine|ok)\b|\bno problem\b|\b(?:should|would|could) (?:be|raise|have|show"
     r"|print|support|allow|return|help)\b|\bmessages?\b"
     r"|\b(?:detect|check|test|watch|look)s? (?:if|whether|when|for|that)\b"

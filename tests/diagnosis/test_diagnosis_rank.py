@@ -256,3 +256,13 @@ def test_a_notebooks_page_extends_what_is_known(tmp_path: Path):
     assert of(error(DEVICE))[0] == "device_mismatch"
     found = diagnose(Evidence(raised=(error("the blob lives on another planet"),)), Matcher(catalogue)).primary
     assert found.symptom == "device_mismatch"
+
+
+def test_a_symptom_stands_where_it_was_seen_best_though_it_is_hinted_at_later() -> None:
+    text = """The model and loaded state dict do not match exactly
+
+size mismatch for head.weight: copying a param with shape torch.Size([80, 256]) from checkpoint, the shape in current \
+model is torch.Size([2, 256]).
+size mismatch for head.bias: copy
+"""
+    assert diagnose(read_text(text), MATCHER).findings[0].symptom == "checkpoint_size_mismatch"

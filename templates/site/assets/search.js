@@ -15,7 +15,7 @@
   const MORE = 20;
   const ENOUGH_RUNS = 5;
   const FETCHED_AT_ONCE = 12;
-  const STILL_MS = 1000;
+  const STILL_MS = 500;
 
   const made = (tag, classes, text) => {
     const element = document.createElement(tag);
