@@ -68,7 +68,13 @@ def can_build(config: MkDocsConfig) -> bool:
 
 
 def build_changed(
-    config: MkDocsConfig, record_path: Path, heard: list[str], *, workers: int = 1, everything: bool = False
+    config: MkDocsConfig,
+    record_path: Path,
+    heard: list[str],
+    *,
+    workers: int = 1,
+    everything: bool = False,
+    shown: Callable[[], None] | None = None,
 ) -> Built:
     """Brings the site's folder up to date.
 
@@ -78,6 +84,7 @@ def build_changed(
         heard: Where MkDocs' warnings arrive; those of pages that are not rendered are added.
         workers: How many processes may render.
         everything: Whether to render pages that would not differ, too.
+        shown: Called when all pages stand, before the search is ready.
 
     Raises:
         OSError: The site cannot be written.
@@ -86,9 +93,8 @@ def build_changed(
     """
     gc.disable()
     try:
-        return _Build(config, BuildRecord() if everything else read_record(record_path), heard).run(
-            record_path, workers
-        )
+        before = BuildRecord() if everything else read_record(record_path)
+        return _Build(config, before, heard, shown).run(record_path, workers)
     finally:
         gc.enable()
 
@@ -96,8 +102,11 @@ def build_changed(
 class _Build:
     """One build."""
 
-    def __init__(self, config: MkDocsConfig, before: BuildRecord, heard: list[str]) -> None:
+    def __init__(
+        self, config: MkDocsConfig, before: BuildRecord, heard: list[str], shown: Callable[[], None] | None
+    ) -> None:
         self._before = before
+        self._shown = shown
         self._heard = heard
         self._plugin: LabbookPlugin = config.plugins["labbook"]  # type: ignore[assignment]
         self._plugin.lazy = True
@@ -161,6 +170,8 @@ class _Build:
             if source not in made:
                 self._heard += self._before.pages[source].told
         removed = remove_left_over(self._site, self._there, self._expected(others), KEPT_BY_OTHERS)
+        if self._shown is not None:
+            self._shown()
         finish()
         known = {source: made.get(source) or self._refreshed(source, keys[source]) for source in self._pages}
         write_record(record_path, BuildRecord(self._frame, known, copied))

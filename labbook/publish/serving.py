@@ -35,12 +35,13 @@ _TYPES = {
 }
 
 LIVE_SCRIPT = """\
-// Loads the page again when it, or data that it has fetched, was written since. Only `labbook serve` sends this.
+// Loads the page again when it, or data that it shows, was written since. Only `labbook serve` sends this.
 "use strict";
 (() => {
   const mine = () => [location.pathname, ...performance.getEntriesByType("resource")
     .filter((one) => one.initiatorType === "fetch" && new URL(one.name).origin === location.origin)
-    .map((one) => new URL(one.name).pathname).filter((path) => !path.startsWith("/_labbook/"))];
+    .map((one) => new URL(one.name).pathname)
+    .filter((path) => !path.startsWith("/_labbook/") && !path.startsWith("/search/"))];
   // Server and browser are one machine, with one clock.
   const isNewer = async (path) => {
     const answer = await fetch(path, { method: "HEAD", cache: "no-store" });

@@ -45,7 +45,12 @@ ENGINES = ("mkdocs", "zensical")
 
 
 def build_site(
-    notebook: Notebook, *, everything: bool = False, workers: int | None = None, engine: str = "mkdocs"
+    notebook: Notebook,
+    *,
+    everything: bool = False,
+    workers: int | None = None,
+    engine: str = "mkdocs",
+    shown: Callable[[], None] | None = None,
 ) -> BuiltSite:
     """Builds the site of a notebook into its `site/`; pages that would not differ are left as they stand.
 
@@ -56,6 +61,7 @@ def build_site(
         everything: Whether to render all pages.
         workers: How many processes may render; by default as many as there are cores, eight at most.
         engine: One of `ENGINES`; "zensical" builds everything each time.
+        shown: Called as soon as all pages stand, where the search takes longer.
 
     Raises:
         UsageError: MkDocs and its theme are not installed.
@@ -73,7 +79,7 @@ def build_site(
             warnings = tuple(dict.fromkeys([*told, *heard.messages]))
             return BuiltSite(folder, pages, time.monotonic() - started, warnings, pages)
         config = _config(notebook, heard)
-        pages, rendered = _call(lambda: _build(config, notebook, heard, many, everything=everything), heard)
+        pages, rendered = _call(lambda: _build(config, notebook, heard, many, shown, everything=everything), heard)
     warnings = tuple(dict.fromkeys(heard.messages))
     return BuiltSite(Path(config.site_dir), pages, time.monotonic() - started, warnings, rendered)
 
@@ -131,7 +137,7 @@ def serve_site(
             try:
                 # In a large notebook not every note is looked at for each question.
                 refresh(notebook, only=[notebook.paths.root / name for name in changed if name.startswith("notes/")])
-                done = build_site(_reopened(notebook), workers=1)
+                done = build_site(_reopened(notebook), workers=1, shown=builds.done)
             except LabbookError as error:
                 say(f"labbook: {error.message}\n         {error.hint}")
                 continue
@@ -197,6 +203,7 @@ def _build(
     notebook: Notebook,
     heard: _Warnings,
     workers: int,
+    shown: Callable[[], None] | None,
     *,
     everything: bool,
 ) -> tuple[int, int]:
@@ -207,7 +214,7 @@ def _build(
     config.plugins.on_startup(command="build", dirty=False)
     try:
         if can_build(config):
-            built = build_changed(config, record, heard.messages, workers=workers, everything=everything)
+            built = build_changed(config, record, heard.messages, workers=workers, everything=everything, shown=shown)
             return built.pages, built.rendered
         from mkdocs.commands.build import build
 

@@ -14,7 +14,7 @@ from labbook.store.notebook import Notebook
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver
 
-QUIET_S = 0.5
+QUIET_S = 0.2
 """A change is told when nothing has changed for this long, so that an entry and its files are one change."""
 
 LONGEST_S = 5.0

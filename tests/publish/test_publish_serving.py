@@ -7,10 +7,13 @@ import json
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from labbook.publish.plugin import LabbookPlugin
 from labbook.publish.serving import Builds, SiteServer, file_for, is_own_name
+from labbook.publish.site import build_site
 
 
 @pytest.fixture
@@ -140,3 +143,21 @@ def test_what_waits_hears_of_the_next_build(served):
     waiting.join(10)
     assert heard == [{"built": 1}]
     assert json.loads(served("/_labbook/state?after=nonsense")[1]) == {"built": 1}
+
+
+def test_pages_are_told_of_before_the_search_is_ready(notes, monkeypatch):
+    """An open page follows in the time that pages take."""
+    settings = (Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml").read_text()
+    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
+        settings = settings.replace(word, value)
+    (notes.folder / "mkdocs.yml").write_text(settings)
+    run = "20261121-153012-k3f9"
+    notes.run(run, "alone")
+    said = []
+    finish = LabbookPlugin.finish
+    monkeypatch.setattr(LabbookPlugin, "finish", lambda *given: said.append("search") or finish(*given))
+    page = notes.folder / "site" / f"runs/2026/11/21/{run}.html"
+
+    build_site(notes.notebook, workers=1, shown=lambda: said.append(f"shown {page.is_file()}"))
+
+    assert said == ["shown True", "search"]

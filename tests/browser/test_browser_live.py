@@ -1,0 +1,44 @@
+"""An open page of `labbook serve` follows what was written of it, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+
+import pytest
+
+from labbook.publish.serving import Builds, SiteServer
+
+
+@pytest.fixture
+def live(site, tmp_path):
+    folder = shutil.copytree(site.folder, tmp_path / "site")
+    builds = Builds()
+    server = SiteServer(0, folder, builds)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield folder, f"http://127.0.0.1:{server.server_port}/", builds
+    server.shutdown()
+    server.server_close()
+
+
+def _written(file) -> None:
+    later = time.time() + 5
+    os.utime(file, (later, later))
+
+
+def test_a_page_follows_its_own_file_and_not_the_index_of_the_search(live, open_page):
+    folder, url, builds = live
+    page = open_page(url + "symptoms/index.html")
+    page.wait_for_function("() => performance.getEntriesByType('resource').some((one) => one.name.includes('/search/'))")
+    page.evaluate("window.stayed = true")
+    for file in (folder / "search").glob("*.json"):
+        _written(file)
+    builds.done()
+    page.wait_for_timeout(1000)
+    assert page.evaluate("window.stayed")
+
+    _written(folder / "symptoms" / "index.html")
+    builds.done()
+    page.wait_for_function("() => window.stayed === undefined")
