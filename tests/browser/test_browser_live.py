@@ -31,7 +31,8 @@ def _written(file) -> None:
 def test_a_page_follows_its_own_file_and_not_the_index_of_the_search(live, open_page):
     folder, url, builds = live
     page = open_page(url + "symptoms/index.html")
-    page.wait_for_function("() => performance.getEntriesByType('resource').some((one) => one.name.includes('/search/'))")
+    loaded = "performance.getEntriesByType('resource').map((one) => one.name)"
+    page.wait_for_function(f"() => {loaded}.some((name) => name.includes('/search/'))")
     page.evaluate("window.stayed = true")
     for file in (folder / "search").glob("*.json"):
         _written(file)

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 
 import pytest
 
-from labbook.diagnosis.catalogue import load
-from labbook.diagnosis.match import Matcher
-from labbook.diagnosis.rank import diagnose
-from labbook.diagnosis.reading import read_text
-
 SITE = "/usr/lib/python3.8/site-packages/"
-
-
-@functools.cache
-def _matcher() -> Matcher:
-    return Matcher(load())
-
-
-def _family(text: str) -> str:
-    primary = diagnose(read_text(text), _matcher()).primary
-    return primary.family if primary else ""
 
 
 def _cut(file: str, function: str, source: str) -> str:
@@ -44,8 +29,8 @@ def _cut(file: str, function: str, source: str) -> str:
         ("config_error", "Getting assert 'steps' in lr_policy when launching"),
     ],
 )
-def test_classes_are_typed_from_memory(wanted: str, text: str) -> None:
-    assert _family(text) == wanted
+def test_classes_are_typed_from_memory(family_of: Callable[[str], str], wanted: str, text: str) -> None:
+    assert family_of(text) == wanted
 
 
 @pytest.mark.parametrize(
@@ -69,9 +54,9 @@ def test_classes_are_typed_from_memory(wanted: str, text: str) -> None:
         ("shape_mismatch", "In transformed code: ValueError: Input x should be 3D tensor, but received shape (-1, 32)"),
     ],
 )
-def test_checks_of_single_repositories(wanted: str, message: str) -> None:
-    assert _family(message) == wanted
-    assert _family(f"训练到一半报错，请问如何解决？\n\n{message}\n") == wanted
+def test_checks_of_single_repositories(family_of: Callable[[str], str], wanted: str, message: str) -> None:
+    assert family_of(message) == wanted
+    assert family_of(f"训练到一半报错，请问如何解决？\n\n{message}\n") == wanted
 
 
 @pytest.mark.parametrize(
@@ -87,8 +72,10 @@ def test_checks_of_single_repositories(wanted: str, message: str) -> None:
         ("config_error", f"{SITE}yaml/scanner.py", "fetch_value", "raise ScannerError(None, None,"),
     ],
 )
-def test_the_file_that_raised_a_message_that_was_lost(wanted: str, file: str, function: str, source: str) -> None:
-    assert _family(_cut(file, function, source)) == wanted
+def test_the_file_that_raised_a_message_that_was_lost(
+    family_of: Callable[[str], str], wanted: str, file: str, function: str, source: str
+) -> None:
+    assert family_of(_cut(file, function, source)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -104,8 +91,8 @@ def test_the_file_that_raised_a_message_that_was_lost(wanted: str, file: str, fu
         "双机训练启动后卡住，没有任何输出，nvidia-smi 显示 GPU 利用率 100%",
     ],
 )
-def test_processes_that_wait_for_each_other(text: str) -> None:
-    assert _family(text) == "nccl_or_collective"
+def test_processes_that_wait_for_each_other(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == "nccl_or_collective"
 
 
 @pytest.mark.parametrize(
@@ -124,8 +111,8 @@ def test_processes_that_wait_for_each_other(text: str) -> None:
         "INFO: NCCL version 2.10.3\nINFO: init nccl context nranks: 2\nepoch 0 step 10 loss 1.2",
     ],
 )
-def test_what_sounds_alike_and_is_no_failure(text: str) -> None:
-    assert _family(text) == ""
+def test_what_sounds_alike_and_is_no_failure(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == ""
 
 
 @pytest.mark.parametrize(
@@ -145,8 +132,8 @@ def test_what_sounds_alike_and_is_no_failure(text: str) -> None:
         ("illegal_instruction_or_segfault", "Segfault when importing torch after opencv"),
     ],
 )
-def test_failures_told_in_one_sentence(wanted: str, text: str) -> None:
-    assert _family(text) == wanted
+def test_failures_told_in_one_sentence(family_of: Callable[[str], str], wanted: str, text: str) -> None:
+    assert family_of(text) == wanted
 
 
 @pytest.mark.parametrize(
@@ -174,8 +161,8 @@ def test_failures_told_in_one_sentence(wanted: str, text: str) -> None:
         "What does [Errno 5] mean?",
     ],
 )
-def test_questions_and_remarks_that_sound_alike(text: str) -> None:
-    assert _family(text) == ""
+def test_questions_and_remarks_that_sound_alike(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == ""
 
 
 _WARNED = (
@@ -207,10 +194,12 @@ _STEPS = {
         ("shape_mismatch", "ValueError: (InvalidArgument) The Input(X)'s shape[1] should equal 64, but received 3."),
     ],
 )
-def test_a_long_log_is_what_its_end_says(steps: str, wanted: str, message: str) -> None:
+def test_a_long_log_is_what_its_end_says(
+    family_of: Callable[[str], str], steps: str, wanted: str, message: str
+) -> None:
     frames = 'Traceback (most recent call last):\n  File "train.py", line 12, in main\n    step(x)\n'
     end = f"{frames}{message}\n" if ": " in message else f"{message}\n"
-    assert _family(f"{_WARNED}{_STEPS[steps]}\n{end}") == wanted
+    assert family_of(f"{_WARNED}{_STEPS[steps]}\n{end}") == wanted
 
 
 @pytest.mark.parametrize(
@@ -230,16 +219,18 @@ def test_a_long_log_is_what_its_end_says(steps: str, wanted: str, message: str) 
         ("other", "OSError: [Errno 5] Input/output error: '/mnt/share/run7'"),
     ],
 )
-def test_a_check_says_the_same_alone_raised_and_quoted(wanted: str, message: str) -> None:
-    assert _family(message) == wanted
-    assert _family(f'Traceback (most recent call last):\n  File "t.py", line 3, in f\n    g()\n{message}\n') == wanted
-    assert _family(f"Training fails\n\nAfter a few minutes I see `{message}`. Any idea?") == wanted
+def test_a_check_says_the_same_alone_raised_and_quoted(
+    family_of: Callable[[str], str], wanted: str, message: str
+) -> None:
+    assert family_of(message) == wanted
+    assert family_of(f'Traceback (most recent call last):\n  File "t.py", line 3, in f\n    g()\n{message}\n') == wanted
+    assert family_of(f"Training fails\n\nAfter a few minutes I see `{message}`. Any idea?") == wanted
 
 
-def test_code_that_cannot_become_static_is_told_before_the_type_that_shows_it() -> None:
+def test_code_that_cannot_become_static_is_told_before_the_type_that_shows_it(family_of: Callable[[str], str]) -> None:
     inner = "TypeError: (InvalidType) full(): argument (position 2) must be double, but got UndefinedVar"
     assert (
-        _family(f'TypeError: In transformed code:\n\n    File "a.py", line 3, in step\n\n    {inner}')
+        family_of(f'TypeError: In transformed code:\n\n    File "a.py", line 3, in step\n\n    {inner}')
         == "compile_error"
     )
 
@@ -259,11 +250,11 @@ def test_code_that_cannot_become_static_is_told_before_the_type_that_shows_it() 
         ("file_not_found", "Exception: There is no directory named ./data/train"),
     ],
 )
-def test_shapes_of_messages(family: str, text: str) -> None:
-    assert _family(text) == family
+def test_shapes_of_messages(family_of: Callable[[str], str], family: str, text: str) -> None:
+    assert family_of(text) == family
 
 
-def test_a_quotation_that_is_cut_off_has_the_class_of_what_is_raised_again() -> None:
+def test_a_quotation_that_is_cut_off_has_the_class_of_what_is_raised_again(family_of: Callable[[str], str]) -> None:
     text = """Traceback (most recent call last):
   File "train.py", line 36, in train
     for i, (inp, idx) in enumerate(train_loader):
@@ -274,4 +265,4 @@ Original Traceback (most recent call last):
   File "/e/site-packages/torch/utils/data/_utils/fetch.py", line 44, in fetch
     data = [self.dataset[idx] for idx in possibly_batched_index]
 """
-    assert _family(text) == "data_decode_error"
+    assert family_of(text) == "data_decode_error"

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 
 import pytest
 
-from labbook.diagnosis.catalogue import load
-from labbook.diagnosis.match import Matcher
 from labbook.diagnosis.prose import stated, wishes
-from labbook.diagnosis.rank import diagnose
 from labbook.diagnosis.reading import read_text
-
-
-@functools.cache
-def _matcher() -> Matcher:
-    return Matcher(load())
-
-
-def _family(text: str) -> str:
-    primary = diagnose(read_text(text), _matcher()).primary
-    return primary.family if primary else ""
 
 
 @pytest.mark.parametrize(
@@ -33,8 +20,8 @@ def _family(text: str) -> str:
         "已确认不是内存不足（OOM），也没有别的报错",
     ],
 )
-def test_what_is_only_supposed_or_asked_for_gives_no_finding(text: str) -> None:
-    assert _family(text) == ""
+def test_what_is_only_supposed_or_asked_for_gives_no_finding(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == ""
 
 
 @pytest.mark.parametrize(
@@ -48,17 +35,17 @@ def test_what_is_only_supposed_or_asked_for_gives_no_finding(text: str) -> None:
         ("按照教程训练，报错：KeyError -100", "type_error_user_code"),
     ],
 )
-def test_what_happened_is_found_beside_suppositions(text: str, family: str) -> None:
-    assert _family(text) == family
+def test_what_happened_is_found_beside_suppositions(family_of: Callable[[str], str], text: str, family: str) -> None:
+    assert family_of(text) == family
 
 
-def test_the_title_tells_of_a_traceback_without_its_end() -> None:
+def test_the_title_tells_of_a_traceback_without_its_end(family_of: Callable[[str], str]) -> None:
     text = (
         "ValueError: all input arrays must have the same shape\n\nIt only works with batch 1.\n"
         'Traceback (most recent call last):\n  File "/w/train.py", line 90, in fetch\n    batch = collate(data)\n'
         '  File "/w/env/lib/python3.8/sit'
     )
-    assert _family(text) == "shape_mismatch"
+    assert family_of(text) == "shape_mismatch"
 
 
 def test_out_of_memory_of_a_scheduler_is_an_ending_and_in_a_sentence_it_is_none() -> None:
@@ -80,8 +67,8 @@ def test_stated_keeps_what_a_sentence_says_before_its_supposition() -> None:
         "quick: CUDA error: out of memory on probing. Falling back to the plain kernel",
     ],
 )
-def test_what_a_program_goes_on_without_is_no_failure(text: str) -> None:
-    assert _family(text) == ""
+def test_what_a_program_goes_on_without_is_no_failure(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == ""
 
 
 def test_forms_of_feature_requests_are_known() -> None:
@@ -104,8 +91,8 @@ def test_forms_of_feature_requests_are_known() -> None:
         ),
     ],
 )
-def test_a_hint_of_paddle_says_what_was_compared(text: str, family: str) -> None:
-    assert _family(text) == family
+def test_a_hint_of_paddle_says_what_was_compared(family_of: Callable[[str], str], text: str, family: str) -> None:
+    assert family_of(text) == family
 
 
 @pytest.mark.parametrize(
@@ -116,5 +103,5 @@ def test_a_hint_of_paddle_says_what_was_compared(text: str, family: str) -> None
         "You said you should install it from source, is there a wheel?",
     ],
 )
-def test_words_that_only_stand_in_messages_say_nothing_in_questions(text: str) -> None:
-    assert _family(text) == ""
+def test_words_that_only_stand_in_messages_say_nothing_in_questions(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == ""

@@ -1,0 +1,24 @@
+"""What every test of a pasted text asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from labbook.diagnosis.catalogue import load
+from labbook.diagnosis.match import Matcher
+from labbook.diagnosis.rank import diagnose
+from labbook.diagnosis.reading import read_text
+
+
+@pytest.fixture(scope="session")
+def family_of() -> Callable[[str], str]:
+    """A function: the family that is found first in a text, "" where nothing is."""
+    matcher = Matcher(load())
+
+    def family(text: str) -> str:
+        primary = diagnose(read_text(text), matcher).primary
+        return primary.family if primary else ""
+
+    return family
