@@ -3,7 +3,7 @@
 import json
 import math
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labbook.model.run import Arguments, CaughtException, Frame, Framework, Process, Run
@@ -92,6 +92,8 @@ _json = st.recursive(
 )
 
 
+# Making the objects may take long on a busy machine.
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(
         st.sampled_from(["id", "status", "argv", "started", "series", "probe", "console", "captured", "x"]), _json
