@@ -29,7 +29,7 @@ def flat(random_, level=2.3, n=300, noise=0.03):
     return [level * math.exp(random_.gauss(0, noise)) for _ in range(n)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_healthy_runs_stay_green(simulate, rows_of):
     alarms = []

@@ -149,7 +149,13 @@ HANDLERS = {
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("what", list(HANDLERS))
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(what, marks=pytest.mark.long if what in ("ignored", "fork", "and back") else ())
+        for what in HANDLERS
+    ],
+)
 def test_handlers_of_the_program_are_what_they_are_without_the_probe(probed, what):
     begin = "import os, signal, sys, time\ndef mine(number, frame):\n    print('mine', number, flush=True)\n"
     end = "os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(0.1)\nprint('goes on')\n"

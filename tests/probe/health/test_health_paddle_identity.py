@@ -98,7 +98,9 @@ def test_one_more_random_number_would_be_noticed(probed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["health_paddle_hostile.py", "health_paddle_kinds.py"])
-@pytest.mark.parametrize(("part", "level"), [(0, "deep"), (1, "deep"), (0, "normal")])
+@pytest.mark.parametrize(
+    ("part", "level"), [(0, "deep"), pytest.param(1, "deep", marks=pytest.mark.long), (0, "normal")]
+)
 def test_programs_of_every_kind_run_as_alone(probed, program, part, level):
     command = (sys.executable, str(PROGRAMS / program), str(part))
     bare = json.loads(digest(probed.plain(*command, OMP_NUM_THREADS="1").stdout))

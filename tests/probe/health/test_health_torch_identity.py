@@ -44,7 +44,16 @@ def test_one_more_random_draw_would_be_noticed(probed, mode):
 
 
 @pytest.mark.parametrize("program", ["health_torch_hostile.py", "health_torch_kinds.py"])
-@pytest.mark.parametrize(("chunk", "level"), [(0, "deep"), (1, "deep"), (2, "deep"), (3, "deep"), (0, "normal")])
+@pytest.mark.parametrize(
+    ("chunk", "level"),
+    [
+        (0, "deep"),
+        (1, "deep"),
+        pytest.param(2, "deep", marks=pytest.mark.long),
+        pytest.param(3, "deep", marks=pytest.mark.long),
+        (0, "normal"),
+    ],
+)
 def test_programs_of_every_kind_run_as_alone(probed, program, chunk, level):
     command = (sys.executable, str(PROGRAMS / program), str(chunk))
     bare = last(probed.plain(*command, OMP_NUM_THREADS="1"))
