@@ -15,7 +15,7 @@ _SETTING = (
     r"|model_type|norm_type|loss_type|activation|backend|device)\b"
 )
 _LINES = (
-    ("index_out_of_range", r"(?:labels?|targets?|class_ids?)['\"\]]*(?:\.\w+\(\))?\s*<=?\s*\w"),
+    ("index_out_of_range", r"(?<!num_)(?<!n_)(?:labels?|targets?|class_ids?)['\"\]]*(?:\.\w+\(\))?\s*<=?\s*\w"),
     ("nan_or_inf", r"\bis_?(?:nan|inf|finite)\b|isnan|isinf|isfinite"),
     (
         "file_not_found",

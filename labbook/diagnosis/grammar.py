@@ -40,9 +40,9 @@ _OF_SO_MANY = re.compile(
 """So many were wanted, whatever came."""
 _DEVICES = re.compile(r"\b(?:cuda(?::\d+)?|cpu|CPU|CUDA|GPU|gpu(?::\d+)?|mps|xpu|npu|CPUPlace|CUDAPlace|GPUPlace)\b")
 _ON_DEVICE = re.compile(
-    r"\b(?:on|in) (?:the )?(?:device |Place\(?)?(?P<device>cuda(?::\d+)?|cpu|gpu(?::\d+)?|mps|xpu|npu)\b", re.I
+    r"\b(?:on|in) (?:the )?(?:device |Place\()(?P<device>cuda(?::\d+)?|cpu|gpu(?::\d+)?|mps|xpu|npu)\b", re.I
 )
-_CANNOT = re.compile(r"\b(?:can ?not|can't|could not|must|should|but|while|instead)\b", re.IGNORECASE)
+_CANNOT = re.compile(r"\b(?:can ?not|can't|could not|must|should)\b", re.IGNORECASE)
 _WANTED = re.compile(r"\b(?:expect(?:ed|s)?|should|must|requires?|required|needs?|needed|supposed)\b", re.IGNORECASE)
 _GOT = re.compile(r"\b(?:got|received|found|was|were|but|has|have|given|instead|actual)\b", re.IGNORECASE)
 _AGAINST = re.compile(r"\b(?:and|vs|with|against|versus)\b|!=|<->", re.IGNORECASE)

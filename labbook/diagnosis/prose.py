@@ -36,7 +36,7 @@ _BORNE = re.compile(
 _WISHED = re.compile(
     r"Is your feature request related to a problem|Describe the solution you'd like|The feature, motivation and pitch"
     r"|^\W{0,12}feature request\b|Feature Description|Describe alternatives you've considered|功能请求|新功能建议"
-    r"|[期预]望?期?的功能|\bExpected Feature\b"
+    r"|(?:预期|期望)的功能|\bExpected Feature\b"
     r"|^#+ PR (?:types|Category|changes)\b",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -299,15 +299,16 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, language: str) ->
             return [finding, *(f for f in findings if f.family != finding.family)]
     if evidence.clean_end or any(one.type or one.message for one in evidence.raised):
         return findings
-    said = None if PRINTS_STEPS in evidence.conditions and findings else _reported(evidence, language)
     if findings:
         # Hints of what programs warn of and go on; what people say happened is more.
+        said = _reported(evidence, language) if PRINTS_STEPS not in evidence.conditions else None
         return [said, *(f for f in findings if f.family != said.family)] if said is not None else findings
     for raised, families in _quoted(evidence.said):
         finding = family_by_grammar(raised, evidence, language)
         if finding is not None and (not families or finding.family in families):
             return [finding]
-    return [said] if said is not None else findings
+    said = _reported(evidence, language)
+    return [said] if said is not None else []
 
 
 def _reported(evidence: Evidence, language: str) -> Finding | None:

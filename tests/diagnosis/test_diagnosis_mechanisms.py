@@ -266,3 +266,20 @@ Original Traceback (most recent call last):
     data = [self.dataset[idx] for idx in possibly_batched_index]
 """
     assert family_of(text) == "data_decode_error"
+
+
+RAISED = 'Traceback (most recent call last):\n  File "t.py", line 3, in f\n    g()\n'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{RAISED}ValueError: foo bar baz qux\nmake: *** [Makefile:3: train] Error 1",
+        f"{RAISED}ValueError: foo bar baz qux\nmake[1]: *** [Makefile:3: train] Error 1",
+        "ValueError: sigma must be strictly positive, got 0",
+        "Training works on cpu but crashes on gpu",
+        "I didn't compile with CUDA, is this slow?",
+    ],
+)
+def test_what_stands_around_a_failure_is_not_its_family(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == ""
