@@ -16,6 +16,7 @@ from labbook.diagnosis.class_names import family_by_class, is_general
 from labbook.diagnosis.family_titles import title_of
 from labbook.diagnosis.paddle_codes import family_by_code
 from labbook.diagnosis.site import family_by_place
+from labbook.diagnosis.surroundings import ADDRESS
 from labbook.diagnosis.telling import fingerprint_of, where_of
 from labbook.diagnosis.wording import demands, family_by_wording
 from labbook.model.evidence import Evidence, Raised
@@ -120,7 +121,6 @@ _HINTED = (
     ),
 )
 """What a hint of Paddle compares: "[Hint: Expected x_dims[0] == 4, but received x_dims[0]:8 != 4:4.]"."""
-_ADDRESS = re.compile(r"\w+://\S+")
 _COUNT = re.compile(r"\b\d+D?\b")
 _CHOICE = re.compile(
     r"(?:must|should|needs to|has to|can only) be (?:one of|either|in \[|in \(|among)"
@@ -296,7 +296,7 @@ def _family(sentence: str) -> str | None:
         return _CUDA_CODES[number]
     if _NO_VERSION.search(sentence):
         return "api_version_mismatch"
-    plain = _ADDRESS.sub("", sentence)
+    plain = ADDRESS.sub("", sentence)
     missing = _NO_FILE.search(plain)
     if missing and _PATH.search(plain[max(0, missing.start() - 160) : missing.end()]):
         return "file_not_found"

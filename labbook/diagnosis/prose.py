@@ -6,7 +6,7 @@ import re
 
 from labbook.diagnosis.surroundings import HANGS
 
-_SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
+SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
 _SUPPOSED = re.compile(
     r"\b(?:if|unless)\b(?! (?:I|we)\b)(?! you\b(?! (?:see|get|encounter|face|meet|run into)\b))|\bwhether\b"
     r"|\bavoid(?:s|ing|ed)?\b|\bprevent(?:s|ing|ed)?\b|\bin case\b"
@@ -96,7 +96,7 @@ def stated(text: str) -> str:
     if not _SUPPOSED.search(text):
         return text
     kept = []
-    for sentence in _SENTENCES.split(text):
+    for sentence in SENTENCES.split(text):
         supposed = _SUPPOSED.search(sentence)
         kept.append(sentence[: supposed.start()] if supposed else sentence)
     return "\n".join(part for part in kept if part.strip())

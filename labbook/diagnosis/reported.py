@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from labbook.diagnosis.prose import stated
-from labbook.diagnosis.surroundings import HANGS, family_by_surroundings
+from labbook.diagnosis.prose import SENTENCES, stated
+from labbook.diagnosis.surroundings import ADDRESS, HANGS, family_by_surroundings
 
-_SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
 _ASKED = re.compile(
     r"^\W{0,6}(?:(?:how|what|where|when|which|is|are|does|do|can|could|should|would|may)\b(?! my\b)"
     r"(?!.{0,80}\b(?:but|however)\b)|请问(?:如何|怎样|是否|能否|可以)|如何|怎样|是否|能否|可否|有没有)",
@@ -49,7 +48,7 @@ _QUANTITY = r"(?:loss(?:es)?|\w*_loss|grad(?:ient)?s?(?:[ _]norm)?|logits|weight
 _GROWS = (
     r"(?:(?:keeps?|kept|is|was|continu\w+|constantly|slowly|steadily"
     r"|gradually) (?:\w+ )?(?:grow|increas|ris|climb|go)ing"
-    r"|(?:keeps?|kept) (?:on )?(?:growing|increasing|rising|climbing)|(?:grows?|increases?|rises?|climbs?) "
+    r"|(?:grows?|increases?|rises?|climbs?) "
     r"(?:\w+ ){0,3}(?:until|every|each|with|over|continuously|linearly|steadily|slowly|gradually)|fills? up|leaks?\b"
     r"|(?:keeps?|kept) (?:on )?(?:grow|increas|rise|climb)\w*|(?:reach\w*|hits?|at) 100\s?%|(?:is|are|gets?|too) full\b"
     r"|(?:一直|一路|持续|不断|逐渐|慢慢|越来越|缓慢)[^，。]{0,6}(?:涨|增|升|高|大)|[涨飙增升]到|上涨|暴涨|飙升|占满|吃满|爆满|泄[漏露]|耗尽|爆了|炸了)"
@@ -206,7 +205,6 @@ _HOST_GROWS = re.compile(
     rf"(?:(?<!显)内存|(?<!gpu )(?<!cuda )(?<!video )\b(?:memory|ram)\b)[^.。]{{0,40}}?{_GROWS}", re.IGNORECASE
 )
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
-_ADDRESS = re.compile(r"\w+://\S+")
 _ENDED = re.compile(_ENDS, re.IGNORECASE)
 
 
@@ -216,7 +214,7 @@ def reported(lines: Iterable[str]) -> tuple[str, str] | None:
     Args:
         lines: Of a report that holds no message of a program.
     """
-    told = [sentence.strip() for line in lines for sentence in _SENTENCES.split(stated(line[:2000]))]
+    told = [sentence.strip() for line in lines for sentence in SENTENCES.split(stated(line[:2000]))]
     told = [sentence for sentence in told if not _ASKED.match(sentence) and not _HARMLESS.search(sentence)]
     found = _first(told, _OF)
     if found is not None:
@@ -228,7 +226,7 @@ def reported(lines: Iterable[str]) -> tuple[str, str] | None:
     if any(map(_is_chinese, told)):
         # An English sentence among Chinese ones is a program's.
         for sentence in told:
-            family = None if _is_chinese(sentence) else family_by_surroundings(_ADDRESS.sub("", sentence))
+            family = None if _is_chinese(sentence) else family_by_surroundings(ADDRESS.sub("", sentence))
             if family is not None:
                 return family, sentence
     return _first(told, _WEAK)

@@ -13,6 +13,8 @@ def _any(*forms: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{form})" for form in forms), re.IGNORECASE)
 
 
+ADDRESS = re.compile(r"\w+://\S+")
+"""Of a page or file of the web: its words say nothing of a failure."""
 _VERSION = r"v?\d+\.\d+(?:\.\w+)*"
 _APART = (
     r"(?:nccl|gloo|ddp|dist(?:ributed)?(?:\.\w+)?|(?:multi|multiple|several|many)[- ]?(?:gpu|node|card)s?"

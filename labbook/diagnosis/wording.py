@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from labbook.diagnosis.surroundings import family_by_surroundings
+from labbook.diagnosis.surroundings import ADDRESS, family_by_surroundings
 from labbook.model.evidence import Raised
 
 _NAME = (
@@ -253,7 +253,6 @@ _OF_CODE = re.compile(
     r"|\bonly supports? (?:u?int|float|bfloat|half|double|complex)\d*\b"
 )
 """Sentences on code and tensors that sound like those on settings."""
-_ADDRESS = re.compile(r"\w+://\S+")
 
 
 def family_by_wording(sentence: str) -> str | None:
@@ -262,7 +261,7 @@ def family_by_wording(sentence: str) -> str | None:
     Args:
         sentence: A message on one line.
     """
-    plain = _ADDRESS.sub("", sentence[:1500])
+    plain = ADDRESS.sub("", sentence[:1500])
     if _OF_DEVICES.search(plain):
         return None
     around = family_by_surroundings(plain) or next((family for family, says in _CHINESE if says.search(plain)), None)

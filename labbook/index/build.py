@@ -7,7 +7,6 @@ one, and a row that somebody else has brought up to date meanwhile is written ag
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import time
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 from labbook.frozen import dataclass
 from labbook.index.cjk import segment
 from labbook.index.database import Answer, give_up, transaction, with_index
-from labbook.index.entries import MAX_BYTES, Note, facets_of, failures_of, place_of, read_note, words_of
+from labbook.index.entries import MAX_BYTES, Note, digest_of, facets_of, failures_of, place_of, read_note, words_of
 from labbook.index.folders import TICK_NS, Seen, known_below, look_at_all, look_at_changed, note_look
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
@@ -206,7 +205,7 @@ def _write(
                 content = stream.read(MAX_BYTES)
         except OSError:
             continue
-        digest = f"{file.size}:{hashlib.blake2b(content, digest_size=16).hexdigest()}"
+        digest = digest_of(file.size, content)
         same = file.path in known and known[file.path][2] == digest
         note = None if same else read_note(file.path, content, file.mtime_ns / 1e9)
         ready.append((file, digest, read_ns, note))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import re
 from collections.abc import Iterator
@@ -46,6 +47,16 @@ class Note:
     title: str
     started: float
     problem: str = ""
+
+
+def digest_of(size: int, content: bytes) -> str:
+    """What the index knows the content of a file by.
+
+    Args:
+        size: Of the whole file, in bytes.
+        content: Its first `MAX_BYTES`.
+    """
+    return f"{size}:{hashlib.blake2b(content, digest_size=16).hexdigest()}"
 
 
 def read_note(relative: str, content: bytes, mtime: float) -> Note:

@@ -53,7 +53,7 @@ class Memory:
         return self._told_s + EVERY_S
 
     def due(self, now, step):
-        """Whether nothing was told for long."""
+        """Whether nothing was told for long, in time or in steps."""
         return step >= self.next_step or now - self._told_s > EVERY_S
 
     def tell(self, now, step, device):

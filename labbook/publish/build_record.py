@@ -115,6 +115,14 @@ def stat_of(found: os.stat_result, now_ns: int) -> str:
     return f"{found.st_mtime_ns:x}.{found.st_ctime_ns:x}.{found.st_size:x}.{found.st_ino:x}"
 
 
+def state_of(path: str, now_ns: int, *, gone: str = "gone") -> str:
+    """What `stat_of` says of a file, `gone` of one that cannot be looked at."""
+    try:
+        return stat_of(os.stat(path), now_ns)  # noqa: PTH116 - ten thousand times
+    except OSError:
+        return gone
+
+
 def files_below(folder: Path) -> dict[str, tuple[int, int]]:
     """All files of a folder and its folders: path -> size and time. Empty for one that is not there.
 

@@ -58,23 +58,13 @@ def site_note(content: bytes, path: str, note: str, front: Mapping[str, Any] | N
     """
     text = content.decode("utf-8", "replace").replace("\x00", "�").removeprefix("\ufeff")
     try:
-        meta, body = with_front(text, path, front)
+        meta, body = frontmatter.parse(text, path, front)
     except EntryError as error:
         return _as_text(text, path, error.message, note)
     problem = _trouble(body)
     if problem:
         return _as_text(body, path, f"{path}: {problem}", note, _shown(meta))
     return SiteNote(_opened(body), _shown(meta))
-
-
-def with_front(text: str, path: str, front: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], str]:
-    """Front matter and body of a text, like `frontmatter.parse`; front matter that is known is not parsed again.
-
-    Raises:
-        EntryError: It cannot be read.
-    """
-    parts = frontmatter._cut(text, path) if front is not None else None
-    return (front, parts.body) if front is not None and parts is not None else frontmatter.parse(text, path)
 
 
 def inert(text: str) -> str:

@@ -6,12 +6,11 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from labbook.frozen import dataclass
-from labbook.index.entries import MAX_BYTES
+from labbook.index.entries import MAX_BYTES, digest_of
 from labbook.model.entry import Entry
 from labbook.model.symptom import Symptom
 from labbook.publish.build_record import key_of
@@ -109,12 +108,11 @@ class SiteSource:
     def front_of(self, path: str, content: bytes) -> Mapping[str, Any] | None:
         """The front matter of an entry with this content, as far as it is known; parsing it takes long."""
         known = self.digests.get(path)
-        return self.fronts.get(path) if known and len(content) <= MAX_BYTES and known == digest_of(content) else None
-
-
-def digest_of(content: bytes) -> str:
-    """What the index knows the content of a file by, where it reads all of it."""
-    return f"{len(content)}:{blake2b(content, digest_size=16).hexdigest()}"
+        return (
+            self.fronts.get(path)
+            if known and len(content) <= MAX_BYTES and known == digest_of(len(content), content)
+            else None
+        )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -14,14 +13,14 @@ from typing import Any
 
 from labbook.index.query import listed
 from labbook.model.entry import Entry
-from labbook.publish.build_record import key_of, stat_of
-from labbook.publish.notes import with_front
+from labbook.publish.build_record import key_of, state_of
 from labbook.publish.page import SiteSource
 from labbook.publish.run_table import by_month
 from labbook.publish.search_records import SearchRecord, fix_records, note_record, run_record, symptom_records
 from labbook.publish.search_shards import Shard, made_by, shards_of
 from labbook.publish.symptom_view import SymptomView
 from labbook.report.run_row import RunRow
+from labbook.store import frontmatter
 from labbook.store.notebook import Notebook
 
 _FORMAT = 3
@@ -111,7 +110,7 @@ class _Months:
 
         rows = self.rows[month]
         now_ns = time.time_ns()
-        states = [_state(f"{self._root}/{row.path}", now_ns) for row in rows]
+        states = [state_of(f"{self._root}/{row.path}", now_ns) for row in rows]
         keys = self._view.source.months.get(month)
         if keys is None or not all(states):
             # What may change again without another time is not kept.
@@ -121,13 +120,6 @@ class _Months:
         return json.loads(
             self._view.source.kept.of(f"search-{month}", key_of(with_these, keys.rows, states, fixed), made)
         )
-
-
-def _state(path: str, now_ns: int) -> str:
-    try:
-        return stat_of(os.stat(path), now_ns)  # noqa: PTH116 - ten thousand times
-    except OSError:
-        return "gone"
 
 
 def _written(notebook: Notebook, view: SymptomView) -> Iterator[SearchRecord]:
@@ -154,7 +146,9 @@ def _entry(path: Path, relative: str, source: SiteSource | None = None) -> Entry
     try:
         content = path.read_bytes()
         text = content.decode("utf-8", "replace").removeprefix("\ufeff")
-        meta, body = with_front(text, relative, source.front_of(relative, content) if source is not None else None)
+        meta, body = frontmatter.parse(
+            text, relative, source.front_of(relative, content) if source is not None else None
+        )
     except (OSError, EntryError):
         return None
     return Entry(relative, meta, body)
@@ -180,7 +174,7 @@ class _Kept:
 
     def run(self, path: Path, row: RunRow) -> SearchRecord | None:
         """The record of a run; `None` when its entry is gone."""
-        mark = _state(str(path), self._now_ns)
+        mark = state_of(str(path), self._now_ns)
         held = self._known.get(row.path)
         if held is not None and mark and held[0] == mark:
             self._now[row.path] = held

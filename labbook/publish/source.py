@@ -19,7 +19,7 @@ from labbook.index.build import ask, ask_quickly
 from labbook.index.memory import Held, fix_of, held_since
 from labbook.index.query import listed
 from labbook.model.entry import Entry
-from labbook.publish.build_record import key_of, stat_of
+from labbook.publish.build_record import key_of, state_of
 from labbook.publish.kept import FOLDER, Kept, made_with
 from labbook.publish.page import MonthKeys, RunFacts, SiteFix, SiteSource
 from labbook.publish.run_table import month_of
@@ -191,7 +191,7 @@ def _fixes(notebook: Notebook, entries: Sequence[Entry], kept: Kept) -> list[Sit
 def _differences(notebook: Notebook, entries: Sequence[Entry], kept: Kept) -> list[str]:
     """What the entries tell of the differences of their fixes."""
     now_ns = time.time_ns()
-    states = [(entry.path, _state(notebook.paths.root / entry.path, now_ns)) for entry in entries]
+    states = [(entry.path, state_of(f"{notebook.paths.root}/{entry.path}", now_ns)) for entry in entries]
 
     def made() -> bytes:
         return json.dumps([difference_of(_with_body(notebook, entry).body) for entry in entries]).encode()
@@ -200,13 +200,6 @@ def _differences(notebook: Notebook, entries: Sequence[Entry], kept: Kept) -> li
     content = kept.of("differences", key_of(states), made) if all(state for _, state in states) else made()
     found: list[str] = json.loads(content)
     return found
-
-
-def _state(path: Path, now_ns: int) -> str:
-    try:
-        return stat_of(path.stat(), now_ns)
-    except OSError:
-        return "gone"
 
 
 def _with_body(notebook: Notebook, entry: Entry) -> Entry:

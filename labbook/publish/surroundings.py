@@ -63,7 +63,7 @@ class Surroundings:
         symptom = self._symptom(path)
         if symptom:
             return [self._view.title(symptom), symptom_page(self._view, symptom, self._templates, "").key]
-        return self._facts(path)
+        return self.bar(path) or ""
 
     def markdown_and_title(self, path: str, note: SiteNote) -> tuple[str, str]:
         """The text of a note with what is shown around it, and the title that it gets from there, or ""."""
@@ -109,26 +109,6 @@ class Surroundings:
             "script_newer": self._url(later) if later is not newer else "",
             "said": self._said,
         }
-
-    def _facts(self, path: str) -> tuple[Any, ...]:
-        """What `bar` is made from; asked for ten thousand times. A page's time zone and words are in the key of all."""
-        row = self._rows.get(f"notes/{path}")
-        if row is None:
-            return ()
-        older, newer = self._around[row.path]
-        earlier, later = self._of_script.get(row.path, (None, None))
-        by = self._cures.get(row.path, "")
-        cure = self._view.by_id.get(by) if by else None
-        return (
-            (row.status, row.id, row.started, row.author, row.script),
-            (self._url(older), self._url(newer), self._url(earlier), self._url(later)),
-            [self._linked(name) for name in row.symptoms[:_MOST_LINKS]],
-            earlier.id if earlier is not None else "",
-            (cure.started, cure.id, self._url(cure)) if cure is not None else (),
-            [(one.started, one.id, one.subject, self._url(one)) for one in self._cured.get(row.id, ())[:_MOST_LINKS]],
-            self._all_runs,
-            self._compare,
-        )
 
     def _comparison(self, earlier: RunRow | None, row: RunRow) -> str:
         """Address of the comparison with the run of the same script before, "" where there is none."""

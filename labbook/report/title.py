@@ -34,12 +34,13 @@ def title_of(run: Run, language: str = "en") -> str:
     said = words(language)["title"]
     verdict = verdict_line(run, language)
     if run.status == "finished":
-        seen = primary_of(run) is not None
         fault = _certain_fault(run)
-        if fault is not None and seen:
-            verdict = _of_finding(fault, run, words(language)["verdict"])
-            return _plain(said["title"], script=script_name(run), verdict=_plain(said["finished_but"], verdict=verdict))
-        sentence = _plain(said["finished_with"], verdict=verdict) if seen else _plain(said["finished"])
+        if primary_of(run) is None:
+            sentence = _plain(said["finished"])
+        elif fault is None:
+            sentence = _plain(said["finished_with"], verdict=verdict)
+        else:
+            sentence = _plain(said["finished_but"], verdict=_of_finding(fault, run, words(language)["verdict"]))
     elif run.status == "failed":
         told = ending_exception(run) is not None or primary_of(run) is not None
         sentence = verdict if told else _plain(said["failed_with"], verdict=verdict)

@@ -39,12 +39,13 @@ class _Parts:
     body: str
 
 
-def parse(text: str, path: str) -> tuple[dict[str, Any], str]:
+def parse(text: str, path: str, known: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], str]:
     """The front matter as plain data (empty when there is none), and the text after it, byte for byte.
 
     Args:
         text: A whole Markdown file.
         path: Where it stands, for the message.
+        known: The front matter, where it was read before; parsing it takes long.
 
     Raises:
         EntryError: The front matter is opened and not closed, or is no YAML mapping; names the line.
@@ -52,7 +53,7 @@ def parse(text: str, path: str) -> tuple[dict[str, Any], str]:
     parts = _cut(text, path)
     if parts is None:
         return {}, text
-    return _load(parts.yaml, path), parts.body
+    return _load(parts.yaml, path) if known is None else dict(known), parts.body
 
 
 def emit(meta: Mapping[str, Any]) -> str:
