@@ -26,6 +26,8 @@ def _norms(*values: float) -> list[dict[str, float]]:
     [
         ({"op": "Neg <- Mean <- Log <- Sigmoid", "recent": _norms(0.7, 0.4, 0.6, 0.44)}, "logarithm"),
         ({"op": "log", "recent": []}, "logarithm"),
+        ({"op": "Neg <- Mean <- Log! <- Sub", "recent": []}, "logarithm"),
+        ({"op": "Neg <- Mul! <- Log <- Softmax", "recent": []}, "learning rate"),
         ({"op": "Log <- Softmax", "recent": _norms(0.7, 0.9, 90.0, 4e5)}, "learning rate"),
         ({"op": "LogSoftmax", "recent": _norms(1.0, 1.1)}, "learning rate"),
         ({}, "learning rate"),
