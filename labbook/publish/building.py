@@ -36,8 +36,8 @@ from labbook.publish.build_record import (
     write_record,
 )
 from labbook.publish.finish import KEPT_BY_OTHERS
-from labbook.publish.processes import beside, by_many, can_have_some
-from labbook.publish.site_files import key_of_settings, site_files
+from labbook.publish.processes import beside, beside_or_later, by_many, can_have_some
+from labbook.publish.site_files import key_of_settings, site_files, states_of_notes
 from labbook.publish.theme import REPLACED
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ if TYPE_CHECKING:
 
 _FOR_MANY = 60
 """Pages from which several processes render. Source: chosen by us; starting them takes 50 ms."""
+
+_FOR_TWO = 50_000
+"""Bytes of pages that are rendered in a second process. Source: chosen by us; it takes as long as starting one."""
+
+_MANY_KEYS = 1000
+"""Pages whose keys are made in two processes."""
 
 
 class Built(NamedTuple):
@@ -119,13 +125,14 @@ class _Build:
         config = self._config
         config.plugins.on_pre_build(config=config)
         env = config.theme.get_env()
-        self._there = files_below(self._site)
-        files, stats = site_files(config)
-        self._stats = stats
-        # Ours adds to the files; no other plugin is there.
-        self._files = files
-        config.plugins.on_files(files, config=config)
-        if workers < 2 or not can_have_some():
+        if not can_have_some():
+            workers = 1
+        with beside_or_later(self._look_at_disk, workers) as seen:
+            self._files = site_files(config)
+            # Ours adds to the files; no other plugin is there.
+            config.plugins.on_files(self._files, config=config)
+            self._there, self._stats = seen()
+        if workers < 2:
             return self._all(env, record_path, workers, partial(config.plugins.on_post_build, config=config))
         with beside(partial(self._plugin.finish, config)) as problem:
             return self._all(env, record_path, workers, lambda: self._plugin.tell(problem()))
@@ -151,7 +158,7 @@ class _Build:
         }
         self._changed |= (self._before.files.keys() ^ others) - set(config.theme.static_templates)
         self._frame = ""
-        keys = {source: self._key(source, settings) for source in self._pages}
+        keys = self._keys(settings, workers)
         self._name_the_navigation(keys)
         self._frame = key_of(settings, _of_navigation(self._nav.items))
         stale = [source for source in self._pages if not self._is_there(source, keys[source])]
@@ -177,11 +184,26 @@ class _Build:
         write_record(record_path, BuildRecord(self._frame, known, copied))
         return Built(len(self._pages), len(stale), removed)
 
+    def _look_at_disk(self) -> tuple[dict[str, tuple[int, int]], dict[str, str]]:
+        """The files of the site as they lie there, and the state of each note."""
+        return files_below(self._site), states_of_notes(Path(self._config.docs_dir))
+
     def _all_pages(self) -> None:
         """Gives every file its page, for the map of the site; without an address of the site there is none."""
         for file in self._pages.values():
             if file.page is None:
                 Page(None, file, self._config)
+
+    def _keys(self, settings: str, workers: int) -> dict[str, tuple[str, str, str]]:
+        """Key, state and digest of each page."""
+        names = list(self._pages)
+        half = len(names) // 2 if len(names) >= _MANY_KEYS else len(names)
+
+        def keys(some: Sequence[str]) -> list[tuple[str, str, str]]:
+            return [self._key(source, settings) for source in some]
+
+        with beside_or_later(partial(keys, names[half:]), workers if half < len(names) else 1) as others:
+            return dict(zip(names, keys(names[:half]) + others(), strict=True))
 
     def _key(self, source: str, settings: str) -> tuple[str, str, str]:
         """Key, state and digest of the file that a page is made from."""
@@ -238,14 +260,32 @@ class _Build:
         """Renders pages, and says what is known of each."""
         doc_files = list(self._pages.values())
         work: Callable[[str], tuple[str, Known]] = partial(self._make, keys=keys, doc_files=doc_files)
-        if workers < 2 or len(stale) < _FOR_MANY or not can_have_some():
-            yield from map(work, stale)
+        if not stale:
             return
         # One page first: what all pages need is then ready in every process.
         yield work(stale[0])
-        for source, known in by_many(work, stale[1:], workers):
-            self._heard += known.told
-            yield source, known
+        if workers > 1 and len(stale) >= _FOR_MANY:
+            for source, known in by_many(work, stale[1:], workers):
+                self._heard += known.told
+                yield source, known
+            return
+        ours, others = self._shared_out(stale[1:])
+        with beside_or_later(lambda: [work(source) for source in others], workers if others else 1) as made:
+            yield from map(work, ours)
+            for source, known in made():
+                self._heard += known.told
+                yield source, known
+
+    def _shared_out(self, stale: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The pages in two parts that take about as long, by how large they were; the second is empty for few."""
+        parts: tuple[list[str], list[str]] = ([], [])
+        sizes = [0, 0]
+        known = self._before.pages
+        for source in sorted(stale, key=lambda source: known[source].size if source in known else 0, reverse=True):
+            smaller = int(sizes[1] < sizes[0])
+            parts[smaller].append(source)
+            sizes[smaller] += known[source].size if source in known else 0
+        return parts if sizes[1] >= _FOR_TWO else (list(stale), [])
 
     def _make(
         self, source: str, keys: Mapping[str, tuple[str, str, str]], doc_files: Sequence[File]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
@@ -183,8 +182,17 @@ def rendered(
 
 
 def link(path: str, page: str) -> str:
-    """Address of a note from a page, both relative to `notes/`."""
-    return posixpath.relpath(path, posixpath.dirname(page) or ".")
+    """Address of a note from a page, both relative to `notes/` and without `.` or `..`.
+
+    As `posixpath.relpath`, which asks for the working folder each time: pages hold thousands of addresses.
+    """
+    there, here = path.split("/"), page.split("/")
+    shared = 0
+    for one, other in zip(there[:-1], here[:-1], strict=False):
+        if one != other:
+            break
+        shared += 1
+    return "/".join([".."] * (len(here) - 1 - shared) + there[shared:])
 
 
 def run_url(row: RunRow, page: str) -> str:

@@ -77,6 +77,16 @@ def beside(work: Callable[[], Made]) -> Iterator[Callable[[], Made]]:
         process.join()
 
 
+@contextlib.contextmanager
+def beside_or_later(work: Callable[[], Made], workers: int) -> Iterator[Callable[[], Made]]:
+    """As `beside` where there may be two processes; else the work is done when it is waited for."""
+    if workers < 2:
+        yield work
+        return
+    with beside(work) as made:
+        yield made
+
+
 def _answer(work: Callable[[], Any], theirs: Connection, mine: Connection, parent: int) -> None:
     _end_with(parent)
     theirs.close()

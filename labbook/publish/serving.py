@@ -1,4 +1,4 @@
-"""Shows a built site on this machine, and tells open pages when what they show has changed. Standard library only.
+"""Shows a built site on this machine, and tells open pages when what they show has changed.
 
 It listens on the loopback address, gives files of one folder and nothing else, answers only to the names of this
 machine (another site's page that points its own name here gets nothing), and changes nothing: GET and HEAD alone.
@@ -16,8 +16,7 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
-HOST = "127.0.0.1"
-"""The preview listens here and nowhere else: it is no server for a network. Source: security, section 3."""
+from labbook.publish.site import HOST
 
 _OWN_NAMES = {"127.0.0.1", "localhost", "[::1]"}
 _LIVE = "/_labbook/live.js"

@@ -14,9 +14,11 @@ from typing import Any
 
 from labbook.errors import LabbookError, NotebookError, UsageError
 from labbook.frozen import dataclass
-from labbook.publish.serving import HOST
 from labbook.store.locks import held
 from labbook.store.notebook import Notebook
+
+HOST = "127.0.0.1"
+"""The preview listens here and nowhere else: it is no server for a network. Source: security, section 3."""
 
 _LONGEST_WAIT_S = 600.0
 _PORTS = range(8000, 8050)

@@ -47,13 +47,25 @@ class SiteFiles(Files):
         return [page for page in pages if page.inclusion.value >= 0] if self.in_nav_only else pages
 
 
-def site_files(config: MkDocsConfig) -> tuple[SiteFiles, dict[str, str]]:
-    """All files of the notes and of the theme, and the state of each note's file."""
+def site_files(config: MkDocsConfig) -> SiteFiles:
+    """All files of the notes and of the theme."""
     files = SiteFiles(get_files(config))
-    now_ns = time.time_ns()
-    stats = {file.src_uri: state_of(str(file.abs_src_path), now_ns, gone="") for file in files}
     _add_theme(files, config)
-    return files, stats
+    return files
+
+
+def states_of_notes(folder: Path) -> dict[str, str]:
+    """Path of each file below `notes/` -> its state; none for one whose content may change without being seen."""
+    now_ns = time.time_ns()
+    found = {}
+    for here, _, names in os.walk(folder, followlinks=True):
+        below = os.path.relpath(here, folder)
+        prefix = "" if below == "." else f"{PurePath(below).as_posix()}/"
+        for name in names:
+            state = state_of(f"{here}/{name}", now_ns, gone="")
+            if state:
+                found[prefix + name] = state
+    return found
 
 
 def _add_theme(files: SiteFiles, config: MkDocsConfig) -> None:

@@ -132,6 +132,7 @@ def _rows(runs: Sequence[_Run], kept: Kept) -> tuple[list[RunRow], dict[str, Mon
 
 
 _FIELDS = [field.name for field in fields(RunRow)]
+_SEVERAL = [field.name for field in fields(RunRow) if str(field.type).startswith("tuple")]
 
 
 def _written(runs: Sequence[_Run]) -> bytes:
@@ -142,9 +143,10 @@ def _written(runs: Sequence[_Run]) -> bytes:
 def _row(values: Sequence[Any]) -> RunRow:
     row = RunRow.__new__(RunRow)
     # Ten thousand times: its own way to set what cannot be changed afterwards takes twenty times as long.
-    row.__dict__.update(
-        (name, tuple(value) if type(value) is list else value) for name, value in zip(_FIELDS, values, strict=True)
-    )
+    known = row.__dict__
+    known.update(zip(_FIELDS, values, strict=True))
+    for name in _SEVERAL:
+        known[name] = tuple(known[name])
     return row
 
 

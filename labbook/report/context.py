@@ -46,8 +46,8 @@ class WeekSource:
 
 def week_context(source: WeekSource) -> dict[str, Any]:
     """The week as data: totals, results, failures, changes, open items, authors, days."""
-    rows = sorted((r for r in source.rows if source.week.holds(r.started)), key=lambda r: r.started)
-    before = [r for r in source.rows if source.week.before().holds(r.started)]
+    rows = sorted(_within(source.week, source.rows), key=lambda r: r.started)
+    before = _within(source.week.before(), source.rows)
     return {
         "week": source.week.name,
         "begin": source.week.begin.isoformat(),
@@ -65,6 +65,12 @@ def week_context(source: WeekSource) -> dict[str, Any]:
         "authors": _by_author(rows),
         "days": _days(rows, source.week),
     }
+
+
+def _within(week: Week, rows: Sequence[RunRow]) -> list[RunRow]:
+    """Rows that began in a week."""
+    begin, end = week.span
+    return [row for row in rows if begin <= row.started < end]
 
 
 def failure_kind(row: RunRow) -> str:

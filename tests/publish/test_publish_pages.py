@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import posixpath
 import re
 from datetime import datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from labbook.model.entry import Entry
-from labbook.publish.page import SiteSource, run_cells
+from labbook.publish.page import SiteSource, link, run_cells
 from labbook.publish.pages import experiment_runs, neighbours, site_pages
 from labbook.report.run_row import RunRow
 from labbook.store.templates import Templates
@@ -143,3 +146,13 @@ def test_experiments_are_listed_with_what_people_wrote(heading, end):
         if line.startswith("| [e]")
     ]
     assert "<small>Does &#42;warm-up&#42; help?</small>" in line and line.endswith("| It does. |")
+
+
+_NAMES = st.lists(st.sampled_from(["a", "b", "a.md"]), min_size=1, max_size=5).map("/".join)
+
+
+@given(_NAMES, _NAMES)
+def test_an_address_from_a_page_is_the_relative_path(path, page):
+    if f"{page}/".startswith(f"{path}/") and page != path:
+        return  # a file is no folder
+    assert link(path, page) == posixpath.relpath(path, posixpath.dirname(page) or ".")
