@@ -26,12 +26,21 @@ _LINES = (
     (
         "data_empty",
         r"\blen\([\w.\[\]]+\)\s*(?:>\s*0|!=\s*0|>=\s*1)\b"
+        r"|(?<![\w.])(?:data_?|dataset_?|sample_?)?(?:size|length|len|total|count)\s*>\s*0\b"
+        r"|^assert\s?\(?(?:self\.)?\w*(?:dataset|data|samples|images|imgs|files|filenames|paths|roidb|annotations"
+        r"|image_list|file_list|ids)\)?\s*(?:,|$)"
         r"|\b(?:num_samples|n_samples|num_images|nf|num_files|n_files)\s*(?:>\s*0|!=\s*0|>=\s*1)",
     ),
     (
         "data_decode_error",
         r"\b(?:boxes|bboxes|bbox|box|gt_boxes|labels?|l)\b\S*\[[^\]]*\]\s*(?:[<>]=?).*\.all\(|\bbox\w*\.(?:min|max)\("
         r"|\blen\((?:line|row|parts?|items?|fields?|tokens?|words|cols?|splits?)\)\s*[=!<>]=",
+    ),
+    (
+        "data_decode_error",
+        r"(?<![A-Za-z])(?:(?:x_?(?:min|1|0))\b.{0,12}<.{0,12}\b(?:x_?(?:max|2|1))|(?:y_?(?:min|1|0))\b.{0,12}<.{0,12}"
+        r"\b(?:y_?(?:max|2|1))|(?:x_?(?:max|2))\b.{0,12}>.{0,12}\b(?:x_?(?:min|1))|(?:y_?(?:max|2))\b.{0,12}>.{0,12}"
+        r"\b(?:y_?(?:min|1)))\b",
     ),
     ("data_decode_error", r"(?:\.|torch\.|np\.|\b)(?:min|max|amin|amax)\(.*[<>]=?\s*[-\w.]+"),
     ("type_error_user_code", r"^assert (?:not )?(?:isinstance|callable|hasattr|issubclass)\("),

@@ -12,11 +12,12 @@ import itertools
 import re
 
 from labbook.diagnosis.asserted import family_of_assert
-from labbook.diagnosis.class_names import family_by_class, is_general
+from labbook.diagnosis.class_names import family_by_class, family_by_habit, is_general
+from labbook.diagnosis.error_numbers import family_by_cuda, family_by_number
 from labbook.diagnosis.family_titles import title_of
 from labbook.diagnosis.paddle_codes import family_by_code
-from labbook.diagnosis.site import family_by_place
-from labbook.diagnosis.surroundings import ADDRESS
+from labbook.diagnosis.site import family_by_place, family_of_import
+from labbook.diagnosis.surroundings import ADDRESS, family_by_surroundings
 from labbook.diagnosis.telling import fingerprint_of, where_of
 from labbook.diagnosis.wording import demands, family_by_wording
 from labbook.model.evidence import Evidence, Raised
@@ -29,11 +30,13 @@ _TYPES = re.compile(
 )
 _SAME_TYPE = re.compile(
     r"\b(?:must|should|needs? to|has to) (?:all )?(?:have|be of|share) the same (?:dtype|data ?type)\b"
-    r"|\btensors? (?:must|should|needs? to|has to) have the same type as\b",
+    r"|\btensors? (?:must|should|needs? to|has to) have the same type as\b"
+    r"|\bdata ?type\b.{0,20}\bactual\b.{0,60}\bexpected\b",
     re.IGNORECASE,
 )
 _OF_SO_MANY = re.compile(
-    r"\bdimensions? of \S+ (?:must|should|has to) be \d|\bexpect\w* (?:\w+ ){0,3}with \d+ (?:channels"
+    r"\binvalid (?:dimensions?|shapes?|ranks?|sizes?) for\b"
+    r"|\bdimensions? of \S+ (?:must|should|has to) be \d|\bexpect\w* (?:\w+ ){0,3}with \d+ (?:channels"
     r"|features|dim\w*)\b"
     r"|\b(?:predictions?|targets?|labels?|outputs?|inputs?)\b.{0,40} differs?: \d+ (?:vs\.?|and|!=) \d",
     re.IGNORECASE,
@@ -107,6 +110,7 @@ _PATH = re.compile(
 )
 _HINT = re.compile(
     r"Expected (?P<wanted>[^\n]{3,160}?), but received |[Ee]nforce (?P<enforced>[^\n]{3,160}?) failed[,.]"
+    r"|^Check failed: (?P<checked>[^\n]{3,160})"
 )
 _RECEIVED_NAN = re.compile(r"but (?:received|got|was) [\w.\[\]()]{0,40}[:= ]{1,2}[-+]?(?:nan|inf)\b", re.IGNORECASE)
 _HINTED = (
@@ -117,7 +121,10 @@ _HINTED = (
     ("dtype_mismatch", re.compile(r"dtype|data_type|(?<![a-z])type\(\)")),
     (
         "shape_mismatch",
-        re.compile(r"dims?\b|dims?[_.\[(]|_dim|shape|numel|channels?|width|height|product\(", re.IGNORECASE),
+        re.compile(
+            r"dims?\b|dims?[_.\[(]|_dim|shape|numel|channels?|width|height|product\(|(?:[.>]|\bget)size\(",
+            re.IGNORECASE,
+        ),
     ),
 )
 """What a hint of Paddle compares: "[Hint: Expected x_dims[0] == 4, but received x_dims[0]:8 != 4:4.]"."""
@@ -192,18 +199,6 @@ _TOO_BIG = re.compile(
     re.IGNORECASE,
 )
 """One size against another one, without numbers that could be compared."""
-_CUDA_CODE = re.compile(
-    r"\bcuda\w*\b[^.\n]{0,60}?\b(?:error|code|status|errno)\s?(?:code|number)?\s?[=:(#]?\s?(?P<code>\d{1,3})\b"
-    r"|\bcudaSuccess\b\W{1,4}(?P<other>\d{1,3}) vs\.? 0\b",
-    re.IGNORECASE,
-)
-_CUDA_CODES = {
-    **dict.fromkeys((2,), "cuda_oom"),
-    **dict.fromkeys((8, 48, 98, 209, 35, 38, 100, 101, 222, 802, 803, 804), "cuda_driver_mismatch"),
-    **dict.fromkeys((59, 710), "cuda_device_assert"),
-    **dict.fromkeys((4, 73, 74, 77, 700, 714, 715, 716, 717, 718, 719), "illegal_memory_access"),
-}
-"""Numbers of CUDA's errors, of version 10 and before it. Source: driver_types.h of CUDA 9 and 12."""
 _NEAR = 240
 
 
@@ -215,21 +210,28 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
         evidence: What else is known.
         language: Of the title.
     """
-    if is_general(raised.type):
-        return None
     sentence = " ".join(raised.message[:4000].split())
+    if is_general(raised.type):
+        family = _of_system(raised, sentence) or family_of_import(raised)
+        return None if family is None else family_finding(family, 2, sentence, raised, evidence, language)
     if raised.type == "KeyError" and sentence.count(" ") < 2:
         # The key that is missing, and no sentence.
         return None
     named = _NAMED_INSIDE.match(sentence)
     family = (
-        family_by_class(raised.module, raised.type)
+        family_by_number(sentence)
+        or family_by_class(raised.module, raised.type)
         or (family_by_class("", named[1]) if named else None)
         or _family(sentence)
         or family_of_assert(raised, sentence)
         or family_by_code(raised.type, sentence)
         or family_by_place(raised.frames)
+        or family_by_habit(raised.module, raised.type)
+        or family_of_import(raised)
     )
+    if family == "config_error" and sentence.startswith("Check failed: "):
+        # What native code checks is no setting.
+        family = None
     if family is None and not sentence and raised.frames and "__version__" in raised.frames[-1].source:
         # A version that is read as a number, and is none.
         family = "api_version_mismatch"
@@ -240,6 +242,23 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
     if not sentence and raised.frames:
         sentence = raised.frames[-1].source
     return None if family is None else family_finding(family, tier, sentence, raised, evidence, language)
+
+
+def _of_system(raised: Raised, sentence: str) -> str | None:
+    """The family of what the system reports, by its number, by what it speaks of, or by who asked."""
+    family = family_by_number(sentence)
+    if family is not None or raised.type not in ("OSError", "IOError"):
+        return family
+    plain = ADDRESS.sub("", sentence)
+    if _names_missing_file(plain):
+        return "file_not_found"
+    malformed = "data_decode_error" if _MALFORMED.search(plain) else None
+    return family_by_surroundings(plain) or malformed or family_by_place(raised.frames)
+
+
+def _names_missing_file(plain: str) -> bool:
+    missing = _NO_FILE.search(plain)
+    return missing is not None and _PATH.search(plain[max(0, missing.start() - 160) : missing.end()]) is not None
 
 
 def family_finding(family: str, tier: int, sentence: str, raised: Raised, evidence: Evidence, language: str) -> Finding:
@@ -286,19 +305,22 @@ def _family(sentence: str) -> str | None:
         return "nan_or_inf"
     hint = _HINT.search(sentence)
     hinted = next(
-        (family for family, asks in _HINTED if hint and asks.search(hint["wanted"] or hint["enforced"])), None
+        (
+            family
+            for family, asks in _HINTED
+            if hint and asks.search(hint["wanted"] or hint["enforced"] or hint["checked"])
+        ),
+        None,
     )
     if hinted:
         return hinted
-    code = _CUDA_CODE.search(sentence)
-    number = int(code["code"] or code["other"]) if code else -1
-    if number in _CUDA_CODES:
-        return _CUDA_CODES[number]
+    of_cuda = family_by_cuda(sentence)
+    if of_cuda is not None:
+        return of_cuda
     if _NO_VERSION.search(sentence):
         return "api_version_mismatch"
     plain = ADDRESS.sub("", sentence)
-    missing = _NO_FILE.search(plain)
-    if missing and _PATH.search(plain[max(0, missing.start() - 160) : missing.end()]):
+    if _names_missing_file(plain):
         return "file_not_found"
     worded = (
         ("shape_mismatch", _ONLY_SHAPES),

@@ -48,9 +48,11 @@ _PROPOSED = re.compile(
     r"(?:[Ff]ix(?:es|ed|ing)?|[Pp]revent(?:s|ed|ing)?|[Aa]void(?:s|ed|ing)?|[Hh]andl(?:e|es|ing)|[Ss]upport(?:s|ing)?"
     r"|[Aa]dd(?:s|ed|ing)?|[Rr]emov(?:e|es|ed|ing)|[Uu]pdat(?:e|es|ed|ing)|[Bb]ump|[Ii]mprov(?:e|es|ing)"
     r"|[Rr]efactor\w*"
-    r"|[Ee]nabl(?:e|es|ing)|[Aa]llow(?:s|ing)?|[Rr]ais(?:e|es|ing)|[Cc]orrect(?:s|ed)?|[Rr]enam(?:e|es)"
+    r"|[Ee]nabl(?:e|es|ing)|[Aa]llow(?:s|ing)?|[Rr]ais(?:e|es|ing)(?! \w+\()|[Cc]orrect(?:s|ed)?|[Rr]enam(?:e|es)"
     r"|[Rr]esolv(?:e|es|ed)"
     r"|[Mm]ake sure|[Ee]nsure|[Cc]hang(?:e|es|ed)|[Mm]ov(?:e|es|ed)"
+    r"|[Cc]atch(?:es)?|[Ii]gnore[sd]?|[Ss]kip(?:s|ped|ping)?|[Rr]eplace[sd]?|[Ii]mplement(?:s|ed)?|[Ss]implif(?:y|ies|ied)"
+    r"|[Dd]isable[sd]?|[Mm]inor fix|[Ss]mall fix"
     r"|[Rr]epair|[Cc]lean|[Ee]nhance[sd]?|[Oo]ptimi[sz]e[sd]?|[Ii]ntroduce[sd]?|[Rr]evert|修复|修正|解决"
     r"|增加|新增|支持|优化)"
     r"(?:\s|了|\b)(?!.{0,120}[?？])"
@@ -118,7 +120,7 @@ _QUOTED = re.compile(
 _CHECKED = re.compile(
     r"(?P<message>Enforce failed\b.{4,300}|\bExpected .{3,160}?, but received .{3,200}|(?<=`)assert .{5,200}?(?=`)"
     r"|(?i:assertion ?error)[\s\S]{0,300}?\b(?P<code>assert [^\n`，。]{5,200}?)(?=处|这|$|[`，。\n])"
-    r"|\b(?P<told>assert [\w.(][^\n，。]{4,200}?)(?:处|这里|这行)?报错"
+    r"|\b(?P<told>assert [\w.(][^\n，。]{3,200}?)\s?(?:处|这里|这行)?(?:报错?\s|报错|出现\s?Assertion)"
     r"|(?i:\b(?:errors?|fail\w*|problem|issue|arose|getting|got|raises?)|报错|错误|异常)[^\n]{0,40}?[\s:：]"
     r"(?P<line>assert [\w.('\"][^\n，。]{4,200}))"
 )

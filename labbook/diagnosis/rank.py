@@ -11,10 +11,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from labbook.diagnosis.class_names import family_by_class, family_by_habit
 from labbook.diagnosis.grammar import family_by_grammar, family_finding
 from labbook.diagnosis.match import Match, Matcher
+from labbook.diagnosis.named_classes import named_in
 from labbook.diagnosis.prose import message_in, stated
 from labbook.diagnosis.reported import reported
+from labbook.diagnosis.site import family_of_import
 from labbook.diagnosis.telling import finding_of_check, told
 from labbook.diagnosis.text_collect import PRINTS_STEPS
 from labbook.diagnosis.text_ending import prints_nonfinite
@@ -37,6 +40,8 @@ _OF_INTERRUPTS = (
 )
 """What other processes say when the one that they belong to is interrupted."""
 _PRINTED = "loss_printed_nan"
+_ABORTED = "native_crash"
+_CHECK_FAILED = "Check failed: "
 _BORNE_FAMILIES = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch")
 _OF_TENSORS = ("shape_mismatch", "dtype_mismatch", "device_mismatch", "type_error_user_code", "index_out_of_range")
 _REMARK = re.compile(r"[?？]|\bsee (?:the|docs?|also)\b|没有关系|没关系|正常", re.IGNORECASE)
@@ -85,8 +90,10 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
         candidates += [Candidate(match, order=float("inf")) for match in matcher.of_ending(evidence.ending)[:1]]
     ordered = _interrupt_behind(_caused_first(_one_each(sorted(candidates, key=_importance))))
     findings = [told(c.match, c.raised, c.said, evidence, language) for c in ordered]
-    if not any(c.fatal and c.match.weight > 1 and not _by_class_alone(c) for c in ordered):
-        findings = _with_grammar(findings, evidence, language)
+    checked = any(raised.message.startswith(_CHECK_FAILED) for raised in evidence.raised)
+    weak = [c for c in ordered if _by_class_alone(c) or (checked and _only_aborts(c)) or _of_import(c)]
+    if not any(c.fatal and c.match.weight > 1 for c in ordered if c not in weak):
+        findings = _with_grammar(findings, evidence, matcher, language)
         if findings and not findings[0].symptom:
             # What the sentence says takes the place of what its class alone would mean.
             alone = {c.id for c in ordered if _by_class_alone(c)}
@@ -107,6 +114,17 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
     ]
     findings = _joined(findings, checks, matcher)[:_MOST_FINDINGS]
     return Diagnosis(tuple(findings), _unsure(findings, evidence))
+
+
+def _only_aborts(candidate: Candidate) -> bool:
+    """Whether it says no more than that native code ended the process, which a failed check of its own explains."""
+    return candidate.raised is None and candidate.match.weight == 2 and candidate.id == _ABORTED
+
+
+def _of_import(candidate: Candidate) -> bool:
+    """Whether it calls a mistake of the program what a library raised while it was imported."""
+    raised, family = candidate.raised, candidate.match.symptom.family
+    return raised is not None and family == "type_error_user_code" and family_of_import(raised) is not None
 
 
 def _by_class_alone(candidate: Candidate) -> bool:
@@ -286,7 +304,7 @@ def _folded(findings: list[Finding], candidates: list[Candidate]) -> list[Findin
     return kept
 
 
-def _with_grammar(findings: list[Finding], evidence: Evidence, language: str) -> list[Finding]:
+def _with_grammar(findings: list[Finding], evidence: Evidence, matcher: Matcher, language: str) -> list[Finding]:
     """Puts what the grammar of the message says in front of mere hints, where no page fits."""
     for raised in sorted(evidence.raised, key=lambda one: (one.ended_process, one.order), reverse=True):
         innermost = raised
@@ -298,7 +316,8 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, language: str) ->
         if finding is not None:
             return [finding, *(f for f in findings if f.family != finding.family)]
     if evidence.clean_end or any(one.type or one.message for one in evidence.raised):
-        return findings
+        cut = not evidence.clean_end and not any(one.message for one in evidence.raised)
+        return findings or (_named(evidence, matcher, language) if cut else [])
     if findings:
         # Hints of what programs warn of and go on; what people say happened is more.
         said = _reported(evidence, language) if PRINTS_STEPS not in evidence.conditions else None
@@ -308,7 +327,18 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, language: str) ->
         if finding is not None and (not families or finding.family in families):
             return [finding]
     said = _reported(evidence, language)
-    return [said] if said is not None else []
+    return [said] if said is not None else _named(evidence, matcher, language)
+
+
+def _named(evidence: Evidence, matcher: Matcher, language: str) -> list[Finding]:
+    """What a class alone means that a sentence names."""
+    for raised in named_in(one.text for one in evidence.said if one.kind == "output" and "\n" not in one.text):
+        matches = matcher.of_exception(raised, evidence.framework)
+        family = matches[0].symptom.family if matches else family_by_class(raised.module, raised.type)
+        family = family or family_by_habit(raised.module, raised.type)
+        if family is not None:
+            return [family_finding(family, 3, raised.type, raised, evidence, language)]
+    return []
 
 
 def _reported(evidence: Evidence, language: str) -> Finding | None:

@@ -31,7 +31,7 @@ _INLINE = re.compile(
     r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,6}(?:[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt|Unsupported)"
     r"|Exception)"
     r"|(?:[A-Za-z_]\w{0,60}\.){0,6}(?:exceptions?|errors?|_?exc)\.[A-Z]\w{0,60})"
-    r"(?:\s?\((?P<mark>['\"])(?P<written>.{1,400}?)(?P=mark),?\).*$|\s{0,2}[:：]\s{0,2}(?P<message>\S.*)"
+    r"(?:\s?\((?:\d{1,5}, ?)?(?P<mark>['\"])(?P<written>.{1,400}?)(?P=mark),?\).*$|\s{0,2}[:：]\s{0,2}(?P<message>\S.*)"
     r"|\s?(?P<key>'[^'\n]{1,80}').*|\s?(?P<errno>\[Errno \d+\].*)|\s(?P<number>-?\d+))$"
 )
 _RETYPED = re.compile(
@@ -129,6 +129,8 @@ def _say_rest(rest: list[Line], collected: Collected, *, whole: bool, blocks: bo
         if warned == line.number - 1 and line.indent and "warn" in text:
             continue
         kind = notable(line)
+        if not kind and "NCCL INFO" in text:
+            continue  # what it tries in turn is no failure
         warned = line.number if kind == "warning" else 0
         if kind or (whole and _WORDS.search(text) and not is_progress(text) and not _EDGES.match(text)):
             collected.say(line, kind or "output", warning_text(text) if kind == "warning" else text)

@@ -60,7 +60,7 @@ _FORMS = (
         "nan_or_inf",
         (
             rf"{_QUANTITY}[^.，。]{{0,30}}?(?:\b(?:is|are|was|were|be|becom\w+|became|turn\w*|go(?:es|ing)?|went|gets?|got"
-            rf"|giv\w+|gave|return\w*|print\w*|show\w*|equals?|to|into|as)\b|[变为成是出冒得到全])[^.，。]{{0,12}}?"
+            rf"|giv\w+|gave|return\w*|print\w*|show\w*|equals?|keeps?|kept|stays?|remain\w*|to|into|as)\b|[变为成是出冒得到全])[^.，。]{{0,12}}?"
             rf"(?<![A-Za-z]){_ABSENT}(?![A-Za-z])",
             rf"(?:\b(?:get|got|getting|gives?|gave|see|seeing|produces?|returns?|have|having)|出现了?|变成了?|得到|全是|都是)"
             rf"\s?(?:an? |all |only |the )?(?<![A-Za-z]){_ABSENT}(?![A-Za-z])"
@@ -81,8 +81,9 @@ _FORMS = (
         (
             r"\b(?:process|python|script|training|program|job|it|train)\b"
             r"[^.]{0,20}? (?:gets?|getting|got|is|was|being) killed\b"
+            r"|^(?!.*\b(?:nothing|nobody|none|no|not|never)\b)[^.,;]{3,80} killed\W{0,3}$"
             r"|\b(?:ends? (?:with|in)|still|always|keeps?(?: getting| being)?) killed\b",
-            r"(?:程序|进程|训练|脚本|python)[^，。]{0,8}被(?:系统)?(?:杀|kill)|(?<!显)内存泄[漏露]",
+            r"(?:程序|进程|训练|脚本|python)[^，。]{0,8}被(?:系统)?(?:杀|kill)",
             r"(?<!显)内存(?:不足|不够|溢出|爆|耗尽|占满|被?吃满)",
         ),
     ),
@@ -159,6 +160,16 @@ _FORMS = (
             r"\bdata ?loader\b[^.，。]{0,30}?(?:\b(?:died|dies|killed|crash\w*|exited|hangs?|hung|stuck|freezes?"
             r"|deadlock\w*)\b"
             r"|卡死|卡住|崩|挂了|退出)",
+            r"\b(?:background|loader|data|child|preprocess\w*) (?:workers?|process(?:es)?)\b[^.;]{0,30}"
+            r"\b(?:died|dead|no longer alive|not alive|(?:was|were|been|got) (?:killed|terminated)|exited|crashed)\b",
+        ),
+    ),
+    (
+        "file_not_found",
+        (
+            r"[\w/-]+\.(?:txt|json|bin|pth?|pdparams|ckpt|ya?ml|pkl|npy|csv|h5|onnx|model)\b[^，。,;]{0,6}?"
+            r"(?:缺失|丢失|不存在|找不到|没找到|\b(?:is|are) (?:missing|not there|not found))",
+            r"(?:缺少?|少了|找不到|没找到)[^，。]{0,4}?[\w/-]+\.(?:txt|json|bin|pth?|pdparams|ckpt|ya?ml|pkl|npy|csv|h5|onnx)\b",
         ),
     ),
     (
@@ -176,7 +187,11 @@ _FORMS = (
     ("index_out_of_range", (r"(?:数组|索引|下标|标签|label|index|报了?)\s?(?:值)?越界",)),
     (
         "illegal_instruction_or_segfault",
-        (r"\b(?:seg(?:mentation)? ?faults?|segfaults?|core dump(?:s|ed)?|SIGSEGV|SIGILL)\b|段错误|核心已转储",),
+        (
+            r"\b(?:seg(?:mentation)? ?faults?|segfaults?|core dump(?:s|ed)?|SIGSEGV|SIGILL)\b|段错误|核心已转储"
+            r"|(?:出现?了?|会|就|直接) ?core(?:掉|了)?(?![A-Za-z_ ])"
+            r"|\bcore ?dump(?=[^a-z])|\b__GI_(?:abort|raise) \(\)",
+        ),
     ),
 )
 _IMPORTS = (

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from labbook.model.evidence import Raised
 from labbook.model.run import Frame
 
 _PLACES = (
     ("compile_error", r"torch[\\/](?:jit|_dynamo|_inductor|_functorch|fx)[\\/]|torch[\\/]utils[\\/]cpp_extension\.py"),
-    ("compile_error", r"paddle[\\/](?:fluid[\\/]dygraph[\\/]dygraph_to_static|jit)[\\/]|[\\/]triton[\\/]compiler[\\/]"),
+    ("compile_error", r"paddle[\\/](?:fluid[\\/]dygraph[\\/]dygraph_to_static|jit)[\\/]|[\\/]triton[\\/]compiler\b"),
     ("unsupported_op", r"torch[\\/]onnx[\\/]|[\\/]onnxruntime[\\/]capi[\\/]"),
     ("checkpoint_load_error", r"torch[\\/]serialization\.py|[\\/]safetensors[\\/]|paddle[\\/]framework[\\/]io\.py"),
     ("nccl_or_collective", r"torch[\\/]distributed[\\/](?:distributed_c10d|c10d_logger|rendezvous)\.py"),
@@ -29,13 +30,39 @@ _PLACES = (
 _SOURCE_BUILD = re.compile(r"[\\/](?:torch|paddle)[\\/](?:jit|onnx|_\w+|distributed)[\\/]")
 """The frameworks where they are installed from their sources, outside of the folders of packages."""
 _OF_FUNCTIONS = (
-    ("pickling_error", re.compile(r"[\\/]multiprocessing[\\/]reduction\.py:dump$|[\\/]cloudpickle[\\/].*:dump$")),
+    (
+        "pickling_error",
+        re.compile(
+            r"[\\/]multiprocessing[\\/](?:reduction\.py:dump|connection\.py:_send\w*)$|[\\/]cloudpickle[\\/].*:dump$"
+        ),
+    ),
+    ("dataloader_worker_died", re.compile(r"[\\/]multiprocessing[\\/]connection\.py:_recv\w*$")),
+    ("compile_error", re.compile(r"[\\/]inspect\.py:(?:findsource|getsource\w*)$")),
+    ("file_not_found", re.compile(r"[\\/]PIL[\\/]ImageFont\.py:")),
     ("checkpoint_key_mismatch", re.compile(r"torch[\\/]nn[\\/]modules[\\/]module\.py:load_state_dict$")),
     ("cuda_driver_mismatch", re.compile(r"torch[\\/]cuda[\\/]__init__\.py:_lazy_init$")),
     ("checkpoint_load_error", re.compile(r"paddle[\\/]fluid[\\/]io\.py:(?:load\w*|set_program_state)$")),
     ("shape_mismatch", re.compile(r"[\\/]_utils[\\/]collate\.py:\w*collate\w*$")),
 )
 _SITES = tuple((family, re.compile(place)) for family, place in _PLACES)
+
+
+_IMPORTS = re.compile(r"^(?:import|from) [\w.]")
+_OF_NAMES_AND_CALLS = ("TypeError", "AttributeError", "NameError", "KeyError", "SyntaxError", "ValueError")
+
+
+def family_of_import(raised: Raised) -> str | None:
+    """The family of what a library raised while a program imported it, or `None`: no line of the program runs then.
+
+    Args:
+        raised: Any exception.
+    """
+    frames = raised.frames
+    own = next((place for place in reversed(range(len(frames))) if frames[place].user), None)
+    if own is None or own == len(frames) - 1 or not _IMPORTS.match(frames[own].source):
+        return None
+    # Python's own errors come from code that does not fit another package; others from what is under the code.
+    return "api_version_mismatch" if raised.type in _OF_NAMES_AND_CALLS else "import_abi_mismatch"
 
 
 def family_by_place(frames: Sequence[Frame]) -> str | None:

@@ -45,6 +45,8 @@ _FORMS = (
             rf"|not supported"
             r"|incompatible|not compatible|unsupported)",
             r"\bpip3? install (?:-U|--upgrade)\b",
+            r"\bversions? mis-?match\b|\bmis-?match\w* versions?\b",
+            r"\b(?:need|needs|have|has|want) to (?:upgrade|downgrade)\b",
             r"\bplease (?:upgrade|update|downgrade) (?:your |the )?[\w.-]+(?: version)?(?: to|$|[.,])",
             r"\b(?:is|are|was) deprecated and (?:has been |was |will be )?removed\b",
         ),
@@ -149,6 +151,16 @@ _FORMS = (
             r"\b(?:checkpoints?|ckpt|weights? file|model file)\b[^.;]{0,40}?\b(?:is|are|seems?|may be"
             r"|appears?)(?: to be)? (?:corrupt\w*"
             r"|broken|damaged|invalid|incomplete|truncated)\b",
+        ),
+    ),
+    (
+        "other",
+        _any(
+            r"\bcheck (?:that )?(?:your |the )?(?:network|internet|proxy)\b|\b(?:no|without|lost) (?:internet|network) "
+            r"(?:connection|access)\b|\b(?:network|proxy|internet) (?:is |was )?(?:unreachable|error|down|problem)\b",
+            r"\b(?:cannot|can ?not|can't|could not|couldn't|failed to|unable to) (?:connect|reach|access|resolve)\b"
+            r"[^.;]{0,40}?\b(?:hub|host|server|url|site|proxy|internet|endpoint|mirror)\b",
+            r"检查(?:您的|你的)?网络|网络(?:连接)?(?:失败|错误|异常|不通|中断)|无法(?:连接|访问)(?:到)?(?:网络|服务器|外网)",
         ),
     ),
 )

@@ -40,6 +40,8 @@ _INTRO = re.compile(
 _QUOTES = "`*\"'”"
 _WHAT = re.compile(r"^\s*what\(\):\s*(.*)$")
 _FATAL = re.compile(r"^\s*Fatal Python error: (.+)$")
+_CHECKED = re.compile(r"^\s*(?P<message>Check failed: \S.*)$")
+"""How glog begins what it ends a process with."""
 _NUMBERED = re.compile(r"^\s*(?:\d{1,3}\s+\S|frame #\d|#\d+\s|-{4,}\s*$|$|[\w./+-]+\(.*\)\s*\[0x|\(no|@\s+0x)")
 _IN_FRONT = re.compile(
     r"^[\s#>*_`'\"“「\[\](-]{0,12}(?:(?:ERROR|[Ee]rror|FATAL|Fatal|CRITICAL|E|错误|报错"
@@ -109,6 +111,9 @@ class TracebackReader:
         elif fatal := _FATAL.match(text):
             self._fatal = Found(self.lines[self._at], self._at + 1, "", "", f"Fatal Python error: {fatal[1]}")
             self.found.append(self._fatal)
+            self.used.add(self._at)
+        elif checked := _CHECKED.match(text):
+            self.found.append(Found(self.lines[self._at], self._at + 1, "", "", checked["message"], bare=True))
             self.used.add(self._at)
         elif named := THREAD.match(text):
             self._thread = named["thread"] or ""
