@@ -56,7 +56,7 @@ _CUDA_CODE = re.compile(
 )
 _CUDA_CODES = {
     **dict.fromkeys((2,), "cuda_oom"),
-    **dict.fromkeys((8, 48, 98, 209, 35, 38, 100, 101, 222, 802, 803, 804), "cuda_driver_mismatch"),
+    **dict.fromkeys((8, 48, 98, 209, 35, 38, 100, 101, 222, 802, 803, 804, 999), "cuda_driver_mismatch"),
     **dict.fromkeys((59, 710), "cuda_device_assert"),
     **dict.fromkeys((4, 73, 74, 77, 700, 714, 715, 716, 717, 718, 719), "illegal_memory_access"),
 }

@@ -16,7 +16,7 @@ from labbook.diagnosis.class_names import family_by_class, family_by_habit, is_g
 from labbook.diagnosis.error_numbers import family_by_cuda, family_by_number
 from labbook.diagnosis.family_titles import title_of
 from labbook.diagnosis.paddle_codes import family_by_code
-from labbook.diagnosis.site import family_by_place, family_of_import
+from labbook.diagnosis.site import family_by_native_place, family_by_place, family_of_import
 from labbook.diagnosis.surroundings import ADDRESS, family_by_surroundings
 from labbook.diagnosis.telling import fingerprint_of, where_of
 from labbook.diagnosis.wording import demands, family_by_wording
@@ -225,6 +225,7 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
         or _family(sentence)
         or family_of_assert(raised, sentence)
         or family_by_code(raised.type, sentence)
+        or family_by_native_place(sentence)
         or family_by_place(raised.frames)
         or family_by_habit(raised.module, raised.type)
         or family_of_import(raised)

@@ -23,7 +23,7 @@ _SHAPES = re.compile(
     r"\b(?:dims?|dimensions?|shapes?|rank|numel|channels?|width|height|axis)\b|_dims?\b|dims\(", re.IGNORECASE
 )
 _TYPES = re.compile(r"\b(?:data ?types?|dtype)\b|dtype\(", re.IGNORECASE)
-_UNSET = re.compile(r"\bholder_ should not be null\b|\bTensor (?:holds no memory|not initialized)\b", re.IGNORECASE)
+_UNSET = re.compile(r"\b\w+ should not be null\b|\bTensor (?:holds no memory|not initialized)\b", re.IGNORECASE)
 """A tensor that was made and never given a value."""
 _GPU = re.compile(r"\b(?:gpu|cuda|device)\b", re.IGNORECASE)
 _OPERATOR = re.compile(r"\b(?:operator|kernel|op)\b", re.IGNORECASE)

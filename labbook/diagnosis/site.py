@@ -37,12 +37,28 @@ _OF_FUNCTIONS = (
         ),
     ),
     ("dataloader_worker_died", re.compile(r"[\\/]multiprocessing[\\/]connection\.py:_recv\w*$")),
+    (
+        "dataloader_worker_died",
+        re.compile(r"multiprocessing[\\/ ]{1,4}spawn\.py:(?:spawn_main|_main|prepare|_fixup\w*|_check_not\w*)$"),
+    ),
     ("compile_error", re.compile(r"[\\/]inspect\.py:(?:findsource|getsource\w*)$")),
     ("file_not_found", re.compile(r"[\\/]PIL[\\/]ImageFont\.py:")),
     ("checkpoint_key_mismatch", re.compile(r"torch[\\/]nn[\\/]modules[\\/]module\.py:load_state_dict$")),
     ("cuda_driver_mismatch", re.compile(r"torch[\\/]cuda[\\/]__init__\.py:_lazy_init$")),
     ("checkpoint_load_error", re.compile(r"paddle[\\/]fluid[\\/]io\.py:(?:load\w*|set_program_state)$")),
     ("shape_mismatch", re.compile(r"[\\/]_utils[\\/]collate\.py:\w*collate\w*$")),
+)
+_NATIVE = re.compile(r"\bINTERNAL ASSERT FAILED at [\"'](?P<file>[^\"'\n]{3,300})")
+_OF_NATIVE = tuple(
+    (family, re.compile(place))
+    for family, place in (
+        ("unsupported_op", r"jit/serialization/export|/onnx/"),
+        ("checkpoint_load_error", r"caffe2/serialize|jit/serialization/(?:import|unpickler|pickler)"),
+        ("nccl_or_collective", r"/(?:c10d|distributed)/"),
+        ("compile_error", r"csrc/(?:jit|dynamo|inductor|fx)/"),
+        ("cuda_driver_mismatch", r"c10/cuda/CUDAFunctions|cuda/Module\.cpp|cuda/CUDAContext"),
+        ("cudnn_error", r"/cudnn/|CuDNN|CUDABlas"),
+    )
 )
 _SITES = tuple((family, re.compile(place)) for family, place in _PLACES)
 
@@ -63,6 +79,16 @@ def family_of_import(raised: Raised) -> str | None:
         return None
     # Python's own errors come from code that does not fit another package; others from what is under the code.
     return "api_version_mismatch" if raised.type in _OF_NAMES_AND_CALLS else "import_abi_mismatch"
+
+
+def family_by_native_place(sentence: str) -> str | None:
+    """The family that the file stands for in which a check of torch's own native code failed, or `None`.
+
+    Args:
+        sentence: A message on one line.
+    """
+    found = _NATIVE.search(sentence)
+    return next((family for family, asks in _OF_NATIVE if found and asks.search(found["file"])), None)
 
 
 def family_by_place(frames: Sequence[Frame]) -> str | None:

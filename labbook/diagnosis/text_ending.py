@@ -83,6 +83,7 @@ _BAR = re.compile(
 _NONFINITE = re.compile(
     r"(?:loss|nll|perplexity|ppl|cost|norm"
     r"|损失)[\w@/.%\])-]{0,40}['\"]?\s{0,3}[:=：]?\s{0,3}[\[(]?(?:tensor\()?['\"]?[-+]?(?:nan|inf(?:inity)?)\b"
+    r"|\btensor\(\[{0,4}\s{0,3}[-+]?(?:nan|inf)\b\s{0,2},\s{0,3}[-+]?(?:nan|inf)\b"
     r"|\b(?:loss|损失)\s+(?:is|became|becomes|为|变成|变为|是|=)\s*(?:nan|inf)",
     re.IGNORECASE,
 )

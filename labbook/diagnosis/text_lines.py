@@ -48,6 +48,10 @@ _SPACE = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _BAR = re.compile(r"^.{0,200}?\d{1,3}%\|[^|\n]{0,200}\|[^\[\n]{0,60}\[[^\]\n]{0,80}\]\s*")
 _ESCAPED_LINES = re.compile(r"Traceback \(most recent call last\):?\\n")
 
+_RUN_ON = re.compile(r"""\b[Ff]ile ["'][^"'\n]{1,300}["'], line \d{1,7}, in [^\s,]{1,100},? +(?=[\w(@*\[{])""")
+_RUN_ON_CLASS = re.compile(r"[ ,]+(?=(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt): )")
+_HEADER_IN_LINE = re.compile(r"(?<=Traceback \(most recent call last\):) +(?=File [\"'])")
+
 _LEVELS = "DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL|EXCEPTION"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _TIME = rf"\d{{4}}[-/]\d\d[-/]\d\d[T ,_]{{1,2}}{_CLOCK}(?:\s?Z|\s?[+-]\d\d:?\d\d|\s?UTC)?"
@@ -101,13 +105,25 @@ def pieces(number: int, raw: str) -> Iterator[Line]:
     """The line, or its parts where a program went back to the line's start or a log holds lines within a string."""
     if "\\n" in raw and _ESCAPED_LINES.search(raw):
         raw = raw.replace("\\r", "").replace("\\n", "\n").replace('\\"', '"').replace("\\t", "\t").replace("\\'", "'")
-    raw = raw.rstrip("\r")
+    raw = _with_breaks(raw.rstrip("\r"))
     if "\r" not in raw and "\n" not in raw:
         yield strip_prefix(number, clean(raw))
         return
     parts = [part for part in re.split(r"[\r\n]+", raw[-200_000:]) if part.strip()]
     for part in parts[:20] + parts[20:][-400:]:
         yield strip_prefix(number, clean(part))
+
+
+def _with_breaks(raw: str) -> str:
+    """A line that holds a whole traceback, as forms and titles of one line leave it, with its breaks put back."""
+    if 'ile "' not in raw[:LONGEST_LINE] or ", line " not in raw:
+        return raw
+    text = raw[: 4 * LONGEST_LINE]
+    if _RUN_ON.search(text) is None or not (_RUN_ON_CLASS.search(text) or text.count(", line ") > 1):
+        return raw
+    text = _HEADER_IN_LINE.sub("\n", text)
+    text = _RUN_ON.sub(lambda found: f"\n  {found.group().rstrip(' ,')}\n    ", text)
+    return _RUN_ON_CLASS.sub("\n", text)
 
 
 def strip_prefix(number: int, text: str) -> Line:

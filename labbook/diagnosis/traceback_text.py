@@ -322,6 +322,9 @@ class TracebackReader:
                 if one.at.rank is None:
                     one.at = one.at._replace(rank=self.lines[at].rank)
                 break
+        if not one.message:
+            # All that is known is that it ended the process.
+            self.used.discard(start)
         self._at = one.end
         self._attach(one, "")
 

@@ -196,3 +196,63 @@ def test_a_class_that_a_sentence_names_without_its_message(
 )
 def test_forms_of_reports(family_of: Callable[[str], str], wanted: str, text: str) -> None:
     assert family_of(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        (
+            "shape_mismatch",
+            'Traceback (most recent call last): File "train.py", line 3, in <module> main() File "f.py", line 17, in '
+            "linear return f(x) RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)",
+        ),
+        (
+            "cudnn_error",
+            'File "pose.py", line 287, in find v=torch.matmul(v, r), RuntimeError: CUDA error: '
+            "CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasS",
+        ),
+        ("", 'File "pose.py", line 287, in find v=torch.matmul(v, r)'),
+    ],
+)
+def test_a_traceback_that_lost_its_breaks(family_of: Callable[[str], str], wanted: str, text: str) -> None:
+    assert family_of(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "file"),
+    [
+        ("unsupported_op", "/pytorch/torch/csrc/jit/serialization/export.cpp"),
+        ("compile_error", "../torch/csrc/jit/ir/ir.cpp"),
+        ("nccl_or_collective", "../torch/csrc/distributed/c10d/reducer.cpp"),
+        ("", "../c10/core/TensorImpl.cpp"),
+    ],
+)
+def test_the_native_file_whose_check_failed(family_of: Callable[[str], str], wanted: str, file: str) -> None:
+    assert family_of(f'RuntimeError: foo INTERNAL ASSERT FAILED at "{file}":453, please report a bug.') == wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        (
+            "illegal_instruction_or_segfault",
+            "预测模型terminate called after throwing an instance of 'phi::enforce::EnforceNotMet'",
+        ),
+        ("illegal_instruction_or_segfault", "推理报错：Microsoft C++ 异常: phi::enforce::EnforceNotMet"),
+        ("type_error_user_code", "执行时出现“EnforceNotMet: ptr_ should not be null”错误"),
+        ("dataloader_worker_died", "RuntimeError: freeze_support()"),
+        (
+            "dataloader_worker_died",
+            'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\n'
+            '  File "C:\\Anaconda\\lib\\multiprocessing\\spawn.py", line 105, in spawn_main\n    exitcode = _main(fd)',
+        ),
+        ("device_mismatch", "RuntimeError: Cannot generate a cpu tensor from a generator of type cuda."),
+        ("cuda_driver_mismatch", "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some"),
+        ("cuda_driver_mismatch", "RuntimeError: cuda runtime error (999) : unknown error at THCGeneral.cpp:50"),
+        ("no_grad_path", "RuntimeError: cannot register a hook on a tensor that doesn't require gradient"),
+        ("nan_or_inf", "Error in run_demo.py. sorted scores:tensor([nan, nan, nan, nan])"),
+        ("", "scores: tensor([0.1, nan, 0.3]) is masked"),
+    ],
+)
+def test_crashes_and_numbers_that_titles_hold(family_of: Callable[[str], str], wanted: str, text: str) -> None:
+    assert family_of(text) == wanted
