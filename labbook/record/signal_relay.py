@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -18,6 +19,7 @@ from types import TracebackType
 from labbook.record.pump import HEEDED
 
 _FROM_KERNEL = 0x80
+_FROM_THREAD = -6
 _WITNESS_S = 0.25
 _REPEAT_S = 1.0
 _LOOK_S = 1.0
@@ -70,14 +72,24 @@ class SignalRelay:
 
     def wait_for(self, command: subprocess.Popen[bytes]) -> int:
         """Relays until the command has ended; its exit status, negative for a signal."""
-        while (status := self._looked_at(command)) is None:
-            heard = signal.sigtimedwait(self._waited, _LOOK_S)
-            if heard is None:
-                self._forget_witnessed()
-            elif heard.si_signo != signal.SIGCHLD and self._is_for_command(heard.si_signo, heard.si_code):
-                with suppress(ProcessLookupError):
-                    command.send_signal(heard.si_signo)
-        return status
+        ended = threading.Event()
+        threading.Thread(target=_ring, args=(threading.get_ident(), ended), daemon=True).start()
+        try:
+            while (status := self._looked_at(command)) is None:
+                # Not `sigtimedwait`: stopped for longer than its time, it answers with a signal that it made up.
+                heard = signal.sigwaitinfo(self._waited)
+                if heard.si_signo != signal.SIGCHLD:
+                    self._pass_on(heard, command)
+                elif heard.si_code == _FROM_THREAD:
+                    self._forget_witnessed()
+            return status
+        finally:
+            ended.set()
+
+    def _pass_on(self, heard: signal.struct_siginfo, command: subprocess.Popen[bytes]) -> None:
+        if self._is_for_command(heard.si_signo, heard.si_code):
+            with suppress(ProcessLookupError):
+                command.send_signal(heard.si_signo)
 
     def _looked_at(self, command: subprocess.Popen[bytes]) -> int | None:
         """Exit status of the command, `None` while it runs; whether a core was dumped is known before it is reaped."""
@@ -121,3 +133,9 @@ class SignalRelay:
     def _forget_witnessed(self) -> None:
         """Drops what the pump has told of signals that have long been dealt with."""
         self._read_witness()
+
+
+def _ring(thread: int, ended: threading.Event) -> None:
+    """Wakes `thread` every second to look at the command, in case that somebody else took the signal of its end."""
+    while not ended.wait(_LOOK_S):
+        signal.pthread_kill(thread, signal.SIGCHLD)

@@ -230,6 +230,18 @@ def test_a_signal_to_the_group_is_not_doubled(begin, number):
     assert process.communicate(timeout=30)[0] == f"[{int(number)}]\n".encode()
 
 
+def test_a_long_stop_of_the_recorder_is_no_signal_for_the_command(begin, tmp_path):
+    """`sigtimedwait` of CPython returns what lay on the stack when its time ran out while the process was stopped."""
+    process = begin(PYTHON, "-c", COUNTING)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(1.3)
+    process.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.SIGCONT)
+
+    assert process.communicate(timeout=30)[0] == f"[{int(signal.SIGUSR1)}]\n".encode()
+    assert process.returncode == 0
+
+
 def test_ending_the_recorder_ends_the_command_first(begin, tmp_path):
     trap = "trap 'sleep 0.3; touch cleaned; exit 9' TERM"
     process = begin("sh", "-c", f"{trap}; touch ready; while :; do sleep 0.05; done")
