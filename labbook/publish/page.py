@@ -60,10 +60,12 @@ class MonthKeys:
     Args:
         content: Changes with any of their entries.
         rows: Changes with what lists say of them.
+        days: Day, or the month for entries in no day's folder -> changes with what lists say of its runs.
     """
 
     content: str
     rows: str
+    days: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

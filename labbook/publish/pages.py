@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from labbook.publish.activity import calendar, status_share
-from labbook.publish.build_record import key_of
 from labbook.publish.compare_data import compare_files, compare_page
 from labbook.publish.experiment_view import experiment_files
+from labbook.publish.month_pages import month_pages
 from labbook.publish.page import Page, SiteFile, SiteSource, link, rendered, run_cells
 from labbook.publish.page_words import script_words
-from labbook.publish.run_table import table_files
+from labbook.publish.run_table import by_month, table_files
 from labbook.publish.symptom_pages import fix_cells, problem_cells, symptom_cells, symptom_pages
 from labbook.publish.symptom_view import OPEN_DAYS, SymptomView, symptom_view
 from labbook.report import numbers
@@ -33,7 +33,7 @@ def site_pages(source: SiteSource, templates: Templates) -> list[Page]:
     """All generated pages: home, all runs, one page a month, experiments, reports, symptoms, fixes."""
     view = symptom_view(source)
     said = templates.words["site"]
-    months = _by_month(source.rows)
+    months = {month: rows for month, rows in by_month(source.rows).items() if month != "other"}
     pages = [
         rendered(templates, "home", "index.md", str(said["home"]), _home(view, templates), wide=True),
         rendered(
@@ -51,21 +51,7 @@ def site_pages(source: SiteSource, templates: Templates) -> list[Page]:
         ),
         rendered(templates, "reports", "reports/index.md", str(said["reports"]), _reports(source), wide=True),
     ]
-    for month, rows in months.items():
-        keys = source.months.get(month)
-        pages.append(_month_page(templates, month, rows, keys.rows if keys is not None else ""))
-    return [*pages, *symptom_pages(view, templates)]
-
-
-def _month_page(templates: Templates, month: str, rows: Sequence[RunRow], key: str) -> Page:
-    """The list of a month's runs; made when it is needed: old months do not change, and two thousand rows take long."""
-    path = f"runs/{month.replace('-', '/')}/index.md"
-
-    def text() -> str:
-        data = {"month": month, "rows": [run_cells(row, path) for row in rows], "all_url": link("runs/index.md", path)}
-        return rendered(templates, "month", path, month, data).text()
-
-    return Page(path, text, month, wide=True, key=key or key_of([tuple(vars(row).values()) for row in rows]))
+    return [*pages, *month_pages(source, templates), *symptom_pages(view, templates)]
 
 
 def site_files(source: SiteSource, templates: Templates) -> list[SiteFile]:
@@ -160,16 +146,6 @@ def _runs(source: SiteSource, months: Mapping[str, Sequence[RunRow]]) -> dict[st
             for month, rows in months.items()
         ],
     }
-
-
-def _by_month(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
-    """`2026-11` -> its runs, newest first; the month is that of the entry's folder."""
-    months: dict[str, list[RunRow]] = defaultdict(list)
-    for row in rows:
-        parts = row.path.split("/")
-        if len(parts) >= 5 and parts[2].isdigit() and parts[3].isdigit():
-            months[f"{parts[2]}-{parts[3]}"].append(row)
-    return dict(sorted(months.items(), reverse=True))
 
 
 def _experiments(source: SiteSource) -> dict[str, Any]:

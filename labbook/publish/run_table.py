@@ -72,6 +72,13 @@ def month_of(path: str) -> str:
     return f"{parts[2]}-{parts[3]}" if dated and (parts[2] + parts[3]).isascii() else "other"
 
 
+def day_of(path: str) -> str:
+    """`2026-11-23`: the day of an entry, that of its folder; its month, as `month_of`, where it lies in none."""
+    month, parts = month_of(path), path.split("/")
+    dated = month != "other" and len(parts) >= 6 and len(parts[4]) == 2 and parts[4].isdecimal() and parts[4].isascii()
+    return f"{month}-{parts[4]}" if dated else month
+
+
 def by_month(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
     """`2026-11` -> its runs, newest first; the month is that of the entry's folder, "other" where it has none."""
     months: dict[str, list[RunRow]] = defaultdict(list)

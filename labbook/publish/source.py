@@ -22,7 +22,7 @@ from labbook.model.entry import Entry
 from labbook.publish.build_record import key_of, state_of
 from labbook.publish.kept import FOLDER, Kept, made_with
 from labbook.publish.page import MonthKeys, RunFacts, SiteFix, SiteSource
-from labbook.publish.run_table import month_of
+from labbook.publish.run_table import day_of, month_of
 from labbook.publish.symptom_pages import difference_of
 from labbook.report.run_row import RunRow, run_row
 from labbook.store.entry_text import read_text
@@ -117,17 +117,23 @@ class _Fronts(Mapping[str, Mapping[str, Any]]):
 
 
 def _rows(runs: Sequence[_Run], kept: Kept) -> tuple[list[RunRow], dict[str, MonthKeys]]:
-    """Runs in rows, in the same order, and the keys of their months; rows of months without a change are kept."""
-    months: dict[str, list[_Run]] = defaultdict(list)
+    """Runs in rows, in the same order, and the keys of their months; rows of days without a change are kept."""
+    days: dict[str, list[_Run]] = defaultdict(list)
     for run in runs:
-        months[month_of(run.path)].append(run)
+        days[day_of(run.path)].append(run)
     found: dict[str, RunRow] = {}
-    keys = {}
-    for month, held in months.items():
+    contents: dict[str, dict[str, str]] = defaultdict(dict)
+    shown: dict[str, dict[str, str]] = defaultdict(dict)
+    for day, held in days.items():
         key = key_of([(run.path, run.digest or run.front) for run in held])
-        content = kept.of(f"rows-{month}", key, partial(_written, held))
+        content = kept.of(f"rows-{day}", key, partial(_written, held))
         found.update((run.path, _row(values)) for run, values in zip(held, json.loads(content), strict=True))
-        keys[month] = MonthKeys(key, key_of(content))
+        month = month_of(held[0].path)
+        contents[month][day], shown[month][day] = key, key_of(content)
+    keys = {
+        month: MonthKeys(key_of(list(contents[month].items())), key_of(list(by_day.items())), by_day)
+        for month, by_day in shown.items()
+    }
     return [found[run.path] for run in runs], keys
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from labbook.publish import month_pages
 from labbook.publish.build_record import files_below, key_of, read_record, stat_of
 from labbook.publish.site import build_site
 
@@ -93,6 +94,26 @@ def test_a_new_entry_touches_its_neighbour_and_the_lists(book):
     assert runs == {f"runs/2026/11/21/{IDS[-1]}.html", "runs/2026/11/21/20261121-110000-zzzz.html"}
     assert rendered < len(IDS) + 8
     assert same_as_full(book) == 0
+
+
+def test_in_a_month_of_many_runs_only_the_page_of_the_day_is_long(book, monkeypatch):
+    monkeypatch.setattr(month_pages, "ONE_PAGE", 4)
+    book.run("20261120-110000-zzzz", "the day before")
+    build_site(book.notebook, workers=1)
+    before = files_below(book.folder / "site")
+    book.run("20261121-110000-zzzz", "new")
+
+    rendered = build_site(book.notebook, workers=1).rendered
+
+    lists = {path for path in before if path.startswith("runs/2026/11/") and path.endswith("index.html")}
+    assert lists == {f"runs/2026/11/{page}index.html" for page in ("", "20/", "21/")}
+    after = files_below(book.folder / "site")
+    assert {path for path in lists if before[path] != after[path]} == lists - {"runs/2026/11/20/index.html"}
+    assert rendered < len(IDS) + 9
+    assert same_as_full(book) == 0
+    monkeypatch.setattr(month_pages, "ONE_PAGE", 300)
+    assert same_as_full(book) > 0
+    assert not (book.folder / "site/runs/2026/11/21/index.html").exists()
 
 
 def edited(book):
@@ -191,7 +212,7 @@ def odd_record(book):
 
 def kept_files(book) -> list[Path]:
     found = list((book.folder / ".labbook" / "site-kept").iterdir())
-    assert {"rows-2026-11", "columns-2026-11"} <= {file.name for file in found}
+    assert {"rows-2026-11-21", "columns-2026-11"} <= {file.name for file in found}
     return found
 
 

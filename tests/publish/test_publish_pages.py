@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.model.entry import Entry
+from labbook.publish.month_pages import ONE_PAGE
 from labbook.publish.page import SiteSource, link, run_cells
 from labbook.publish.pages import experiment_runs, neighbours, site_pages
 from labbook.report.run_row import RunRow
@@ -98,6 +99,19 @@ def test_only_the_newest_runs_are_on_the_first_page():
 
     assert made["runs/index.md"].count(".lb-when") == 100
     assert made["runs/2026/11/index.md"].count(".lb-when") == 120
+
+
+def test_a_month_of_many_runs_lists_its_days():
+    lost = RunRow("lost", "notes/runs/2026/11/lost.md", "finished", "beside the days")
+    failed = [row(n, 20, status="failed") for n in range(2)]
+
+    made = pages([lost, *failed, *(row(n % 60, 19, duration_s=6.0) for n in range(ONE_PAGE))])
+
+    month, day = made["runs/2026/11/index.md"], made["runs/2026/11/19/index.md"]
+    assert "| [2026-11-20](20/index.md) | 2 | 2 | 2 min |" in month and "(19/index.md) | 300 | 0 | 30 min |" in month
+    assert "303" in month and month.count(".lb-when") == 1 and "(lost.md)" in month
+    assert day.count(".lb-when") == ONE_PAGE and "[2026-11](../index.md)" in day and "(../../../index.md)" in day
+    assert made["runs/2026/11/20/index.md"].count(".lb-when") == 2
 
 
 def test_the_runs_of_an_experiment():

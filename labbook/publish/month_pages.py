@@ -1,0 +1,90 @@
+"""The lists of a month's runs that need no script: one page, or one a day where that would be long. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from labbook.publish.build_record import key_of
+from labbook.publish.page import MonthKeys, Page, SiteSource, link, rendered, run_cells
+from labbook.publish.run_table import by_month, day_of
+from labbook.report import numbers
+from labbook.report.context import BROKEN
+from labbook.report.run_row import RunRow
+from labbook.store.templates import Templates
+
+ONE_PAGE = 300
+"""Most runs of a month that one page lists. Source: chosen by us; it then weighs about 100 kB, and 15 kB compressed."""
+
+_NO_KEYS = MonthKeys("", "")
+
+
+def month_pages(source: SiteSource, templates: Templates) -> list[Page]:
+    """`runs/<year>/<month>/index.md` of each month, and `runs/<year>/<month>/<day>/index.md` where it has many runs.
+
+    Runs whose entry lies in no month's folder have no such page.
+    """
+    found = []
+    for month, rows in by_month(source.rows).items():
+        keys = source.months.get(month, _NO_KEYS)
+        if month == "other":
+            continue
+        days: dict[str, list[RunRow]] = defaultdict(list)
+        for row in rows:
+            days[day_of(row.path)].append(row)
+        # What lies beside the folders of the days stays with the month.
+        if len(rows) <= ONE_PAGE or set(days) == {month}:
+            found.append(_runs(templates, month, rows, keys.rows))
+            continue
+        found.append(_days(templates, month, days, keys.rows))
+        found += [_runs(templates, day, held, keys.days.get(day, "")) for day, held in days.items() if day != month]
+    return found
+
+
+def _place(span: str) -> str:
+    """`runs/2026/11/index.md` of "2026-11", and likewise of a day."""
+    return f"runs/{span.replace('-', '/')}/index.md"
+
+
+def _runs(templates: Templates, span: str, rows: Sequence[RunRow], key: str) -> Page:
+    """A list of runs, of a month or of a day."""
+    return _page(templates, span, rows, {}, key or _key(rows))
+
+
+def _days(templates: Templates, month: str, days: Mapping[str, Sequence[RunRow]], key: str) -> Page:
+    """A list of a month's days, newest first, and of the runs that lie in none of them."""
+    others = {day: rows for day, rows in days.items() if day != month}
+    return _page(templates, month, days.get(month, ()), others, key or _key([row for r in days.values() for row in r]))
+
+
+def _page(
+    templates: Templates, span: str, rows: Sequence[RunRow], days: Mapping[str, Sequence[RunRow]], key: str
+) -> Page:
+    """Made when it is needed: old months and days do not change, and hundreds of rows take long."""
+    path, month = _place(span), span[:7]
+
+    def text() -> str:
+        data = {
+            "title": span,
+            "total": len(rows) + sum(len(held) for held in days.values()),
+            "month": {"title": month, "url": link(_place(month), path)} if span != month else None,
+            "all_url": link("runs/index.md", path),
+            "days": [
+                {
+                    "day": day,
+                    "url": link(_place(day), path),
+                    "runs": len(held),
+                    "broken": sum(row.status in BROKEN for row in held),
+                    "time": numbers.duration(sum(row.duration_s or 0.0 for row in held)),
+                }
+                for day, held in sorted(days.items(), reverse=True)
+            ],
+            "rows": [run_cells(row, path) for row in rows],
+        }
+        return rendered(templates, "month", path, span, data).text()
+
+    return Page(path, text, span, wide=True, key=key)
+
+
+def _key(rows: Sequence[RunRow]) -> str:
+    return key_of([tuple(vars(row).values()) for row in rows])
