@@ -204,6 +204,8 @@ def main(arguments=()):
         target = Path(words[place + 1])
         del words[place : place + 2]
     cases = chosen(load_cases(), words)
+    if not cases:
+        sys.exit(f"no case is named by {' '.join(words)}; words are parts of a case's name, all, faulty, twins, odd")
 
     def told(result):
         if target:

@@ -14,6 +14,7 @@ from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _AFTER_BACKWARDS = 20
+_STREAK = 3
 
 
 @check(
@@ -87,7 +88,8 @@ def _cut_place(signals: Signals) -> dict[str, object]:
     cut = _cut(signals)
     if not words(cut, "file"):
         return {}
-    return {"file": words(cut, "file"), "line": count(cut, "line"), "function": words(cut, "function")}
+    place: dict[str, object] = {"file": words(cut, "file"), "line": count(cut, "line")}
+    return place | {"function": words(cut, "function"), "source": words(cut, "source").strip()}
 
 
 @check(
@@ -113,6 +115,11 @@ def graph_is_whole(run: Run, signals: Signals) -> Outcome | None:
     if not reachable and lost:
         observed = f"the loss of step {count(graph, 'step')} reaches none of {count(graph, 'unreachable_n')} parameters"
         return Outcome("fail", observed, _cut_sentence(signals), _cut_place(signals))
+    empty = table(signals.loop, "steps_without_gradient")
+    if not reachable and not lost:
+        if sum(count(empty, opt, "none") for opt in empty) < _STREAK or not count(graph, "held"):
+            return None
+        return Outcome("fail", "backward got a loss without a graph", _cut_sentence(signals), _cut_place(signals))
     if lost_for_good and _cut(signals) and words(_cut(signals), "op") != "after the model":
         observed = f"{len(lost_for_good)} parameters lie behind a cut"
         told = (*_cut_sentence(signals), f"behind it: {listed(lost_for_good)}")

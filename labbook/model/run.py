@@ -204,7 +204,7 @@ class CheckResult:
         tier: 1: a logical invariant. 2: a statistical test. 3: a hint.
         family: Class of the catalogue ("numeric", "gradient", ...).
         evidence: Sentences with numbers and places.
-        where: Any of `module`, `parameter`, `file`, `line`, `function`, `step`, `rank`.
+        where: Any of `module`, `parameter`, `file`, `line`, `function`, `source`, `step`, `rank`.
         explained_by: Id of the row that this one follows from, or "".
     """
 

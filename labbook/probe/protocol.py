@@ -208,7 +208,8 @@ were loaded), `alias` (the state's tensors are the target's own memory, so that 
 GRAPH = "graph"
 """The autograd graph, at the first backward, and once more at the 20th when something is missing. `framework`, `step`,
 `backward` (number of the call), `reachable` (parameters), `unreachable` (<= 100 names of trainable parameters of
-models whose forward was part of this step, that the roots do not reach), `unreachable_n`, `foreign` (<= 20: leaves
+models whose forward was part of this step, that the roots do not reach), `unreachable_n`, `held` (paddle: trainable
+parameters of optimizers), `foreign` (<= 20: leaves
 that are in no module and in no optimizer: {`shape`, `parameter` (it is a Parameter object), `again` (reached in the
 look before, too)}), `cut` (null, or where a tensor with a graph lost it in the forward of this step: {`op`
 ("detach", "data", "numpy", "item", "no_grad", "argmax", "stop_gradient", "to_tensor"), `file`, `line`, `function`,

@@ -40,12 +40,19 @@ def with_remarks(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language:
     lead = _SAID.get(language, _SAID["en"])
     findings = []
     for finding in diagnosis.findings:
-        lines = [
-            f"{lead}{_place(one, script)}: {one.what}"
-            for one in _bearing(finding, remarks, catalogue)[:_MOST_REMARKS]
-        ]  # fmt: skip
-        findings.append(replace(finding, evidence=(*finding.evidence, *lines)) if lines else finding)
+        near = _bearing(finding, remarks, catalogue)[:_MOST_REMARKS]
+        lines = [f"{lead}{_place(one, script)}: {one.what}" for one in near]
+        findings.append(_with_place(replace(finding, evidence=(*finding.evidence, *lines)), near) if near else finding)
     return replace(diagnosis, findings=tuple(findings))
+
+
+def _with_place(finding: Finding, remarks: Sequence[Remark]) -> Finding:
+    """The finding with the place of the one line of code that has its very symptom, where no other place is known."""
+    same = {(one.file, one.line): one for one in remarks if one.symptom == finding.symptom and not one.cell}
+    if finding.where.get("file") or len(same) != 1:
+        return finding
+    (file, line) = next(iter(same))
+    return replace(finding, where={**finding.where, "file": file, "line": line})
 
 
 def _code_of(run: Run) -> tuple[Path | None, list[Path]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labbook.model.run import CheckResult, Run
+from labbook.report.entry_diagnosis import place_of, spoken, unmarked
 from labbook.report.limits import cut
 from labbook.report.phrases import Phrases
 from labbook.store.templates import words
@@ -18,7 +19,9 @@ def found(run: Run) -> list[CheckResult]:
 
 
 def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
-    """A line for each finding that no other explains, with what was seen, and the advice below it; at most three.
+    """A line for each finding that no other explains, with what was seen and where; at most three.
+
+    Below it stand what is worse and follows from it, what cured it before, and the advice.
 
     Args:
         run: The run.
@@ -28,11 +31,26 @@ def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
     said = words(language)
     phrase = Phrases(said.get("phrases", {}))
     causes = [check for check in found(run) if not check.explained_by and check.id != but]
+    known = {finding.symptom: finding for finding in run.findings}
     lines = []
-    for check in causes[:_MOST]:
+
+    def tell(check: CheckResult) -> None:
         verdict = str(said["verdicts"][check.verdict]).strip("*")
         name = str(said["checks"].get(check.id, check.title))
         lines.append(cut(f"{verdict}  {name}: {phrase(check.observed)}", _WIDTH))
+        place = place_of(known[check.id], run) if check.id in known else ""
+        if place:
+            lines.append(cut(f"      {place}  {known[check.id].where.get('source') or ''}".rstrip(), _WIDTH))
+
+    for check in causes[:_MOST]:
+        tell(check)
+        worse = [c for c in found(run) if c.explained_by == check.id and c.verdict == "fail"]
+        if check.verdict == "warn" and worse:
+            tell(worse[0])
+        cured = next((seen for seen in known[check.id].seen_before if seen.fix), None) if check.id in known else None
+        if cured is not None:
+            line = spoken(said["diagnosis"]["cured_line"], run=cured.run, fix=unmarked(cured.fix))
+            lines.append(cut(f"      {line}", _WIDTH))
         if check.detail:
             lines.append(cut(f"      {phrase(check.detail)}", _WIDTH))
     if len(causes) > _MOST:

@@ -38,6 +38,13 @@ CASES = [
         {"graphs": ({"step": 1, "reachable": 6, "unreachable": [], "cut": CUT},)},
         "reaches none of 1 parameters",
     ),
+    (
+        "detached_graph",
+        loop(steps_without_gradient={"0": {"none": 9}})
+        | {"graphs": ({"step": 2, "reachable": 0, "held": 4, "cut": CUT},)},
+        loop(steps_without_gradient={"0": {"none": 2}}) | {"graphs": ({"step": 2, "reachable": 0, "held": 4},)},
+        "backward got a loss without a graph",
+    ),
     ("grad_param_not_in_optimizer", loop(outside=["head.weight"], outside_n=1), loop(), "1 parameters get gradients"),
     (
         "optimizer_params_stale",
@@ -100,7 +107,18 @@ def test_a_cut_is_told_with_its_line(ask):
     signals = loop(never_grad=["enc.weight", "enc.bias"], never_grad_n=2) | {"graphs": ({"cut": CUT},)}
     found = ask("param_never_gets_grad", signals=signals)
     assert "detach at train.py:12: h = h.detach()" in found.evidence[1]
-    assert found.where == {"parameter": "enc.weight", "file": "train.py", "line": 12, "function": "forward"}
+    assert found.where == {
+        "parameter": "enc.weight",
+        "file": "train.py",
+        "line": 12,
+        "function": "forward",
+        "source": "h = h.detach()",
+    }
+
+
+def test_frozen_parameters_are_not_behind_a_cut(ask):
+    signals = loop(steps_without_gradient={"0": {"none": 9}}) | {"graphs": ({"step": 2, "reachable": 0, "held": 0},)}
+    assert ask("detached_graph", signals=signals) is None
 
 
 def test_a_spare_module_is_no_failure(ask):

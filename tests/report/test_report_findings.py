@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from labbook.model.finding import Finding, Seen
 from labbook.model.run import CheckResult
 from labbook.report.findings import finding_lines, found
 
@@ -25,13 +26,38 @@ def test_a_healthy_run_says_nothing(runs):
 def test_causes_with_their_advice_and_no_effects(runs):
     run = with_checks(
         runs,
-        result("effect", "fail", explained_by="cause"),
+        result("effect", "warn", explained_by="cause"),
         result("cause", "warn", detail="Do this."),
         result("a", "ok"),
     )
 
     assert [check.id for check in found(run)] == ["cause", "effect"]
     assert finding_lines(run) == ["warn  title of cause: 0.5 of 2", "      Do this."]
+
+
+def test_what_is_worse_than_its_cause_is_told_below_it(runs):
+    run = with_checks(
+        runs,
+        result("nan", "fail", explained_by="cause"),
+        result("more", "fail", explained_by="cause"),
+        result("cause", "warn", detail="Do this."),
+    )
+
+    assert finding_lines(run) == ["warn  title of cause: 0.5 of 2", "fail  title of nan: 0.5 of 2", "      Do this."]
+
+
+def test_where_it_is_and_what_cured_it_before(runs):
+    place = {"file": f"{runs['finished']().cwd}/train.py", "line": 12, "source": "loss.backward()"}
+    seen = (Seen("20261120-100000-aaaa"), Seen("20261119-100000-aaaa", fix="called `zero_grad`"))
+    known = Finding("cause", "loop", "loop", 1, "fail", "a title", where=place, seen_before=seen)
+    run = dataclasses.replace(with_checks(runs, result("cause", "fail", detail="Do this.")), findings=(known,))
+
+    assert finding_lines(run) == [
+        "fail  title of cause: 0.5 of 2",
+        "      train.py:12  loss.backward()",
+        "      seen in 20261119-100000-aaaa; cured there by: called zero_grad",
+        "      Do this.",
+    ]
 
 
 def test_many_findings_are_counted_and_long_ones_cut(runs):

@@ -380,7 +380,7 @@ class Eyes:
         """Forgets what was kept for a step."""
         self.functions.end()
         self.flight.release()
-        if self.cuts.on:
+        if self.cuts.on and not self.graphs.bare:
             self.cuts.end()
 
     def finish(self):

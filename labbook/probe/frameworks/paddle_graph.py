@@ -61,6 +61,8 @@ def owners(paddle, addresses):
 class Graph:
     """The graphs of one process.
 
+    `bare` says that the last loss had no graph at all, and that the step after it is watched.
+
     Args:
         paddle: The module.
         eyes: The other eyes; their `roots`, `table` and `held_by_optimizers` are used.
@@ -78,6 +80,7 @@ class Graph:
         self.reached = set()
         self.missing = []
         self.cut = None
+        self.bare = False
         self._inside = []
         self._output = None
         self._pending = None
@@ -101,13 +104,16 @@ class Graph:
             number: Of the call, from 1.
             tensors: What `backward` is called on.
         """
+        bare, self.bare = self.bare, False
         if self.cuts.on:
             self.cuts.end()
-        if not (number == 1 or number == AGAIN or (self.missing and number <= FIRST)):
+        if not (number == 1 or number == AGAIN or ((self.missing or bare) and number <= FIRST)):
             return
         found = leaves(tensors)
         if found is None:
             return
+        if bare and not found and self.cut is None:
+            self.cut = most_likely(([], self.cuts.cuts), False)
         before = set(self.reached)
         self.reached |= found
         self._pending = (number, found, before)
@@ -139,6 +145,10 @@ class Graph:
         self._last = (number, found, before)
         if number in (1, AGAIN) or (self.cut is not None and not self._told_cut):
             self.tell(number)
+        if not found and self.cut is None and number < FIRST:
+            # What cut this graph may stand around model and loss alike: all of the next step is watched.
+            self.bare = True
+            self.cuts.begin()
 
     def _foreign_leaves(self, found, before):
         strange = found - self._known_leaves()
@@ -178,6 +188,7 @@ class Graph:
             reachable=len(self.reached),
             unreachable=self.missing[:_MOST_NAMES],
             unreachable_n=len(self.missing),
+            held=sum(not one.stop_gradient for one in self.eyes.held_by_optimizers()),
             foreign=self._foreign_leaves(found, before),
             cut=self.cut,
             blown=self.eyes.functions.pairs.blown,

@@ -196,6 +196,7 @@ gradients_paddle only_the_head | grad_param_not_in_optimizer | |
 gradients_paddle rate_divided_to_nothing | step_changed_nothing | lr_schedule_wrong learning_rate_seen | {FLAT}
 gradients_paddle backward_of_a_number | detached_graph | step_with_no_gradient | {UNUSED}
 gradients_paddle detached_before_backward | detached_graph | step_with_no_gradient | {UNUSED}
+gradients_paddle all_under_no_grad | detached_graph | step_with_no_gradient | {UNUSED}
 gradients_paddle everything_frozen | step_with_no_gradient | detached_graph frozen_share | {UNUSED}
 layers_paddle jumps_about | update_too_large | | {WILD} {FLAT}
 layers_paddle eight_tanhs_too_small | vanishing_gradient | init_scale_bad | init_scale_bad {FLAT}

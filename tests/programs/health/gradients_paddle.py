@@ -292,6 +292,28 @@ def detached_before_backward(broken):
         print(f"epoch {epoch} loss {loss.item():.4f}")
 
 
+def all_under_no_grad(broken):
+    """Model and loss stand under no_grad, as copied from the evaluation: backward says nothing."""
+    seed(13)
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    optimizer = paddle.optimizer.Adam(1e-3, parameters=model.parameters())
+
+    def loss_of(inputs, labels):
+        return F.cross_entropy(model(inputs), labels)
+
+    for epoch in range(6):
+        for inputs, labels in loader(digits(), 50):
+            if broken:
+                with paddle.no_grad():
+                    loss = loss_of(inputs, labels)
+            else:
+                loss = loss_of(inputs, labels)
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+        print(f"epoch {epoch} loss {loss.item():.4f}")
+
+
 def everything_frozen(broken):
     """All parameters were frozen to load weights and never thawed: backward says nothing."""
     seed(12)
