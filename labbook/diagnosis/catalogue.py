@@ -25,8 +25,10 @@ HEADINGS = {
     "en": ("What you see", "Why it happens", "What to try"),
     "zh": ("现象", "原因", "怎么办"),
 }
+LEFT_OUT = "!"
+"""In front of a condition of `Symptom.when`: its cause and fix cannot be meant then."""
 _MATCHES, _MISSES = "Matches", "Does not match"
-_KINDS = ("exception", "output", "warning", "exit")
+_KINDS = ("exception", "output", "warning", "exit", "reads")
 _LISTS = ("frameworks", "not_when", "causes_of", "caused_by", "cured_by", "words", "source")
 _ID = re.compile(r"[a-z][a-z0-9_]{2,60}\Z")
 _ITEM = re.compile(r"(?:[-*]|\d+[.)])\s+")
@@ -195,7 +197,8 @@ def _wording(
         see=sections.get(see, "").strip() or (known.see if known else ""),
         why=_items(sections.get(why, "")) or (known.why if known else ()),
         attempts=_items(sections.get(attempts, "")) or (known.attempts if known else ()),
-        says=str(meta.get("says" + suffix) or (known.says if known else "")),
+        # Of several sentences the first is said whose values are all known.
+        says="\n".join(_texts(meta, "says" + suffix)) or (known.says if known else ""),
     )
 
 
@@ -249,10 +252,12 @@ def _when(meta: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     found = {}
     for condition, chosen in rows.items():
         numbers = chosen if isinstance(chosen, dict) else {}
-        cause, fix = numbers.get("cause", 0), numbers.get("fix", 0)
-        if not isinstance(cause, int) or not isinstance(fix, int) or not (cause or fix):
+        pairs = [tuple(numbers.get(key, 0) for key in keys) for keys in (("cause", "fix"), ("no_cause", "no_fix"))]
+        if not all(isinstance(number, int) for pair in pairs for number in pair) or not any(map(any, pairs)):
             raise _WrongPageError("when", f"`{condition}` has {chosen!r} in place of `{{cause: n, fix: n}}`")
-        found[str(condition)] = (cause, fix)
+        for mark, (cause, fix) in zip(("", LEFT_OUT), pairs, strict=True):
+            if cause or fix:
+                found[f"{mark}{condition}"] = (cause, fix)
     return found
 
 

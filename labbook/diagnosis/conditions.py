@@ -29,11 +29,16 @@ CONDITIONS: Mapping[str, str] = {
     "fine_tune": "part of the model is frozen",
     "bad_batch": "a batch holds values that are not finite",
     "rising": "gradient norms grew fivefold in the steps before",
+    "labels_from_zero": "the smallest label is 0 and the largest is not below the number of classes",
+    "labels_from_one": "the smallest label is 1 and the largest is the number of classes",
+    "labels_marked": "a label is negative or 255, as labels are that shall be ignored",
     "out_of_domain": "a logarithm, root, power or quotient is where the first value that is not finite was born",
 }
 """Condition -> what it means. Those of a run come with the evidence; those of a message are read here."""
 
 _LATER = 10
+MARK = 255
+"""Label of pixels and tokens that do not count. Source: Cityscapes and Pascal VOC; ignore_index of mmsegmentation."""
 _ABSURD_BYTES = 64 * 2**30
 _RESERVED_SHARE = 0.2
 _UNITS = {"b": 1, "bytes": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "pb": 2**50}
@@ -45,7 +50,7 @@ def conditions_of(values: Mapping[str, str], evidence: Evidence, raised: Raised 
 
     Args:
         values: What the template captured; sizes are called `requested`, `reserved` and `allocated`, memory of another
-            process `neighbour`.
+            process `neighbour`, a label `v`; and facts of the run (`label_low`, `label_high`, `classes`).
         evidence: Of the run.
         raised: The exception, or `None`.
     """
@@ -61,7 +66,24 @@ def conditions_of(values: Mapping[str, str], evidence: Evidence, raised: Raised 
         found.add("reserved_large")
     if values.get("neighbour"):
         found.add("neighbour")
-    return frozenset(found)
+    return frozenset(found | _of_labels(values))
+
+
+def _of_labels(values: Mapping[str, str]) -> set[str]:
+    low, high, classes, met = (_whole(values.get(name)) for name in ("label_low", "label_high", "classes", "v"))
+    marked = (low is not None and low < 0) or MARK in (high, met) or (met is not None and met < 0)
+    if marked and (classes is None or classes <= MARK):
+        return {"labels_marked"}
+    if classes is None or high is None or high < classes:
+        return set()
+    return {"labels_from_zero"} if low == 0 else {"labels_from_one"} if low == 1 and high == classes else set()
+
+
+def _whole(text: str | None) -> int | None:
+    try:
+        return int(text) if text else None
+    except ValueError:
+        return None
 
 
 _STEPS: Mapping[str, Callable[[int], bool]] = {

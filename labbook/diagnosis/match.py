@@ -55,7 +55,7 @@ class Matcher:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
-        self._shapes: dict[str, list[_Shape]] = {"exception": [], "output": [], "warning": [], "exit": []}
+        self._shapes: dict[str, list[_Shape]] = {"exception": [], "output": [], "warning": [], "exit": [], "reads": []}
         self._by_type: dict[str, list[_Shape]] = {}
         for symptom in catalogue.symptoms.values():
             for pattern in symptom.patterns:

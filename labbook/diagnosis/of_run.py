@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from labbook.diagnosis.conditions import MARK
 from labbook.diagnosis.reading import read_text
 from labbook.model.evidence import Ending, Evidence, Raised
 from labbook.model.run import CaughtException, Run
@@ -203,4 +204,23 @@ def _facts(run: Run) -> dict[str, Any]:
             rate = (optimizer.get("options") or {}).get("lr")
             if isinstance(rate, (int, float)):
                 found.setdefault("lr", f"{rate:g}")
-    return found
+    return found | _label_facts(run)
+
+
+def _label_facts(run: Run) -> dict[str, int]:
+    """The labels and the classes of the first loss that met a label outside of its classes."""
+    losses = [loss for signals in run.signals for loss in signals.losses if loss.get("outside")]
+    for loss in sorted(losses, key=lambda loss: loss.get("training") is False):
+        target = loss.get("target")
+        low, high = (_whole(target.get(name)) if isinstance(target, Mapping) else None for name in ("min", "max"))
+        classes = _whole(loss.get("classes"))
+        if low is None or high is None or classes is None:
+            continue
+        found = {"classes": classes, "label_low": low, "label_high": high}
+        # Where labels begin elsewhere, the largest does not tell how many there are.
+        return found | ({"classes_needed": high + 1} if low == 0 and classes <= high != MARK else {})
+    return {}
+
+
+def _whole(number: object) -> int | None:
+    return int(number) if isinstance(number, (int, float)) and math.isfinite(number) and number == int(number) else None

@@ -373,6 +373,9 @@ def _joined(findings: list[Finding], checks: list[Finding], matcher: Matcher) ->
     for check in checks:
         own = matcher.catalogue.symptoms.get(check.symptom)
         named = (page and check.symptom in page.caused_by) or (own and crash.symptom in own.causes_of)
+        if named and crash.symptom and not check.where.get("file"):
+            # A cause that nobody saw happen is where it had its effect.
+            check = replace(check, where={**crash.where, **check.where})
         (causes if named and crash.symptom else rest).append(check)
     if causes:
         findings = [replace(crash, follows_from=causes[0].symptom), *findings[1:]]

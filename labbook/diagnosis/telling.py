@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from labbook.diagnosis.catalogue import Catalogue
+from labbook.diagnosis.catalogue import LEFT_OUT, Catalogue
 from labbook.diagnosis.conditions import conditions_of
 from labbook.diagnosis.fingerprint import fingerprint_of_exception, fingerprint_of_fault
 from labbook.diagnosis.match import Match
+from labbook.diagnosis.quantities import quantities_of, telling_tensors
 from labbook.diagnosis.template import filled
 from labbook.model.evidence import Evidence, Raised, Said
 from labbook.model.finding import Finding
 from labbook.model.run import CheckResult, Frame
-from labbook.model.symptom import Symptom
+from labbook.model.symptom import Symptom, Wording
 
 _MOST_MESSAGE = 400
-_MOST_TENSORS = 6
 _ENDING_SENTENCES = ("oom_kill", "time_limit", "reader_died", "memory")
 _DEATHS_OF_OTHERS = (
     "dataloader_worker_died",
@@ -45,16 +45,14 @@ def told(match: Match, raised: Raised | None, said: Said | None, evidence: Evide
     """
     symptom = match.symptom
     wording = symptom.said(language)
-    values = {**{k: str(v) for k, v in evidence.facts.items()}, **match.values}
-    conditions = conditions_of(match.values, evidence, raised)
-    message = first_line(raised.message if raised else said.text if said else "")
-    sentences = []
-    sentence = filled(wording.says, values) if wording.says else None
-    if sentence:
-        sentences.append(sentence)
+    whole = raised.message if raised else said.text if said else ""
+    values = {**{k: str(v) for k, v in evidence.facts.items()}, **quantities_of(match, whole)}
+    conditions = conditions_of(values, evidence, raised)
+    message = first_line(whole)
+    sentences = _said(wording, values, evidence)
     if raised is not None:
         sentences.append(f"{raised.type}: {message}" if raised.type else message)
-        sentences += [_tensor(tensor) for tensor in raised.tensors[:_MOST_TENSORS]]
+        sentences += [_tensor(tensor) for tensor in telling_tensors(raised.tensors, symptom.family, whole)]
         sentences += _of_others(symptom.family, evidence)
     elif said is not None:
         times = f" ({said.count} times)" if said.count > 1 else ""
@@ -71,8 +69,8 @@ def told(match: Match, raised: Raised | None, said: Said | None, evidence: Evide
         title=wording.title,
         where=_where(raised, said, evidence),
         evidence=tuple(sentences),
-        causes=_filled_all(causes, values),
-        fixes=_filled_all(fixes, values),
+        causes=_filled_all(causes, values, evidence.framework),
+        fixes=_filled_all(fixes, values, evidence.framework),
         fingerprint=fingerprint_of(raised, evidence)
         if raised
         else fingerprint_of_fault(symptom.id, evidence.framework, ""),
@@ -89,13 +87,15 @@ def finding_of_check(check: CheckResult, catalogue: Catalogue, evidence: Evidenc
         **{k: str(v) for k, v in evidence.facts.items()},
         **{k: str(v) for k, v in check.where.items()},
     }
-    conditions = conditions_of({}, evidence, None)
+    conditions = conditions_of(values, evidence, None)
+    sentences: list[str] = []
     causes: Sequence[str] = ()
     fixes: Sequence[str] = (check.detail,) if check.detail else ()
     title = check.title
     if symptom is not None:
         wording = symptom.said(language)
         title = wording.title
+        sentences = _said(wording, values, evidence)
         causes, fixes = in_order(symptom, wording.why, wording.attempts or tuple(fixes), conditions)
     return Finding(
         symptom=check.id,
@@ -104,10 +104,10 @@ def finding_of_check(check: CheckResult, catalogue: Catalogue, evidence: Evidenc
         tier=check.tier,
         severity="error" if check.verdict == "fail" else "warning",
         title=title,
-        where=dict(check.where),
-        evidence=(check.observed, *check.evidence),
-        causes=_filled_all(causes, values),
-        fixes=_filled_all(fixes, values),
+        where=_with_source(check.where, evidence),
+        evidence=(*sentences, check.observed, *check.evidence),
+        causes=_filled_all(causes, values, evidence.framework),
+        fixes=_filled_all(fixes, values, evidence.framework),
         fingerprint=fingerprint_of_fault(check.id, str(check.where.get("module") or ""), ""),
         follows_from=check.explained_by,
         message=check.observed,
@@ -117,23 +117,39 @@ def finding_of_check(check: CheckResult, catalogue: Catalogue, evidence: Evidenc
 def in_order(
     symptom: Symptom, causes: Sequence[str], fixes: Sequence[str], conditions: frozenset[str]
 ) -> tuple[list[str], list[str]]:
-    """Causes and fixes with those first that the conditions of this run speak for, in the order of the page."""
-    first_causes, first_fixes = [], []
+    """Causes and fixes with those first that the conditions of this run speak for, in the order of the page.
+
+    Those that the conditions rule out are left out.
+    """
+    first: tuple[list[int], list[int]] = ([], [])
+    ruled_out: tuple[set[int], set[int]] = (set(), set())
     for condition, (cause, fix) in symptom.when.items():
-        if condition in conditions:
-            first_causes += [cause - 1] if 0 < cause <= len(causes) else []
-            first_fixes += [fix - 1] if 0 < fix <= len(fixes) else []
-    return _first(causes, first_causes), _first(fixes, first_fixes)
+        if condition.removeprefix(LEFT_OUT) not in conditions:
+            continue
+        for place, number in enumerate((cause, fix)):
+            if not number:
+                continue
+            if condition.startswith(LEFT_OUT):
+                ruled_out[place].add(number - 1)
+            else:
+                first[place].append(number - 1)
+    return _first(causes, first[0], ruled_out[0]), _first(fixes, first[1], ruled_out[1])
 
 
-def _first(items: Sequence[str], wanted: Sequence[int]) -> list[str]:
+def _first(items: Sequence[str], wanted: Sequence[int], ruled_out: set[int]) -> list[str]:
     chosen = dict.fromkeys([*wanted, *range(len(items))])
-    return [items[index] for index in chosen]
+    return [items[index] for index in chosen if 0 <= index < len(items) and index not in ruled_out]
 
 
-def _filled_all(sentences: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
+def _said(wording: Wording, values: Mapping[str, str], evidence: Evidence) -> list[str]:
+    """The first sentence of the page for this evidence whose values are all known, as a list of one or none."""
+    told = (filled(sentence, values, evidence.framework) for sentence in wording.says.splitlines())
+    return [sentence for sentence in told if sentence][:1]
+
+
+def _filled_all(sentences: Sequence[str], values: Mapping[str, str], framework: str) -> tuple[str, ...]:
     # A sentence whose values are not known stands as the page has it.
-    return tuple(filled(sentence, values) or sentence for sentence in sentences)
+    return tuple(filled(sentence, values, framework) or sentence for sentence in sentences)
 
 
 def where_of(raised: Raised) -> dict[str, Any]:
@@ -146,6 +162,17 @@ def where_of(raised: Raised) -> dict[str, Any]:
         if value not in (None, ""):
             found[name] = value
     return found
+
+
+def _with_source(where: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]:
+    """A place that a check found, with the text of its line where an exception came past it."""
+    if where.get("source") or not where.get("file"):
+        return dict(where)
+    line, file = where.get("line"), str(where["file"])
+    frames = (frame for raised in evidence.raised for frame in raised.frames)
+    same = (f for f in frames if f.line == line and (f.file == file or f.file.endswith("/" + file)))
+    frame = next((frame for frame in same if frame.source.strip()), None)
+    return {**where, "source": frame.source.strip()} if frame is not None else dict(where)
 
 
 def innermost_of_user(frames: Sequence[Frame]) -> Frame | None:

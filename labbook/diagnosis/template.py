@@ -289,7 +289,7 @@ def differ(quantity: str, first: str, second: str) -> bool:
     if quantity == "device":
         kinds = [_ON_GPU.search(value) for value in (first, second)]
         return bool(kinds[0]) != bool(kinds[1]) or _number(first) != _number(second)
-    return _scalar_type(first) != _scalar_type(second)
+    return scalar_type(first) != scalar_type(second)
 
 
 def _number(device: str) -> str:
@@ -297,7 +297,8 @@ def _number(device: str) -> str:
     return index if index.isdigit() else ""
 
 
-def _scalar_type(value: str) -> str:
+def scalar_type(value: str) -> str:
+    """One name for a type of tensor elements, however it is written: "Float" and "torch.FloatTensor" are "float32"."""
     word = value.strip("'() ").lower()
     if not word.startswith("c10::"):
         word = word.rpartition(".")[2]
@@ -305,11 +306,21 @@ def _scalar_type(value: str) -> str:
     return _SCALARS.get(word, word)
 
 
-_SLOT = re.compile(r"\{([A-Za-z_]\w*)(?:\.(-?\d+))?(?:\|([^{}]*))?\}")
+SLOT = re.compile(r"\{([A-Za-z_]\w*)(?:\.(-?\d+))?(?:\|([^{}]*))?\}")
+FRAMEWORKS = ("torch", "paddle")
+"""Slots of these names hold what only one of them needs to be told."""
+_PART = re.compile(r"\{(torch|paddle)\|([^{}]*)\}")
+_TWINS = re.compile(r"\{torch\|([^{}]*)\}/\{paddle\|([^{}]*)\}")
 
 
-def filled(text: str, values: Mapping[str, str]) -> str | None:
+def filled(text: str, values: Mapping[str, str], framework: str = "") -> str | None:
     """A sentence with its slots filled: `{name}`, `{name.1}` an axis, `{name|words}` with words for the unknown.
+
+    Args:
+        text: The sentence. `{torch|one}/{paddle|other}` is the part of the run's framework, "one (paddle other)" where
+            that is not known; a part that stands alone is left out for the other framework.
+        values: By name.
+        framework: "torch", "paddle" or "".
 
     Returns:
         The sentence, or `None` when a value is missing that has no words in its place.
@@ -318,6 +329,8 @@ def filled(text: str, values: Mapping[str, str]) -> str | None:
 
     def value(slot: re.Match[str]) -> str:
         nonlocal missing
+        if slot.group(1) in FRAMEWORKS:
+            return slot.group()
         known: str | None = values.get(slot.group(1))
         if known is not None and slot.group(2) is not None:
             known = axis(known, int(slot.group(2)))
@@ -326,5 +339,12 @@ def filled(text: str, values: Mapping[str, str]) -> str | None:
             return slot.group(3) or ""
         return str(known)
 
-    done = _SLOT.sub(value, text)
+    done = _of_framework(SLOT.sub(value, text), framework)
     return None if missing else done
+
+
+def _of_framework(text: str, framework: str) -> str:
+    if not any("{" + name + "|" in text for name in FRAMEWORKS):
+        return text
+    chosen = _TWINS.sub(r"{torch|\1}{paddle|\2}" if framework else r"\1 (paddle \2)", text)
+    return _PART.sub(lambda part: part[2] if framework in ("", part[1]) else "", chosen)

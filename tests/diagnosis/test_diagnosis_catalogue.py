@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labbook.diagnosis.catalogue import BUILT_IN, HEADINGS, read_pages
+from labbook.diagnosis.catalogue import BUILT_IN, HEADINGS, LEFT_OUT, read_pages
 from labbook.diagnosis.conditions import CONDITIONS
 from labbook.diagnosis.match import Matcher
 from labbook.diagnosis.rank import ANYTHING, diagnose
@@ -53,7 +53,7 @@ def test_what_a_page_names_exists(page):
     known = set(CATALOGUE.symptoms)
     assert set(page.caused_by) <= known | {ANYTHING}
     assert set(page.causes_of) <= known
-    assert set(page.when) <= set(CONDITIONS)
+    assert {condition.removeprefix(LEFT_OUT) for condition in page.when} <= set(CONDITIONS)
     for cause, fix in page.when.values():
         assert cause <= len(page.said("en").why)
         assert fix <= len(page.said("en").attempts)
@@ -87,7 +87,7 @@ def test_a_page_is_not_what_looks_like_it(page, text):
 def test_a_page_does_not_depend_on_one_pattern_that_fits_everything():
     for page in PAGES:
         for pattern in page.patterns:
-            if pattern.text and not pattern.types and pattern.weight == 3:
+            if pattern.text and pattern.kind != "reads" and not pattern.types and pattern.weight == 3:
                 assert compiled(pattern.text).length >= 8, f"{page.id}: {pattern.text!r} says too little on its own"
 
 
