@@ -23,8 +23,10 @@ _VALUE = r"-?\d[\d.]*|\[[\d, -]{1,60}\]"
 _COMPARED = re.compile(
     rf"\breceived [^\n]{{1,160}}?[:(](?P<a>{_VALUE})\)? (?P<sign>[!<>=]=?) [^\n]{{1,160}}?[:(](?P<b>{_VALUE})[.\])]"
 )
+_RANKS = re.compile(r"rank|ndim|dims?\.size\(\)|\bof \w*dimensions\b")
+"""Counts of axes, which are no sizes."""
 _SHAPE = re.compile(
-    r"(?:shape|size|dims?|dimensions?|rank)s?(?:\(s\))?\]?(?: of \S{1,40})?(?: ?[=:]| is| are| was| of)? ?"
+    r"(?:shape|size|dims?|dimensions?)s?(?:\(s\))?\]?(?: of \S{1,40})?(?: ?[=:]| is| are| was| of)? ?"
     r"(?P<shape>(?:torch\.Size\()?[\[(]-?\d[\d, -]{0,60}[\])])",
     re.IGNORECASE,
 )
@@ -42,8 +44,8 @@ _DEVICE = re.compile(
 _RANGE = re.compile(r"\b(?:range|in) (?:of )?\[ ?-?\d+, ?(?P<n>\d+) ?[)\]]")
 _BEHIND = re.compile(r"\.? ?(?:\[Hint|\((?:run with|at /)).*", re.DOTALL)
 """What messages put behind what they say."""
-_ROUND = re.compile(r"\d{7,}")
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_BYTES = re.compile(r"\d+")
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _NUMBER = re.compile(r"\d+")
 _OF_SIZES = ("asked", "free", "requested", "reserved", "allocated")
 
@@ -85,7 +87,7 @@ def _sizes(message: str) -> Sequence[tuple[str, str]]:
     """Two sizes that should be alike; frameworks name the input first."""
     shapes = [found["shape"] for found in _SHAPE.finditer(message)]
     # A condition that Paddle could not take apart is said as "0 != true:1".
-    signed = (c for c in _COMPARED.finditer(message) if c["sign"] == "!=")
+    signed = (c for c in _COMPARED.finditer(message) if c["sign"] == "!=" and not _RANKS.search(c.group()))
     compared = next((c for c in signed if {c["a"], c["b"]} != {"0", "1"}), None)
     apart = [shape for shape in shapes[1:] if shape != shapes[0]]
     if compared is not None:
@@ -134,12 +136,12 @@ _GRAMMARS: Mapping[str, Callable[[str], Iterable[tuple[str, str]]]] = {
 def _readable(name: str, value: str) -> str:
     """A value as a sentence says it: without the quotes and full stops of the message, sizes with a unit."""
     plain = _BEHIND.sub("", value.strip()).strip("'\"`").rstrip(".,;:")
-    if name in _OF_SIZES and _ROUND.fullmatch(plain):
-        size, unit = float(plain), 0
-        while size >= 1024 and unit < len(_UNITS) - 1:
-            size, unit = size / 1024, unit + 1
-        return f"{size:.2f} {_UNITS[unit]}"
-    return plain
+    if name not in _OF_SIZES or not _BYTES.fullmatch(plain):
+        return plain
+    size, unit = float(plain), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.2f} {_UNITS[unit]}" if unit else f"{plain} bytes"
 
 
 def telling_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: str) -> list[Mapping[str, Any]]:
