@@ -17,10 +17,11 @@ def problems(page) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize(
-    "path", ["index.html", "runs/index.html", "experiments/index.html", "symptoms/index.html", "fixes/index.html"]
-)
+LISTS = ("index.html", "runs/index.html", "experiments/index.html", "symptoms/index.html", "fixes/index.html")
+
+
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)], ids=["light", "dark"])
+@pytest.mark.parametrize("path", LISTS)
 def test_lists_are_accessible(site, open_page, path, dark):
     page = open_page(site.url + path, dark=dark)
     page.wait_for_load_state("networkidle")
@@ -65,7 +66,12 @@ def test_no_page_is_wider_than_a_phone(site, open_page, path):
     page.wait_for_load_state("networkidle")
 
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_the_search_is_no_wider_than_a_phone(site, open_page):
+    page = open_page(site.url, width=360, height=740)
     page.keyboard.press("/")
     page.locator(".lbs__box").fill("loss NaN")
     page.wait_for_selector(".lbs__group--run a")
+
     assert page.evaluate("document.querySelector('.lbs').scrollWidth <= innerWidth")

@@ -60,7 +60,7 @@ def until(probed, kind, command, number, *, wait_s=40.0):
 
 @pytest.mark.torch
 @pytest.mark.paddle
-@pytest.mark.parametrize("framework", ["torch", "paddle"])
+@pytest.mark.parametrize("framework", [pytest.param("torch", marks=pytest.mark.long), "paddle"])
 def test_silence_has_the_stacks_written(probed, framework):
     probed.settings["silence_s"] = 1.0
     probed.write("train.py", STEPS[framework] + THREAD + HANGS)
@@ -151,10 +151,7 @@ HANDLERS = {
 @pytest.mark.torch
 @pytest.mark.parametrize(
     "what",
-    [
-        pytest.param(what, marks=pytest.mark.long if what in ("ignored", "fork", "and back") else ())
-        for what in HANDLERS
-    ],
+    [pytest.param(what, marks=() if what in ("none", "child") else pytest.mark.long) for what in HANDLERS],
 )
 def test_handlers_of_the_program_are_what_they_are_without_the_probe(probed, what):
     begin = "import os, signal, sys, time\ndef mine(number, frame):\n    print('mine', number, flush=True)\n"
@@ -175,7 +172,9 @@ FAULTS = {
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("what", list(FAULTS))
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=pytest.mark.long if what == "abort" else ()) for what in FAULTS]
+)
 def test_the_line_of_a_fault_in_native_code_is_written(probed, what):
     call, number = FAULTS[what]
     probed.write("train.py", f"import ctypes, os\n{STEPS['torch']}step()\ndef native():\n    {call}\nnative()\n")

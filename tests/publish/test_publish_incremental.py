@@ -249,7 +249,15 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+REPEATS = (renamed_site, page_edited, theme_changed, odd_record, kept_gone, kept_by_another_version, kept_is_a_folder)
+"""Changes that take the way of another one here."""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [pytest.param(change, marks=pytest.mark.long if change in REPEATS else ()) for change in CHANGES],
+    ids=lambda change: change.__name__,
+)
 def test_after_a_change_the_site_is_that_of_a_full_build(book, change):
     build_site(book.notebook, workers=1)
     change(book)

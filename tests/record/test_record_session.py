@@ -348,7 +348,7 @@ def test_what_is_wrong_with_a_training_is_said_at_once(book):
     assert "/flow.svg)" in book.entry()
 
 
-@pytest.mark.parametrize("framework", ["torch", "paddle"])
+@pytest.mark.parametrize("framework", [pytest.param("torch", marks=pytest.mark.long), "paddle"])
 def test_health_can_be_switched_off(book, framework):
     script = str(EXAMPLES / f"digits_{framework}.py")
     book("record", "--debug", "off", "--", sys.executable, script, "--epochs", "2")

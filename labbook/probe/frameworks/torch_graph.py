@@ -145,6 +145,7 @@ class Graph:
     def tell(self, number, foreign):
         """Writes the event."""
         self._told = number
+        groups = [group for one in list(self.eyes.optimizers) for group in one.param_groups]
         self.eyes.emit(
             GRAPH,
             framework="torch",
@@ -153,6 +154,7 @@ class Graph:
             reachable=len(self.reached),
             unreachable=self.missing[:_MOST_NAMES],
             unreachable_n=len(self.missing),
+            held=sum(one.requires_grad for group in groups for one in group["params"]),
             foreign=foreign,
             cut=self.cut,
             blown=self.blown,

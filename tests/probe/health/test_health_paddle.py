@@ -218,7 +218,7 @@ def test_nodes_of_the_graph_are_left_alone_after_the_first_steps(probed, level):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("fault", ["", "cut", "nan"])
+@pytest.mark.parametrize("fault", ["", *(pytest.param(fault, marks=pytest.mark.long) for fault in ("cut", "nan"))])
 def test_both_frameworks_tell_the_same_fields(probed, fault):
     """An event of PaddlePaddle has exactly the fields that its twin in PyTorch has, down to nested ones."""
     options = ("--fault", fault, "--steps", "24")

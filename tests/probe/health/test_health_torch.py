@@ -33,7 +33,9 @@ def test_gradients_that_nobody_clears_are_seen_at_every_step(play):
     assert cleared["checked"] == cleared["not_cleared"] == cleared["streak"] > 40
 
 
-@pytest.mark.parametrize("case", ["gan", "accum", "gradval", "dropeval"])
+@pytest.mark.parametrize(
+    "case", ["gan", "accum", *(pytest.param(c, marks=pytest.mark.long) for c in ("gradval", "dropeval"))]
+)
 def test_healthy_clearing_is_no_finding(play, case):
     assert all(one["not_cleared"] == 0 for one in loop(play(case)).get("cleared", {}).values())
 
@@ -44,7 +46,13 @@ def test_accumulation_is_counted(play):
 
 @pytest.mark.parametrize(
     ("case", "op"),
-    [("detach", "detach"), ("data", "data"), ("numpy", "detach"), ("item", "item"), ("nograd", "no_grad")],
+    [
+        ("detach", "detach"),
+        pytest.param("data", "data", marks=pytest.mark.long),
+        pytest.param("numpy", "detach", marks=pytest.mark.long),
+        pytest.param("item", "item", marks=pytest.mark.long),
+        ("nograd", "no_grad"),
+    ],
 )
 def test_a_cut_graph_is_told_with_its_line(play, case, op):
     outcome = play(case)
@@ -167,7 +175,13 @@ FLIGHTS = {
 }
 
 
-@pytest.mark.parametrize("case", FLIGHTS)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.long if case in ("explode", "logloss", "mask", "sqrtloss") else ())
+        for case in FLIGHTS
+    ],
+)
 def test_the_first_bad_value_is_traced_to_its_place(play, case):
     trigger, finding, module, op = FLIGHTS[case]
     (flight,) = play(case).of("flight")

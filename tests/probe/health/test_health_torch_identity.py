@@ -17,7 +17,11 @@ def last(output):
     return json.loads(output.stdout.strip().splitlines()[-1] if hasattr(output, "stdout") else output)
 
 
-@pytest.mark.parametrize("mode", ["plain", "workers", "amp", "scaler", "several", "lbfgs", "nan", "sqrt"])
+MODES = ("plain", "workers", "scaler", "nan")
+MORE_MODES = ("amp", "several", "lbfgs", "sqrt")
+
+
+@pytest.mark.parametrize("mode", [*MODES, *(pytest.param(mode, marks=pytest.mark.long) for mode in MORE_MODES)])
 def test_losses_weights_gradients_and_random_states_are_bitwise_the_same(probed, mode):
     command = (sys.executable, str(PROGRAMS / "health_torch_identity.py"), mode)
     one = last(probed.plain(*command, OMP_NUM_THREADS="1"))
@@ -34,7 +38,7 @@ def test_losses_weights_gradients_and_random_states_are_bitwise_the_same(probed,
         assert outcome.of("flight")[0]["finding"] in ("forward", "backward"), "the replay ran"
 
 
-@pytest.mark.parametrize("mode", ["draw", "draw_once"])
+@pytest.mark.parametrize("mode", [pytest.param("draw", marks=pytest.mark.long), "draw_once"])
 def test_one_more_random_draw_would_be_noticed(probed, mode):
     program = str(PROGRAMS / "health_torch_identity.py")
     plain = last(probed.plain(sys.executable, program, "plain"))
@@ -48,10 +52,10 @@ def test_one_more_random_draw_would_be_noticed(probed, mode):
     ("chunk", "level"),
     [
         (0, "deep"),
-        (1, "deep"),
-        pytest.param(2, "deep", marks=pytest.mark.long),
-        pytest.param(3, "deep", marks=pytest.mark.long),
-        (0, "normal"),
+        *(
+            pytest.param(chunk, level, marks=pytest.mark.long)
+            for chunk, level in [*((n, "deep") for n in (1, 2, 3)), (0, "normal")]
+        ),
     ],
 )
 def test_programs_of_every_kind_run_as_alone(probed, program, chunk, level):
