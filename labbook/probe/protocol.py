@@ -208,14 +208,14 @@ were loaded), `alias` (the state's tensors are the target's own memory, so that 
 GRAPH = "graph"
 """The autograd graph, at the first backward, and once more at the 20th when something is missing. `framework`, `step`,
 `backward` (number of the call), `reachable` (parameters), `unreachable` (<= 100 names of trainable parameters of
-models whose forward was part of this step, that the roots do not reach), `unreachable_n`, `held` (trainable
-parameters of optimizers), `foreign` (<= 20: leaves that are in no module and in no optimizer: {`shape`, `parameter`
-(it is a Parameter object), `again` (reached in the look before, too)}), `cut` (null, or where a tensor with a graph lost it in the forward of this step: {`op`
-("detach", "data", "numpy", "item", "no_grad", "argmax", "stop_gradient", "to_tensor"), `file`, `line`, `function`,
-`source`}), `blown` (null, or where the loss sets a column of outputs against a row of targets by hand: {`op`, `shape`
-(of the result), `of` (of the outputs), `sure` (what the graph keeps shows it), `line` (of `backward`)}), `constant`
-(null, or what was added to the loss in 3 steps without having a gradient, and changed: [{`line`, `number` (a Python
-number), `values`}])"""
+models whose forward was part of this step, that the roots do not reach), `unreachable_n`, `held` (trainable parameters
+of optimizers), `foreign` (<= 20: leaves that are in no module and in no optimizer: {`shape`, `parameter` (it is a
+Parameter object), `again` (reached in the look before, too)}), `cut` (null, or where a tensor with a graph lost it in
+the forward of this step: {`op` ("detach", "data", "numpy", "item", "no_grad", "argmax", "stop_gradient", "to_tensor"),
+`file`, `line`, `function`, `source`}), `blown` (null, or where the loss sets a column of outputs against a row of
+targets by hand: {`op`, `shape` (of the result), `of` (of the outputs), `sure` (what the graph keeps shows it), `line`
+(of `backward`)}), `constant` (null, or what was added to the loss in 3 steps without having a gradient, and changed:
+[{`line`, `number` (a Python number), `values`}])"""
 
 LOOP = "loop"
 """Running totals of the training loop; written at steps 1, 2, 4, 8, ... and at exit; the last one wins. `framework`,
