@@ -23,11 +23,11 @@ _VALUE = r"-?\d[\d.]*|\[[\d, -]{1,60}\]"
 _COMPARED = re.compile(
     rf"\breceived [^\n]{{1,160}}?[:(](?P<a>{_VALUE})\)? (?P<sign>[!<>=]=?) [^\n]{{1,160}}?[:(](?P<b>{_VALUE})[.\])]"
 )
-_RANKS = re.compile(r"rank|ndim|dims?\.size\(\)|\bof \w*dimensions\b")
-"""Counts of axes, which are no sizes."""
+_RANKS = re.compile(r"%|rank|ndim|dims?\.size\(\)|\bof \w*dimensions\b")
+"""Counts of axes and remainders, which are no sizes."""
 _SHAPE = re.compile(
     r"(?:shape|size|dims?|dimensions?)s?(?:\(s\))?\]?(?: of \S{1,40})?(?: ?[=:]| is| are| was| of)? ?"
-    r"(?P<shape>(?:torch\.Size\()?[\[(]-?\d[\d, -]{0,60}[\])])",
+    r"(?:(?<=[\s:=])|(?<=size))(?P<shape>(?:torch\.Size\()?[\[(]-?\d[\d, -]{0,60}[\])])",
     re.IGNORECASE,
 )
 _TYPE = re.compile(
@@ -44,6 +44,7 @@ _DEVICE = re.compile(
 _RANGE = re.compile(r"\b(?:range|in) (?:of )?\[ ?-?\d+, ?(?P<n>\d+) ?[)\]]")
 _BEHIND = re.compile(r"\.? ?(?:\[Hint|\((?:run with|at /)).*", re.DOTALL)
 """What messages put behind what they say."""
+_SIZE_OF = re.compile(r"(?:torch|paddle)\.Size\((\[.*\])\)")
 _BYTES = re.compile(r"\d+")
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _NUMBER = re.compile(r"\d+")
@@ -60,7 +61,8 @@ def quantities_of(match: Match, message: str) -> dict[str, str]:
     symptom = match.symptom
     known = dict(match.values)
     said = symptom.said("en")
-    asked = {slot.group(1) for text in (said.says, *said.why, *said.attempts) for slot in SLOT.finditer(text)}
+    slots = [slot for text in (said.says, *said.why, *said.attempts) for slot in SLOT.finditer(text)]
+    asked = {slot.group(1) for slot in slots}
     if asked - set(known) and message:
         text = prepared(message[:_MOST_LETTERS])
         for pattern in symptom.patterns:
@@ -68,6 +70,8 @@ def quantities_of(match: Match, message: str) -> dict[str, str]:
                 known = {**(compiled(pattern.text).find(text) or {}), **known}
         read = _GRAMMARS.get(symptom.family)
         if read is not None and asked - set(known):
+            if read is _shapes and any(slot.group(2) for slot in slots):
+                read = _sizes
             known = {**_fitting(dict(read(text.flat)), asked, known), **known}
     readable = {name: _readable(name, value) for name, value in known.items()}
     return {name: value for name, value in readable.items() if value}
@@ -83,19 +87,21 @@ def _fitting(read: Mapping[str, str], asked: set[str], known: Mapping[str, str])
     }
 
 
-def _sizes(message: str) -> Sequence[tuple[str, str]]:
-    """Two sizes that should be alike; frameworks name the input first."""
+def _shapes(message: str) -> Sequence[tuple[str, str]]:
+    """Two shapes that should be alike; frameworks name the input first."""
     shapes = [found["shape"] for found in _SHAPE.finditer(message)]
+    apart = [shape for shape in shapes[1:] if shape != shapes[0]]
+    if apart:
+        return (("a", shapes[0]), ("b", apart[0]))
+    return _sizes(message) or ((("a", shapes[0]),) if len(shapes) == 1 else ())
+
+
+def _sizes(message: str) -> Sequence[tuple[str, str]]:
+    """The two sizes that differ, which a shape need not hold: it may be written before it is flattened."""
     # A condition that Paddle could not take apart is said as "0 != true:1".
     signed = (c for c in _COMPARED.finditer(message) if c["sign"] == "!=" and not _RANKS.search(c.group()))
     compared = next((c for c in signed if {c["a"], c["b"]} != {"0", "1"}), None)
-    apart = [shape for shape in shapes[1:] if shape != shapes[0]]
-    if compared is not None:
-        # Shapes may be written before they are flattened; these are the sizes that differ.
-        return (("a", compared["a"]), ("b", compared["b"]))
-    if apart:
-        return (("a", shapes[0]), ("b", apart[0]))
-    return (("a", shapes[0]),) if len(shapes) == 1 else ()
+    return (("a", compared["a"]), ("b", compared["b"])) if compared is not None else ()
 
 
 def _types(message: str) -> Sequence[tuple[str, str]]:
@@ -124,7 +130,7 @@ def _limits(message: str) -> Iterator[tuple[str, str]]:
 
 
 _GRAMMARS: Mapping[str, Callable[[str], Iterable[tuple[str, str]]]] = {
-    "shape_mismatch": _sizes,
+    "shape_mismatch": _shapes,
     "dtype_mismatch": _types,
     "unsupported_op": _types,
     "device_mismatch": _devices,
@@ -135,7 +141,7 @@ _GRAMMARS: Mapping[str, Callable[[str], Iterable[tuple[str, str]]]] = {
 
 def _readable(name: str, value: str) -> str:
     """A value as a sentence says it: without the quotes and full stops of the message, sizes with a unit."""
-    plain = _BEHIND.sub("", value.strip()).strip("'\"`").rstrip(".,;:")
+    plain = _SIZE_OF.sub(r"\1", _BEHIND.sub("", value.strip())).strip("'\"`").rstrip(".,;:")
     if name not in _OF_SIZES or not _BYTES.fullmatch(plain):
         return plain
     size, unit = float(plain), 0

@@ -112,12 +112,51 @@ def test_a_linear_layer_is_told_with_its_two_widths(text: str) -> None:
             "input shape [2, 9, 72]",
             "[2, 9, 72]",
         ),
+        (
+            "ValueError: (InvalidArgument) The 0-th dimension of input[0] and input[1] is expected to be equal.But "
+            "received input[0]'s shape = [2, 3], input[1]'s shape = [4, 5].",
+            "the two are [2, 3] and [4, 5]",
+        ),
+        (
+            "ValueError: (InvalidArgument) The number of input's channels should be equal to filter's channels * groups"
+            " for Op(Conv). But received: the input's channels is 6, the input's shape is [2, 6, 28, 28]; the filter's "
+            "channels is 4, the filter's shape is [8, 4, 3, 3]; the groups is 2, the data_format is NCHW.\n  [Hint: "
+            "Expected input_channels == filter_channels * groups, but received input_channels:6 != filter_channels * "
+            "groups:8.]",
+            "the layer expects 8 channels and got 6",
+        ),
+        (
+            "ValueError: (InvalidArgument) Variable value (input) of OP(embedding) expected >= 0 and < 10, but got 12. "
+            "Please check input value.",
+            "id 12, the table has 10 rows",
+        ),
+        (
+            'RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: "weight", "bias". '
+            '\n\tUnexpected key(s) in state_dict: "module.weight", "module.bias". ',
+            "the file has no weight, the model has no module.weight",
+        ),
         ("OSError: [Errno 28] No space left on device: 'ckpt/epoch_17.pth'", "the write to ckpt/epoch_17.pth failed"),
     ],
 )
 def test_every_framework_says_its_quantities(text: str, said: str) -> None:
     found = primary(text)
     assert said == found.evidence[0] or said in " ".join((*found.causes, *found.fixes))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ValueError: (InvalidArgument) Expected number of channels in input to be divisible by num_groups, but got "
+        "input channel is 8 and num_groups is 3\n  [Hint: Expected channel_num % groups == 0, but received channel_num "
+        "% groups:2 != 0:0.]",
+        "ValueError: (InvalidArgument) Input(X) and Input(Label) shall have the same rank.But received: the rank of "
+        "Input(X) is [2], the rank of Input(Label) is [1].\n  [Hint: Expected rank == label_dims.size(), but received "
+        "rank:2 != label_dims.size():1.]",
+    ],
+)
+def test_remainders_and_counts_of_axes_are_no_sizes(text: str) -> None:
+    found = primary(text)
+    assert found.family == "shape_mismatch" and found.evidence[0].startswith("ValueError: ")
 
 
 def test_of_a_list_of_types_that_would_do_none_is_taken_for_the_one_that_came() -> None:
