@@ -34,7 +34,7 @@ def test_a_year_of_days_with_their_months(site, open_page):
     assert "runs in the last twelve months" in page.locator(".lb-calendar-legend").inner_text()
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("width", [360, 1440])
 def test_no_page_of_tables_scrolls_sideways(site, open_page, width, dark):
     for path in ("", "runs/index.html", "experiments/index.html", "compare/index.html"):

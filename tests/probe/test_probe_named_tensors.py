@@ -78,12 +78,12 @@ def told(probed, source):
             "self.body(x)",
             {"x": [2, 8], "body.2.weight": [3, 5], "body.2.bias": [3], "body.0.weight": [4, 8], "body.0.bias": [4]},
         ),
-        ("torch.cat(parts, dim=0)", {"parts[0]": [2, 3], "parts[1]": [4, 5]}),
+        pytest.param("torch.cat(parts, dim=0)", {"parts[0]": [2, 3], "parts[1]": [4, 5]}, marks=pytest.mark.long),
         (
             "torch.mm(  # x of 'parts'\n            self.body[0].weight,\n            batch['image'])",
             {"body[0].weight": [4, 8], "batch['image']": [2, 8]},
         ),
-        ("torch.mm(x, parts[1], out=None)", {"x": [2, 8], "parts[1]": [4, 5]}),
+        pytest.param("torch.mm(x, parts[1], out=None)", {"x": [2, 8], "parts[1]": [4, 5]}, marks=pytest.mark.long),
     ],
 )
 def test_what_a_line_of_torch_names(probed, line, expected):

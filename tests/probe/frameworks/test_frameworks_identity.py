@@ -5,8 +5,10 @@ from pytest import approx
 
 PROGRAMS = [
     pytest.param("digits_torch.py", ("--clip", 0.5), marks=pytest.mark.torch),
-    pytest.param("digits_torch.py", ("--optimizer", "SGD", "--accumulate", 3), marks=pytest.mark.torch),
-    pytest.param("digits_paddle.py", ("--clip", 0.5), marks=pytest.mark.paddle),
+    pytest.param(
+        "digits_torch.py", ("--optimizer", "SGD", "--accumulate", 3), marks=[pytest.mark.torch, pytest.mark.long]
+    ),
+    pytest.param("digits_paddle.py", ("--clip", 0.5), marks=[pytest.mark.paddle, pytest.mark.long]),
     pytest.param(
         "digits_paddle.py", ("--optimizer", "Momentum", "--minimize", "--accumulate", 2), marks=pytest.mark.paddle
     ),
@@ -29,7 +31,7 @@ def test_training_is_bitwise_the_same(run, healthy, program, arguments):
     "program",
     [
         pytest.param("digits_torch.py", marks=pytest.mark.torch),
-        pytest.param("digits_paddle.py", marks=pytest.mark.paddle),
+        pytest.param("digits_paddle.py", marks=[pytest.mark.paddle, pytest.mark.long]),
     ],
 )
 def test_one_more_random_draw_would_be_noticed(run, program):

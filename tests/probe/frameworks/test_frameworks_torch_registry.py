@@ -55,7 +55,15 @@ SWEPT = {
 }
 
 
-@pytest.mark.parametrize("case", KNOWN)
+SHOWN = ("wrapped", "a part", "copied")
+
+
+def cases(table):
+    """Its cases; all but a few are left to the long pass."""
+    return [pytest.param(case, marks=() if case in SHOWN else pytest.mark.long) for case in table]
+
+
+@pytest.mark.parametrize("case", cases(KNOWN))
 def test_a_model_that_was_built_is_found_without_a_sweep(run, healthy, case):
     source, name = KNOWN[case]
     outcome = healthy(run(SCENE % source))
@@ -65,7 +73,7 @@ def test_a_model_that_was_built_is_found_without_a_sweep(run, healthy, case):
     assert outcome.result == 0
 
 
-@pytest.mark.parametrize("case", SWEPT)
+@pytest.mark.parametrize("case", cases(SWEPT))
 def test_a_model_that_was_copied_is_found_by_a_sweep(run, healthy, case):
     source, name = SWEPT[case]
     outcome = healthy(run(SCENE % source))

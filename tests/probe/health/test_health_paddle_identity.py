@@ -75,7 +75,9 @@ def digest(text):
     return text.strip().splitlines()[-1]
 
 
-@pytest.mark.parametrize("kind", ["plain", "workers", "amp", "nan"])
+@pytest.mark.parametrize(
+    "kind", ["workers", "nan", *(pytest.param(k, marks=pytest.mark.long) for k in ("plain", "amp"))]
+)
 def test_a_watched_training_computes_the_same(probed, kind):
     script = probed.write("train.py", PROGRAM)
     bare = digest(probed.plain(sys.executable, script, kind, OMP_NUM_THREADS="1").stdout)
@@ -99,7 +101,8 @@ def test_one_more_random_number_would_be_noticed(probed):
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["health_paddle_hostile.py", "health_paddle_kinds.py"])
 @pytest.mark.parametrize(
-    ("part", "level"), [(0, "deep"), pytest.param(1, "deep", marks=pytest.mark.long), (0, "normal")]
+    ("part", "level"),
+    [(0, "deep"), *(pytest.param(part, level, marks=pytest.mark.long) for part, level in ((1, "deep"), (0, "normal")))],
 )
 def test_programs_of_every_kind_run_as_alone(probed, program, part, level):
     command = (sys.executable, str(PROGRAMS / program), str(part))
