@@ -217,8 +217,10 @@ def _label_facts(run: Run) -> dict[str, int]:
         if low is None or high is None or classes is None:
             continue
         found = {"classes": classes, "label_low": low, "label_high": high}
+        if low < 0 or high == MARK:
+            return found | {"label_mark": low if low < 0 else MARK}
         # Where labels begin elsewhere, the largest does not tell how many there are.
-        return found | ({"classes_needed": high + 1} if low == 0 and classes <= high != MARK else {})
+        return found | ({"classes_needed": high + 1} if low == 0 and high >= classes else {})
     return {}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -222,8 +223,8 @@ def _labels(low: float, high: float, classes: int, where: dict[str, Any]) -> Run
     [
         (0.0, 9.0, 9, "label 9, the head has 9 outputs: it needs at least 10", "fewer outputs (9)", "classes: 10"),
         (1.0, 10.0, 10, "labels are 1 to 10, the head has 10 outputs", "count from 1", "subtract 1"),
-        (-1.0, 9.0, 10, "labels are -1 to 9, the head has 10 outputs", "Ignored labels", "ignore_index"),
-        (0.0, 255.0, 19, "labels are 0 to 255", "Ignored labels", "ignore_index"),
+        (-1.0, 9.0, 10, "labels are -1 to 9, the head has 10 outputs", "Ignored labels (-1)", "ignore_index=-1"),
+        (0.0, 255.0, 19, "labels are 0 to 255", "Ignored labels (255)", "ignore_index=255"),
     ],
 )
 def test_causes_of_labels_are_in_the_order_of_this_run(
@@ -249,3 +250,34 @@ def test_a_line_that_nothing_came_past_has_no_text() -> None:
     assert "source" not in diagnose(evidence_of_run(run), MATCHER).findings[0].where
     fractions = _labels(0.5, 9.5, 9, {})
     assert diagnose(evidence_of_run(fractions), MATCHER).findings[0].evidence[0] == "4 outside"
+
+
+PAGE = """---
+id: sensor_clipped
+title: A sensor is clipped
+family: data_decode_error
+says: ["{n} of {of} values, limit {limit}", "{n} of {of} values"]
+patterns:
+  - exception: "the recording is clipped"
+  - reads: "clipped: {n:int} of {of:int}"
+when: {first_step: {cause: 2, no_cause: 1}}
+---
+
+## Why it happens
+- The gain drifted.
+- The gain is wrong.
+
+## What to try
+1. Lower the gain.
+"""
+
+
+def test_a_page_of_a_notebook_reads_values_and_rules_out_causes(tmp_path: Path) -> None:
+    (tmp_path / "sensor_clipped.md").write_text(PAGE, encoding="utf-8")
+    own = load(tmp_path)
+    assert own.problems == ()
+    raised = Raised("ValueError", "the recording is clipped\nchannel 3 clipped: 812 of 1024")
+    found = diagnose(Evidence((raised,), conditions=frozenset({"first_step"})), Matcher(own)).findings[0]
+    assert found.evidence[0] == "812 of 1024 values" and found.causes == ("The gain is wrong.",)
+    alone = Raised("ValueError", "channel 3 clipped: 812 of 1024")
+    assert diagnose(Evidence((alone,)), Matcher(own)).primary is None
