@@ -18,6 +18,8 @@ _KINDS = ("argument", "config", "code", "input", "package", "environment", "hard
 HISTORY = frozenset({"commit", "branch", "repository"})
 """Rows of kind "code" that only say that something was committed."""
 
+_NO_CODE = frozenset({".gitignore", ".gitkeep", ".gitattributes", "labbook.toml", "mkdocs.yml"})
+
 _HELP = frozenset({"-h", "--help", "--version", "-V", "--dry-run", "--dry_run"})
 
 
@@ -94,6 +96,9 @@ def ranked(
 
 
 def _is_our_own(change: Change) -> bool:
+    """Whether a difference is one of labbook, of its notebook, or of git itself: none of these changes a training."""
+    if change.kind == "code":
+        return change.what.startswith("notes/") or change.what.rpartition("/")[2] in _NO_CODE
     return change.kind == "package" and change.what.split(" ")[0] == "labbook"
 
 

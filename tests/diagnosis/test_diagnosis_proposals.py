@@ -135,3 +135,13 @@ def test_names_are_compared_without_dashes_and_case():
     assert fits(Change("argument", "command", "train.py lr=3", "train.py lr=0.1"), "argument:lr")
     assert fits(Change("package", "Torch", "1", "2"), "package:torch")
     assert not fits(LR, "argument:l") and not fits(LR, "code") and not fits(LR, "config:lr")
+
+
+def test_files_of_the_notebook_and_of_git_are_no_cure():
+    own = [
+        Change("code", path, "", "+3 -0 lines")
+        for path in (".gitignore", "templates/.gitkeep", "labbook.toml", "notes/ideas.md", "book/mkdocs.yml")
+    ]
+    train = Change("code", "train.py", "9", "10")
+
+    assert ranked([*own, train], ("s",), {}, ()) == (train,)
