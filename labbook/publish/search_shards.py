@@ -93,30 +93,20 @@ def search_problem() -> str:
     return ""
 
 
-def write_search(
-    site: Path, records: Sequence[SearchRecord], cache: Path, *, directory_urls: bool = False
-) -> SearchReport:
+def write_shards(site: Path, parts: Sequence[Shard], cache: Path, *, directory_urls: bool = False) -> SearchReport:
     """Writes the search index of a built site, below `site/search/`.
 
     Args:
         site: The site's folder.
-        records: Everything that is found; their order does not matter.
+        parts: What is found; one of them is the first.
         cache: Folder for shards of earlier builds; it may be deleted at any time.
         directory_urls: Whether pages are `runs/x/` in place of `runs/x.html`.
 
     Returns:
-        Which shards were built anew. Without Pagefind, or when it fails, `problem` says so and nothing is written.
+        Which shards were built anew. When Pagefind fails, `problem` says so and nothing is written.
 
     Cost: 1,000 runs take about a second, shards that did not change about a millisecond.
     """
-    problem = search_problem()
-    if problem:
-        return SearchReport(problem=problem)
-    return write_shards(site, shards_of(records, directory_urls=directory_urls), cache, directory_urls=directory_urls)
-
-
-def write_shards(site: Path, parts: Sequence[Shard], cache: Path, *, directory_urls: bool = False) -> SearchReport:
-    """Writes the index of these parts, one of them the first; like `write_search`."""
     address = _directory_url if directory_urls else _file_url
     shards = {part.name: part for part in sorted(parts, key=lambda part: (not part.month, part.month, part.part))[::-1]}
     keys = {name: shard.key for name, shard in shards.items()}

@@ -27,22 +27,16 @@ _FORMAT = 3
 _OTHER = "other"
 
 
-def notebook_records(notebook: Notebook, view: SymptomView, cache: Path) -> list[SearchRecord]:
-    """Everything that the search of a notebook's site finds.
+def notebook_shards(notebook: Notebook, view: SymptomView, cache: Path, *, directory_urls: bool = False) -> list[Shard]:
+    """Everything that the search of a notebook's site finds, in the shards of the index.
+
+    What a month without a change holds is not read at all.
 
     Args:
         notebook: Whose notes are read.
         view: The same notebook by symptom.
         cache: Folder in which records of entries are kept from one build to the next.
-    """
-    months = _Months(notebook, view, cache)
-    runs = {path: record for month in months.rows for path, record in months.records(month).items()}
-    texts = {path: record.text for path, record in runs.items()}
-    return [*_first(notebook, view, texts), *runs.values()]
-
-
-def notebook_shards(notebook: Notebook, view: SymptomView, cache: Path, *, directory_urls: bool = False) -> list[Shard]:
-    """The same in the shards of the index; what a month without a change holds is not read at all.
+        directory_urls: Whether pages are `runs/x/` in place of `runs/x.html`.
 
     Cost: 10,000 entries: some seconds at first; then a look at each file, a tenth of a second.
     """
