@@ -69,6 +69,11 @@ def conditions_of(values: Mapping[str, str], evidence: Evidence, raised: Raised 
     return frozenset(found | _of_labels(values))
 
 
+def label_mark(values: Mapping[str, str]) -> dict[str, str]:
+    """The label of a message as `label_mark` where it seems to mark what does not count; else nothing."""
+    return {"label_mark": values["v"]} if "labels_marked" in _of_labels({"v": values.get("v", "")}) else {}
+
+
 def _of_labels(values: Mapping[str, str]) -> set[str]:
     low, high, classes, met = (_whole(values.get(name)) for name in ("label_low", "label_high", "classes", "v"))
     marked = (low is not None and low < 0) or MARK in (high, met) or (met is not None and met < 0)

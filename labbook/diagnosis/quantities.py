@@ -45,6 +45,7 @@ _RANGE = re.compile(r"\b(?:range|in) (?:of )?\[ ?-?\d+, ?(?P<n>\d+) ?[)\]]")
 _BEHIND = re.compile(r"\.? ?(?:\[Hint|\((?:run with|at /)).*", re.DOTALL)
 """What messages put behind what they say."""
 _SIZE_OF = re.compile(r"(?:torch|paddle)\.Size\((\[.*\])\)")
+_LONG = re.compile(r"(\d+\.\d{3,}) ?([A-Za-z]+)")
 _BYTES = re.compile(r"\d+")
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _NUMBER = re.compile(r"\d+")
@@ -143,7 +144,7 @@ def _readable(name: str, value: str) -> str:
     """A value as a sentence says it: without the quotes and full stops of the message, sizes with a unit."""
     plain = _SIZE_OF.sub(r"\1", _BEHIND.sub("", value.strip())).strip("'\"`").rstrip(".,;:")
     if name not in _OF_SIZES or not _BYTES.fullmatch(plain):
-        return plain
+        return _LONG.sub(lambda found: f"{float(found[1]):.2f} {found[2]}", plain) if name in _OF_SIZES else plain
     size, unit = float(plain), 0
     while size >= 1024 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1

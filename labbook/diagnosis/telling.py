@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.diagnosis.catalogue import LEFT_OUT, Catalogue
-from labbook.diagnosis.conditions import conditions_of
+from labbook.diagnosis.conditions import conditions_of, label_mark
 from labbook.diagnosis.fingerprint import fingerprint_of_exception, fingerprint_of_fault
 from labbook.diagnosis.match import Match
 from labbook.diagnosis.quantities import quantities_of, telling_tensors
@@ -46,7 +46,8 @@ def told(match: Match, raised: Raised | None, said: Said | None, evidence: Evide
     symptom = match.symptom
     wording = symptom.said(language)
     whole = raised.message if raised else said.text if said else ""
-    values = {**{k: str(v) for k, v in evidence.facts.items()}, **quantities_of(match, whole)}
+    read = quantities_of(match, whole)
+    values = {**label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **read}
     conditions = conditions_of(values, evidence, raised)
     message = first_line(whole)
     sentences = _said(wording, values, evidence)

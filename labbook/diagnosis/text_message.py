@@ -36,6 +36,8 @@ _GOES_ON = re.compile(
     r"|Missing key|Unexpected key|size mismatch|\*? ?\(?[a-z]?\)? ?(?:copying|from user code)"
     r"|The above operation|Please)"
 )
+_NAMED = re.compile(r"^:?\w+Error:\s*$")
+"""Paddle's class of an error inside of another one, with what it says behind an empty line."""
 _CLOSES = re.compile(
     r"^\s*(?:\[[IWEF] ?[\dA-Z]|\[[Rr]ank ?\d|`{3}|~{3}|\"{3}|'{3}|\$ |PS [A-Z]:|>>> |In \[\d|wandb:"
     r"|\([\w.-]+\) [\w.-]+@"
@@ -101,6 +103,8 @@ def _goes_on(text: str, first: str, words: list[str]) -> bool:
         return True
     if not any(word.strip() for word in words):
         return first.rstrip().endswith((":", "：")) and not RULE.match(text)
+    if _NAMED.match(words[-1]):
+        return not RULE.match(text)
     return text[:1].isspace() and (words[-1][:1].isspace() or words[-1].rstrip().endswith((":", "：")))
 
 

@@ -88,6 +88,17 @@ def test_a_linear_layer_is_told_with_its_two_widths(text: str) -> None:
             "9.79 GiB more were asked for, 1.28 GiB were free",
         ),
         (
+            "SystemError: (Fatal) Operator conv2d raises an paddle::memory::allocation::BadAlloc exception.\nThe "
+            "exception content is\n:ResourceExhaustedError:\n\nOut of memory error on GPU 0. Cannot allocate 98.000244"
+            "MB memory on GPU 0, 6.000000GB memory has been allocated and available memory is only 0.500000MB.",
+            "98.00 MB more were asked for, 0.50 MB were free",
+        ),
+        (
+            "TypeError: (InvalidType) Type promotion only support calculations between floating-point numbers and "
+            "between complex and real numbers. But got different data type x: float32, y: int64.",
+            "one is float32, the other is int64",
+        ),
+        (
             "AssertionError: Variable Shape not match, Variable [ linear_26.w_0_moment1_0 ] need tensor with shape "
             "paddle.Size([20, 9]) but load set tensor with shape paddle.Size([20, 7])",
             "linear_26.w_0_moment1_0 is [20, 7] in the file and [20, 9] in the model",
@@ -158,6 +169,11 @@ def test_every_framework_says_its_quantities(text: str, said: str) -> None:
 def test_remainders_and_counts_of_axes_are_no_sizes(text: str) -> None:
     found = primary(text)
     assert found.family == "shape_mismatch" and found.evidence[0].startswith("ValueError: ")
+
+
+@pytest.mark.parametrize("mark", ["255", "-1"])
+def test_the_label_of_a_message_that_marks_what_is_ignored_stands_in_the_fix(mark: str) -> None:
+    assert f"`ignore_index={mark}`" in primary(f"IndexError: Target {mark} is out of bounds.").fixes[0]
 
 
 def test_of_a_list_of_types_that_would_do_none_is_taken_for_the_one_that_came() -> None:
