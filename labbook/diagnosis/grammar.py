@@ -15,11 +15,12 @@ from labbook.diagnosis.asserted import family_of_assert
 from labbook.diagnosis.class_names import family_by_class, family_by_habit, is_general
 from labbook.diagnosis.error_numbers import family_by_cuda, family_by_number
 from labbook.diagnosis.family_titles import title_of
-from labbook.diagnosis.paddle_codes import family_by_code
-from labbook.diagnosis.site import family_by_native_place, family_by_place, family_of_import
+from labbook.diagnosis.model_files import family_of_model_file
+from labbook.diagnosis.paddle_codes import family_by_code, family_by_hint
+from labbook.diagnosis.site import family_by_native_place, family_by_place, family_of_import, reads_setting
 from labbook.diagnosis.surroundings import ADDRESS, family_by_surroundings
 from labbook.diagnosis.telling import fingerprint_of, where_of
-from labbook.diagnosis.wording import demands, family_by_wording
+from labbook.diagnosis.wording import ENVIRONMENT, demands, family_by_wording
 from labbook.model.evidence import Evidence, Raised
 from labbook.model.finding import Finding
 
@@ -106,28 +107,9 @@ _NO_FILE = re.compile(
 )
 _PATH = re.compile(
     r"(?:[\w~.-]+)?(?:[/\\][\w.@-]+){2,}|\b[\w-]+\.(?:json|jsonl|yaml|yml|txt|csv|pth?|pkl|npy|npz|h5|ckpt"
-    r"|jpe?g|png|xml|bin|tsv|mat|tif)\b"
+    r"|jpe?g|png|xml|bin|tsv|mat|tif|pdmodel|pdiparams|pdparams|pdopt|onnx|nb|model|params?|weights|caffemodel"
+    r"|prototxt|engine|tflite|mnn|gguf|safetensors|so|dll)\b"
 )
-_HINT = re.compile(
-    r"Expected (?P<wanted>[^\n]{3,160}?), but received |[Ee]nforce (?P<enforced>[^\n]{3,160}?) failed[,.]"
-    r"|^Check failed: (?P<checked>[^\n]{3,160})"
-)
-_RECEIVED_NAN = re.compile(r"but (?:received|got|was) [\w.\[\]()]{0,40}[:= ]{1,2}[-+]?(?:nan|inf)\b", re.IGNORECASE)
-_HINTED = (
-    (
-        "index_out_of_range",
-        re.compile(r"\b(?:\w+_)?(?:ids?|idx|index|indices|label|lbl|cls|class_id)\w*(?:\[\w+\])? ?(?:<|>=|<=) "),
-    ),
-    ("dtype_mismatch", re.compile(r"dtype|data_type|(?<![a-z])type\(\)")),
-    (
-        "shape_mismatch",
-        re.compile(
-            r"dims?\b|dims?[_.\[(]|_dim|shape|numel|channels?|width|height|product\(|(?:[.>]|\bget)size\(",
-            re.IGNORECASE,
-        ),
-    ),
-)
-"""What a hint of Paddle compares: "[Hint: Expected x_dims[0] == 4, but received x_dims[0]:8 != 4:4.]"."""
 _COUNT = re.compile(r"\b\d+D?\b")
 _CHOICE = re.compile(
     r"(?:must|should|needs to|has to|can only) be (?:one of|either|in \[|in \(|among)"
@@ -219,7 +201,9 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
         return None
     named = _NAMED_INSIDE.match(sentence)
     family = (
-        family_by_number(sentence)
+        ("config_error" if reads_setting(raised) else None)
+        or family_of_model_file(ADDRESS.sub("", sentence), sure=True)
+        or family_by_number(sentence)
         or family_by_class(raised.module, raised.type)
         or (family_by_class("", named[1]) if named else None)
         or _family(sentence)
@@ -231,8 +215,7 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
         or family_of_import(raised)
     )
     if family == "config_error" and sentence.startswith("Check failed: "):
-        # What native code checks is no setting.
-        family = None
+        family = None  # what native code checks is no setting
     if family is None and not sentence and raised.frames and "__version__" in raised.frames[-1].source:
         # A version that is read as a number, and is none.
         family = "api_version_mismatch"
@@ -240,9 +223,10 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
     if family is None and demands(raised, sentence):
         # What a program checks beyond tensors and data is mostly how it was set up.
         family, tier = "config_error", 3
-    if not sentence and raised.frames:
-        sentence = raised.frames[-1].source
-    return None if family is None else family_finding(family, tier, sentence, raised, evidence, language)
+    if family is None:
+        return None
+    shown = sentence or (raised.frames[-1].source if raised.frames else "")
+    return family_finding(family, tier, shown, raised, evidence, language)
 
 
 def _of_system(raised: Raised, sentence: str) -> str | None:
@@ -302,17 +286,7 @@ def _family(sentence: str) -> str | None:
         or (_COUNTED.search(sentence) and _counts_differ(sentence))
     ):
         return "shape_mismatch"
-    if _RECEIVED_NAN.search(sentence):
-        return "nan_or_inf"
-    hint = _HINT.search(sentence)
-    hinted = next(
-        (
-            family
-            for family, asks in _HINTED
-            if hint and asks.search(hint["wanted"] or hint["enforced"] or hint["checked"])
-        ),
-        None,
-    )
+    hinted = family_by_hint(sentence)
     if hinted:
         return hinted
     of_cuda = family_by_cuda(sentence)
@@ -334,6 +308,7 @@ def _family(sentence: str) -> str | None:
         ("shape_mismatch", _TOO_BIG),
         ("data_empty", _NOTHING),
         ("config_error", _OPTION),
+        ("config_error", ENVIRONMENT),
         ("type_error_user_code", _OF_TYPE),
         ("config_error", _CHOICE),
         ("data_decode_error", _MALFORMED),

@@ -23,9 +23,35 @@ _SHAPES = re.compile(
     r"\b(?:dims?|dimensions?|shapes?|rank|numel|channels?|width|height|axis)\b|_dims?\b|dims\(", re.IGNORECASE
 )
 _TYPES = re.compile(r"\b(?:data ?types?|dtype)\b|dtype\(", re.IGNORECASE)
-_UNSET = re.compile(r"\b\w+ should not be null\b|\bTensor (?:holds no memory|not initialized)\b", re.IGNORECASE)
+_UNSET = re.compile(
+    r"\b\w+ should not be null\b|\bTensor (?:holds no memory|not initialized)\b"
+    r"|\b(?:variable|tensor)\b.{0,40}\b(?:has not been|hasn't been|is not) initialized\b",
+    re.IGNORECASE,
+)
 """A tensor that was made and never given a value."""
+_LOADING = re.compile(r"\b(?:Invoke )?operator <? ?load(?:_combine)? >? ?error\b", re.IGNORECASE)
+"""The operators that read the parameters of a model."""
 _GPU = re.compile(r"\b(?:gpu|cuda|device)\b", re.IGNORECASE)
+_HINT = re.compile(
+    r"Expected (?P<wanted>[^\n]{3,160}?), but received |[Ee]nforce (?P<enforced>[^\n]{3,160}?) failed[,.]"
+    r"|^Check failed: (?P<checked>[^\n]{3,160})"
+)
+_RECEIVED_NAN = re.compile(r"but (?:received|got|was) [\w.\[\]()]{0,40}[:= ]{1,2}[-+]?(?:nan|inf)\b", re.IGNORECASE)
+_HINTED = (
+    (
+        "index_out_of_range",
+        re.compile(r"\b(?:\w+_)?(?:ids?|idx|index|indices|label|lbl|cls|class_id)\w*(?:\[\w+\])? ?(?:<|>=|<=) "),
+    ),
+    ("dtype_mismatch", re.compile(r"dtype|data_type|(?<![a-z])type\(\)")),
+    (
+        "shape_mismatch",
+        re.compile(
+            r"dims?\b|dims?[_.\[(]|_dim|shape|numel|channels?|width|height|product\(|(?:[.>]|\bget)size\(",
+            re.IGNORECASE,
+        ),
+    ),
+)
+"""What a hint of Paddle compares: "[Hint: Expected x_dims[0] == 4, but received x_dims[0]:8 != 4:4.]"."""
 _OPERATOR = re.compile(r"\b(?:operator|kernel|op)\b", re.IGNORECASE)
 
 
@@ -36,6 +62,8 @@ def family_by_code(kind: str, sentence: str) -> str | None:
         kind: Class of the exception.
         sentence: Its message on one line.
     """
+    if _LOADING.search(sentence):
+        return "checkpoint_load_error"
     if _UNSET.search(sentence):
         return "type_error_user_code"
     found = _CODE.search(f"{kind}: {sentence}")
@@ -51,3 +79,18 @@ def family_by_code(kind: str, sentence: str) -> str | None:
             return "shape_mismatch"
         return "dtype_mismatch" if _TYPES.search(sentence) else None
     return _PLAIN[code]
+
+
+def family_by_hint(sentence: str) -> str | None:
+    """The family of what a check of Paddle compares, whatever its code, or `None`.
+
+    Args:
+        sentence: A message on one line.
+    """
+    if _RECEIVED_NAN.search(sentence):
+        return "nan_or_inf"
+    hint = _HINT.search(sentence)
+    if hint is None:
+        return None
+    compared = hint["wanted"] or hint["enforced"] or hint["checked"]
+    return next((family for family, asks in _HINTED if asks.search(compared)), None)

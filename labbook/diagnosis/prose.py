@@ -43,7 +43,7 @@ _WISHED = re.compile(
 
 
 _PROPOSED = re.compile(
-    r"^\W{0,4}(?:[\[(（][^\])）\n]{1,30}[\])）]\s?:?\s?|(?:fix|feat|chore|docs|refactor|perf|test|build"
+    r"^\W{0,4}(?:[\[(（][^\])）\n]{1,30}[\])）]\s?:?\s?|(?:fix|[Ff]eat(?:ure)?|chore|docs|refactor|perf|test|build"
     r"|style|bug)(?:\([\w./, -]{1,40}\))?!?:\s)?"
     r"(?:[Ff]ix(?:es|ed|ing)?|[Pp]revent(?:s|ed|ing)?|[Aa]void(?:s|ed|ing)?|[Hh]andl(?:e|es|ing)|[Ss]upport(?:s|ing)?"
     r"|[Aa]dd(?:s|ed|ing)?|[Rr]emov(?:e|es|ed|ing)|[Uu]pdat(?:e|es|ed|ing)|[Bb]ump|[Ii]mprov(?:e|es|ing)"
@@ -118,7 +118,8 @@ _QUOTED = re.compile(
 
 
 _CHECKED = re.compile(
-    r"(?P<message>Enforce failed\b.{4,300}|\bExpected .{3,160}?, but received .{3,200}|(?<=`)assert .{5,200}?(?=`)"
+    r"(?P<message>Enforce failed\b.{4,300}|\b\w+_ should not be null\b.{0,200}"
+    r"|\bExpected .{3,160}?, but received .{3,200}|(?<=`)assert .{5,200}?(?=`)"
     r"|(?i:assertion ?error)[\s\S]{0,300}?\b(?P<code>assert [^\n`，。]{5,200}?)(?=处|这|$|[`，。\n])"
     r"|\b(?P<told>assert [\w.(][^\n，。]{3,200}?)\s?(?:处|这里|这行)?(?:报错?\s|报错|出现\s?Assertion)"
     r"|(?i:\b(?:errors?|fail\w*|problem|issue|arose|getting|got|raises?)|报错|错误|异常)[^\n]{0,40}?[\s:：]"

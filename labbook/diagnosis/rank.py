@@ -11,67 +11,36 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from labbook.diagnosis.candidates import ANYTHING, Candidate, causes, in_order
 from labbook.diagnosis.class_names import family_by_class, family_by_habit
 from labbook.diagnosis.grammar import family_by_grammar, family_finding
 from labbook.diagnosis.match import Match, Matcher
 from labbook.diagnosis.named_classes import named_in
 from labbook.diagnosis.prose import message_in, stated
 from labbook.diagnosis.reported import reported
-from labbook.diagnosis.site import family_of_import
+from labbook.diagnosis.site import family_of_import, reads_setting
 from labbook.diagnosis.telling import finding_of_check, told
 from labbook.diagnosis.text_collect import PRINTS_STEPS
 from labbook.diagnosis.text_ending import prints_nonfinite
-from labbook.frozen import dataclass
 from labbook.model.evidence import Evidence, Raised, Said
 from labbook.model.finding import Diagnosis, Finding
 
-ANYTHING = "any"
-"""In `caused_by`: the symptom is a consequence of whatever else ended the program."""
-
 _SAYS_ANYTHING = ("KeyError", "NotImplementedError", "ValueError", "RuntimeError", "AssertionError", "Exception")
 """Classes that programs raise for whatever they find wrong: their sentence says more."""
-_OF_INTERRUPTS = (
-    "interrupted",
-    "dataloader_worker_died",
-    "nccl_or_collective",
-    "pickling_error",
-    "shared_memory",
-    "other",
-)
-"""What other processes say when the one that they belong to is interrupted."""
 _PRINTED = "loss_printed_nan"
 _ABORTED = "native_crash"
-_CHECK_FAILED = "Check failed: "
+_BEFORE_ABORT = (
+    *("checkpoint_load_error", "unsupported_op", "file_not_found", "permission_error", "disk_full", "cuda_oom"),
+    *("host_oom_killed", "missing_dependency", "import_abi_mismatch", "nccl_or_collective"),
+)
+"""What a process says before it ends itself."""
 _BORNE_FAMILIES = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch")
 _OF_TENSORS = ("shape_mismatch", "dtype_mismatch", "device_mismatch", "type_error_user_code", "index_out_of_range")
 _REMARK = re.compile(r"[?？]|\bsee (?:the|docs?|also)\b|没有关系|没关系|正常", re.IGNORECASE)
 """A line that asks or explains, and is no message."""
+_UNLIKE_SETTINGS = ("data_decode_error", "type_error_user_code", "api_version_mismatch")
 _MOST_FINDINGS = 8
 _DEEPEST = 12
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A match with the evidence that it rests on.
-
-    Args:
-        fatal: Whether it ended a program, as far as is known.
-        order: Position in time.
-        depth: Place in the chain of one exception: 0 is what happened first.
-    """
-
-    match: Match
-    raised: Raised | None = None
-    said: Said | None = None
-    fatal: bool = True
-    order: float = 0.0
-    rank: int | None = None
-    depth: int = 0
-
-    @property
-    def id(self) -> str:
-        """Id of the symptom."""
-        return self.match.symptom.id
 
 
 def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diagnosis:
@@ -88,10 +57,9 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
     if not evidence.clean_end:
         candidates += _of_lines(evidence, matcher, as_exception=bare)
         candidates += [Candidate(match, order=float("inf")) for match in matcher.of_ending(evidence.ending)[:1]]
-    ordered = _interrupt_behind(_caused_first(_one_each(sorted(candidates, key=_importance))))
+    ordered = in_order(candidates)
     findings = [told(c.match, c.raised, c.said, evidence, language) for c in ordered]
-    checked = any(raised.message.startswith(_CHECK_FAILED) for raised in evidence.raised)
-    weak = [c for c in ordered if _by_class_alone(c) or (checked and _only_aborts(c)) or _of_import(c)]
+    weak = [c for c in ordered if _by_class_alone(c) or _only_aborts(c) or _of_import(c) or _of_setting(c)]
     if not any(c.fatal and c.match.weight > 1 for c in ordered if c not in weak):
         findings = _with_grammar(findings, evidence, matcher, language)
         if findings and not findings[0].symptom:
@@ -117,7 +85,7 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
 
 
 def _only_aborts(candidate: Candidate) -> bool:
-    """Whether it says no more than that native code ended the process, which a failed check of its own explains."""
+    """Whether it says no more than that native code ended the process, which what it said before may explain."""
     return candidate.raised is None and candidate.match.weight == 2 and candidate.id == _ABORTED
 
 
@@ -125,6 +93,14 @@ def _of_import(candidate: Candidate) -> bool:
     """Whether it calls a mistake of the program what a library raised while it was imported."""
     raised, family = candidate.raised, candidate.match.symptom.family
     return raised is not None and family == "type_error_user_code" and family_of_import(raised) is not None
+
+
+def _of_setting(candidate: Candidate) -> bool:
+    """Whether it calls a mistake of data or of the program what the class or the line says of a setting."""
+    raised, family = candidate.raised, candidate.match.symptom.family
+    if raised is None or family not in _UNLIKE_SETTINGS:
+        return False
+    return reads_setting(raised) or family_by_class(raised.module, raised.type) == "config_error"
 
 
 def _by_class_alone(candidate: Candidate) -> bool:
@@ -219,75 +195,6 @@ def _of_lines(evidence: Evidence, matcher: Matcher, *, as_exception: bool) -> li
     return found
 
 
-def _importance(candidate: Candidate) -> tuple[object, ...]:
-    """Sorts what ended the program before what it only said, certain before likely, causes in time order."""
-    consequence = ANYTHING in candidate.match.symptom.caused_by
-    hint = candidate.raised is None and candidate.match.weight == 1
-    several_ranks = candidate.rank is not None
-    # Of several ranks the first to fail is the cause; in one process what came last ended it.
-    order = candidate.order if several_ranks or candidate.raised is None else -candidate.order
-    weight = candidate.match.weight
-    return (
-        not candidate.fatal,
-        hint,
-        consequence,
-        weight == 1,
-        candidate.raised is None and weight < 3,
-        candidate.raised is None,
-        order,
-        candidate.depth,
-        -weight,
-    )
-
-
-def _one_each(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The first candidate of each symptom."""
-    first: dict[str, Candidate] = {}
-    for candidate in candidates:
-        first.setdefault(candidate.id, candidate)
-    return list(first.values())
-
-
-def _caused_first(candidates: list[Candidate]) -> list[Candidate]:
-    """Moves a cause in front of what the catalogue says follows from it."""
-    ordered = list(candidates)
-    for _ in range(len(ordered)):
-        moved = False
-        for later in range(1, len(ordered)):
-            cause = ordered[later]
-            if cause.match.weight == 1:
-                continue
-            for earlier in range(later):
-                if _causes(cause, ordered[earlier]):
-                    ordered.insert(earlier, ordered.pop(later))
-                    moved = True
-                    break
-            if moved:
-                break
-        if not moved:
-            return ordered
-    return ordered
-
-
-def _interrupt_behind(ordered: list[Candidate]) -> list[Candidate]:
-    """Puts an interruption behind another failure of the same text: who reports that failure pressed Ctrl-C."""
-    if not ordered or ordered[0].match.symptom.family != "interrupted" or ordered[0].raised is None:
-        return ordered
-    first = ordered[0]
-    for place, other in enumerate(ordered):
-        apart = other.raised is not None and other.order != first.order and other.rank == first.rank
-        if apart and other.fatal and other.match.weight > 1 and other.match.symptom.family not in _OF_INTERRUPTS:
-            return [other, *ordered[:place], *ordered[place + 1 :]]
-    return ordered
-
-
-def _causes(cause: Candidate, effect: Candidate) -> bool:
-    named = cause.id in effect.match.symptom.caused_by or effect.id in cause.match.symptom.causes_of
-    # Where pages name each other, the order in time stays.
-    back = effect.id in cause.match.symptom.caused_by or cause.id in effect.match.symptom.causes_of
-    return named and not back
-
-
 def _folded(findings: list[Finding], candidates: list[Candidate]) -> list[Finding]:
     """Marks consequences of the first finding; weak hints beside a certain finding are left out."""
     if not findings or not candidates or findings[0].symptom != candidates[0].id:
@@ -298,7 +205,7 @@ def _folded(findings: list[Finding], candidates: list[Candidate]) -> list[Findin
         if candidate.match.weight == 1 and first.match.weight > 1:
             continue
         symptom = candidate.match.symptom
-        follows = ANYTHING in symptom.caused_by or _causes(first, candidate)
+        follows = ANYTHING in symptom.caused_by or causes(first, candidate)
         same_exception = candidate.raised is not None and first.raised is not None and candidate.fatal
         kept.append(replace(finding, follows_from=first.id if follows or same_exception else ""))
     return kept
@@ -321,7 +228,9 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, matcher: Matcher,
     if findings:
         # Hints of what programs warn of and go on; what people say happened is more.
         said = _reported(evidence, language) if PRINTS_STEPS not in evidence.conditions else None
-        return [said, *(f for f in findings if f.family != said.family)] if said is not None else findings
+        if said is None or (findings[0].symptom == _ABORTED and said.family not in _BEFORE_ABORT):
+            return findings
+        return [said, *(f for f in findings if f.family != said.family)]
     for raised, families in _quoted(evidence.said):
         finding = family_by_grammar(raised, evidence, language)
         if finding is not None and (not families or finding.family in families):

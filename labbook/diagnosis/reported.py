@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from labbook.diagnosis.model_files import family_of_model_file
 from labbook.diagnosis.prose import SENTENCES, stated
 from labbook.diagnosis.surroundings import ADDRESS, HANGS, family_by_surroundings
 
@@ -62,6 +63,7 @@ _FORMS = (
             rf"{_QUANTITY}[^.，。]{{0,30}}?(?:\b(?:is|are|was|were|be|becom\w+|became|turn\w*|go(?:es|ing)?|went|gets?|got"
             rf"|giv\w+|gave|return\w*|print\w*|show\w*|equals?|keeps?|kept|stays?|remain\w*|to|into|as)\b|[变为成是出冒得到全])[^.，。]{{0,12}}?"
             rf"(?<![A-Za-z]){_ABSENT}(?![A-Za-z])",
+            rf"{_QUANTITY}[^.，。]{{0,12}}?(?:突然|直接|一直|总是|全部?|都|就|又)[^.，。]{{0,6}}?{_ABSENT}(?![A-Za-z])",
             rf"(?:\b(?:get|got|getting|gives?|gave|see|seeing|produces?|returns?|have|having)|出现了?|变成了?|得到|全是|都是)"
             rf"\s?(?:an? |all |only |the )?(?<![A-Za-z]){_ABSENT}(?![A-Za-z])"
             rf"\s?(?:[^.，。]{{0,16}}{_QUANTITY}|$|[,.，。])",
@@ -176,6 +178,8 @@ _FORMS = (
         "nccl_or_collective",
         (
             HANGS.pattern,
+            r"\bNCCL WARN (?!.{0,60}(?:iommu|NUMA|nvidia_peermem|plugin|unused|ignor|falling back"
+            r"|performance|\bnot set))\S",
             r"\bnccl\b[^.，。]{0,20}?(?:\b(?:issue|error|problem|failure|timeout|bug)s?\b|报错|错误|问题|超时)",
         ),
     ),
@@ -189,6 +193,7 @@ _FORMS = (
         "illegal_instruction_or_segfault",
         (
             r"\b(?:seg(?:mentation)? ?faults?|segfaults?|core dump(?:s|ed)?|SIGSEGV|SIGILL)\b|段错误|核心已转储"
+            r"|^#\d\d\s+pc [0-9a-f]{6,16}\s+\S|^\s*backtrace:\s*$|\bFatal signal \d"
             r"|(?:出现?了?|会|就|直接) ?core(?:掉|了)?(?![A-Za-z_ ])"
             r"|\bcore ?dump(?=[^a-z])|\b__GI_(?:abort|raise) \(\)",
         ),
@@ -231,7 +236,7 @@ def reported(lines: Iterable[str]) -> tuple[str, str] | None:
     """
     told = [sentence.strip() for line in lines for sentence in SENTENCES.split(stated(line[:2000]))]
     told = [sentence for sentence in told if not _ASKED.match(sentence) and not _HARMLESS.search(sentence)]
-    found = _first(told, _OF)
+    found = _first(told, _OF) or _of_model_files(told, sure=True)
     if found is not None:
         return found
     # Growing memory is no failure until the program ends of it.
@@ -244,7 +249,15 @@ def reported(lines: Iterable[str]) -> tuple[str, str] | None:
             family = None if _is_chinese(sentence) else family_by_surroundings(ADDRESS.sub("", sentence))
             if family is not None:
                 return family, sentence
-    return _first(told, _WEAK)
+    return _first(told, _WEAK) or _of_model_files(told, sure=False)
+
+
+def _of_model_files(told: Sequence[str], *, sure: bool) -> tuple[str, str] | None:
+    for sentence in told:
+        family = family_of_model_file(ADDRESS.sub("", sentence), sure=sure)
+        if family is not None:
+            return family, sentence
+    return None
 
 
 def _first(told: Sequence[str], forms: _Forms) -> tuple[str, str] | None:

@@ -64,6 +64,10 @@ _SITES = tuple((family, re.compile(place)) for family, place in _PLACES)
 
 
 _IMPORTS = re.compile(r"^(?:import|from) [\w.]")
+_SETTING_READ = re.compile(
+    r"\b(?:int|float|bool|eval|literal_eval|strtobool|loads)\((?:[^()]|\([^()]*\)){0,60}?"
+    r"(?:environ\b|getenv\(|sys\.argv|\b(?:args|opts?|cfg|conf|config|FLAGS|hparams)[.\[])"
+)
 _OF_NAMES_AND_CALLS = ("TypeError", "AttributeError", "NameError", "KeyError", "SyntaxError", "ValueError")
 
 
@@ -79,6 +83,15 @@ def family_of_import(raised: Raised) -> str | None:
         return None
     # Python's own errors come from code that does not fit another package; others from what is under the code.
     return "api_version_mismatch" if raised.type in _OF_NAMES_AND_CALLS else "import_abi_mismatch"
+
+
+def reads_setting(raised: Raised) -> bool:
+    """Whether it was raised where the environment, the command line or a configuration is turned into a value.
+
+    Args:
+        raised: Any exception.
+    """
+    return raised.type == "ValueError" and bool(raised.frames) and bool(_SETTING_READ.search(raised.frames[-1].source))
 
 
 def family_by_native_place(sentence: str) -> str | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from labbook.diagnosis.model_files import family_of_model_file
+
 
 def _any(*forms: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{form})" for form in forms), re.IGNORECASE)
@@ -172,4 +174,5 @@ def family_by_surroundings(sentence: str) -> str | None:
     Args:
         sentence: A message on one line, without addresses.
     """
-    return next((family for family, words in _FORMS if words.search(sentence)), None)
+    family = next((family for family, words in _FORMS if words.search(sentence)), None)
+    return family or family_of_model_file(sentence)

@@ -66,6 +66,14 @@ _PREFIX = re.compile(
     | (?P<kube>\d{{4}}-\d\d-\d\dT{_CLOCK}(?:Z|[+-]\d\d:?\d\d))[ ](?P<pipe>stdout|stderr)[ ][FP][ ]
     | [\[(]?(?P<time>{_TIME})[\])]?(?:,(?=\s))?:?[ ]?
     | \[?(?P<glog>[IWEF])\d{{4,8}}[ ]{_CLOCK}[ ]+(?:\d+[ ])?[\w./<>-]+:\d+\][ ]?
+    | (?:Abort[ ]message:[ ]')?\[(?P<lite>[IWEF])[ ]+\d\d?/[ ]?\d\d?[ ]+\d\d?:[ ]?\d\d?:[ ]?\d\d?\.\d+[ ]
+      [^\]\s]{{3,200}}(?:[ ][\w~:]+)?\][ ]?
+    | (?:\d\d-\d\d[ ])?(?:{_CLOCK}[ ]+)?\d{{2,6}}-\d{{2,6}}
+      (?:[ ]{{2,}}|[ ](?=[\w.+-]+[ ]{{2,}}[\w.]+\.\w+[ ]+[VDIWEAF][ ]))
+      (?P<studio>[\w.+-]+[ ]+(?:[\w.-]+[ ]+)?)[VDIWEAF][ ]+
+    | (?:\d\d-\d\d[ ]{_CLOCK}[ ]+)?(?:\d+-\d+/[\w.?]+[ ])?(?P<cat>[VDIWEAF])/
+      (?!\w*(?:Error|Exception)\b)[\w.:+-]{{2,40}}[ ]*(?:\([ ]*\d+\))?:[ ]
+    | \d\d-\d\d[ ]{_CLOCK}[ ]+\d+[ ]+\d+[ ](?P<threads>[VDIWEAF])[ ][\w.:+-]{{2,40}}[ ]*:[ ]
     | (?P<level_b>{_LEVELS}):[\w.]+:[ ]?
     | \[(?P<level_c>{_LEVELS})\][ ]?(?=\S)
     | (?P<level_d>{_LEVELS})[ ]+(?={_TIME})
@@ -142,7 +150,7 @@ def strip_prefix(number: int, text: str) -> Line:
                 rank = int(groups[name])
         source += groups["host"] or groups["worker"] or groups["container"] or groups["pipe"] or ""
         level = groups["level_b"] or groups["level_c"] or groups["level_d"] or level
-        level = _GLOG_LEVELS.get(groups["glog"] or "", level)
+        level = _GLOG_LEVELS.get(groups["glog"] or groups["lite"] or "", level)
         when = groups["time"] or groups["kube"]
         time = _seconds(when) if when and time is None else time
         behind = _LEVEL_BEHIND.match(text) if groups["time"] else None

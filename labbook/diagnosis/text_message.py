@@ -36,6 +36,11 @@ _GOES_ON = re.compile(
     r"|Missing key|Unexpected key|size mismatch|\*? ?\(?[a-z]?\)? ?(?:copying|from user code)"
     r"|The above operation|Please)"
 )
+_NATIVE = re.compile(
+    r"^\s*(?:Check failed: \S|\((?:InvalidArgument|NotFound|OutOfRange|AlreadyExists|ResourceExhausted"
+    r"|PreconditionNotMet|PermissionDenied|ExecutionTimeout|Unimplemented|Unavailable|Fatal|External|InvalidType)\) \S)"
+)
+"""How glog begins what it ends a process with, and Paddle a message whose class was left out."""
 _NAMED = re.compile(r"^:?\w+Error:\s*$")
 """Paddle's class of an error inside of another one, with what it says behind an empty line."""
 _CLOSES = re.compile(
@@ -46,6 +51,17 @@ _CLOSES = re.compile(
     r"|pre|code)"
     r"|(?:FAILED|ERROR) \S+::|\d+ (?:failed|passed))"
 )
+
+
+def native_message(line: Line) -> str:
+    """What native code says that ends a process, "" where a line is nothing of that kind.
+
+    Args:
+        line: One that names no class.
+    """
+    text = line.text.strip()
+    fatal = line.level == "FATAL" and " " in text and not is_ending(text)
+    return text if fatal or _NATIVE.match(text) else ""
 
 
 def is_edge(text: str, begun: bool) -> bool:

@@ -25,7 +25,16 @@ from labbook.diagnosis.text_frames import (
     split_class,
 )
 from labbook.diagnosis.text_lines import Line
-from labbook.diagnosis.text_message import IGNORED, THREAD, THREAD_STACK, THROWN, USER_CODE, is_edge, read_message
+from labbook.diagnosis.text_message import (
+    IGNORED,
+    THREAD,
+    THREAD_STACK,
+    THROWN,
+    USER_CODE,
+    is_edge,
+    native_message,
+    read_message,
+)
 from labbook.diagnosis.text_shapes import GROUP_RULE
 from labbook.model.run import Frame
 
@@ -40,8 +49,6 @@ _INTRO = re.compile(
 _QUOTES = "`*\"'”"
 _WHAT = re.compile(r"^\s*what\(\):\s*(.*)$")
 _FATAL = re.compile(r"^\s*Fatal Python error: (.+)$")
-_CHECKED = re.compile(r"^\s*(?P<message>Check failed: \S.*)$")
-"""How glog begins what it ends a process with."""
 _NUMBERED = re.compile(r"^\s*(?:\d{1,3}\s+\S|frame #\d|#\d+\s|-{4,}\s*$|$|[\w./+-]+\(.*\)\s*\[0x|\(no|@\s+0x)")
 _IN_FRONT = re.compile(
     r"^[\s#>*_`'\"“「\[\](-]{0,12}(?:(?:ERROR|[Ee]rror|FATAL|Fatal|CRITICAL|E|错误|报错"
@@ -112,9 +119,10 @@ class TracebackReader:
             self._fatal = Found(self.lines[self._at], self._at + 1, "", "", f"Fatal Python error: {fatal[1]}")
             self.found.append(self._fatal)
             self.used.add(self._at)
-        elif checked := _CHECKED.match(text):
-            self.found.append(Found(self.lines[self._at], self._at + 1, "", "", checked["message"], bare=True))
-            self.used.add(self._at)
+        elif native := native_message(self.lines[self._at]):
+            words, end = self._words(self._at, native, 2 if native.startswith("(") else 0)
+            self.found.append(Found(self.lines[self._at], end, "", "", "\n".join(words), bare=True))
+            self._at = end
         elif named := THREAD.match(text):
             self._thread = named["thread"] or ""
             self.used.add(self._at)

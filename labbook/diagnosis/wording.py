@@ -29,6 +29,16 @@ _SETTING = (
     r"|layers|groups|experts|stages|nodes|processes)|metrics?|samplers?|augmentations?|trainers?|phase|solver"
     r"|tokenizers?|corpus|components?|dataset (?:name|type)|initiali[sz]ation)\b"
 )
+_FEATURE = (
+    r"\b(?:ZeRO(?:[- ]?\d)?(?:[- ]offload)?|deepspeed(?: zero)?(?:[- ]?\d)?|FSDP\d?|DDP|AMP|apex|Q?LoRA|EMA|SWA|PEFT"
+    r"|MoE|(?:gradient|activation) "
+    r"(?:checkpointing|accumulation(?: \w+)?|clipping)|recompute|offload\w*|quanti[sz]ation"
+    r"|(?:pipeline|tensor|sequence|context|expert|model|data) parallel(?:ism)?|mixed[- ]precision|\w+ fusion"
+    r"|flash[- _]?attention(?:[- _]?\d)?|(?:sync|distributed|streaming|dynamic|static|packed|fp16|bf16|fp8|int8|8-?bit"
+    r"|4-?bit)(?: \w+)? (?:training|mode|sampling|optimi[sz]er|shapes?|graph|loss[- ]scal\w+|quanti[sz]ation)"
+    r"|torch[._]compile|beam search|packing|early stopping|mixup|cutmix)\b"
+)
+"""What a training can be told to do."""
 _DATA = (
     r"(?:(?:training|train|validation|valid|val|test|input|label|image|audio|video|text|valid|matching|usable|coco"
     r"|voc) )?"
@@ -39,6 +49,11 @@ _DATA = (
     r"|lines?|columns|masks?|frames?|(?:sub)?folders|class folders?|pairs|instances|entries|shards?|documents|tokens"
     r"|transitions|episodes|trajectories|graphs|scenes|subjects|cases|files?)\b"
 )
+_NO_PLACE = (
+    r"(?!.{0,60}\b(?:cuda|gpus?|cpus?|mps|devices?|python|versions?|torch|pytorch|numpy|linux|windows|ampere|volta|hopper"
+    r"|compute capabilit\w+|capabilit\w+|tensors?|shapes?|dtypes?|inputs?|installed|driver)\b)"
+)
+"""Nothing of machines, packages and tensors, which have families of their own."""
 _NOT_KNOWN = (
     r"(?:not|n't|never) (?:\w+ly )?(?:be(?:en)? )?(?:a |an |yet |currently )?"
     r"(?:recogni[sz]ed|supported|implemented|defined|valid|known|found|exist\w*|registered|available|allowed"
@@ -159,6 +174,15 @@ _SETTINGS = _any(
     rf"|\beither\b)",
     rf"\b(?:requires?|needs?) an? (?:{_NAME})|(?:\bnot compatible|\bincompatible) with (?:\w+ )??(?:{_NAME}"
     rf"|{_SETTING})",
+    rf"(?:{_NAME}|{_SETTING}|{_FEATURE})[^.;]{{0,80}}?\b(?:is|are) (?:not (?:yet |currently )?compatible|incompatible"
+    rf"|only (?:supported|available|compatible|allowed|valid|possible|implemented)) "
+    rf"(?:with|when|if|for|in|on)\b{_NO_PLACE}",
+    rf"\b(?:not compatible|incompatible) with (?:\w+ ){{0,2}}?{_FEATURE}",
+    rf"(?:{_NAME}|{_FEATURE}) and (?:\w+ )?(?:{_NAME}|{_FEATURE}) (?:are|is) (?:not compatible|incompatible)",
+    rf"(?:{_NAME}|{_FEATURE})[^.;]{{0,40}}? (?:requires?|needs?) (?!(?:an? )?version)[^.;]{{0,40}}?"
+    rf"(?:{_NAME}|{_SETTING}|{_FEATURE}){_NO_PLACE}",
+    r"\benv(?:ironment)? var(?:iable)?s?\b[^.;]{0,80}?\b(?:must|should|expected|invalid|not (?:a )?valid"
+    r"|not an? integer)\b",
     r"\b(?:does not|doesn't|do not|don't) support\b(?!.{0,60}\b(?:cuda|gpu|cpu|half|float\d*|int\d*|dtype|ops?"
     r"|operators?|onnx"
     r"|opset|bfloat16|mps|tensors?)\b)",
@@ -227,6 +251,8 @@ _SETTINGS = _any(
     r"(?:配置|参数|选项|模式|模型名称?|优化器|学习率|batch_?size)[^，。；]{0,20}(?:不支持|必须|应该|未指定"
     r"|未设置|没有设置|无效|不合法|错误|不正确|不能为)",
 )
+ENVIRONMENT = re.compile(r"\benv(?:ironment)? var(?:iable)?\b.{0,60}\bmust be\b", re.IGNORECASE)
+"""What a variable of the environment must be is a setting, whatever type it asks for."""
 _CHINESE = (
     ("file_not_found", _any(r"(?:文件|路径|目录|文件夹)[^，。；]{0,80}不存在")),
     ("dtype_mismatch", _any(r"(?:数据类型|dtype)不(?:一致|匹配|相同)")),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from labbook.diagnosis.asserted import family_of_assert
@@ -241,3 +243,34 @@ def test_a_program_that_exits_in_a_cell_fails_for_what_it_raised():
 def test_what_a_sentence_says_takes_the_place_of_what_its_class_would_mean():
     found = diagnose(read_text("NotImplementedError: optimizer [adamww] is not found"), MATCHER).findings
     assert [one.family for one in found] == ["config_error"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ("config_error", "AssertionError: ZeRO-3 is not compatible with pipeline parallelism"),
+        ("config_error", "NotImplementedError: DeepSpeed Zero3 is not compatible with LoRA merging"),
+        ("config_error", "ValueError: DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True`."),
+        ("config_error", "AssertionError: recompute is only supported when use_amp is False"),
+        ("config_error", "RuntimeError: use_distributed_optimizer requires DDP with contiguous buffers"),
+        ("config_error", "ValueError: Environment variable NCCL_DEBUG_LEVEL must be an integer, got 'true'"),
+        (
+            "config_error",
+            "absl.flags.IllegalFlagValueError: flag --batch_size=a: invalid literal for int() with base 10",
+        ),
+        (
+            "config_error",
+            'Traceback (most recent call last):\n  File "train.py", line 10, in <module>\n'
+            '    rank = int(os.environ["LOCAL_RANK"])\nValueError: invalid literal for int() with base 10: "x"',
+        ),
+        (
+            "data_decode_error",
+            'Traceback (most recent call last):\n  File "data.py", line 10, in read\n'
+            "    label = int(line.split()[1])\nValueError: invalid literal for int() with base 10: 'dog'",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together_and_values_that_are_none(
+    family_of: Callable[[str], str], wanted: str, text: str
+) -> None:
+    assert family_of(text) == wanted
