@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, TypeGuard
 
 from labbook.health.reading import Facts, count, rows, table, words
 
@@ -61,14 +62,71 @@ def sentences(flight: Facts) -> tuple[str, ...]:
         told.append(f"step {step}: the model's output and the loss were finite, the gradient of the loss was not")
     elif finding in _FINDINGS:
         told.append(f"step {step}: {_FINDINGS[finding]}")
-    if finding == "loss expression" and op:
-        told.append(f"operation: {op}")
+    if finding == "loss expression":
+        told += [*_may(flight), *([f"operation: {op}"] if op else [])]
     if words(flight, "file"):
         source = words(flight, "source").strip()
         told.append(f"at {words(flight, 'file')}:{count(flight, 'line')}" + (f": {source}" if source else ""))
     if words(flight, "reason"):
         told.append(f"reason: {words(flight, 'reason')}")
     return (*told, *_batch(flight), *_before(flight))
+
+
+def _may(flight: Facts) -> list[str]:
+    """The operations of a loss that may have made the value, where none was seen to."""
+    may = rows(flight, "may")
+    names = list(dict.fromkeys(_spoken(words(one, "op")) for one in may))
+    what = (
+        "of which the derivative is infinite for some arguments"
+        if words(flight, "trigger") == "gradient"
+        else "that can make such a value of finite ones"
+    )
+    if len(names) == 1:
+        told = [f"{names[0]} is the only operation of the loss {what}"]
+    else:
+        told = [f"operations of the loss {what}: {', '.join(names)}"] if names else []
+    lines = [
+        f"{words(one, 'file')}:{count(one, 'line')}: {words(one, 'source').strip()}" for one in may if one.get("file")
+    ]
+    return told + ([f"at {line}" for line in dict.fromkeys(lines)] if len(may) > 1 else [])
+
+
+def born(flight: Facts) -> str:
+    """What operation of a loss was seen to make the value, with its numbers; empty where none was."""
+    made = table(flight, "made")
+    if not made:
+        return ""
+    op, nan, inf, of = _spoken(words(made, "op")), count(made, "nan"), count(made, "inf"), count(made, "of")
+    if made.get("given") is True:
+        return f"{op} was given a value that is not finite by an argument without a gradient, as a target or a weight"
+    if count(made, "zeros"):
+        return f"{op} divided by 0 ({count(made, 'zeros')} of its divisors)"
+    if op == "mean":
+        return "mean was taken over no element"
+    if op.startswith("nll_loss"):
+        return "cross entropy (nll_loss) was taken over no label: all of the batch are ignored ones"
+    exponent, then = made.get("exponent"), table(made, "then")
+    by = f" by {exponent:g}" if isinstance(exponent, (int, float)) else ""
+    values = " and ".join(f"{n} {kind}" for n, kind in ((nan, "NaN"), (inf, "infinite")) if n)
+    low, high = made.get("low"), made.get("high")
+    span = f", its arguments from {_exact(low)} to {_exact(high)}" if _is_real(low) and _is_real(high) else ""
+    after = f"; {_spoken(words(then, 'op'))} made NaN of the infinities" if then else ""
+    return f"{op}{by} gave {values} of {of} values{span}{after}"
+
+
+def _is_real(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _exact(value: float) -> str:
+    """A bound of a domain in few digits, but never rounded onto 0 or 1, where the domain may end."""
+    short = f"{value:.4g}"
+    return short if float(short) == value or float(short) not in (-1.0, 0.0, 1.0) else f"{value:.9g}"
+
+
+def _spoken(operation: str) -> str:
+    """The name of an operation as a program writes it: "log_softmax" for "LogSoftmax"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).lower()
 
 
 def _batch(flight: Facts) -> list[str]:

@@ -35,7 +35,9 @@ def loss_finite(run: Run, signals: Signals) -> Outcome:
     if outcome.verdict == "ok" or not signals.flight:
         return outcome
     where = {**flight.where(signals.flight), **outcome.where}
-    return Outcome(outcome.verdict, outcome.observed, flight.sentences(signals.flight), where)
+    born = flight.born(signals.flight)
+    observed = f"{outcome.observed}: {born}" if born else outcome.observed
+    return Outcome(outcome.verdict, observed, flight.sentences(signals.flight), where)
 
 
 @check(

@@ -286,7 +286,14 @@ FLIGHT = "flight"
 `finding` ("bad batch", "bad parameters", "forward", "loss expression", "backward", "not reproduced", "not
 replayed"), `reason` (why not), `module` ({`name`, `type`} or null), `op`, `file`, `line`, `function`, `source`,
 `value` ("nan", "inf"), `batch` ({`leaves`: as in BATCH, `print`, `indices`: <= 256 or null}), `parameters` (<= 20
-names with bad values), `recent` (<= 20: {`step`, `loss`, `grad_norm`, `lr`, `ratio`})."""
+names with bad values), `recent` (<= 20: {`step`, `loss`, `grad_norm`, `lr`, `ratio`}).
+
+For a "loss expression" `op` is its chain of operations, the last one first; `made` is the first operation that is
+shown to have made the value, or null (always null in PaddlePaddle, whose graph keeps no values): `op`, `nan`, `inf`,
+`of` (counts in its result), `low`, `high` (of its argument, or null), `zeros` (of a divisor, or null), `exponent` (or
+null), `then` ({`op`, `nan`} of what made NaN of its infinities, or null), `given` (true: an argument without a gradient
+was not finite); `may` (<= 6) are those that may have made it where none is shown: `op` and, where known, `file`,
+`line`, `function`, `source`. The place of the event is that of the one operation, else that of the `backward`."""
 
 MOMENT = "moment"
 """A condition of `--watch`, `--break` or `--stop-on` came true; the first 3 times. `framework` (null: a logged number

@@ -43,6 +43,44 @@ def test_the_flight_recorder_names_module_line_and_samples(ask, make_series):
     assert found.where["line"] == 31 and found.where["module"] == "block.2"
 
 
+MADE = {"op": "Log", "nan": 0, "inf": 3, "of": 64, "low": 0.0, "high": 0.9999999, "zeros": None, "exponent": None}
+MADE |= {"then": {"op": "Mul", "nan": 2}}
+LINES = [
+    {"op": op, "file": "model.py", "line": line, "source": f"a = {op}(b)"} for op, line in (("Log", 4), ("P_norm", 5))
+]
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (MADE, "log gave 3 infinite of 64 values, its arguments from 0 to 0.9999999; mul made NaN of the infinities"),
+        (MADE | {"op": "Pow", "exponent": 1.5, "nan": 9, "then": None}, "pow by 1.5 gave 9 NaN and 3 infinite of 64"),
+        (MADE | {"op": "Div", "zeros": 2}, "div divided by 0 (2 of its divisors)"),
+        (MADE | {"op": "Sub", "given": True}, "sub was given a value that is not finite by an argument without a"),
+        (MADE | {"op": "Mean"}, "mean was taken over no element"),
+        (MADE | {"op": "NllLoss2D"}, "cross entropy (nll_loss) was taken over no label"),
+    ],
+)
+def test_the_operation_of_a_loss_is_told_with_its_numbers(ask, make_series, made, told):
+    flight = FLIGHT | {"finding": "loss expression", "module": None, "made": made, "may": []}
+    found = ask("loss_nonfinite", make_series("loss", [1.0, NAN]), signals={"flight": flight})
+    assert found.observed.startswith(f"1 of 2 values not finite, first in step 2: {told}")
+    assert found.where["line"] == 31
+
+
+def test_operations_that_may_have_made_it_are_told_with_their_lines(ask, make_series):
+    flight = FLIGHT | {"finding": "loss expression", "module": None, "made": None, "may": LINES[:1]}
+    loss = make_series("loss", [1.0, NAN])
+    (*_, one) = ask("loss_nonfinite", loss, signals={"flight": flight}).evidence[:2]
+    assert one == "log is the only operation of the loss that can make such a value of finite ones"
+    found = ask("loss_nonfinite", loss, signals={"flight": flight | {"may": LINES, "trigger": "gradient"}})
+    assert found.evidence[1:4] == (
+        "operations of the loss of which the derivative is infinite for some arguments: log, p_norm",
+        "at model.py:4: a = Log(b)",
+        "at model.py:5: a = P_norm(b)",
+    )
+
+
 def test_the_module_that_bears_a_nan(ask, make_model, looks):
     def rows(bad_from):
         return lambda step: [

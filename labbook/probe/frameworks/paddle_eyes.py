@@ -325,8 +325,7 @@ class Eyes:
 
     def graph(self, number, tensors):
         """Looks at the graph of a backward call."""
-        self.functions.pairs.backward(tensors)
-        self.functions.end()
+        self.functions.backward(tensors)
         self.graphs.look(number, tensors)
 
     def graph_ended(self, number):

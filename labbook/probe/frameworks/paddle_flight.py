@@ -11,7 +11,8 @@ from weakref import ref
 from ..health_frames import place_of, user_frame
 from ..protocol import FLIGHT
 from . import paddle_state
-from .paddle_replay import Replay, expression_of, steep_in
+from .paddle_expression import Expression
+from .paddle_replay import Replay
 from .torch_stats import tensors_in
 
 SMALL = 1 << 20
@@ -182,34 +183,38 @@ class Flight:
         if found is None and trigger == "loss":
             if replay.differs():
                 return {"finding": "not reproduced", "reason": "the forward gave other values when it ran again"}
-            return dict(frame, finding="loss expression", op=expression_of(tensors, call.outputs))
+            return dict(frame, finding="loss expression", **self._expression(tensors, call, steep=False))
         return found if found is not None else self._backward(replay, call, frame)
 
     def _backward(self, replay, call, frame):
         """Where the gradient of a finite loss went wrong."""
         if any(self._bad(gradient) for gradient in call.gradients.values()):
-            loss = self._loss() if self._loss is not None else None
-            op = ""
-            if loss is not None:
-                op = steep_in([loss], call.outputs) or expression_of([loss], call.outputs)
-            return dict(frame, finding="loss expression", op=op, reason="its gradient is not finite, its value is")
+            told = self._expression([self._held()], call, steep=True)
+            return dict(frame, finding="loss expression", reason="its gradient is not finite, its value is", **told)
         found = replay.backward()
         if found is not None:
             return found
         if not call.gradients:
             reason = "the backward of the model is finite for a gradient of ones, so it began with another one"
-            return dict(frame, finding="loss expression", reason=reason)
+            expression = self._expression([self._held()], call, steep=True)
+            return dict(frame, finding="loss expression", reason=reason, **expression)
         reason = "the gradients were finite when they were computed again"
         return dict(finding="not reproduced", reason=reason, **frame)
+
+    def _held(self):
+        return self._loss() if self._loss is not None else None
+
+    def _expression(self, tensors, call, steep):
+        """What is known of the expression of a loss: `op`, `may`, and the place of one operation."""
+        return Expression(tensors, call.outputs).told(steep, self.eyes.functions.lines)
 
     def _before_others(self, told, trigger, others):
         """For models that were called before the last one, as a body before its head, which alone was run again."""
         for call in others if trigger == "gradient" else ():
             if any(self._bad(gradient) for gradient in call.gradients.values()):
-                loss = self._loss() if self._loss is not None else None
-                op = steep_in([loss], call.outputs) if loss is not None else ""
                 reason = "the gradient that reaches the output of %s is not finite, the loss is" % call.root.name
-                return dict(told, finding="loss expression", op=op, reason=reason)
+                expression = self._expression([self._held()], call, steep=True)
+                return dict(told, finding="loss expression", reason=reason, **expression)
         return dict(
             told, reason="%s; only the last of %d models was run again" % (told.get("reason", ""), len(others) + 1)
         )
@@ -240,7 +245,7 @@ class Flight:
             leaves = [self.eyes.batches.leaf(path, leaf, "input", None) for path, leaf in self._inputs(call)[:16]]
         batch = call.batch if call is not None else None
         fields = {"reason": "", "module": None, "op": "", "file": "", "line": None, "function": "", "source": ""}
-        fields.update(parameters=[])
+        fields.update(parameters=[], made=None, may=[])
         fields.update(told)
         self.eyes.emit(
             FLIGHT,

@@ -11,6 +11,7 @@ from weakref import ref
 
 from ..health_frames import line_of, user_frame
 from ..wrapping import disguised, leave_out_one_frame
+from .paddle_lines import Lines
 from .paddle_modules import cast_dtype
 from .paddle_pairs import Pairs
 from .torch_stats import first_tensor
@@ -50,6 +51,7 @@ class Functions:
         self._root = None
         self._busy = False
         self.pairs = Pairs(paddle, eyes.failed)
+        self.lines = Lines(paddle, eyes.failed)
         self.found = {}
         self.reads = {}
 
@@ -58,6 +60,7 @@ class Functions:
         self._on = self._busy = False
         self._outputs = None
         self.pairs.forget()
+        self.lines.forget()
         self.found, self.reads = {}, {}
 
     def begin(self, root):
@@ -76,10 +79,18 @@ class Functions:
         if self._on and self._root is root:
             self._outputs = [ref(tensor) for tensor in tensors]
             self.pairs.begin(self._outputs)
+            self.lines.begin()
+
+    def backward(self, tensors):
+        """Takes what `backward` is called on, and ends the look."""
+        self.pairs.backward(tensors)
+        self.lines.backward()
+        self.end()
 
     def end(self):
         """Ends the look."""
         self.pairs.end()
+        self.lines.end()
         self._on = False
         self._outputs = None
 

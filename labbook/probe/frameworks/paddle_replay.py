@@ -4,7 +4,6 @@ In the forward every operator is watched from Python, so that infinities which t
 are told apart. In the backward, which is out of Python's sight, each gradient is looked at by a hook.
 """
 
-import re
 from _thread import get_ident
 from contextlib import contextmanager
 
@@ -273,45 +272,3 @@ class Watcher:
             before = made[: made.index(first)]
             return next((event for event in before if not event["nan"]), first)
         return first
-
-
-def expression_of(tensors, outputs=()):
-    """What a loss was computed by, from the outside in: `Mean <- Scale <- Log`.
-
-    Args:
-        tensors: What `backward` is called on.
-        outputs: Weak references to what the model returned: what made that is none of the expression. Where the
-            program has kept none of it, this is not known.
-    """
-    names = []
-    held = [t for t in (output() for output in outputs) if t is not None and not t.stop_gradient]
-    ends = {t.grad_fn.node_ptr() for t in held if t.grad_fn is not None}
-    node = next((t.grad_fn for t in tensors or () if not t.stop_gradient and t.grad_fn is not None), None)
-    while node is not None and len(names) < 8 and node.node_ptr() not in ends:
-        name = re.sub(r"(GradNode|Grad)$", "", node.name().replace("GradNode", "Grad"))
-        if not name.startswith("GradAccumulation") and "Accumulation" not in name:
-            names.append(name)
-        node = next((following for following in node.next_functions if following is not None), None)
-    return " <- ".join(names)
-
-
-_STEEP = ("Sqrt", "Rsqrt", "Pow", "ElementwisePow", "Log", "Divide", "PNorm", "FrobeniusNorm", "Acos", "Asin")
-
-
-def steep_in(tensors, outputs):
-    """Operators between a loss and the outputs of a model whose derivative is infinite somewhere: `Sqrt, Divide`."""
-    held = [t for t in (output() for output in outputs) if t is not None and not t.stop_gradient]
-    seen = {t.grad_fn.node_ptr() for t in held if t.grad_fn is not None}
-    waiting = [t.grad_fn for t in tensors if t is not None and not t.stop_gradient]
-    names, kept = [], []
-    while waiting and len(kept) < 400:
-        node = waiting.pop(0)
-        if node is None or node.node_ptr() in seen:
-            continue
-        seen.add(node.node_ptr())
-        kept.append(node)  # an address is only told apart from others as long as its node lives
-        name = re.sub(r"(GradNode|Grad)$", "", node.name().replace("GradNode", "Grad"))
-        if name in _STEEP and name not in names:
-            names.append(name)
-        waiting.extend(node.next_functions)
-    return ", ".join(names[:4])

@@ -8,13 +8,17 @@ from weakref import ref
 
 from ..health_frames import place_of, user_frame
 from ..protocol import FLIGHT
-from .torch_replay import Replay, expression_of
+from .torch_expression import kind
+from .torch_lines import Lines
+from .torch_origin import PARTIAL, STEEP, Origin
+from .torch_replay import Replay
 from .torch_stats import capturing_of, tensors_in
 
 SMALL_BYTES = 4 << 20
 """Outputs up to this size have their incoming gradient kept. Source: chosen by us; a step's memory must not grow."""
 
 MOST_OUTPUTS = 4
+MOST_MAY = 6
 LONG_STEP_S = 0.0015
 """Shorter steps do not keep the gradients of outputs after the first `ALWAYS` steps: it costs 6 microseconds."""
 
@@ -58,6 +62,7 @@ class Flight:
         self._state = torch.default_generator.get_state
         self._has_cuda = bool(torch.version.cuda or getattr(torch.version, "hip", None))
         self._capturing = capturing_of(torch)
+        self.lines = Lines(torch)
         self.forget()
 
     def forget(self):
@@ -73,6 +78,8 @@ class Flight:
 
         Cost: 2 microseconds.
         """
+        if self.lines.open:
+            self.lines.end()
         if self.done:
             self.last_state = self._state() if self.eyes.health.dense else None
             return
@@ -92,6 +99,8 @@ class Flight:
 
         Cost: 0.5 microseconds.
         """
+        if self.lines.open:
+            self.lines.end()
         if self.done:
             return
         if self._any_cast is None or self._any_cast() or (self._has_cuda and self.torch.cuda.is_initialized()):
@@ -117,15 +126,21 @@ class Flight:
                 continue
             if tensor.numel() * tensor.element_size() <= SMALL_BYTES and not tensor.is_leaf:
                 tensor.register_hook(_keeper(call, at, self.eyes.failed))
+        if health.dense and self.eyes.unseen.possible() and any(o() is not None and o().grad_fn for o in call.outputs):
+            self.lines.begin()
 
     def release(self):
         """Lets go of the last call."""
         self.call = self._resting = None
 
     def backward(self, tensors):
-        """Keeps a weak reference to what `backward` is called on."""
+        """Keeps a weak reference to what `backward` is called on; in the first looks the lines of its expression."""
         if not self.done and tensors:
             self._loss = ref(tensors[0])
+        if self.lines.open:
+            self.lines.end()
+            if self.call is not None and self.call.outputs:
+                self.lines.take(Origin(self.torch, self.eyes.stats, tensors, self.call.outputs).nodes)
 
     def failed(self, trigger, value, tensors):
         """Finds out where a value that is not finite came from, the first time, and writes it.
@@ -167,7 +182,7 @@ class Flight:
             if replay.differs():
                 found = {"finding": "not reproduced", "reason": "the forward gave other values when it ran again"}
             else:
-                found = dict(frame, finding="loss expression", op=expression_of(tensors, self.eyes))
+                found = dict(frame, finding="loss expression", **self._expression(tensors, call, PARTIAL))
         elif found is None:
             found = self._backward(replay, call, frame)
         return found
@@ -178,12 +193,26 @@ class Flight:
             bad = any(self.eyes.stats.bad(gradient) for gradient in call.gradients.values())
         if bad:
             loss = self._loss() if self._loss is not None else None
-            op = expression_of([loss], self.eyes) if loss is not None else ""
-            return dict(frame, finding="loss expression", op=op, reason="its gradient is not finite, its value is")
+            told = self._expression([loss], call, STEEP)
+            return dict(frame, finding="loss expression", reason="its gradient is not finite, its value is", **told)
         found = replay.backward()
         if found is not None:
             return found
         return dict(finding="not reproduced", reason="the gradients were finite when they were computed again", **frame)
+
+    def _expression(self, tensors, call, names):
+        """What is known of the expression of a loss: `op`, `made`, `may`, and the place of one operation."""
+        with self.eyes.unseen:
+            origin = Origin(self.torch, self.eyes.stats, tensors, call.outputs)
+            made = origin.made() if names is PARTIAL and self.eyes.unseen.possible() else None
+            marked = made.pop("node") if made is not None else None
+            places = dict(zip(origin.nodes, self.lines.of(origin.nodes)))
+            may = [] if marked is not None else [{"op": kind(n), **places[n]} for n in origin.may(names)]
+            alike = [one for at, one in enumerate(may) if one not in may[:at]][:MOST_MAY]
+            told = {"op": origin.chain(marked), "made": made, "may": alike}
+            if marked is not None or len(may) == 1:
+                told.update(places[marked] if marked is not None else {k: v for k, v in may[0].items() if k != "op"})
+        return told
 
     def _first_bad(self, path, leaf):
         """`input 0[12, 3] = inf`: where the first bad value of a leaf is."""
@@ -219,7 +248,7 @@ class Flight:
                 leaves = [self.eyes.batches.leaf(path, leaf, "input", None) for path, leaf in self._inputs(call)]
         batch = call.batch if call is not None else None
         fields = {"reason": "", "module": None, "op": "", "file": "", "line": None, "function": "", "source": ""}
-        fields.update(parameters=[])
+        fields.update(parameters=[], made=None, may=[])
         fields.update(told)
         self.eyes.emit(
             FLIGHT,

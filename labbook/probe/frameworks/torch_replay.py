@@ -192,7 +192,7 @@ class Replay:
                 return
             before = any(stats.bad(g) for g in received if g is not None)
             if not before and any(stats.bad(g) for g in given if g is not None):
-                found.append(dict(_place_in(node.metadata), op=type(node).__name__))
+                found.append(dict(place_in(node.metadata), op=type(node).__name__))
 
         return look
 
@@ -287,7 +287,7 @@ def has_global_hooks():
 _ENTRY = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
-def _place_in(metadata):
+def place_in(metadata):
     """The user's line in the traceback that anomaly mode keeps of a forward operation."""
     from ..exceptions import is_user_file
 
@@ -296,39 +296,3 @@ def _place_in(metadata):
         if entry and is_user_file(entry.group(1)):
             return place(entry.group(1), int(entry.group(2)), entry.group(3))
     return {}
-
-
-def expression_of(tensors, eyes):
-    """What a loss was computed by, from the outside in: `Mean <- Neg <- Log!`; `!` marks the step that went wrong."""
-    names = []
-    node = next((t.grad_fn for t in tensors or () if t is not None and t.grad_fn is not None), None)
-    while node is not None and len(names) < 8:
-        name = re.sub(r"Backward\d*$", "", type(node).__name__)
-        if name not in ("AccumulateGrad",):
-            names.append(name + ("!" if _went_wrong(node, eyes) else ""))
-        node = next((following for following, _ in node.next_functions if following is not None), None)
-    return " <- ".join(names)
-
-
-def _went_wrong(node, eyes):
-    """Whether a node was given finite values out of its domain: a logarithm of zero, a division by it."""
-    name = type(node).__name__
-    saved, domain = None, None
-    if name.startswith(("LogBackward", "Log2Backward", "Log10Backward")):
-        saved, domain = "_saved_self", "positive"
-    elif name.startswith("DivBackward"):
-        saved, domain = "_saved_other", "not zero"
-    elif name.startswith(("SqrtBackward", "ExpBackward", "PowBackward")):
-        saved, domain = "_saved_result", "finite"
-    try:
-        value = getattr(node, saved) if saved else None
-    except (RuntimeError, AttributeError):  # freed, or named otherwise in another version
-        return False
-    if value is None or not eyes.stats.is_tensor(value) or not eyes.unseen.possible():
-        return False
-    with eyes.unseen:
-        if domain == "finite":
-            return eyes.stats.bad(value) > 0
-        if eyes.stats.bad(value):
-            return False
-        return bool(((value <= 0) if domain == "positive" else (value == 0)).any().item())
