@@ -169,7 +169,7 @@ _EXCEEDS = (
     r"|(?:must|should|can(?:not|'t| not))(?: not)? be (?:larger|longer|greater|bigger|smaller|shorter|less) than)\b"
 )
 _TOO_BIG_SETTING = re.compile(
-    rf"\b(?:batch[ _]?size|crop\w*|roi|window|kernel|patch|stride|padding|num_\w+"
+    rf"\b(?:(?:batch|parallel|world|group)[ _]?size|crop\w*|roi|window|kernel|patch|stride|padding|num_\w+"
     rf"|\w+_size)\b[^.;]{{0,60}}?\b{_EXCEEDS}"
     rf"|\b{_EXCEEDS}[^.;]{{0,30}}?\b(?:max\w*|vocab_?size|limit|num_\w+)\b|\bvalues? must be [<>]=?"
     r"|\boutside (?:of )?(?:the )?(?:given|valid|allowed|expected) (?:space|range|bounds|interval)",

@@ -32,7 +32,7 @@ _BROKEN = _any(
     r"\b(?:invalid|bad|wrong|unknown|unexpected) magic (?:numbers?|characters?|bytes?|words?|header)\b",
     r"\bengine plan file is not compatible\b|\bparam is too old\b|\bonly version 0 is supported\b"
     r"|\bparam_?\w* (?:is )?(?:too old|too new)\b",
-    r"\breader->ReachEnd\(\)",
+    r"\breader->ReachEnd\(\)|\bcaffe2/serialize/(?!.*(?:unexpected pos|[Ww]rit))|\bFile footer has wrong record type\b",
     rf"\bINVALID_PROTOBUF\b|\bInvalidProtobuf\b|\b(?:read|load)ing model: .{{0,80}}{_FAILED}",
 )
 """What is said of content that was read and is no model, or one of another version."""

@@ -41,7 +41,8 @@ _HARMLESS = re.compile(
     re.IGNORECASE,
 )
 _DENIED = re.compile(
-    r"\b(?:no|not|never|without|n't|fixed|solved|gone|resolved)\b[^.]{0,24}$|(?:没有|不会|不再|未|不是|并非)[^，]{0,8}$",
+    r"\b(?:no|not|never|without|n't|fixed|solved|gone|resolved)\b[^.]{0,24}$|(?:没有|不会|不再|未|不是"
+    r"|并非)[^，]{0,8}$",
     re.IGNORECASE,
 )
 _ABSENT = r"(?:NaNs?|nan|infs?|INF|Inf|infinity|无穷)"
@@ -52,7 +53,8 @@ _GROWS = (
     r"|(?:grows?|increases?|rises?|climbs?) "
     r"(?:\w+ ){0,3}(?:until|every|each|with|over|continuously|linearly|steadily|slowly|gradually)|fills? up|leaks?\b"
     r"|(?:keeps?|kept) (?:on )?(?:grow|increas|rise|climb)\w*|(?:reach\w*|hits?|at) 100\s?%|(?:is|are|gets?|too) full\b"
-    r"|(?:一直|一路|持续|不断|逐渐|慢慢|越来越|缓慢)[^，。]{0,6}(?:涨|增|升|高|大)|[涨飙增升]到|上涨|暴涨|飙升|占满|吃满|爆满|泄[漏露]|耗尽|爆了|炸了)"
+    r"|(?:一直|一路|持续|线性|不断|逐渐|慢慢|越来越|缓慢)[^，。]{0,6}(?:涨|增|升|高|大)|[涨飙增升]到|上涨|暴涨"
+    r"|飙升|占满|吃满|爆满|泄[漏露]|耗尽|爆了|炸了)"
 )
 _ENDS = r"(?:crash\w*|kill\w*|OOM|dies?|died|out of memory|崩|被?杀|退出|报错|中断|溢出|卡死|死机|挂了|不足)"
 _MEDIA = r"\S+\.(?:jpe?g|png|bmp|tiff?|gif|webp|avi|mp4|mkv|mov|webm|wav|flac|mp3|ogg|npy|npz|h5|mat|nii(?:\.gz)?)\b"
@@ -60,11 +62,14 @@ _FORMS = (
     (
         "nan_or_inf",
         (
-            rf"{_QUANTITY}[^.，。]{{0,30}}?(?:\b(?:is|are|was|were|be|becom\w+|became|turn\w*|go(?:es|ing)?|went|gets?|got"
-            rf"|giv\w+|gave|return\w*|print\w*|show\w*|equals?|keeps?|kept|stays?|remain\w*|to|into|as)\b|[变为成是出冒得到全])[^.，。]{{0,12}}?"
+            rf"{_QUANTITY}[^.，。]{{0,30}}?(?:\b(?:is|are|was|were|be|becom\w+|became|turn\w*|go(?:es|ing)?"
+            rf"|went|gets?|got"
+            rf"|giv\w+|gave|return\w*|print\w*|show\w*|equals?|keeps?|kept|stays?|remain\w*|to|into|as)\b"
+            rf"|[变为成是出冒得到全])[^.，。]{{0,12}}?"
             rf"(?<![A-Za-z]){_ABSENT}(?![A-Za-z])",
             rf"{_QUANTITY}[^.，。]{{0,12}}?(?:突然|直接|一直|总是|全部?|都|就|又)[^.，。]{{0,6}}?{_ABSENT}(?![A-Za-z])",
-            rf"(?:\b(?:get|got|getting|gives?|gave|see|seeing|produces?|returns?|have|having)|出现了?|变成了?|得到|全是|都是)"
+            rf"(?:\b(?:get|got|getting|gives?|gave|see|seeing|produces?|returns?|have|having)|出现了?|变成了?"
+            rf"|得到|全是|都是)"
             rf"\s?(?:an? |all |only |the )?(?<![A-Za-z]){_ABSENT}(?![A-Za-z])"
             rf"\s?(?:[^.，。]{{0,16}}{_QUANTITY}|$|[,.，。])",
             rf"(?<![A-Za-z]){_ABSENT}(?![A-Za-z]) (?:in |for )?(?:the |my )?(?:training |train )?{_QUANTITY}",
@@ -75,7 +80,10 @@ _FORMS = (
         "cuda_oom",
         (
             rf"(?:显存|\b(?:gpu|cuda|video) (?:memory|ram)|\bvram)[^.。]{{0,30}}?{_GROWS}",
-            r"显存(?:不足|不够|溢出|爆|超|占满)|爆显存|\bout[ -]of[ -]memory\b",
+            r"\b(?:run|runs|ran|running) out of (?:the )?(?:gpu|cuda|video|vram)\b|\bout of (?:gpu|cuda"
+            r"|video) (?:memory|ram)\b",
+            r"(?:gpu|cuda|显卡|设备)\s?内存(?:不足|不够|溢出|爆|耗尽)|显存(?:不足|不够|溢出|爆|超|占满)|爆显存"
+            r"|\bout[ -]of[ -]memory\b",
         ),
     ),
     (
@@ -86,13 +94,14 @@ _FORMS = (
             r"|^(?!.*\b(?:nothing|nobody|none|no|not|never)\b)[^.,;]{3,80} killed\W{0,3}$"
             r"|\b(?:ends? (?:with|in)|still|always|keeps?(?: getting| being)?) killed\b",
             r"(?:程序|进程|训练|脚本|python)[^，。]{0,8}被(?:系统)?(?:杀|kill)",
-            r"(?<!显)内存(?:不足|不够|溢出|爆|耗尽|占满|被?吃满)",
+            r"(?<!显)(?<!gpu)(?<!cuda)(?<!显卡)(?<!设备)内存(?:不足|不够|溢出|爆|耗尽|占满|被?吃满)",
         ),
     ),
     (
         "no_grad_path",
         (
-            r"\b(?:grads?|gradients?|\.grad|梯度)['\"`]?[^.，。]{0,20}?(?:\b(?:is|are|was|were|be|being|stays?|remains?|all"
+            r"\b(?:grads?|gradients?|\.grad|梯度)['\"`]?[^.，。]{0,20}?(?:\b(?:is|are|was|were|be|being|stays?"
+            r"|remains?|all"
             r"|returns?|gives?|as|=|==)\b|[都全为是])[^.，。]{0,8}?['\"`]?\bNone\b",
             r"\b(?:got|get|getting|returns?|have|has) None (?:for |as |in )?(?:the |all )?(?:grads?|gradients?)\b"
             r"|\bNone (?:grads?|gradients?)\b|\b(?:grads?|gradients?) (?:do(?:es)? not|don't|doesn't|can ?not|can't) "
@@ -121,7 +130,8 @@ _FORMS = (
             rf"(?:e|ing)? "
             rf"(?:\w+ ){{0,3}}['\"]?{_MEDIA}",
             r"(?:读不[到出了]|打不开|无法读取|不能读取)(?:任何)?(?:视频|图片?|图像|音频|标注)|图是?[^。]{0,24}读不了",
-            r"(?:视频|图片|图像|音频|标注)(?:文件)?[^，。]{0,6}(?:读不了|读不出|打不开|读取失败|无法读取|解码失败|损坏)",
+            r"(?:视频|图片|图像|音频|标注)(?:文件)?[^，。]{0,6}(?:读不了|读不出|打不开|读取失败|无法读取"
+            r"|解码失败|损坏)",
         ),
     ),
     (
@@ -130,7 +140,8 @@ _FORMS = (
             r"\b(?:\d+ )?(?:ops?|operators?|op type|optype|kernels?)\b[^.\n]{0,60}?\b(?:(?:is|are|was) )?"
             r"(?:not (?:yet )?(?:supported|implemented|registered)|unsupported|not found in this op store)\b",
             r"(?:类型|算子|操作|设备)没有实现|没有实现[^，。]{0,4}['\"“`][\w:.]+['\"”`]",
-            r"(?:算子|操作|\bop\b)[^，。]{0,12}(?:不支持|未实现|没有实现|未注册)|(?:不支持|没有)(?:该|此|这个)?(?:算子|op\b)",
+            r"(?:算子|操作|\bop\b)[^，。]{0,12}(?:不支持|未实现|没有实现|未注册)|(?:不支持|没有)(?:该|此"
+            r"|这个)?(?:算子|op\b)|不支持[^，。是否能吗]{0,24}?(?:算子|操作符|\bop\b)",
         ),
     ),
     (
@@ -146,7 +157,8 @@ _FORMS = (
         (
             r"\b(?:shape|size|dimension|dim|channel)s? (?:error|mismatch\w*|problem|issue|incompatib\w+)\b",
             r"报[^，。]{0,6}?(?:通道数?|形状|维度|尺寸|shape)\w{0,3}的?错",
-            r"(?:形状|维度|尺寸|通道数?|shape|size)[^，。]{0,20}?(?:对不上|不对(?!称)|不匹配|不一致|不符|不相同|不一样|错误|有误|冲突)",
+            r"(?:形状|维度|尺寸|通道数?|shape|size)[^，。]{0,20}?(?:对不上|不对(?!称)|不匹配|不一致|不符"
+            r"|不相同|不一样|错误|有误|冲突)",
         ),
     ),
     (
@@ -162,6 +174,10 @@ _FORMS = (
             r"\bdata ?loader\b[^.，。]{0,30}?(?:\b(?:died|dies|killed|crash\w*|exited|hangs?|hung|stuck|freezes?"
             r"|deadlock\w*)\b"
             r"|卡死|卡住|崩|挂了|退出)",
+            r"\bnum_workers\b[^.，。]{0,24}?(?:[>1-9]|大于)[^.。]{0,24}?(?:\b(?:hangs?|hung|stuck|freezes?"
+            r"|deadlock\w*)\b"
+            r"|卡死|卡住|卡在|死锁|不动)|\b(?:hangs?|hung|stuck|freezes?"
+            r"|deadlocks?)\b[^.。]{0,40}?\bnum_workers ?(?:>|!=|=) ?\d",
             r"\b(?:background|loader|data|child|preprocess\w*) (?:workers?|process(?:es)?)\b[^.;]{0,30}"
             r"\b(?:died|dead|no longer alive|not alive|(?:was|were|been|got) (?:killed|terminated)|exited|crashed)\b",
         ),
@@ -171,18 +187,31 @@ _FORMS = (
         (
             r"[\w/-]+\.(?:txt|json|bin|pth?|pdparams|ckpt|ya?ml|pkl|npy|csv|h5|onnx|model)\b[^，。,;]{0,6}?"
             r"(?:缺失|丢失|不存在|找不到|没找到|\b(?:is|are) (?:missing|not there|not found))",
-            r"(?:缺少?|少了|找不到|没找到)[^，。]{0,4}?[\w/-]+\.(?:txt|json|bin|pth?|pdparams|ckpt|ya?ml|pkl|npy|csv|h5|onnx)\b",
+            r"(?:缺少?|少了|找不到|没找到)[^，。]{0,4}?[\w/-]+\.(?:txt|json|bin|pth?|pdparams|ckpt|ya?ml|pkl"
+            r"|npy|csv|h5|onnx)\b",
         ),
     ),
     (
         "nccl_or_collective",
         (
             HANGS.pattern,
+            r"(?:从|子|主|其他|两台|多台)?(?:节点|机器|服务器|rank)[^，。]{0,10}(?:无法|不能|没法)(?:相互"
+            r"|互相)?(?:连接|通信|通讯)"
+            r"|多机[^，。]{0,12}(?:连不上|连接失败|无法通信|通信失败)",
             r"\bNCCL WARN (?!.{0,60}(?:iommu|NUMA|nvidia_peermem|plugin|unused|ignor|falling back"
             r"|performance|\bnot set))\S",
             r"\bnccl\b[^.，。]{0,20}?(?:\b(?:issue|error|problem|failure|timeout|bug)s?\b|报错|错误|问题|超时)",
         ),
     ),
+    (
+        "cuda_driver_mismatch",
+        (
+            r"\bis_available\(?\)?['\"`]?[^.。]{0,24}?\b(?:returns?|is|was|gives?|=|==|prints?|返回|为|是"
+            r"|输出)?[^.。\w]{0,3}\bFalse\b",
+            r"(?:torch|paddle(?:paddle)?)[^，。]{0,8}(?:是|成)了?\s?cpu\s?版",
+        ),
+    ),
+    ("disk_full", (r"(?:磁盘|硬盘)(?:空间)?(?:已?满|不足|不够|占满|写满)|\bdisk (?:is |was |got )?full\b",)),
     ("missing_dependency", (r"(?:缺少|找不到)(?:模块|依赖|库\b|包\b|第三方库)",)),
     ("file_not_found", (r"\bFileNotFoundError\b",)),
     ("permission_error", (r"\bPermissionError\b",)),

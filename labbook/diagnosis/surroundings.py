@@ -20,7 +20,7 @@ ADDRESS = re.compile(r"\w+://\S+")
 _VERSION = r"v?\d+\.\d+(?:\.\w+)*"
 _APART = (
     r"(?:nccl|gloo|ddp|dist(?:ributed)?(?:\.\w+)?|(?:multi|multiple|several|many)[- ]?(?:gpu|node|card)s?"
-    r"|多\s?(?:GPU|显卡|机器)|\d (?:gpus|nodes)"
+    r"|多\s?(?:GPU|显卡|机器)|(?:多|[两几\d] ?)[张块]\s?(?:卡|显卡|gpu)|\d (?:gpus|nodes)"
     r"|accelerate launch"
     r"|barrier|all_?reduce|all_?gather"
     r"|init_process_group"
@@ -28,9 +28,10 @@ _APART = (
 )
 _HANGS = (
     r"(?:\b(?:hangs?|hanging|hung|stuck|deadlock(?:s|ed)?|freez(?:es|ing) (?:at|after|during|when|before)"
+    r"|(?:to freeze|freezes|froze)(?=\W*$)"
     r"|(?:waits?|waiting|blocks?"
     r"|blocked) forever)\b"
-    r"|卡住|卡死|卡在|卡着|挂起|挂住|不动)"
+    r"|卡住|卡死|卡在|卡着|挂起|挂住|不动|不训练|没有?反应|无响应|停住|停滞|死机)"
 )
 HANGS = re.compile(rf"{_APART}[^。;；]{{0,80}}?{_HANGS}|{_HANGS}[^。;；]{{0,80}}?{_APART}", re.IGNORECASE)
 """Words of processes that wait for each other and of their waiting, near each other."""
@@ -162,7 +163,8 @@ _FORMS = (
             r"(?:connection|access)\b|\b(?:network|proxy|internet) (?:is |was )?(?:unreachable|error|down|problem)\b",
             r"\b(?:cannot|can ?not|can't|could not|couldn't|failed to|unable to) (?:connect|reach|access|resolve)\b"
             r"[^.;]{0,40}?\b(?:hub|host|server|url|site|proxy|internet|endpoint|mirror)\b",
-            r"检查(?:您的|你的)?网络|网络(?:连接)?(?:失败|错误|异常|不通|中断)|无法(?:连接|访问)(?:到)?(?:网络|服务器|外网)",
+            r"检查(?:您的|你的)?网络|网络(?:连接)?(?:失败|错误|异常|不通|中断)|无法(?:连接|访问)(?:到)?(?:网络"
+            r"|服务器|外网)",
         ),
     ),
 )

@@ -91,6 +91,8 @@ _NAMES = re.compile(r"[\w.<>/@:\[\]()|,*-]{0,60}(?:[ \t]{1,4}[\w.<>/@:\[\]()|,*-
 _RANK_INSIDE = re.compile(r"(?:\[|\b)(?:[Rr]ank|RANK)[ :=_]{0,2}(\d{1,6})\b")
 _FENCED = re.compile(r"^\s*```(?P<text>[A-Z][\w.]*: [^`]+)$")
 """The first line of a block, written behind the fence."""
+_OF_NCCL = re.compile(r"^[\w.-]+:\d+:\d+ \[\d+\] (?:\S+:\d+ )?(?:NCCL )?(?=WARN |INFO )")
+"""What NCCL writes in front of its lines; before its version 2.4 its name was not among it."""
 _GLOG_LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}
 
 
@@ -158,7 +160,7 @@ def strip_prefix(number: int, text: str) -> Line:
             level, text = behind["level"], text[behind.end() :]
             named = _RANK_INSIDE.search(behind["names"])
             rank = int(named[1]) if named and rank is None else rank
-    text = _unmarked(text)
+    text = _OF_NCCL.sub("NCCL ", _unmarked(text))
     if rank is None and "ank" in text:
         inside = _RANK_INSIDE.search(text[:160])
         told = int(inside.group(1)) if inside else None

@@ -50,7 +50,8 @@ _DATA = (
     r"|transitions|episodes|trajectories|graphs|scenes|subjects|cases|files?)\b"
 )
 _NO_PLACE = (
-    r"(?!.{0,60}\b(?:cuda|gpus?|cpus?|mps|devices?|python|versions?|torch|pytorch|numpy|linux|windows|ampere|volta|hopper"
+    r"(?!.{0,60}\b(?:cuda|gpus?|cpus?|mps|devices?|python|versions?|torch|pytorch|numpy|linux|windows|ampere"
+    r"|volta|hopper"
     r"|compute capabilit\w+|capabilit\w+|tensors?|shapes?|dtypes?|inputs?|installed|driver)\b)"
 )
 """Nothing of machines, packages and tensors, which have families of their own."""
@@ -186,7 +187,8 @@ _SETTINGS = _any(
     r"\b(?:does not|doesn't|do not|don't) support\b(?!.{0,60}\b(?:cuda|gpu|cpu|half|float\d*|int\d*|dtype|ops?"
     r"|operators?|onnx"
     r"|opset|bfloat16|mps|tensors?)\b)",
-    r"\b(?:must|should|has to|needs to) be (?:evenly )?divisible by\b(?!.{0,80}\b(?:shape|tensor|capacity)\b)",
+    r"\b(?:must|should|has to|needs to) be (?:evenly )?divisible by\b(?!.{0,80}\b(?:shape"
+    r"|tensor(?![ -]parallel)|capacity)\b)",
     r"\bcan only (?:deal|work|handle|be used|be combined) with\b",
     r"\b(?:could not|couldn't|can ?not|can't|unable to) infer (?!dtype)\w+ ",
     rf"\bcan ?not (?:perform|do|run|train|fine-?tune|evaluate|use)\b[^.;]{{0,60}}? (?:on|with|without|in|when) "
@@ -249,7 +251,8 @@ _SETTINGS = _any(
     rf"(?: for | of |:? )(?:{_NAME}|{_SETTING})",
     r"\bthere should be a (?:sub)?class\b|\bextra fields? not permitted\b|\bextra inputs are not permitted\b",
     r"(?:配置|参数|选项|模式|模型名称?|优化器|学习率|batch_?size)[^，。；]{0,20}(?:不支持|必须|应该|未指定"
-    r"|未设置|没有设置|无效|不合法|错误|不正确|不能为)",
+    r"|未设置|没有设置|无效|不合法|错误|不正确|不能为)"
+    r"|请(?:先)?在[^，。；]{0,12}(?:配置|参数|yaml|yml)[^，。；]{0,8}(?:设置|指定|填写|修改)",
 )
 ENVIRONMENT = re.compile(r"\benv(?:ironment)? var(?:iable)?\b.{0,60}\bmust be\b", re.IGNORECASE)
 """What a variable of the environment must be is a setting, whatever type it asks for."""

@@ -79,6 +79,17 @@ def test_prefixes_of_phones_and_of_paddle_lite(text: str, rest: str, level: str)
             "paddle.fluid.core.EnforceNotMet: enforce version == 0U failed, 1818 != 0\nOnly version 0 is supported",
         ),
         (
+            "checkpoint_load_error",
+            "terminate called after throwing an instance of 'c10::Error'\n  what():  tag == RecordTags::FOOTER ASSERT "
+            "FAILED at /pytorch/caffe2/serialize/inline_container.h:234, please report a bug to PyTorch. File footer has "
+            "wrong record type. Is this file corrupted? (readAndValidateFileFooter)\nframe #0: a::b() + 0x11 (0x7f57 in x)",
+        ),
+        (
+            "checkpoint_load_error",
+            "terminate called after throwing an instance of 'c10::Error'\n  what():  read_bytes == 8 ASSERT FAILED at "
+            "/pytorch/caffe2/serialize/inline_container.h:182, please report a bug to PyTorch.\nAborted (core dumped)",
+        ),
+        (
             "file_not_found",
             "[F  5/ 9 22:17:53.353 ...odel_parser/naive_buffer/naive_buffer.cc:62 LoadFromFile] Check failed: fp: "
             "Unable to open file: /data/user/0/com.demo/cache/model.nb\nA/libc: FORTIFY: fseeko: null FILE*\n"
@@ -125,6 +136,10 @@ def test_what_native_code_says_before_it_ends(family_of: Callable[[str], str], w
             "#00 pc 0001ae4c /system/lib/libc.so (strlen+71)\n#01 pc 000314c7 ncnn::Net::load_param_mem(char*)+50",
         ),
         ("illegal_instruction_or_segfault", "Thread 1: EXC_BAD_ACCESS (code=1, address=0x10dd2c000)"),
+        (
+            "illegal_instruction_or_segfault",
+            "Crashed Thread:        0  Dispatch queue: com.apple.main-thread\n\nException Type:        EXC_CRASH (SIGABRT)",
+        ),
         ("missing_dependency", "The program '[3944] example-app.exe' has exited with code -1073741515 (0xc0000135)."),
         (
             "missing_dependency",
@@ -138,6 +153,15 @@ def test_what_native_code_says_before_it_ends(family_of: Callable[[str], str], w
             "ERROR: Cannot install torch==1.12.0: package versions have conflicting dependencies.",
         ),
         ("nccl_or_collective", "u:8:8 [0] misc/socket.cc:441 NCCL WARN socketFinalizeAccept: wrong type 4 != 3"),
+        (
+            "nccl_or_collective",
+            "i-1:454:484 [0] include/socket.h:185 WARN Call to connect failed : Connection refused\n"
+            "i-1:454:484 [0] INFO transport/net_socket.cu:101 -> 2",
+        ),
+        (
+            "nccl_or_collective",
+            "v:9:9 [0] include/socket.h:403 NCCL WARN Connect to fe80::c4%6<57335> failed : Network is unreachable",
+        ),
         ("nccl_or_collective", "NCCL WARN Call to ibv_modify_qp failed with error Connection timed out"),
         ("nccl_or_collective", "ValueError: (InvalidArgument) TCP connect error. Wrong host ip: 10.1.1.x"),
         (

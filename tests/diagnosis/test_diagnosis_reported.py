@@ -70,3 +70,46 @@ def test_what_sounds_alike_says_nothing(text: str) -> None:
 def test_a_message_goes_before_what_is_said_around_it(family_of: Callable[[str], str]) -> None:
     text = "loss becomes nan in fp16\n\nRuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"
     assert family_of(text) == "cuda_oom"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ("nccl_or_collective", "多gpu训练过程突然停滞，某个gpu内存占用减少"),
+        ("nccl_or_collective", "跑多卡训练死机"),
+        ("nccl_or_collective", "程序直接卡死了，一张卡可以训练，多张卡就卡在上面那个状态了"),
+        ("nccl_or_collective", "During multi-card training, it will kill a process and cause it to freeze"),
+        ("nccl_or_collective", "多机多卡预训练，从节点无法连接到主节点"),
+        ("host_oom_killed", "训练时内存占用线性增长，BATCHSIZE无论大小都会发生，直到aistudio报错终止"),
+        ("cuda_oom", "CUDA内存不足，GPU 0 已分配 7.5G"),
+        ("cuda_oom", "I always run out of GPU memory on a 24GB card even with batch_size 1"),
+        ("dataloader_worker_died", "The program freezes when num_workers > 0 in DataLoader"),
+        ("dataloader_worker_died", "num_workers设置大于0时，程序卡死在读数据"),
+        ("cuda_driver_mismatch", "torch.cuda.is_available() returns False after installing pytorch with CUDA 11.8"),
+        ("cuda_driver_mismatch", "torch.cuda.is_available() 返回 False，显卡驱动是 470"),
+        ("missing_dependency", "提示缺少 libGL.so.1"),
+        ("disk_full", "保存checkpoint时磁盘满了报错"),
+        ("unsupported_op", "转tensorrt的时候提示不支持 NonZero 算子"),
+        ("nan_or_inf", "训练到200步之后，loss突然就NaN了，请问是什么原因"),
+        ("config_error", "usage: issue.py [-h] [--op]\nissue.py: error: Value not boolean: ['true']."),
+    ],
+)
+def test_what_people_say_without_a_message(family_of: Callable[[str], str], wanted: str, text: str) -> None:
+    assert family_of(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "num_workers 设置多少合适？机器是 32 核",
+        "请问 paddle2onnx 支持 NonZero 算子吗",
+        "I freeze the backbone layers in DDP and only train the head, is that right?",
+        "torch.cuda.is_available() 返回 True，但是训练速度很慢",
+        "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n请问这段代码是什么意思",
+        "Is CUDA available: False\nPyTorch version: 2.0.1\nHow do I use mps with this repo?",
+        "磁盘空间需要多少才能放下整个数据集？",
+        "训练早停了，第 20 个 epoch 就停了是正常的吗",
+    ],
+)
+def test_questions_in_like_words(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == ""
