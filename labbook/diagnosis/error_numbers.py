@@ -50,7 +50,7 @@ _NO_WINDOW = re.compile(r"Rebuild the library with|libgtk2?\.0-dev|\bThe functio
 """OpenCV without what it shows windows with: the package for servers is installed."""
 
 _CUDA_CODE = re.compile(
-    r"\bcuda\w*\b[^.\n]{0,60}?\b(?:error|code|status|errno)\s?(?:code|number)?\s?[=:(#]?\s?(?P<code>\d{1,3})\b"
+    r"\bcuda\w*\b[^.\n]{0,60}?\b(?:error|failure|code|status|errno)\s?(?:code|number)?\s?[=:(#]?\s?(?P<code>\d{1,3})\b"
     r"|\bcudaSuccess\b\W{1,4}(?P<other>\d{1,3}) vs\.? 0\b",
     re.IGNORECASE,
 )

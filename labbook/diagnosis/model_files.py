@@ -30,7 +30,8 @@ _BROKEN = _any(
     r"\bthe model (?:file )?format (?:\S+ ){0,4}?(?:recogni[sz]ed|supported|valid|correct)"
     r"|\bthis model file is not supported\b",
     r"\b(?:invalid|bad|wrong|unknown|unexpected) magic (?:numbers?|characters?|bytes?|words?|header)\b",
-    r"\bengine plan file is not compatible\b|\bparam is too old\b|\bonly version 0 is supported\b"
+    r"\bengine plan file is (?:not compatible|generated on an incompatible)\b|\bmodel IR version\b"
+    r"|\bparam is too old\b|\bonly version 0 is supported\b"
     r"|\bparam_?\w* (?:is )?(?:too old|too new)\b",
     r"\breader->ReachEnd\(\)|\bcaffe2/serialize/(?!.*(?:unexpected pos|[Ww]rit))|\bFile footer has wrong record type\b",
     rf"\bINVALID_PROTOBUF\b|\bInvalidProtobuf\b|\b(?:read|load)ing model: .{{0,80}}{_FAILED}",
@@ -48,10 +49,11 @@ _NOT_LOADED = _any(
 _NO_OPERATOR = _any(
     r"\bUNSUPPORTED_NODE\b|\bPlugin not found, are the plugin name\b|\bNo importer registered for op\b"
     r"|\bcould not find plugin\b",
-    r"\bunsupported (?:onnx )?(?:op|ops|operator|operators|layer|node|opset)(?: types?| version)?\s?[:=]\s?\S",
+    r"\bunsupport(?:ed)? (?:onnx )?(?:op|ops|operator|operators|layer|node|opset)(?: types?| version)?\s?[:=]\s?\S",
     r"\bno (?:ops?|operators?|kernels?|converter|importer)\b.{0,20}\b(?:found|registered) for\b"
     r"|\bkernel_?: kernel null\b",
     r"\b(?:ops?|operators?|layers?)\b (?:\S+ ){0,3}?(?:are|is) not supported(?: yet)?\b",
+    r"\b(?:layer|op|node) type not supported\b|\bconverter not found\b|'aten::\w+' (?:is )?not (?:found|supported)",
     r"\bopset(?:[ _]version)?\b.{0,40}?\b(?:not supported|unsupported|must be between|is too (?:low|old))"
     r"|\brequires the minimal opset version\b|\bunsupported (?:onnx )?opset\b",
 )

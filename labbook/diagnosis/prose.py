@@ -51,7 +51,8 @@ _PROPOSED = re.compile(
     r"|[Ee]nabl(?:e|es|ing)|[Aa]llow(?:s|ing)?|[Rr]ais(?:e|es|ing)(?! \w+\()|[Cc]orrect(?:s|ed)?|[Rr]enam(?:e|es)"
     r"|[Rr]esolv(?:e|es|ed)"
     r"|[Mm]ake sure|[Ee]nsure|[Cc]hang(?:e|es|ed)|[Mm]ov(?:e|es|ed)"
-    r"|[Cc]atch(?:es)?|[Ii]gnore[sd]?|[Ss]kip(?:s|ped|ping)?|[Rr]eplace[sd]?|[Ii]mplement(?:s|ed)?|[Ss]implif(?:y|ies|ied)"
+    r"|[Cc]atch(?:es)?|[Ii]gnore[sd]?|[Ss]kip(?:s|ped|ping)?|[Rr]eplace[sd]?|[Ii]mplement(?:s|ed)?"
+    r"|[Ss]implif(?:y|ies|ied)"
     r"|[Dd]isable[sd]?|[Mm]inor fix|[Ss]mall fix"
     r"|[Rr]epair|[Cc]lean|[Ee]nhance[sd]?|[Oo]ptimi[sz]e[sd]?|[Ii]ntroduce[sd]?|[Rr]evert|修复|修正|解决"
     r"|增加|新增|支持|优化)"
@@ -147,6 +148,13 @@ _MENDED = re.compile(
 """Questions and changes, which speak of waiting without one that happened."""
 
 
+_ENGINE = re.compile(
+    r"(?:\[TRT\] ?\[E\]|\[E\] ?\[TRT\]|\[TensorRT\] ERROR:|\[E\]|\bE (?:build|init_runtime|load_rknn|inference):"
+    r"|\blibprotobuf (?:ERROR|FATAL)[^\]]{0,200}\])\s{0,3}(?P<message>\S[\s\S]{7,1200})"
+)
+"""What an engine logs as an error."""
+
+
 def message_in(text: str) -> str:
     """The message that a report quotes without a class: "报错The type of x must be ..."; "" where it quotes none.
 
@@ -154,7 +162,7 @@ def message_in(text: str) -> str:
         text: A line or block.
     """
     told = stated(text)
-    found = _CHECKED.search(told) or _QUOTED.search(told)
+    found = _ENGINE.search(told) or _CHECKED.search(told) or _QUOTED.search(told)
     if found is None:
         # A system's error, or what a sentence says of waiting processes, needs no word in front either.
         plain = _SYSTEM.search(told) or (_MENDED.search(told) is None and HANGS.search(told)) or None

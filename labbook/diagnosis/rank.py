@@ -31,7 +31,8 @@ _PRINTED = "loss_printed_nan"
 _ABORTED = "native_crash"
 _BEFORE_ABORT = (
     *("checkpoint_load_error", "unsupported_op", "file_not_found", "permission_error", "disk_full", "cuda_oom"),
-    *("host_oom_killed", "missing_dependency", "import_abi_mismatch", "nccl_or_collective"),
+    *("host_oom_killed", "missing_dependency", "import_abi_mismatch", "nccl_or_collective", "cuda_driver_mismatch"),
+    *("illegal_memory_access", "cuda_device_assert"),
 )
 """What a process says before it ends itself."""
 _BORNE_FAMILIES = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch")

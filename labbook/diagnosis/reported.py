@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from labbook.diagnosis.error_numbers import family_by_cuda
 from labbook.diagnosis.model_files import family_of_model_file
 from labbook.diagnosis.prose import SENTENCES, stated
 from labbook.diagnosis.surroundings import ADDRESS, HANGS, family_by_surroundings
@@ -265,7 +266,7 @@ def reported(lines: Iterable[str]) -> tuple[str, str] | None:
     """
     told = [sentence.strip() for line in lines for sentence in SENTENCES.split(stated(line[:2000]))]
     told = [sentence for sentence in told if not _ASKED.match(sentence) and not _HARMLESS.search(sentence)]
-    found = _first(told, _OF) or _of_model_files(told, sure=True)
+    found = _of_cuda(told) or _first(told, _OF) or _of_model_files(told, sure=True)
     if found is not None:
         return found
     # Growing memory is no failure until the program ends of it.
@@ -287,6 +288,11 @@ def _of_model_files(told: Sequence[str], *, sure: bool) -> tuple[str, str] | Non
         if family is not None:
             return family, sentence
     return None
+
+
+def _of_cuda(told: Sequence[str]) -> tuple[str, str] | None:
+    found = ((family_by_cuda(sentence), sentence) for sentence in told)
+    return next(((family, sentence) for family, sentence in found if family is not None), None)
 
 
 def _first(told: Sequence[str], forms: _Forms) -> tuple[str, str] | None:

@@ -115,6 +115,28 @@ def is_remote(one: Found) -> bool:
     return one.type.endswith("RemoteTraceback")
 
 
+_OPERATOR = re.compile(r"^\s*Invoke operator \w+ error\.?\s*(?:\n|$)")
+
+
+def with_operator(found: list[Found]) -> Found | None:
+    """The exception of Paddle Fluid that names only its operator: where that was made and what was wrong stand below.
+
+    Args:
+        found: In order; frames that stand alone behind the exception become its own.
+    """
+    for place in (-1, -2):
+        if len(found) < -place or not _OPERATOR.match(found[place].message):
+            continue
+        if place == -2:
+            made = found[-1]
+            if made.type or made.message:
+                return None
+            found[-2].frames += made.frames
+            found.pop()
+        return found[-1]
+    return None
+
+
 _DISPLAY = re.compile(r"IPython[\\/]core[\\/](?:ultratb|interactiveshell|debugger)\.py$")
 
 

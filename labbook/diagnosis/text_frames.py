@@ -10,9 +10,9 @@ HEADER = re.compile(
     r"Traceback \((?:most recent call last|innermost last)\)|Traceback of TorchScript[^(]*\(most recent"
 )
 CPP_SECTION = re.compile(
-    r"C\+\+ (?:Traceback|Call Stacks?)\b|^\s*(?:Exception|Error) raised from .{1,300}most recent call"
+    r"C\+\+ (?:Traceback|Call ?[Ss]tacks?)\b|^\s*(?:Exception|Error) raised from .{1,300}most recent call"
 )
-PYTHON_SECTION = re.compile(r"Python Call Stacks?\b")
+PYTHON_SECTION = re.compile(r"Python Call ?[Ss]tacks?\b")
 SUMMARY = re.compile(r"^\W{0,6}Error Message Summary:?")
 RULE = re.compile(r"^\s*[-=_*]{4,}\s*$")
 MARKER = re.compile(r"^\s*[~^][\s~^]*$")

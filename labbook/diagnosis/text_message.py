@@ -43,6 +43,9 @@ _NATIVE = re.compile(
 """How glog begins what it ends a process with, and Paddle a message whose class was left out."""
 _NAMED = re.compile(r"^:?\w+Error:\s*$")
 """Paddle's class of an error inside of another one, with what it says behind an empty line."""
+_NUMBERED = re.compile(r"^\s*(?:\d{1,3}\s+\S|frame #\d|#\d+\s|-{4,}\s*$|$|[\w./+-]+\(.*\)\s*\[0x|\(no|@\s+0x)")
+_OF_LAUNCHER = re.compile(r"\S FAILED\s*$")
+"""The head of the table in which a launcher tells of its children."""
 _CLOSES = re.compile(
     r"^\s*(?:\[[IWEF] ?[\dA-Z]|\[[Rr]ank ?\d|`{3}|~{3}|\"{3}|'{3}|\$ |PS [A-Z]:|>>> |In \[\d|wandb:"
     r"|\([\w.-]+\) [\w.-]+@"
@@ -62,6 +65,19 @@ def native_message(line: Line) -> str:
     text = line.text.strip()
     fatal = line.level == "FATAL" and " " in text and not is_ending(text)
     return text if fatal or _NATIVE.match(text) else ""
+
+
+def end_of_stack(lines: list[Line], start: int) -> int:
+    """The place behind a stack of C++ functions.
+
+    Args:
+        lines: All lines of the writer.
+        start: Place of its head.
+    """
+    at = start + 1
+    while at < len(lines) and at - start < 600 and _NUMBERED.match(lines[at].text):
+        at += 1
+    return at
 
 
 def is_edge(text: str, begun: bool) -> bool:
@@ -137,13 +153,13 @@ def _closes(line: Line, own: Line, words: list[str]) -> bool:
         or is_progress(text)
     ):
         # The table of a launcher tells of endings itself.
-        return not any("FAILED" in word for word in words)
+        return not any(map(_OF_LAUNCHER.search, words))
     if (line.level and not own.level) or (line.time is not None and own.time is None):
         return True
     if RULE.match(text):
         said = "".join(words).strip()
         if not said:
             return text.lstrip().startswith("-")
-        return not any("FAILED" in word for word in words) and not set(said) <= set("=-*")
+        return not any(map(_OF_LAUNCHER.search, words)) and not set(said) <= set("=-*")
     shown = EXCEPTION.match(text)
     return bool(shown and shown["message"] is not None and is_class(shown["type"]))

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import re
 
-from labbook.diagnosis.text_found import MOST_BEHIND, Found, is_remote, same_start, take_out_wrapper, without_display
+from labbook.diagnosis.text_found import (
+    MOST_BEHIND,
+    Found,
+    is_remote,
+    same_start,
+    take_out_wrapper,
+    with_operator,
+    without_display,
+)
 from labbook.diagnosis.text_frames import (
     CHAINED,
     CPP_SECTION,
@@ -31,6 +39,7 @@ from labbook.diagnosis.text_message import (
     THREAD_STACK,
     THROWN,
     USER_CODE,
+    end_of_stack,
     is_edge,
     native_message,
     read_message,
@@ -49,7 +58,6 @@ _INTRO = re.compile(
 _QUOTES = "`*\"'”"
 _WHAT = re.compile(r"^\s*what\(\):\s*(.*)$")
 _FATAL = re.compile(r"^\s*Fatal Python error: (.+)$")
-_NUMBERED = re.compile(r"^\s*(?:\d{1,3}\s+\S|frame #\d|#\d+\s|-{4,}\s*$|$|[\w./+-]+\(.*\)\s*\[0x|\(no|@\s+0x)")
 _IN_FRONT = re.compile(
     r"^[\s#>*_`'\"“「\[\](-]{0,12}(?:(?:ERROR|[Ee]rror|FATAL|Fatal|CRITICAL|E|错误|报错"
     r"|异常)\s{0,2}[:：]\s{0,2})?[`'\"*]{0,3}"
@@ -297,8 +305,7 @@ class TracebackReader:
             message = message[:-1]
         opened = next((mark for mark in "\"'`" if lead and lead[0].endswith(mark)), "")
         if opened and message.count(opened) == 1:
-            # The end of a quotation, behind which the sentence goes on.
-            message = message.split(opened)[0].rstrip()
+            message = message.split(opened)[0].rstrip()  # the quotation ends, the sentence goes on
         if not message and not re.search(r"(?:Error|Exception|Interrupt|Traceback)$", shown["type"]):
             return
         start = self._at
@@ -309,8 +316,7 @@ class TracebackReader:
         module, name = split_class(shown["type"])
         words, end = self._words(start, message, 12)
         if self._last is not None and not self._last.type and self._last.frames and start - self._last.end < 8:
-            # The end of a traceback that strangers' lines had cut.
-            one = self._last
+            one = self._last  # the end of a traceback that strangers' lines had cut
         else:
             one = Found(self.lines[start], thread=self._thread, ended=not self._ignored, bare=True)
         one.type, one.module, one.message, one.end = name, module, "\n".join(words), end
@@ -330,23 +336,21 @@ class TracebackReader:
                 if one.at.rank is None:
                     one.at = one.at._replace(rank=self.lines[at].rank)
                 break
-        if not one.message:
-            # All that is known is that it ended the process.
+        if not one.message:  # all that is known is that it ended the process
             self.used.discard(start)
         self._at = one.end
         self._attach(one, "")
 
     def _native_stack(self) -> None:
         """Steps over a stack of C++ functions."""
-        at = self._at
-        self.used.add(at)
-        at += 1
-        while at < len(self.lines) and at - self._at < 600 and _NUMBERED.match(self.lines[at].text):
-            if self.lines[at].text.strip():
-                self.used.add(at)
-            at += 1
+        at = end_of_stack(self.lines, self._at)
+        self.used.update(n for n in range(self._at, at) if self.lines[n].text.strip())
         if self._last is not None and self._at - self._last.end < 8:
             self._last.end = at
+        named = with_operator(self.found)
+        if named is not None and at < len(self.lines) and not is_edge(self.lines[at].text, True):
+            words, at = self._words(at, self.lines[at].text.strip(), 6)
+            named.message, named.end, self._last = "\n".join([named.message, *words]), at, named
         self._at = at
 
     def _summary(self) -> None:

@@ -80,9 +80,9 @@ def test_prefixes_of_phones_and_of_paddle_lite(text: str, rest: str, level: str)
         ),
         (
             "checkpoint_load_error",
-            "terminate called after throwing an instance of 'c10::Error'\n  what():  tag == RecordTags::FOOTER ASSERT "
-            "FAILED at /pytorch/caffe2/serialize/inline_container.h:234, please report a bug to PyTorch. File footer has "
-            "wrong record type. Is this file corrupted? (readAndValidateFileFooter)\nframe #0: a::b() + 0x11 (0x7f57 in x)",
+            "terminate called after throwing an instance of 'c10::Error'\n  what():  tag == Tags::FOOTER ASSERT "
+            "FAILED at /pytorch/caffe2/serialize/inline_container.h:234, File footer has wrong record type. Is this "
+            "file corrupted? (readAndValidateFileFooter)\nframe #0: a::b() + 0x11 (0x7f57 in x)",
         ),
         (
             "checkpoint_load_error",
@@ -113,6 +113,23 @@ def test_prefixes_of_phones_and_of_paddle_lite(text: str, rest: str, level: str)
             "paddle.fluid.core_avx.EnforceNotMet:  Operator yolo_box does not have kernel for data_type[float]:"
             "data_layout[ANY_LAYOUT]:place[CUDAPlace(0)]:library_type[PLAIN] at [/paddle/operator.cc:1044]",
         ),
+        (
+            "type_error_user_code",
+            "paddle.fluid.core.EnforceNotMet: Invoke operator mul error.\nPython Callstacks:\n"
+            '  File "/usr/lib/python3.7/site-packages/paddle/fluid/framework.py", line 1654, in append_op\n'
+            '    attrs=kwargs.get("attrs", None))\n  File "train.py", line 27, in <module>\n    h = fc(input=img)\n'
+            "C++ Callstacks:\nInput Y(0)is not initialized at [/home/paddle/fluid/framework/operator.cc:1143]\n"
+            "PaddlePaddle Call Stacks:\n0          0x12326fd7cp void paddle::platform::EnforceNotMet::Init() + 636",
+        ),
+        (
+            "checkpoint_load_error",
+            "[TensorRT] ERROR: coreReadArchive.cpp (31) - Serialization Error in verifyHeader: 0 (Magic tag)",
+        ),
+        ("unsupported_op", "E build: RKNN_ERR_FAIL: unsupport op: GridSample"),
+        ("cuda_oom", "[TRT] [E] 2: [virtualMemoryBuffer.cpp::resizePhysical::127] Error Code 2: OutOfMemory (no info)"),
+        ("cuda_driver_mismatch", "[E] [TRT] CUDA initialization failure with error: 35. Please check your CUDA"),
+        ("cuda_driver_mismatch", "Cuda failure: 209 Aborted (core dumped)"),
+        ("compile_error", "undefined reference to `c10::Error::Error(c10::SourceLocation, std::string)'"),
         ("type_error_user_code", "(PreconditionNotMet) Tensor not initialized yet when Tensor::type() is called."),
         ("type_error_user_code", "RuntimeError: Unable to cast Python instance to C++ type (compile in debug mode)"),
     ],
@@ -138,7 +155,7 @@ def test_what_native_code_says_before_it_ends(family_of: Callable[[str], str], w
         ("illegal_instruction_or_segfault", "Thread 1: EXC_BAD_ACCESS (code=1, address=0x10dd2c000)"),
         (
             "illegal_instruction_or_segfault",
-            "Crashed Thread:        0  Dispatch queue: com.apple.main-thread\n\nException Type:        EXC_CRASH (SIGABRT)",
+            "Crashed Thread:        0  Dispatch queue: main-thread\n\nException Type:        EXC_CRASH (SIGABRT)",
         ),
         ("missing_dependency", "The program '[3944] example-app.exe' has exited with code -1073741515 (0xc0000135)."),
         (
