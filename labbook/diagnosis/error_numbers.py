@@ -46,17 +46,18 @@ _PICTURES = {
     -212: "data_decode_error",
     -214: "type_error_user_code",
 }
+_NOT_OPENED = re.compile(r"\bCan't open [\"']")
 _NO_WINDOW = re.compile(r"Rebuild the library with|libgtk2?\.0-dev|\bThe function is not implemented\b")
 """OpenCV without what it shows windows with: the package for servers is installed."""
 
 _CUDA_CODE = re.compile(
     r"\bcuda\w*\b[^.\n]{0,60}?\b(?:error|failure|code|status|errno)\s?(?:code|number)?\s?[=:(#]?\s?(?P<code>\d{1,3})\b"
-    r"|\bcudaSuccess\b\W{1,4}(?P<other>\d{1,3}) vs\.? 0\b",
+    r"|\bTHCudaCheck FAIL\b[^\n]{0,200}?\berror=(?P<old>\d{1,3})\b|\bcudaSuccess\b\W{1,4}(?P<other>\d{1,3}) vs\.? 0\b",
     re.IGNORECASE,
 )
 _CUDA_CODES = {
     **dict.fromkeys((2,), "cuda_oom"),
-    **dict.fromkeys((8, 48, 98, 209, 35, 38, 100, 101, 222, 802, 803, 804, 999), "cuda_driver_mismatch"),
+    **dict.fromkeys((8, 30, 48, 98, 209, 35, 38, 100, 101, 222, 802, 803, 804, 999), "cuda_driver_mismatch"),
     **dict.fromkeys((59, 710), "cuda_device_assert"),
     **dict.fromkeys((4, 73, 74, 77, 700, 714, 715, 716, 717, 718, 719), "illegal_memory_access"),
 }
@@ -70,7 +71,7 @@ def family_by_cuda(sentence: str) -> str | None:
         sentence: A message on one line.
     """
     found = _CUDA_CODE.search(sentence)
-    return _CUDA_CODES.get(int(found["code"] or found["other"])) if found else None
+    return _CUDA_CODES.get(int(found["code"] or found["old"] or found["other"])) if found else None
 
 
 def family_by_number(sentence: str) -> str | None:
@@ -86,6 +87,8 @@ def family_by_number(sentence: str) -> str | None:
     found = _OPENCV.search(sentence)
     if found is None:
         return None
+    if _NOT_OPENED.search(sentence):
+        return "file_not_found"
     if _NO_WINDOW.search(sentence):
         return "missing_dependency"
     return _PICTURES.get(int(found["number"]))

@@ -77,6 +77,8 @@ _UNLIKE = re.compile(
     re.IGNORECASE,
 )
 _NAMED_INSIDE = re.compile(r"([A-Z]\w{2,40}(?:Error|Exception))\s?: ")
+_STORED = re.compile(r"\b(?:checkpoints?|ckpt|pre-?trained|state_dict|loaded (?:param\w*|weights?))\b", re.IGNORECASE)
+"""What was saved, against what the model has."""
 _WIDE = 60
 _NO_VERSION = re.compile(
     r"\b(?:arguments?|keywords?|parameter|options?|methods?|functions?|attributes?|api|syntax|class|module|calling"
@@ -155,7 +157,7 @@ _ONLY_TENSORS = re.compile(
 _NO_KERNEL = re.compile(
     r"\b(?:kernels?|operators?|ops?)\b.{0,100}\b(?:not (?:found|registered)|(?:is|are) not (?:supported"
     r"|implemented) (?:for|on))\b"
-    r"|\bno kernels? (?:which are |is |are )?registered\b",
+    r"|\bno kernels? (?:which are |is |are )?registered\b|\bno \w+ kernel (?:on|for)\b",
     re.IGNORECASE,
 )
 _NO_GRADIENT = re.compile(r"(?:stop_gradient\W.{0,20}True|requires_grad\W.{0,20}False).{0,60}\bbackward", re.IGNORECASE)
@@ -214,6 +216,8 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
         or family_by_habit(raised.module, raised.type)
         or family_of_import(raised)
     )
+    if family == "shape_mismatch" and _STORED.search(sentence):
+        family = "checkpoint_size_mismatch"
     if family == "config_error" and sentence.startswith("Check failed: "):
         family = None  # what native code checks is no setting
     if family is None and not sentence and raised.frames and "__version__" in raised.frames[-1].source:

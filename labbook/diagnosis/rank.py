@@ -37,6 +37,19 @@ _BEFORE_ABORT = (
 """What a process says before it ends itself."""
 _BORNE_FAMILIES = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch")
 _OF_TENSORS = ("shape_mismatch", "dtype_mismatch", "device_mismatch", "type_error_user_code", "index_out_of_range")
+_OF_COMPUTING = (
+    *("shape_mismatch", "dtype_mismatch", "device_mismatch", "cuda_oom", "cuda_device_assert", "illegal_memory_access"),
+    *(
+        "cudnn_error",
+        "nccl_or_collective",
+        "nan_or_inf",
+        "disk_full",
+        "host_oom_killed",
+        "backward_twice",
+        "no_grad_path",
+    ),
+)
+"""What a program does not try on purpose: a slip in the code that cleans up behind it is not the failure."""
 _REMARK = re.compile(r"[?？]|\bsee (?:the|docs?|also)\b|没有关系|没关系|正常", re.IGNORECASE)
 """A line that asks or explains, and is no message."""
 _UNLIKE_SETTINGS = ("data_decode_error", "type_error_user_code", "api_version_mismatch")
@@ -180,7 +193,8 @@ def _explains(behind: Raised, shown: Raised, relation: str, matcher: Matcher, fr
         return True
     if relation == "cause":
         return theirs[0].weight >= ours[0].weight
-    return theirs[0].weight > ours[0].weight
+    slipped = ours[0].symptom.family == "type_error_user_code" and theirs[0].symptom.family in _OF_COMPUTING
+    return theirs[0].weight >= ours[0].weight if slipped else theirs[0].weight > ours[0].weight
 
 
 def _of_lines(evidence: Evidence, matcher: Matcher, *, as_exception: bool) -> list[Candidate]:

@@ -213,6 +213,11 @@ _FORMS = (
         ),
     ),
     ("disk_full", (r"(?:磁盘|硬盘)(?:空间)?(?:已?满|不足|不够|占满|写满)|\bdisk (?:is |was |got )?full\b",)),
+    ("api_version_mismatch", (r"\b[\w.-]+ ?(?:[<>=]=|==) ?\d+\.\d[\w.]* (?:is )?required\b",)),
+    (
+        "data_empty",
+        (r"(?:没有找到|未找到)(?:任何|有效的?)?(?:训练|测试|验证)?(?:图片|图像|样本|标注)(?!路径|文件夹|目录)",),
+    ),
     ("missing_dependency", (r"(?:缺少|找不到)(?:模块|依赖|库\b|包\b|第三方库)",)),
     ("file_not_found", (r"\bFileNotFoundError\b",)),
     ("permission_error", (r"\bPermissionError\b",)),

@@ -129,6 +129,19 @@ def test_prefixes_of_phones_and_of_paddle_lite(text: str, rest: str, level: str)
         ("cuda_oom", "[TRT] [E] 2: [virtualMemoryBuffer.cpp::resizePhysical::127] Error Code 2: OutOfMemory (no info)"),
         ("cuda_driver_mismatch", "[E] [TRT] CUDA initialization failure with error: 35. Please check your CUDA"),
         ("cuda_driver_mismatch", "Cuda failure: 209 Aborted (core dumped)"),
+        (
+            "cuda_driver_mismatch",
+            "THCudaCheck FAIL file=/pytorch/aten/src/THC/THCGeneral.cpp line=50 error=30 : unknown",
+        ),
+        (
+            "file_not_found",
+            "cv2.error: OpenCV(4.2.0) error: (-2:Unspecified error) Can't open \"m.cfg\" in function 'Read'",
+        ),
+        ("unsupported_op", "NotImplementedError: There is no im2col kernel on MPS"),
+        (
+            "checkpoint_size_mismatch",
+            "AssertionError: Shape not matched: w_0 in checkpoint [768, 2], in model [768, 3]",
+        ),
         ("compile_error", "undefined reference to `c10::Error::Error(c10::SourceLocation, std::string)'"),
         ("type_error_user_code", "(PreconditionNotMet) Tensor not initialized yet when Tensor::type() is called."),
         ("type_error_user_code", "RuntimeError: Unable to cast Python instance to C++ type (compile in debug mode)"),
