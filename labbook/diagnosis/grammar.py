@@ -101,14 +101,17 @@ _OF_TYPE = re.compile(
     re.IGNORECASE,
 )
 _NO_FILE = re.compile(
-    r"(?:not found|(?:does|do)(?: not|n't) exist|not exists?|can ?not find|can't find|could not find|no such file"
+    r"(?:not found|(?:does|do)(?: not|n't) exist|not exists?|can ?not find|(?:not able|unable"
+    r"|failed) to find (?:the )?(?:\w+ )?(?:file|path|dir\w*|folder)|can't find|could not find|no such file"
     r"|(?:cannot|can't|fail(?:ed)? to|unable to|could not) (?:open|access|locate) (?:the )?(?:file|path|dir\w*"
     r"|folder)"
-    r"|missing|there is no (?:such )?(?:file|dir\w*|folder)|\bno (?:file|dir\w*|folder) named)[^\n]{0,160}",
+    r"|missing|\b(?:incorrect|invalid|wrong) (?:\w+ )?path\w*\b|there is no (?:such )?(?:file|dir\w*|folder)"
+    r"|\bno (?:file|dir\w*|folder) named)[^\n]{0,160}",
     re.IGNORECASE,
 )
 _PATH = re.compile(
-    r"(?:[\w~.-]+)?(?:[/\\][\w.@-]+){2,}|\b[\w-]+\.(?:json|jsonl|yaml|yml|txt|csv|pth?|pkl|npy|npz|h5|ckpt"
+    r"(?:[\w~.-]+)?(?:[/\\][\w.@-]+){2,}|[\w.-]+/__\w+__|\b[\w-]+\.(?:json|jsonl|yaml|yml|txt|csv|pth?|pkl|npy"
+    r"|npz|h5|ckpt"
     r"|jpe?g|png|xml|bin|tsv|mat|tif|pdmodel|pdiparams|pdparams|pdopt|onnx|nb|model|params?|weights|caffemodel"
     r"|prototxt|engine|tflite|mnn|gguf|safetensors|so|dll)\b"
 )
@@ -157,7 +160,8 @@ _ONLY_TENSORS = re.compile(
 _NO_KERNEL = re.compile(
     r"\b(?:kernels?|operators?|ops?)\b.{0,100}\b(?:not (?:found|registered)|(?:is|are) not (?:supported"
     r"|implemented) (?:for|on))\b"
-    r"|\bno kernels? (?:which are |is |are )?registered\b|\bno \w+ kernel (?:on|for)\b",
+    r"|\bno kernels? (?:which are |is |are )?registered\b|\b(?:operator|pass"
+    r"|op)\b.{0,60}\bhas not be(?:en)? registered\b|\bno OP.s grad_op_maker\b|\bno \w+ kernel (?:on|for)\b",
     re.IGNORECASE,
 )
 _NO_GRADIENT = re.compile(r"(?:stop_gradient\W.{0,20}True|requires_grad\W.{0,20}False).{0,60}\bbackward", re.IGNORECASE)

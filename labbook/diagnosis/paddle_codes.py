@@ -26,7 +26,7 @@ _TYPES = re.compile(r"\b(?:data ?types?|dtype)\b|dtype\(", re.IGNORECASE)
 _UNSET = re.compile(
     r"\b\w+ should not be null\b|\bTensor (?:holds no memory|not initialized)\b"
     r"|\b(?:variable|tensor)\b.{0,40}\b(?:has not been|hasn't been|is not) initialized\b"
-    r"|\bInput \w+ ?\(\d+\) ?is not initialized\b",
+    r"|\bInput(?: \w+)? ?\(\w+\) ?(?:of \w+ )?is not initialized\b",
     re.IGNORECASE,
 )
 """A tensor that was made and never given a value."""

@@ -48,6 +48,7 @@ _FORMS = (
             rf"|not supported"
             r"|incompatible|not compatible|unsupported)",
             r"\bpip3? install (?:-U|--upgrade)\b",
+            r"\bversion of (?:the )?\w+ is (?:newer|older|lower|higher) than\b",
             r"\bversions? mis-?match\b|\bmis-?match\w* versions?\b",
             r"\b(?:need|needs|have|has|want) to (?:upgrade|downgrade)\b",
             r"\bplease (?:upgrade|update|downgrade) (?:your |the )?[\w.-]+(?: version)?(?: to|$|[.,])",
@@ -113,6 +114,10 @@ _FORMS = (
             r"\btim(?:ed?) ?-?out\b.{0,60}\b(?:nccl|gloo|rendezvous|barrier|process ?group|other ranks?|all ranks"
             r"|peers?)\b",
         ),
+    ),
+    (
+        "shared_memory",
+        _any(r"\b(?:create|open|allocate|map|resize) (?:\w+ )?shared memory\b|/dev/shm\b"),
     ),
     (
         "timeout",

@@ -143,6 +143,18 @@ def test_prefixes_of_phones_and_of_paddle_lite(text: str, rest: str, level: str)
             "AssertionError: Shape not matched: w_0 in checkpoint [768, 2], in model [768, 3]",
         ),
         ("compile_error", "undefined reference to `c10::Error::Error(c10::SourceLocation, std::string)'"),
+        ("file_not_found", "InvalidArgumentError: Not able to find the model file: model/__model__"),
+        (
+            "shared_memory",
+            "RuntimeError: (Unavailable) Could not create shared memory file, please check /dev/shm size",
+        ),
+        ("type_error_user_code", "paddle.fluid.core.EnforceNotMet: Input(Filter) of Conv2d is not initialized"),
+        (
+            "index_out_of_range",
+            "paddle.fluid.core_avx.EnforceNotMet: Axis should be in range [0, x_dims) at [/p/f.h:680]",
+        ),
+        ("unsupported_op", "NotFoundError: The gradient operator of uniform_random has not be registered."),
+        ("cuda_driver_mismatch", "RuntimeError: Torch is not able to use GPU; add --skip-test to the arguments"),
         ("type_error_user_code", "(PreconditionNotMet) Tensor not initialized yet when Tensor::type() is called."),
         ("type_error_user_code", "RuntimeError: Unable to cast Python instance to C++ type (compile in debug mode)"),
     ],

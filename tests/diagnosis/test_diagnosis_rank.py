@@ -272,7 +272,7 @@ size mismatch for head.bias: copy
 
 def test_a_slip_in_the_code_that_cleans_up_is_not_the_failure(family_of: Callable[[str], str]) -> None:
     text = (
-        'Traceback (most recent call last):\n  File "/e/site-packages/torch/nn/modules/linear.py", line 14, in forward\n'
+        'Traceback (most recent call last):\n  File "/e/torch/nn/modules/linear.py", line 14, in forward\n'
         "    return F.linear(x, w)\nRuntimeError: expected scalar type Half but found Float\n\n"
         "During handling of the above exception, another exception occurred:\n\n"
         'Traceback (most recent call last):\n  File "train.py", line 20, in <module>\n    writer.close()\n'
