@@ -76,10 +76,10 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
     weak = [c for c in ordered if _by_class_alone(c) or _only_aborts(c) or _of_import(c) or _of_setting(c)]
     if not any(c.fatal and c.match.weight > 1 for c in ordered if c not in weak):
         findings = _with_grammar(findings, evidence, matcher, language)
-        if findings and not findings[0].symptom:
-            # What the sentence says takes the place of what its class alone would mean.
-            alone = {c.id for c in ordered if _by_class_alone(c)}
-            findings = [f for f in findings if f.symptom not in alone]
+        # What the sentence says takes the place of what its class alone would mean; a hint by the class is not enough.
+        read = bool(findings) and not findings[0].symptom
+        alone = {c.id for c in ordered if _by_class_alone(c) and (read or c.match.weight == 1)}
+        findings = [f for f in findings if f.symptom not in alone]
     findings = _folded(findings, ordered)
     if ordered and _is_wrapper(ordered[0]) and _untold(evidence, ordered):
         # The launcher's words follow from an exception that no page knows: they explain nothing.

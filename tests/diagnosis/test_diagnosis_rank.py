@@ -279,3 +279,8 @@ def test_a_slip_in_the_code_that_cleans_up_is_not_the_failure(family_of: Callabl
         "NameError: name 'writer' is not defined\n"
     )
     assert family_of(text) == "dtype_mismatch"
+
+
+def test_a_class_alone_is_no_hint_beside_a_sentence_that_nobody_knows(family_of: Callable[[str], str]) -> None:
+    assert family_of("NotImplementedError: the moon phase is out of tune") == ""
+    assert family_of("NotImplementedError") == "type_error_user_code"
