@@ -47,7 +47,10 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _ABSENT = r"(?:NaNs?|nan|infs?|INF|Inf|infinity|无穷)"
-_QUANTITY = r"(?:loss(?:es)?|\w*_loss|grad(?:ient)?s?(?:[ _]norm)?|logits|weights|outputs?|损失|梯度|输出|权重|精度)"
+_QUANTITY = (
+    r"(?:loss(?:es)?|\w*_loss|grad(?:ient)?s?(?:[ _]norm)?|logits|weights|outputs?|actions?|observations?|rewards?"
+    r"|predictions?|embeddings?|features?|activations?|scores?|parameters?|values?|损失|梯度|输出|权重|精度)"
+)
 _GROWS = (
     r"(?:(?:keeps?|kept|is|was|continu\w+|constantly|slowly|steadily"
     r"|gradually) (?:\w+ )?(?:grow|increas|ris|climb|go)ing"

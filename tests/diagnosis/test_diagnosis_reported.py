@@ -94,6 +94,8 @@ def test_a_message_goes_before_what_is_said_around_it(family_of: Callable[[str],
         ("disk_full", "保存checkpoint时磁盘满了报错"),
         ("unsupported_op", "转tensorrt的时候提示不支持 NonZero 算子"),
         ("nan_or_inf", "训练到200步之后，loss突然就NaN了，请问是什么原因"),
+        ("nan_or_inf", "With some spaces I get all action nan when stepping the env."),
+        ("nan_or_inf", "model predictions become nan after the first update"),
         ("config_error", "usage: issue.py [-h] [--op]\nissue.py: error: Value not boolean: ['true']."),
     ],
 )
