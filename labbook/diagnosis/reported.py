@@ -72,6 +72,8 @@ _FORMS = (
             rf"|[变为成是出冒得到全])[^.，。]{{0,12}}?"
             rf"(?<![A-Za-z]){_ABSENT}(?![A-Za-z])",
             rf"{_QUANTITY}[^.，。]{{0,12}}?(?:突然|直接|一直|总是|全部?|都|就|又)[^.，。]{{0,6}}?{_ABSENT}(?![A-Za-z])",
+            rf"{_QUANTITY}\s?{_ABSENT}(?![A-Za-z])(?=\W*$|\s?[,，。]| (?:when|after|at|during|while|from"
+            rf"|problem|issue)\b)",
             rf"(?:\b(?:get|got|getting|gives?|gave|see|seeing|produces?|returns?|have|having)|出现了?|变成了?"
             rf"|得到|全是|都是)"
             rf"\s?(?:an? |all |only |the )?(?<![A-Za-z]){_ABSENT}(?![A-Za-z])"
