@@ -136,7 +136,7 @@ _UNREADABLE = _any(
     r"\b(?:image|mask|picture|label|annotation)s? (?:must|should|has to|have to"
     r"|needs? to) be (?:an? )?(?:\w+[- ])?(?:channel|rgb"
     r"|grayscale|gray|png|jpe?g|8-bit|uint8)\b",
-    r"\b(?:sampl(?:e|ing)[ _]rate|sr)\b.{0,60}\b(?:expected|not match|doesn't match|different|mismatch|should be"
+    r"\b(?:sampl(?:e|ing)[ _]rates?|sr)\b.{0,60}\b(?:expected|not match|doesn't match|different|mismatch|should be"
     r"|must be)\b",
     r"\blabel value \d+ in\b",
     r"\binvalid (?:bbox|bounding box|box|polygon|annotation|segmentation|image)\b",

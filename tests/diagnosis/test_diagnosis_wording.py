@@ -51,6 +51,7 @@ def family(text: str) -> str:
         ("data_empty", "ValueError: The length of train_dataset is 0. Please check your dataset"),
         ("data_decode_error", "RuntimeError: Image decode failed: a.jpg"),
         ("data_decode_error", "Exception: Failed to parse annotation"),
+        ("data_decode_error", "RuntimeError: sampling rates mismatch: 22050 vs 48000"),
         ("data_decode_error", "ValueError: bbox xmin should be less than xmax, got [10, 10, 5, 20]"),
         ("data_decode_error", "ValueError: Data line does not contain the expected number of elements."),
         ("data_decode_error", "AssertionError: line 3 must have two columns: 'a'"),
