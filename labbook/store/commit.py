@@ -196,7 +196,7 @@ def _land(
             continue
         if _same(changes, stored):
             return CommitOutcome("unchanged", tip, target.ref)
-        trouble = _stage_everywhere(target, tip, changes)
+        trouble = _stage_everywhere(target, tip, changes, keep_open)
         if not trouble:
             before = {tree.folders.top: _as_before(tree, changes, stored) for tree in _other_trees(target)}
             stream = commit_stream(target.ref, tip, changes, message, author=author, when=when)
@@ -232,7 +232,7 @@ def _same(changes: Sequence[FileChange], stored: Mapping[bytes, str]) -> bool:
     return all(c.path in stored and stored[c.path] == blob_hash(c.data, stored[c.path]) for c in changes)
 
 
-def _stage_everywhere(target: _Target, tip: str, changes: Sequence[FileChange]) -> str:
+def _stage_everywhere(target: _Target, tip: str, changes: Sequence[FileChange], keep_open: Sequence[int]) -> str:
     """Puts the changes into the index of every work tree that has the branch; returns what is in the way, or ""."""
     if not target.trees:
         return ""
@@ -246,7 +246,7 @@ def _stage_everywhere(target: _Target, tip: str, changes: Sequence[FileChange]) 
     blobs = {change.path: gone if change.data is None else next(written) for change in changes}
     try:
         for tree in target.trees:
-            stage(tree.folders, blobs)
+            stage(tree.folders, blobs, keep_open)
     except IndexLockedError as error:
         return error.message
     return ""

@@ -26,7 +26,7 @@ class IndexLockedError(GitError):
     """Another program holds `index.lock`."""
 
 
-def stage(folders: GitFolders, blobs: Mapping[bytes, str]) -> None:
+def stage(folders: GitFolders, blobs: Mapping[bytes, str], keep_open: Sequence[int] = ()) -> None:
     """Sets paths of a work tree's index; all its other entries stay as they are.
 
     Works on a copy that takes the index's place under git's own lock. No git process ever holds that lock for us, so
@@ -35,6 +35,8 @@ def stage(folders: GitFolders, blobs: Mapping[bytes, str]) -> None:
     Args:
         folders: The work tree.
         blobs: Path -> hash of its content, or zeros to take the path out.
+        keep_open: Descriptors of locks that git inherits: killed in the middle, this process leaves a git that still
+            writes its draft, and nobody may clear up before it has ended.
 
     Raises:
         IndexLockedError: Somebody else is writing the index.
@@ -50,7 +52,7 @@ def stage(folders: GitFolders, blobs: Mapping[bytes, str]) -> None:
                 shutil.copy(index, copy)
             else:
                 copy.unlink()
-            _write(folders, copy, blobs)
+            _write(folders, copy, blobs, keep_open)
             copy.replace(index)
         finally:
             lock.unlink(missing_ok=True)
@@ -107,7 +109,7 @@ def _take(lock: Path, draft: Path) -> None:
     draft.touch()
 
 
-def _write(folders: GitFolders, index: Path, blobs: Mapping[bytes, str]) -> None:
+def _write(folders: GitFolders, index: Path, blobs: Mapping[bytes, str], keep_open: Sequence[int]) -> None:
     lines = [
         b"%s %s 0\t%s\0" % (b"100644" if blob.strip("0") else b"0", blob.encode(), path) for path, blob in blobs.items()
     ]
@@ -125,6 +127,7 @@ def _write(folders: GitFolders, index: Path, blobs: Mapping[bytes, str]) -> None
         stdin=b"".join(lines),
         settings=quiet_filters(listed.out.decode("utf-8", "surrogateescape").split("\0")),
         environment={"GIT_INDEX_FILE": str(index)},
+        keep_open=keep_open,
     )
     if answer.code:
         raise GitError(f"cannot add to the index of {folders.top}: {answer.error}")

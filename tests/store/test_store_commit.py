@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -269,6 +270,32 @@ def test_killed_committers_lose_nothing_and_block_nobody(kind, request, git):
     assert len([n for n in tree(notebook, again.ref) if b"notes/runs/" in n]) == 20
     assert git(notebook.repository, "status", "--porcelain") == ""
     git(notebook.repository, "fsck")
+
+
+def test_a_git_that_outlives_its_killed_committer_leaves_nothing(own, git, tmp_path, monkeypatch):
+    """The draft of an index is renamed by git: nobody clears up while a git of a dead committer may still do so."""
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    started = tmp_path / "started"
+    real = shutil.which("git")
+    (slow / "git").write_text(
+        f'#!/bin/sh\ncase "$*" in *update-index*) touch {started}; sleep 0.7;; esac\nexec {real} "$@"\n'
+    )
+    (slow / "git").chmod(0o755)
+    root = own.paths.root
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(root), "1"],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PATH": f"{slow}:{os.environ['PATH']}"},
+    )
+    while not started.exists():
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    assert commit_files(own, [write(own, "a.md")], "m").status == "committed"
+    time.sleep(1.0)
+    assert not list((root / ".git").glob("labbook-index-*"))
+    assert git(root, "status", "--porcelain", "--", "notes/a.md") == ""
 
 
 def test_stale_locks_of_a_dead_committer_are_removed_and_fresh_ones_of_others_are_not(own, git, monkeypatch):
