@@ -41,10 +41,14 @@ LIVE_SCRIPT = """\
     .filter((one) => one.initiatorType === "fetch" && new URL(one.name).origin === location.origin)
     .map((one) => new URL(one.name).pathname)
     .filter((path) => !path.startsWith("/_labbook/") && !path.startsWith("/search/"))];
-  // Server and browser are one machine, with one clock.
+  // Server and browser are one machine, but files may carry the time of another: none loads a page twice.
   const isNewer = async (path) => {
     const answer = await fetch(path, { method: "HEAD", cache: "no-store" });
-    return answer.ok && Number(answer.headers.get("X-Written-Ms")) > performance.timeOrigin;
+    const written = answer.ok ? answer.headers.get("X-Written-Ms") : "0";
+    const key = `labbook-written:${path}`;
+    if (Number(written) <= performance.timeOrigin || sessionStorage.getItem(key) === written) return false;
+    sessionStorage.setItem(key, written);
+    return true;
   };
   const isWriting = () => {
     const one = document.activeElement;
