@@ -87,6 +87,7 @@ _NONFINITE = re.compile(
     r"|\b(?:loss|损失)\s+(?:is|became|becomes|为|变成|变为|是|=)\s*(?:nan|inf)",
     re.IGNORECASE,
 )
+_SKIPPED = re.compile(r"\bskip(?:s|ped|ping)?\b|跳过", re.IGNORECASE)
 _NOTABLE = re.compile(
     r"\bout of memory\b|\bCUDA error|\bcu(?:DNN|BLAS|dnn|blas) error|CUDNN_STATUS|CUBLAS_STATUS|device-side assert"
     r"|Assertion [`'\"].{1,300} failed|illegal memory access|\bNCCL (?:WARN|ERROR|error)|\bncclSystemError"
@@ -121,8 +122,15 @@ def is_ending(text: str) -> bool:
 
 
 def prints_nonfinite(text: str) -> bool:
-    """Whether a line prints a loss or norm that is not finite."""
-    return bool(_NONFINITE.search(text))
+    """Whether a line prints a loss or norm that is not finite.
+
+    A norm of gradients that overflowed in a step that the same line says is skipped is how a loss scaler works; a loss
+    that is nan stays one, skipped or not.
+    """
+    found = _NONFINITE.findall(text)
+    if _SKIPPED.search(text):
+        found = [one for one in found if not one.lower().startswith("norm")]
+    return bool(found)
 
 
 def is_progress(text: str) -> bool:

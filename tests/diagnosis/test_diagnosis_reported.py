@@ -118,3 +118,15 @@ def test_what_people_say_without_a_message(family_of: Callable[[str], str], want
 )
 def test_questions_in_like_words(family_of: Callable[[str], str], text: str) -> None:
     assert family_of(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("", "step 100 | loss 2.345 | grad norm inf -> skipped | scale 32768\nstep 101 | loss 2.340 | grad norm 1.2\n"),
+        ("nan_or_inf", "step 1 | loss nan | grad norm nan -> skipped\nstep 2 | loss nan | grad norm nan -> skipped\n"),
+        ("nan_or_inf", "step 1 | loss 2.345 | grad norm nan | lr 0.1\nstep 2 | loss nan | grad norm nan | lr 0.1\n"),
+    ],
+)
+def test_a_step_that_the_scaler_skips_is_no_failure(family_of: Callable[[str], str], family: str, text: str) -> None:
+    assert family_of(text) == family
