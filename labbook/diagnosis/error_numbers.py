@@ -51,7 +51,8 @@ _NO_WINDOW = re.compile(r"Rebuild the library with|libgtk2?\.0-dev|\bThe functio
 """OpenCV without what it shows windows with: the package for servers is installed."""
 
 _CUDA_CODE = re.compile(
-    r"\bcuda\w*\b[^.\n]{0,60}?\b(?:error|failure|code|status|errno)\s?(?:code|number)?\s?[=:(#]?\s?(?P<code>\d{1,3})\b"
+    r"\bcuda\w*\b[^.\n]{0,60}?\b(?:error|failure|code|status|errno)\s?(?:code"
+    r"|number)?\s?[=:(#（]?\s?(?P<code>\d{1,3})\b"
     r"|\bTHCudaCheck FAIL\b[^\n]{0,200}?\berror=(?P<old>\d{1,3})\b|\bcudaSuccess\b\W{1,4}(?P<other>\d{1,3}) vs\.? 0\b",
     re.IGNORECASE,
 )
@@ -64,12 +65,39 @@ _CUDA_CODES = {
 """Numbers of CUDA's errors, of version 10 and before it. Source: driver_types.h of CUDA 9 and 12."""
 
 
+_CUDA_NAME = re.compile(
+    r"(?<![A-Za-z])(?:cudaError|CUDA_ERROR_|CUDNN_STATUS_|CUBLAS_STATUS_)(?P<name>[A-Z][A-Za-z_]{3,40})"
+)
+_CUDA_NAMES = (
+    ("cuda_oom", "MemoryAllocation|OutOfMemory|OUT_OF_MEMORY|ALLOC_FAILED"),
+    (
+        "cuda_driver_mismatch",
+        "NoKernelImage|InsufficientDriver|NoDevice|InvalidDevice|UnsupportedPtx|SystemDriver|CompatNotSupported"
+        "|Unknown$|InitializationError|NO_DEVICE|INVALID_DEVICE|NO_BINARY|SYSTEM_DRIVER|COMPAT_NOT|UNKNOWN$"
+        "|UNSUPPORTED_PTX|ARCH_MISMATCH",
+    ),
+    ("cuda_device_assert", "Assert|ASSERT"),
+    (
+        "illegal_memory_access",
+        "IllegalAddress|MisalignedAddress|LaunchFailure|ILLEGAL_ADDRESS|MISALIGNED|LAUNCH_FAILED",
+    ),
+    (
+        "cudnn_error",
+        "NOT_INITIALIZED|EXECUTION_FAILED|MAPPING_ERROR|BAD_PARAM|INTERNAL_ERROR|NOT_SUPPORTED|INVALID_VALUE",
+    ),
+)
+"""Names of errors as CUDA, cuDNN and cuBLAS write them. Source: driver_types.h, cuda.h, cudnn.h, cublas_api.h."""
+
+
 def family_by_cuda(sentence: str) -> str | None:
-    """The family behind a number of CUDA's, or `None`.
+    """The family behind a number or a name of CUDA's, or `None`.
 
     Args:
         sentence: A message on one line.
     """
+    named = _CUDA_NAME.search(sentence)
+    if named is not None:
+        return next((family for family, names in _CUDA_NAMES if re.match(names, named["name"])), None)
     found = _CUDA_CODE.search(sentence)
     return _CUDA_CODES.get(int(found["code"] or found["old"] or found["other"])) if found else None
 

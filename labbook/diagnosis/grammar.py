@@ -17,7 +17,13 @@ from labbook.diagnosis.error_numbers import family_by_cuda, family_by_number
 from labbook.diagnosis.family_titles import title_of
 from labbook.diagnosis.model_files import family_of_model_file
 from labbook.diagnosis.paddle_codes import family_by_code, family_by_hint
-from labbook.diagnosis.site import family_by_native_place, family_by_place, family_of_import, reads_setting
+from labbook.diagnosis.site import (
+    family_by_native_place,
+    family_by_place,
+    family_of_import,
+    reads_checkpoint,
+    reads_setting,
+)
 from labbook.diagnosis.surroundings import ADDRESS, family_by_surroundings
 from labbook.diagnosis.telling import fingerprint_of, where_of
 from labbook.diagnosis.wording import ENVIRONMENT, demands, family_by_wording
@@ -48,7 +54,11 @@ _ON_DEVICE = re.compile(
     r"\b(?:on|in) (?:the )?(?:device |Place\()(?P<device>cuda(?::\d+)?|cpu|gpu(?::\d+)?|mps|xpu|npu)\b", re.I
 )
 _CANNOT = re.compile(r"\b(?:can ?not|can't|could not|must|should)\b", re.IGNORECASE)
-_WANTED = re.compile(r"\b(?:expect(?:ed|s)?|should|must|requires?|required|needs?|needed|supposed)\b", re.IGNORECASE)
+_WANTED = re.compile(
+    r"\b(?:expect(?:ed|s)?|only (?:supports?|accepts?|allows?)|supports? only|should|must|requires?|required|needs?"
+    r"|needed|supposed)\b",
+    re.IGNORECASE,
+)
 _GOT = re.compile(r"\b(?:got|received|found|was|were|but|has|have|given|instead|actual)\b", re.IGNORECASE)
 _AGAINST = re.compile(r"\b(?:and|vs|with|against|versus)\b|!=|<->", re.IGNORECASE)
 _COUNTED = re.compile(
@@ -160,7 +170,7 @@ _ONLY_TENSORS = re.compile(
 _NO_KERNEL = re.compile(
     r"\b(?:kernels?|operators?|ops?)\b.{0,100}\b(?:not (?:found|registered)|(?:is|are) not (?:supported"
     r"|implemented) (?:for|on))\b"
-    r"|\bno kernels? (?:which are |is |are )?registered\b|\b(?:operator|pass"
+    r"|\bcan(?:'t|not| not) find an? \w+ kernel\b|\bno kernels? (?:which are |is |are )?registered\b|\b(?:operator|pass"
     r"|op)\b.{0,60}\bhas not be(?:en)? registered\b|\bno OP.s grad_op_maker\b|\bno \w+ kernel (?:on|for)\b",
     re.IGNORECASE,
 )
@@ -202,6 +212,8 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
     if is_general(raised.type):
         family = _of_system(raised, sentence) or family_of_import(raised)
         return None if family is None else family_finding(family, 2, sentence, raised, evidence, language)
+    if reads_checkpoint(raised):
+        return family_finding("checkpoint_key_mismatch", 2, sentence, raised, evidence, language)
     if raised.type == "KeyError" and sentence.count(" ") < 2:
         # The key that is missing, and no sentence.
         return None
@@ -246,7 +258,13 @@ def _of_system(raised: Raised, sentence: str) -> str | None:
     if _names_missing_file(plain):
         return "file_not_found"
     malformed = "data_decode_error" if _MALFORMED.search(plain) else None
-    return family_by_surroundings(plain) or malformed or family_by_place(raised.frames)
+    of_tensors = _family(sentence)
+    return (
+        family_by_surroundings(plain)
+        or malformed
+        or (of_tensors if of_tensors in ("shape_mismatch", "dtype_mismatch", "device_mismatch") else None)
+        or family_by_place(raised.frames)
+    )
 
 
 def _names_missing_file(plain: str) -> bool:

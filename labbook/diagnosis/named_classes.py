@@ -15,7 +15,8 @@ _CLASS = re.compile(
     re.ASCII,
 )
 _HAPPENS = re.compile(
-    r"\b(?:get|gets|got|getting|see|seeing|saw|have|has|had|having|met|meet|face[sd]?|facing|encounter\w*|raise[sd]|throws?"
+    r"\b(?:get|gets|got|getting|see|seeing|saw|have|has|had|having|met|meet|face[sd]?|facing|encounter\w*|raise[sd]"
+    r"|throws?"
     r"|thrown|threw|gives?|gave|fails?|failed|failing|crash\w*|stops?|stopped|ends?|ended|shows?|reports?|receiv\w+"
     r"|occur\w*|happen\w*|came|comes|when|while|during|after|in|at|on|with|for|why)\b"
     r"|报|出现|遇到|碰到|提示|抛|显示|发生|错误|异常|失败",

@@ -149,7 +149,8 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
 
 
 _PARTIAL = re.compile(
-    r"(?<![A-Za-z])(?:log(?:2|10|1p)?|r?sqrt|div(?:ide)?|elementwise_div|pow|reciprocal|(?:linalg)?(?:vector)?norm|std|var"
+    r"(?<![A-Za-z])(?:log(?:2|10|1p)?|r?sqrt|div(?:ide)?|elementwise_div|pow|reciprocal|(?:linalg)?(?:vector)?norm"
+    r"|std|var"
     r"|a(?:cos|sin|tanh|cosh))(?:Backward\d*)?(?![A-Za-z])",
     re.IGNORECASE,
 )

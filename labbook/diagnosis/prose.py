@@ -29,7 +29,8 @@ _SUPPOSED = re.compile(
 _BORNE = re.compile(
     r"^.*(?:\bError caught was\b|\b[Pp]roceeding without\b|\b[Ff]all(?:ing|s|back)? ?back to\b"
     r"|\bwill (?:be (?:disabled|ignored|skipped)|not be (?:enabled|used|available))\b"
-    r"|\b(?:is|are) optional\b|\bnewly initiali[sz]ed\b|\bwhich is (?:expected|normal|fine|intended)\b).*$",
+    r"|\b(?:is|are) optional\b|\bnewly initiali[sz]ed\b|\b(?:is|are|may be|can be) expected (?:if|when|since|as)\b"
+    r"|\bwhich is (?:expected|normal|fine|intended)\b).*$",
     re.MULTILINE,
 )
 """A line of a program that goes on without what it misses."""
@@ -48,7 +49,8 @@ _PROPOSED = re.compile(
     r"(?:[Ff]ix(?:es|ed|ing)?|[Pp]revent(?:s|ed|ing)?|[Aa]void(?:s|ed|ing)?|[Hh]andl(?:e|es|ing)|[Ss]upport(?:s|ing)?"
     r"|[Aa]dd(?:s|ed|ing)?|[Rr]emov(?:e|es|ed|ing)|[Uu]pdat(?:e|es|ed|ing)|[Bb]ump|[Ii]mprov(?:e|es|ing)"
     r"|[Rr]efactor\w*"
-    r"|[Ee]nabl(?:e|es|ing)|[Aa]llow(?:s|ing)?|[Rr]ais(?:e|es|ing)(?! \w+\()|[Cc]orrect(?:s|ed)?|[Rr]enam(?:e|es)"
+    r"|[Ee]nabl(?:e|es|ing)|[Aa]llow(?:s|ing)?|[Rr]ais(?:e|es|ing)(?! [\w.]+(?:\(|$))|[Cc]orrect(?:s|ed)?"
+    r"|[Rr]enam(?:e|es)"
     r"|[Rr]esolv(?:e|es|ed)"
     r"|[Mm]ake sure|[Ee]nsure|[Cc]hang(?:e|es|ed)|[Mm]ov(?:e|es|ed)"
     r"|[Cc]atch(?:es)?|[Ii]gnore[sd]?|[Ss]kip(?:s|ped|ping)?|[Rr]eplace[sd]?|[Ii]mplement(?:s|ed)?"
@@ -73,7 +75,14 @@ _TAUGHT = re.compile(
     r"你是否(?:也)?(?:经历|遇到)过|用户.{0,60}(?:常常|经常|往往)会?(?:出现|遇到|碰到)|^\W{0,6}常见问题|^\W{0,6}FAQ\b"
     r"|以下(?:几|多|[二两三四五六\d])种(?:错误|报错|情况)|本文(?:将|主要)?(?:介绍|总结|汇总)"
     r"|\bfrequently asked questions\b"
-    r"|\bin this (?:tutorial|guide|article),? (?:we|I|you)\b",
+    r"|(?:这篇|本篇|本文)(?:文章|博客|教程)?(?:讲|总结|整理|介绍|分享|汇总|说明|带)|新手(?:容易|常"
+    r"|经常)(?:会)?(?:碰到|遇到|犯)|入门[:：]"
+    r"|常见的?(?:报错|错误|问题|原因)(?:及|和|与)?(?:解决|有|包括|如下|是|汇总)|\bdocs?/[\w/]+\.(?:md"
+    r"|rst)\b[^\n]{0,20}\badd"
+    r"|\bcommon (?:errors|problems|pitfalls|causes) (?:include|are|and)\b|\badd an entry for\b"
+    r"|\bin this (?:tutorial|guide|article),? (?:we|I|you)\b"
+    r"|\b[Tt]his (?:post|article|tutorial|guide|chapter|section) (?:goes|shows|explains|describes|walks|covers|lists)\b"
+    r"|^\W{0,6}(?:文档|教程|README)[^，。\n]{0,6}(?:补充|说明|更新)[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
 """What lessons and collections of questions say of themselves: the errors in them are examples."""
@@ -103,6 +112,19 @@ def stated(text: str) -> str:
         supposed = _SUPPOSED.search(sentence)
         kept.append(sentence[: supposed.start()] if supposed else sentence)
     return "\n".join(part for part in kept if part.strip())
+
+
+_GUESSED = re.compile(
+    r"\b(?:maybe|perhaps|possibly|probably|(?:I|we) (?:guess|suspect|think|assume|believe)|is it (?:because|due)"
+    r"|could it be|is this because|seems? like)\b"
+    r"|怀疑|猜测|我猜|我?(?:感觉|觉得)(?:是|可能|应该)|可能是|是不是|会不会|难道",
+    re.IGNORECASE,
+)
+
+
+def guesses(sentence: str) -> bool:
+    """Whether a sentence says what somebody takes for the cause: nothing beside a program's own message."""
+    return _GUESSED.search(sentence) is not None
 
 
 def wishes(text: str) -> bool:

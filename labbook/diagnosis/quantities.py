@@ -32,7 +32,8 @@ _SHAPE = re.compile(
 )
 _TYPE = re.compile(
     r"(?<![\w.])(?:torch\.|paddle\.|phi::|VarType\.|DataType\.)?(?:cuda\.)?(?:(?:Half|Float|Double|Long|Int|Byte|Char"
-    r"|Short|Bool|BFloat16)(?:Tensor)?|(?:float|bfloat|u?int|complex)(?:8|16|32|64|128)|FP(?:16|32|64)|INT(?:8|16|32|64)"
+    r"|Short|Bool|BFloat16)(?:Tensor)?|(?:float|bfloat|u?int|complex)(?:8|16|32|64|128)|FP(?:16|32|64)|INT(?:8|16|32"
+    r"|64)"
     r"|bool)\b"
 )
 _LISTED = re.compile(r"\b(?:support\w*|one of|following)\b[^\n.]{0,160}$|\bor $|\bmust be (?:\w+ )?$", re.IGNORECASE)

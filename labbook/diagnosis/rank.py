@@ -16,9 +16,9 @@ from labbook.diagnosis.class_names import family_by_class, family_by_habit
 from labbook.diagnosis.grammar import family_by_grammar, family_finding
 from labbook.diagnosis.match import Match, Matcher
 from labbook.diagnosis.named_classes import named_in
-from labbook.diagnosis.prose import message_in, stated
+from labbook.diagnosis.prose import guesses, message_in, stated
 from labbook.diagnosis.reported import reported
-from labbook.diagnosis.site import family_of_import, reads_setting
+from labbook.diagnosis.site import family_of_import, reads_checkpoint, reads_setting
 from labbook.diagnosis.telling import finding_of_check, told
 from labbook.diagnosis.text_collect import PRINTS_STEPS
 from labbook.diagnosis.text_ending import prints_nonfinite
@@ -114,7 +114,9 @@ def _of_setting(candidate: Candidate) -> bool:
     raised, family = candidate.raised, candidate.match.symptom.family
     if raised is None or family not in _UNLIKE_SETTINGS:
         return False
-    return reads_setting(raised) or family_by_class(raised.module, raised.type) == "config_error"
+    if reads_checkpoint(raised) or reads_setting(raised):
+        return True
+    return family_by_class(raised.module, raised.type) == "config_error"
 
 
 def _by_class_alone(candidate: Candidate) -> bool:
@@ -199,7 +201,10 @@ def _explains(behind: Raised, shown: Raised, relation: str, matcher: Matcher, fr
 
 def _of_lines(evidence: Evidence, matcher: Matcher, *, as_exception: bool) -> list[Candidate]:
     found = []
+    certain = any(raised.message for raised in evidence.raised)
     for said in evidence.said:
+        if certain and said.kind == "output" and guesses(said.text):
+            continue
         # What a sentence supposes or fears has not happened.
         text = stated(said.text)
         matches = matcher.of_line(replace(said, text=text), evidence.framework, as_exception=as_exception)

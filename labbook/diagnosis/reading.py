@@ -186,7 +186,7 @@ def _evidence(collected: Collected) -> Evidence:
         said = [replace(one, order=float(one.line)) for one in said]
     raised.sort(key=lambda one: (one.order, one.line))
     said.sort(key=lambda one: (one.order, one.line))
-    if collected.proposed and not any(one.frames for one in raised):
+    if collected.proposed and not any(one.frames or (one.inner and one.inner.frames) for one in raised):
         # What a description of a change quotes is what the change mends.
         raised = []
     told = [text for one in raised for text in _told_of_ending(one)]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from labbook.diagnosis.error_numbers import family_by_cuda
 from labbook.diagnosis.model_files import family_of_model_file
+from labbook.diagnosis.named_failures import named_failure
 from labbook.diagnosis.prose import SENTENCES, stated
 from labbook.diagnosis.surroundings import ADDRESS, HANGS, family_by_surroundings
 
@@ -21,7 +22,8 @@ _ASKED = re.compile(
 )
 """A sentence that asks how something is done, or whether it is so."""
 _INSIDE = re.compile(
-    r"\b(?:not|never|no longer|without|nor)\b|n't\b|没有|不会|不再|不为|并未|从未|不足时|不够时|溢出时", re.IGNORECASE
+    r"\b(?:not(?! enough)|never|no longer|without|nor)\b|n't\b|没有|不会|不再|不为|并未|从未|不足时|不够时|溢出时",
+    re.IGNORECASE,
 )
 _OF_BEING = ("nan_or_inf", "cuda_oom", "host_oom_killed", "port_in_use", "illegal_instruction_or_segfault")
 """Families that are something being so: a "not" among their words turns them round."""
@@ -35,7 +37,8 @@ _STANDS = re.compile(
 _HARMLESS = re.compile(
     r"没有?关系|正常(?:训练|运行|吗|现象)|想(?:知道|了解|问)|怎[么样](?!办|回事|解决|了|会|处理|破|改|调|弄|搞)|区别"
     r"|的话|偶尔会|可以(?:用|通过|使用|尝试)|建议|教程|原理|论文|优化了?(?=[^器]|$)|支持检测"
-    r"|\b(?:is|are) (?:normal|expected|fine|ok)\b|\bno problem\b|\b(?:should|would|could) (?:be|raise|have|show"
+    r"|\b(?:is|are) (?:normal|expected|fine|ok)\b(?![^.]{0,8}\b(?:but|then|until|however)\b)|\bno problem\b"
+    r"|\b(?:should|would|could) (?:be|raise|have|show"
     r"|print|support|allow|return|help)\b|\bmessages?\b"
     r"|\b(?:detect|check|test|watch|look)s? (?:if|whether|when|for|that)\b"
     r"|\b(?:ways?|how|tips|tricks?) to\b",
@@ -88,6 +91,11 @@ _FORMS = (
             rf"(?:显存|\b(?:gpu|cuda|video) (?:memory|ram)|\bvram)[^.。]{{0,30}}?{_GROWS}",
             r"\b(?:run|runs|ran|running) out of (?:the )?(?:gpu|cuda|video|vram)\b|\bout of (?:gpu|cuda"
             r"|video) (?:memory|ram)\b",
+            r"\b(?:not enough|insufficient|too little|lack of|no more|short of) (?:gpu|cuda|video"
+            r"|graphics?(?: card)?)[ -]?"
+            r"(?:memory|ram)\b|\b(?:gpu|cuda|video) (?:memory|ram)\b[^.。]{0,12}? (?:is |was )?(?:not enough"
+            r"|insufficient)\b"
+            r"|显[卡存][^，。]{0,12}?申请[^，。]{0,16}?(?:不[够足]|失败)|显存[^，。]{0,6}?(?:只剩|不太够|还差)",
             r"(?:gpu|cuda|显卡|设备)\s?内存(?:不足|不够|溢出|爆|耗尽)|显存(?:不足|不够|溢出|爆|超|占满)|爆显存"
             r"|\bout[ -]of[ -]memory\b",
         ),
@@ -100,18 +108,58 @@ _FORMS = (
             r"|^(?!.*\b(?:nothing|nobody|none|no|not|never)\b)[^.,;]{3,80} killed\W{0,3}$"
             r"|\b(?:ends? (?:with|in)|still|always|keeps?(?: getting| being)?) killed\b",
             r"(?:程序|进程|训练|脚本|python)[^，。]{0,8}被(?:系统)?(?:杀|kill)",
-            r"(?<!显)(?<!gpu)(?<!cuda)(?<!显卡)(?<!设备)内存(?:不足|不够|溢出|爆|耗尽|占满|被?吃满)",
+            r"(?<!显)(?<!gpu)(?<!cuda)(?<!显卡)(?<!设备)(?<!共享)内存(?:不足|不够|溢出|爆|耗尽|占满|被?吃满)",
         ),
     ),
     (
         "no_grad_path",
         (
-            r"\b(?:grads?|gradients?|\.grad|梯度)['\"`]?[^.，。]{0,20}?(?:\b(?:is|are|was|were|be|being|stays?"
+            r"\b(?:grads?|gradients?|\.grad|梯度)['\"`]?[^.，。]{0,40}?(?:\b(?:is|are|was|were|be|being|stays?"
             r"|remains?|all"
             r"|returns?|gives?|as|=|==)\b|[都全为是])[^.，。]{0,8}?['\"`]?\bNone\b",
             r"\b(?:got|get|getting|returns?|have|has) None (?:for |as |in )?(?:the |all )?(?:grads?|gradients?)\b"
             r"|\bNone (?:grads?|gradients?)\b|\b(?:grads?|gradients?) (?:do(?:es)? not|don't|doesn't|can ?not|can't) "
             r"(?:flow|propagate|backpropagate|reach)|梯度(?:无法|不能|没有|没法)(?:回传|传播|反传|传递)",
+        ),
+    ),
+    (
+        "ddp_unused_parameters",
+        (
+            r"^(?!.*did not find any unused).*(?:\b(?:error|errors|claims?|says?|complain\w*|wants?|asks?|told|tells?"
+            r"|fail\w*|freez\w*|hangs?|crash\w*)\b|提示|报错|错误|要求|要设|卡住"
+            r"|卡死)[^。]{0,80}?\bfind_unused_parameters\b",
+            r"^(?!.*did not find any unused).*\bfind_unused_parameters\b[^。]{0,60}?(?:\b(?:error|errors|fail\w*"
+            r"|freez\w*|hangs?"
+            r"|crash\w*)\b|报错|错误|一样的错|卡住|卡死)",
+            r"\bunused parameters\b[^.。]{0,40}?\b(?:error|problem|issue)\b|(?:未使用|没有?用到|没参与)(?:的"
+            r"|过的)?参数[^，。]{0,10}"
+            r"(?:报错|错误|问题)",
+        ),
+    ),
+    (
+        "interrupted",
+        (
+            r"^\W*\^C\W*$|\b(?:with|by|prints?|shows?|says?|and|only|just) (?:an? )?[`'\"]?\^C(?=\W|$)"
+            r"|(?:出现|显示|打印|只有|自动)[^，。]{0,6}\^C(?=\W|$)",
+            r"(?:关[了掉闭]?|断开?了?|退出|一关)[^，。]{0,6}(?:xshell|终端|ssh|putty|mobaxterm|窗口|会话"
+            r"|terminal)[^。]{0,20}?(?:停|中断|退出"
+            r"|断了|终止|没了|结束)",
+            r"(?:xshell|终端|ssh|putty|mobaxterm|会话|terminal)[^，。]{0,10}?(?:一?关[了掉闭]?"
+            r"|断开?)[^。]{0,20}?(?:停|中断|退出|断了|终止"
+            r"|没了|结束)",
+            r"\b(?:clos\w+|disconnect\w*|exit\w*|log(?:ging)? ?out of|lose|losing|lost)\b[^.]{0,16}?\b(?:terminal"
+            r"|ssh|putty|session|tmux"
+            r"|shell|connection|laptop)\b[^.]{0,40}?\b(?:stop\w*|dies?|died|killed|terminat\w+|interrupt\w*|ends?"
+            r"|ended)\b",
+        ),
+    ),
+    (
+        "compile_error",
+        (
+            r"(?:编译|\b编)[^，。吗]{0,24}?(?:失败|报错|出错|不过(?!程)|通不过|不通过|不成功|不了|装不上|卡住)"
+            r"|\bmake\b[^，。]{0,8}?(?:过不去|报错|失败)",
+            r"\b(?:compil(?:e|ing|ation)|build(?:ing)?)\b[^.]{0,40}?\b(?:fails?|failed|failing|failure|errors?"
+            r"|breaks?|broke)\b",
         ),
     ),
     (
@@ -132,6 +180,7 @@ _FORMS = (
     (
         "data_decode_error",
         (
+            r"\b[1-9]\d* corrupt(?:ed)?\b(?! per)",
             rf"\b(?:error|fail\w*|unable|cannot|can't|could not) (?:to |when |while |in )?(?:load|read|decod|open|pars)"
             rf"(?:e|ing)? "
             rf"(?:\w+ ){{0,3}}['\"]?{_MEDIA}",
@@ -289,7 +338,7 @@ def reported(lines: Iterable[str]) -> tuple[str, str] | None:
             family = None if _is_chinese(sentence) else family_by_surroundings(ADDRESS.sub("", sentence))
             if family is not None:
                 return family, sentence
-    return _first(told, _WEAK) or _of_model_files(told, sure=False)
+    return named_failure(told) or _first(told, _WEAK) or _of_model_files(told, sure=False)
 
 
 def _of_model_files(told: Sequence[str], *, sure: bool) -> tuple[str, str] | None:

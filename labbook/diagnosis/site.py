@@ -94,6 +94,24 @@ def reads_setting(raised: Raised) -> bool:
     return raised.type == "ValueError" and bool(raised.frames) and bool(_SETTING_READ.search(raised.frames[-1].source))
 
 
+_CHECKPOINT_READ = re.compile(
+    r"\b\w*(?:state_?dicts?|checkpoints?|ckpts?|pretrained\w*|weights_dict"
+    r"|saved)\w*(?:\[[^\]]{1,60}\]){0,2}\[[^\]]{1,60}\]",
+    re.IGNORECASE,
+)
+
+
+def reads_checkpoint(raised: Raised) -> bool:
+    """Whether a key was missing where a line takes a part out of a checkpoint.
+
+    Args:
+        raised: Any exception.
+    """
+    if raised.type != "KeyError" or not raised.frames:
+        return False
+    return _CHECKPOINT_READ.search(raised.frames[-1].source) is not None
+
+
 def family_by_native_place(sentence: str) -> str | None:
     """The family that the file stands for in which a check of torch's own native code failed, or `None`.
 

@@ -142,7 +142,7 @@ _FORMS = (
         _any(
             r"\b(?:cannot|can't|could not|unable to|failed to) allocate (?:\S+ ){0,3}(?:memory|bytes)\b",
             r"\b(?:not enough|insufficient|out of) (?:system |host |cpu |virtual )?(?:memory|ram)\b",
-            r"内存(?:不足|溢出|不够)",
+            r"(?<!共享)内存(?:不足|溢出|不够)",
         ),
     ),
     (

@@ -130,3 +130,42 @@ def test_questions_in_like_words(family_of: Callable[[str], str], text: str) -> 
 )
 def test_a_step_that_the_scaler_skips_is_no_failure(family_of: Callable[[str], str], family: str, text: str) -> None:
     assert family_of(text) == family
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        (
+            "illegal_memory_access",
+            "After two or three epochs my job always stops with an illegal memory access, any idea?",
+        ),
+        ("permission_error", "Saving the weights sometimes fails with a permission error on this machine only."),
+        (
+            "cuda_driver_mismatch",
+            "The packed program runs on my card; on an older one it says no kernel image is available.",
+        ),
+        ("cuda_driver_mismatch", "换了新版本之后一直 cudaErrorNoKernelImageForDevice，cpu 也跑不了"),
+        ("cuda_driver_mismatch", "服务器上一跑就报 cuda runtime error（209）"),
+        ("cuda_oom", "First epochs are fine, then it says not enough video memory."),
+        ("cuda_oom", "它说显卡0申请300M不够，只剩80M了"),
+        ("shared_memory", "训练几个epoch后 DataLoader worker 报 bus error，提示共享内存不够"),
+        ("ddp_unused_parameters", "两张卡就提示要设 find_unused_parameters=True，加了还是一样的错"),
+        ("no_grad_path", "With checkpointing all the grads of lora_A and of lora_B are None and nothing is learned."),
+        ("interrupted", "colab, training stops by itself with ^C and nobody pressed a key"),
+        ("interrupted", "每次一关终端训练就停了"),
+        ("compile_error", "自定义算子编译失败，环境是官方镜像"),
+        ("data_decode_error", "train: Scanning labels... 4100 found, 0 missing, 0 empty, 1200 corrupted"),
+        ("", "train: Scanning labels... 4100 found, 0 missing, 0 empty, 0 corrupted"),
+        ("", "Is it normal that a permission error is printed when the cache is missing?"),
+        ("", "The new driver fixed the illegal memory access for us."),
+        ("", "本文整理了 CUDA out of memory 的常见原因和解决办法"),
+        ("", "It trains fine. INFO retries: 0, timeouts 0, bus errors: none seen so far"),
+    ],
+)
+def test_failures_that_a_sentence_names(family_of: Callable[[str], str], family: str, text: str) -> None:
+    assert family_of(text) == family
+
+
+def test_what_somebody_guesses_is_not_put_before_the_message(family_of: Callable[[str], str]) -> None:
+    message = "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED\n"
+    assert family_of(message) == family_of(message + "maybe it slowly runs out of memory?\n") == "cudnn_error"
