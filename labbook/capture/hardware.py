@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,10 @@ def _gpus() -> dict[str, Any]:
         reader.close()
 
 
+_MARKS = re.compile(r"\((?:R|TM|C)\)", re.IGNORECASE)
+"""Of makers behind their names."""
+
+
 def cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:
     """The processor's name; on machines whose kernel does not tell it, its architecture."""
     text = ""
@@ -71,7 +76,7 @@ def cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:
         for line in text.splitlines():
             name, _, value = line.partition(":")
             if name.strip() == key and value.strip():
-                return " ".join(value.split())
+                return " ".join(_MARKS.sub("", value).split())
     return os.uname().machine
 
 

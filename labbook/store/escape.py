@@ -21,7 +21,7 @@ _RESERVED = frozenset(["", "con", "prn", "aux", "nul", "index", "readme", "404"]
 
 # Always encoded. `_` and `:` are too common inside of names and times; see `_BY_POSITION`.
 _ELEMENTS = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_ALWAYS = str.maketrans({char: f"&#{ord(char)};" for char in "\\`*{}[]|~^$#@"} | _ELEMENTS)
+_ALWAYS = str.maketrans({char: f"&#{ord(char)};" for char in "\\`*{}[]|~^$#"} | _ELEMENTS)
 
 # Active only beside certain neighbours. Each alternative begins with the character to encode.
 _BY_POSITION = re.compile(
@@ -29,6 +29,7 @@ _BY_POSITION = re.compile(
     r"\[(?:REDACTED:[a-z0-9_]{1,40}|USER)\](?![\[(:])|"
     r"(?<![^\W_])_|_(?![^\W_])"  # emphasis; inside of a word it is none
     r"|:(?=//)|:(?!\d+:)(?=[+\w-]+:)|:(?=100:|1234:)|(?<=www)\.|(?<=WWW)\."  # addresses that become links, emoji
+    r"|@(?! )"  # mentions; of a name that follows
     r"|=(?==)|\+(?=\+)|%(?=%)|!(?=!!|\d)|\?(?=\?\?|\d)|/(?=//)"  # marked text, keys, comments, blocks of extensions
     r"|\((?=(?:c|r|tm)\))|(?<=\+)/(?=-)|(?<==)/(?==)|(?<=\bc)/(?=o\b)|(?<![\d/])[1-7](?=/[2-8](?![\d/]))",  # symbols
     re.IGNORECASE,

@@ -34,6 +34,8 @@ def test_this_machine(tmp_path, make_context):
 
 def test_names_of_processors(tmp_path):
     assert cpu_name(tree(tmp_path, {"a": "processor : 0\nmodel name\t: AMD EPYC  7763\n"}) / "a") == "AMD EPYC 7763"
+    marked = "model name : Intel(R) Xeon(R) Processor @ 2.80GHz\n"
+    assert cpu_name(tree(tmp_path, {"c": marked}) / "c") == "Intel Xeon Processor @ 2.80GHz"
     assert cpu_name(tree(tmp_path, {"b": "processor : 0\nBogoMIPS : 50\n"}) / "b") == os.uname().machine
     assert memory_total(tree(tmp_path, {"m": "MemTotal:       32 kB\n"}) / "m") == 32768
 
