@@ -38,6 +38,7 @@ _TYPES = re.compile(
 _SAME_TYPE = re.compile(
     r"\b(?:must|should|needs? to|has to) (?:all )?(?:have|be of|share) the same (?:dtype|data ?type)\b"
     r"|\btensors? (?:must|should|needs? to|has to) have the same type as\b"
+    r"|\b(?:uniform|same|single) (?:dtype|data ?type)s?\b.{0,40}\bbut got\b"
     r"|\bdata ?type\b.{0,20}\bactual\b.{0,60}\bexpected\b",
     re.IGNORECASE,
 )

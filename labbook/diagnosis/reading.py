@@ -100,13 +100,14 @@ def _read_region(region: Region, collected: Collected) -> None:
         shaped = plain(own)
         reader = TracebackReader(shaped)
         found = _joined(reader.read()) if region.whole else reader.read()
-        collected.raise_all(found)
-        collected.stacks.extend(reader.stacks[: 100 - len(collected.stacks)])
-        rest = [line for place, line in enumerate(shaped) if place not in reader.used]
-        _say_rest(rest, collected, whole=region.whole, blocks=region.whole and not found)
+        used = reader.used
+        rest = [line for place, line in enumerate(shaped) if place not in used]
         if region.whole and not any(one.type for one in found):
             # Of a traceback whose end was cut off, the title often says what it ended in.
-            collected.raise_all(_inline(rest))
+            found = _joined([*found, *_inline(rest)])
+        collected.raise_all(found)
+        collected.stacks.extend(reader.stacks[: 100 - len(collected.stacks)])
+        _say_rest(rest, collected, whole=region.whole, blocks=region.whole and not found)
     collected.look_at("\n".join(line.text for line in lines), whole=region.whole)
 
 

@@ -57,13 +57,16 @@ _QUANTITY = (
 _GROWS = (
     r"(?:(?:keeps?|kept|is|was|continu\w+|constantly|slowly|steadily"
     r"|gradually) (?:\w+ )?(?:grow|increas|ris|climb|go)ing"
-    r"|(?:grows?|increases?|rises?|climbs?) "
+    r"|\b(?:goes|going|went) up(?: and up|,? (?:until|every|each|with)\b)|(?:grows?|increases?|rises?|climbs?) "
     r"(?:\w+ ){0,3}(?:until|every|each|with|over|continuously|linearly|steadily|slowly|gradually)|fills? up|leaks?\b"
     r"|(?:keeps?|kept) (?:on )?(?:grow|increas|rise|climb)\w*|(?:reach\w*|hits?|at) 100\s?%|(?:is|are|gets?|too) full\b"
     r"|(?:一直|一路|持续|线性|不断|逐渐|慢慢|越来越|缓慢)[^，。]{0,6}(?:涨|增|升|高|大)|[涨飙增升]到|上涨|暴涨"
-    r"|飙升|占满|吃满|爆满|泄[漏露]|耗尽|爆了|炸了)"
+    r"|飙升|占满|吃[满光完]|用[光完]|爆满|泄[漏露]|耗尽|爆了|炸了)"
 )
-_ENDS = r"(?:crash\w*|kill\w*|OOM|dies?|died|out of memory|崩|被?杀|退出|报错|中断|溢出|卡死|死机|挂了|不足)"
+_ENDS = (
+    r"(?:crash\w*|kill\w*|(?:goes|went) down|OOM|dies?|died|out of memory|崩|被?杀|退出|报错|中断|溢出|卡死|死机"
+    r"|挂了|不足)"
+)
 _MEDIA = r"\S+\.(?:jpe?g|png|bmp|tiff?|gif|webp|avi|mp4|mkv|mov|webm|wav|flac|mp3|ogg|npy|npz|h5|mat|nii(?:\.gz)?)\b"
 _FORMS = (
     (
@@ -96,6 +99,8 @@ _FORMS = (
             r"(?:memory|ram)\b|\b(?:gpu|cuda|video) (?:memory|ram)\b[^.。]{0,12}? (?:is |was )?(?:not enough"
             r"|insufficient)\b"
             r"|显[卡存][^，。]{0,12}?申请[^，。]{0,16}?(?:不[够足]|失败)|显存[^，。]{0,6}?(?:只剩|不太够|还差)",
+            r"(?:还是|仍然?|依然|直接|一直|总是|报)\s?OOM(?![A-Za-z_-])|\b(?:still|always|gets?|got|hits?"
+            r"|keeps? getting) OOM\b",
             r"(?:gpu|cuda|显卡|设备)\s?内存(?:不足|不够|溢出|爆|耗尽)|显存(?:不足|不够|溢出|爆|超|占满)|爆显存"
             r"|\bout[ -]of[ -]memory\b",
         ),
@@ -292,6 +297,27 @@ _IMPORTS = (
     (
         "api_version_mismatch",
         (r"\bfrom [\w.]+ import \w+[^，。]{0,8}?(?:报错|出错|失败|不了|\b(?:error|fails?|failed)\b)",),
+    ),
+    (
+        "config_error",
+        (r"(?:\b(?:config|cfg|ya?ml)|配置(?:文件)?)(?:里面?|中)?(?:少了|缺少?|漏了|没写|写错)",),
+    ),
+    (
+        "missing_dependency",
+        (
+            r"(?:说|提示|报错?)缺少?\s?[A-Za-z][\w-]{2,40}(?![\w-]*\s?(?:这个|该)?\s?(?:hook|key|参数|字段|属性|文件"
+            r"|列))",
+        ),
+    ),
+    (
+        "api_version_mismatch",
+        (
+            r"(?:退|降级?|回退)[到回为至]\s?v?\d+\.\d[\w.]*[^。]{0,8}?(?:就?(?:好|可以|行|正常)|没(?:有)?(?:问题|了)"
+            r"|解决)",
+            r"\b(?:downgrad\w+|going back|rolling back|revert\w+) (?:\w+ )?to v?\d+\.\d[\w.]*[^.]{0,16}\b(?:works?"
+            r"|worked|fixe[sd]|solve[sd]?"
+            r"|helps?|helped|fine)\b",
+        ),
     ),
     (
         "missing_dependency",

@@ -65,7 +65,7 @@ _SITES = tuple((family, re.compile(place)) for family, place in _PLACES)
 
 _IMPORTS = re.compile(r"^(?:import|from) [\w.]")
 _SETTING_READ = re.compile(
-    r"\b(?:int|float|bool|eval|literal_eval|strtobool|loads)\((?:[^()]|\([^()]*\)){0,60}?"
+    r"\b(?:int|float|bool|eval|literal_eval|str(?:to|2)bool|loads)\((?:[^()]|\([^()]*\)){0,60}?"
     r"(?:environ\b|getenv\(|sys\.argv|\b(?:args|opts?|cfg|conf|config|FLAGS|hparams)[.\[])"
 )
 _OF_NAMES_AND_CALLS = ("TypeError", "AttributeError", "NameError", "KeyError", "SyntaxError", "ValueError")

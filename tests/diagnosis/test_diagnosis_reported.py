@@ -155,6 +155,19 @@ def test_a_step_that_the_scaler_skips_is_no_failure(family_of: Callable[[str], s
         ("interrupted", "每次一关终端训练就停了"),
         ("compile_error", "自定义算子编译失败，环境是官方镜像"),
         ("data_decode_error", "train: Scanning labels... 4100 found, 0 missing, 0 empty, 1200 corrupted"),
+        ("host_oom_killed", "During training my RAM goes up and up until the whole thing goes down."),
+        ("host_oom_killed", "机器内存被吃光，进程被kill"),
+        ("cuda_oom", "把 batch 减到 1 还是OOM"),
+        ("config_error", "起不来，后来发现是自己的config里少了 hidden_size"),
+        ("missing_dependency", "微调的时候一直说缺pp-peft"),
+        ("api_version_mismatch", "一跑就挂，后来把框架退到2.3.2就好了"),
+        ("api_version_mismatch", "It broke after the update, downgrading torch to 1.13 fixed it."),
+        (
+            "dtype_mismatch",
+            "ValueError: Must flatten tensors with uniform dtype but got torch.float16 and torch.float32",
+        ),
+        ("api_version_mismatch", "还是 'paddle.incubate.autograd' has no attribute 'prim_on'"),
+        ("", "docs/faq.md\n- RuntimeError: Expected to have finished reduction in the prior iteration\n  set the flag"),
         ("", "train: Scanning labels... 4100 found, 0 missing, 0 empty, 0 corrupted"),
         ("", "Is it normal that a permission error is printed when the cache is missing?"),
         ("", "The new driver fixed the illegal memory access for us."),
@@ -169,3 +182,10 @@ def test_failures_that_a_sentence_names(family_of: Callable[[str], str], family:
 def test_what_somebody_guesses_is_not_put_before_the_message(family_of: Callable[[str], str]) -> None:
     message = "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED\n"
     assert family_of(message) == family_of(message + "maybe it slowly runs out of memory?\n") == "cudnn_error"
+
+
+def test_a_title_ends_the_traceback_that_was_cut(family_of: Callable[[str], str]) -> None:
+    """What reads the environment is a setting, whatever the class of its error."""
+    title = "起训就 `ValueError: Not supported value: 0`\n"
+    cut = _cut("/work/sd_args.py", "<module>", 'if str2bool(os.getenv("FLAG_FUSED", "False")):')
+    assert family_of(title + cut) == "config_error"
