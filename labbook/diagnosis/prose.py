@@ -37,7 +37,8 @@ _BORNE = re.compile(
 _WISHED = re.compile(
     r"Is your feature request related to a problem|Describe the solution you'd like|The feature, motivation and pitch"
     r"|^\W{0,12}feature request\b|Feature Description|Describe alternatives you've considered|功能请求|新功能建议"
-    r"|(?:预期|期望)的功能|\bExpected Feature\b"
+    r"|(?:预期|期望)的功能|^\W{0,12}(?:建议|希望|请求)(?:可以|能够?|官方)?(?:增加|添加|支持|新增|提供)"
+    r"|\bExpected Feature\b"
     r"|^#+ PR (?:types|Category|changes)\b",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -77,6 +78,10 @@ _TAUGHT = re.compile(
     r"你是否(?:也)?(?:经历|遇到)过|用户.{0,60}(?:常常|经常|往往)会?(?:出现|遇到|碰到)|^\W{0,6}常见问题|^\W{0,6}FAQ\b"
     r"|以下(?:几|多|[二两三四五六\d])种(?:错误|报错|情况)|本文(?:将|主要)?(?:介绍|总结|汇总)"
     r"|\bfrequently asked questions\b"
+    r"|^\W{0,6}(?:Q|问|Question|问题)\s?\d{0,2}\s?[:：]|^#{2,4} [^\n]{3,100}[?？]\s*$|(?:分享一?[点些下个]"
+    r"|总结一?下)(?:训练|调参|使用)?的?经验"
+    r"|^#{1,4} [^\n]{0,30}(?:更新日志|Changelog|Bug fixes|New features|Release notes|What's new|版本说明)"
+    r"|\b[Yy]ou(?:'ll| will| should) (?:then )?(?:see|get|notice) |你(?:将|就)?会(?:先)?(?:看到|发现)"
     r"|(?:这篇|本篇|本文)(?:文章|博客|教程)?(?:讲|总结|整理|介绍|分享|汇总|说明|带)|新手(?:容易|常"
     r"|经常)(?:会)?(?:碰到|遇到|犯)|入门[:：]"
     r"|常见的?(?:报错|错误|问题|原因)(?:及|和|与)?(?:解决|有|包括|如下|是|汇总)|\bdocs?/[\w/]+\.(?:md"

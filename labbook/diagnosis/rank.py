@@ -17,6 +17,7 @@ from labbook.diagnosis.grammar import family_by_grammar, family_finding
 from labbook.diagnosis.match import Match, Matcher
 from labbook.diagnosis.named_classes import named_in
 from labbook.diagnosis.prose import guesses, message_in, stated
+from labbook.diagnosis.questions import without_questions
 from labbook.diagnosis.reported import reported
 from labbook.diagnosis.site import family_of_import, reads_checkpoint, reads_setting
 from labbook.diagnosis.telling import finding_of_check, told
@@ -208,6 +209,10 @@ def _of_lines(evidence: Evidence, matcher: Matcher, *, as_exception: bool) -> li
         # What a sentence supposes or fears has not happened.
         text = stated(said.text)
         matches = matcher.of_line(replace(said, text=text), evidence.framework, as_exception=as_exception)
+        if matches and matches[0].weight < 3 and said.kind == "output":
+            # Words that are not a program's own may stand in a question.
+            text = without_questions(text)
+            matches = matcher.of_line(replace(said, text=text), evidence.framework, as_exception=as_exception)
         printed = matcher.catalogue.symptoms.get(_PRINTED)
         if not matches and printed and said.kind == "output" and prints_nonfinite(text):
             matches = [Match(printed, 1, 0, {})]

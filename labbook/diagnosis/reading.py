@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from labbook.diagnosis.going_on import is_step, steps_at_end, without_outlived
 from labbook.diagnosis.prose import stated
 from labbook.diagnosis.text_collect import PRINTS_STEPS, Collected, frame_work
 from labbook.diagnosis.text_ending import ending_of, is_progress, notable, warning_text
@@ -25,6 +26,7 @@ SHORT = 200
 """A text of up to so many lines is read as a report: each of its lines may mean something."""
 _PIECE = 1 << 20
 _HEAD = 1 << 16
+_TAIL = 1 << 14
 _MOST_IN_A_BLOCK = 12
 _INLINE = re.compile(
     r"(?<![A-Za-z0-9_.])"
@@ -63,11 +65,19 @@ def read_stream(chunks: Iterable[bytes]) -> Evidence:
     Cost: see `benchmarks/reading_logs.py`.
     """
     collected = Collected()
+    whole = False
     for region in regions(decoded(_seen(chunks, collected)), SHORT):
+        whole = region.whole
         if region.alone:
             _read_alone(region, collected)
         else:
             _read_region(region, collected)
+    if not whole:
+        # Of a long log only the surroundings of what may matter were read.
+        lines = collected.tail.decode("utf-8", "replace").splitlines()
+        for number in steps_at_end(lines, collected.newlines):
+            collected.goes_on(number)
+        collected.going = sorted(set(collected.going))
     return _evidence(collected)
 
 
@@ -76,6 +86,8 @@ def _seen(chunks: Iterable[bytes], collected: Collected) -> Iterator[bytes]:
     for place, chunk in enumerate(chunks):
         if place == 0:
             collected.look_for_steps(chunk[:_HEAD].decode("utf-8", "replace"))
+        collected.newlines += chunk.count(b"\n")
+        collected.tail = (collected.tail + chunk[-_TAIL:])[-_TAIL:]
         yield chunk
 
 
@@ -95,6 +107,8 @@ def _read_region(region: Region, collected: Collected) -> None:
     lines = without_learned_prefix(_lines_of(region))
     by_source: dict[str, list[Line]] = {}
     for line in lines:
+        if is_step(line.text):
+            collected.goes_on(line.number)
         by_source.setdefault(line.source, []).append(line)
     for own in by_source.values():
         shaped = plain(own)
@@ -191,6 +205,8 @@ def _evidence(collected: Collected) -> Evidence:
         # What a description of a change quotes is what the change mends.
         raised = []
     told = [text for one in raised for text in _told_of_ending(one)]
+    if collected.steps and not told:
+        raised, said = without_outlived(raised, said, collected.going)
     lines = (stated(one.text) for one in said if one.kind == "output" and "\n" not in one.text)
     ending = ending_of([*told, *lines])
     if collected.stacks:

@@ -13,14 +13,9 @@ from labbook.diagnosis.error_numbers import family_by_cuda
 from labbook.diagnosis.model_files import family_of_model_file
 from labbook.diagnosis.named_failures import named_failure
 from labbook.diagnosis.prose import SENTENCES, stated
+from labbook.diagnosis.questions import asserts
 from labbook.diagnosis.surroundings import ADDRESS, HANGS, family_by_surroundings
 
-_ASKED = re.compile(
-    r"^\W{0,6}(?:(?:how|what|where|when|which|is|are|does|do|can|could|should|would|may)\b(?! my\b)"
-    r"(?!.{0,80}\b(?:but|however)\b)|请问(?:如何|怎样|是否|能否|可以)|如何|怎样|是否|能否|可否|有没有)",
-    re.IGNORECASE,
-)
-"""A sentence that asks how something is done, or whether it is so."""
 _INSIDE = re.compile(
     r"\b(?:not(?! enough)|never|no longer|without|nor)\b|n't\b|没有|不会|不再|不为|并未|从未|不足时|不够时|溢出时",
     re.IGNORECASE,
@@ -34,16 +29,6 @@ _STANDS = re.compile(
     re.IGNORECASE,
 )
 """What stands still is a number, or it was mended: no process waits."""
-_HARMLESS = re.compile(
-    r"没有?关系|正常(?:训练|运行|吗|现象)|想(?:知道|了解|问)|怎[么样](?!办|回事|解决|了|会|处理|破|改|调|弄|搞)|区别"
-    r"|的话|偶尔会|可以(?:用|通过|使用|尝试)|建议|教程|原理|论文|优化了?(?=[^器]|$)|支持检测"
-    r"|\b(?:is|are) (?:normal|expected|fine|ok)\b(?![^.]{0,8}\b(?:but|then|until|however)\b)|\bno problem\b"
-    r"|\b(?:should|would|could) (?:be|raise|have|show"
-    r"|print|support|allow|return|help)\b|\bmessages?\b"
-    r"|\b(?:detect|check|test|watch|look)s? (?:if|whether|when|for|that)\b"
-    r"|\b(?:ways?|how|tips|tricks?) to\b",
-    re.IGNORECASE,
-)
 _DENIED = re.compile(
     r"\b(?:no|not|never|without|n't|fixed|solved|gone|resolved)\b[^.]{0,24}$|(?:没有|不会|不再|未|不是"
     r"|并非)[^，]{0,8}$",
@@ -350,7 +335,7 @@ def reported(lines: Iterable[str]) -> tuple[str, str] | None:
         lines: Of a report that holds no message of a program.
     """
     told = [sentence.strip() for line in lines for sentence in SENTENCES.split(stated(line[:2000]))]
-    told = [sentence for sentence in told if not _ASKED.match(sentence) and not _HARMLESS.search(sentence)]
+    told = [sentence for sentence in told if asserts(sentence)]
     found = _of_cuda(told) or _first(told, _OF) or _of_model_files(told, sure=True)
     if found is not None:
         return found

@@ -60,6 +60,10 @@ class Collected:
     wished: bool = False
     proposed: bool = False
     steps: bool = False
+    going: list[int] = field(default_factory=list)
+    """Numbers of the last lines of a training that goes on, in order."""
+    tail: bytes = b""
+    newlines: int = 0
     _raised: dict[str, _Kept] = field(default_factory=dict)
     _said: dict[str, _Kept] = field(default_factory=dict)
     _lines: int = 0
@@ -111,6 +115,11 @@ class Collected:
     def look_for_steps(self, text: str) -> None:
         """Notes whether a text holds the lines of a training that goes on."""
         self.steps = self.steps or _STEPS.search(text) is not None
+
+    def goes_on(self, number: int) -> None:
+        """Notes a line of a training that goes on."""
+        self.going.append(number)
+        del self.going[: -2 * _KINDS]
 
     @staticmethod
     def _keep(where: dict[str, _Kept], kind: str, one: object) -> None:

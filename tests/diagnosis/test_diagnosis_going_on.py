@@ -1,0 +1,64 @@
+"""What a training outlived is no failure; texts of people in which nothing failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+STEPS = "".join(f"Epoch [{n}/40] iter 100/100 lr 0.010 loss: {2.0 / n:.4f} time 0.31\n" for n in range(1, 9))
+BORNE = (
+    "The model and loaded state dict do not match exactly\nunexpected key in source state_dict: fc.weight, fc.bias",
+    "WARNING: ran out of memory with exception: CUDA out of memory. Tried to allocate 1.10 GiB; skipping batch",
+    "Address already in use: port 29500 is taken, using 29501",
+    "requests.exceptions.ReadTimeout: Read timed out. (read timeout=10), trying once more",
+    "UserWarning: Detected call of `lr_scheduler.step()` before `optimizer.step()`.",
+    "[W reducer.cpp:1400] Warning: find_unused_parameters=True was specified in DDP constructor, but did not find any",
+)
+
+
+@pytest.mark.parametrize("line", BORNE)
+@pytest.mark.parametrize("before", [0, 400])
+def test_what_steps_follow_was_borne(family_of: Callable[[str], str], line: str, before: int) -> None:
+    """`before`: as many healthy lines in front, so that the log is read by its notable lines alone."""
+    text = "Epoch [0/40] iter 1/100 lr 0.010 loss: 2.31 time 0.31\n" * before + line + "\n" + STEPS
+    assert family_of(text) == ""
+
+
+def test_what_ends_the_log_was_not_borne(family_of: Callable[[str], str]) -> None:
+    assert family_of(STEPS + "CUDA out of memory. Tried to allocate 1.10 GiB\n") == "cuda_oom"
+    assert family_of(STEPS * 60 + "RuntimeError: CUDA out of memory. Tried to allocate 1.10 GiB\n") == "cuda_oom"
+
+
+def test_a_traceback_counts_whatever_another_rank_printed_behind_it(family_of: Callable[[str], str]) -> None:
+    traceback = (
+        'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    step()\n'
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.10 GiB\n"
+    )
+    assert family_of(STEPS + traceback + STEPS) == "cuda_oom"
+
+
+def test_who_asks_about_a_warning_means_it(family_of: Callable[[str], str]) -> None:
+    text = f"why are my weights not used?\n\n{BORNE[0]}\n{STEPS}"
+    assert family_of(text) == "checkpoint_key_mismatch"
+
+
+def test_a_loss_that_stays_nan_is_no_step_of_a_healthy_training(family_of: Callable[[str], str]) -> None:
+    text = STEPS + "".join(f"Epoch [{n}/40] iter 100/100 lr 0.010 loss: nan time 0.31\n" for n in range(9, 20))
+    assert family_of(text) == "nan_or_inf"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How do I find out what a model needs before I rent a card? I do not want to run out of memory on GPU.",
+        "### Bug fixes\n- the check no longer raises for empty tensors\n- RuntimeError: found inf in gradients",
+        'Q: What does "no kernel image is available for execution on the device" mean?\nA: The build has no code for the card.',
+        "建议增加一个参数，loss 出现 NaN 的时候自动跳过这个 batch，目前训练都正常",
+        "我们跑了几十个任务，一直很稳定，没有遇到过爆显存。",
+        "问：提示 no kernel image is available 是什么意思\n答：安装包里没有这张卡的代码",
+        "Set the rate to 10 on purpose. You will see the loss jump, then become inf and finally nan.",
+    ],
+)
+def test_nothing_failed_to_who_wrote_it(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == ""
