@@ -53,7 +53,7 @@ def test_a_loss_that_stays_nan_is_no_step_of_a_healthy_training(family_of: Calla
     [
         "How do I find out what a model needs before I rent a card? I do not want to run out of memory on GPU.",
         "### Bug fixes\n- the check no longer raises for empty tensors\n- RuntimeError: found inf in gradients",
-        'Q: What does "no kernel image is available for execution on the device" mean?\nA: The build has no code for the card.',
+        'Q: What does "no kernel image is available for execution on the device" mean?\nA: It lacks code for it.',
         "建议增加一个参数，loss 出现 NaN 的时候自动跳过这个 batch，目前训练都正常",
         "我们跑了几十个任务，一直很稳定，没有遇到过爆显存。",
         "问：提示 no kernel image is available 是什么意思\n答：安装包里没有这张卡的代码",
