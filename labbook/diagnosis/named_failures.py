@@ -15,13 +15,13 @@ _HAPPENED = re.compile(
     r"|get(?:s|ting)?|got|giv(?:es|en|ing)|gave|says?|said|show(?:s|ed)?|report(?:s|ed)?|complain\w*|hit(?:s|ting)?"
     r"|encounter\w*|r[au]n(?:s|ning)? into|end(?:s|ed)?|exit(?:s|ed)?|sees?|seeing|saw|fac(?:e|es|ed|ing)|met|receiv\w+"
     r"|returns?|prints?|keeps?|because of|due to|caused by|problem|issue|abort\w*|trigger\w*|caught|killed)\b"
-    r"|报|提示|出现|遇到|显示|出错|错误|抛|崩|退出|中断|失败|说|爆|卡|挂|异常|不了|不行|跑不",
+    r"|报|提示|出现|遇到|显示|出错|错误|抛|崩|退出|中断|失败|说|爆|卡|挂|异常|不了|不行|跑不|一[^，。]{1,12}就",
     re.IGNORECASE | re.ASCII,
 )
 _TERMS = (
     (
         "illegal_memory_access",
-        r"illegal memory access|misaligned address|unspecified launch failure"
+        r"illegal memory(?: access(?:es)?| address| encounter\w*)|misaligned address|unspecified launch failure"
         r"|illegal address|非法(?:的)?(?:内存|显存|地址)访问|(?:非法)?访问非法(?:内存|地址)|内存访问(?:错误|越界"
         r"|违规|冲突)",
     ),

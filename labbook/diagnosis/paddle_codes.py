@@ -43,6 +43,7 @@ _HINTED = (
         "index_out_of_range",
         re.compile(r"\b(?:\w+_)?(?:ids?|idx|index|indices|label|lbl|cls|class_id)\w*(?:\[\w+\])? ?(?:<|>=|<=) "),
     ),
+    ("checkpoint_load_error", re.compile(r"^version\b")),
     ("device_mismatch", re.compile(r"place\b|place[.()_]|AllocationType|backend\(\)", re.IGNORECASE)),
     ("dtype_mismatch", re.compile(r"dtype|data_type|(?<![a-z])type\(\)")),
     (

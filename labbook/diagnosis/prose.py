@@ -64,7 +64,7 @@ _PROPOSED = re.compile(
 _HEAD_OF_CHANGE = re.compile(
     r"^(?:Summary:|Release v?\d+\.\d[\w.]*\s*$|#{1,4} (?:Changes|Changelog|What's Changed)\b"
     r"|(?:#{1,4} )?Release notes\b)"
-    r"|^\W{0,4}docs?/[\w/.-]+\.(?:md|rst)\W*$"
+    r"|^Stack from \[?ghstack|^\W{0,4}docs?/[\w/.-]+\.(?:md|rst)\W*$"
     r"|\b[Tt]his (?:PR|patch|commit|change) (?:makes|adds|fixes|lets|allows|removes|introduces|enables|handles)\b"
     r"|^\W{0,6}(?:What does this PR do|This (?:PR|diff"
     r"|patch|commit|change)\b"

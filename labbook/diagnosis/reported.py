@@ -69,6 +69,7 @@ _FORMS = (
             rf"|得到|全是|都是)"
             rf"\s?(?:an? |all |only |the )?(?<![A-Za-z]){_ABSENT}(?![A-Za-z])"
             rf"\s?(?:[^.，。]{{0,16}}{_QUANTITY}|$|[,.，。])",
+            rf"(?:训|跑)[^。]{{0,40}}?(?:就|又|老是|总是|一直)\s?(?:是|变成|出现)?\s?{_ABSENT}(?![A-Za-z])",
             rf"(?<![A-Za-z]){_ABSENT}(?![A-Za-z]) (?:in |for )?(?:the |my )?(?:training |train )?{_QUANTITY}",
             rf"(?<![A-Za-z]){_ABSENT}(?![A-Za-z])[^.，。]{{0,20}}\bin (?:the |my )?{_QUANTITY}",
         ),

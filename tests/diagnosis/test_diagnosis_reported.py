@@ -155,6 +155,8 @@ def test_a_step_that_the_scaler_skips_is_no_failure(family_of: Callable[[str], s
         ("interrupted", "每次一关终端训练就停了"),
         ("compile_error", "自定义算子编译失败，环境是官方镜像"),
         ("data_decode_error", "train: Scanning labels... 4100 found, 0 missing, 0 empty, 1200 corrupted"),
+        ("nan_or_inf", "拿它去训自己的数据，动不动就nan，学习率已经很小了"),
+        ("illegal_memory_access", "编码器训得好好的，一到解码器就 illegal memory encounter"),
         ("host_oom_killed", "During training my RAM goes up and up until the whole thing goes down."),
         ("host_oom_killed", "机器内存被吃光，进程被kill"),
         ("cuda_oom", "把 batch 减到 1 还是OOM"),
