@@ -59,7 +59,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         self.digests: dict[str, str] = {}
         self.data: dict[str, SiteFile] = {}
         self.lazy = False
-        """Whether whoever builds takes the data files from `data`, those that it needs."""
+        """Whether whoever builds calls `read`, and takes the data files from `data`, those that it needs."""
         self._scripts: dict[str, tuple[str, ...]] = {}
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
@@ -79,9 +79,14 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         config.extra["labbook"] = interface(self.templates)
         return config
 
+    def read(self) -> None:
+        """Reads the notebook. Whoever builds page by page does that before it looks for files."""
+        self.source = site_source(self.notebook, time.time(), self.language)
+
     def on_files(self, files: Files, *, config: MkDocsConfig) -> Files:
         """Adds the generated pages, and keeps runs, experiments, symptoms and reports out of the navigation."""
-        self.source = site_source(self.notebook, time.time(), self.language)
+        if not self.lazy:
+            self.read()
         self.renderer = PageRenderer(config, anchors=not self.lazy)
         self.notes, self.pages, self._scripts = {}, {}, {}
         for file in [file for file in files if not is_text(file.src_uri)]:
