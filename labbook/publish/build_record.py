@@ -105,6 +105,8 @@ def key_of(*parts: object) -> str:
 
 def is_text(name: str) -> bool:
     """Whether the name of a file is text; one from a system with another encoding is not."""
+    if name.isascii():
+        return True
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -51,8 +51,11 @@ class SiteFiles(Files):
         self, *, inclusion: Callable[[InclusionLevel], bool] = InclusionLevel.is_included
     ) -> Sequence[File]:
         """All pages, or those that may be in the navigation."""
-        pages = super().documentation_pages(inclusion=inclusion)
-        return [page for page in pages if page.inclusion.value >= 0] if self.in_nav_only else pages
+        # Their kinds are told apart without being asked for their value, which takes longer than all of the rest.
+        left_out = [InclusionLevel.EXCLUDED, InclusionLevel.DRAFT, *[InclusionLevel.NOT_IN_NAV] * self.in_nav_only]
+        if inclusion is not InclusionLevel.is_included:
+            return super().documentation_pages(inclusion=inclusion)
+        return [file for file in self if file.src_uri.endswith(markdown_extensions) and file.inclusion not in left_out]
 
 
 def site_files(config: MkDocsConfig) -> tuple[SiteFiles, dict[str, str]]:
@@ -68,7 +71,10 @@ def site_files(config: MkDocsConfig) -> tuple[SiteFiles, dict[str, str]]:
     conflicts: list[tuple[File, File]] = []
     now_ns = time.time_ns()
     shared = {"src_dir": config.docs_dir, "dest_dir": config.site_dir, "use_directory_urls": config.use_directory_urls}
+    asks = config.exclude_docs or config.draft_docs or config.not_in_nav
+    odd: list[File] = []
     for prefix, entries in _folders(config.docs_dir):
+        plain = not asks and not prefix.startswith((".", "templates/")) and "/." not in prefix
         by_address: dict[str, File] = {}
         for entry in entries:
             file = _file(prefix, entry.name, shared)
@@ -76,13 +82,18 @@ def site_files(config: MkDocsConfig) -> tuple[SiteFiles, dict[str, str]]:
             if other is not file:
                 conflicts.append((other, file))
             found.append(file)
+            if plain and not entry.name.startswith("."):
+                file.inclusion = InclusionLevel.INCLUDED
+            else:
+                odd.append(file)
             try:
                 state = stat_of(entry.stat(), now_ns)
             except OSError:
                 continue
             if state:
                 states[file.src_uri] = state
-    set_exclusions(found, config)
+    # What MkDocs leaves out unasked begins with a dot, or lies in the folder of the templates.
+    set_exclusions(odd, config)
     kept = {file.src_uri: file for file in found}
     for first, second in conflicts:
         # README.md where there is an index.md as well.
@@ -110,8 +121,9 @@ def _folders(docs: str) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
         except OSError:
             continue
         folders.sort(key=lambda entry: entry.name, reverse=True)
-        entries.sort(key=lambda entry: (splitext(entry.name)[0] not in _FIRST, entry.name))
-        yield prefix, entries
+        entries.sort(key=lambda entry: entry.name)
+        first = [entry for entry in entries if entry.name.startswith(_FIRST) and splitext(entry.name)[0] in _FIRST]
+        yield prefix, first + [entry for entry in entries if entry not in first] if first else entries
         waiting += [(f"{prefix}{entry.name}/", entry.path) for entry in folders]
 
 
@@ -127,9 +139,10 @@ def _file(prefix: str, name: str, shared: Mapping[str, Any]) -> File:
 
     Ten thousand times: what is plain for most of them is worked out without the ten calls that MkDocs takes for it.
     """
-    plain, ending = splitext(name)
     source = prefix + name
-    if ending == ".md" and plain not in _FIRST:
+    plain = name[:-3]
+    # `.md` alone is a name without an ending.
+    if name.endswith(".md") and plain and plain not in _FIRST:
         address = f"{prefix}{plain}/index.html" if shared["use_directory_urls"] else f"{prefix}{plain}.html"
     elif not is_markdown_file(source):
         address = source

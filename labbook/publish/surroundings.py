@@ -37,14 +37,17 @@ class Surroundings:
         source: The notebook.
         templates: Of the site's language.
         at: Path of a note below `notes/` -> its address in the site, "" for one that has no page.
+        view: The same notebook by symptom, where it is at hand.
     """
 
-    def __init__(self, source: SiteSource, templates: Templates, at: Callable[[str], str]) -> None:
+    def __init__(
+        self, source: SiteSource, templates: Templates, at: Callable[[str], str], view: SymptomView | None = None
+    ) -> None:
         self._source = source
         self._templates = templates
         self._at = at
-        self._view: SymptomView = symptom_view(source)
-        self._rows = {row.path: row for row in source.rows}
+        self._view = view or symptom_view(source)
+        self._rows = self._view.rows
         self._around = neighbours(source.rows)
         self._of_script = same_script(source.rows)
         self._cures = {fix.run: fix.by for fix in source.fixes if fix.by}
