@@ -124,6 +124,9 @@ def _run(command: list[str], book: Path) -> Cost:
     """Runs a build in a process of its own whose children are counted."""
     told = book / "cost.json"
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "true", "PYTHONPATH": str(Path(__file__).parents[1])}
+    # All builders run compiled, as they do where they are installed; a checkout may be kept without.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONPYCACHEPREFIX"] = str(book.parent / "compiled")
     subprocess.run([sys.executable, "-c", _CHILD, str(told), *command], cwd=book, env=environment, check=True)
     cpu_s, wall_s, most_mib, code = json.loads(told.read_text())
     if code:

@@ -57,11 +57,11 @@ def serve(port: int | None, polling: bool, notebook: str | None) -> None:
 
 def say_built(site: BuiltSite) -> None:
     """Prints what was built, and the first things that the notes made MkDocs warn of."""
-    from labbook.screen import harmless
-
     anew = "" if site.rendered == site.pages else f", {site.rendered} of them anew,"
     click.echo(f"{site.pages} pages{anew} in {site.seconds:.1f} s: {site.folder}/index.html")
     for message in site.warnings[:10]:
+        from labbook.screen import harmless
+
         click.echo(f"  {harmless(message)}", err=True)
     if len(site.warnings) > 10:
         click.echo(f"  and {len(site.warnings) - 10} more", err=True)

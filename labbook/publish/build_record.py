@@ -10,8 +10,8 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
-from dataclasses import field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, fields
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from labbook.frozen import dataclass
 from labbook.store.journal import write_atomically
 
-_FORM = 1
+_FORM = 2
 """Of the file; another number is another file."""
 
 _JUST_NOW_NS = 2_000_000_000
@@ -59,11 +59,13 @@ class BuildRecord:
         frame: Key of what is the same on all pages: settings, templates, versions, navigation.
         pages: By path below `notes/`.
         files: All others, by path below the site's folder.
+        days: Day with runs -> key of all that its pages show besides their notes.
     """
 
     frame: str = ""
     pages: Mapping[str, Known] = field(default_factory=dict)
     files: Mapping[str, Known] = field(default_factory=dict)
+    days: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_record(path: Path) -> BuildRecord:
@@ -72,7 +74,8 @@ def read_record(path: Path) -> BuildRecord:
         data = json.loads(path.read_bytes())
         if data["form"] != _FORM:
             return BuildRecord()
-        return BuildRecord(str(data["frame"]), _known(data["pages"]), _known(data["files"]))
+        days = {str(day): str(key) for day, key in data["days"].items()}
+        return BuildRecord(str(data["frame"]), _known(data["pages"]), _known(data["files"]), days)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return BuildRecord()
 
@@ -83,7 +86,8 @@ def write_record(path: Path, record: BuildRecord) -> None:
     Raises:
         OSError: It cannot be written; the next build renders everything.
     """
-    data = {"form": _FORM, "frame": record.frame, "pages": _plain(record.pages), "files": _plain(record.files)}
+    # A named tuple is written as a list.
+    data = {"form": _FORM, **{field.name: getattr(record, field.name) for field in fields(record)}}
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_atomically(path, json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode(), durable=False)
 
@@ -101,6 +105,8 @@ def key_of(*parts: object) -> str:
 
 def is_text(name: str) -> bool:
     """Whether the name of a file is text; one from a system with another encoding is not."""
+    if name.isascii():
+        return True
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -123,8 +129,12 @@ def state_of(path: str, now_ns: int, *, gone: str = "gone") -> str:
         return gone
 
 
-def files_below(folder: Path) -> dict[str, tuple[int, int]]:
+def files_below(folder: Path, flat: Sequence[str] = ()) -> dict[str, tuple[int, int]]:
     """All files of a folder and its folders: path -> size and time. Empty for one that is not there.
+
+    Args:
+        folder: Where to look.
+        flat: Folders in it, each with a slash at its end, of which those below them are left out.
 
     Cost: 10,000 files in 60 ms; measured on 2 cores.
     """
@@ -136,7 +146,8 @@ def files_below(folder: Path) -> dict[str, tuple[int, int]]:
             with os.scandir(here) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
-                        waiting.append((f"{prefix}{entry.name}/", entry.path))
+                        if prefix not in flat:
+                            waiting.append((f"{prefix}{entry.name}/", entry.path))
                     else:
                         state = entry.stat(follow_symlinks=False)
                         found[prefix + entry.name] = (state.st_size, state.st_mtime_ns)
@@ -191,13 +202,6 @@ def remove_left_over(site: Path, found: Iterable[str], expected: set[str], spare
 
 def _sources(files: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
     return {path: state for path, state in files.items() if not path.endswith((".pyc", ".tmp", "~"))}
-
-
-def _plain(known: Mapping[str, Known]) -> dict[str, list[Any]]:
-    return {
-        path: [one.key, one.size, one.written_ns, one.stat, one.digest, one.asked, one.told, one.title]
-        for path, one in known.items()
-    }
 
 
 def _known(data: Mapping[str, list[Any]]) -> dict[str, Known]:

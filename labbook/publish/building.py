@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mkdocs.commands.build import _build_extra_template, _build_theme_template, _populate_page, get_context
 from mkdocs.config.defaults import MkDocsConfig
@@ -23,6 +23,7 @@ from mkdocs.structure.files import File, InclusionLevel, set_exclusions
 from mkdocs.structure.nav import get_navigation
 from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import TableOfContents
+from mkdocs.utils import get_build_date
 
 from labbook.publish.build_record import (
     BuildRecord,
@@ -37,7 +38,8 @@ from labbook.publish.build_record import (
 )
 from labbook.publish.finish import KEPT_BY_OTHERS
 from labbook.publish.processes import beside, beside_or_later, by_many, can_have_some
-from labbook.publish.site_files import key_of_settings, site_files, states_of_notes
+from labbook.publish.site_files import is_the_same_all_day, key_of_settings, made_by, of_navigation, site_files
+from labbook.publish.surroundings import Day
 from labbook.publish.theme import REPLACED
 
 if TYPE_CHECKING:
@@ -50,9 +52,6 @@ _FOR_MANY = 60
 
 _FOR_TWO = 50_000
 """Bytes of pages that are rendered in a second process. Source: chosen by us; it takes as long as starting one."""
-
-_MANY_KEYS = 1000
-"""Pages whose keys are made in two processes."""
 
 
 class Built(NamedTuple):
@@ -122,24 +121,23 @@ class _Build:
 
     def run(self, record_path: Path, workers: int) -> Built:
         """Does it."""
-        config = self._config
-        config.plugins.on_pre_build(config=config)
-        env = config.theme.get_env()
-        if not can_have_some():
-            workers = 1
-        with beside_or_later(self._look_at_disk, workers) as seen:
-            self._files = site_files(config)
-            # Ours adds to the files; no other plugin is there.
-            config.plugins.on_files(self._files, config=config)
-            self._there, self._stats = seen()
-        if workers < 2:
-            return self._all(env, record_path, workers, partial(config.plugins.on_post_build, config=config))
-        with beside(partial(self._plugin.finish, config)) as problem:
-            return self._all(env, record_path, workers, lambda: self._plugin.tell(problem()))
+        self._config.plugins.on_pre_build(config=self._config)
+        self._plugin.read()
+        if workers < 2 or not can_have_some():
+            return self._all(record_path, 1, partial(self._config.plugins.on_post_build, config=self._config))
+        # The search needs what was read and no page: it is made from here on.
+        with beside(partial(self._plugin.finish, self._config)) as problem:
+            return self._all(record_path, workers, lambda: self._plugin.tell(problem()))
 
-    def _all(self, env: Any, record_path: Path, workers: int, finish: Callable[[], None]) -> Built:  # noqa: ANN401
-        """Brings pages and files up to date, of which it is known by now what they are made from."""
-        config, files = self._config, self._files
+    def _all(self, record_path: Path, workers: int, finish: Callable[[], None]) -> Built:
+        """Brings pages and files up to date with what was read."""
+        config = self._config
+        env = config.theme.get_env()
+        files, self._stats = site_files(config)
+        self._files = files
+        # Ours adds to the files; no other plugin is there.
+        config.plugins.on_files(files, config=config)
+        self._there = files_below(self._site, KEPT_BY_OTHERS)
         set_exclusions(self._files, config)
         self._pages = {file.src_uri: file for file in self._files.documentation_pages()}
         files.in_nav_only = True
@@ -156,20 +154,18 @@ class _Build:
             for f in self._files
             if f.src_uri not in self._pages and f.inclusion.value > InclusionLevel.DRAFT.value
         }
-        self._changed |= (self._before.files.keys() ^ others) - set(config.theme.static_templates)
-        self._frame = ""
-        keys = self._keys(settings, workers)
+        self._templates = {path for template in config.theme.static_templates for path in made_by(template)}
+        self._changed |= (self._before.files.keys() ^ others) - self._templates
+        days = self._plugin.around.keys_of_days(self._files.src_uris)
+        keys = self._keys(settings, days)
         self._name_the_navigation(keys)
-        self._frame = key_of(settings, _of_navigation(self._nav.items))
-        stale = [source for source in self._pages if not self._is_there(source, keys[source])]
+        self._frame = key_of(settings, of_navigation(self._nav.items))
+        stale = self._stale(keys)
         copied = {source: self._other_file(source) for source in sorted(others)}
         for template in sorted(config.theme.static_templates):
-            before = self._before.files.get(template, Known(""))
-            # The map of the site names all pages, the page for what is not there none.
-            same = template == "404.html" and self._frame == self._before.frame
-            if not same or self._there.get(template) != (before.size, before.written_ns):
+            if not self._is_as_it_was(template):
                 _build_theme_template(template, self._env, self._files, config, self._nav)
-            copied[template] = self._known_of(template)
+            copied |= self._known_of(template)
         for template in config.extra_templates:
             _build_extra_template(template, self._files, config, self._nav)
         made = dict(self._made(stale, keys, workers))
@@ -181,12 +177,9 @@ class _Build:
             self._shown()
         finish()
         known = {source: made.get(source) or self._refreshed(source, keys[source]) for source in self._pages}
-        write_record(record_path, BuildRecord(self._frame, known, copied))
+        around = {day: key_of(settings, key) for day, (key, _) in days.items()}
+        write_record(record_path, BuildRecord(self._frame, known, copied, around))
         return Built(len(self._pages), len(stale), removed)
-
-    def _look_at_disk(self) -> tuple[dict[str, tuple[int, int]], dict[str, str]]:
-        """The files of the site as they lie there, and the state of each note."""
-        return files_below(self._site), states_of_notes(Path(self._config.docs_dir))
 
     def _all_pages(self) -> None:
         """Gives every file its page, for the map of the site; without an address of the site there is none."""
@@ -194,16 +187,21 @@ class _Build:
             if file.page is None:
                 Page(None, file, self._config)
 
-    def _keys(self, settings: str, workers: int) -> dict[str, tuple[str, str, str]]:
-        """Key, state and digest of each page."""
-        names = list(self._pages)
-        half = len(names) // 2 if len(names) >= _MANY_KEYS else len(names)
+    def _keys(self, settings: str, days: Mapping[str, Day]) -> dict[str, tuple[str, str, str]]:
+        """Key, state and digest of each page.
 
-        def keys(some: Sequence[str]) -> list[tuple[str, str, str]]:
-            return [self._key(source, settings) for source in some]
-
-        with beside_or_later(partial(keys, names[half:]), workers if half < len(names) else 1) as others:
-            return dict(zip(names, keys(names[:half]) + others(), strict=True))
+        On a day around whose runs nothing changed, an entry that did not change either has the key that it had.
+        """
+        keys = {}
+        before = self._before.pages
+        for day, (key, sources) in days.items():
+            if self._before.days.get(day) != key_of(settings, key):
+                continue
+            for source in sources:
+                known = before.get(source)
+                if known is not None and known.key and known.stat and known.stat == self._stats.get(source):
+                    keys[source] = (known.key, known.stat, known.digest)
+        return {source: keys.get(source) or self._key(source, settings) for source in self._pages}
 
     def _key(self, source: str, settings: str) -> tuple[str, str, str]:
         """Key, state and digest of the file that a page is made from."""
@@ -221,20 +219,33 @@ class _Build:
                 digest = f"unreadable: {error.errno}"
         return key_of(settings, around, digest), stat, digest
 
-    def _is_there(self, source: str, key: tuple[str, str, str]) -> bool:
-        """Whether the page of the last build is the page that would be built."""
-        before = self._before.pages.get(source)
-        return (
-            before is not None
-            and self._frame == self._before.frame
-            and before.key == key[0]
-            and self._there.get(self._pages[source].dest_uri) == (before.size, before.written_ns)
-            and self._changed.isdisjoint(before.asked)
+    def _stale(self, keys: Mapping[str, tuple[str, str, str]]) -> list[str]:
+        """The pages that are not there as they would be built."""
+        if self._frame != self._before.frame:
+            return list(self._pages)
+        nothing = Known("")
+        there, changed, before = self._there, self._changed, self._before.pages
+        stale = []
+        for source, file in self._pages.items():
+            known = before.get(source, nothing)
+            same = known.key == keys[source][0] and there.get(file.dest_uri) == (known.size, known.written_ns)
+            if not same or not changed.isdisjoint(known.asked):
+                stale.append(source)
+        return stale
+
+    def _is_as_it_was(self, template: str) -> bool:
+        """Whether what a template of the theme makes lies there."""
+        if self._frame != self._before.frame or not is_the_same_all_day(template, self._env, self._config):
+            return False
+        known, there = self._before.files, self._there
+        return all(
+            path in known and known[path] == Known(get_build_date(), *there.get(path, ())) for path in made_by(template)
         )
 
     def _refreshed(self, source: str, key: tuple[str, str, str]) -> Known:
         """What is known of a page that was not rendered: only the time of its note may have changed."""
-        return self._before.pages[source]._replace(stat=key[1])
+        known = self._before.pages[source]
+        return known if known.stat == key[1] else known._replace(stat=key[1])
 
     def _name_the_navigation(self, keys: Mapping[str, tuple[str, str, str]]) -> None:
         """Gives the pages in the navigation their titles: known ones, or those that rendering them finds."""
@@ -355,23 +366,20 @@ class _Build:
         state = target.stat()
         return state.st_size, state.st_mtime_ns
 
-    def _known_of(self, path: str) -> Known:
-        try:
-            state = (self._site / path).stat()
-        except OSError:
-            return Known("")
-        return Known("", state.st_size, state.st_mtime_ns)
+    def _known_of(self, template: str) -> dict[str, Known]:
+        """What is known of the files that a template of the theme made."""
+        found = {}
+        for path in made_by(template):
+            try:
+                state = (self._site / path).stat()
+            except OSError:
+                continue
+            found[path] = Known(get_build_date(), state.st_size, state.st_mtime_ns)
+        return found
 
     def _expected(self, others: Iterable[str]) -> set[str]:
         files = self._files.src_uris
-        templates = {*self._config.theme.static_templates, *self._config.extra_templates, "sitemap.xml.gz"}
+        templates = {*self._config.extra_templates, *self._templates}
         return (
             {file.dest_uri for file in self._pages.values()} | {files[other].dest_uri for other in others} | templates
         )
-
-
-def _of_navigation(items: Sequence[Any]) -> list[Any]:
-    """Titles and addresses of the navigation, which every page shows."""
-    return [
-        [item.title, _of_navigation(item.children)] if item.is_section else [item.title, item.url] for item in items
-    ]

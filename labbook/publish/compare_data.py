@@ -11,18 +11,17 @@ import math
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from labbook.capture.compared import facts_of
-from labbook.model.run_json import run_from_json
-from labbook.model.series import Series, more_is_better
-from labbook.model.thinning import thinned
+from labbook.model.series import more_is_better
 from labbook.publish.page import Page, SiteFile, SiteSource, rendered
 from labbook.publish.page_words import script_words
 from labbook.publish.run_table import compact
-from labbook.report.series_choice import has_no_best, one_a_name
 from labbook.store.paths import is_run_id
 from labbook.store.templates import Templates
+
+if TYPE_CHECKING:
+    from labbook.model.series import Series
 
 FORM = 1
 """Number of this form of the data, which `assets/compare.js` reads; raised when a `run.json` gives other data."""
@@ -58,6 +57,12 @@ def compare_data(path: Path) -> bytes:
 
     Cost: 2 ms for 30 kB.
     """
+    # Most builds make none of these files.
+    from labbook.capture.compared import facts_of
+    from labbook.model.run_json import run_from_json
+    from labbook.model.thinning import thinned
+    from labbook.report.series_choice import one_a_name
+
     try:
         run = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -79,6 +84,8 @@ def compare_data(path: Path) -> bytes:
 
 
 def _summary(series: Series) -> dict[str, Any]:
+    from labbook.report.series_choice import has_no_best
+
     best = None if has_no_best(series.name) else _value(series.best)
     found = {"last": _value(series.last), "best": best, "steps": series.last_step}
     return found | ({"rising": True} if more_is_better(series.name) else {})

@@ -29,9 +29,15 @@ _LATEST = 8
 _NEWEST = 100
 
 
-def site_pages(source: SiteSource, templates: Templates) -> list[Page]:
-    """All generated pages: home, all runs, one page a month, experiments, reports, symptoms, fixes."""
-    view = symptom_view(source)
+def site_pages(source: SiteSource, templates: Templates, view: SymptomView | None = None) -> list[Page]:
+    """All generated pages: home, all runs, one page a month, experiments, reports, symptoms, fixes.
+
+    Args:
+        source: The notebook.
+        templates: Of the site's language.
+        view: The same notebook by symptom, where it is at hand.
+    """
+    view = view or symptom_view(source)
     said = templates.words["site"]
     months = {month: rows for month, rows in by_month(source.rows).items() if month != "other"}
     pages = [
@@ -54,9 +60,9 @@ def site_pages(source: SiteSource, templates: Templates) -> list[Page]:
     return [*pages, *month_pages(source, templates), *symptom_pages(view, templates)]
 
 
-def site_files(source: SiteSource, templates: Templates) -> list[SiteFile]:
-    """All generated files that are no pages: data for scripts."""
-    view = symptom_view(source)
+def site_files(source: SiteSource, templates: Templates, view: SymptomView | None = None) -> list[SiteFile]:
+    """All generated files that are no pages: data for scripts. What is given is that of `site_pages`."""
+    view = view or symptom_view(source)
     shown = {name for row in source.rows for name in row.symptoms}
     titles = {name: view.title(name) for name in shown}
     return [*table_files(source, titles), *compare_files(source), *experiment_files(source)]

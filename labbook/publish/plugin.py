@@ -32,6 +32,7 @@ from labbook.publish.rendering import PageRenderer
 from labbook.publish.search_page import interface
 from labbook.publish.source import site_source
 from labbook.publish.surroundings import Surroundings
+from labbook.publish.symptom_view import symptom_view
 from labbook.store.notebook import Notebook, find_notebook
 from labbook.store.templates import Templates, compiled_templates
 
@@ -59,7 +60,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         self.digests: dict[str, str] = {}
         self.data: dict[str, SiteFile] = {}
         self.lazy = False
-        """Whether whoever builds takes the data files from `data`, those that it needs."""
+        """Whether whoever builds calls `read`, and takes the data files from `data`, those that it needs."""
         self._scripts: dict[str, tuple[str, ...]] = {}
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
@@ -79,9 +80,14 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         config.extra["labbook"] = interface(self.templates)
         return config
 
+    def read(self) -> None:
+        """Reads the notebook. Whoever builds page by page does that before it looks for files."""
+        self.source = site_source(self.notebook, time.time(), self.language)
+
     def on_files(self, files: Files, *, config: MkDocsConfig) -> Files:
         """Adds the generated pages, and keeps runs, experiments, symptoms and reports out of the navigation."""
-        self.source = site_source(self.notebook, time.time(), self.language)
+        if not self.lazy:
+            self.read()
         self.renderer = PageRenderer(config, anchors=not self.lazy)
         self.notes, self.pages, self._scripts = {}, {}, {}
         for file in [file for file in files if not is_text(file.src_uri)]:
@@ -89,7 +95,8 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             shown = file.src_uri.encode("utf-8", "backslashreplace").decode()
             log.warning("notes/%s: left out: its name is no text, and no address can be made of it; rename it", shown)
         taken = {file.dest_uri: file for file in files if not file.src_uri.startswith("runs/2")}
-        for page in site_pages(self.source, self.templates):
+        view = symptom_view(self.source)
+        for page in site_pages(self.source, self.templates, view):
             if page.path not in files.src_uris:
                 made = File.generated(config, page.path, content="")
                 if made.dest_uri in taken:
@@ -99,7 +106,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
                     files.remove(other)
                 files.append(made)
                 self.pages[page.path] = page
-        self.data = {data.path: data for data in site_files(self.source, self.templates)}
+        self.data = {data.path: data for data in site_files(self.source, self.templates, view)}
         words, directories = self.templates.words, bool(config.use_directory_urls)
         feed = feed_file(self.source, words, config.site_name, config.site_url or "", directory_urls=directories)
         self.data[feed.path] = feed
@@ -124,7 +131,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             file = files.src_uris.get(path)
             return file.url if file is not None else ""
 
-        self.around = Surroundings(self.source, self.templates, at)
+        self.around = Surroundings(self.source, self.templates, at, view)
         return files
 
     def on_nav(self, nav: Navigation, *, config: MkDocsConfig, files: Files) -> Navigation:

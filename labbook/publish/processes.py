@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import ctypes
 import gc
@@ -11,7 +10,10 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 Made = TypeVar("Made")
 
@@ -95,9 +97,11 @@ def _answer(work: Callable[[], Any], theirs: Connection, mine: Connection, paren
         mine.send(work())
 
 
-def _pool(workers: int) -> concurrent.futures.ProcessPoolExecutor:
+def _pool(workers: int) -> ProcessPoolExecutor:
+    from concurrent.futures import ProcessPoolExecutor
+
     context = multiprocessing.get_context("fork")
-    return concurrent.futures.ProcessPoolExecutor(workers, context, _end_with, (os.getpid(),))
+    return ProcessPoolExecutor(workers, context, _end_with, (os.getpid(),))
 
 
 def _end_with(parent: int) -> None:

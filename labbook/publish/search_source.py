@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from labbook.store.notebook import Notebook
 
 _FORMAT = 3
 _OTHER = "other"
+_FIELDS = {field.name for field in fields(SearchRecord)}
 
 
 def notebook_shards(notebook: Notebook, view: SymptomView, cache: Path, *, directory_urls: bool = False) -> list[Shard]:
@@ -75,6 +76,7 @@ class _Months:
         self._view = view
         self._cache = cache
         self._made: dict[str, dict[str, SearchRecord]] = {}
+        self._shards: dict[str, list[Shard]] = {}
         self._fixed = {fix.run for fix in view.source.fixes}
         self.rows = by_month(view.source.rows)
 
@@ -89,8 +91,8 @@ class _Months:
 
     def part(self, month: str, part: int) -> Sequence[SearchRecord]:
         """The records of one shard."""
-        records = list(self.records(month).values())
-        return next(shard.records() for shard in shards_of(records) if (shard.month, shard.part) == (month, part))
+        shards = self._shards.get(month) or shards_of(list(self.records(month).values()))
+        return next(shard.records() for shard in shards if (shard.month, shard.part) == (month, part))
 
     def told(self, month: str, *, directory_urls: bool) -> Any:  # noqa: ANN401 - plain data
         """`parts`: number, key, size and facets of each shard; `texts`: what fixes are found by besides."""
@@ -98,6 +100,7 @@ class _Months:
         def made() -> bytes:
             records = self.records(month)
             shards = shards_of(list(records.values()), directory_urls=directory_urls)
+            self._shards[month] = shards
             parts = [[shard.part, shard.key, shard.count, shard.facets] for shard in shards if shard.month]
             texts = {path: record.text for path, record in records.items() if path in self._fixed}
             return json.dumps({"parts": parts, "texts": texts}).encode()
@@ -170,9 +173,12 @@ class _Kept:
         """The record of a run; `None` when its entry is gone."""
         mark = state_of(str(path), self._now_ns)
         held = self._known.get(row.path)
-        if held is not None and mark and held[0] == mark:
+        if held is not None and mark and held[0] == mark and dict(held[1]).keys() == _FIELDS:
             self._now[row.path] = held
-            return SearchRecord(**held[1])
+            record = SearchRecord.__new__(SearchRecord)
+            # A month has thousands: the way of frozen classes takes five times as long.
+            record.__dict__.update(held[1])
+            return record
         entry = _entry(path, row.path, self._source)
         if entry is None:
             return None

@@ -45,7 +45,7 @@ def site_source(
     """
     kept = Kept(notebook.paths.private / FOLDER, made_with())
     runs, refreshed = ask(notebook, _all_runs, tell=tell)
-    rows, months = _rows(runs, kept)
+    rows, months, with_fix = _rows(runs, kept)
     fronts = _Fronts({run.path: run.front for run in runs})
     experiments = [_with_body(notebook, entry) for entry in listed(notebook, kind="experiment").entries]
     reports = sorted(listed(notebook, kind="report").entries, key=lambda entry: entry.path, reverse=True)
@@ -69,7 +69,7 @@ def site_source(
         symptoms=catalogue.symptoms,
         # MkDocs leaves out what begins with a dot.
         own_symptoms=[path.as_posix() for path in own if not any(part.startswith(".") for part in path.parts)],
-        fixes=_fixes(notebook, _with_fix(runs, rows, fronts), kept),
+        fixes=_fixes(notebook, with_fix, kept),
         fronts=fronts,
         facts=_facts(notebook, [run.path for run in runs]),
         digests={run.path: run.digest for run in runs if run.digest},
@@ -116,34 +116,49 @@ class _Fronts(Mapping[str, Mapping[str, Any]]):
         return len(self._texts)
 
 
-def _rows(runs: Sequence[_Run], kept: Kept) -> tuple[list[RunRow], dict[str, MonthKeys]]:
-    """Runs in rows, in the same order, and the keys of their months; rows of days without a change are kept."""
+def _rows(runs: Sequence[_Run], kept: Kept) -> tuple[list[RunRow], dict[str, MonthKeys], list[Entry]]:
+    """Runs in rows, in the same order, the keys of their months, and the runs that name a fix.
+
+    What was made of days without a change is kept. Of runs with a fix the front matter is what tells of it.
+    """
     days: dict[str, list[_Run]] = defaultdict(list)
     for run in runs:
         days[day_of(run.path)].append(run)
     found: dict[str, RunRow] = {}
+    fixes: dict[str, Entry] = {}
     contents: dict[str, dict[str, str]] = defaultdict(dict)
     shown: dict[str, dict[str, str]] = defaultdict(dict)
     for day, held in days.items():
         key = key_of([(run.path, run.digest or run.front) for run in held])
         content = kept.of(f"rows-{day}", key, partial(_written, held))
-        found.update((run.path, _row(values)) for run, values in zip(held, json.loads(content), strict=True))
+        made = json.loads(content)
+        found.update((run.path, _row(values)) for run, values in zip(held, made["rows"], strict=True))
+        fixes.update((path, Entry(path, front)) for path, front in made["fixes"].items())
         month = month_of(held[0].path)
         contents[month][day], shown[month][day] = key, key_of(content)
     keys = {
         month: MonthKeys(key_of(list(contents[month].items())), key_of(list(by_day.items())), by_day)
         for month, by_day in shown.items()
     }
-    return [found[run.path] for run in runs], keys
+    return [found[run.path] for run in runs], keys, [fixes[run.path] for run in runs if run.path in fixes]
 
 
 _FIELDS = [field.name for field in fields(RunRow)]
+_OF_FIX = ("id", "fix", "fix_text", "fingerprints", "symptoms")
+"""What `fix_of` and `held_since` read of the front matter of a run."""
+
 _SEVERAL = [field.name for field in fields(RunRow) if str(field.type).startswith("tuple")]
 
 
 def _written(runs: Sequence[_Run]) -> bytes:
-    rows = [run_row(Entry(run.path, json.loads(run.front))) for run in runs]
-    return json.dumps([[getattr(row, name) for name in _FIELDS] for row in rows], separators=(",", ":")).encode()
+    entries = [Entry(run.path, json.loads(run.front)) for run in runs]
+    rows = [[getattr(row, name) for name in _FIELDS] for row in map(run_row, entries)]
+    fixes = {
+        entry.path: {name: entry.meta[name] for name in _OF_FIX if name in entry.meta}
+        for entry in entries
+        if entry.meta.get("fix")
+    }
+    return json.dumps({"rows": rows, "fixes": fixes}, separators=(",", ":")).encode()
 
 
 def _row(values: Sequence[Any]) -> RunRow:
@@ -154,17 +169,6 @@ def _row(values: Sequence[Any]) -> RunRow:
     for name in _SEVERAL:
         known[name] = tuple(known[name])
     return row
-
-
-def _with_fix(runs: Sequence[_Run], rows: Sequence[RunRow], fronts: _Fronts) -> list[Entry]:
-    """The runs that name a fix."""
-    odd = ('"fix": {', '"fix": [')
-    found = [
-        Entry(run.path, fronts[run.path])
-        for run, row in zip(runs, rows, strict=True)
-        if row.fix or odd[0] in run.front or odd[1] in run.front
-    ]
-    return [entry for entry in found if entry.meta.get("fix")]
 
 
 def _facts(notebook: Notebook, entries: Sequence[str]) -> dict[str, RunFacts]:

@@ -214,15 +214,16 @@ def _all_fixes(view: SymptomView) -> dict[str, Any]:
 
 def _chart(rows: Sequence[RunRow], now: float) -> list[Mapping[str, Any]]:
     """Bars of the last twelve months, oldest first; empty when there was nothing."""
-    counts = Counter(datetime.fromtimestamp(row.started).strftime("%Y-%m") for row in rows if row.started > 0)
+    when = (datetime.fromtimestamp(row.started) for row in rows if row.started > 0)
+    counts = Counter(moment.year * 12 + moment.month - 1 for moment in when)
     today = datetime.fromtimestamp(now)
     last = today.year * 12 + today.month - 1
-    months = [f"{month // 12}-{month % 12 + 1:02d}" for month in range(last - _MONTHS + 1, last + 1)]
+    months = range(last - _MONTHS + 1, last + 1)
     most = max((counts[month] for month in months), default=0)
     width, height = _CHART
     return [
         {
-            "month": month,
+            "month": f"{month // 12}-{month % 12 + 1:02d}",
             "runs": counts[month],
             "x": number * width,
             "middle": number * width + width // 2,

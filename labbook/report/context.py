@@ -219,14 +219,16 @@ def _open_runs(rows: Sequence[RunRow], week: Week, link: Link) -> list[dict[str,
         if row.status == "finished":
             key = (row.script, row.experiment)
             finished[key] = max(finished[key], row.started)
+    begin, end = week.span
     broken = [
         row
-        for row in sorted(rows, key=lambda row: row.started)
+        for row in rows
         if row.status in BROKEN
         and not row.fix
-        and week.holds(row.started)
+        and begin <= row.started < end
         and finished[row.script, row.experiment] <= row.started
     ]
+    broken.sort(key=lambda row: row.started)
     groups = _grouped(broken, lambda row: f"{row.script}\0{failure_kind(row)}")
     latest = sorted(groups.values(), key=lambda group: group[-1].started, reverse=True)
     return [_run(group[-1], link) | {"count": len(group)} for group in latest[:_MAX_OPEN]]

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from labbook.publish import month_pages
+from labbook.publish import build_record, month_pages
 from labbook.publish.build_record import files_below, key_of, read_record, stat_of
+from labbook.publish.plugin import LabbookPlugin
 from labbook.publish.site import build_site
 
 IDS = [f"20261121-1000{number:02d}-aaa{letter}" for number, letter in enumerate("abcdefgh")]
@@ -264,6 +265,32 @@ def test_after_a_change_the_site_is_that_of_a_full_build(book, change):
     same_as_full(book)
 
 
+def test_a_run_is_asked_for_what_stands_around_it_only_where_that_may_have_changed(book, monkeypatch):
+    """Days without a change have the keys that they had, and a cure is seen on the day of the run that it cured."""
+    monkeypatch.setattr(build_record, "_JUST_NOW_NS", 0)
+    failed = {"script": "train.py", "status": "failed", "symptoms": ["loss_printed_nan"]}
+    for day in (18, 19, 20):
+        book.run(f"202611{day}-100000-aaaa", "text", **failed)
+    build_site(book.notebook, workers=1)
+    asked = []
+    key_of_page = LabbookPlugin.key_of_page
+    monkeypatch.setattr(
+        LabbookPlugin, "key_of_page", lambda self, source: asked.append(source) or key_of_page(self, source)
+    )
+
+    build_site(book.notebook, workers=1)
+    assert not [source for source in asked if source.startswith("runs/2026/11/") and "index" not in source]
+    book.run("20261118-100000-aaaa", "text", fix="20261120-100000-aaaa", fix_text="--lr 3.0 -> 0.1", **failed)
+    build_site(book.notebook, workers=1)
+
+    assert {source for source in asked if source.count("/") == 4 and "index" not in source} == {
+        "runs/2026/11/18/20261118-100000-aaaa.md",
+        "runs/2026/11/20/20261120-100000-aaaa.md",
+    }
+    assert "20261118-100000-aaaa" in (book.folder / "site/runs/2026/11/20/20261120-100000-aaaa.html").read_text()
+    assert same_as_full(book) == 0
+
+
 def test_a_link_that_leads_somewhere_now(book):
     """Its page is made again although nothing in it has changed."""
     book.page("links.md", "# Links\n\n[later](later.md)\n")
@@ -361,6 +388,7 @@ def test_the_search_of_the_theme_is_replaced(book):
 
 
 def test_a_record_that_cannot_be_read_is_empty(tmp_path):
-    for text in ("", "[]", "{}", '{"form": 1}', '{"form": 1, "frame": "", "pages": [], "files": {}}', "[" * 100_000):
+    odd = '{"form": 2, "frame": "", "days": %s, "pages": %s, "files": {}}'
+    for text in ("", "[]", "{}", '{"form": 2}', odd % ("{}", "[]"), odd % ("[]", "{}"), "[" * 100_000):
         (tmp_path / "x").write_text(text)
         assert read_record(tmp_path / "x").pages == {}
