@@ -33,6 +33,20 @@ def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
     return seen
 
 
+def _ever_seen(signals: Signals) -> set[str]:
+    """All labels that any epoch, batch or loss of the training had: its later phases may have other classes."""
+    seen = {name for e in signals.prints if words(e, "phase") == "train" for name in histogram(e, "histogram")}
+    seen |= {
+        name for b in signals.batches if words(b, "phase") == "train" for name in histogram(b, "labels", "histogram")
+    }
+    ends = [finite(loss, "target", end) for loss in training_losses(signals) for end in ("min", "max")]
+    whole = [int(end) for end in ends if end is not None and end == int(end)]
+    if whole and not {str(end) for end in whole} <= seen:
+        # A loss got labels that no look at the data has: what lies between them may have been there as well.
+        seen |= {str(name) for name in range(min(whole), min(max(whole), min(whole) + 10_000) + 1)}
+    return seen
+
+
 def _classifies(signals: Signals) -> Facts | None:
     """The classifier's loss of this training, for one label a sample."""
     samples = median([s for b in signals.batches if words(b, "phase") == "train" and (s := count(b, "samples"))])
@@ -220,7 +234,8 @@ def validation_classes_known(run: Run, signals: Signals) -> Outcome | None:
     training, held_out = label_counts(signals), label_counts(signals, "eval")
     if _classifies(signals) is None or sum(training.values()) < 100 or len(training) < 2 or len(training) >= 200:
         return None
-    new = [name for name in held_out if name not in training]
+    seen = _ever_seen(signals)
+    new = [name for name in held_out if name not in seen]
     if not new or sum(held_out[name] for name in new) < 3:
         return None
     return Outcome("warn", f"{len(new)} classes only in validation: {listed(new)}")

@@ -145,6 +145,19 @@ def functions_of(signals: Signals) -> dict[tuple[str, str], list[tuple[int, Fact
     return found
 
 
+def gave(signals: Signals, names: tuple[str, ...], low: float, high: float) -> bool:
+    """Whether a module or function of these names (small letters) has put out values of just this range."""
+    outputs = [
+        row for (fn, _), history in functions_of(signals).items() if fn.rstrip("_") in names for _, row in history
+    ]
+    outputs += [row for one in modules_of(signals) if one.type.lower() in names for _, row in one.history]
+    near = 1e-4 * max(abs(low), abs(high), 1.0)
+    return any(
+        least is not None and most is not None and abs(least - low) <= near and abs(most - high) <= near
+        for least, most in ((finite(row, "min"), finite(row, "max")) for row in outputs)
+    )
+
+
 def median_of(parameter: Parameter, key: str, since: int = 0) -> float | None:
     """Median over the dense steps from `since` on; `None` when nothing was measured."""
     values = parameter.values(key, since)

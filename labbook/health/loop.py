@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labbook.health.evidence import called_in, measured_in, missing, percent, place_of, said, unobserved
+from labbook.health.layers import gave
 from labbook.health.reading import Facts, count, finite, flag, shape, table, words
 from labbook.health.regime import acts, opposed_optimizers, training_losses
 from labbook.model.check import Outcome, check
@@ -198,16 +199,22 @@ def loss_gets_logits(run: Run, signals: Signals) -> Outcome | None:
         if share is None or seen < _CALLS:
             continue
         asked = True
-        if share > 0.95 and (fn == "cross_entropy" or _varied(loss)):
+        if share > 0.95 and (fn == "cross_entropy" or _from_activation(loss, signals)):
             what = "rows that sum to 1" if fn == "cross_entropy" else "values between 0 and 1"
             observed = f"{fn} got {what} in {percent(share)} of {seen} calls"
             return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")))
     return Outcome("ok", "logits") if asked else None
 
 
-def _varied(loss: Facts) -> bool:
-    """Whether enough values were looked at that logits would have left the unit interval: they lie around 0."""
-    return count(loss, "observed") >= 5 and (finite(loss, "input", "min") or 0.0) >= 0.0
+def _from_activation(loss: Facts, signals: Signals) -> bool:
+    """Whether values between 0 and 1 come from a sigmoid: they fill that interval, or one has put out just these.
+
+    Scores of a model that begins at the rate of its classes may stay between 0 and 1, too, in a part of it.
+    """
+    low, high = finite(loss, "input", "min"), finite(loss, "input", "max")
+    if count(loss, "observed") < 5 or low is None or high is None or low < 0.0:
+        return False
+    return low < 0.1 or high > 0.9 or gave(signals, ("sigmoid", "hardsigmoid", "softmax"), low, high)
 
 
 def _called(loss: Facts) -> tuple[str, ...]:

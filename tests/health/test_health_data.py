@@ -190,6 +190,8 @@ def test_classes_only_in_validation(ask):
 
     assert "1 classes only in validation: 7" in ask("new_labels_in_val", signals=signals([7])).observed
     assert ask("new_labels_in_val", signals=signals([])) is None
+    later = {**signals([7]), "losses": ({**classifier(), "target": {"shape": [32], "min": 0, "max": 9}},)}
+    assert ask("new_labels_in_val", signals=later) is None, "a later phase of the training has these classes"
 
 
 LOADER = {"index": 0, "batch_size": 32, "length": 640, "batches": 20, "shuffle": True, "sampler": "RandomSampler"}

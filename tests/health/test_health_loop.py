@@ -146,6 +146,14 @@ def test_sigmoid_before_bce_with_logits(ask):
     assert found.verdict == "fail" and found.where == {"file": "t.py", "line": 7}
 
 
+def test_scores_that_stay_in_a_part_of_the_unit_interval_are_no_probabilities(ask):
+    fed = {"shape": [32, 1], "min": 0.41, "max": 0.64}
+    assert (
+        ask("softmax_before_cross_entropy", signals=loss(fn="bce_with_logits", unit_range=1.0, input=fed)).verdict
+        == "ok"
+    )
+
+
 def test_relu_on_the_scores_is_noted(ask):
     fed = {"shape": [32, 10], "min": 0.0, "max": 9.0, "zero": 0.5}
     assert ask("loss_activation_mismatch", signals=loss(input=fed, prob_rows=0.0)).verdict == "note"
