@@ -29,6 +29,13 @@ FLAGS = [
 _PACKED = {".html", ".js", ".css", ".json", ".svg", ".csv", ".xml"}
 
 
+def pytest_collection_modifyitems(items) -> None:
+    """More time than other tests have: whichever comes first builds the site that all share."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(400))
+
+
 class Files(http.server.SimpleHTTPRequestHandler):
     """Files of a folder as web servers give them: text is compressed, nothing is logged."""
 
