@@ -211,8 +211,10 @@ def _of_lines(evidence: Evidence, matcher: Matcher, *, as_exception: bool) -> li
         matches = matcher.of_line(replace(said, text=text), evidence.framework, as_exception=as_exception)
         if matches and matches[0].weight < 3 and said.kind == "output":
             # Words that are not a program's own may stand in a question.
-            text = without_questions(text)
-            matches = matcher.of_line(replace(said, text=text), evidence.framework, as_exception=as_exception)
+            told_text = without_questions(text)
+            if told_text != text:
+                text = told_text
+                matches = matcher.of_line(replace(said, text=text), evidence.framework, as_exception=as_exception)
         printed = matcher.catalogue.symptoms.get(_PRINTED)
         if not matches and printed and said.kind == "output" and prints_nonfinite(text):
             matches = [Match(printed, 1, 0, {})]
