@@ -77,7 +77,7 @@ class Health:
         self.pace = Pace(now)
         self.memory = Memory(self.probe.event, self.name, now)
         self.last_root = None
-        self._normal_loss, self._normal_norm = Normal(), Normal()
+        self.normal_loss, self._normal_norm = Normal(), Normal()
         self._forward_began = self._backward_began = self._step_began = None
         self._samples = 0
         self._trained_elsewhere = False
@@ -85,6 +85,7 @@ class Health:
     @property
     def step(self):
         """Number of the optimizer step that is being prepared, from 1."""
+        self.lane.catch_up()
         return self.pace.steps + 1
 
     @property
@@ -219,8 +220,7 @@ class Health:
         """
         if not self.ours():
             return
-        self.inside = None
-        loop = self.loop
+        self.inside, loop = None, self.loop
         if self.resting:
             loop.backwards += 1
             self._check_losses(losses, tensors)
@@ -356,11 +356,11 @@ class Health:
     def arrived(self, meter, losses, rates, norm, extra):
         """Takes the numbers of a step, once they are known; abnormal ones start a series of looks."""
         loss = losses[-1] if losses else None
-        self.recent.append((meter.step, loss, norm, rates[0] if rates else None, self.ratio))
-        self.ratio = None
+        ratio, self.ratio = self.ratio, None
+        self.recent.append((meter.step, loss, norm, rates[0] if rates else None, ratio))
         if extra is not None and "scale" in extra:
             self.loop.scale(extra["scale"])
-        normal = loss is None or self._normal_loss.takes(loss)
+        normal = loss is None or self.normal_loss.takes(loss)
         if norm is not None:
             normal = self._normal_norm.takes(norm) and normal
         if not normal and self.schedule.alarm(self.pace.steps):

@@ -3,18 +3,18 @@
 RESTS_FROM = 512
 """Steps after which a loop with very short steps is no longer followed at each of them."""
 
-EARLY = (172, 192)
+EARLY = (132, 152)
 """Steps between which following is measured for the first time. Source: chosen by us; no look is planned there."""
 
-VERY_DEAR = 0.2
+VERY_DEAR = 0.1
 """As `DEAR`, for a loop that is no longer followed at each step after the second of `EARLY` already."""
 
 DEAR = 0.04
 """Share of a step's time that following it may cost; where it costs more, most steps are not followed. Following one
 takes 50 to 150 microseconds, so these are steps of less than a few milliseconds. Source: chosen by us."""
 
-ROUND = 256
-AWAKE = 16
+ROUND = 512
+AWAKE = 8
 """Of each `ROUND` very short steps the first ones, so many, are followed and what that costs is measured; at the others
 only non-finite values are looked for."""
 

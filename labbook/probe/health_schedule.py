@@ -186,3 +186,9 @@ class Normal:
         self._mean += rate * difference
         self._deviation += rate * (abs(difference) - self._deviation)
         return True
+
+    def highest(self):
+        """The largest value that is normal now; infinite while too few are known."""
+        if self._count < 20:
+            return inf
+        return self._mean + max(10.0 * self._deviation, 2.0 * abs(self._mean))

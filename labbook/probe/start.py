@@ -49,6 +49,7 @@ class Probe:
         self._at_exit = []
         self._after_fork = []
         self._at_steps = []
+        self._before_reading = []
         self._errors = {}
         self._unobserved = set()
         self._ended = False
@@ -59,6 +60,8 @@ class Probe:
     @property
     def step(self):
         """Number of the last optimizer step of this process, or `None` before the first."""
+        for call in self._before_reading:
+            call()
         return self._step
 
     @step.setter
@@ -115,6 +118,10 @@ class Probe:
     def at_steps(self, call):
         """Has `call(step)` called at steps 1, 2, 4, 8 ..."""
         self._at_steps.append(call)
+
+    def before_reading(self, call):
+        """Has `call()`, which may set `step`, called whenever somebody reads it."""
+        self._before_reading.append(self.guard("catching up")(call))
 
     def watch(self, name, callback):
         """Has `callback(module)` called once after the import of module `name`, at once when it is imported."""

@@ -106,6 +106,7 @@ class Training:
         self.describe = describe
         self.health = None
         self.clock = time.perf_counter
+        self.catch_up = _nothing
         self._forget()
         if probe.pulse is None:
             probe.pulse = Pulse(probe)
@@ -319,6 +320,8 @@ class Training:
         if self._closed:
             return
         self._closed = True
+        with self.probe.guard(self.framework + ".finish"):
+            self.catch_up()
         deadline = time.monotonic() + _LAST_LETTERS_S
         for meter in list(self.meters.values()) + [m for m in (self.together, self.lonely) if m is not None]:
             with self.probe.guard(self.framework + ".finish"):
@@ -337,6 +340,10 @@ class Training:
                 "this process imported %s and made no optimizer step and no backward call" % self.framework,
             )
         self._hand_over()
+
+
+def _nothing():
+    """In place of what catches up with steps that were put aside (see `health_lane`)."""
 
 
 def are_floats(values):

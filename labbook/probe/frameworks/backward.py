@@ -8,32 +8,38 @@ def watched_backward(adapter, original):
     """`original`, a function or method that runs a backward pass, with its outermost call in each thread watched.
 
     Args:
-        adapter: The adapter of the framework; its `roots(tensors)` gives the values of the first argument.
+        adapter: The adapter of the framework; its `roots(tensors)` gives the values of the first argument, and its
+            `alone(tensor)` the value of one scalar in host memory that no gradient scaler has scaled, else `None`.
         original: Called as the program calls it.
     """
-    is_compiling, failed, training = adapter.is_compiling, adapter.probe.failed, adapter.training
+    probe, failed, training = adapter.probe, adapter.probe.failed, adapter.training
     local, clock, roots, name = training.local, training.clock, adapter.roots, adapter.name
-    lane = adapter.lane
+    lane, alone = adapter.lane, adapter.alone
+    tracing, flags = adapter.questions
 
     def backward(*args, **kwargs):
         # What one thread has pending, as a plain dictionary: its attributes take five times as long.
         state = local.__dict__
-        if is_compiling() or state["in_backward"] or (training.running and is_engine_thread()):
+        if tracing() or flags._is_compiling_flag or probe.resting or state["in_backward"]:
             return original(*args, **kwargs)
-        began = clock()
+        if training.running and is_engine_thread():
+            return original(*args, **kwargs)
         health, rested = adapter.health, False
         try:
-            given = args[0] if args else kwargs["tensors"]
-            losses = roots(given)
-            training.root(losses)
-            rested = health is not None and lane.backward(losses)
-            if health is not None and not rested:
-                health.backward_begins(given if isinstance(given, (tuple, list)) else (given,), losses)
+            rested = lane.steady is not None and lane.takes(alone(args[0]) if args else None)
+            if not rested:
+                began = clock()
+                given = args[0] if args else kwargs["tensors"]
+                losses = roots(given)
+                training.root(losses)
+                rested = health is not None and lane.backward(losses)
+                if health is not None and not rested:
+                    health.backward_begins(given if isinstance(given, (tuple, list)) else (given,), losses)
+                training.spent += clock() - began
         except Exception as error:
             failed(name + ".backward", error)
         state["in_backward"] = 1
         training.running += 1
-        training.spent += clock() - began
         try:
             return original(*args, **kwargs)
         except BaseException as error:

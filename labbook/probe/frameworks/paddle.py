@@ -16,6 +16,7 @@ from ..wrapping import disguised, leave_out_one_frame
 from . import paddle_gradients, paddle_health, paddle_state, seeds
 from .backward import watched_backward
 from .paddle_values import Values
+from .torch_compiler import NEVER
 
 NAME = "paddle"
 
@@ -57,6 +58,8 @@ class Adapter:
         self.training = Training(probe, NAME, self.describe)
         self.health = None
         self.is_compiling = lambda: probe.resting > 0
+        self.questions = (bool, NEVER)
+        self.alone = _alone(self)
         self.seed_at_import = paddle_state.initial_seed(module)
         self.lane = Lane(self)
         self.models = Models()
@@ -90,7 +93,8 @@ class Adapter:
 
     def find_model(self, parameters):
         """The module that owns these parameters, or `None`."""
-        return paddle_state.find_model(self.module, parameters)
+        known = [root.module() for root in self.health.eyes.roots.all()] if self.health is not None else ()
+        return paddle_state.find_model(self.module, parameters, [layer for layer in known if layer is not None])
 
     def tell_state(self):
         """Writes the facts that have changed since they were last told; a fork that trains nothing tells nothing."""
@@ -207,6 +211,19 @@ class Adapter:
         return losses
 
 
+def _alone(adapter):
+    """`Adapter.alone` of this adapter: the value of one scalar in host memory, `None` for anything else."""
+    local, kind, scalar = adapter.training.local, adapter.module.Tensor, adapter.values.scalar
+
+    def alone(tensor):
+        if type(tensor) is not kind or local.scaled is not None or prod(tensor.shape) != 1:
+            return None
+        value = scalar(tensor)
+        return value if type(value) is float else None
+
+    return alone
+
+
 def hook_steps(adapter):
     """Watches the steps of all optimizers: those that go through `_apply_optimize`, and LBFGS, which does not."""
     base = adapter.module.optimizer.Optimizer
@@ -223,13 +240,14 @@ def _watched_update(adapter, original):
     """`original`, which updates one parameter group, watched; in a static graph it only builds the update."""
     failed, training, dynamic = adapter.probe.failed, adapter.training, adapter.module.in_dynamic_mode
     begins, ended, clock = adapter.step_begins, adapter.step_ended, training.clock
-    is_compiling, averaging = adapter.is_compiling, paddle_state.averaging_kinds(adapter.module)
+    probe, averaging = adapter.probe, paddle_state.averaging_kinds(adapter.module)
     lane = adapter.lane
 
     def _apply_optimize(optimizer, *args, **kwargs):
-        if is_compiling() or not dynamic() or isinstance(optimizer, averaging):
+        steady = lane.steady is optimizer
+        if probe.resting or (not steady and (not dynamic() or isinstance(optimizer, averaging))):
             return original(optimizer, *args, **kwargs)
-        if lane.steady is not optimizer or not lane.passes(optimizer):
+        if not steady or not lane.passes(optimizer):
             began = clock()
             try:
                 begins(optimizer, args[2] if len(args) > 2 else kwargs["params_grads"])
@@ -241,10 +259,13 @@ def _watched_update(adapter, original):
         except BaseException as error:
             leave_out_one_frame(error)
             raise
-        began = clock()
         try:
             if lane.steady is optimizer and lane.passed(optimizer):
                 return result
+        except Exception as error:
+            failed("paddle.step passed", error)
+        began = clock()
+        try:
             ended(optimizer, paddle_state.group_count(optimizer))
         except Exception as error:
             failed("paddle.step ended", error)

@@ -100,19 +100,21 @@ class Losses(torch_losses.Losses):
 
     def _wrapped(self, original, told, parameters, fixed):
         begins, ended, refused, leave = self._begins, self._finished, self._refused_by, leave_out_one_frame
-        dynamic, at_rest = self.torch.in_dynamic_mode, self.at_rest
+        dynamic = self.torch.in_dynamic_mode
 
         def loss(*args, **kwargs):
-            if not dynamic():
+            health = self.health
+            # Nothing is counted where a step is not followed, and nothing is evaluated in it.
+            rests = health.resting and not health.evaluation.open
+            if not rests and not dynamic():
                 return original(*args, **kwargs)
-            rests = at_rest()
             call = None if rests else begins(told)
             if call is None and not rests:
                 return original(*args, **kwargs)
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:  # the program's own error, passed on
-                call = begins(told) if rests else call
+                call = begins(told) if rests and dynamic() else call
                 if call is not None:
                     refused(call, args, kwargs, parameters, fixed)
                 leave(error)

@@ -40,24 +40,20 @@ class Patches:
         original = home.__dict__.get(name)
         if any(original is one[3] for one in self._all):
             return  # the same function under another name
-        places = () if isinstance(home, type) or original is None else self._places().get(id(original), ())
+        places = () if isinstance(home, type) or original is None else self._places(original)
         for module, known in places or ((home, name),):
             if module.__dict__.get(known) is original:
                 self._replace(module, known, original, mine)
 
-    def _places(self):
-        """Where modules of PaddlePaddle hold a function: id of it -> `(module, name)`, several of them.
+    def _places(self, function):
+        """Where modules of PaddlePaddle hold a function: `(module, name)`, several of them.
 
         Cost: 5 ms, once.
         """
         if self._index is None:
-            self._index = {}
-            for key, module in list(sys.modules.items()):
-                if key == "paddle" or key.startswith("paddle."):
-                    for name, value in list(getattr(module, "__dict__", {}).items()):
-                        if type(value) in _FUNCTIONS:
-                            self._index.setdefault(id(value), []).append((module, name))
-        return self._index
+            self._index = _functions()
+        places = [place.rpartition(":") for place in self._index.get(id(function), "").split()]
+        return [(sys.modules[key], name) for key, _, name in places if key in sys.modules]
 
     def _replace(self, home, name, original, mine):
         self._all.append((home, name, original, mine))
@@ -117,3 +113,21 @@ class Patches:
                 for home, name, original, mine in self._all:
                     if original is not None and home.__dict__.get(name) is original:
                         setattr(home, name, mine)
+
+
+def _functions():
+    """Id of each function that a module of PaddlePaddle holds -> "module:name", several of them with blanks between.
+
+    Texts, because a list for each of them is what the interpreter counts before it looks for garbage: PaddlePaddle has
+    so many functions and objects that the program would then soon wait 70 ms for a search through all of them.
+    """
+    index = {}
+    for key, module in list(sys.modules.items()):
+        if key == "paddle" or key.startswith("paddle."):
+            held = getattr(module, "__dict__", {})
+            for name in list(held):
+                value = held.get(name)
+                if type(value) in _FUNCTIONS:
+                    known = index.get(id(value))
+                    index[id(value)] = "%s:%s" % (key, name) if known is None else "%s %s:%s" % (known, key, name)
+    return index

@@ -131,7 +131,9 @@ def parameters(optimizer):
 
 def rates(optimizer):
     """Learning rates, one a parameter group; none where they are no plain numbers."""
-    rate = number(optimizer.get_lr())
+    rate = getattr(optimizer, "_learning_rate", None)
+    if type(rate) is not float:  # a schedule
+        rate = number(optimizer.get_lr())
     if rate is None:
         return ()
     groups = getattr(optimizer, "_param_groups", None)
@@ -148,12 +150,17 @@ def number(value):
     return float(value.item()) if place is not None and place.is_cpu_place() else None
 
 
-def find_model(paddle, parameters):
+def find_model(paddle, parameters, known):
     """The module that owns these parameters, or `None`.
+
+    Args:
+        paddle: The module.
+        parameters: Those of an optimizer.
+        known: Layers that the program calls; when one of them owns all the parameters, none is looked for elsewhere.
 
     Cost: see `model.find_root`.
     """
-    return model.find_root(paddle.nn.Layer, parameters, "_sub_layers", _is_frozen)
+    return model.find_root(paddle.nn.Layer, parameters, "_sub_layers", _is_frozen, known)
 
 
 def model_facts(root, own):

@@ -14,7 +14,7 @@ from ..training import NOT_DELIVERED, Training, are_floats, is_engine_thread
 from ..wrapping import disguised
 from . import seeds, torch_gradients, torch_health, torch_state
 from .backward import watched_backward
-from .torch_compiler import compiled, hide_from_compiler
+from .torch_compiler import compiled, hide_from_compiler, questions
 from .torch_registry import Registry
 from .torch_stats import capturing_of
 from .torch_values import Values
@@ -60,9 +60,9 @@ class Adapter:
         self._tensor = module.Tensor
         self.training = Training(probe, NAME, self.describe)
         self.health = None
-        compiling = getattr(getattr(module, "compiler", None), "is_compiling", None) or _never
+        tracing, flags = self.questions = questions(module)
         # The compiler, which may look into hooks, folds its own question first and never meets the probe.
-        self.is_compiling = lambda: compiling() or probe.resting > 0
+        self.is_compiling = lambda: tracing() or flags._is_compiling_flag or probe.resting > 0
         self.lane = Lane(self)
         self.models = Models()
         self.capturing = capturing_of(module)
@@ -223,11 +223,18 @@ class Adapter:
         if self.values.watched():
             with self.values.unseen():
                 return self._roots(tensors)
-        if type(tensors) is self._tensor and tensors.is_cpu and self.training.local.scaled is None:
-            value = tensors.item() if tensors.numel() == 1 else None
-            if type(value) is float:  # one number in host memory, the usual case
-                return [value]
-        return self._roots(tensors)
+        value = self.alone(tensors)
+        return [value] if value is not None else self._roots(tensors)
+
+    def alone(self, tensor):
+        """The value of one scalar in host memory, the usual case; `None` for anything else."""
+        values = self.values
+        if type(tensor) is not self._tensor or not tensor.is_cpu or self.training.local.scaled is not None:
+            return None
+        if tensor.numel() != 1 or values.dispatch_modes() or values.function_modes():
+            return None
+        value = tensor.item()
+        return value if type(value) is float else None
 
     def _roots(self, tensors):
         local = self.training.local
@@ -247,22 +254,19 @@ class Adapter:
         return losses
 
 
-def _never():
-    return False
-
-
 def hook_steps(adapter):
     """Watches the steps of all optimizers, also of classes that are defined later."""
-    is_compiling, failed, training = adapter.is_compiling, adapter.probe.failed, adapter.training
+    probe, failed, training = adapter.probe, adapter.probe.failed, adapter.training
     begins, ended, clock, lane = adapter.step_begins, adapter.step_ended, training.clock, adapter.lane
+    tracing, flags = adapter.questions
 
     def before(optimizer, args, kwargs):
-        if is_compiling():
+        if tracing() or flags._is_compiling_flag or probe.resting:
             return
         if lane.steady is optimizer:
             if len(args) == 1 and not kwargs and lane.passes(optimizer):
                 return
-            lane.steady = None
+            lane.leave()
         began = clock()
         try:
             begins(optimizer, args, kwargs)
@@ -271,12 +275,15 @@ def hook_steps(adapter):
         training.spent += clock() - began
 
     def after(optimizer, args, kwargs):
-        if is_compiling():
+        if tracing() or flags._is_compiling_flag or probe.resting:
             return
-        began = clock()
         try:
             if lane.steady is optimizer and lane.passed(optimizer):
                 return
+        except Exception as error:
+            failed("torch.step passed", error)
+        began = clock()
+        try:
             ended(optimizer)
         except Exception as error:
             failed("torch.step ended", error)

@@ -1,6 +1,7 @@
 """What `torch.compile` has done, and how the probe stays out of what it looks at."""
 
 import sys
+from types import SimpleNamespace
 
 from ..wrapping import is_ours
 
@@ -13,6 +14,22 @@ def compiled():
     compiler = sys.modules.get("torch._dynamo.utils")
     counters = getattr(compiler, "counters", None)
     return bool(counters and counters.get("frames", {}).get("ok"))
+
+
+def questions(torch):
+    """`(tracing, flags)`: a compiler is at work where `tracing() or flags._is_compiling_flag`.
+
+    The compiler, which may look into a hook, folds `tracing()` and never meets the rest of it. PyTorch's own question
+    is both of them in three calls, which a hook that runs at each step would make for nothing.
+    """
+    compiler = getattr(torch, "compiler", None)
+    tracing = getattr(compiler, "is_dynamo_compiling", None)
+    if tracing is not None and "_is_compiling_flag" in vars(compiler):
+        return tracing, compiler
+    return getattr(compiler, "is_compiling", None) or bool, NEVER
+
+
+NEVER = SimpleNamespace(_is_compiling_flag=False)
 
 
 def recompiled():

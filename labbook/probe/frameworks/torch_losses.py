@@ -96,12 +96,13 @@ class Losses:
 
     def _watched(self, original, told, parameters, is_compiling):
         begins, ended = self.unseen.hiding(self._begins), self.unseen.hiding(self._ended)
-        refused, at_rest = self.unseen.hiding(self._refused), self.at_rest
+        refused = self.unseen.hiding(self._refused)
 
         def loss(*args, **kwargs):
             if is_compiling():
                 return original(*args, **kwargs)
-            rests = at_rest()
+            health = self.health
+            rests = health.resting and not health.evaluation.open
             call = None if rests else begins(told)
             if call is None and not rests:
                 return original(*args, **kwargs)
@@ -117,11 +118,6 @@ class Losses:
 
         leave = leave_out_one_frame
         return in_place_of(loss, original)
-
-    def at_rest(self):
-        """Whether nothing is counted now: a step is not followed, and nothing is evaluated in it."""
-        health = self.health
-        return health.resting and not health.evaluation.open
 
     def _begins(self, told):
         """The site of a call, `None` for calls from inside another and for other threads."""

@@ -25,8 +25,8 @@ class Values:
         c = torch._C
         self._set_grad = getattr(c, "_set_grad_enabled", None) or torch.set_grad_enabled
         self._grad_on = torch.is_grad_enabled
-        self._function_modes = getattr(c, "_len_torch_function_stack", _zero)
-        self._dispatch_modes = getattr(c, "_len_torch_dispatch_stack", _zero)
+        self.function_modes = getattr(c, "_len_torch_function_stack", _zero)
+        self.dispatch_modes = getattr(c, "_len_torch_dispatch_stack", _zero)
         names = ("DisableTorchFunction", "_DisableTorchDispatch")
         self._hiding = [getattr(c, name) for name in names if hasattr(c, name)]
         self._foreach = getattr(torch, "_foreach_norm", None)
@@ -40,7 +40,7 @@ class Values:
 
     def watched(self):
         """Whether a mode of the program (a FLOP counter, fake tensors, a default device) sees every call now."""
-        return self._dispatch_modes() or self._function_modes()
+        return self.dispatch_modes() or self.function_modes()
 
     def unseen(self):
         """A context in which no mode of the program sees a call."""

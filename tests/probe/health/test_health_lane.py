@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from math import inf
 from types import SimpleNamespace
 
 import pytest
@@ -35,7 +36,7 @@ class Program:
             settled=nothing,
             pulse=SimpleNamespace(follow=nothing),
         )
-        self.probe.at_steps = self.probe.at_exit = self.probe.after_fork = nothing
+        self.probe.at_steps = self.probe.at_exit = self.probe.after_fork = self.probe.before_reading = nothing
         self.probe.event = lambda kind, **fields: self.events.append((kind, fields))
         self.probe.guard = lambda where: _Open()
         self.now = 0.0
@@ -46,8 +47,9 @@ class Program:
             resting=False,
             thread=threading.get_ident(),
             inside=None,
-            loop=SimpleNamespace(steps=0, backwards=0),
-            eyes=SimpleNamespace(release=nothing),
+            loop=SimpleNamespace(steps=0, backwards=0, train_grad=0),
+            eyes=SimpleNamespace(release=nothing, flight=SimpleNamespace(release=nothing, rests=nothing)),
+            normal_loss=SimpleNamespace(highest=lambda: self.highest),
             phases=SimpleNamespace(rest=nothing),
             pace=Pace(0.0),
             schedule=Schedule("normal", 0.0),
@@ -58,7 +60,7 @@ class Program:
         self.health.schedule._next = 10**6
         self.health.schedule._next_s = 10**6
         self.training.health = self.health
-        self.norm = 2.0
+        self.norm, self.highest = 2.0, inf
         self.steady = 0
         adapter = SimpleNamespace(
             training=self.training, health=self.health, rates=lambda optimizer: [0.1], measure=lambda *given: self.norm
@@ -77,6 +79,8 @@ class Program:
         self.turns.append(self.health.pace.steps)
 
     def backward(self, loss):
+        if self.lane.steady is not None and self.lane.takes(loss):
+            return True
         self.training.root([loss])
         return self.lane.backward([loss])
 
@@ -100,6 +104,7 @@ class Program:
         return False
 
     def told(self):
+        self.lane.catch_up()
         self.meter.flush()
         return [fields for kind, fields in self.events if kind == "step"]
 
@@ -133,7 +138,7 @@ def test_the_schedule_is_asked_where_a_round_ends_and_before_a_look_is_due():
     program.health.resting = True
     program.health.schedule._next = 700
     program.health.memory.next_step = 10**6
-    for _ in range(1000):
+    for _ in range(4 * ROUND):
         program.step(1.0)
     for end in (ROUND, 2 * ROUND, 3 * ROUND, 699):
         assert end in program.turns
@@ -245,6 +250,68 @@ def test_a_step_that_grew_out_of_the_ordinary_meanwhile_ends_on_the_short_way_as
     assert not program.lane.passed(program.optimizer)
     assert program.lane.ended(program.optimizer, program.training.local)
     assert program.training.steps == 2
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), -float("inf"), 5.1])
+def test_a_loss_that_is_out_of_the_ordinary_is_met_at_once_in_a_steady_loop(loss):
+    program = Program()
+    program.health.resting = True
+    program.highest = 5.0
+    for _ in range(3):
+        program.step(1.0)
+    assert program.lane.steady is program.optimizer
+    assert program.training.steps == 1  # the others are put aside
+    assert not program.lane.takes(loss)
+    assert program.lane.steady is None
+    assert program.training.steps == program.health.loop.steps == program.training.backwards == 3
+    assert program.training.local.losses == []
+
+
+def test_whoever_asks_for_the_step_gets_the_last_one():
+    program = Program()
+    program.health.resting = True
+    for _ in range(5):
+        program.step(1.0)
+    assert program.training.steps < 5
+    program.training.finish()
+    assert program.training.steps == 5
+    assert program.probe.step == program.meter.step == ONE_BY_ONE + 5
+
+
+def test_steps_are_put_aside_no_longer_than_they_may_be_lost():
+    program = Program()
+    program.health.resting = True
+    for _ in range(40):
+        before = program.now
+        program.step(1.0)
+        program.now += 0.02
+        if program.lane._held:
+            assert program.now - before < 0.06
+    assert len(program.lane._held) <= 3
+
+
+def test_steps_that_were_put_aside_are_those_of_the_thread_that_trains():
+    program = Program()
+    program.health.resting = True
+    for _ in range(4):
+        program.step(1.0)
+    held = len(program.lane._held)
+    other = threading.Thread(target=lambda: (program.lane.catch_up(), program.lane.leave(), program.lane.takes(1.0)))
+    other.start()
+    other.join()
+    assert held == len(program.lane._held) == 3
+    assert program.lane.steady is program.optimizer
+
+
+def test_a_forked_child_does_not_tell_the_steps_of_its_parent():
+    program = Program()
+    program.health.resting = True
+    for _ in range(4):
+        program.step(1.0)
+    program.lane.forget()
+    program.lane.catch_up()
+    assert program.training.steps == 1
+    assert program.lane.steady is None
 
 
 def test_a_norm_is_taken_rarely_in_a_steady_loop():
