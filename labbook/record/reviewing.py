@@ -41,7 +41,7 @@ def with_remarks(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language:
     findings = []
     for finding in diagnosis.findings:
         near = _bearing(finding, remarks, catalogue)[:_MOST_REMARKS]
-        lines = [f"{lead}{_place(one, script)}: {one.what}" for one in near]
+        lines = [f"{lead}{_place(one, script)}: {one.what.replace('`', '')}" for one in near]
         findings.append(_with_place(replace(finding, evidence=(*finding.evidence, *lines)), near) if near else finding)
     return replace(diagnosis, findings=tuple(findings))
 

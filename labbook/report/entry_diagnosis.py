@@ -8,7 +8,7 @@ from typing import Any
 
 from labbook.model.finding import Finding, Seen
 from labbook.model.run import Run
-from labbook.report.failure import shown_path
+from labbook.report.failure import shown_path, shown_text
 from labbook.report.limits import Limits, cut
 from labbook.store.templates import words
 
@@ -43,7 +43,7 @@ def _finding(finding: Finding, follow: Sequence[Finding], run: Run, limits: Limi
             for key in ("module", "parameter", "operation", "step", "rank", "thread")
             if where.get(key) not in (None, "")
         ],
-        "evidence": [cut(sentence, limits.text) for sentence in finding.evidence],
+        "evidence": [cut(shown_text(sentence, run), limits.text) for sentence in finding.evidence],
         "causes": [cut(sentence, limits.text) for sentence in finding.causes],
         "fixes": [cut(sentence, limits.text) for sentence in finding.fixes],
         "consequences": [_named(other) for other in follow if other.follows_from == finding.symptom],
@@ -98,7 +98,7 @@ def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]
     source = str(primary.where.get("source") or "")
     if place:
         lines.append(cut(f"{place}  {source}".rstrip(), _WIDTH))
-    lines += [cut(sentence, _WIDTH) for sentence in primary.evidence[:1]]
+    lines += [cut(shown_text(sentence, run), _WIDTH) for sentence in primary.evidence[:1]]
     if primary.causes:
         lines.append(cut(spoken(said["why_line"], cause=unmarked(primary.causes[0])), 2 * _WIDTH))
     fixed = next((seen for seen in primary.seen_before if seen.fix), None)

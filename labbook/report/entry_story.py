@@ -10,7 +10,7 @@ from labbook.model.run import CaughtException, Change, Run
 from labbook.report import numbers
 from labbook.report.curves import drawable
 from labbook.report.entry_debug import module_rows
-from labbook.report.failure import ending_exception, interrupted_in, place, shown_path, user_frame
+from labbook.report.failure import ending_exception, interrupted_in, place, shown_path, shown_text, user_frame
 from labbook.report.flow import worth_drawing
 from labbook.report.joined_checks import joined
 from labbook.report.limits import Limits, cut
@@ -167,7 +167,7 @@ def health_section(run: Run, limits: Limits) -> dict[str, Any] | None:
             "observed": cut(c.observed, 2 * limits.cell),
             "verdict": c.verdict,
             "detail": cut(c.detail, 400),
-            "evidence": [cut(sentence, 400) for sentence in c.evidence[:8]],
+            "evidence": [cut(shown_text(sentence, run), 400) for sentence in c.evidence[:8]],
             "cause": c.explained_by,
             "cause_title": titles.get(c.explained_by, c.explained_by),
         }

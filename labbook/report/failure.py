@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from labbook.model.run import CaughtException, Frame, Run
 
 _INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
@@ -38,11 +40,25 @@ def user_frame(exception: CaughtException) -> Frame | None:
 
 def shown_path(path: str, run: Run) -> str:
     """A path as the entry shows it: relative to the working folder or the code's top folder where it lies below."""
-    code = run.captured.get("code") or {}
-    for folder in (run.cwd, str(code.get("top") or "")):
-        if folder and path.startswith(folder.rstrip("/") + "/"):
-            return path[len(folder.rstrip("/")) + 1 :]
+    for folder in _own_folders(run):
+        if path.startswith(folder):
+            return path[len(folder) :]
     return path
+
+
+def shown_text(sentence: str, run: Run) -> str:
+    """A sentence in which paths stand as `shown_path` shows them."""
+    for folder in _own_folders(run):
+        if folder in sentence:
+            sentence = re.sub(r"(?<![\w./~-])" + re.escape(folder) + r"(?=[\w.])", "", sentence)
+    return sentence
+
+
+def _own_folders(run: Run) -> list[str]:
+    """The working folder and the code's top folder, each with its last slash; not the root."""
+    code = run.captured.get("code") or {}
+    folders = (str(folder).rstrip("/") for folder in (run.cwd, code.get("top") or ""))
+    return [folder + "/" for folder in folders if folder]
 
 
 def place(frame: Frame, run: Run) -> str:

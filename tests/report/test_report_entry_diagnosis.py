@@ -7,6 +7,7 @@ import dataclasses
 from labbook.model.finding import Finding, Seen
 from labbook.report.entry_diagnosis import diagnosis_lines, diagnosis_section
 from labbook.report.entry_page import entry_markdown
+from labbook.report.failure import shown_text
 from labbook.report.limits import Limits
 from labbook.report.title import title_of
 
@@ -102,3 +103,17 @@ def test_many_findings_are_named_not_told(runs):
     section = diagnosis_section(with_findings(runs, *many), Limits())
     assert len(section["findings"]) == 4
     assert [one["id"] for one in section["further"]] == ["s4", "s5", "s6"]
+
+
+def test_paths_in_sentences_stand_as_elsewhere(runs):
+    run = dataclasses.replace(runs["crashed"](), cwd="/home/wei/exp")
+    said = "the graph is cut by detach at /home/wei/exp/model.py:31: x = x.detach()"
+    told = diagnosis_section(with_evidence(run, said), Limits())
+    assert told["findings"][0]["evidence"] == ["the graph is cut by detach at model.py:31: x = x.detach()"]
+    for other in ("see /home/wei/experiment/a.py:1", "in /data/home/wei/exp/a.py:1", "the folder is /home/wei/exp/"):
+        assert shown_text(other, run) == other
+    assert "at model.py:31" in "\n".join(diagnosis_lines(with_evidence(run, said)))
+
+
+def with_evidence(run, sentence):
+    return dataclasses.replace(run, findings=(dataclasses.replace(CRASH, evidence=(sentence,)),))
