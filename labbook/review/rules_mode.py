@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from labbook.review.code import LOOPS, Code, Kind, assigns, last_name, target_of, walk
+from labbook.review.evaluating import evaluations
 from labbook.review.flow import in_no_grad
 from labbook.review.half_moved import half_moved
 from labbook.review.remark import Hit, Rule
@@ -13,6 +14,7 @@ from labbook.review.source import Source
 
 _MODE_LAYERS = ("Dropout", "BatchNorm", "SyncBatchNorm", "AlphaDropout", "InstanceNorm")
 _KNOWN = ("torch.", "paddle.", "torchvision.")
+_MODELS = ("torch.nn.", "paddle.nn.", "torchvision.models.", "paddle.vision.models.")
 _ZOO = ("resnet", "vgg", "densenet", "mobilenet", "efficientnet", "inception", "googlenet", "alexnet", "shufflenet")
 
 
@@ -71,25 +73,27 @@ def _says_mode(code: Code, name: str) -> bool:
 
 
 def never_eval(code: Code, source: Source) -> Iterator[Hit]:
-    """Evaluation under `no_grad` of a model with dropout or batch norm, in code that never calls `eval()`."""
+    """Evaluation of a model with dropout or batch norm, in code that never calls `eval()`."""
     if not _trains(code) or _says_mode(code, "eval"):
         return
+    for call in (*_under_no_grad(source), *evaluations(code, source)):
+        kind = code.kind(source, call.func)
+        layer = _mode_layer(code, kind)
+        if layer:
+            yield Hit(call, {"model": target_of(call.func), "layer": layer})
+            return
+        unseen = kind is None or (kind.made is None and not kind.name.startswith(_KNOWN))
+        if unseen and _set_to_train(code, target_of(call.func)):
+            yield Hit(call, {"model": target_of(call.func), "layer": "a mode, set by `train()`,"}, "warning")
+            return
+
+
+def _under_no_grad(source: Source) -> Iterator[ast.Call]:
+    """Calls under `no_grad` in loops that do not train."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
         calls = [n for n in walk(loop.body) if isinstance(n, ast.Call)]
-        if any(last_name(call.func) in ("backward", "step") for call in calls):
-            continue
-        for call in calls:
-            if not target_of(call.func) or not call.args or not in_no_grad(source, call):
-                continue
-            kind = code.kind(source, call.func)
-            layer = _mode_layer(code, kind)
-            if layer:
-                yield Hit(call, {"model": target_of(call.func), "layer": layer})
-                return
-            unseen = kind is None or (kind.made is None and not kind.name.startswith(_KNOWN))
-            if unseen and _set_to_train(code, target_of(call.func)):
-                yield Hit(call, {"model": target_of(call.func), "layer": "a mode, set by `train()`,"}, "warning")
-                return
+        if not any(last_name(call.func) in ("backward", "step") for call in calls):
+            yield from (c for c in calls if target_of(c.func) and c.args and in_no_grad(source, c))
 
 
 def _set_to_train(code: Code, model: str) -> bool:
@@ -210,6 +214,26 @@ def grad_in_evaluation(code: Code, source: Source) -> Iterator[Hit]:
     """Evaluation loops that record a graph nobody uses."""
     if not _trains(code):
         return
+    seen = set()
+    for hit in (*_behind_eval(code, source), *_named_so(code, source)):
+        if hit.node not in seen:
+            seen.add(hit.node)
+            yield hit
+
+
+def _named_so(code: Code, source: Source) -> Iterator[Hit]:
+    """The models that run in loops named as ones that evaluate, with gradients."""
+    for call in evaluations(code, source):
+        if in_no_grad(source, call) or _called_without_grad(code, source, call) or _wants_gradients(source, call):
+            continue
+        kind, model = code.kind(source, call.func), target_of(call.func)
+        known = kind is not None and (kind.made is not None or kind.name.startswith(_MODELS))
+        if known or _set_to_train(code, model):
+            yield Hit(call, {"model": model})
+            return
+
+
+def _behind_eval(code: Code, source: Source) -> Iterator[Hit]:
     for where, call in code.calls.get("eval", ()):
         func = call.func
         if where is not source or not isinstance(func, ast.Attribute) or call.args or source.dotted(func):
