@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from written_notebooks import EVIL
@@ -156,6 +157,8 @@ def test_ten_thousand_runs_are_searched_with_few_bytes(large_site, open_page):
     page.wait_for_load_state("networkidle")
 
     assert found["Confirmed fixes"][0].startswith("--lr 3.0 → 0.1") and len(found["Runs"]) == 5
+    assert re.search(r"× \d\d", found["Confirmed fixes"][0]), "the same fix of the same symptom is one line"
+    assert len(set(found["Confirmed fixes"])) == len(found["Confirmed fixes"])
     fetched = sum(size for key, size in sizes.items() if "/search/" in names.get(key, ""))
     assert 50_000 < fetched < 300_000
     assert "2026-11" in found["Runs"][0], "the newest month first"

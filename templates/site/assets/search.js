@@ -247,9 +247,10 @@
       heading.append(" ", made("small", "", String(many)));
       const list = made("ul");
       const most = all === kind ? MORE : SHOWN;
-      for (const card of newestFirst(cards, kind).slice(0, most)) list.append(item(card, terms));
+      const rows = told(cards, kind);
+      for (const card of rows.slice(0, most)) list.append(item(card, terms));
       group.append(heading, list);
-      if (many > most && all !== kind) {
+      if (rows.length + many - cards.length > most && all !== kind) {
         const more = made("button", "lbs__more", said.more);
         more.type = "button";
         more.addEventListener("click", () => ask({ all: kind }));
@@ -268,9 +269,19 @@
     if (focused) links().find((link) => link.href === focused)?.focus();
   };
 
-  /** Runs that fit alike are told newest first: ids and so addresses begin with the time. */
-  const newestFirst = (cards, kind) =>
-    kind === "run" ? [...cards].sort((a, b) => (b.when || "").localeCompare(a.when || "")) : cards;
+  /** Runs that fit alike are told newest first; a fix that helped many times is one line, which leads to its last time. */
+  const told = (cards, kind) => {
+    if (kind === "run") return [...cards].sort((a, b) => (b.when || "").localeCompare(a.when || ""));
+    if (kind !== "fix") return cards;
+    const once = new Map();
+    for (const card of cards) {
+      const key = JSON.stringify([card.title, card.line]);
+      const held = once.get(key);
+      const last = held && (held.when || "") > (card.when || "") ? held : card;
+      once.set(key, { ...last, times: (held ? held.times : 0) + 1 });
+    }
+    return [...once.values()];
+  };
 
   const item = (card, terms) => {
     const row = made("li");
@@ -281,6 +292,7 @@
     title.append(...marked(card.title || "", terms));
     link.append(title);
     if (card.status) link.append(made("span", `lb-status lb-${card.status}`, said[`status_${card.status}`] || card.status));
+    if (card.times > 1) link.append(made("small", "lbs__times", `× ${card.times}`));
     if (card.when) link.append(made("time", "lbs__when", card.when));
     if (card.line) {
       const line = made("span", "lbs__line");
