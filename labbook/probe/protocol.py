@@ -168,7 +168,7 @@ hex digits of the first leaf: a strided sample and the shape). At dense steps al
   function as its target, else "other"), `shape`, `dtype`, `device`, `min`, `max`, `mean`, `std`, `bad`, `nan`,
   `zero` (share), `integer` (dtype), `channels` (optional, <= 16: [[mean, std], ...] over axis 1 of 4-d leaves),
   `constant` (2-d float leaves of at most 4096 columns: how many columns had one value in all batches so far, else
-  null), `constant_n` (samples in these batches)}
+  null), `constant_at` (<= 8: the numbers of the first of them, from 0), `constant_n` (samples in these batches)}
 - `labels` (integer labels of one axis, or one label a sample): {`histogram`: {class: count in this batch} (<= 200
   classes)}
 - `dims_equal` (all leaves with an axis have the same first dimension)"""

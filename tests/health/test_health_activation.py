@@ -161,6 +161,7 @@ def test_scale_of_initial_weights(ask, make_model, looks):
     assert ask("init_scale_bad", signals=signals(1.0)).verdict == "warn"
     assert ask("init_scale_bad", signals=signals(1.0, amplified=1.0)).verdict == "ok"
     assert ask("init_scale_bad", signals=signals(1e-4)).verdict == "warn"
+    assert ask("init_scale_bad", signals=signals(0.0)).observed.startswith("a single value in ")
     assert ask("init_scale_bad", signals=signals(0.06)).verdict == "ok"
 
 

@@ -57,6 +57,8 @@ def test_constant_columns(ask):
     assert ask("constant_feature", signals=batches(constant=1, constant_n=640, zero=0.9)).verdict == "note"
     assert ask("constant_feature", signals=signals(12, columns=784)) is None
     assert ask("constant_feature", signals=signals(8, n=64)) is None
+    named = ask("constant_feature", signals=batches(constant=2, constant_at=[2, 5], constant_n=640, shape=[32, 8]))
+    assert named.observed == "2 of 8 columns of input 0 have one value: number 2, 5, counted from 0"
 
 
 def test_leaves_of_different_length(ask):
