@@ -153,6 +153,28 @@ def test_imbalance(ask):
     assert ask("class_imbalance", signals=signals([1900, 50, 50], target=pixels)).verdict == "not observed"
 
 
+@pytest.mark.parametrize(
+    ("share", "fields", "loss", "verdict"),
+    [
+        (0.03125, {}, {}, "warn"),
+        (0.03125, {"shape": [64, 1]}, {}, "warn"),
+        (0.03125, {}, {"weight": True}, "ok"),
+        (0.5, {}, {}, "ok"),
+        (0.03125, {"shape": [64, 4]}, {}, "not observed"),
+        (0.03125, {"zero": 0.2}, {}, "not observed"),
+        (0.03125, {}, {"fn": "mse_loss"}, "not observed"),
+    ],
+)
+def test_imbalance_of_binary_targets_in_floating_point(ask, share, fields, loss, verdict):
+    told = {"shape": [64], "integer": False, "min": 0.0, "max": 1.0, "mean": share, "zero": 1 - share, **fields}
+    looked = batches(samples=64, path="target", role="label", **told)
+    signals = {**looked, "losses": (classifier(**{"fn": "bce_with_logits", **loss}),)}
+    found = ask("class_imbalance", signals=signals)
+    assert found.verdict == verdict, found
+    if verdict == "warn":
+        assert found.observed == "2 classes, 3 % to 97 %"
+
+
 def test_batches_sorted_by_label(ask):
     mixed = list(range(10)) * 64
     random.Random(0).shuffle(mixed)
