@@ -154,8 +154,9 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     already.
     """
     loss, counts = _classifies(signals), label_counts(signals)
-    if loss is not None and words(loss, "fn") in BINARY and not counts:
-        counts = _binary_counts(run, signals)
+    if loss is not None and words(loss, "fn") in BINARY:
+        # What the loss is given counts; whole numbers of the data may be the ids of users.
+        counts = _binary_counts(run, signals) or counts
     total = sum(counts.values())
     if loss is None:
         return unobserved("no classifier's loss was called")
