@@ -262,12 +262,13 @@ names <= 100):
 EVALUATION = "evaluation"
 """A validation phase: forwards of an outermost model without gradients or in eval mode, with no optimizer step and no
 training forward between them; a single forward only when a loss was computed in it or no other came in the 5 steps
-before; written when it ends. `framework`, `begin_step`, `end_step`, `root`,
-`batches`, `of_others` (of them, of models not trained), `training` (mode flag), `grad` (enabled), `stochastic`
-(Dropout with p > 0 or batch norm inside), `dropout_active` (calls of functional dropout with training true, p > 0,
-under a module in eval mode), `dropout_line`, `repeated` (batches with the print of the one before), `loader`, `loss` ({fn: mean over the phase},
-where known), `accuracy` (share of CE targets that are the largest input, where known), `samples`. The first 200 and
-then ever fewer; `phases` counts them all, `short` those with fewer than 3 batches."""
+before; fewer than 3 forwards of models that are not trained only in the latter case; written when it ends. `framework`,
+`begin_step`, `end_step`, `root`, `batches`, `of_others` (of them, of models not trained), `training` (mode flag),
+`grad` (enabled), `stochastic` (Dropout with p > 0 or batch norm inside), `dropout_active` (calls of functional dropout
+with training true, p > 0, under a module in eval mode), `dropout_line`, `repeated` (batches with the print of the one
+before), `loader`, `loss` ({fn: mean over the phase}, where known), `accuracy` (share of CE targets that are the largest
+input, where known), `samples`. The first 200 and then ever fewer; `phases` counts them all, `short` those with fewer
+than 3 batches."""
 
 LOADER = "loader"
 """First iteration of a DataLoader. `framework`, `index`, `batch_size`, `workers`, `shuffle` (bool), `sampler` (class),

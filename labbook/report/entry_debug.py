@@ -9,7 +9,6 @@ from labbook.model.run import Run
 from labbook.report import numbers
 from labbook.report.limits import Limits, cut
 
-
 _MOST_MODELS = 4
 """Models in one table, as a generator and its critic. Source: chosen by us."""
 
