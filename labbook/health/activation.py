@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from labbook.health.evidence import called_in, percent, place_of, said, too_few
 from labbook.health.layers import Module, functions_of, modules_of, roots_of
+from labbook.health.outputs import single_outputs
 from labbook.health.reading import Facts, count, finite, flag, names, rows, shape, words
+from labbook.health.regime import acts, opposed_optimizers
 from labbook.health.statistics import median
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
@@ -93,7 +95,7 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
     """Whether the model gives (nearly) the same output for every sample, at three looks in a row, though inputs differ.
 
     Source: diagnosis catalogue, `activation_collapse` (tier 2): variance over samples under 1e-6 of that over units.
-    The first steps are not judged: a head may begin at 0.
+    The first steps are not judged: a head may begin at 0. One number a sample is also measured by its targets.
     """
     roots = [root for root in roots_of(signals) if root.history]
     lowest: float | None = None
@@ -109,6 +111,14 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
             told = (f"first collapsed in the order of the forward: {first.said}",) if first is not None else ()
             observed = f"{root.type} gives the same output for all samples (variance {said(max(shares))} of its square)"
             return Outcome("fail", observed, told, {"module": first.name if first is not None else ""})
+    singles = [] if acts(signals) or opposed_optimizers(run, signals) else single_outputs(signals)
+    worst = min(singles, key=lambda one: one.last / one.target, default=None)
+    if worst is not None:
+        observed = f"deviation over samples {said(worst.last)}, that of the targets {said(worst.target)}"
+        if worst.collapsed and not _inputs_alike(signals):
+            return Outcome("warn", f"{worst.root.type} gives nearly the same output for all samples: {observed}")
+        if lowest is None:
+            return Outcome("ok", observed)
     if lowest is None:
         looks = max((len(root.last("across", 99, _SETTLED)) for root in roots), default=0)
         return too_few(looks, _CONFIRMED, "looks at an output of several samples")

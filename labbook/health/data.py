@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from labbook.health.activation import first_not_normalised
-from labbook.health.evidence import percent, said, unobserved
+from labbook.health.evidence import listed, percent, said, unobserved
 from labbook.health.layers import Module, modules_of
 from labbook.health.reading import Facts, count, finite, flag, rows, shape, words
 from labbook.health.regime import training_losses
@@ -134,6 +134,10 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
             continue
         sparse = (finite(leaf, "zero") or 0.0) > 0.5
         observed = f"{constant} of {columns} columns of input {path} have one value"
+        at = shape(leaf, "constant_at")
+        if at and constant < columns:
+            named = listed([str(column) for column in at], constant)
+            observed = f"{constant} of {columns} columns of input {path} have one value: number {named}, counted from 0"
         return Outcome("fail" if constant >= columns else "note" if sparse else "warn", observed)
     return None
 

@@ -128,9 +128,8 @@ def initial_scale(run: Run, signals: Signals) -> Outcome | None:
         return Outcome("warn", observed, where={"parameter": worst[1].name})
     if len(small) > 0.75 * len(scales) and len(small) >= 2:
         worst = min(scales, key=lambda pair: pair[0])
-        observed = (
-            f"{said(worst[0])} times 1 / sqrt(inputs) in {worst[1].name}, small in {len(small)} of {len(scales)} layers"
-        )
+        level = f"{said(worst[0])} times 1 / sqrt(inputs)" if worst[0] else "a single value"
+        observed = f"{level} in {worst[1].name}, small in {len(small)} of {len(scales)} layers"
         return Outcome("warn", observed, where={"parameter": worst[1].name})
     return Outcome(
         "ok", f"{said(min(s for s, _ in scales))} to {said(max(s for s, _ in scales))} times 1 / sqrt(inputs)"

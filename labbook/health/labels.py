@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from labbook.health.data import samples_tell_apart
 from labbook.health.evidence import called_in, listed, percent, place_of, said, unobserved
-from labbook.health.reading import Facts, count, finite, flag, histogram, shape, words
+from labbook.health.reading import Facts, count, finite, flag, histogram, rows, shape, words
 from labbook.health.regime import BINARY, CLASSIFIERS, opposed_optimizers, training_losses
 from labbook.health.statistics import binomial_at_least, mean, median
 from labbook.model.check import Outcome, check
@@ -31,6 +31,29 @@ def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
         if words(batch, "phase") == phase:
             seen.update(histogram(batch, "labels", "histogram"))
     return seen
+
+
+def _binary_counts(run: Run, signals: Signals) -> Counter[str]:
+    """How often 0 and 1 were seen where a binary loss is given them as floating point numbers, one a sample.
+
+    Only in the batches that were looked at, and only where nothing but 0 and 1 was there: then the share of zeros and
+    the mean come to 1. A generator and its critic are given what each of them is asked, which are no classes.
+    """
+    seen: Counter[str] = Counter()
+    if opposed_optimizers(run, signals):
+        return seen
+    for batch in signals.batches:
+        target = next((leaf for leaf in rows(batch, "leaves") if words(leaf, "path") == "target"), None)
+        if words(batch, "phase") != "train" or target is None or flag(target, "integer"):
+            continue
+        form, zeros, share = shape(target, "shape"), finite(target, "zero"), finite(target, "mean")
+        single = bool(form) and form[0] == count(batch, "samples") and all(n == 1 for n in form[1:])
+        if not single or zeros is None or share is None or abs(zeros + share - 1) > 1e-4:
+            return Counter()
+        if not {finite(target, "min"), finite(target, "max")} <= {0.0, 1.0}:
+            return Counter()
+        seen.update({"0": round(zeros * form[0]), "1": round(share * form[0])})
+    return +seen
 
 
 def _ever_seen(signals: Signals) -> set[str]:
@@ -131,6 +154,9 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     already.
     """
     loss, counts = _classifies(signals), label_counts(signals)
+    if loss is not None and words(loss, "fn") in BINARY:
+        # What the loss is given counts; whole numbers of the data may be the ids of users.
+        counts = _binary_counts(run, signals) or counts
     total = sum(counts.values())
     if loss is None:
         return unobserved("no classifier's loss was called")

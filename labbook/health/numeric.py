@@ -189,7 +189,7 @@ def parameters_finite(run: Run, signals: Signals) -> Outcome:
         return Outcome("ok", "all finite")
     step = min(s for s, _ in bad)
     first = [name for s, name in bad if s == step]
-    observed = f"{len(bad)} parameters not finite, first after step {step}: {first[0]}"
+    observed = f"{len(bad)} parameters not finite, first seen so at the look in step {step}: {first[0]}"
     return Outcome("fail", observed, where={"step": step, "parameter": first[0]})
 
 

@@ -121,13 +121,14 @@ def opposed_optimizers(run: Run, signals: Signals) -> bool:
 def acts(signals: Signals) -> bool:
     """Whether the model also runs between its training forwards without gradients, outside of validation phases.
 
-    Source: chosen by us; at least one such forward in two steps: policies that act, target and teacher networks.
+    Source: chosen by us; at least one such forward in two steps: policies that act. Those of models that are not
+    trained, as of a teacher, say nothing of the loss and are left out.
     """
     forwards = ("forwards", "train_nograd"), ("forwards", "eval_nograd")
-    seen = sum(count(signals.loop, *path) for path in forwards)
+    seen = sum(count(signals.loop, *path) for path in forwards) - count(signals.loop, "forwards", "of_others")
     steps = count(signals.loop, "steps")
     last = signals.evaluations[-1] if signals.evaluations else {}
-    in_phases = sum(count(e, "batches") for e in signals.evaluations)
+    in_phases = sum(count(e, "batches") - count(e, "of_others") for e in signals.evaluations)
     if count(last, "phases") > len(signals.evaluations):
         in_phases = in_phases * count(last, "phases") // len(signals.evaluations)
     phases = max(count(last, "phases"), len(signals.evaluations))

@@ -50,7 +50,7 @@ class SymptomCount:
 
 
 def seen_before(
-    notebook: Notebook, findings: Sequence[Finding], *, run: str = "", most: int = 20
+    notebook: Notebook, findings: Sequence[Finding], *, run: str = "", script: str = "", most: int = 20
 ) -> Mapping[str, tuple[Seen, ...]]:
     """Earlier runs with the same failures.
 
@@ -58,6 +58,7 @@ def seen_before(
         notebook: Where to look.
         findings: What a run shows.
         run: Its id: it is no earlier run of itself.
+        script: Its script as its title names it, "" where the index may know it.
         most: How many are named for each finding.
 
     Returns:
@@ -70,13 +71,23 @@ def seen_before(
         return {}
 
     def question(index: sqlite3.Connection) -> dict[str, tuple[Seen, ...]]:
+        place = script or _place(index, run)
         # Of two findings with one symptom the first one counts.
-        return {finding.symptom: tuple(_seen(index, finding, run, most)) for finding in reversed(findings)}
+        return {finding.symptom: tuple(_seen(index, finding, run, place, most)) for finding in reversed(findings)}
 
     return ask_quickly(notebook, question)
 
 
-def _seen(index: sqlite3.Connection, finding: Finding, run: str, most: int) -> Iterator[Seen]:
+def _place(index: sqlite3.Connection, run: str) -> str:
+    """The script of a run that shows a failure; "" when it is not known."""
+    row = index.execute(
+        "SELECT f.place FROM failures f JOIN notes n ON n.id = f.note WHERE n.kind = 'run' AND n.name = ? LIMIT 1",
+        (run,),
+    ).fetchone()
+    return str(row[0]) if row else ""
+
+
+def _seen(index: sqlite3.Connection, finding: Finding, run: str, place: str, most: int) -> Iterator[Seen]:
     wanted = (
         ("fingerprint", finding.fingerprint, (1, 0)),
         ("symptom", finding.symptom, (1, 0)),
@@ -84,7 +95,7 @@ def _seen(index: sqlite3.Connection, finding: Finding, run: str, most: int) -> I
     )
     told = {run}
     for key, value, states in wanted:
-        for name, meta in (row for fixed in states for row in _with(index, key, value, fixed, most + 1)):
+        for name, meta, where in (row for fixed in states for row in _with(index, key, value, fixed, most + 1)):
             if name in told:
                 continue
             if len(told) > most:
@@ -94,18 +105,22 @@ def _seen(index: sqlite3.Connection, finding: Finding, run: str, most: int) -> I
             if meta.get("fix") and len(told) <= _COUNTED + 1:
                 held = held_since(index, name, meta).runs
             text, by = fix_of(meta)
-            yield Seen(name, text, by, key, held)
+            # The identity of what no exception tells holds no line: in another script only the symptom agrees.
+            alike = key == "fingerprint" and not finding.exception and where != place
+            yield Seen(name, text, by, "symptom" if alike else key, held)
 
 
-def _with(index: sqlite3.Connection, key: str, value: str, fixed: int, most: int) -> list[tuple[str, dict[str, Any]]]:
+def _with(
+    index: sqlite3.Connection, key: str, value: str, fixed: int, most: int
+) -> list[tuple[str, dict[str, Any], str]]:
     if not value:
         return []
     rows = index.execute(
-        "SELECT n.name, n.meta FROM failures f JOIN notes n ON n.id = f.note"
+        "SELECT n.name, n.meta, f.place FROM failures f JOIN notes n ON n.id = f.note"
         " WHERE f.key = ? AND f.value = ? AND f.fixed = ? ORDER BY f.started DESC, f.note DESC LIMIT ?",
         (key, value.lower(), fixed, most),
     )
-    return [(name, json.loads(meta)) for name, meta in rows.fetchall()]
+    return [(name, json.loads(meta), place) for name, meta, place in rows.fetchall()]
 
 
 def fix_of(meta: Mapping[str, Any]) -> tuple[str, str]:
@@ -131,11 +146,8 @@ def held_since(index: sqlite3.Connection, name: str, meta: Mapping[str, Any]) ->
     _, by = fix_of(meta)
     row = index.execute("SELECT started, id FROM notes WHERE kind = 'run' AND name = ?", (by or name,)).fetchone()
     row = row or index.execute("SELECT started, id FROM notes WHERE kind = 'run' AND name = ?", (name,)).fetchone()
-    place = index.execute(
-        "SELECT f.place FROM failures f JOIN notes n ON n.id = f.note WHERE n.kind = 'run' AND n.name = ? LIMIT 1",
-        (name,),
-    ).fetchone()
-    if row is None or place is None or not place[0]:
+    place = _place(index, name)
+    if row is None or not place:
         return Held(0)
     since, key = row[0], "fingerprint" if meta.get("fingerprints") else "symptom"
     listed = meta.get("fingerprints") or meta.get("symptoms") or []
@@ -143,12 +155,12 @@ def held_since(index: sqlite3.Connection, name: str, meta: Mapping[str, Any]) ->
     back = index.execute(
         "SELECT f.started, n.name FROM failures f JOIN notes n ON n.id = f.note"
         " WHERE f.place = ? AND f.key = ? AND f.value = ? AND f.started > ? ORDER BY f.started LIMIT 1",
-        (place[0], key, first, since),
+        (place, key, first, since),
     ).fetchone()
     until = back[0] if back else float("inf")
     count = index.execute(
         "SELECT count(*) FROM (SELECT 1 FROM outcomes WHERE place = ? AND started > ? AND started < ? LIMIT ?)",
-        (place[0], since, until, HELD_MOST),
+        (place, since, until, HELD_MOST),
     ).fetchone()[0]
     return Held(count, back[1] if back else "")
 
@@ -176,7 +188,7 @@ def fixed_runs(notebook: Notebook, symptom: str, most: int = 200) -> list[tuple[
     """Runs with a confirmed fix of a symptom, newest first, each with its front matter."""
 
     def question(index: sqlite3.Connection) -> list[tuple[str, Mapping[str, Any]]]:
-        return [(path, meta) for path, meta in _with(index, "symptom", symptom, 1, most)]
+        return [(path, meta) for path, meta, _ in _with(index, "symptom", symptom, 1, most)]
 
     return ask_quickly(notebook, question)
 

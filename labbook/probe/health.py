@@ -14,6 +14,7 @@ from .health_loop import Loop
 from .health_memory import Memory
 from .health_pace import Pace
 from .health_phases import Phases
+from .health_roles import Roles
 from .health_schedule import Normal, Schedule
 from .health_standing import Standing
 from .health_toll import Toll
@@ -76,7 +77,7 @@ class Health:
         self.resting = False
         self.pace = Pace(now)
         self.memory = Memory(self.probe.event, self.name, now)
-        self.last_root = None
+        self.last_root, self.roles = None, Roles()
         self.normal_loss, self._normal_norm = Normal(), Normal()
         self._forward_began = self._backward_began = self._step_began = None
         self._samples = 0
@@ -130,14 +131,13 @@ class Health:
         Returns:
             Whether its end is to be told, too.
         """
-        if self.inside is not None and self.inside is not root:
-            return False
-        if self.thread is not None and self.thread != get_ident():
+        if self.inside not in (None, root) or self.thread not in (None, get_ident()):
             return False
         if self.resting and grad and training and not self.evaluation.open:
             if root is self.last_root:
                 self.loop.train_grad += 1
                 self.eyes.flight.rests(root, args, kwargs)
+            self.roles.steps[root.index] = self.step
             return False
         self.inside = root
         root.thread = get_ident()
@@ -146,6 +146,7 @@ class Health:
         if batch is None and grad and training and self.windows.evaluated:
             batch = self.windows.also_trained(self.eyes.samples_of(args, kwargs))
         samples = self._samples if batch is None else batch.samples
+        other = self.roles.takes(self, root, args, kwargs, grad, samples)
         if grad and training:
             if self.evaluation.open:
                 self._evaluated()
@@ -170,7 +171,7 @@ class Health:
                     self._looks(self.eyes.look_forward, root, args, kwargs, batch)
             elif training and root.stochastic:
                 self.loop.nograd_stochastic = True
-            self.evaluation.forward(self.step, root.name, training, grad, root.stochastic)
+            self.evaluation.forward(self.step, root.name, training, grad, root.stochastic, other)
             if batch is not None:
                 self.evaluation.batch(batch)
             self.eyes.look_evaluation(root)
@@ -389,8 +390,7 @@ class Health:
 
     def finish(self):
         """Writes what only memory holds."""
-        if self.evaluation.open:
-            self.evaluation.end(self.step)
+        self.evaluation.end(self.step)
         self.windows.flush()
         self.eyes.finish()
         self._tell_loop()

@@ -25,6 +25,9 @@ ROWS = 1000
 
 ROWS_OF_A_BATCH = 4
 CLASSES = 200
+STILL = 8
+"""Columns of one value that are named."""
+
 _MOST_WINDOWS = 64
 
 

@@ -68,6 +68,7 @@ class Loop:
         self.backwards = 0
         self.backwards_asked = 0
         self.train_grad = self.train_nograd = self.eval_grad = self.eval_nograd = 0
+        self.of_others = 0
         self.losses_open = 0
         self.eval_backwards = 0
         self.train_backwards = 0
@@ -180,6 +181,7 @@ class Loop:
                 "train_nograd": self.train_nograd,
                 "eval_grad": self.eval_grad,
                 "eval_nograd": self.eval_nograd,
+                "of_others": self.of_others,
             },
             "forwards_lonely": self.lonely(),
             "losses_lonely": self.losses_open + _beyond_usual(self._loss_opens),

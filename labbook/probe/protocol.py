@@ -168,7 +168,7 @@ hex digits of the first leaf: a strided sample and the shape). At dense steps al
   function as its target, else "other"), `shape`, `dtype`, `device`, `min`, `max`, `mean`, `std`, `bad`, `nan`,
   `zero` (share), `integer` (dtype), `channels` (optional, <= 16: [[mean, std], ...] over axis 1 of 4-d leaves),
   `constant` (2-d float leaves of at most 4096 columns: how many columns had one value in all batches so far, else
-  null), `constant_n` (samples in these batches)}
+  null), `constant_at` (<= 8: the numbers of the first of them, from 0), `constant_n` (samples in these batches)}
 - `labels` (integer labels of one axis, or one label a sample): {`histogram`: {class: count in this batch} (<= 200
   classes)}
 - `dims_equal` (all leaves with an axis have the same first dimension)"""
@@ -222,9 +222,9 @@ LOOP = "loop"
 and (`<opt>`: object keyed by the number of the optimizer as text; tables that would be empty are left out; lists of
 names <= 100):
 - `optimizers` (constructed so far), `steps`, `backwards` (`backward` and `autograd.grad`), `forwards` (of outermost
-  models: {`train_grad`, `train_nograd`, `eval_grad`, `eval_nograd`}), `forwards_lonely` (training forwards with
-  gradients that no backward followed), `losses_lonely` (loss function calls with gradients that no backward
-  followed)
+  models: {`train_grad`, `train_nograd`, `eval_grad`, `eval_nograd`, `of_others` (those without gradients that are of
+  models which are not, or no longer, trained: teachers)}), `forwards_lonely` (training forwards with gradients that no
+  backward followed), `losses_lonely` (loss function calls with gradients that no backward followed)
 - `cleared`: {<opt>: {`checked`, `not_cleared`, `streak` (longest run), `largest`}}. Judged when that optimizer
   steps: not cleared when some gradient it holds was not zero before *every* backward since its last step (in
   accumulation the first one finds zeros; in a GAN the backward of the other network may find old gradients, its own
@@ -262,12 +262,13 @@ names <= 100):
 EVALUATION = "evaluation"
 """A validation phase: forwards of an outermost model without gradients or in eval mode, with no optimizer step and no
 training forward between them; a single forward only when a loss was computed in it or no other came in the 5 steps
-before; written when it ends. `framework`, `begin_step`, `end_step`, `root`,
-`batches`, `training` (mode flag), `grad` (enabled), `stochastic` (Dropout with p > 0 or batch norm inside),
-`dropout_active` (calls of functional dropout with training true, p > 0, under a module in eval mode),
-`dropout_line`, `repeated` (batches with the print of the one before), `loader`, `loss` ({fn: mean over the phase},
-where known), `accuracy` (share of CE targets that are the largest input, where known), `samples`. The first 200 and
-then ever fewer; `phases` counts them all, `short` those with fewer than 3 batches."""
+before; fewer than 3 forwards of models that are not trained only in the latter case; written when it ends. `framework`,
+`begin_step`, `end_step`, `root`, `batches`, `of_others` (of them, of models not trained), `training` (mode flag),
+`grad` (enabled), `stochastic` (Dropout with p > 0 or batch norm inside), `dropout_active` (calls of functional dropout
+with training true, p > 0, under a module in eval mode), `dropout_line`, `repeated` (batches with the print of the one
+before), `loader`, `loss` ({fn: mean over the phase}, where known), `accuracy` (share of CE targets that are the largest
+input, where known), `samples`. The first 200 and then ever fewer; `phases` counts them all, `short` those with fewer
+than 3 batches."""
 
 LOADER = "loader"
 """First iteration of a DataLoader. `framework`, `index`, `batch_size`, `workers`, `shuffle` (bool), `sampler` (class),

@@ -59,10 +59,11 @@ def diagnosis_of_run(notebook: Notebook, run: Run) -> Diagnosis:
     from labbook.diagnosis.catalogue import load
     from labbook.diagnosis.match import Matcher
     from labbook.diagnosis.rank import diagnose
+    from labbook.report.title import script_name
 
     catalogue, language = load(notebook.paths.symptoms), notebook.config.language_in_use()
     diagnosis = _with_code(diagnose(evidence, Matcher(catalogue), language), run, catalogue, language)
-    return remembered(notebook, diagnosis, but=run.id)
+    return remembered(notebook, diagnosis, but=run.id, script=script_name(run))
 
 
 def _with_code(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language: str) -> Diagnosis:
@@ -75,15 +76,16 @@ def _with_code(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language: s
         return diagnosis
 
 
-def remembered(notebook: Notebook, diagnosis: Diagnosis, but: str = "") -> Diagnosis:
+def remembered(notebook: Notebook, diagnosis: Diagnosis, but: str = "", script: str = "") -> Diagnosis:
     """The diagnosis with the earlier runs of the notebook in which the same was seen.
 
     Args:
         notebook: Where to look.
         diagnosis: Its findings.
         but: Id of the run itself, which is not counted.
+        script: Its script as a title names it, "" where it is in the notebook or of no script.
     """
-    seen = _seen_before(notebook, diagnosis.findings, but)
+    seen = _seen_before(notebook, diagnosis.findings, but, script)
     findings = tuple(
         replace(finding, seen_before=tuple(seen.get(finding.symptom or finding.family, ())))
         for finding in diagnosis.findings
@@ -91,14 +93,16 @@ def remembered(notebook: Notebook, diagnosis: Diagnosis, but: str = "") -> Diagn
     return replace(diagnosis, findings=findings)
 
 
-def _seen_before(notebook: Notebook, findings: tuple[Finding, ...], but: str) -> Mapping[str, tuple[Seen, ...]]:
+def _seen_before(
+    notebook: Notebook, findings: tuple[Finding, ...], but: str, script: str
+) -> Mapping[str, tuple[Seen, ...]]:
     if not findings:
         return {}
     from labbook.errors import LabbookError
     from labbook.index.memory import seen_before
 
     try:
-        return seen_before(notebook, findings, run=but)
+        return seen_before(notebook, findings, run=but, script=script)
     except LabbookError:
         # An index that cannot be read is told by the commands that ask it; the diagnosis stands without it.
         return {}

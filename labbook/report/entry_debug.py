@@ -9,29 +9,32 @@ from labbook.model.run import Run
 from labbook.report import numbers
 from labbook.report.limits import Limits, cut
 
+_MOST_MODELS = 4
+"""Models in one table, as a generator and its critic. Source: chosen by us."""
+
 
 def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
-    """The module table of the first model; without rows when its forward was not seen.
+    """One table of the modules of the first models, one below the other; without rows when no forward was seen.
 
     Returns:
         `rows`: `name`, `type`, `shapes`, `parameters`; `more`: modules that are left out.
     """
-    models = _list(run.health.get("models"))
-    if not models:
-        return {"rows": [], "more": 0}
-    model = models[0]
-    known = _list(model.get("rows"))
-    shown = _by_depth(known, limits.rows)
-    rows = [
-        {
-            "name": cut(str(row.get("name") or "(root)"), limits.cell),
-            "type": str(row.get("type") or ""),
-            "shapes": _arrow(str(row.get("input") or ""), str(row.get("output") or ""), limits),
-            "parameters": _parameters(row),
-        }
-        for row in shown
-    ]
-    return {"rows": rows, "more": len(known) - len(shown) + int(model.get("left_out") or 0)}
+    models = _list(run.health.get("models"))[:_MOST_MODELS]
+    rows, more = [], 0
+    for model in models:
+        known = _list(model.get("rows"))
+        shown = _by_depth(known, max(1, limits.rows // len(models)))
+        more += len(known) - len(shown) + int(model.get("left_out") or 0)
+        rows += [
+            {
+                "name": cut(str(row.get("name") or "(root)"), limits.cell),
+                "type": str(row.get("type") or ""),
+                "shapes": _arrow(str(row.get("input") or ""), str(row.get("output") or ""), limits),
+                "parameters": _parameters(row),
+            }
+            for row in shown
+        ]
+    return {"rows": rows, "more": more}
 
 
 def _by_depth(known: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:

@@ -19,6 +19,9 @@ from labbook.store.templates import words
 __all__ = ["primary_series", "title_of", "verdict_line"]
 
 _MAX_NAME = 60
+_LIKELY = 2
+"""The last tier of certainty that a title states: a hint is none."""
+
 _NO_MARKUP = re.compile(r"[^\w\s.,:;()'/%+=，。；：（）、“”-]+")
 
 
@@ -34,7 +37,7 @@ def title_of(run: Run, language: str = "en") -> str:
     said = words(language)["title"]
     verdict = verdict_line(run, language)
     if run.status == "finished":
-        fault = _certain_fault(run)
+        fault = _worst_fault(run)
         if primary_of(run) is None:
             sentence = _plain(said["finished"])
         elif fault is None:
@@ -76,13 +79,16 @@ def verdict_line(run: Run, language: str = "en") -> str:
     return _metric(series, said)
 
 
-def _certain_fault(run: Run) -> Finding | None:
-    """What is certainly wrong in a run that ended well; `None` where its loss tells it already, or nothing is."""
+def _worst_fault(run: Run) -> Finding | None:
+    """The worst of what is wrong in a run that ended well; `None` where its loss tells it already, or nothing is.
+
+    Warnings are none, and what follows from another finding stands behind it.
+    """
     series = primary_of(run)
     if series is not None and first_nonfinite_step(series) is not None:
         return None
-    first = next((finding for finding in run.findings if finding.symptom), None)
-    return first if first is not None and first.severity == "error" and first.tier == 1 else None
+    wrong = [f for f in run.findings if f.symptom and f.severity == "error" and f.tier <= _LIKELY]
+    return min(wrong, key=lambda finding: (bool(finding.follows_from), finding.tier), default=None)
 
 
 def _of_finding(finding: Finding, run: Run, said: Mapping[str, Any]) -> str:

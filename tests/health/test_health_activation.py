@@ -55,6 +55,35 @@ def test_a_head_may_begin_at_zero(ask, make_model, looks):
     assert ask("activation_collapse", signals={"models": (model,), "tensors": tensors}).verdict == "ok"
 
 
+@pytest.mark.parametrize(
+    ("shape", "deviation", "target", "verdict"),
+    [
+        ([32], lambda step: 0.3 / step**2, {}, "warn"),
+        ([32, 1], lambda step: 0.3 / step**2, {}, "warn"),
+        ([32], lambda step: 0.0, {}, "warn"),
+        ([32], lambda step: 0.3, {}, "ok"),
+        # A target in large units, towards which the outputs grow.
+        ([32], lambda step: 0.001 * step, {"std": 9000.0, "mean": 80000.0}, "ok"),
+        # The same where nothing is learnt: the outputs differ as they did.
+        ([32], lambda step: 0.06, {"std": 76.0}, "ok"),
+        # Its last look comes early: it may still begin.
+        ([32], lambda step: 0.3 / step**2 if step <= 40 else None, {"std": 300.0}, "ok"),
+        # There is nothing to tell apart.
+        ([32], lambda step: 0.0, {"std": 0.0, "mean": 0.0}, "not observed"),
+        # Rare positives, none in most batches.
+        ([32], lambda step: 0.02, {"std": 0.03, "mean": 0.001}, "ok"),
+        ([32, 8], lambda step: 0.0, {}, "not observed"),
+    ],
+)
+def test_one_number_a_sample_is_measured_by_its_targets(ask, make_model, looks, shape, deviation, target, verdict):
+    leaf = {"path": "target", "role": "label", "shape": [32], "integer": False, "mean": 0.5, "std": 0.5, **target}
+    tensors = looks(modules=lambda step: [{"i": 0, "shape": shape, "std": deviation(step), "mean": 0.1}])
+    batches = tuple({"step": t["step"], "phase": "train", "samples": 32, "leaves": [leaf]} for t in tensors)
+    signals = {"models": (make_model("Linear"),), "tensors": tensors, "batches": batches}
+    found = ask("activation_collapse", signals=signals)
+    assert found.verdict == verdict, found
+
+
 def test_equal_inputs_have_equal_outputs(ask, make_model, looks):
     signals = looked(make_model, looks, "Linear", "Linear", root={"across": 0.0})
     leaf = {"path": "0", "role": "input", "std": 0.0, "shape": [8, 4]}
@@ -161,6 +190,7 @@ def test_scale_of_initial_weights(ask, make_model, looks):
     assert ask("init_scale_bad", signals=signals(1.0)).verdict == "warn"
     assert ask("init_scale_bad", signals=signals(1.0, amplified=1.0)).verdict == "ok"
     assert ask("init_scale_bad", signals=signals(1e-4)).verdict == "warn"
+    assert ask("init_scale_bad", signals=signals(0.0)).observed.startswith("a single value in ")
     assert ask("init_scale_bad", signals=signals(0.06)).verdict == "ok"
 
 

@@ -111,6 +111,12 @@ def test_a_policy_need_not_fall(ask, make_series):
     )
 
 
+def test_a_teacher_that_is_asked_at_every_step_does_not_silence_the_loss(ask, make_series):
+    forwards = {"eval_nograd": 300, "train_grad": 300, "of_others": 290}
+    signals = {"loop": {"steps": 300, "backwards": 300, "forwards": forwards}}
+    assert ask("loss_not_decreasing", make_series("loss", flat(random.Random(5))), signals=signals).verdict == "warn"
+
+
 @pytest.mark.parametrize(("level", "verdict"), [(math.log(10), "fail"), (math.log(10) * 0.8, "ok")])
 def test_at_chance(ask, make_series, level, verdict):
     values = flat(random.Random(6), level, noise=0.02)

@@ -57,6 +57,8 @@ def test_constant_columns(ask):
     assert ask("constant_feature", signals=batches(constant=1, constant_n=640, zero=0.9)).verdict == "note"
     assert ask("constant_feature", signals=signals(12, columns=784)) is None
     assert ask("constant_feature", signals=signals(8, n=64)) is None
+    named = ask("constant_feature", signals=batches(constant=2, constant_at=[2, 5], constant_n=640, shape=[32, 8]))
+    assert named.observed == "2 of 8 columns of input 0 have one value: number 2, 5, counted from 0"
 
 
 def test_leaves_of_different_length(ask):
@@ -149,6 +151,28 @@ def test_imbalance(ask):
     assert ask("class_imbalance", signals=signals([1900, 50, 50], target=column)).verdict == "warn"
     pixels = {"shape": [32, 8, 8], "min": 0, "max": 2}
     assert ask("class_imbalance", signals=signals([1900, 50, 50], target=pixels)).verdict == "not observed"
+
+
+@pytest.mark.parametrize(
+    ("share", "fields", "loss", "verdict"),
+    [
+        (0.03125, {}, {}, "warn"),
+        (0.03125, {"shape": [64, 1]}, {}, "warn"),
+        (0.03125, {}, {"weight": True}, "ok"),
+        (0.5, {}, {}, "ok"),
+        (0.03125, {"shape": [64, 4]}, {}, "not observed"),
+        (0.03125, {"zero": 0.2}, {}, "not observed"),
+        (0.03125, {}, {"fn": "mse_loss"}, "not observed"),
+    ],
+)
+def test_imbalance_of_binary_targets_in_floating_point(ask, share, fields, loss, verdict):
+    told = {"shape": [64], "integer": False, "min": 0.0, "max": 1.0, "mean": share, "zero": 1 - share, **fields}
+    looked = batches(samples=64, path="target", role="label", **told)
+    signals = {**looked, "losses": (classifier(**{"fn": "bce_with_logits", **loss}),)}
+    found = ask("class_imbalance", signals=signals)
+    assert found.verdict == verdict, found
+    if verdict == "warn":
+        assert found.observed == "2 classes, 3 % to 97 %"
 
 
 def test_batches_sorted_by_label(ask):

@@ -33,8 +33,8 @@ def failed(notes, day, *, fix=None, text=None, symptom="cuda_oom", fingerprint=F
     return notes.run(run_id(day), **facts)
 
 
-def finding(symptom="cuda_oom", fingerprint=FP, family="memory"):
-    return Finding(symptom, family, "memory", 1, "error", "t", fingerprint=fingerprint)
+def finding(symptom="cuda_oom", fingerprint=FP, family="memory", **more):
+    return Finding(symptom, family, "memory", 1, "error", "t", fingerprint=fingerprint, **more)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def book(notes):
 
 
 def test_the_same_failure_comes_first_then_the_symptom_then_a_fix_of_the_family(book):
-    seen = seen_before(book, [finding()])["cuda_oom"]
+    seen = seen_before(book, [finding(exception="OutOfMemoryError")])["cuda_oom"]
 
     assert [(one.run, one.same) for one in seen] == [
         (run_id(1), "fingerprint"),
@@ -62,6 +62,16 @@ def test_the_same_failure_comes_first_then_the_symptom_then_a_fix_of_the_family(
     assert (seen[0].fix, seen[0].by) == ("--batch-size 64 → 32", run_id(2))
     assert (seen[1].fix, seen[1].by) == ("a smaller image", "")
     assert seen[2].fix == "" and seen[2].held is None
+
+
+def test_in_another_script_only_the_symptom_of_a_silent_fault_is_the_same(notes):
+    failed(notes, 1, symptom="dead_relu", script="train.py", command="python train.py")
+    silent = finding("dead_relu")
+    same = {
+        script: [one.same for one in seen_before(notes.notebook, [silent], script=script)["dead_relu"]]
+        for script in ("train.py", "tune.py")
+    }
+    assert same == {"train.py": ["fingerprint"], "tune.py": ["symptom"]}
 
 
 def test_a_run_has_not_seen_itself(book):

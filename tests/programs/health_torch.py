@@ -281,3 +281,17 @@ elif case == "sqrtinside":
 
     m = N()
     loop(m, torch.optim.SGD(m.parameters(), 0.1), ce)
+elif case in ("teacher", "play", "self"):
+    m, other = mk(), mk()
+    loop(other, torch.optim.SGD(other.parameters(), 0.1), ce, n=30)
+    o = torch.optim.SGD(m.parameters(), 0.1)
+    for x, y in batches(100):
+        with torch.no_grad():
+            asked = m if case == "self" else other
+            target = asked(x[:2] if case == "play" else x)
+            if case == "teacher":
+                target = target + asked(x * 0.9)
+        l = F.cross_entropy(m(x), y) + (F.mse_loss(m(x), target) if case == "teacher" else 0)
+        o.zero_grad()
+        l.backward()
+        o.step()

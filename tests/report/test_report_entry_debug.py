@@ -59,6 +59,15 @@ def test_the_model_is_a_table_of_modules(runs, notebook):
     assert "and 3 more modules" in text
 
 
+def test_every_model_is_in_the_table(runs, notebook):
+    critic = {"root": "Critic", "left_out": 1, "rows": [{"name": "", "type": "Critic", "depth": 0, "parameters": 0}]}
+    health = {**HEALTH, "models": [*HEALTH["models"], critic]}
+    text = entry_markdown(dataclasses.replace(runs["finished"](), health=health), notebook)
+
+    assert "| (root) | Net | 8x3 → 8x2 |  |" in text and "| (root) | Critic |  |  |" in text
+    assert "and 4 more modules" in text
+
+
 def test_batches_and_loaders(runs, notebook):
     text = page(runs, notebook)
 

@@ -57,9 +57,15 @@ def test_what_is_certainly_wrong_in_a_run_that_ended_well_is_the_news():
     assert title_of(run_with(loss, findings=(finding(),))) == (
         "a.py: finished, but a loss that cannot be negative is negative"
     )
-    likely = (finding(tier=2), finding(severity="warning"))
-    for one in likely:
+    for one in (finding(tier=3), finding(severity="warning")):
         assert title_of(run_with(loss, findings=(one,))) == "a.py: finished, loss 2 → -3 in 2 steps"
+    dead = finding(symptom="dead_relu", title="Most units of a layer give 0", tier=2)
+    assert title_of(run_with(loss, findings=(finding(severity="warning"), dead))).endswith(
+        "but most units of a layer give 0"
+    )
+    follows = finding(follows_from="dead_relu")
+    assert title_of(run_with(loss, findings=(dead, follows))).endswith("but most units of a layer give 0")
+    assert title_of(run_with(loss, findings=(dead, finding()))).endswith("a loss that cannot be negative is negative")
     loss = Series("loss", "probe", (1, 2), (2.0, math.nan))
     assert title_of(run_with(loss, findings=(finding(),))) == "a.py: finished, loss is NaN since step 2"
 

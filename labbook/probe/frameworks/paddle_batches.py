@@ -1,6 +1,6 @@
 """Looks at the batch of a dense step: what a PaddlePaddle model was given, and the labels that its loss was given."""
 
-from ..health_batches import histogram, told_histogram
+from ..health_batches import STILL, histogram, told_histogram
 from .torch_stats import tensors_in
 
 MOST_LEAVES = 16
@@ -50,11 +50,11 @@ class Batches:
             if view.ndim == 4 and view.shape[1] <= _CHANNELS:
                 told["channels"] = self.stats.channels(view)
             elif view.ndim == 2 and view.shape[1] <= _COLUMNS and role == "input":
-                told["constant"], told["constant_n"] = self._constant(view, (model, path))
+                told["constant"], told["constant_at"], told["constant_n"] = self._constant(view, (model, path))
         return told
 
     def _constant(self, view, key):
-        """How many columns had one value in all batches so far, and how many samples these held."""
+        """How many columns had one value in all batches so far, the first of them, and how many samples these held."""
         low, high = self.stats.constant_columns(view)
         samples = view.shape[0]
         known = self._columns.get(key)
@@ -62,7 +62,8 @@ class Batches:
             low, high = self.stats.merged(known, low, high)
             samples += known[2]
         self._columns[key] = (low, high, samples)
-        return int((low == high).sum()), samples
+        still = (low == high).nonzero()[0].tolist()
+        return len(still), still[:STILL], samples
 
     def labelled(self, told, target):
         """The fields with the labels that the loss was given, `None` where it was given none."""

@@ -1,6 +1,6 @@
 """Looks at the batches that reach PyTorch models: their inputs, labels, and columns that never vary."""
 
-from ..health_batches import histogram, told_histogram
+from ..health_batches import STILL, histogram, told_histogram
 from ..protocol import BATCH
 from .torch_stats import tensors_in
 
@@ -74,11 +74,11 @@ class Batches:
                 variance, mean = self.torch.var_mean(few, (0, 2, 3), correction=0)
                 told["channels"] = [[m, v**0.5] for m, v in zip(mean.tolist(), variance.tolist())]
             elif leaf.dim() == 2 and leaf.shape[1] <= _COLUMNS and role == "input":
-                told["constant"], told["constant_n"] = self._constant(leaf, (model, path))
+                told["constant"], told["constant_at"], told["constant_n"] = self._constant(leaf, (model, path))
         return told
 
     def _constant(self, leaf, key):
-        """How many columns had one value in all batches so far, and how many samples these held."""
+        """How many columns had one value in all batches so far, the first of them, and how many samples these held."""
         low, high = self.torch.aminmax(leaf.detach(), dim=0)
         known = self._columns.get(key)
         samples = leaf.shape[0]
@@ -86,7 +86,8 @@ class Batches:
             low, high = self.torch.minimum(low, known[0]), self.torch.maximum(high, known[1])
             samples += known[2]
         self._columns[key] = (low, high, samples)
-        return int((low == high).sum().item()), samples
+        still = (low == high).nonzero().flatten().tolist()
+        return len(still), still[:STILL], samples
 
     def tell(self, step, losses):
         """Writes the event; `losses` know the target."""

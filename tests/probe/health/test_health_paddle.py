@@ -241,6 +241,7 @@ _EITHER = {
     "g",
     "writes",
     "constant_n",
+    "constant_at",
     "reason",
     "state",
     "options",

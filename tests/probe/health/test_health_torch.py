@@ -136,6 +136,15 @@ def test_evaluation_in_training_mode_and_with_gradients_is_seen(play):
     assert loop(outcome)["forwards_lonely"] == 0
 
 
+@pytest.mark.parametrize(("case", "nograd", "others"), [("teacher", 200, 160), ("play", 100, 0), ("self", 100, 0)])
+def test_forwards_of_a_teacher_are_told_from_those_that_act(play, case, nograd, others):
+    outcome = play(case)
+    forwards = loop(outcome)["forwards"]
+    assert forwards["train_nograd"] == nograd
+    assert others <= forwards["of_others"] <= others + 10
+    assert len(outcome.of("evaluation")) <= 20
+
+
 def test_graphs_that_stay_alive_are_counted(play):
     held = play("retain").of("memory")[-1]
     assert held["graphs"] == held["graphs_of"] > 5
