@@ -3,10 +3,10 @@
 RESTS_FROM = 512
 """Steps after which a loop with very short steps is no longer followed at each of them."""
 
-EARLY = (132, 152)
+EARLY = (172, 192)
 """Steps between which following is measured for the first time. Source: chosen by us; no look is planned there."""
 
-VERY_DEAR = 0.1
+VERY_DEAR = 0.2
 """As `DEAR`, for a loop that is no longer followed at each step after the second of `EARLY` already."""
 
 DEAR = 0.04

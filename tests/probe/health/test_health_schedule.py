@@ -196,8 +196,8 @@ def test_steps_that_are_dear_to_follow_are_mostly_not_followed(paces):
 
 
 def test_steps_that_are_very_dear_to_follow_are_soon_not_followed(paces):
-    assert followed(paces, 256, 0.0008, 0.00006) == 256
-    assert followed(paces, 256, 0.0008, 0.0001) == paces.EARLY[1]
+    assert followed(paces, 256, 0.0004, 0.00006) == 256
+    assert followed(paces, 256, 0.0008, 0.0003) == paces.EARLY[1]
     assert followed(paces, 1000, 0.0008, 0.0003) < 250
 
 
