@@ -20,7 +20,7 @@ else:
     optimizer = framework.optimizer.SGD(0.01, parameters=model.parameters())
     clear = optimizer.clear_grad
     rows, labels = framework.ones([8, 4]), framework.zeros([8], dtype="int64")
-for step in range(700):
+for step in range(1300):
     functional.cross_entropy(model(rows), labels).backward()
     optimizer.step()
     clear()
@@ -42,8 +42,8 @@ def test_steps_that_are_not_followed(probed, framework):
     assert not done.of("probe_error"), done.of("probe_error")
     assert any(one["what"] == "some counts of the loop" for one in done.of("unobserved")), "the steps were followed"
     loop = done.of("loop")[-1]
-    assert loop["steps"] == 701
+    assert loop["steps"] == 1301
     assert loop["losses_lonely"] == 0
     (flight,) = done.of("flight")
-    assert (flight["step"], flight["trigger"], flight["finding"]) == (701, "loss", "bad batch")
+    assert (flight["step"], flight["trigger"], flight["finding"]) == (1301, "loss", "bad batch")
     assert [one["outside"] for one in done.of("loss_call") if one["line"] == "train.py:20"] == [8]
