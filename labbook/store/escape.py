@@ -36,7 +36,7 @@ _BY_POSITION = re.compile(
 )
 
 # Active only where a line begins.
-_AT_START = re.compile(r"[-+](?=\s|$)|-(?=[- ]*$)|=(?==*$)|:(?=\s)|(?<=^\d)[.)]|(?<=^\d\d)[.)]|(?<=^\d{3})[.)]")
+_AT_START = re.compile(r"[-+](?=\s|$)|-(?=[- ]*$)|=(?==*$)|:(?=\s)|(?:(?<=^\d)|(?<=^\d\d)|(?<=^\d{3}))[.)](?!\d)")
 
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")

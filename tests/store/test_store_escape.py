@@ -250,6 +250,7 @@ def test_any_punctuation_is_inert_and_shown(reader, text):
         "loss_nonfinite",
         "--lr 3.0 --batch-size 32",
         "15:30:12",
+        "555.6 times the norm",
         "a/b/c.py",
         "it's 3%",
         "损失",
