@@ -159,26 +159,35 @@ def _experiments(source: SiteSource) -> dict[str, Any]:
     groups: dict[str, list[RunRow]] = defaultdict(list)
     for row in source.rows:
         groups[row.experiment].append(row)
-    found = []
-    for page in source.experiments:
-        rows = groups.get(page.id, [])
-        best = best_run(rows)
-        found.append(
-            {
-                "name": page.id,
-                "url": link(page.path.removeprefix("notes/"), path),
-                "title": str(page.meta.get("title") or page.id),
-                "runs": len(rows),
-                "broken": sum(row.status in BROKEN for row in rows),
-                "metric": best.metric if best else "",
-                "best": numbers.number(best.best) if best else "",
-                "last": run_cells(rows[0], path) if rows else None,
-                "goal": " ".join(goal_of(page.body).split())[:160],
-                "conclusion": " ".join(conclusion_of(page.body).split())[:160],
-                "order": rows[0].started if rows else 0.0,
-            }
-        )
+    found = [
+        {
+            **_of_experiment(page.id, groups.pop(page.id, []), path),
+            "url": link(page.path.removeprefix("notes/"), path),
+            "goal": " ".join(goal_of(page.body).split())[:160],
+            "conclusion": " ".join(conclusion_of(page.body).split())[:160],
+        }
+        for page in source.experiments
+    ]
+    # Runs name experiments whose note was deleted, or was not copied with them.
+    found += [_of_experiment(name, rows, path) for name, rows in groups.items() if name]
     return {"experiments": sorted(found, key=lambda each: each["order"], reverse=True)}
+
+
+def _of_experiment(name: str, rows: list[RunRow], path: str) -> dict[str, Any]:
+    """What the runs of an experiment, newest first, say of it; where it has a note, that adds the rest."""
+    best = best_run(rows)
+    return {
+        "name": name,
+        "url": "",
+        "runs": len(rows),
+        "broken": sum(row.status in BROKEN for row in rows),
+        "metric": best.metric if best else "",
+        "best": numbers.number(best.best) if best else "",
+        "last": run_cells(rows[0], path) if rows else None,
+        "goal": "",
+        "conclusion": "",
+        "order": rows[0].started if rows else 0.0,
+    }
 
 
 def _reports(source: SiteSource) -> dict[str, Any]:

@@ -162,6 +162,13 @@ def test_experiments_are_listed_with_what_people_wrote(heading, end):
     assert "<small>Does &#42;warm-up&#42; help?</small>" in line and line.endswith("| It does. |")
 
 
+def test_an_experiment_without_a_note_is_listed_by_its_runs():
+    runs = [row(1, 20, experiment="lost", status="failed"), row(2, 21, experiment="")]
+    text = pages(runs)["experiments/index.md"]
+    assert "| lost | 1 | 1 |" in text and text.count("| lost") == 1
+    assert "](lost" not in text
+
+
 _NAMES = st.lists(st.sampled_from(["a", "b", "a.md"]), min_size=1, max_size=5).map("/".join)
 
 
