@@ -26,7 +26,7 @@ BEFORE = ("code", "command", "hardware", "container")
 """Sources of the start, by the key of their facts; the code first, as it must be read before the program changes it."""
 
 _MODULES = {
-    "code": "code_state",
+    "code": "code.working_tree",
     "command": "command",
     "hardware": "hardware",
     "container": "container",

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.capture.code_git import head_commit
+from labbook.capture.code.git_reader import head_commit
 from labbook.capture.command import program_of
 from labbook.capture.conda_env import conda_facts, environment_yml
 from labbook.capture.launchers import is_python

@@ -6,7 +6,7 @@ weights, gradients, optimizer, modes and random state are bitwise as before. Res
 run they land in the entry. Only the framework whose objects were given is imported.
 """
 
-from labbook.checks.asking import checklist
+from labbook.checks.check_suite import checklist
 from labbook.checks.gradients import gradcheck
 from labbook.checks.layers import trace
 from labbook.checks.overfit import overfit_one_batch

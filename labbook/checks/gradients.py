@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from labbook.checks.backend import Backend, backend_of, named
+from labbook.checks.report_to_run import told
 from labbook.checks.results import GradCheck, names_text, shape_text, worst
-from labbook.checks.telling import told
-from labbook.checks.untouched import untouched
+from labbook.checks.state_guard import untouched
 
 _STEP = 1e-6
 """Of the differences, in double precision. Source: the default of `torch.autograd.gradcheck`."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from labbook.checks.backend import Backend, backend_of, named
 from labbook.checks.batches import batch_of
+from labbook.checks.report_to_run import told
 from labbook.checks.results import Layer, Trace
-from labbook.checks.telling import told
-from labbook.checks.untouched import untouched
+from labbook.checks.state_guard import untouched
 
 _MAX_LAYERS = 2000
 

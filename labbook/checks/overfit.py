@@ -8,9 +8,9 @@ from typing import Any
 
 from labbook.checks.backend import Backend, backend_of
 from labbook.checks.batches import Batch, Loss, batch_of
+from labbook.checks.report_to_run import told
 from labbook.checks.results import Overfit, number
-from labbook.checks.telling import told
-from labbook.checks.untouched import untouched
+from labbook.checks.state_guard import untouched
 
 RATES = (1e-3, 1e-2, 1e-4)
 """Learning rates of Adam that are tried, until one is enough. Source: chosen by us; the first suits most models."""

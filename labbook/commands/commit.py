@@ -27,8 +27,8 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     checked out. Index, staged files and HEAD stay as they are. A note that may hold a secret is not committed.
     """
     from labbook.errors import GitError
+    from labbook.store.changed_notes import edited_notes
     from labbook.store.commit import commit_files
-    from labbook.store.edited import edited_notes
 
     book = open_notebook(notebook)
     files = _below(book.paths.notes, notes) if notes else edited_notes(book)

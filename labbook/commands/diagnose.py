@@ -45,7 +45,7 @@ def command(as_json: bool, language: str | None, notebook: str | None, what: str
     what cured the same failure in this notebook.
     """
     from labbook.record.diagnosing import remembered
-    from labbook.report.finding_data import diagnosis_data
+    from labbook.report.diagnosis_json import diagnosis_data
 
     book = open_notebook(notebook)
     language = language or book.config.language_in_use()
@@ -123,7 +123,7 @@ def _diagnosed(book: Notebook, evidence: Evidence, language: str) -> Diagnosis:
 
 def _print(diagnosis: Diagnosis, language: str) -> None:
     from labbook import screen
-    from labbook.report.entry_diagnosis import headline, spoken
+    from labbook.report.entry.diagnosis_section import headline, spoken
     from labbook.store.templates import words
 
     said = words(language)["diagnosis"]
@@ -145,7 +145,7 @@ def _print(diagnosis: Diagnosis, language: str) -> None:
 
 def _print_finding(finding: Finding, said: dict[str, str]) -> None:
     from labbook import screen
-    from labbook.report.entry_diagnosis import headline, seen_line, spoken, unmarked
+    from labbook.report.entry.diagnosis_section import headline, seen_line, spoken, unmarked
 
     style = "bold red" if finding.severity == "error" else "bold yellow"
     screen.print_line(screen.Cell(headline(finding, said), style))

@@ -47,7 +47,7 @@ def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str,
     from labbook import screen
     from labbook.errors import NothingFoundError
     from labbook.index.query import listed
-    from labbook.index.question import near_filters
+    from labbook.index.query_parser import near_filters
     from labbook.report.run_row import run_row
 
     with screen.progress("reading notes") as tell:

@@ -78,9 +78,9 @@ def command(
     to git. Ends with the exit status of the command.
     """
     from labbook.errors import UsageError
-    from labbook.record.asking import asked_of
+    from labbook.record.child.supervisor import exit_like
+    from labbook.record.program_requests import asked_of
     from labbook.record.session import RecordRequest, record
-    from labbook.record.supervisor import exit_like
 
     if not command_line:
         raise UsageError("no command to record", hint="put it after `--`: labbook record -- python train.py")

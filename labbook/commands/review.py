@@ -12,8 +12,8 @@ import click
 from labbook.commands.options import json_option, print_json
 
 if TYPE_CHECKING:
-    from labbook.review.remark import Remark
-    from labbook.review.reviewing import Review
+    from labbook.review.reviewer import Review
+    from labbook.review.violation import Remark
 
 _EPILOG = """\b
 Examples:
@@ -44,7 +44,7 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
     Each finding has its file and line, the symptom, and what to do. What cannot be followed in the text is not judged.
     """
     from labbook.errors import UsageError
-    from labbook.review.reviewing import RULES, at_least, review
+    from labbook.review.reviewer import RULES, at_least, review
 
     language = language or _language()
     if list_rules:

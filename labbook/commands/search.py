@@ -20,8 +20,8 @@ from labbook.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from labbook.index.meaning import Meant
     from labbook.index.query import Found, Hit
+    from labbook.index.query_symptoms import Meant
     from labbook.model.symptom import Symptom
     from labbook.store.notebook import Notebook
 
@@ -82,8 +82,8 @@ def command(limit: int, as_json: bool, notebook: str | None, words: tuple[str, .
 def understood_by(book: Notebook, typed: str) -> tuple[str, Meant]:
     """The words to look for, and the failures that they are about, for whatever was typed or pasted."""
     from labbook.diagnosis.catalogue import load
-    from labbook.index.meaning import meant_by
-    from labbook.index.question import understood
+    from labbook.index.query_parser import understood
+    from labbook.index.query_symptoms import meant_by
 
     catalogue = load(book.paths.symptoms)
     pasted = "\n" in typed.strip() or _ERROR.search(typed) is not None
@@ -110,7 +110,7 @@ def understood_by(book: Notebook, typed: str) -> tuple[str, Meant]:
 
 
 def _is_filter(word: str) -> bool:
-    from labbook.index.question import FILTERS
+    from labbook.index.query_parser import FILTERS
 
     return re.match(r"-?([a-z]+):\S", word) is not None and word.lstrip("-").partition(":")[0] in FILTERS
 
@@ -122,7 +122,7 @@ def _of_paste(book: Notebook, text: str, symptoms: Mapping[str, Symptom]) -> tup
     from labbook.diagnosis.match import Matcher
     from labbook.diagnosis.rank import diagnose
     from labbook.diagnosis.reading import read_text
-    from labbook.index.meaning import Meant
+    from labbook.index.query_symptoms import Meant
 
     evidence = read_text(text)
     diagnosis = diagnose(evidence, Matcher(Catalogue(symptoms)), book.config.language_in_use())

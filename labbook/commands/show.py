@@ -33,8 +33,8 @@ def command(as_json: bool, raw: bool, notebook: str | None, run: str) -> None:
     """
     from labbook import screen
     from labbook.index.query import find_run
-    from labbook.report.reading import for_reading
     from labbook.report.run_data import load_run, run_data
+    from labbook.report.terminal_page import for_reading
 
     book = open_notebook(notebook)
     entry = find_run(book, run)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from labbook.frozen import dataclass
 from labbook.index.cjk import segment
 from labbook.index.database import Answer, give_up, transaction, with_index
-from labbook.index.entries import MAX_BYTES, Note, digest_of, facets_of, failures_of, place_of, read_note, words_of
+from labbook.index.documents import MAX_BYTES, Note, digest_of, facets_of, failures_of, place_of, read_note, words_of
 from labbook.index.folders import TICK_NS, Seen, known_below, look_at_all, look_at_changed, note_look
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths

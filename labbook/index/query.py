@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from labbook.errors import NothingFoundError, UsageError
 from labbook.frozen import dataclass
 from labbook.index.build import Refreshed, ask
-from labbook.index.conditions import conditions, escaped
-from labbook.index.meaning import Meant
-from labbook.index.memory import fix_of
-from labbook.index.passage import passage
-from labbook.index.question import Question, match_expression, near_filters, understood
+from labbook.index.fix_history import fix_of
+from labbook.index.query_parser import Question, match_expression, near_filters, understood
+from labbook.index.query_symptoms import Meant
 from labbook.index.ranking import Row, best
+from labbook.index.snippet import passage
+from labbook.index.sql_filters import conditions, escaped
 from labbook.model.entry import Entry
 from labbook.store.notebook import Notebook
 

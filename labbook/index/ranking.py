@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labbook.frozen import dataclass
-from labbook.index.conditions import conditions
-from labbook.index.meaning import Meant
-from labbook.index.memory import Held, held_since
-from labbook.index.question import Question, match_expression
+from labbook.index.fix_history import Held, held_since
+from labbook.index.query_parser import Question, match_expression
+from labbook.index.query_symptoms import Meant
+from labbook.index.sql_filters import conditions
 
 if TYPE_CHECKING:
     import sqlite3

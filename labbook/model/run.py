@@ -237,7 +237,7 @@ class Run:
         health: What is kept of it for the pages; `labbook.health.summary` documents the keys.
         primary: Name of the series that stands for the run ("loss"), or "".
         asked: What the user asked the probe to do besides looking, and what the program asked `labbook.checks`; see
-            `labbook/record/fold_asked.py`.
+            `labbook/record/run_from_journal/request_events.py`.
         previous: Id of the run of the same script before this one, or "".
         symptoms: Ids of the catalogue that this run shows, the primary one first.
         families: Their families, and those of failures of which only the family is known.

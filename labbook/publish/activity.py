@@ -8,8 +8,8 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from labbook.publish.page import SiteSource
-from labbook.report.context import BROKEN
 from labbook.report.week import week_of
+from labbook.report.week_context import BROKEN
 
 _WEEKS = 53
 _LEVELS = (1, 3, 6, 11)

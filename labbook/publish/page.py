@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from labbook.frozen import dataclass
-from labbook.index.entries import MAX_BYTES, digest_of
+from labbook.index.documents import MAX_BYTES, digest_of
 from labbook.model.entry import Entry
 from labbook.model.symptom import Symptom
+from labbook.publish.build_cache import Kept
 from labbook.publish.build_record import key_of
-from labbook.publish.kept import Kept
 from labbook.report import numbers
 from labbook.report.run_row import RunRow
 from labbook.store.templates import Templates

@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from labbook.capture.run_setting import words_of
+from labbook.compare.run_settings import words_of
 from labbook.model.series import more_is_better
 from labbook.publish.build_record import key_of
 from labbook.publish.page import SiteFile, SiteSource

@@ -210,7 +210,7 @@ def _build(
     everything: bool,
 ) -> tuple[int, int]:
     """Builds; returns how many pages there are and how many were rendered."""
-    from labbook.publish.building import build_changed, can_build
+    from labbook.publish.incremental_build import build_changed, can_build
 
     record = notebook.paths.private / "site.json"
     config.plugins.on_startup(command="build", dirty=False)

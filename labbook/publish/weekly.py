@@ -12,11 +12,11 @@ from labbook.errors import NotebookError
 from labbook.frozen import dataclass
 from labbook.index.query import listed
 from labbook.model.entry import Entry
-from labbook.report.context import WeekSource, week_context
-from labbook.report.render import week_markdown
 from labbook.report.run_data import load_run
 from labbook.report.run_row import RunRow, run_row
 from labbook.report.week import Week, week_named
+from labbook.report.week_context import WeekSource, week_context
+from labbook.report.week_page import week_markdown
 from labbook.store.commit import CommitOutcome, commit_files
 from labbook.store.entry_text import read_text
 from labbook.store.journal import write_atomically

@@ -15,9 +15,9 @@ from typing import Any
 
 from labbook.errors import EntryError, NotebookError, UsageError
 from labbook.publish import theme
-from labbook.publish.finish import KEPT_BY_OTHERS, finish_site
 from labbook.publish.page_safety import page_problems, script_hashes, with_policy, without_indents
-from labbook.publish.source import site_source
+from labbook.publish.post_build import KEPT_BY_OTHERS, finish_site
+from labbook.publish.site_data import site_source
 from labbook.publish.staging import DOCS, replaced, stage
 from labbook.store import frontmatter
 from labbook.store.notebook import Notebook

@@ -59,7 +59,7 @@ def diagnosis_of_run(notebook: Notebook, run: Run) -> Diagnosis:
     from labbook.diagnosis.catalogue import load
     from labbook.diagnosis.match import Matcher
     from labbook.diagnosis.rank import diagnose
-    from labbook.report.title import script_name
+    from labbook.report.entry.title import script_name
 
     catalogue, language = load(notebook.paths.symptoms), notebook.config.language_in_use()
     diagnosis = _with_code(diagnose(evidence, Matcher(catalogue), language), run, catalogue, language)
@@ -99,7 +99,7 @@ def _seen_before(
     if not findings:
         return {}
     from labbook.errors import LabbookError
-    from labbook.index.memory import seen_before
+    from labbook.index.fix_history import seen_before
 
     try:
         return seen_before(notebook, findings, run=but, script=script)

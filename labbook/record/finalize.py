@@ -15,13 +15,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labbook.compare.previous_run import previous_run, remember_run
+from labbook.fixes.propose_fix import proposed
 from labbook.frozen import dataclass
 from labbook.model.run import Console, Facts, FileUse, Process, Run
-from labbook.record.assemble import assemble
 from labbook.record.diagnosing import with_diagnosis
-from labbook.record.keep_traces import with_traces
-from labbook.record.previous import previous_run, remember_run
-from labbook.record.proposing import proposed
+from labbook.record.profiler_traces import with_traces
+from labbook.record.run_from_journal.journal_reader import assemble
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ class Finished:
     def summary(self) -> list[str]:
         """What the terminal shows at the end: verdict, where it happened, where the entry is."""
         from labbook.diagnosis.of_run import is_standstill
-        from labbook.report.entry_diagnosis import diagnosis_lines
-        from labbook.report.findings import finding_lines
+        from labbook.report.entry.diagnosis_section import diagnosis_lines
+        from labbook.report.entry.title import verdict_line
         from labbook.report.numbers import duration
-        from labbook.report.title import verdict_line
+        from labbook.report.terminal_findings import finding_lines
 
         failed = self.run.status in ("failed", "killed") or is_standstill(self.run)
         told = diagnosis_lines(self.run, self.language, str(Path.cwd())) if failed else []
@@ -76,7 +76,7 @@ class Finished:
         primary = self.run.findings[0].symptom if failed and self.run.findings else ""
         lines += [f"         {line}" for line in finding_lines(self.run, self.language, but=primary)]
         if self.proposal is not None and not self.proposal.confirmed:
-            from labbook.report.entry_fix import proposal_line
+            from labbook.report.entry.fix_section import proposal_line
 
             lines.append(f"         {proposal_line(self.proposal, self.language)}")
         how = {
@@ -98,11 +98,11 @@ def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> 
         ended: Whether the command has ended: then what only a training needs is not loaded in advance.
     """
     import labbook.capture.artifacts
-    import labbook.capture.changes
-    import labbook.capture.console
+    import labbook.capture.console.console_reader
     import labbook.capture.python_env
+    import labbook.compare.run_changes
     import labbook.model.run_json
-    import labbook.report.entry_page
+    import labbook.report.entry.entry_page
     import labbook.store.commit  # noqa: F401
     from labbook.store.templates import Templates
 
@@ -172,7 +172,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
 
 
 def _console(notebook: Notebook, journal: Journal, redactor: Redactor) -> Console:
-    from labbook.capture.console import read_console
+    from labbook.capture.console.console_reader import read_console
 
     with suppress(OSError):
         return read_console(journal.paths.console, redactor)
@@ -197,12 +197,12 @@ def _with_captured(
     """Adds the facts of the capture sources; those of after the end are kept in the journal, so that they stay."""
     from labbook.capture import capture_after
     from labbook.capture.artifacts import roll_up
-    from labbook.capture.ending import ending_facts
+    from labbook.capture.exit_cause import ending_facts
     from labbook.capture.processes import unobserved_in
     from labbook.capture.reproducibility import verdict
     from labbook.capture.resources import read_resources
     from labbook.probe import protocol
-    from labbook.record.fold_ending import with_standstill
+    from labbook.record.run_from_journal.ending_events import with_standstill
 
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
@@ -248,7 +248,7 @@ def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]
 
 
 def _with_previous(notebook: Notebook, run: Run) -> Run:
-    from labbook.capture.changes import changes_between
+    from labbook.compare.run_changes import changes_between
     from labbook.model.run_json import run_to_json
 
     before = previous_run(notebook.paths, run, by_folder=notebook.personal)
@@ -259,13 +259,13 @@ def _with_previous(notebook: Notebook, run: Run) -> Run:
 
 def _with_judgement(notebook: Notebook, run: Run) -> Run:
     """Adds health checks, the diagnosis, the primary series, tags and the title."""
-    from labbook.report.title import primary_series, title_of
+    from labbook.report.entry.title import primary_series, title_of
 
     if run.signals or run.series or run.frameworks:
         from labbook.health.checklist import checklist
         from labbook.health.debug_output import update_ratio
         from labbook.health.summary import summary
-        from labbook.report.findings import found
+        from labbook.report.terminal_findings import found
 
         run = replace(run, checks=tuple(checklist(run)), health=summary(run), primary=primary_series(run))
         run = replace(run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in found(run))))))
@@ -280,7 +280,7 @@ def _with_judgement(notebook: Notebook, run: Run) -> Run:
 def _write_entry(notebook: Notebook, run: Run) -> Path:
     """Writes the entry and the files beside it, each in one step; a secret that slipped through stops its file."""
     from labbook.errors import NotebookError
-    from labbook.report.entry_page import entry_markdown
+    from labbook.report.entry.entry_page import entry_markdown
     from labbook.store.entry_text import read_text, to_bytes
 
     entry = notebook.paths.entry(run.id)
@@ -305,7 +305,7 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if run.series:
         from labbook.report.curves import curves_svg, drawable, metrics_csv
-        from labbook.report.flow import flow_svg, worth_drawing
+        from labbook.report.gradient_flow_svg import flow_svg, worth_drawing
 
         if worth_drawing(run):
             write_atomically(folder / "flow.svg", flow_svg(run).encode("utf-8"), durable=False)

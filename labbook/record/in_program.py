@@ -104,7 +104,7 @@ def _framework() -> str:
 def told_lines(diagnosis: Diagnosis, language: str = "en") -> list[str]:
     """The primary finding in a few lines, as at the end of a recorded run; none where nothing is known."""
     from labbook.model.run import Run
-    from labbook.report.entry_diagnosis import diagnosis_lines
+    from labbook.report.entry.diagnosis_section import diagnosis_lines
 
     if diagnosis.primary is None:
         return []

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from labbook.model.finding import Diagnosis, Finding
 from labbook.model.run import Run
-from labbook.report.entry_diagnosis import unmarked
+from labbook.report.entry.diagnosis_section import unmarked
 
 if TYPE_CHECKING:
     from labbook.diagnosis.catalogue import Catalogue
-    from labbook.review.remark import Remark
+    from labbook.review.violation import Remark
 
 _SECONDS = 0.3
 _MOST_FILES = 30
@@ -33,7 +33,7 @@ def with_remarks(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language:
     script, files = _code_of(run)
     if script is None:
         return diagnosis
-    from labbook.review.reviewing import review_files
+    from labbook.review.reviewer import review_files
 
     remarks = [one for one in review_files(files, language, _SECONDS).remarks if one.severity != "note"]
     if not remarks:
@@ -57,7 +57,7 @@ def _with_place(finding: Finding, remarks: Sequence[Remark]) -> Finding:
 
 
 def _code_of(run: Run) -> tuple[Path | None, list[Path]]:
-    from labbook.capture.code_alone import sources_of
+    from labbook.capture.code.code_without_git import sources_of
     from labbook.capture.command import program_of
 
     script = program_of(run.argv, Path(run.cwd)).path

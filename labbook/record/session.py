@@ -21,8 +21,8 @@ from labbook.store.paths import new_run_id
 if TYPE_CHECKING:
     from labbook.capture.resources import ResourceSampler
     from labbook.probe.redaction import Redactor
+    from labbook.record.child.supervisor import ChildEnd
     from labbook.record.finalize import Finished
-    from labbook.record.supervisor import ChildEnd
     from labbook.store.notebook import Notebook
 
 Say = Callable[[str], None]
@@ -41,7 +41,7 @@ class RecordRequest:
         tags: Tags for the entry.
         full_pty: Whether the command gets a whole terminal of its own, as curses programs need.
         quiet: Whether labbook stays silent.
-        asked: What the probe is to do besides looking, see `labbook/record/asking.py`.
+        asked: What the probe is to do besides looking, see `labbook/record/program_requests.py`.
     """
 
     argv: tuple[str, ...]
@@ -67,8 +67,8 @@ def record(request: RecordRequest, say: Say) -> ChildEnd:
     Raises:
         UsageError: The command does not exist or cannot be executed; nothing was started.
     """
+    from labbook.record.child.supervisor import find_program
     from labbook.record.recover import recover_pending
-    from labbook.record.supervisor import find_program
 
     find_program(request.argv[0], os.environ, Path.cwd())
     session = _open_session(request, say)
@@ -106,10 +106,10 @@ class _Session:
 
     def run(self, request: RecordRequest) -> ChildEnd:
         """Runs the command under the terminal, with the probe's folder first on its path."""
-        from labbook.capture.console import ConsoleSink
-        from labbook.capture.ending import counters
-        from labbook.record.environment import inject_environment
-        from labbook.record.supervisor import run_child
+        from labbook.capture.console.console_reader import ConsoleSink
+        from labbook.capture.exit_cause import counters
+        from labbook.record.child.probe_environment import inject_environment
+        from labbook.record.child.supervisor import run_child
 
         config = self.notebook.config
         environ = dict(os.environ)
@@ -305,7 +305,7 @@ def start_ticks(pid: int) -> int:
 def _run_unrecorded(request: RecordRequest) -> ChildEnd:
     import subprocess
 
-    from labbook.record.supervisor import ChildEnd
+    from labbook.record.child.supervisor import ChildEnd
 
     started = time.time()
     code = subprocess.call(list(request.argv))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from labbook.model.downsampling import thinned
 from labbook.model.series import Series
-from labbook.model.thinning import thinned
 from labbook.report.axes import Axis, axis_for, tick_label
-from labbook.report.limits import cut
+from labbook.report.entry.section_limits import cut
 from labbook.report.numbers import count, number
 from labbook.report.panels import Panel, panels_of
-from labbook.report.picture import frame, svg_text
+from labbook.report.svg import frame, svg_text
 
 _WIDTH, _MARGIN, _GAP = 760, 14, 16
 _LEFT, _TOP, _BOTTOM = 46, 30, 22

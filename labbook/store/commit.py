@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.store import commit_queue
+from labbook.store.branch_checkout import adopt_remote_branch, hide_entries, prefix_of
 from labbook.store.fast_import import FileChange, blob_hash, blob_stream, commit_stream, read_changes
+from labbook.store.git_index_sync import IndexLockedError, clear_leftovers, stage, update_files
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
-from labbook.store.index_refresh import IndexLockedError, clear_leftovers, stage, update_files
 from labbook.store.locks import held
-from labbook.store.restore import adopt_remote_branch, hide_entries, prefix_of
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook

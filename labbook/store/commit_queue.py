@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labbook.frozen import dataclass
 from labbook.store.paths import NotebookPaths
-from labbook.store.private import make_private
+from labbook.store.private_folder import make_private
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 from labbook.errors import NotebookError
 from labbook.probe.protocol import EVENTS_FOLDER, HELLO
 from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id
-from labbook.store.private import make_private
+from labbook.store.private_folder import make_private
 
 _MAX_LINE_BYTES = 4 * 1024 * 1024
 """A longer line is not an event that the probe writes; it is skipped and counted. Source: chosen by us, the longest

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from labbook.capture.compared import KINDS, MAX_ROWS, differences, facts_of
+from labbook.compare.run_table import KINDS, MAX_ROWS, differences, facts_of
 
 
 def ids(site) -> list[str]:

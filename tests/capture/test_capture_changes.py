@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 
-from labbook.capture.changes import changes_between
-from labbook.capture.code_state import capture
+from labbook.capture.code.working_tree import capture
+from labbook.compare.run_changes import changes_between
 from labbook.model.run import Arguments, ConfigFile, FileUse, Framework, Run
 from labbook.model.run_json import run_to_json
 from labbook.model.series import Series
@@ -329,7 +329,7 @@ def test_damaged_facts_do_no_harm():
 
 
 def test_entries_in_the_codes_own_repository_are_no_code(tmp_path, git):
-    from labbook.capture.changes_code import code_changes
+    from labbook.compare.code_changes import code_changes
 
     git(tmp_path, "init", "-q")
     git(tmp_path, "config", "user.name", "Wei")

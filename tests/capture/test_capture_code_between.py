@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labbook.capture.code_between import _applied, code_between
-from labbook.capture.code_patch import new_file
+from labbook.capture.code.patch import new_file
+from labbook.compare.code_diff import _applied, code_between
 
 OLD = "import torch\n\nmodel = torch.nn.Linear(32, 10)\n\nprint(model)\n"
 NEW = OLD.replace("32", "64")

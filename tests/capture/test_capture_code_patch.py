@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.capture.code_state import capture
+from labbook.capture.code.working_tree import capture
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\n" + "\n".join("MIIEpAIBAAKCAQEA7Zq3Vb" + "Ab3d" * 10 for _ in range(6))
 KEY += "\n-----END RSA PRIVATE KEY-----\n"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from labbook.capture.changes import changes_between
-from labbook.capture.compared import MAX_ROWS, differences, facts_of
+from labbook.compare.run_changes import changes_between
+from labbook.compare.run_table import MAX_ROWS, differences, facts_of
 
 
 def run(**more):

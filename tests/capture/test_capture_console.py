@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from labbook.capture.console import ConsoleSink, console_from_file, read_console
-from labbook.capture.console_notable import NotableLines, key_line, notable_spans
+from labbook.capture.console.console_reader import ConsoleSink, console_from_file, read_console
+from labbook.capture.console.notable_lines import NotableLines, key_line, notable_spans
 from labbook.probe.redaction import Redactor
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -216,7 +216,8 @@ def test_what_cannot_be_redacted_is_withheld(tmp_path):
 def test_a_full_disk_is_survived(tmp_path):
     """A limit on the size of files stands for the full disk: every later write fails in the same way."""
     program = (
-        "import resource, sys; from pathlib import Path; from labbook.capture.console import ConsoleSink\n"
+        "import resource, sys\nfrom pathlib import Path\n"
+        "from labbook.capture.console.console_sink import ConsoleSink\n"
         "from labbook.probe.redaction import Redactor\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
         "sink = ConsoleSink(Path(sys.argv[1]), Redactor())\n"

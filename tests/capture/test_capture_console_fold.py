@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labbook.capture.console_fold import LONGEST_LINE, LineFolder
+from labbook.capture.console.terminal_folding import LONGEST_LINE, LineFolder
 
 
 def fold(text: str, cuts: tuple[int, ...] = ()) -> str:

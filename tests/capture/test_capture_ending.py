@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from labbook.capture.ending import counters, ending_facts, kernel_said, time_limit
+from labbook.capture.exit_cause import counters, ending_facts, kernel_said, time_limit
 
 V2_MOUNT = "31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1_MOUNT = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"

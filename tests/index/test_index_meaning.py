@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labbook.errors import NothingFoundError, UsageError
-from labbook.index.meaning import Meant, meant_by
 from labbook.index.query import Hit, search
+from labbook.index.query_symptoms import Meant, meant_by
 from labbook.model.symptom import Example, Pattern, Symptom, Wording
 
 

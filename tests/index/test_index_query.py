@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from labbook.errors import NothingFoundError, UsageError
 from labbook.index.query import find_run, listed, run_names, search
-from labbook.index.question import near_filters, understood
+from labbook.index.query_parser import near_filters, understood
 
 NAN, OOM, GOOD = "20261119-100000-aaaa", "20261120-100000-bbbb", "20261121-100000-cccc"
 

@@ -5,8 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labbook.model.downsampling import thinned
 from labbook.model.series import Series
-from labbook.model.thinning import thinned
 
 _values = st.lists(st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, -math.inf]), min_size=1, max_size=400)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.record.environment import inject_environment
+from labbook.record.child.probe_environment import inject_environment
 
 SUPPORTED = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 OLD = ("2.7", "3.6")

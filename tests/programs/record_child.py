@@ -12,10 +12,10 @@ import os
 import sys
 from pathlib import Path
 
-from labbook.capture.console_sink import ConsoleSink
+from labbook.capture.console.console_sink import ConsoleSink
 from labbook.errors import UsageError
 from labbook.probe.redaction import Redactor, known_values
-from labbook.record.supervisor import exit_like, run_child
+from labbook.record.child.supervisor import exit_like, run_child
 
 
 def main():

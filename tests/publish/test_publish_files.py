@@ -12,9 +12,9 @@ from mkdocs.structure.files import get_files
 
 from labbook.publish.build_record import files_below, is_text, stat_of
 from labbook.publish.page import SiteFix, SiteSource
+from labbook.publish.page_context import Surroundings
 from labbook.publish.run_table import day_of, month_of
 from labbook.publish.site_files import site_files
-from labbook.publish.surroundings import Surroundings
 from labbook.report.run_row import RunRow
 from labbook.store.templates import Templates
 

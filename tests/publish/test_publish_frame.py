@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.publish import frame_parts, plugin
+from labbook.publish import cached_fragments, plugin
 from labbook.publish.build_record import files_below
 from labbook.publish.site import build_site
 
@@ -38,11 +38,11 @@ def pages(book) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def used(monkeypatch) -> list[frame_parts.FrameParts]:
+def used(monkeypatch) -> list[cached_fragments.FrameParts]:
     """The parts of each build."""
     found = []
 
-    class Noted(frame_parts.FrameParts):
+    class Noted(cached_fragments.FrameParts):
         def install(self, env):
             found.append(self)
             super().install(env)
@@ -90,14 +90,14 @@ def test_the_same_pages_as_without_parts(book, used, monkeypatch, way):
 
 
 def test_a_part_that_differs_from_page_to_page_is_not_used_again(book, used, monkeypatch):
-    build = frame_parts.FrameParts.install
+    build = cached_fragments.FrameParts.install
 
     def with_edits(self, env):
         source = "{{ page.file.src_uri if page }}"
         env.get_template("partials/top.html").root_render_func = env.from_string(source).root_render_func
         build(self, env)
 
-    monkeypatch.setattr(frame_parts.FrameParts, "install", with_edits)
+    monkeypatch.setattr(cached_fragments.FrameParts, "install", with_edits)
 
     made = pages(book)
 

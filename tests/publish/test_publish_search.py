@@ -11,7 +11,7 @@ import pytest
 from labbook.diagnosis.catalogue import load
 from labbook.model.entry import Entry
 from labbook.publish import build_record, search_shards, search_source
-from labbook.publish.kept import Kept
+from labbook.publish.build_cache import Kept
 from labbook.publish.page import SiteFix, SiteSource
 from labbook.publish.search_page import interface, search_of
 from labbook.publish.search_records import SearchRecord, fix_records, run_record, symptom_records
@@ -20,7 +20,7 @@ from labbook.publish.search_shards import MOST_RUNS, search_problem, shards_of, 
 from labbook.publish.search_source import notebook_shards
 from labbook.publish.search_words import words_of
 from labbook.publish.site import build_site
-from labbook.publish.source import site_source
+from labbook.publish.site_data import site_source
 from labbook.publish.symptom_view import symptom_view
 from labbook.report.run_row import run_row
 from labbook.store.entry_text import block

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from labbook.model.run import Console
-from labbook.record.assemble import assemble, status_of
+from labbook.record.run_from_journal.journal_reader import assemble, status_of
 from labbook.store.journal import ProcessEvents
 
 START = {"id": "20261121-153012-k3f9", "argv": ["python", "train.py"], "cwd": "~/p", "started": 100.0, "child_pid": 7}

@@ -10,8 +10,8 @@ from labbook.diagnosis.of_run import evidence_of_run
 from labbook.diagnosis.rank import diagnose
 from labbook.model.run import CaughtException, Frame, Run
 from labbook.model.series import Series
-from labbook.record.fold_ending import threads_of_text, with_standstill
-from labbook.record.waiting import waiting_for
+from labbook.record.run_from_journal.blocked_on import waiting_for
+from labbook.record.run_from_journal.ending_events import threads_of_text, with_standstill
 from labbook.store.journal import ProcessEvents
 
 SITE = "/venv/lib/python3.11/site-packages/"
@@ -183,7 +183,7 @@ def test_sigterm_at_the_time_limit_is_no_interruption_by_the_user():
 
 def test_members_of_an_exception_group_are_read_like_what_is_behind_it():
     from labbook.model.run import Console
-    from labbook.record.assemble import assemble
+    from labbook.record.run_from_journal.journal_reader import assemble
 
     inner = [{"type": "FileNotFoundError", "message": "[Errno 2] No such file or directory: 'a.png'", "group": []}]
     group = [

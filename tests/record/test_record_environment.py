@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from labbook.probe.protocol import ENV_PROBE
-from labbook.record.environment import inject_environment
+from labbook.record.child.probe_environment import inject_environment
 
 
 def test_the_settings_and_the_folder_are_added_and_nothing_else_changes():

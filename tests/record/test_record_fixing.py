@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from labbook.errors import EntryError, LabbookError, NothingFoundError, UsageError
-from labbook.index.memory import seen_before
+from labbook.fixes.confirm_fix import confirm, reject
+from labbook.fixes.propose_fix import note_proposal, proposal_for, proposed
+from labbook.index.fix_history import seen_before
 from labbook.model.finding import Finding
 from labbook.model.run import Arguments, CaughtException, Frame, Framework, Process, Run
 from labbook.model.run_json import run_to_json
-from labbook.record.fixing import confirm, reject
-from labbook.record.proposing import note_proposal, proposal_for, proposed
-from labbook.report.entry_page import entry_markdown
+from labbook.report.entry.entry_page import entry_markdown
 from labbook.store import frontmatter
 from labbook.store.entry_text import block
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labbook.probe import protocol
-from labbook.record.fold_signals import signals_of
+from labbook.record.run_from_journal.signal_events import signals_of
 from labbook.store.journal import ProcessEvents
 
 HELLO = {"k": "hello", "pid": 7, "argv": ["python", "train.py"], "t": 1.0}

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from labbook.capture.console import ConsoleSink, read_console
+from labbook.capture.console.console_reader import ConsoleSink, read_console
 from labbook.probe.redaction import Redactor
-from labbook.record.keeper import Keeper
-from labbook.record.tee import COMPLETE, DATA, GAP, Tee
+from labbook.record.child.keeper import Keeper
+from labbook.record.child.tee import COMPLETE, DATA, GAP, Tee
 
 RECORDER = Path(__file__).resolve().parents[1] / "programs" / "record_child.py"
 PYTHON = sys.executable
@@ -150,8 +150,8 @@ def test_whatever_is_killed_when_ever_the_journal_is_readable_and_redacted(begin
 def test_the_journal_lock_is_held_until_the_output_is_kept(tmp_path):
     """Recovery must not take a run whose recorder has died while the pump still keeps its output."""
     program = (
-        "import fcntl, os, pathlib, sys; from labbook.capture.console import ConsoleSink\n"
-        "from labbook.probe.redaction import Redactor; from labbook.record.supervisor import run_child\n"
+        "import fcntl, os, pathlib, sys; from labbook.capture.console.console_reader import ConsoleSink\n"
+        "from labbook.probe.redaction import Redactor; from labbook.record.child.supervisor import run_child\n"
         "folder = pathlib.Path(sys.argv[1]); lock = os.open(folder / 'alive', os.O_RDWR | os.O_CREAT)\n"
         "fcntl.flock(lock, fcntl.LOCK_EX)\n"
         "run_child(['sh', '-c', 'echo ready; sleep 1.5; echo end'], env=os.environ, cwd=folder,\n"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.capture.console import read_console
+from labbook.capture.console.console_reader import read_console
 
 RECORDER = Path(__file__).resolve().parents[1] / "programs" / "record_child.py"
 PYTHON = sys.executable
@@ -313,8 +313,8 @@ def test_32_mb_are_the_same_bytes(line, terminal):
 
 def test_what_on_start_raises_is_told_and_hurts_nothing(tmp_path):
     program = (
-        "import os; from pathlib import Path; from labbook.capture.console import ConsoleSink\n"
-        "from labbook.probe.redaction import Redactor; from labbook.record.supervisor import run_child\n"
+        "import os; from pathlib import Path; from labbook.capture.console.console_reader import ConsoleSink\n"
+        "from labbook.probe.redaction import Redactor; from labbook.record.child.supervisor import run_child\n"
         f"sink = ConsoleSink(Path({str(tmp_path)!r}), Redactor())\n"
         "started = lambda pid: 1 / 0\n"
         "end = run_child(['echo', 'fine'], env=os.environ, cwd=Path.cwd(), sink=sink, on_start=started)\n"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.capture.console import read_console
+from labbook.capture.console.console_reader import read_console
 
 RECORDER = Path(__file__).resolve().parents[1] / "programs" / "record_child.py"
 

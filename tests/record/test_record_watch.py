@@ -15,8 +15,8 @@ import pytest
 
 from labbook.errors import UsageError
 from labbook.probe.conditions import holds
-from labbook.record.asking import asked_of
-from labbook.record.conditions import parse_condition
+from labbook.record.program_requests import asked_of
+from labbook.record.watch_expressions import parse_condition
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 TORCH = pytest.param("torch", marks=pytest.mark.torch)

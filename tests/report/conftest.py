@@ -29,7 +29,7 @@ from labbook.model.run import (
     Run,
 )
 from labbook.model.series import Series
-from labbook.report.title import primary_series, title_of
+from labbook.report.entry.title import primary_series, title_of
 from labbook.store.config import Config
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths

@@ -6,8 +6,8 @@ import dataclasses
 import xml.etree.ElementTree as ET
 
 from labbook.model.run import CheckResult
-from labbook.report.entry_page import entry_markdown
-from labbook.report.flow import flow_svg, worth_drawing
+from labbook.report.entry.entry_page import entry_markdown
+from labbook.report.gradient_flow_svg import flow_svg, worth_drawing
 
 LOOK = {"shape": "8x4", "dtype": "float32", "low": -1.0, "high": 1.5, "mean": 0.1, "std": 0.4, "bad": 0, "zero": 0.5}
 HEALTH = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from labbook.model.finding import Finding, Seen
-from labbook.report.entry_diagnosis import diagnosis_lines, diagnosis_section
-from labbook.report.entry_page import entry_markdown
-from labbook.report.failure import shown_text
-from labbook.report.limits import Limits
-from labbook.report.title import title_of
+from labbook.report.ending_exception import shown_text
+from labbook.report.entry.diagnosis_section import diagnosis_lines, diagnosis_section
+from labbook.report.entry.entry_page import entry_markdown
+from labbook.report.entry.section_limits import Limits
+from labbook.report.entry.title import title_of
 
 CRASH = Finding(
     symptom="shape_mismatch_linear",

@@ -7,8 +7,8 @@ import pytest
 
 from labbook.model.run import Arguments, Change, ConfigFile, Console, FileUse
 from labbook.model.series import Series
-from labbook.report.entry_page import SECTIONS, entry_markdown, tidy
-from labbook.report.limits import MAX_ENTRY_BYTES
+from labbook.report.entry.entry_page import SECTIONS, entry_markdown, tidy
+from labbook.report.entry.section_limits import MAX_ENTRY_BYTES
 from labbook.store import frontmatter
 from labbook.store.entry_text import split_parts
 

@@ -6,7 +6,7 @@ import dataclasses
 
 from labbook.model.finding import Finding, Seen
 from labbook.model.run import CheckResult
-from labbook.report.findings import finding_lines, found
+from labbook.report.terminal_findings import finding_lines, found
 
 
 def result(check_id, verdict, explained_by="", detail=""):

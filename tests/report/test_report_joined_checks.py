@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from labbook.model.run import CheckResult
-from labbook.report.entry_page import entry_markdown
-from labbook.report.joined_checks import joined
+from labbook.report.entry.entry_page import entry_markdown
+from labbook.report.entry.merged_rows import joined
 
 REASON = "not observed: no optimizer step was seen"
 

@@ -8,7 +8,7 @@ import pytest
 from labbook.model.finding import Finding
 from labbook.model.run import Run
 from labbook.model.series import Series
-from labbook.report.title import primary_series, title_of, verdict_line
+from labbook.report.entry.title import primary_series, title_of, verdict_line
 
 
 @pytest.mark.parametrize(

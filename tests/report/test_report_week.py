@@ -8,10 +8,10 @@ import pytest
 from labbook.errors import UsageError
 from labbook.model.entry import Entry
 from labbook.model.run import Change
-from labbook.report.context import WeekSource, best_run, conclusion_of, failure_kind, week_context
-from labbook.report.render import week_markdown
 from labbook.report.run_row import RunRow, run_row
 from labbook.report.week import Week, week_named, week_of
+from labbook.report.week_context import WeekSource, best_run, conclusion_of, failure_kind, week_context
+from labbook.report.week_page import week_markdown
 from labbook.store.entry_text import split_parts
 from labbook.store.frontmatter import parse
 from labbook.store.templates import Templates

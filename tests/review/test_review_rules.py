@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.review.reviewing import RULES, review_files
+from labbook.review.reviewer import RULES, review_files
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "review"
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import subprocess
 
+from labbook.store.branch_checkout import missing_files, restore_missing
 from labbook.store.commit import commit_files
 from labbook.store.config import Config
 from labbook.store.notebook import create_notebook, find_notebook
-from labbook.store.restore import missing_files, restore_missing
 
 
 def start(folder, git):

@@ -1,0 +1,58 @@
+"""What the health checks found, in the few lines that stand on the terminal when a run has ended."""
+
+from __future__ import annotations
+
+from labbook.model.run import CheckResult, Run
+from labbook.report.entry.diagnosis_section import place_of, spoken, unmarked
+from labbook.report.entry.section_limits import cut
+from labbook.report.phrases import Phrases
+from labbook.store.templates import words
+
+_MOST = 3
+_WIDTH = 160
+
+
+def found(run: Run) -> list[CheckResult]:
+    """Checks that failed or warned, causes before what they explain."""
+    wrong = [check for check in run.checks if check.verdict in ("fail", "warn")]
+    return sorted(wrong, key=lambda check: bool(check.explained_by))
+
+
+def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
+    """A line for each finding that no other explains, with what was seen and where; at most three.
+
+    Below it stand what is worse and follows from it, what cured it before, and the advice.
+
+    Args:
+        run: The run.
+        language: "en" or "zh".
+        but: Id of a check that has been told of already.
+    """
+    said = words(language)
+    phrase = Phrases(said.get("phrases", {}))
+    causes = [check for check in found(run) if not check.explained_by and check.id != but]
+    known = {finding.symptom: finding for finding in run.findings}
+    lines = []
+
+    def tell(check: CheckResult) -> None:
+        verdict = str(said["verdicts"][check.verdict]).strip("*")
+        name = str(said["checks"].get(check.id, check.title))
+        lines.append(cut(f"{verdict}  {name}: {phrase(check.observed)}", _WIDTH))
+        place = place_of(known[check.id], run) if check.id in known else ""
+        if place:
+            lines.append(cut(f"      {place}  {known[check.id].where.get('source') or ''}".rstrip(), _WIDTH))
+
+    for check in causes[:_MOST]:
+        tell(check)
+        worse = [c for c in found(run) if c.explained_by == check.id and c.verdict == "fail"]
+        if check.verdict == "warn" and worse:
+            tell(worse[0])
+        cured = next((seen for seen in known[check.id].seen_before if seen.fix), None) if check.id in known else None
+        if cured is not None:
+            line = spoken(said["diagnosis"]["cured_line"], run=cured.run, fix=unmarked(cured.fix))
+            lines.append(cut(f"      {line}", _WIDTH))
+        if check.detail:
+            lines.append(cut(f"      {phrase(check.detail)}", _WIDTH))
+    if len(causes) > _MOST:
+        lines.append(str(said["health"]["more_findings"]).format(count=len(causes) - _MOST))
+    return lines
