@@ -18,7 +18,7 @@ from labbook.capture.launchers import LAUNCHERS, Launcher, behind, is_python
 from labbook.frozen import dataclass
 
 if TYPE_CHECKING:
-    from labbook.capture import CaptureContext
+    from labbook.capture.context import CaptureContext
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "ash"})
 _NOT_THE_PROGRAM = frozenset({

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.capture.command import program_of
-from labbook.capture.python_env import normal_name
+from labbook.capture.requirements import normal_name
 from labbook.errors import Unavailable
 from labbook.store.git_process import discover
 
 if TYPE_CHECKING:
-    from labbook.capture import CaptureContext
+    from labbook.capture.context import CaptureContext
 
 Pins = dict[str, set[str]]
 """Package -> versions that the file allows; several where it distinguishes platforms."""

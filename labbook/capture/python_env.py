@@ -21,12 +21,13 @@ from labbook.capture.code.git_reader import head_commit
 from labbook.capture.command import program_of
 from labbook.capture.conda_env import conda_facts, environment_yml
 from labbook.capture.launchers import is_python
+from labbook.capture.requirements import normal_name, requirement
 from labbook.errors import Unavailable
 from labbook.store.git_process import discover
 from labbook.store.remotes import credential_free
 
 if TYPE_CHECKING:
-    from labbook.capture import CaptureContext
+    from labbook.capture.context import CaptureContext
 
 TEXT_FILE = "environment.txt"
 YML_FILE = "environment.yml"
@@ -136,11 +137,6 @@ def _settings(file: Path) -> dict[str, str]:
     return {}
 
 
-def normal_name(name: str) -> str:
-    """A package's name as registries compare it: lower case, runs of "-", "_" and "." as one "-"."""
-    return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part)
-
-
 def packages_in(paths: Iterable[Path]) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """Packages that an interpreter with this `sys.path` finds, the first of a name as in an import.
 
@@ -227,15 +223,3 @@ def environment_text(facts: Mapping[str, Any]) -> str:
     for name, version in facts["packages"].items():
         lines.append(requirement(name, version, origins.get(name)))
     return "\n".join(lines) + "\n"
-
-
-def requirement(name: str, version: str, origin: Mapping[str, Any] | None) -> str:
-    """One line of a requirements file; a folder of this machine is a comment beside its version."""
-    if origin is None:
-        return f"{name}=={version}" if version else name
-    url, commit = str(origin["url"]), str(origin["commit"])
-    if "://" not in url:
-        at = f", commit {commit}" if commit else ""
-        kind = "editable" if origin["editable"] else "installed"
-        return f"# {kind} from {url}{at}\n{name}=={version}" if version else f"# {kind} from {url}{at}: {name}"
-    return f"{name} @ {url}@{commit}" if commit else f"{name} @ {url}"

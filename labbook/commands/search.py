@@ -20,7 +20,8 @@ from labbook.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from labbook.index.query import Found, Hit
+    from labbook.index.hit import Hit
+    from labbook.index.query import Found
     from labbook.index.query_symptoms import Meant
     from labbook.model.symptom import Symptom
     from labbook.store.notebook import Notebook
@@ -151,7 +152,7 @@ def _plain_words(message: str) -> str:
 
 def _page(symptom: Symptom, language: str) -> Hit:
     """A page of the catalogue among the answers: what it advises first."""
-    from labbook.index.query import Hit
+    from labbook.index.hit import Hit
 
     said = symptom.said(language)
     meta = {"id": symptom.id, "family": symptom.family, "tier": symptom.tier}

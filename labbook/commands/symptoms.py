@@ -10,7 +10,7 @@ import click
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, warn_of_pages
 
 if TYPE_CHECKING:
-    from labbook.index.fix_history import SymptomCount
+    from labbook.fixes.fix_history import SymptomCount
     from labbook.model.symptom import Symptom
 
 _EPILOG = """\b
@@ -37,7 +37,7 @@ def command(everything: bool, as_json: bool, notebook: str | None, words: tuple[
     """
     from labbook.diagnosis.catalogue import load
     from labbook.errors import NothingFoundError
-    from labbook.index.fix_history import symptom_counts
+    from labbook.fixes.fix_history import symptom_counts
 
     book = open_notebook(notebook)
     catalogue = load(book.paths.symptoms)

@@ -216,7 +216,7 @@ def _next(notebook: Notebook, failed: str, meta: Mapping[str, Any], quiet: bool)
     Raises:
         NothingFoundError: There is none, and it may not be missing.
     """
-    from labbook.index.fix_history import later_runs
+    from labbook.fixes.fix_history import later_runs
     from labbook.report.run_data import load_run
 
     rejected = listed(meta, "fix_rejected")
@@ -315,8 +315,8 @@ def _write_pages(
         entries: Entries that were just written, which the index has to read first.
         existing: Whether only pages that are there are written.
     """
+    from labbook.fixes.fix_history import fixed_runs
     from labbook.index.build import refresh
-    from labbook.index.fix_history import fixed_runs
     from labbook.report.entry.fix_section import symptom_fixes_markdown
 
     wanted = [name for name in symptoms if name.replace("_", "").isalnum() and name.isascii()][:_MOST_PAGES]

@@ -173,7 +173,7 @@ def _newest_of_experiment(notebook: Notebook, run: Run) -> str:
     """The newest run of the same experiment before this one, or ""."""
     if not run.experiment:
         return ""
-    from labbook.index.fix_history import newest_run
+    from labbook.fixes.fix_history import newest_run
 
     try:
         return newest_run(notebook, "experiment", run.experiment, before=run.started)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from labbook.errors import NothingFoundError, UsageError
 from labbook.frozen import dataclass
 from labbook.index.build import Refreshed, ask
-from labbook.index.fix_history import fix_of
+from labbook.index.fix_outcomes import fix_of
+from labbook.index.hit import Hit
 from labbook.index.query_parser import Question, match_expression, near_filters, understood
 from labbook.index.query_symptoms import Meant
 from labbook.index.ranking import Row, best
@@ -20,40 +21,6 @@ from labbook.store.notebook import Notebook
 
 if TYPE_CHECKING:
     import sqlite3
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A note that was found.
-
-    Args:
-        path: Relative to the notebook, forward slashes.
-        line: Where the best passage stands, from 1.
-        snippet: That passage, as plain text.
-        meta: The front matter.
-        kind: "run", "experiment", "symptom", "report", "note", or "catalogue" for a page that labbook brings.
-        loose: True when the note has some of the words only, because none has all.
-        why: What it was found by: "same fingerprint", "same symptom", "same family", "words" or "filters".
-        symptom: The symptom that it has in common with the question, or its first one; "" where it has none.
-        fix: What cured it, in words, or "".
-        by: The run that was cured, or "".
-        held: In how many later runs of its script the fix held, `None` where there is no fix.
-        returned: The run in which the failure came back after the fix, or "".
-    """
-
-    path: str
-    line: int
-    title: str
-    snippet: str
-    meta: Mapping[str, Any]
-    kind: str = "note"
-    loose: bool = False
-    why: str = "words"
-    symptom: str = ""
-    fix: str = ""
-    by: str = ""
-    held: int | None = None
-    returned: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from labbook.index.query_parser import Term, understood
 from labbook.model.symptom import CRASH_FAMILIES, Symptom
 
 if TYPE_CHECKING:
-    from labbook.index.query import Hit
+    from labbook.index.hit import Hit
 
 _MOST = 3
 _ENOUGH = 1 / 3

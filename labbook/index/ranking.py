@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labbook.frozen import dataclass
-from labbook.index.fix_history import Held, held_since
+from labbook.index.fix_outcomes import Held, held_since
 from labbook.index.query_parser import Question, match_expression
 from labbook.index.query_symptoms import Meant
 from labbook.index.sql_filters import conditions

@@ -16,7 +16,8 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from labbook.publish.site import HOST
+HOST = "127.0.0.1"
+"""The only address that is served: other machines cannot connect."""
 
 _OWN_NAMES = {"127.0.0.1", "localhost", "[::1]"}
 _LIVE = "/_labbook/live.js"

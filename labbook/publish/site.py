@@ -17,9 +17,6 @@ from labbook.frozen import dataclass
 from labbook.store.locks import held
 from labbook.store.notebook import Notebook
 
-HOST = "127.0.0.1"
-"""The preview listens here and nowhere else: it is no server for a network. Source: security, section 3."""
-
 _LONGEST_WAIT_S = 600.0
 _PORTS = range(8000, 8050)
 
@@ -113,7 +110,7 @@ def serve_site(
     """
     _require()
     from labbook.index.build import refresh
-    from labbook.publish.serving import Builds, SiteServer
+    from labbook.publish.serving import HOST, Builds, SiteServer
     from labbook.publish.watch import changes
 
     with _Warnings() as heard:
@@ -246,6 +243,8 @@ def _call(work: Callable[[], Any], heard: _Warnings) -> Any:  # noqa: ANN401 - w
 
 
 def _free_port(port: int | None) -> int:
+    from labbook.publish.serving import HOST
+
     for candidate in [port] if port is not None else _PORTS:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from labbook.diagnosis.catalogue import load
 from labbook.index.build import ask, ask_quickly
-from labbook.index.fix_history import Held, fix_of, held_since
+from labbook.index.fix_outcomes import Held, fix_of, held_since
 from labbook.index.query import listed
 from labbook.model.entry import Entry
 from labbook.publish.build_cache import FOLDER, Kept, made_with

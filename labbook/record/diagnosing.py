@@ -99,7 +99,7 @@ def _seen_before(
     if not findings:
         return {}
     from labbook.errors import LabbookError
-    from labbook.index.fix_history import seen_before
+    from labbook.fixes.fix_history import seen_before
 
     try:
         return seen_before(notebook, findings, run=but, script=script)

@@ -25,7 +25,7 @@ from labbook.record.run_from_journal.journal_reader import assemble
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
 
 if TYPE_CHECKING:
-    from labbook.capture import CaptureContext
+    from labbook.capture.context import CaptureContext
     from labbook.model.fix import Proposal
     from labbook.probe.redaction import Redactor
     from labbook.store.commit import CommitOutcome
@@ -114,7 +114,7 @@ def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> 
 
 def capture_start(notebook: Notebook, journal: Journal, start: Facts, redactor: Redactor) -> None:
     """Writes `before.json`: the facts of the capture sources at the start, redacted."""
-    from labbook.capture import capture_before
+    from labbook.capture.sources import capture_before
 
     facts = capture_before(_context(notebook, journal, start, redactor, {}))
     journal.write(journal.paths.before, facts, durable=False)
@@ -195,12 +195,12 @@ def _with_captured(
     notebook: Notebook, journal: Journal, start: Facts, run: Run, processes: Sequence[ProcessEvents], redactor: Redactor
 ) -> Run:
     """Adds the facts of the capture sources; those of after the end are kept in the journal, so that they stay."""
-    from labbook.capture import capture_after
     from labbook.capture.artifacts import roll_up
     from labbook.capture.exit_cause import ending_facts
     from labbook.capture.processes import unobserved_in
     from labbook.capture.reproducibility import verdict
     from labbook.capture.resources import read_resources
+    from labbook.capture.sources import capture_after
     from labbook.probe import protocol
     from labbook.record.run_from_journal.ending_events import with_standstill
 
@@ -356,7 +356,7 @@ def commit_message(run: Run) -> str:
 def _context(
     notebook: Notebook, journal: Journal, start: Facts, redactor: Redactor, python: dict[str, Any]
 ) -> CaptureContext:
-    from labbook.capture import CaptureContext
+    from labbook.capture.context import CaptureContext
 
     attachments = notebook.paths.attachments(journal.run_id)
     attachments.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from labbook.errors import LabbookError, UsageError
 from labbook.store.journal import Journal
 from labbook.store.paths import new_run_id
+from labbook.store.process_identity import start_ticks
 
 if TYPE_CHECKING:
     from labbook.capture.resources import ResourceSampler
@@ -287,19 +288,6 @@ def author_of(notebook: Notebook) -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
-
-
-def start_ticks(pid: int) -> int:
-    """Start time of a process in clock ticks since boot (field 22 of /proc/pid/stat), 0 when it has ended.
-
-    A process id alone says little: it is used again. Together with this number it names one process. In containers a
-    dead process whose parent is gone may never be reaped: a zombie has ended.
-    """
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return 0 if fields[0] in "ZX" else int(fields[19])
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def _run_unrecorded(request: RecordRequest) -> ChildEnd:

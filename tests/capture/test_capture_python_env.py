@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from labbook.capture import capture_after, lockfiles, python_env
+from labbook.capture import lockfiles, python_env
 from labbook.capture.conda_env import conda_facts
 from labbook.capture.python_env import environment_text, normal_name, packages_in
+from labbook.capture.sources import capture_after
 from labbook.errors import Unavailable
 
 ASK = (

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from labbook.capture import BEFORE, capture_after, capture_before
 from labbook.capture.reproducibility import verdict
+from labbook.capture.sources import BEFORE, capture_after, capture_before
 
 PUSHED = {
     "repository": True,

@@ -29,7 +29,7 @@ from labbook.store.git_process import GitFolders, discover
 from labbook.store.git_state import head_ref, operation
 
 if TYPE_CHECKING:
-    from labbook.capture import CaptureContext
+    from labbook.capture.context import CaptureContext
 
 PATCH_FILE = "changes.patch"
 

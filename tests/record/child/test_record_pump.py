@@ -22,7 +22,7 @@ from labbook.probe.redaction import Redactor
 from labbook.record.child.keeper import Keeper
 from labbook.record.child.tee import COMPLETE, DATA, GAP, Tee
 
-RECORDER = Path(__file__).resolve().parents[1] / "programs" / "record_child.py"
+RECORDER = Path(__file__).resolve().parents[2] / "programs" / "record_child.py"
 PYTHON = sys.executable
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from labbook.capture import capture_before
 from labbook.capture.code.untracked_files import is_source
 from labbook.capture.code.working_tree import capture
+from labbook.capture.sources import capture_before
 
 
 def same_files(one: Path, other: Path, paths) -> None:

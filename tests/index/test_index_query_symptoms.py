@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labbook.errors import NothingFoundError, UsageError
-from labbook.index.query import Hit, search
+from labbook.index.hit import Hit
+from labbook.index.query import search
 from labbook.index.query_symptoms import Meant, meant_by
 from labbook.model.symptom import Example, Pattern, Symptom, Wording
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from labbook.fixes.fix_history import fixed_runs, later_runs, newest_run, seen_before, symptom_counts
 from labbook.index import build
 from labbook.index.build import ask, ask_quickly, refresh
-from labbook.index.fix_history import fixed_runs, later_runs, newest_run, seen_before, symptom_counts
 from labbook.model.finding import Finding
 
 FP = "v1:00000000000000aa"

@@ -17,7 +17,7 @@ import pytest
 
 from labbook.capture.console.console_reader import read_console
 
-RECORDER = Path(__file__).resolve().parents[1] / "programs" / "record_child.py"
+RECORDER = Path(__file__).resolve().parents[2] / "programs" / "record_child.py"
 PYTHON = sys.executable
 
 

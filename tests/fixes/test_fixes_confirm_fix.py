@@ -9,8 +9,8 @@ import pytest
 
 from labbook.errors import EntryError, LabbookError, NothingFoundError, UsageError
 from labbook.fixes.confirm_fix import confirm, reject
+from labbook.fixes.fix_history import seen_before
 from labbook.fixes.propose_fix import note_proposal, proposal_for, proposed
-from labbook.index.fix_history import seen_before
 from labbook.model.finding import Finding
 from labbook.model.run import Arguments, CaughtException, Frame, Framework, Process, Run
 from labbook.model.run_json import run_to_json
