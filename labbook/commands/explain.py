@@ -9,7 +9,7 @@ import click
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, warn_of_pages
 
 if TYPE_CHECKING:
-    from labbook.diagnosis.catalogue import Catalogue
+    from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
     from labbook.model.symptom import Symptom
 
 _EPILOG = """\b
@@ -31,8 +31,8 @@ def command(as_json: bool, language: str | None, notebook: str | None, symptom: 
     SYMPTOM is an id, as `labbook symptoms` lists them.
     """
     from labbook import screen
-    from labbook.diagnosis.catalogue import load
-    from labbook.diagnosis.page_text import page_markdown
+    from labbook.diagnosis.catalogue.page_text import page_markdown
+    from labbook.diagnosis.catalogue.symptom_catalogue import load
 
     book = open_notebook(notebook)
     language = language or book.config.language_in_use()

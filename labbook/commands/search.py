@@ -81,7 +81,7 @@ def command(limit: int, as_json: bool, notebook: str | None, words: tuple[str, .
 
 def understood_by(book: Notebook, typed: str) -> tuple[str, Meant]:
     """The words to look for, and the failures that they are about, for whatever was typed or pasted."""
-    from labbook.diagnosis.catalogue import load
+    from labbook.diagnosis.catalogue.symptom_catalogue import load
     from labbook.index.meaning import meant_by
     from labbook.index.question import understood
 
@@ -117,11 +117,11 @@ def _is_filter(word: str) -> bool:
 
 def _of_paste(book: Notebook, text: str, symptoms: Mapping[str, Symptom]) -> tuple[str, Meant]:
     """The words of a pasted error's message, and the failures that it shows."""
-    from labbook.diagnosis.catalogue import Catalogue
+    from labbook.diagnosis.catalogue.matcher import Matcher
+    from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
+    from labbook.diagnosis.cause_ranking import diagnose
     from labbook.diagnosis.fingerprint import fingerprint_of_exception
-    from labbook.diagnosis.match import Matcher
-    from labbook.diagnosis.rank import diagnose
-    from labbook.diagnosis.reading import read_text
+    from labbook.diagnosis.text.log_reader import read_text
     from labbook.index.meaning import Meant
 
     evidence = read_text(text)

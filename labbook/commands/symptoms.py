@@ -35,7 +35,7 @@ def command(everything: bool, as_json: bool, notebook: str | None, words: tuple[
 
     Ends with status 1 when none fits.
     """
-    from labbook.diagnosis.catalogue import load
+    from labbook.diagnosis.catalogue.symptom_catalogue import load
     from labbook.errors import NothingFoundError
     from labbook.index.memory import symptom_counts
 

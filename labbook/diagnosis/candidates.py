@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labbook.diagnosis.match import Match
+from labbook.diagnosis.catalogue.matcher import Match
 from labbook.frozen import dataclass
 from labbook.model.evidence import Raised, Said
 

@@ -95,7 +95,8 @@ class Evidence:
         said: In order.
         ending: How it ended, where that is known.
         checks: Rows of the health checklist.
-        conditions: Names that hold in this run ("first_step", "memory_rising"); see `labbook.diagnosis.conditions`.
+        conditions: Names that hold in this run ("first_step", "memory_rising"); see
+            `labbook.diagnosis.catalogue.run_conditions`.
         facts: Values for the texts of fixes ("batch_size", "lr").
         framework: "torch", "paddle" or "".
         clean_end: Whether the program is known to have ended well: then output alone is no failure.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
-from labbook.diagnosis.template import filled
+from labbook.diagnosis.catalogue.pattern import filled
 from labbook.frozen import dataclass
 from labbook.model.entry import Entry
 from labbook.model.symptom import Symptom

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from labbook.diagnosis.catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load
 from labbook.index.build import ask, ask_quickly
 from labbook.index.memory import Held, fix_of, held_since
 from labbook.index.query import listed

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from labbook.diagnosis.catalogue import HEADINGS
-from labbook.diagnosis.template import filled
+from labbook.diagnosis.catalogue.pattern import filled
+from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS
 from labbook.model.symptom import Symptom
 from labbook.publish.notes import site_note
 from labbook.publish.page import Page, SiteFix, link, rendered, run_cells, run_url

@@ -12,7 +12,7 @@ from labbook.model.run import Run
 _MOST_LAST_LINE = 300
 
 if TYPE_CHECKING:
-    from labbook.diagnosis.catalogue import Catalogue
+    from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
     from labbook.store.notebook import Notebook
 
 
@@ -50,15 +50,15 @@ def _unsure(run: Run, diagnosis: Diagnosis) -> str:
 
 def diagnosis_of_run(notebook: Notebook, run: Run) -> Diagnosis:
     """What the diagnosis of a run says, with what the notebook remembers of each finding."""
-    from labbook.diagnosis.of_run import evidence_of_run
+    from labbook.diagnosis.run_evidence import evidence_of_run
 
     evidence = evidence_of_run(run)
     wrong = any(check.verdict in ("fail", "warn") for check in evidence.checks)
     if evidence.clean_end and not wrong:
         return Diagnosis()
-    from labbook.diagnosis.catalogue import load
-    from labbook.diagnosis.match import Matcher
-    from labbook.diagnosis.rank import diagnose
+    from labbook.diagnosis.catalogue.matcher import Matcher
+    from labbook.diagnosis.catalogue.symptom_catalogue import load
+    from labbook.diagnosis.cause_ranking import diagnose
     from labbook.report.title import script_name
 
     catalogue, language = load(notebook.paths.symptoms), notebook.config.language_in_use()

@@ -58,7 +58,7 @@ class Finished:
 
     def summary(self) -> list[str]:
         """What the terminal shows at the end: verdict, where it happened, where the entry is."""
-        from labbook.diagnosis.of_run import is_standstill
+        from labbook.diagnosis.run_evidence import is_standstill
         from labbook.report.entry_diagnosis import diagnosis_lines
         from labbook.report.findings import finding_lines
         from labbook.report.numbers import duration
@@ -107,7 +107,13 @@ def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> 
     from labbook.store.templates import Templates
 
     Templates(notebook.paths.templates, notebook.config.language_in_use()).prepare()
-    for module in ("capture.metrics_text", "health.checklist", "report.curves", "diagnosis.reading", "diagnosis.rank"):
+    for module in (
+        "capture.metrics_text",
+        "health.checklist",
+        "report.curves",
+        "diagnosis.text.log_reader",
+        "diagnosis.cause_ranking",
+    ):
         if not ended():
             import_module("labbook." + module)
 

@@ -175,8 +175,8 @@ def _checked(notebook: Notebook, failed: str, cure: str) -> Proposal:
     Raises:
         UsageError: It began before the failure, or shows the same.
     """
-    from labbook.diagnosis.catalogue import load
-    from labbook.diagnosis.proposals import failing_files, ranked
+    from labbook.diagnosis.catalogue.symptom_catalogue import load
+    from labbook.diagnosis.fix_candidates import failing_files, ranked
     from labbook.report.run_data import load_run
 
     before, after = _meta(notebook, failed), _meta(notebook, cure)
@@ -346,7 +346,7 @@ def _write_pages(
 
 
 def _new_page(notebook: Notebook, symptom: str) -> str:
-    from labbook.diagnosis.catalogue import load
+    from labbook.diagnosis.catalogue.symptom_catalogue import load
     from labbook.store.escape import inline
 
     title = load().title(symptom, notebook.config.language_in_use())

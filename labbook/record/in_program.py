@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from labbook.diagnosis.text_frames import frame
+from labbook.diagnosis.text.stack_frames import frame
 from labbook.model.evidence import Evidence, Raised
 from labbook.model.finding import Diagnosis
 from labbook.model.run import Frame
@@ -34,9 +34,9 @@ def diagnose_exception(error: BaseException, language: str = "") -> Diagnosis:
         error: The exception, with its traceback if it was raised.
         language: "en" or "zh"; "" for that of the settings.
     """
-    from labbook.diagnosis.catalogue import load
-    from labbook.diagnosis.match import Matcher
-    from labbook.diagnosis.rank import diagnose
+    from labbook.diagnosis.catalogue.matcher import Matcher
+    from labbook.diagnosis.catalogue.symptom_catalogue import load
+    from labbook.diagnosis.cause_ranking import diagnose
     from labbook.record.diagnosing import remembered
 
     evidence = Evidence(raised=(raised_of_error(error),), framework=_framework())
@@ -74,7 +74,7 @@ def raised_of_error(error: BaseException) -> Raised:
 
 
 def _alone(error: BaseException) -> Raised:
-    from labbook.diagnosis.of_run import quoted
+    from labbook.diagnosis.run_evidence import quoted
 
     kind = type(error).__qualname__
     inner, message = quoted(kind, _message(error))

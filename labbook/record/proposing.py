@@ -74,7 +74,7 @@ def proposal_for(notebook: Notebook, run: Run) -> Proposal | None:
 
 def compared(notebook: Notebook, failed_id: str, now: Run) -> Proposal | None:
     """What a failed run showed and a later one does not, with their differences; `None` where nothing is gone."""
-    from labbook.diagnosis.proposals import failing_files, gone, ranked
+    from labbook.diagnosis.fix_candidates import failing_files, gone, ranked
     from labbook.report.run_data import load_run
 
     failed = load_run(notebook.paths, failed_id)
@@ -83,7 +83,7 @@ def compared(notebook: Notebook, failed_id: str, now: Run) -> Proposal | None:
     symptoms, fingerprints = gone(failed, now)
     if not symptoms and not fingerprints:
         return None
-    from labbook.diagnosis.catalogue import load
+    from labbook.diagnosis.catalogue.symptom_catalogue import load
 
     known = load(notebook.paths.symptoms).symptoms
     changes = ranked(differences(notebook, failed, now), symptoms, known, failing_files(failed))
@@ -93,7 +93,7 @@ def compared(notebook: Notebook, failed_id: str, now: Run) -> Proposal | None:
 def differences(notebook: Notebook, failed: Run, now: Run) -> list[Change]:
     """Where two runs differ; those of code with their changed lines, in which secrets are masked."""
     from labbook.capture.changes import changes_between
-    from labbook.diagnosis.proposals import HISTORY
+    from labbook.diagnosis.fix_candidates import HISTORY
     from labbook.model.run_json import run_to_json
 
     if now.previous == failed.id and now.changes:

@@ -11,7 +11,7 @@ from labbook.model.finding import Diagnosis, Finding
 from labbook.model.run import Run
 
 if TYPE_CHECKING:
-    from labbook.diagnosis.catalogue import Catalogue
+    from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
     from labbook.review.remark import Remark
 
 _SECONDS = 0.3

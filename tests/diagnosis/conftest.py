@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from labbook.diagnosis.catalogue import load
-from labbook.diagnosis.match import Matcher
-from labbook.diagnosis.rank import diagnose
-from labbook.diagnosis.reading import read_text
+from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.catalogue.symptom_catalogue import load
+from labbook.diagnosis.cause_ranking import diagnose
+from labbook.diagnosis.text.log_reader import read_text
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.diagnosis.catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load
 from labbook.model.entry import Entry
 from labbook.publish import build_record, search_shards, search_source
 from labbook.publish.kept import Kept

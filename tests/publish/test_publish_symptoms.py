@@ -11,7 +11,7 @@ from pathlib import Path
 import markdown
 import pytest
 
-from labbook.diagnosis.catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load
 from labbook.publish.page import SiteFix, SiteSource
 from labbook.publish.pages import same_script, site_pages
 from labbook.publish.site import build_site

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from labbook.diagnosis.catalogue import load
-from labbook.diagnosis.match import Matcher
-from labbook.diagnosis.of_run import evidence_of_run
-from labbook.diagnosis.rank import diagnose
+from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.catalogue.symptom_catalogue import load
+from labbook.diagnosis.cause_ranking import diagnose
+from labbook.diagnosis.run_evidence import evidence_of_run
 from labbook.model.run import CaughtException, Frame, Run
 from labbook.model.series import Series
 from labbook.record.fold_ending import threads_of_text, with_standstill

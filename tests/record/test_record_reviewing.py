@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labbook.diagnosis.catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load
 from labbook.model.finding import Diagnosis, Finding
 from labbook.model.run import Run
 from labbook.record.reviewing import with_remarks
