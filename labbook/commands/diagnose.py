@@ -72,7 +72,7 @@ def _evidence(book: Notebook, what: str) -> tuple[Evidence, str]:
     path = Path(what)
     if path.is_file() and not (path.suffix == ".md" and path.resolve().is_relative_to(book.paths.root)):
         return _of_file(path), ""
-    from labbook.diagnosis.run_evidence import evidence_of_run
+    from labbook.diagnosis.run_evidence import collect_run_evidence
     from labbook.errors import NothingFoundError, UsageError
     from labbook.index.query import find_run
     from labbook.report.run_data import load_run
@@ -85,7 +85,7 @@ def _evidence(book: Notebook, what: str) -> tuple[Evidence, str]:
         raise
     run = load_run(book.paths, entry.id)
     if run is not None:
-        return evidence_of_run(run), entry.id
+        return collect_run_evidence(run), entry.id
     return _of_file(book.paths.root / entry.path), entry.id
 
 
@@ -95,9 +95,9 @@ def _of_file(path: Path) -> Evidence:
 
     try:
         if path.suffix == ".ipynb" and path.stat().st_size <= _LARGEST_NOTEBOOK:
-            from labbook.diagnosis.text.ipynb import outputs_of
+            from labbook.diagnosis.text.ipynb import read_cell_outputs
 
-            return read_text(outputs_of(path.read_bytes()))
+            return read_text(read_cell_outputs(path.read_bytes()))
         with path.open("rb") as stream:
             return read_stream(_chunks(stream))
     except OSError as error:
@@ -113,10 +113,10 @@ def _chunks(stream: BinaryIO) -> Iterator[bytes]:
 def _diagnosed(book: Notebook, evidence: Evidence, language: str) -> Diagnosis:
     from labbook.commands.options import warn_of_pages
     from labbook.diagnosis.catalogue.matcher import Matcher
-    from labbook.diagnosis.catalogue.symptom_catalogue import load
+    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
     from labbook.diagnosis.cause_ranking import diagnose
 
-    catalogue = load(book.paths.symptoms)
+    catalogue = load_catalogue(book.paths.symptoms)
     warn_of_pages(catalogue.problems)
     return diagnose(evidence, Matcher(catalogue), language)
 

@@ -11,19 +11,19 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from labbook.diagnosis.candidates import ANYTHING, Candidate, causes, in_order
+from labbook.diagnosis.candidates import ANYTHING, Candidate, is_cause_of, order_candidates
 from labbook.diagnosis.catalogue.matcher import Match, Matcher
 from labbook.diagnosis.families.exception_classes import family_by_class, family_by_habit
-from labbook.diagnosis.families.exception_mentions import named_in
-from labbook.diagnosis.families.message_family import family_by_grammar, family_finding
+from labbook.diagnosis.families.exception_mentions import mentioned_exceptions
+from labbook.diagnosis.families.message_family import build_family_finding, family_of_message
 from labbook.diagnosis.families.raise_site import family_of_import, reads_checkpoint, reads_setting
-from labbook.diagnosis.families.user_reports import reported
-from labbook.diagnosis.finding_builder import finding_of_check, told
+from labbook.diagnosis.families.user_reports import family_of_report
+from labbook.diagnosis.finding_builder import build_check_finding, build_finding
 from labbook.diagnosis.text.evidence_collector import PRINTS_STEPS
 from labbook.diagnosis.text.exit_lines import prints_nonfinite
-from labbook.diagnosis.text.hedging import guesses, message_in, stated
-from labbook.diagnosis.text.statements import without_questions
-from labbook.model.evidence import Evidence, Raised, Said
+from labbook.diagnosis.text.hedging import find_quoted_message, is_speculation, without_speculation
+from labbook.diagnosis.text.statements import drop_questions
+from labbook.model.evidence import Evidence, ObservedException, OutputLine
 from labbook.model.finding import Diagnosis, Finding
 
 _SAYS_ANYTHING = ("KeyError", "NotImplementedError", "ValueError", "RuntimeError", "AssertionError", "Exception")
@@ -72,8 +72,8 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
     if not evidence.clean_end:
         candidates += _of_lines(evidence, matcher, as_exception=bare)
         candidates += [Candidate(match, order=float("inf")) for match in matcher.of_ending(evidence.ending)[:1]]
-    ordered = in_order(candidates)
-    findings = [told(c.match, c.raised, c.said, evidence, language) for c in ordered]
+    ordered = order_candidates(candidates)
+    findings = [build_finding(c.match, c.raised, c.said, evidence, language) for c in ordered]
     weak = [c for c in ordered if _by_class_alone(c) or _only_aborts(c) or _of_import(c) or _of_setting(c)]
     if not any(c.fatal and c.match.weight > 1 for c in ordered if c not in weak):
         findings = _with_grammar(findings, evidence, matcher, language)
@@ -91,7 +91,7 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
     elif ordered and PRINTS_STEPS in evidence.conditions and not evidence.raised and all(map(_goes_on, ordered)):
         findings = []
     checks = [
-        finding_of_check(check, matcher.catalogue, evidence, language)
+        build_check_finding(check, matcher.catalogue, evidence, language)
         for check in evidence.checks
         if check.verdict in ("fail", "warn")
     ]
@@ -150,7 +150,7 @@ def _untold(evidence: Evidence, candidates: Sequence[Candidate]) -> bool:
     )
 
 
-def _of_raised(raised: Raised, matcher: Matcher, framework: str) -> list[Candidate]:
+def _of_raised(raised: ObservedException, matcher: Matcher, framework: str) -> list[Candidate]:
     """What one exception shows, the root first; what re-raises or follows it behind."""
     chain = _root_first(raised, matcher, framework)
     found = []
@@ -171,7 +171,7 @@ def _related(match: Match, first: Match) -> bool:
     return match.symptom.id in first.symptom.caused_by or first.symptom.id in match.symptom.causes_of
 
 
-def _root_first(raised: Raised, matcher: Matcher, framework: str, depth: int = 0) -> list[Raised]:
+def _root_first(raised: ObservedException, matcher: Matcher, framework: str, depth: int = 0) -> list[ObservedException]:
     """The exceptions behind one that was seen, the one that says what happened first; at most `_DEEPEST` deep."""
     chain = [raised]
     if depth >= _DEEPEST:
@@ -185,7 +185,9 @@ def _root_first(raised: Raised, matcher: Matcher, framework: str, depth: int = 0
     return chain
 
 
-def _explains(behind: Raised, shown: Raised, relation: str, matcher: Matcher, framework: str) -> bool:
+def _explains(
+    behind: ObservedException, shown: ObservedException, relation: str, matcher: Matcher, framework: str
+) -> bool:
     """Whether the exception behind another one is the one to tell of."""
     inner = shown.inner or shown
     ours = matcher.of_exception(inner, framework)
@@ -204,14 +206,14 @@ def _of_lines(evidence: Evidence, matcher: Matcher, *, as_exception: bool) -> li
     found = []
     certain = any(raised.message for raised in evidence.raised)
     for said in evidence.said:
-        if certain and said.kind == "output" and guesses(said.text):
+        if certain and said.kind == "output" and is_speculation(said.text):
             continue
         # What a sentence supposes or fears has not happened.
-        text = stated(said.text)
+        text = without_speculation(said.text)
         matches = matcher.of_line(replace(said, text=text), evidence.framework, as_exception=as_exception)
         if matches and matches[0].weight < 3 and said.kind == "output":
             # Words that are not a program's own may stand in a question.
-            told_text = without_questions(text)
+            told_text = drop_questions(text)
             if told_text != text:
                 text = told_text
                 matches = matcher.of_line(replace(said, text=text), evidence.framework, as_exception=as_exception)
@@ -232,7 +234,7 @@ def _folded(findings: list[Finding], candidates: list[Candidate]) -> list[Findin
         if candidate.match.weight == 1 and first.match.weight > 1:
             continue
         symptom = candidate.match.symptom
-        follows = ANYTHING in symptom.caused_by or causes(first, candidate)
+        follows = ANYTHING in symptom.caused_by or is_cause_of(first, candidate)
         same_exception = candidate.raised is not None and first.raised is not None and candidate.fatal
         kept.append(replace(finding, follows_from=first.id if follows or same_exception else ""))
     return kept
@@ -246,7 +248,7 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, matcher: Matcher,
             if innermost.inner is None:
                 break
             innermost = innermost.inner
-        finding = family_by_grammar(innermost, evidence, language)
+        finding = family_of_message(innermost, evidence, language)
         if finding is not None:
             return [finding, *(f for f in findings if f.family != finding.family)]
     if evidence.clean_end or any(one.type or one.message for one in evidence.raised):
@@ -259,7 +261,7 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, matcher: Matcher,
             return findings
         return [said, *(f for f in findings if f.family != said.family)]
     for raised, families in _quoted(evidence.said):
-        finding = family_by_grammar(raised, evidence, language)
+        finding = family_of_message(raised, evidence, language)
         if finding is not None and (not families or finding.family in families):
             return [finding]
     said = _reported(evidence, language)
@@ -268,32 +270,34 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, matcher: Matcher,
 
 def _named(evidence: Evidence, matcher: Matcher, language: str) -> list[Finding]:
     """What a class alone means that a sentence names."""
-    for raised in named_in(one.text for one in evidence.said if one.kind == "output" and "\n" not in one.text):
+    for raised in mentioned_exceptions(
+        one.text for one in evidence.said if one.kind == "output" and "\n" not in one.text
+    ):
         matches = matcher.of_exception(raised, evidence.framework)
         family = matches[0].symptom.family if matches else family_by_class(raised.module, raised.type)
         family = family or family_by_habit(raised.module, raised.type)
         if family is not None:
-            return [family_finding(family, 3, raised.type, raised, evidence, language)]
+            return [build_family_finding(family, 3, raised.type, raised, evidence, language)]
     return []
 
 
 def _reported(evidence: Evidence, language: str) -> Finding | None:
     """What the sentences of a report say happened."""
-    told_of = reported(one.text for one in evidence.said if one.kind == "output" and "\n" not in one.text)
+    told_of = family_of_report(one.text for one in evidence.said if one.kind == "output" and "\n" not in one.text)
     if told_of is None:
         return None
     family, sentence = told_of
-    return family_finding(family, 3, sentence, Raised("", sentence), evidence, language)
+    return build_family_finding(family, 3, sentence, ObservedException("", sentence), evidence, language)
 
 
-def _quoted(said: Sequence[Said]) -> Iterator[tuple[Raised, tuple[str, ...]]]:
+def _quoted(said: Sequence[OutputLine]) -> Iterator[tuple[ObservedException, tuple[str, ...]]]:
     """Messages that sentences quote without a class, with the families that they may have; empty: any."""
     lines = [one.text for one in said if one.kind == "output"]
-    for message in filter(None, map(message_in, lines)):
-        yield Raised("AssertionError" if message.startswith("assert ") else "", message), ()
+    for message in filter(None, map(find_quoted_message, lines)):
+        yield ObservedException("AssertionError" if message.startswith("assert ") else "", message), ()
     if len(lines) == 1 and not _REMARK.search(lines[0]):
         # A last line whose class was lost: of settings and data people speak in sentences of their own.
-        yield Raised("", stated(lines[0])), _OF_TENSORS
+        yield ObservedException("", without_speculation(lines[0])), _OF_TENSORS
 
 
 def _joined(findings: list[Finding], checks: list[Finding], matcher: Matcher) -> list[Finding]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.diagnosis.catalogue.matcher import Match
-from labbook.diagnosis.catalogue.message_values import quantities_of, telling_tensors
-from labbook.diagnosis.catalogue.pattern import filled
-from labbook.diagnosis.catalogue.run_conditions import conditions_of, label_mark
+from labbook.diagnosis.catalogue.message_values import read_values, select_tensors
+from labbook.diagnosis.catalogue.pattern import fill_slots
+from labbook.diagnosis.catalogue.run_conditions import find_conditions, read_label_mark
 from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, Catalogue
-from labbook.diagnosis.fingerprint import fingerprint_of_exception, fingerprint_of_fault
-from labbook.model.evidence import Evidence, Raised, Said
+from labbook.diagnosis.fingerprint import fingerprint_exception, fingerprint_fault
+from labbook.model.evidence import Evidence, ObservedException, OutputLine
 from labbook.model.finding import Finding
 from labbook.model.run import CheckResult, Frame
 from labbook.model.symptom import Symptom, Wording
@@ -33,7 +33,9 @@ _WAITING = {
 }
 
 
-def told(match: Match, raised: Raised | None, said: Said | None, evidence: Evidence, language: str) -> Finding:
+def build_finding(
+    match: Match, raised: ObservedException | None, said: OutputLine | None, evidence: Evidence, language: str
+) -> Finding:
     """The finding of a match.
 
     Args:
@@ -46,21 +48,21 @@ def told(match: Match, raised: Raised | None, said: Said | None, evidence: Evide
     symptom = match.symptom
     wording = symptom.said(language)
     whole = raised.message if raised else said.text if said else ""
-    read = quantities_of(match, whole)
-    values = {**label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **read}
-    conditions = conditions_of(values, evidence, raised)
-    message = first_line(whole)
+    read = read_values(match, whole)
+    values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **read}
+    conditions = find_conditions(values, evidence, raised)
+    message = first_message_line(whole)
     sentences = _said(wording, values, evidence)
     if raised is not None:
         sentences.append(f"{raised.type}: {message}" if raised.type else message)
-        sentences += [_tensor(tensor) for tensor in telling_tensors(raised.tensors, symptom.family, whole)]
+        sentences += [_tensor(tensor) for tensor in select_tensors(raised.tensors, symptom.family, whole)]
         sentences += _of_others(symptom.family, evidence)
     elif said is not None:
         times = f" ({said.count} times)" if said.count > 1 else ""
         sentences.append(message + times)
     else:
         sentences += _ending(evidence)
-    causes, fixes = in_order(symptom, wording.why, wording.attempts, conditions)
+    causes, fixes = order_advice(symptom, wording.why, wording.attempts, conditions)
     return Finding(
         symptom=symptom.id,
         family=symptom.family,
@@ -72,23 +74,21 @@ def told(match: Match, raised: Raised | None, said: Said | None, evidence: Evide
         evidence=tuple(sentences),
         causes=_filled_all(causes, values, evidence.framework),
         fixes=_filled_all(fixes, values, evidence.framework),
-        fingerprint=fingerprint_of(raised, evidence)
-        if raised
-        else fingerprint_of_fault(symptom.id, evidence.framework, ""),
+        fingerprint=_fingerprint(raised, evidence) if raised else fingerprint_fault(symptom.id, evidence.framework, ""),
         values=dict(match.values),
         message=message,
         exception=raised.type if raised else "",
     )
 
 
-def finding_of_check(check: CheckResult, catalogue: Catalogue, evidence: Evidence, language: str) -> Finding:
+def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evidence, language: str) -> Finding:
     """The finding of a row of the health checklist that failed or warned."""
     symptom = catalogue.symptoms.get(check.id)
     values = {
         **{k: str(v) for k, v in evidence.facts.items()},
         **{k: str(v) for k, v in check.where.items()},
     }
-    conditions = conditions_of(values, evidence, None)
+    conditions = find_conditions(values, evidence, None)
     sentences: list[str] = []
     causes: Sequence[str] = ()
     fixes: Sequence[str] = (check.detail,) if check.detail else ()
@@ -97,7 +97,7 @@ def finding_of_check(check: CheckResult, catalogue: Catalogue, evidence: Evidenc
         wording = symptom.said(language)
         title = wording.title
         sentences = _said(wording, values, evidence)
-        causes, fixes = in_order(symptom, wording.why, wording.attempts or tuple(fixes), conditions)
+        causes, fixes = order_advice(symptom, wording.why, wording.attempts or tuple(fixes), conditions)
     return Finding(
         symptom=check.id,
         family=check.family,
@@ -109,13 +109,13 @@ def finding_of_check(check: CheckResult, catalogue: Catalogue, evidence: Evidenc
         evidence=(*sentences, check.observed, *check.evidence),
         causes=_filled_all(causes, values, evidence.framework),
         fixes=_filled_all(fixes, values, evidence.framework),
-        fingerprint=fingerprint_of_fault(check.id, str(check.where.get("module") or ""), ""),
+        fingerprint=fingerprint_fault(check.id, str(check.where.get("module") or ""), ""),
         follows_from=check.explained_by,
         message=check.observed,
     )
 
 
-def in_order(
+def order_advice(
     symptom: Symptom, causes: Sequence[str], fixes: Sequence[str], conditions: frozenset[str]
 ) -> tuple[list[str], list[str]]:
     """Causes and fixes with those first that the conditions of this run speak for, in the order of the page.
@@ -144,18 +144,18 @@ def _first(items: Sequence[str], wanted: Sequence[int], ruled_out: set[int]) -> 
 
 def _said(wording: Wording, values: Mapping[str, str], evidence: Evidence) -> list[str]:
     """The first sentence of the page for this evidence whose values are all known, as a list of one or none."""
-    told = (filled(sentence, values, evidence.framework) for sentence in wording.says.splitlines())
+    told = (fill_slots(sentence, values, evidence.framework) for sentence in wording.says.splitlines())
     return [sentence for sentence in told if sentence][:1]
 
 
 def _filled_all(sentences: Sequence[str], values: Mapping[str, str], framework: str) -> tuple[str, ...]:
     # A sentence whose values are not known stands as the page has it.
-    return tuple(filled(sentence, values, framework) or sentence for sentence in sentences)
+    return tuple(fill_slots(sentence, values, framework) or sentence for sentence in sentences)
 
 
-def where_of(raised: Raised) -> dict[str, Any]:
+def locate_exception(raised: ObservedException) -> dict[str, Any]:
     """Where an exception comes from: the innermost line of the user's code, else of any code."""
-    frame = innermost_of_user(raised.frames)
+    frame = innermost_user_frame(raised.frames)
     found: dict[str, Any] = {}
     if frame is not None:
         found = {"file": frame.file, "line": frame.line, "function": frame.function, "source": frame.source.strip()}
@@ -176,18 +176,18 @@ def _with_source(where: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]
     return {**where, "source": frame.source.strip()} if frame is not None else dict(where)
 
 
-def innermost_of_user(frames: Sequence[Frame]) -> Frame | None:
+def innermost_user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's code; the innermost of all where none is."""
     own = next((frame for frame in reversed(frames) if frame.user), None)
     return own or (frames[-1] if frames else None)
 
 
-def fingerprint_of(raised: Raised, evidence: Evidence) -> str:
+def _fingerprint(raised: ObservedException, evidence: Evidence) -> str:
     """Identity of the failure that an exception shows."""
-    return fingerprint_of_exception(raised, evidence.framework)
+    return fingerprint_exception(raised, evidence.framework)
 
 
-def first_line(message: str) -> str:
+def first_message_line(message: str) -> str:
     """The first line of a message that says something, shortened."""
     line = next((line.strip() for line in message.splitlines() if line.strip(" -=*")), "")
     return line if len(line) <= _MOST_MESSAGE else line[: _MOST_MESSAGE - 3] + "..."
@@ -199,9 +199,9 @@ def _tensor(tensor: Mapping[str, Any]) -> str:
     return " ".join(said)
 
 
-def _where(raised: Raised | None, said: Said | None, evidence: Evidence) -> dict[str, Any]:
+def _where(raised: ObservedException | None, said: OutputLine | None, evidence: Evidence) -> dict[str, Any]:
     if raised is not None:
-        return where_of(raised)
+        return locate_exception(raised)
     if said is not None:
         return {"rank": said.rank} if said.rank is not None else {}
     return dict(evidence.ending.facts.get("where") or {})

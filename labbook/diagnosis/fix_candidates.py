@@ -23,7 +23,7 @@ _NO_CODE = frozenset({".gitignore", ".gitkeep", ".gitattributes", "labbook.toml"
 _HELP = frozenset({"-h", "--help", "--version", "-V", "--dry-run", "--dry_run"})
 
 
-def gone(failed: Run, now: Run) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def find_cured(failed: Run, now: Run) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the first run showed and the later one, which could have, does not.
 
     Args:
@@ -66,7 +66,7 @@ def _steps(run: Run) -> int:
     return max((process.steps for process in run.processes), default=0)
 
 
-def ranked(
+def rank_changes(
     changes: Iterable[Change],
     symptoms: Sequence[str],
     catalogue: Mapping[str, Symptom],
@@ -85,7 +85,7 @@ def ranked(
     files = [path.replace("\\", "/") for path in failing_files]
 
     def order(change: Change) -> tuple[int, int, int]:
-        by_page = next((n for n, pattern in enumerate(patterns) if fits(change, pattern)), len(patterns))
+        by_page = next((n for n, pattern in enumerate(patterns) if matches_cure(change, pattern)), len(patterns))
         if change.kind == "code" and change.what in HISTORY:
             by_page = len(patterns)
         by_place = next((n for n, path in enumerate(files) if _is_file(change, path)), len(files))
@@ -102,7 +102,7 @@ def _is_our_own(change: Change) -> bool:
     return change.kind == "package" and change.what.split(" ")[0] == "labbook"
 
 
-def fits(change: Change, pattern: str) -> bool:
+def matches_cure(change: Change, pattern: str) -> bool:
     """Whether a difference is of the kind that a page's `cured_by` names: "argument:lr", "config:*size*", "code".
 
     Args:
@@ -139,7 +139,7 @@ def _is_file(change: Change, path: str) -> bool:
     return change.kind == "code" and (path == change.what or path.endswith("/" + change.what))
 
 
-def failing_files(run: Run) -> tuple[str, ...]:
+def list_failing_files(run: Run) -> tuple[str, ...]:
     """Files of the user's code on the way to the line at which a run failed, the innermost first."""
     ended = sorted((e for e in run.exceptions if e.ended_process), key=lambda e: e.t)
     frames = [frame for e in ended[:1] for frame in reversed(e.frames) if frame.user]

@@ -13,7 +13,7 @@ from typing import Any
 
 from labbook.diagnosis.catalogue.run_conditions import MARK
 from labbook.diagnosis.text.log_reader import read_text
-from labbook.model.evidence import Ending, Evidence, Raised
+from labbook.model.evidence import Ending, Evidence, ObservedException
 from labbook.model.run import CaughtException, Run
 
 _FAILED = ("failed", "killed", "lost")
@@ -29,7 +29,7 @@ _BROKEN = (
 _LATER_STEPS = 10
 
 
-def evidence_of_run(run: Run) -> Evidence:
+def collect_run_evidence(run: Run) -> Evidence:
     """All that is known of a run's failure; its health checks alone where it did not fail."""
     failed = run.status in _FAILED or is_standstill(run)
     framework = next((f.name for f in run.frameworks if f.optimizers), "") or next((f.name for f in run.frameworks), "")
@@ -40,11 +40,15 @@ def evidence_of_run(run: Run) -> Evidence:
     caught = [e for e in run.exceptions if e.type not in _INTERRUPTS]
     if run.status == "interrupted":
         # What a program raises and prints while it is being stopped is no reason; a thread that died before may be.
-        raised = tuple(raised_of(e) for e in caught if e.where == "thread") if ending.facts.get("reader_died") else ()
+        raised = (
+            tuple(read_caught_exception(e) for e in caught if e.where == "thread")
+            if ending.facts.get("reader_died")
+            else ()
+        )
         return Evidence(raised, (), ending, run.checks, conditions, facts, framework)
     # An exception of a thread may be why the main thread waits, or why what it waits for is gone.
     ended = [e for e in caught if e.ended_process or e.where == "thread"] or caught
-    raised = tuple(raised_of(e) for e in sorted(ended, key=lambda e: e.t))
+    raised = tuple(read_caught_exception(e) for e in sorted(ended, key=lambda e: e.t))
     if raised and ending.facts.get("child_signal"):
         # The exception speaks of the child, or of what followed from its death.
         ending = replace(ending, facts={k: v for k, v in ending.facts.items() if k != "child_signal"})
@@ -68,16 +72,16 @@ def is_standstill(run: Run) -> bool:
     return run.status == "interrupted" and bool(ended.get("stalled") or ended.get("reader_died") or limit)
 
 
-def raised_of(caught: CaughtException) -> Raised:
+def read_caught_exception(caught: CaughtException) -> ObservedException:
     """An exception as the probe saw it, with what its message quotes of another process taken apart."""
-    inner, message = quoted(caught.type, caught.message)
-    return Raised(
+    inner, message = split_quoted_exception(caught.type, caught.message)
+    return ObservedException(
         type=caught.type,
         message=message,
         module=caught.module,
         frames=caught.frames,
         inner=inner,
-        behind=tuple((Raised(kind, text), relation) for kind, text, relation in _chain(caught)),
+        behind=tuple((ObservedException(kind, text), relation) for kind, text, relation in _chain(caught)),
         rank=caught.rank,
         thread=caught.thread if caught.where == "thread" else "",
         order=caught.t,
@@ -94,7 +98,7 @@ def _chain(caught: CaughtException) -> tuple[tuple[str, str, str], ...]:
     return tuple(link for link in caught.chain if link[0] not in _BROKEN)
 
 
-def quoted(kind: str, message: str) -> tuple[Raised | None, str]:
+def split_quoted_exception(kind: str, message: str) -> tuple[ObservedException | None, str]:
     """The exception that a message quotes with its traceback, and the message without it."""
     if message[:1] in "'\"" and "\\n" in message:
         # The text of a KeyError is the repr of its key, which is another error's text here.

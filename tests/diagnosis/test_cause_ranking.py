@@ -8,23 +8,23 @@ from pathlib import Path
 import pytest
 
 from labbook.diagnosis.catalogue.matcher import Matcher
-from labbook.diagnosis.catalogue.symptom_catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_text
-from labbook.model.evidence import Ending, Evidence, Raised, Said
+from labbook.model.evidence import Ending, Evidence, ObservedException, OutputLine
 from labbook.model.run import CheckResult, Frame
 
-MATCHER = Matcher(load())
+MATCHER = Matcher(load_catalogue())
 WIDTH = "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)"
 DEVICE = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 
 
-def of(*raised: Raised, **more: object) -> list[str]:
+def of(*raised: ObservedException, **more: object) -> list[str]:
     return [f.symptom for f in diagnose(Evidence(raised=raised, framework="torch", **more), MATCHER).findings]
 
 
-def error(message: str, kind: str = "RuntimeError", **more: object) -> Raised:
-    return Raised(kind, message, **more)
+def error(message: str, kind: str = "RuntimeError", **more: object) -> ObservedException:
+    return ObservedException(kind, message, **more)
 
 
 def test_a_finding_has_place_numbers_causes_and_fixes():
@@ -92,7 +92,7 @@ def test_a_failed_check_that_causes_the_crash_comes_first():
 
 def test_a_run_that_ended_well_shows_only_its_checks():
     check = CheckResult("grad_not_cleared", "gradients cleared", "0", "11", "fail", tier=1, family="gradient")
-    found = diagnose(Evidence(checks=(check,), said=(Said("Killed"),), clean_end=True), MATCHER)
+    found = diagnose(Evidence(checks=(check,), said=(OutputLine("Killed"),), clean_end=True), MATCHER)
     assert [f.symptom for f in found.findings] == ["grad_not_cleared"]
     assert found.primary.fixes
 
@@ -236,7 +236,7 @@ def test_a_broken_page_of_a_notebook_is_named_and_left_out(tmp_path: Path):
         "  - exception: quota of team {team:name} is used up\n---\n\n"
         "## What to try\n1. Ask {team|the owner} for room.\n"
     )
-    catalogue = load(tmp_path)
+    catalogue = load_catalogue(tmp_path)
     assert len([problem for problem in catalogue.problems if str(tmp_path) in problem]) == 2
     assert any("broken.md: line" in problem for problem in catalogue.problems)
     found = diagnose(
@@ -251,10 +251,10 @@ def test_a_notebooks_page_extends_what_is_known(tmp_path: Path):
         "---\nid: device_mismatch\npatterns:\n  - exception: the blob lives on another planet\n---\n\n"
         "## What to try\n1. Call home.\n"
     )
-    catalogue = load(tmp_path)
+    catalogue = load_catalogue(tmp_path)
     page = catalogue.symptoms["device_mismatch"]
     assert page.said("en").attempts == ("Call home.",)
-    assert page.said("en").title == load().symptoms["device_mismatch"].said("en").title
+    assert page.said("en").title == load_catalogue().symptoms["device_mismatch"].said("en").title
     assert of(error(DEVICE))[0] == "device_mismatch"
     found = diagnose(Evidence(raised=(error("the blob lives on another planet"),)), Matcher(catalogue)).primary
     assert found.symptom == "device_mismatch"

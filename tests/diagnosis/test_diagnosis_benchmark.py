@@ -10,12 +10,12 @@ import pytest
 import labbook
 from benchmarks.diagnosis import VARIANTS, judge_of, scored, written
 from labbook.diagnosis.catalogue.matcher import Matcher
-from labbook.diagnosis.catalogue.symptom_catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_stream, read_text
-from labbook.model.evidence import Evidence, Raised
+from labbook.model.evidence import Evidence, ObservedException
 
-CATALOGUE = load()
+CATALOGUE = load_catalogue()
 MATCHER = Matcher(CATALOGUE)
 SAMPLES = list(written())
 FAILURES = [sample for sample in SAMPLES if sample.family != "none"]
@@ -83,9 +83,9 @@ def test_a_message_of_repeated_beginnings_ends():
 
 
 def test_a_chain_that_is_very_deep_ends_with_its_root():
-    error = Raised("RuntimeError", "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)")
+    error = ObservedException("RuntimeError", "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)")
     for n in range(200):
-        error = Raised("ValueError", f"wrapper {n}", behind=((error, "cause"),))
+        error = ObservedException("ValueError", f"wrapper {n}", behind=((error, "cause"),))
     assert diagnose(Evidence(raised=(error,)), MATCHER) is not None
 
 
@@ -112,7 +112,7 @@ Something.
 )
 def test_a_page_with_a_hostile_pattern_stops_no_diagnosis(tmp_path, pattern):
     (tmp_path / "own_page.md").write_text(PAGE.format(id="own_page", pattern=pattern), encoding="utf-8")
-    catalogue = load(tmp_path)
+    catalogue = load_catalogue(tmp_path)
     found = diagnose(read_text("a" * 20_000 + "\n" + TRACEBACK), Matcher(catalogue)).primary
     assert found is not None
     assert found.symptom == "shape_mismatch_linear"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labbook.diagnosis.fingerprint import fingerprint_of_exception, fingerprint_of_fault, parts, template_of
-from labbook.model.evidence import Raised
+from labbook.diagnosis.fingerprint import fingerprint_exception, fingerprint_fault, fingerprint_parts, normalise_message
+from labbook.model.evidence import ObservedException
 from labbook.model.run import Frame
 
 
@@ -19,7 +19,7 @@ def raised(type_, message, source="out = model(x)", file="/home/wei/project/trai
         Frame(file, 40, "main", source, user=True),
         Frame("/usr/lib/python3/site-packages/torch/nn/modules/linear.py", 125, "forward", "return F.linear(i, w)"),
     )
-    return Raised(type_, message, frames=frames, **more)
+    return ObservedException(type_, message, frames=frames, **more)
 
 
 number = st.integers(0, 10**9)
@@ -90,14 +90,17 @@ def test_values_do_not_change_the_fingerprint(case, data):
     kind, message, values = SAME[case]
     first, second = (message.format(*(data.draw(value) for value in values)) for _ in range(2))
 
-    assert parts(raised(kind, first), "torch") == parts(raised(kind, second), "torch"), (first, second)
+    assert fingerprint_parts(raised(kind, first), "torch") == fingerprint_parts(raised(kind, second), "torch"), (
+        first,
+        second,
+    )
 
 
 @settings(max_examples=40, deadline=None)
 @given(place=folder, line=number, rank=st.integers(0, 1000))
 def test_folder_line_and_rank_do_not_change_the_fingerprint(place, line, rank):
     here = raised("RuntimeError", "element 0 of tensors does not require grad")
-    there = Raised(
+    there = ObservedException(
         "RuntimeError",
         f"[rank{rank}]: element 0 of tensors does not require grad",
         frames=(
@@ -108,7 +111,7 @@ def test_folder_line_and_rank_do_not_change_the_fingerprint(place, line, rank):
         line=line,
     )
 
-    assert fingerprint_of_exception(here, "torch") == fingerprint_of_exception(there, "torch")
+    assert fingerprint_exception(here, "torch") == fingerprint_exception(there, "torch")
 
 
 DIFFERENT = [
@@ -138,7 +141,7 @@ DIFFERENT = [
 
 
 def test_different_failures_differ():
-    found = {fingerprint_of_exception(raised(*one), "torch") for one in DIFFERENT}
+    found = {fingerprint_exception(raised(*one), "torch") for one in DIFFERENT}
 
     assert len(found) == len(DIFFERENT)
 
@@ -146,24 +149,26 @@ def test_different_failures_differ():
 def test_framework_class_and_line_of_code_tell_failures_apart():
     one = raised("ValueError", "too many values")
     others = [
-        fingerprint_of_exception(one, "paddle"),
-        fingerprint_of_exception(raised("TypeError", "too many values"), "torch"),
-        fingerprint_of_exception(raised("ValueError", "too many values", source="a, b = batch"), "torch"),
-        fingerprint_of_exception(raised("ValueError", "too many values", file="/x/evaluate.py"), "torch"),
+        fingerprint_exception(one, "paddle"),
+        fingerprint_exception(raised("TypeError", "too many values"), "torch"),
+        fingerprint_exception(raised("ValueError", "too many values", source="a, b = batch"), "torch"),
+        fingerprint_exception(raised("ValueError", "too many values", file="/x/evaluate.py"), "torch"),
     ]
 
-    assert len({fingerprint_of_exception(one, "torch"), *others}) == 5
+    assert len({fingerprint_exception(one, "torch"), *others}) == 5
 
 
 def test_the_inner_error_of_a_worker_counts():
-    inner = Raised(
+    inner = ObservedException(
         "IndexError", "list index out of range", frames=(Frame("/a/data.py", 7, "__getitem__", "x[9]", True),)
     )
     outer = raised("IndexError", "Caught IndexError in DataLoader worker process 3.", inner=inner)
 
-    assert fingerprint_of_exception(outer, "torch") == fingerprint_of_exception(inner, "torch")
-    bare = Raised("IndexError", "list index out of range")
-    kept = parts(raised("IndexError", "Caught IndexError in DataLoader worker process 3.", inner=bare), "torch")
+    assert fingerprint_exception(outer, "torch") == fingerprint_exception(inner, "torch")
+    bare = ObservedException("IndexError", "list index out of range")
+    kept = fingerprint_parts(
+        raised("IndexError", "Caught IndexError in DataLoader worker process 3.", inner=bare), "torch"
+    )
     assert kept[2] == "list index out of range" and kept[3].startswith("train:main")
 
 
@@ -171,7 +176,7 @@ def test_a_cell_of_a_notebook_is_the_same_in_each_session():
     one = raised("ValueError", "x", file="<ipython-input-3-0a1b2c>")
     other = raised("ValueError", "x", file="/tmp/ipykernel_4711/123456.py")
 
-    assert fingerprint_of_exception(one, "") == fingerprint_of_exception(other, "")
+    assert fingerprint_exception(one, "") == fingerprint_exception(other, "")
 
 
 def test_advice_and_stacks_of_libraries_do_not_count():
@@ -185,41 +190,41 @@ def test_advice_and_stacks_of_libraries_do_not_count():
     stack = "----\nC++ Traceback (most recent call last):\n----\n0  x::y()\n\n"
     summary = f"\n{stack}----\nError Message Summary:\n----\n{paddle}"
 
-    assert template_of(long) == template_of(short)
-    assert template_of(summary) == template_of(paddle)
+    assert normalise_message(long) == normalise_message(short)
+    assert normalise_message(summary) == normalise_message(paddle)
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=300), st.text(max_size=40), st.text(max_size=60))
 def test_any_text_has_one_fingerprint(message, kind, source):
-    one = fingerprint_of_exception(raised(kind, message, source=source), "")
+    one = fingerprint_exception(raised(kind, message, source=source), "")
 
     assert re.fullmatch(r"v1:[0-9a-f]{16}", one)
-    assert one == fingerprint_of_exception(raised(kind, message, source=source, line=9), "")
+    assert one == fingerprint_exception(raised(kind, message, source=source, line=9), "")
 
 
 @pytest.mark.parametrize(
     "hostile", ["(" * 50_000, "a." * 50_000, "[1, " * 30_000, "/x" * 40_000, "'" * 9999, "\x00a\x00" * 999]
 )
 def test_hostile_messages_are_bounded(hostile):
-    assert len(template_of(hostile)) < 1000
+    assert len(normalise_message(hostile)) < 1000
 
 
 def test_the_algorithm_of_version_1_does_not_move():
     error = raised("RuntimeError", "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)")
 
-    assert parts(error, "torch") == (
+    assert fingerprint_parts(error, "torch") == (
         "torch",
         "RuntimeError",
         "mat# and mat# shapes cannot be multiplied (# and #)",
         "train:main:out=model(x)",
     )
-    assert fingerprint_of_exception(error, "torch") == "v1:d90675718fdedac6"
+    assert fingerprint_exception(error, "torch") == "v1:d90675718fdedac6"
 
 
 def test_faults():
-    one = fingerprint_of_fault("dead_relu", "ReLU", "0.93 of 512 units are zero")
+    one = fingerprint_fault("dead_relu", "ReLU", "0.93 of 512 units are zero")
 
-    assert one == fingerprint_of_fault("dead_relu", "ReLU", "0.71 of 64 units are zero")
-    assert len({one, fingerprint_of_fault("dead_relu", "GELU", ""), fingerprint_of_fault("dead_relu"),
-                fingerprint_of_fault("loss_nonfinite")}) == 4  # fmt: skip
+    assert one == fingerprint_fault("dead_relu", "ReLU", "0.71 of 64 units are zero")
+    assert len({one, fingerprint_fault("dead_relu", "GELU", ""), fingerprint_fault("dead_relu"),
+                fingerprint_fault("loss_nonfinite")}) == 4  # fmt: skip

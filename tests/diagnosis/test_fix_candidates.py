@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from labbook.diagnosis.fix_candidates import failing_files, fits, gone, ranked
+from labbook.diagnosis.fix_candidates import find_cured, list_failing_files, matches_cure, rank_changes
 from labbook.model.run import CaughtException, Change, CheckResult, Frame, Framework, Process, Run
 from labbook.model.symptom import Symptom, Wording
 
@@ -54,7 +54,7 @@ CRASHED = run(
 
 
 def test_a_crash_is_gone_when_a_later_run_came_past_it():
-    assert gone(CRASHED, run()) == (("shape_mismatch_linear",), ("v1:a",))
+    assert find_cured(CRASHED, run()) == (("shape_mismatch_linear",), ("v1:a",))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_crash_is_gone_when_a_later_run_came_past_it():
     ids=["failed", "interrupted", "not as far", "no step", "no framework", "help", "the same"],
 )
 def test_a_run_that_says_nothing_of_the_crash_is_no_cure(later):
-    assert gone(CRASHED, later) == ((), ())
+    assert find_cured(CRASHED, later) == ((), ())
 
 
 def test_a_finding_is_gone_only_when_the_check_was_made_and_is_fine():
@@ -80,15 +80,15 @@ def test_a_finding_is_gone_only_when_the_check_was_made_and_is_fine():
     )
     after = run(checks=(check("loss_nonfinite", "ok"), check("dead_relu", "not observed")))
 
-    assert gone(before, after)[0] == ("loss_nonfinite",)
-    assert gone(before, run()) == ((), ())
-    assert gone(run(), run()) == ((), ())
+    assert find_cured(before, after)[0] == ("loss_nonfinite",)
+    assert find_cured(before, run()) == ((), ())
+    assert find_cured(run(), run()) == ((), ())
 
 
 def test_a_failure_without_a_name_is_gone_too():
     killed = run("killed", 3, fingerprints=("v1:b",))
 
-    assert gone(killed, run()) == ((), ("v1:b",))
+    assert find_cured(killed, run()) == ((), ("v1:b",))
 
 
 LR = Change("argument", "--lr", "3.0", "0.1")
@@ -115,7 +115,7 @@ EVERY = (LOSS, TORCH_UP, COMMIT, TRAIN, MODEL, SEED, LR, SIZES)
     ],
 )
 def test_the_page_of_the_symptom_says_what_cures(cured_by, first):
-    told = ranked(EVERY, ("s",), {"s": symptom("s", *cured_by)}, failing_files(CRASHED))
+    told = rank_changes(EVERY, ("s",), {"s": symptom("s", *cured_by)}, list_failing_files(CRASHED))
 
     assert told[0] == first
     assert LOSS not in told and len(told) == len(EVERY) - 1
@@ -123,18 +123,18 @@ def test_the_page_of_the_symptom_says_what_cures(cured_by, first):
 
 
 def test_without_a_page_the_failing_file_comes_first_and_then_what_people_change_most():
-    told = ranked(EVERY, ("unknown",), {}, failing_files(CRASHED))
+    told = rank_changes(EVERY, ("unknown",), {}, list_failing_files(CRASHED))
 
     assert told[:2] == (MODEL, TRAIN)
-    assert ranked(EVERY, (), {}, ())[:3] == (SEED, LR, SIZES)
+    assert rank_changes(EVERY, (), {}, ())[:3] == (SEED, LR, SIZES)
 
 
 def test_names_are_compared_without_dashes_and_case():
-    assert fits(Change("argument", "--batch-size", "64", "32"), "argument:batch_size")
-    assert fits(Change("argument", "optimizer.lr", "1", "2"), "argument:lr")
-    assert fits(Change("argument", "command", "train.py lr=3", "train.py lr=0.1"), "argument:lr")
-    assert fits(Change("package", "Torch", "1", "2"), "package:torch")
-    assert not fits(LR, "argument:l") and not fits(LR, "code") and not fits(LR, "config:lr")
+    assert matches_cure(Change("argument", "--batch-size", "64", "32"), "argument:batch_size")
+    assert matches_cure(Change("argument", "optimizer.lr", "1", "2"), "argument:lr")
+    assert matches_cure(Change("argument", "command", "train.py lr=3", "train.py lr=0.1"), "argument:lr")
+    assert matches_cure(Change("package", "Torch", "1", "2"), "package:torch")
+    assert not matches_cure(LR, "argument:l") and not matches_cure(LR, "code") and not matches_cure(LR, "config:lr")
 
 
 def test_files_of_the_notebook_and_of_git_are_no_cure():
@@ -144,4 +144,4 @@ def test_files_of_the_notebook_and_of_git_are_no_cure():
     ]
     train = Change("code", "train.py", "9", "10")
 
-    assert ranked([*own, train], ("s",), {}, ()) == (train,)
+    assert rank_changes([*own, train], ("s",), {}, ()) == (train,)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from labbook.diagnosis.catalogue.matcher import Matcher
-from labbook.diagnosis.catalogue.symptom_catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
-from labbook.diagnosis.run_evidence import evidence_of_run
+from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.model.run import CaughtException, Frame, Run
 from labbook.model.series import Series
 from labbook.record.fold_ending import threads_of_text, with_standstill
@@ -96,8 +96,8 @@ def process(**stacks):
 def findings(run, facts):
     from dataclasses import replace
 
-    evidence = evidence_of_run(replace(run, captured={"ending": facts}))
-    return diagnose(evidence, Matcher(load())).findings if not evidence.clean_end else ()
+    evidence = collect_run_evidence(replace(run, captured={"ending": facts}))
+    return diagnose(evidence, Matcher(load_catalogue())).findings if not evidence.clean_end else ()
 
 
 def test_a_long_silence_before_ctrl_c_is_a_standstill(tmp_path):

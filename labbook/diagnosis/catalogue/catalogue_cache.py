@@ -27,13 +27,13 @@ _UNKEPT = ("matches", "misses")
 """Examples are for tests and for people who read the page."""
 
 
-def stamp_of(pages: Iterable[Path]) -> list[Any]:
+def compute_stamp(pages: Iterable[Path]) -> list[Any]:
     """What a set of pages is known by: names, sizes and times, and labbook's version."""
     seen = [(path.name, (status := path.stat()).st_size, status.st_mtime_ns) for path in sorted(pages)]
     return [_FORM, __version__, *map(list, seen)]
 
 
-def kept(stamp: Sequence[Any]) -> tuple[list[Symptom], list[str]] | None:
+def read_cache(stamp: Sequence[Any]) -> tuple[list[Symptom], list[str]] | None:
     """The symptoms and problems kept under a stamp, or `None` where there are none."""
     try:
         data = json.loads(_file().read_text(encoding="utf-8"))
@@ -44,7 +44,7 @@ def kept(stamp: Sequence[Any]) -> tuple[list[Symptom], list[str]] | None:
         return None
 
 
-def keep(stamp: Sequence[Any], symptoms: Iterable[Symptom], problems: Sequence[str]) -> None:
+def write_cache(stamp: Sequence[Any], symptoms: Iterable[Symptom], problems: Sequence[str]) -> None:
     """Keeps symptoms and problems under a stamp; where that is not possible, nothing happens."""
     data = {"stamp": list(stamp), "symptoms": [_data(symptom) for symptom in symptoms], "problems": list(problems)}
     with contextlib.suppress(OSError):

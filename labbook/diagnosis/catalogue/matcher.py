@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from labbook.diagnosis.catalogue.pattern import Text, compiled, differ, prepared
+from labbook.diagnosis.catalogue.pattern import NormalisedText, compile_pattern, is_different, normalise_text
 from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
 from labbook.frozen import dataclass
-from labbook.model.evidence import Ending, Raised, Said
+from labbook.model.evidence import Ending, ObservedException, OutputLine
 from labbook.model.symptom import Pattern, Symptom
 
 _MOST_LETTERS = 20_000
@@ -66,9 +66,9 @@ class Matcher:
                 else:
                     self._shapes[pattern.kind].append(shape)
 
-    def of_exception(self, raised: Raised, framework: str = "") -> list[Match]:
+    def of_exception(self, raised: ObservedException, framework: str = "") -> list[Match]:
         """Symptoms that one exception shows, strongest first; those that it re-raises are not looked at."""
-        text = prepared(_shortened(raised.message or _asserted(raised)))
+        text = normalise_text(_shortened(raised.message or _asserted(raised)))
         names = {raised.type, f"{raised.module}.{raised.type}"} if raised.type else set()
         found = self._matching(self._shapes["exception"], text, names, framework)
         # A class is written in front of its message where a library prints one inside the other.
@@ -81,7 +81,7 @@ class Matcher:
             found += self._cut(raised.message, names, framework)
         return _strongest(found)
 
-    def of_line(self, said: Said, framework: str = "", *, as_exception: bool = False) -> list[Match]:
+    def of_line(self, said: OutputLine, framework: str = "", *, as_exception: bool = False) -> list[Match]:
         """Symptoms that a line of output shows, strongest first.
 
         Args:
@@ -89,7 +89,7 @@ class Matcher:
             framework: "torch", "paddle" or "" when not known.
             as_exception: Whether it may be the message of an exception whose class is not there.
         """
-        text = prepared(_shortened(said.text))
+        text = normalise_text(_shortened(said.text))
         found = self._matching(self._shapes["output"], text, set(), framework)
         if said.kind == "warning":
             found += self._matching(self._shapes["warning"], text, set(), framework)
@@ -117,25 +117,25 @@ class Matcher:
     def _cut(self, message: str, names: set[str], framework: str) -> list[Match]:
         """What a message whose end is missing begins like; nothing where it could be several things."""
         line = next((line for line in message.splitlines() if line.strip()), "")
-        text = prepared(_CUT_SIGNS.sub("", line[:_MOST_LETTERS]))
+        text = normalise_text(_CUT_SIGNS.sub("", line[:_MOST_LETTERS]))
         best: list[Match] = []
         for shape in self._shapes["exception"] if text.low else ():
             wanted = shape.pattern.types
             if (wanted and names and not names & set(wanted)) or not _of_framework(shape, framework):
                 continue
-            letters = compiled(shape.pattern.text).find_cut(text)
+            letters = compile_pattern(shape.pattern.text).find_cut(text)
             if letters < (best[0].length if best else 1) or _excluded(shape.symptom, text):
                 continue
             match = Match(shape.symptom, min(2, shape.pattern.weight), letters, {})
             best = [*best, match] if best and letters == best[0].length else [match]
         return best if len({match.symptom.family for match in best}) == 1 else []
 
-    def _matching(self, shapes: Iterable[_Shape], text: Text, names: set[str], framework: str) -> list[Match]:
+    def _matching(self, shapes: Iterable[_Shape], text: NormalisedText, names: set[str], framework: str) -> list[Match]:
         found = []
         for shape in shapes:
             if shape.pattern.anchor not in text.low:
                 continue
-            template = compiled(shape.pattern.text)
+            template = compile_pattern(shape.pattern.text)
             typed = bool(names and names & set(shape.pattern.types))
             if shape.pattern.types and not typed and (names or template.length < _SPEAKS_ALONE):
                 continue
@@ -143,14 +143,14 @@ class Matcher:
                 continue
             values = template.find(text)
             asked = shape.pattern.differ
-            if values is None or (asked and not differ(asked, values["a"], values["b"])):
+            if values is None or (asked and not is_different(asked, values["a"], values["b"])):
                 continue
             if not _excluded(shape.symptom, text):
                 found.append(Match(shape.symptom, shape.pattern.weight, template.length, values, typed))
         return found
 
 
-def _asserted(raised: Raised) -> str:
+def _asserted(raised: ObservedException) -> str:
     """The line of an `assert` without a message, which is all that such an exception says."""
     return raised.frames[-1].source if raised.type == "AssertionError" and raised.frames else ""
 
@@ -160,8 +160,8 @@ def _of_framework(shape: _Shape, framework: str) -> bool:
     return not wanted or not framework or framework in wanted
 
 
-def _excluded(symptom: Symptom, text: Text) -> bool:
-    return any(compiled(template).find(text) is not None for template in symptom.not_when)
+def _excluded(symptom: Symptom, text: NormalisedText) -> bool:
+    return any(compile_pattern(template).find(text) is not None for template in symptom.not_when)
 
 
 def _strongest(found: Sequence[Match]) -> list[Match]:

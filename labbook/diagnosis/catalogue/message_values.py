@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from labbook.diagnosis.catalogue.matcher import Match
-from labbook.diagnosis.catalogue.pattern import SLOT, compiled, prepared, scalar_type
+from labbook.diagnosis.catalogue.pattern import SLOT, compile_pattern, normalise_text, scalar_type
 
 _MOST_LETTERS = 8000
 _MOST_TENSORS = 3
@@ -53,7 +53,7 @@ _NUMBER = re.compile(r"\d+")
 _OF_SIZES = ("asked", "free", "requested", "reserved", "allocated")
 
 
-def quantities_of(match: Match, message: str) -> dict[str, str]:
+def read_values(match: Match, message: str) -> dict[str, str]:
     """What a message says, by the names that the page of its symptom uses.
 
     Args:
@@ -66,10 +66,10 @@ def quantities_of(match: Match, message: str) -> dict[str, str]:
     slots = [slot for text in (said.says, *said.why, *said.attempts) for slot in SLOT.finditer(text)]
     asked = {slot.group(1) for slot in slots}
     if asked - set(known) and message:
-        text = prepared(message[:_MOST_LETTERS])
+        text = normalise_text(message[:_MOST_LETTERS])
         for pattern in symptom.patterns:
             if pattern.text and pattern.weight >= _LEAST_WEIGHT and not pattern.differ:
-                known = {**(compiled(pattern.text).find(text) or {}), **known}
+                known = {**(compile_pattern(pattern.text).find(text) or {}), **known}
         read = _GRAMMARS.get(symptom.family)
         if read is not None and asked - set(known):
             if read is _shapes and any(slot.group(2) for slot in slots):
@@ -152,7 +152,7 @@ def _readable(name: str, value: str) -> str:
     return f"{size:.2f} {_UNITS[unit]}" if unit else f"{plain} bytes"
 
 
-def telling_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: str) -> list[Mapping[str, Any]]:
+def select_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: str) -> list[Mapping[str, Any]]:
     """The few tensors of the failing line that bear on its message; at most `_MOST_TENSORS`.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from labbook.diagnosis.catalogue.pattern import filled
+from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS
 from labbook.model.symptom import Symptom
 
@@ -25,7 +25,7 @@ _WORDS = {
 }
 
 
-def page_markdown(symptom: Symptom, language: str, runs: Sequence[Mapping[str, Any]] = ()) -> str:
+def render_page_markdown(symptom: Symptom, language: str, runs: Sequence[Mapping[str, Any]] = ()) -> str:
     """The page as Markdown: title, what you see, why, what to try, runs.
 
     Args:
@@ -45,15 +45,15 @@ def page_markdown(symptom: Symptom, language: str, runs: Sequence[Mapping[str, A
         "",
         f"## {see}",
         "",
-        filled(said.see, {}) or said.see,
+        fill_slots(said.see, {}) or said.see,
         "",
         f"## {why}",
         "",
-        *(f"- {filled(cause, {}) or cause}" for cause in said.why),
+        *(f"- {fill_slots(cause, {}) or cause}" for cause in said.why),
         "",
         f"## {attempts}",
         "",
-        *(f"{number}. {filled(fix, {}) or fix}" for number, fix in enumerate(said.attempts, 1)),
+        *(f"{number}. {fill_slots(fix, {}) or fix}" for number, fix in enumerate(said.attempts, 1)),
         "",
     ]
     if runs:

@@ -57,7 +57,7 @@ beginning that tells the messages of torch 2.13 and paddle 3.3 in the catalogue 
 
 
 @dataclass(frozen=True)
-class Text:
+class NormalisedText:
     """A text made ready for matching: `flat` keeps its letters and lines, `low` is what literals are compared with.
 
     Shape: both have the same length.
@@ -67,10 +67,10 @@ class Text:
     low: str
 
 
-def prepared(text: str) -> Text:
+def normalise_text(text: str) -> NormalisedText:
     """A text with its white space, quotation marks and wide punctuation made alike."""
     flat = _BREAKS.sub("\n", _SPACES.sub(" ", _JOINED.sub(r"\1 ", text.translate(_FLAT)))).strip()
-    return Text(flat, flat.translate(_LOW))
+    return NormalisedText(flat, flat.translate(_LOW))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class _Piece:
 
 
 @dataclass(frozen=True)
-class Template:
+class CompiledPattern:
     """A compiled template.
 
     Args:
@@ -101,7 +101,7 @@ class Template:
         """What its placeholders are called."""
         return frozenset(piece.name for piece in self.pieces if piece.name)
 
-    def find(self, text: Text) -> dict[str, str] | None:
+    def find(self, text: NormalisedText) -> dict[str, str] | None:
         """What its placeholders captured at the first place where it fits, or `None`."""
         if self.anchor not in text.low:
             return None
@@ -117,7 +117,7 @@ class Template:
                 return captured
         return None
 
-    def _from(self, text: Text, position: int, lead: int) -> dict[str, str] | None:
+    def _from(self, text: NormalisedText, position: int, lead: int) -> dict[str, str] | None:
         captured: dict[str, str] = {}
         if lead and not self._before(text, position, captured):
             return None
@@ -141,7 +141,7 @@ class Template:
             index += 1
         return captured
 
-    def find_cut(self, text: Text) -> int:
+    def find_cut(self, text: NormalisedText) -> int:
         """Letters of its words with which the text ends, when the text breaks off inside of it; else 0."""
         head = self.pieces[0].literal
         position = text.low.rfind(head[:_LEAST_CUT]) if len(head) >= _LEAST_CUT else -1
@@ -163,7 +163,7 @@ class Template:
             position = end
         return 0
 
-    def _before(self, text: Text, position: int, captured: dict[str, str]) -> bool:
+    def _before(self, text: NormalisedText, position: int, captured: dict[str, str]) -> bool:
         """Reads the placeholder that stands in front of the first literal."""
         piece = self.pieces[0]
         before = text.flat[max(0, position - _ANY) : position]
@@ -176,7 +176,7 @@ class Template:
 
 
 @functools.lru_cache(maxsize=4096)
-def compiled(source: str) -> Template:
+def compile_pattern(source: str) -> CompiledPattern:
     """The template of a source text.
 
     Raises:
@@ -211,7 +211,7 @@ def compiled(source: str) -> Template:
         _Piece(p.literal.replace("\x01", "{").replace("\x02", "}"), p.name, p.kind) if p.literal else p for p in pieces
     )
     anchor = max((p.literal for p in restored), key=len)
-    return Template(source, restored, anchor, sum(len(p.literal.strip()) for p in restored))
+    return CompiledPattern(source, restored, anchor, sum(len(p.literal.strip()) for p in restored))
 
 
 def _add_literal(pieces: list[_Piece], text: str) -> None:
@@ -222,7 +222,7 @@ def _add_literal(pieces: list[_Piece], text: str) -> None:
         pieces.append(_Piece(literal=low))
 
 
-def _end_of(piece: _Piece, following: str, text: Text, position: int) -> int | None:
+def _end_of(piece: _Piece, following: str, text: NormalisedText, position: int) -> int | None:
     """Where the value of a placeholder ends, or `None` when none stands here."""
     if not piece.kind:
         return _end_of_any(following, text, position, _ANY, "\n")
@@ -242,7 +242,7 @@ def _end_of(piece: _Piece, following: str, text: Text, position: int) -> int | N
     return end if end > position and shape.fullmatch(text.flat, position, end) else None
 
 
-def _end_of_any(following: str, text: Text, position: int, most: int, stop: str) -> int | None:
+def _end_of_any(following: str, text: NormalisedText, position: int, most: int, stop: str) -> int | None:
     limit = min(len(text.flat), position + most)
     line_end = text.flat.find(stop, position, limit) if stop else -1
     if not following:
@@ -281,7 +281,7 @@ _SCALARS = {
 }  # fmt: skip
 
 
-def differ(quantity: str, first: str, second: str) -> bool:
+def is_different(quantity: str, first: str, second: str) -> bool:
     """Whether two names of tensor types or devices differ in one of `QUANTITIES`: a sentence may be said of both.
 
     "torch.cuda.FloatTensor" and "torch.FloatTensor" differ in the device, "Double" and "torch.float64" in nothing.
@@ -313,7 +313,7 @@ _PART = re.compile(r"\{(torch|paddle)\|([^{}]*)\}")
 _TWINS = re.compile(r"\{torch\|([^{}]*)\}/\{paddle\|([^{}]*)\}")
 
 
-def filled(text: str, values: Mapping[str, str], framework: str = "") -> str | None:
+def fill_slots(text: str, values: Mapping[str, str], framework: str = "") -> str | None:
     """A sentence with its slots filled: `{name}`, `{name.1}` an axis, `{name|words}` with words for the unknown.
 
     Args:

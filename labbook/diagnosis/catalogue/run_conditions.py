@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from labbook.model.evidence import Evidence, Raised
+from labbook.model.evidence import Evidence, ObservedException
 
 CONDITIONS: Mapping[str, str] = {
     "first_step": "it failed at or before the first optimizer step",
@@ -45,7 +45,7 @@ _UNITS = {"b": 1, "bytes": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40
 _SIZE = re.compile(r"(-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\s?([KMGTP]?i?B|bytes)?", re.IGNORECASE)
 
 
-def conditions_of(values: Mapping[str, str], evidence: Evidence, raised: Raised | None) -> frozenset[str]:
+def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: ObservedException | None) -> frozenset[str]:
     """The conditions that hold, of the run and of the numbers of the message.
 
     Args:
@@ -58,8 +58,8 @@ def conditions_of(values: Mapping[str, str], evidence: Evidence, raised: Raised 
     step = raised.step if raised is not None else None
     if step is not None:
         found |= {name for name, holds in _STEPS.items() if holds(step)}
-    requested = bytes_of(values.get("requested", ""))
-    reserved, allocated = bytes_of(values.get("reserved", "")), bytes_of(values.get("allocated", ""))
+    requested = parse_bytes(values.get("requested", ""))
+    reserved, allocated = parse_bytes(values.get("reserved", "")), parse_bytes(values.get("allocated", ""))
     if requested is not None and requested > _ABSURD_BYTES:
         found.add("absurd_request")
     if reserved and reserved > _RESERVED_SHARE * (reserved + (allocated or 0)):
@@ -69,8 +69,8 @@ def conditions_of(values: Mapping[str, str], evidence: Evidence, raised: Raised 
     return frozenset(found | _of_labels(values))
 
 
-def label_mark(values: Mapping[str, str]) -> dict[str, str]:
-    """The label of a message as `label_mark` where it seems to mark what does not count; else nothing."""
+def read_label_mark(values: Mapping[str, str]) -> dict[str, str]:
+    """The label of a message as `read_label_mark` where it seems to mark what does not count; else nothing."""
     return {"label_mark": values["v"]} if "labels_marked" in _of_labels({"v": values.get("v", "")}) else {}
 
 
@@ -97,7 +97,7 @@ _STEPS: Mapping[str, Callable[[int], bool]] = {
 }
 
 
-def bytes_of(text: str) -> float | None:
+def parse_bytes(text: str) -> float | None:
     """A size as frameworks print it ("2.50 GiB", "512 MB", "1048576"), in bytes; `None` when it is none."""
     found = _SIZE.search(text)
     if found is None:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from labbook.diagnosis.catalogue.catalogue_cache import keep, kept, stamp_of
-from labbook.diagnosis.catalogue.pattern import QUANTITIES, compiled
+from labbook.diagnosis.catalogue.catalogue_cache import compute_stamp, read_cache, write_cache
+from labbook.diagnosis.catalogue.pattern import QUANTITIES, compile_pattern
 from labbook.errors import EntryError
 from labbook.frozen import dataclass
 from labbook.model.check import FAMILIES
@@ -54,7 +54,7 @@ class Catalogue:
         return known.said(language).title if known else symptom
 
 
-def load(*folders: Path) -> Catalogue:
+def load_catalogue(*folders: Path) -> Catalogue:
     """The catalogue that labbook brings, with the pages of further folders on top.
 
     Args:
@@ -77,11 +77,11 @@ def load(*folders: Path) -> Catalogue:
 @functools.lru_cache(maxsize=1)
 def _built_in() -> Catalogue:
     pages = list(BUILT_IN.glob("*.md"))
-    stamp = stamp_of(pages)
-    known = kept(stamp)
+    stamp = compute_stamp(pages)
+    known = read_cache(stamp)
     if known is None:
         whole = read_pages(BUILT_IN)
-        keep(stamp, whole.symptoms.values(), whole.problems)
+        write_cache(stamp, whole.symptoms.values(), whole.problems)
         return whole
     return Catalogue({symptom.id: symptom for symptom in known[0]}, tuple(known[1]))
 
@@ -230,17 +230,17 @@ def _pattern(row: object) -> Pattern:
     elif not types:
         raise _WrongPageError("patterns", f"pattern {row!r} has neither words nor a type")
     differ = str(row.get("differ") or "")
-    if differ and (differ not in QUANTITIES or not {"a", "b"} <= compiled(text).names):
+    if differ and (differ not in QUANTITIES or not {"a", "b"} <= compile_pattern(text).names):
         raise _WrongPageError(
             "patterns", f"`differ: {differ}` needs {{a}} and {{b}}, and is one of {', '.join(QUANTITIES)}"
         )
-    anchor = compiled(text).anchor if text else ""
+    anchor = compile_pattern(text).anchor if text else ""
     return Pattern(kind, text, types, (), _texts(row, "frameworks"), weight, differ, anchor)
 
 
 def _checked(key: str, template: str) -> None:
     try:
-        compiled(template)
+        compile_pattern(template)
     except ValueError as error:
         raise _WrongPageError(key, str(error)) from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from labbook.model.evidence import Raised
+from labbook.model.evidence import ObservedException
 
 _COMPARES = re.compile(r"[=!<>]=|[<>]|\bin\b|%")
 _SETTING = (
@@ -69,7 +69,7 @@ _TWO_COUNTS = re.compile(r"^\W{0,2}[A-Za-z_]\w*: ?(\d+),? (?:and |vs\.? )?[A-Za-
 _ASKS = tuple((family, re.compile(pattern)) for family, pattern in _LINES)
 
 
-def family_of_assert(raised: Raised, sentence: str) -> str | None:
+def family_of_assert(raised: ObservedException, sentence: str) -> str | None:
     """The family of an `assert`, or `None` where its line tells nothing.
 
     Args:

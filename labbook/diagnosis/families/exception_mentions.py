@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from labbook.diagnosis.text.hedging import SENTENCES, stated
+from labbook.diagnosis.text.hedging import SENTENCES, without_speculation
 from labbook.diagnosis.text.stack_frames import split_class
-from labbook.model.evidence import Raised
+from labbook.model.evidence import ObservedException
 
 _CLASS = re.compile(
     r"(?<![\w.'\"`(])[`'\"*]{0,3}(?P<name>(?:[a-z_]\w{0,40}\.){0,6}_?[A-Z]\w{1,60}(?:Error|Exception|NotMet))"
@@ -31,18 +31,18 @@ _SPOKEN_OF = re.compile(
 _LONGEST = 240
 
 
-def named_in(lines: Iterable[str]) -> Iterator[Raised]:
+def mentioned_exceptions(lines: Iterable[str]) -> Iterator[ObservedException]:
     """The exceptions of which sentences give no more than the class, in order.
 
     Args:
         lines: Of a report.
     """
     for line in lines:
-        for sentence in SENTENCES.split(stated(line[:2000])):
+        for sentence in SENTENCES.split(without_speculation(line[:2000])):
             found = _CLASS.search(sentence) if len(sentence) <= _LONGEST else None
             if found is None or _SPOKEN_OF.search(sentence):
                 continue
             before, rest = sentence[: found.start()], sentence[: found.start()] + sentence[found.end() :]
             if _HAPPENS.search(rest) or not re.search(r"\w", before):
                 module, name = split_class(found["name"])
-                yield Raised(name, "", module)
+                yield ObservedException(name, "", module)

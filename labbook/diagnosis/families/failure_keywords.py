@@ -160,7 +160,7 @@ _TURNED = re.compile(
 """In front of a term that is said not to be."""
 
 
-def named_failure(sentences: Iterable[str]) -> tuple[str, str] | None:
+def family_of_keywords(sentences: Iterable[str]) -> tuple[str, str] | None:
     """The family whose term the first such sentence uses, with that sentence; `None` where none does.
 
     Args:

@@ -25,9 +25,9 @@ from labbook.diagnosis.families.raise_site import (
     reads_checkpoint,
     reads_setting,
 )
-from labbook.diagnosis.families.setting_and_data_errors import ENVIRONMENT, demands, family_by_wording
-from labbook.diagnosis.finding_builder import fingerprint_of, where_of
-from labbook.model.evidence import Evidence, Raised
+from labbook.diagnosis.families.setting_and_data_errors import ENVIRONMENT, family_by_wording, is_user_check
+from labbook.diagnosis.finding_builder import _fingerprint, locate_exception
+from labbook.model.evidence import Evidence, ObservedException
 from labbook.model.finding import Finding
 
 _SIZES = re.compile(r"torch\.Size\(\[[\d, ]{0,60}\]\)|[\[(][\d, x-]{1,60}[\])]|\d+(?:\s?[x×]\s?\d+)+")
@@ -201,7 +201,7 @@ _TOO_BIG = re.compile(
 _NEAR = 240
 
 
-def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Finding | None:
+def family_of_message(raised: ObservedException, evidence: Evidence, language: str) -> Finding | None:
     """A finding that names only the family, or `None` when the sentence does not say it.
 
     Args:
@@ -212,9 +212,9 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
     sentence = " ".join(raised.message[:4000].split())
     if is_general(raised.type):
         family = _of_system(raised, sentence) or family_of_import(raised)
-        return None if family is None else family_finding(family, 2, sentence, raised, evidence, language)
+        return None if family is None else build_family_finding(family, 2, sentence, raised, evidence, language)
     if reads_checkpoint(raised):
-        return family_finding("checkpoint_key_mismatch", 2, sentence, raised, evidence, language)
+        return build_family_finding("checkpoint_key_mismatch", 2, sentence, raised, evidence, language)
     if raised.type == "KeyError" and sentence.count(" ") < 2:
         # The key that is missing, and no sentence.
         return None
@@ -241,16 +241,16 @@ def family_by_grammar(raised: Raised, evidence: Evidence, language: str) -> Find
         # A version that is read as a number, and is none.
         family = "api_version_mismatch"
     tier = 2
-    if family is None and demands(raised, sentence):
+    if family is None and is_user_check(raised, sentence):
         # What a program checks beyond tensors and data is mostly how it was set up.
         family, tier = "config_error", 3
     if family is None:
         return None
     shown = sentence or (raised.frames[-1].source if raised.frames else "")
-    return family_finding(family, tier, shown, raised, evidence, language)
+    return build_family_finding(family, tier, shown, raised, evidence, language)
 
 
-def _of_system(raised: Raised, sentence: str) -> str | None:
+def _of_system(raised: ObservedException, sentence: str) -> str | None:
     """The family of what the system reports, by its number, by what it speaks of, or by who asked."""
     family = family_by_number(sentence)
     if family is not None or raised.type not in ("OSError", "IOError"):
@@ -273,7 +273,9 @@ def _names_missing_file(plain: str) -> bool:
     return missing is not None and _PATH.search(plain[max(0, missing.start() - 160) : missing.end()]) is not None
 
 
-def family_finding(family: str, tier: int, sentence: str, raised: Raised, evidence: Evidence, language: str) -> Finding:
+def build_family_finding(
+    family: str, tier: int, sentence: str, raised: ObservedException, evidence: Evidence, language: str
+) -> Finding:
     """A finding that names a family and no page.
 
     Args:
@@ -291,9 +293,9 @@ def family_finding(family: str, tier: int, sentence: str, raised: Raised, eviden
         tier=tier,
         severity="error",
         title=title_of(family, language),
-        where=where_of(raised),
+        where=locate_exception(raised),
         evidence=(sentence[:400],),
-        fingerprint=fingerprint_of(raised, evidence),
+        fingerprint=_fingerprint(raised, evidence),
         message=(raised.message.split("\n", 1)[0] or sentence)[:400],
         exception=raised.type,
     )

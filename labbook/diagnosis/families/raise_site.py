@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from labbook.model.evidence import Raised
+from labbook.model.evidence import ObservedException
 from labbook.model.run import Frame
 
 _PLACES = (
@@ -71,7 +71,7 @@ _SETTING_READ = re.compile(
 _OF_NAMES_AND_CALLS = ("TypeError", "AttributeError", "NameError", "KeyError", "SyntaxError", "ValueError")
 
 
-def family_of_import(raised: Raised) -> str | None:
+def family_of_import(raised: ObservedException) -> str | None:
     """The family of what a library raised while a program imported it, or `None`: no line of the program runs then.
 
     Args:
@@ -85,7 +85,7 @@ def family_of_import(raised: Raised) -> str | None:
     return "api_version_mismatch" if raised.type in _OF_NAMES_AND_CALLS else "import_abi_mismatch"
 
 
-def reads_setting(raised: Raised) -> bool:
+def reads_setting(raised: ObservedException) -> bool:
     """Whether it was raised where the environment, the command line or a configuration is turned into a value.
 
     Args:
@@ -101,7 +101,7 @@ _CHECKPOINT_READ = re.compile(
 )
 
 
-def reads_checkpoint(raised: Raised) -> bool:
+def reads_checkpoint(raised: ObservedException) -> bool:
     """Whether a key was missing where a line takes a part out of a checkpoint.
 
     Args:

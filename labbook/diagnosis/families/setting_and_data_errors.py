@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from labbook.diagnosis.families.environment_errors import ADDRESS, family_by_surroundings
-from labbook.model.evidence import Raised
+from labbook.model.evidence import ObservedException
 
 _NAME = (
     r"(?:--[a-z][\w-]{1,60}|`[\w.\[\]' -]{1,80}`|\b[a-z][a-z0-9]{0,40}(?:_[a-z0-9]{1,40}){1,8}\b"
@@ -324,7 +324,7 @@ _OF_TENSORS = re.compile(
 )
 
 
-def demands(raised: Raised, sentence: str) -> bool:
+def is_user_check(raised: ObservedException, sentence: str) -> bool:
     """Whether a check in the program's own Python code asks something of a value, and of no tensor.
 
     Args:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 
 from labbook.diagnosis.families.environment_errors import ADDRESS, HANGS, family_by_surroundings
 from labbook.diagnosis.families.error_codes import family_by_cuda
-from labbook.diagnosis.families.failure_keywords import named_failure
+from labbook.diagnosis.families.failure_keywords import family_of_keywords
 from labbook.diagnosis.families.model_files import family_of_model_file
-from labbook.diagnosis.text.hedging import SENTENCES, stated
-from labbook.diagnosis.text.statements import asserts
+from labbook.diagnosis.text.hedging import SENTENCES, without_speculation
+from labbook.diagnosis.text.statements import is_statement
 
 _INSIDE = re.compile(
     r"\b(?:not(?! enough)|never|no longer|without|nor)\b|n't\b|没有|不会|不再|不为|并未|从未|不足时|不够时|溢出时",
@@ -329,14 +329,14 @@ _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 _ENDED = re.compile(_ENDS, re.IGNORECASE)
 
 
-def reported(lines: Iterable[str]) -> tuple[str, str] | None:
+def family_of_report(lines: Iterable[str]) -> tuple[str, str] | None:
     """The family of what the first telling sentence says happened, with that sentence; `None` where none does.
 
     Args:
         lines: Of a report that holds no message of a program.
     """
-    told = [sentence.strip() for line in lines for sentence in SENTENCES.split(stated(line[:2000]))]
-    told = [sentence for sentence in told if asserts(sentence)]
+    told = [sentence.strip() for line in lines for sentence in SENTENCES.split(without_speculation(line[:2000]))]
+    told = [sentence for sentence in told if is_statement(sentence)]
     found = _of_cuda(told) or _first(told, _OF) or _of_model_files(told, sure=True)
     if found is not None:
         return found
@@ -350,7 +350,7 @@ def reported(lines: Iterable[str]) -> tuple[str, str] | None:
             family = None if _is_chinese(sentence) else family_by_surroundings(ADDRESS.sub("", sentence))
             if family is not None:
                 return family, sentence
-    return named_failure(told) or _first(told, _WEAK) or _of_model_files(told, sure=False)
+    return family_of_keywords(told) or _first(told, _WEAK) or _of_model_files(told, sure=False)
 
 
 def _of_model_files(told: Sequence[str], *, sure: bool) -> tuple[str, str] | None:

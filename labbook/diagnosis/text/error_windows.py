@@ -60,7 +60,7 @@ _LONGEST_BYTES = 8 * LONGEST_LINE
 _BLOCK = 1 << 20
 
 
-class Region(NamedTuple):
+class ErrorWindow(NamedTuple):
     """Lines that belong together.
 
     Args:
@@ -74,7 +74,7 @@ class Region(NamedTuple):
     alone: bool = False
 
 
-def regions(chunks: Iterable[bytes], short: int) -> Iterator[Region]:
+def find_windows(chunks: Iterable[bytes], short: int) -> Iterator[ErrorWindow]:
     """The parts of a log that are worth reading, in order; a text of up to `short` lines as it is.
 
     Args:
@@ -91,9 +91,9 @@ def regions(chunks: Iterable[bytes], short: int) -> Iterator[Region]:
     lines = start.split(b"\n")
     lines = lines[:-1] if lines and not lines[-1] else lines
     if len(lines) <= short and sum(map(len, head)) <= 4 * _BLOCK:
-        yield Region(list(enumerate(lines, 1)), whole=True)
+        yield ErrorWindow(list(enumerate(lines, 1)), whole=True)
         return
-    finder = _Finder()
+    finder = _WindowFinder()
     yield from finder.search(start)
     for block in blocks:
         yield from finder.search(block)
@@ -120,7 +120,7 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(rest)
 
 
-class _Finder:
+class _WindowFinder:
     """Finds regions block by block; keeps the one that a block's end has cut."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class _Finder:
         self._alone: list[tuple[int, bytes]] = []
         self._alone_read = 0
 
-    def search(self, block: bytes) -> Iterator[Region]:
+    def search(self, block: bytes) -> Iterator[ErrorWindow]:
         strong, weak = _line_starts(block, _STRONG), _line_starts(block, _WEAK)
         candidates = sorted(strong | weak)
         at = 0
@@ -192,28 +192,28 @@ class _Finder:
                 break
         return at
 
-    def _closed(self) -> Iterator[Region]:
+    def _closed(self) -> Iterator[ErrorWindow]:
         lines, self._open, self._inside, self._quiet = self._open, [], False, 0
         if self._read < _BUDGET:
             self._read += len(lines)
-            yield Region(lines)
+            yield ErrorWindow(lines)
         else:
             self._skipped = lines
 
-    def _singles(self) -> Iterator[Region]:
+    def _singles(self) -> Iterator[ErrorWindow]:
         lines, self._alone = self._alone, []
         self._alone_read += len(lines)
         if lines:
             # Of a flood of warnings a thinning share is read; their counts are then those of the lines that were read.
             step = 1 + self._alone_read // (10 * _BUDGET)
-            yield Region(lines[::step], alone=True)
+            yield ErrorWindow(lines[::step], alone=True)
 
-    def close(self) -> Iterator[Region]:
+    def close(self) -> Iterator[ErrorWindow]:
         if self._inside:
             self._read = 0
             yield from self._closed()
         if self._skipped:
-            yield Region(self._skipped)
+            yield ErrorWindow(self._skipped)
 
 
 def _line_starts(block: bytes, words: dict[bytes, re.Pattern[bytes] | None]) -> set[int]:

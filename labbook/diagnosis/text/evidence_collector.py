@@ -7,10 +7,10 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from labbook.diagnosis.text.hedging import proposes, wishes
-from labbook.diagnosis.text.log_lines import Line
-from labbook.diagnosis.text.parsed_exception import Found
-from labbook.model.evidence import Raised, Said
+from labbook.diagnosis.text.hedging import is_change_description, is_feature_request
+from labbook.diagnosis.text.log_lines import LogLine
+from labbook.diagnosis.text.parsed_exception import ParsedException
+from labbook.model.evidence import ObservedException, OutputLine
 from labbook.model.run import Frame
 
 _FIRST = 4
@@ -38,7 +38,7 @@ _CLUES = {
 
 
 @dataclass
-class _Kept:
+class _Bounded:
     first: list[object] = field(default_factory=list)
     last: deque[object] = field(default_factory=lambda: deque(maxlen=_LAST))
     count: int = 0
@@ -52,7 +52,7 @@ class _Kept:
 
 
 @dataclass
-class Collected:
+class EvidenceCollector:
     """Everything that was read so far."""
 
     stacks: list[tuple[Frame, ...]] = field(default_factory=list)
@@ -64,11 +64,11 @@ class Collected:
     """Numbers of the last lines of a training that goes on, in order."""
     tail: bytes = b""
     newlines: int = 0
-    _raised: dict[str, _Kept] = field(default_factory=dict)
-    _said: dict[str, _Kept] = field(default_factory=dict)
+    _raised: dict[str, _Bounded] = field(default_factory=dict)
+    _said: dict[str, _Bounded] = field(default_factory=dict)
     _lines: int = 0
 
-    def raise_all(self, found: Iterable[Found]) -> None:
+    def raise_all(self, found: Iterable[ParsedException]) -> None:
         """Takes exceptions of one writer, without last lines that only repeat a traceback."""
         for one in found:
             made = one.raised()
@@ -79,11 +79,11 @@ class Collected:
             kind = f"{made.rank}|{wording}|{(place.file, place.line) if place else ''}"
             self._keep(self._raised, kind, made)
 
-    def _is_repetition(self, made: Raised) -> bool:
+    def _is_repetition(self, made: ObservedException) -> bool:
         first = made.message.split("\n", 1)[0].strip()
         for kept in self._raised.values():
             for one in (*kept.first, *kept.last):
-                assert isinstance(one, Raised)
+                assert isinstance(one, ObservedException)
                 known = [one, *(behind for behind, _ in one.behind), *([one.inner] if one.inner else [])]
                 if any(k.type == made.type and first and first in k.message for k in known) and (
                     made.rank is None or made.rank == one.rank
@@ -91,10 +91,10 @@ class Collected:
                     return True
         return False
 
-    def say(self, line: Line, kind: str, text: str) -> None:
+    def say(self, line: LogLine, kind: str, text: str) -> None:
         """Takes one line or block outside of exceptions."""
         when = line.time if line.time is not None else float(line.number)
-        said = Said(text[:_LONGEST_SAID], kind, line.number, line.rank, 1, when)
+        said = OutputLine(text[:_LONGEST_SAID], kind, line.number, line.rank, 1, when)
         # Blocks beside lines: the same words count once as each.
         wording = _NUMBER.sub("0", text[:160])
         self._keep(self._said, f"{kind}|{line.rank}|{chr(10) in text}|{wording}", said)
@@ -106,9 +106,9 @@ class Collected:
             text: Without prefixes.
             whole: Whether it is all there is.
         """
-        self.wished = self.wished or wishes(text[:20_000])
+        self.wished = self.wished or is_feature_request(text[:20_000])
         self.look_for_steps(text[:20_000])
-        self.proposed = self.proposed or (whole and proposes(text[:20_000]))
+        self.proposed = self.proposed or (whole and is_change_description(text[:20_000]))
         for name, pattern in _CLUES.items():
             self.clues[name] += sum(1 for _ in pattern.finditer(text[:400_000]))
 
@@ -122,29 +122,34 @@ class Collected:
         del self.going[: -2 * _KINDS]
 
     @staticmethod
-    def _keep(where: dict[str, _Kept], kind: str, one: object) -> None:
+    def _keep(where: dict[str, _Bounded], kind: str, one: object) -> None:
         if kind not in where and len(where) >= _KINDS:
             kind = ""
-        where.setdefault(kind, _Kept()).add(one)
+        where.setdefault(kind, _Bounded()).add(one)
 
-    def raised(self) -> list[Raised]:
+    def raised(self) -> list[ObservedException]:
         """The exceptions that are kept."""
-        all_ = [one for kept in self._raised.values() for one in (*kept.first, *kept.last) if isinstance(one, Raised)]
+        all_ = [
+            one
+            for kept in self._raised.values()
+            for one in (*kept.first, *kept.last)
+            if isinstance(one, ObservedException)
+        ]
         # A traceback whose end is missing says something only where nothing else does.
         return [one for one in all_ if one.type or one.message] or all_
 
-    def said(self) -> list[Said]:
+    def said(self) -> list[OutputLine]:
         """The lines that are kept; the first of a wording tells how many there were."""
         told = []
         for kept in self._said.values():
             for place, one in enumerate((*kept.first, *kept.last)):
-                assert isinstance(one, Said)
+                assert isinstance(one, OutputLine)
                 count = kept.count if place == 0 else 1
-                told.append(Said(one.text, one.kind, one.line, one.rank, count, one.order))
+                told.append(OutputLine(one.text, one.kind, one.line, one.rank, count, one.order))
         return told
 
 
-def frame_work(clues: Counter[str]) -> str:
+def guess_framework(clues: Counter[str]) -> str:
     """The framework that a text speaks of; "" when it speaks of neither or of both alike."""
     torch, paddle = clues["torch"], clues["paddle"]
     if torch == paddle:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from labbook.diagnosis.text.exit_lines import is_ending, is_progress
-from labbook.diagnosis.text.log_lines import Line
+from labbook.diagnosis.text.exit_lines import is_exit_line, is_progress_bar
+from labbook.diagnosis.text.log_lines import LogLine
 from labbook.diagnosis.text.stack_frames import (
     CHAINED,
     CPP_SECTION,
@@ -15,7 +15,7 @@ from labbook.diagnosis.text.stack_frames import (
     PYTHON_SECTION,
     RULE,
     SUMMARY,
-    is_class,
+    is_exception_class,
 )
 from labbook.diagnosis.text.traceback_styles import GROUP_RULE
 
@@ -56,18 +56,18 @@ _CLOSES = re.compile(
 )
 
 
-def native_message(line: Line) -> str:
+def read_native_message(line: LogLine) -> str:
     """What native code says that ends a process, "" where a line is nothing of that kind.
 
     Args:
         line: One that names no class.
     """
     text = line.text.strip()
-    fatal = line.level == "FATAL" and " " in text and not is_ending(text)
+    fatal = line.level == "FATAL" and " " in text and not is_exit_line(text)
     return text if fatal or _NATIVE.match(text) else ""
 
 
-def end_of_stack(lines: list[Line], start: int) -> int:
+def find_stack_end(lines: list[LogLine], start: int) -> int:
     """The place behind a stack of C++ functions.
 
     Args:
@@ -96,7 +96,7 @@ def is_edge(text: str, begun: bool) -> bool:
     )
 
 
-def read_message(lines: list[Line], at: int, first: str, most_flush: int) -> tuple[list[str], int, list[int]]:
+def read_message(lines: list[LogLine], at: int, first: str, most_flush: int) -> tuple[list[str], int, list[int]]:
     """The lines of the message that begins at a place, the place behind it, and the places that belong to it.
 
     Args:
@@ -140,7 +140,7 @@ def _goes_on(text: str, first: str, words: list[str]) -> bool:
     return text[:1].isspace() and (words[-1][:1].isspace() or words[-1].rstrip().endswith((":", "：")))
 
 
-def _closes(line: Line, own: Line, words: list[str]) -> bool:
+def _closes(line: LogLine, own: LogLine, words: list[str]) -> bool:
     """Whether the line belongs no longer to the message."""
     text = line.text
     if is_edge(text, True) or FRAME.match(text) or _CLOSES.match(text) or PYTHON_SECTION.search(text):
@@ -149,8 +149,8 @@ def _closes(line: Line, own: Line, words: list[str]) -> bool:
         USER_CODE.search(text)
         or THROWN.search(text)
         or THREAD_STACK.match(text)
-        or is_ending(text)
-        or is_progress(text)
+        or is_exit_line(text)
+        or is_progress_bar(text)
     ):
         # The table of a launcher tells of endings itself.
         return not any(map(_OF_LAUNCHER.search, words))
@@ -162,4 +162,4 @@ def _closes(line: Line, own: Line, words: list[str]) -> bool:
             return text.lstrip().startswith("-")
         return not any(map(_OF_LAUNCHER.search, words)) and not set(said) <= set("=-*")
     shown = EXCEPTION.match(text)
-    return bool(shown and shown["message"] is not None and is_class(shown["type"]))
+    return bool(shown and shown["message"] is not None and is_exception_class(shown["type"]))

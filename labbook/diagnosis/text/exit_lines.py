@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from labbook.diagnosis.text.log_lines import Line
+from labbook.diagnosis.text.log_lines import LogLine
 from labbook.model.evidence import Ending
 
 _SIGNALS = {
@@ -116,7 +116,7 @@ _ERROR_SAID = re.compile(
 )
 
 
-def is_ending(text: str) -> bool:
+def is_exit_line(text: str) -> bool:
     """Whether a line tells how a process ended."""
     return bool(_DEATH.match(text) or _SRUN.search(text) or ("exit" in text and _CODE.search(text)))
 
@@ -133,12 +133,12 @@ def prints_nonfinite(text: str) -> bool:
     return bool(found)
 
 
-def is_progress(text: str) -> bool:
+def is_progress_bar(text: str) -> bool:
     """Whether a line is a progress bar."""
     return bool(_BAR.search(text))
 
 
-def notable(line: Line) -> str:
+def line_kind(line: LogLine) -> str:
     """Kind of a line that says something, "warning" or "output"; "" for any other.
 
     Args:
@@ -151,7 +151,7 @@ def notable(line: Line) -> str:
         return "output"
     if line.level == "WARNING" or line.level == "WARN" or _WARNING.match(text) or _WARNED.match(text):
         return "warning"
-    if _NONFINITE.search(text) or is_ending(text) or _SIGNAL.search(text) or _OOM_KILL.search(text):
+    if _NONFINITE.search(text) or is_exit_line(text) or _SIGNAL.search(text) or _OOM_KILL.search(text):
         return "output"
     if line.level in ("INFO", "DEBUG", "NOTICE"):
         return ""
@@ -160,13 +160,13 @@ def notable(line: Line) -> str:
     return "output" if _TIME_LIMIT.search(text) or _KERNEL.search(text) else ""
 
 
-def warning_text(text: str) -> str:
+def strip_warning_place(text: str) -> str:
     """The words of a warning, without the file that gave it."""
     found = _WARNING.match(text)
     return f"{found['class']}: {found['text']}" if found else text.strip()
 
 
-def ending_of(lines: Iterable[str]) -> Ending:
+def parse_ending(lines: Iterable[str]) -> Ending:
     """How a process ended, from the lines that tell it; unknown where none does.
 
     Args:

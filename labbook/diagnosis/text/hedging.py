@@ -95,7 +95,7 @@ _TAUGHT = re.compile(
 """What lessons and collections of questions say of themselves: the errors in them are examples."""
 
 
-def proposes(text: str) -> bool:
+def is_change_description(text: str) -> bool:
     """Whether a text describes a change of code, or teaches: the errors in it are of before, or examples.
 
     Args:
@@ -105,7 +105,7 @@ def proposes(text: str) -> bool:
     return bool(_PROPOSED.match(first) or _HEAD_OF_CHANGE.search(text) or _TAUGHT.search(text))
 
 
-def stated(text: str) -> str:
+def without_speculation(text: str) -> str:
     """A line or block without what its sentences only suppose: "if the disk is full, ...", "to avoid ...".
 
     The supposition ends with its sentence; what a sentence says before it stays. A line that says how the program goes
@@ -129,12 +129,12 @@ _GUESSED = re.compile(
 )
 
 
-def guesses(sentence: str) -> bool:
+def is_speculation(sentence: str) -> bool:
     """Whether a sentence says what somebody takes for the cause: nothing beside a program's own message."""
     return _GUESSED.search(sentence) is not None
 
 
-def wishes(text: str) -> bool:
+def is_feature_request(text: str) -> bool:
     """Whether a text says of itself that it asks for a feature, by the headings of common forms."""
     return _WISHED.search(text) is not None
 
@@ -184,13 +184,13 @@ _ENGINE = re.compile(
 """What an engine logs as an error."""
 
 
-def message_in(text: str) -> str:
+def find_quoted_message(text: str) -> str:
     """The message that a report quotes without a class: "报错The type of x must be ..."; "" where it quotes none.
 
     Args:
         text: A line or block.
     """
-    told = stated(text)
+    told = without_speculation(text)
     found = _ENGINE.search(told) or _CHECKED.search(told) or _QUOTED.search(told)
     if found is None:
         # A system's error, or what a sentence says of waiting processes, needs no word in front either.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 
-def outputs_of(content: bytes) -> str:
+def read_cell_outputs(content: bytes) -> str:
     """All outputs of a `.ipynb` file in the order of its cells; the content as text when it is no notebook."""
     text = content.decode("utf-8", "replace")
     try:

@@ -13,7 +13,7 @@ LONGEST_LINE = 8_000
 """Characters kept of a line: its beginning and its end. Source: chosen by us; a message that matters is shorter."""
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """One line as its program printed it.
 
     Args:
@@ -96,7 +96,7 @@ _OF_NCCL = re.compile(r"^[\w.-]+:\d+:\d+ \[\d+\] (?:\S+:\d+ )?(?:NCCL )?(?=WARN 
 _GLOG_LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}
 
 
-def clean(text: str) -> str:
+def clean_line(text: str) -> str:
     """A line without escapes, control characters and the remains of a progress bar in front of it."""
     if len(text) > LONGEST_LINE:
         text = text[: LONGEST_LINE // 2] + " ... " + text[-LONGEST_LINE // 2 :]
@@ -111,17 +111,17 @@ def clean(text: str) -> str:
     return text.rstrip()
 
 
-def pieces(number: int, raw: str) -> Iterator[Line]:
+def split_line(number: int, raw: str) -> Iterator[LogLine]:
     """The line, or its parts where a program went back to the line's start or a log holds lines within a string."""
     if "\\n" in raw and _ESCAPED_LINES.search(raw):
         raw = raw.replace("\\r", "").replace("\\n", "\n").replace('\\"', '"').replace("\\t", "\t").replace("\\'", "'")
     raw = _with_breaks(raw.rstrip("\r"))
     if "\r" not in raw and "\n" not in raw:
-        yield strip_prefix(number, clean(raw))
+        yield strip_prefix(number, clean_line(raw))
         return
     parts = [part for part in re.split(r"[\r\n]+", raw[-200_000:]) if part.strip()]
     for part in parts[:20] + parts[20:][-400:]:
-        yield strip_prefix(number, clean(part))
+        yield strip_prefix(number, clean_line(part))
 
 
 def _with_breaks(raw: str) -> str:
@@ -136,7 +136,7 @@ def _with_breaks(raw: str) -> str:
     return _RUN_ON_CLASS.sub("\n", text)
 
 
-def strip_prefix(number: int, text: str) -> Line:
+def strip_prefix(number: int, text: str) -> LogLine:
     """Takes from a cleaned line what launchers, schedulers, containers, loggers and quoting put in front of it."""
     rank: int | None = None
     source, level = "", ""
@@ -164,8 +164,8 @@ def strip_prefix(number: int, text: str) -> Line:
     if rank is None and "ank" in text:
         inside = _RANK_INSIDE.search(text[:160])
         told = int(inside.group(1)) if inside else None
-        return Line(number, text, told, source, time, level)
-    return Line(number, text, rank, f"{source}#{rank}" if rank is not None else source, time, level)
+        return LogLine(number, text, told, source, time, level)
+    return LogLine(number, text, rank, f"{source}#{rank}" if rank is not None else source, time, level)
 
 
 def _unmarked(text: str) -> str:
@@ -212,7 +212,7 @@ _HEADS = (
 _GENERAL = re.compile(r"\d+")
 
 
-def without_learned_prefix(lines: list[Line]) -> list[Line]:
+def strip_learned_prefix(lines: list[LogLine]) -> list[LogLine]:
     """Takes a prefix of unknown form from the lines, when a traceback's head and the line below it share one.
 
     The words in front of `Traceback` are compared with those in front of the frame that follows, numbers aside. So the
@@ -237,14 +237,14 @@ def without_learned_prefix(lines: list[Line]) -> list[Line]:
     return [_stripped(line, learned, numbered) for line in lines]
 
 
-def _counts_up(pattern: re.Pattern[str], lines: list[Line]) -> bool:
+def _counts_up(pattern: re.Pattern[str], lines: list[LogLine]) -> bool:
     """Whether the only number of the prefix grows from line to line: a line number, not a rank."""
     told = [found.group(2) for line in lines if (found := pattern.match(line.text)) and pattern.groups == 2]
     numbers = [int(number) for number in told if number and len(number) < 10]
     return len(numbers) > 2 and all(b > a for a, b in pairwise(numbers))
 
 
-def _stripped(line: Line, learned: list[re.Pattern[str]], numbered: bool) -> Line:
+def _stripped(line: LogLine, learned: list[re.Pattern[str]], numbered: bool) -> LogLine:
     for pattern in learned:
         found = pattern.match(line.text)
         if found is None:
@@ -258,7 +258,7 @@ def _stripped(line: Line, learned: list[re.Pattern[str]], numbered: bool) -> Lin
     return line
 
 
-def decoded(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def decode_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The same bytes, turned to UTF-8 when they are UTF-16 or UTF-32; other encodings are left to `decode_line`."""
     source = iter(chunks)
     first = b""

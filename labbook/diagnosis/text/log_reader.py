@@ -10,17 +10,17 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from labbook.diagnosis.text.error_windows import Region, regions
-from labbook.diagnosis.text.evidence_collector import PRINTS_STEPS, Collected, frame_work
-from labbook.diagnosis.text.exit_lines import ending_of, is_progress, notable, warning_text
-from labbook.diagnosis.text.hedging import stated
-from labbook.diagnosis.text.log_lines import Line, decode_line, decoded, pieces, without_learned_prefix
-from labbook.diagnosis.text.parsed_exception import Found
-from labbook.diagnosis.text.stack_frames import is_class, split_class
-from labbook.diagnosis.text.survived_errors import is_step, steps_at_end, without_outlived
+from labbook.diagnosis.text.error_windows import ErrorWindow, find_windows
+from labbook.diagnosis.text.evidence_collector import PRINTS_STEPS, EvidenceCollector, guess_framework
+from labbook.diagnosis.text.exit_lines import is_progress_bar, line_kind, parse_ending, strip_warning_place
+from labbook.diagnosis.text.hedging import without_speculation
+from labbook.diagnosis.text.log_lines import LogLine, decode_chunks, decode_line, split_line, strip_learned_prefix
+from labbook.diagnosis.text.parsed_exception import ParsedException
+from labbook.diagnosis.text.stack_frames import is_exception_class, split_class
+from labbook.diagnosis.text.survived_errors import drop_survived, find_last_steps, is_training_step
 from labbook.diagnosis.text.traceback_parser import TracebackReader
-from labbook.diagnosis.text.traceback_styles import plain
-from labbook.model.evidence import Evidence, Raised, Said
+from labbook.diagnosis.text.traceback_styles import normalise_tracebacks
+from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
 SHORT = 200
 """A text of up to so many lines is read as a report: each of its lines may mean something."""
@@ -64,9 +64,9 @@ def read_stream(chunks: Iterable[bytes]) -> Evidence:
 
     Cost: see `benchmarks/reading_logs.py`.
     """
-    collected = Collected()
+    collected = EvidenceCollector()
     whole = False
-    for region in regions(decoded(_seen(chunks, collected)), SHORT):
+    for region in find_windows(decode_chunks(_seen(chunks, collected)), SHORT):
         whole = region.whole
         if region.alone:
             _read_alone(region, collected)
@@ -75,13 +75,13 @@ def read_stream(chunks: Iterable[bytes]) -> Evidence:
     if not whole:
         # Of a long log only the surroundings of what may matter were read.
         lines = collected.tail.decode("utf-8", "replace").splitlines()
-        for number in steps_at_end(lines, collected.newlines):
+        for number in find_last_steps(lines, collected.newlines):
             collected.goes_on(number)
         collected.going = sorted(set(collected.going))
     return _evidence(collected)
 
 
-def _seen(chunks: Iterable[bytes], collected: Collected) -> Iterator[bytes]:
+def _seen(chunks: Iterable[bytes], collected: EvidenceCollector) -> Iterator[bytes]:
     """The chunks as they are; of the first it is noted whether it prints steps, as regions leave such lines out."""
     for place, chunk in enumerate(chunks):
         if place == 0:
@@ -91,27 +91,27 @@ def _seen(chunks: Iterable[bytes], collected: Collected) -> Iterator[bytes]:
         yield chunk
 
 
-def _lines_of(region: Region) -> list[Line]:
-    return [line for number, raw in region.lines for line in pieces(number, decode_line(raw) if raw else "")]
+def _lines_of(region: ErrorWindow) -> list[LogLine]:
+    return [line for number, raw in region.lines for line in split_line(number, decode_line(raw) if raw else "")]
 
 
-def _read_alone(region: Region, collected: Collected) -> None:
+def _read_alone(region: ErrorWindow, collected: EvidenceCollector) -> None:
     """Takes lines of which each stands for itself."""
     for line in _lines_of(region):
-        kind = notable(line)
+        kind = line_kind(line)
         if kind:
-            collected.say(line, kind, warning_text(line.text) if kind == "warning" else line.text.strip())
+            collected.say(line, kind, strip_warning_place(line.text) if kind == "warning" else line.text.strip())
 
 
-def _read_region(region: Region, collected: Collected) -> None:
-    lines = without_learned_prefix(_lines_of(region))
-    by_source: dict[str, list[Line]] = {}
+def _read_region(region: ErrorWindow, collected: EvidenceCollector) -> None:
+    lines = strip_learned_prefix(_lines_of(region))
+    by_source: dict[str, list[LogLine]] = {}
     for line in lines:
-        if is_step(line.text):
+        if is_training_step(line.text):
             collected.goes_on(line.number)
         by_source.setdefault(line.source, []).append(line)
     for own in by_source.values():
-        shaped = plain(own)
+        shaped = normalise_tracebacks(own)
         reader = TracebackReader(shaped)
         found = _joined(reader.read()) if region.whole else reader.read()
         used = reader.used
@@ -125,7 +125,7 @@ def _read_region(region: Region, collected: Collected) -> None:
     collected.look_at("\n".join(line.text for line in lines), whole=region.whole)
 
 
-def _joined(found: list[Found]) -> list[Found]:
+def _joined(found: list[ParsedException]) -> list[ParsedException]:
     """The exceptions of a report, the title's put to the traceback whose own end was cut off."""
     named = [one for one in found if one.type and one.bare and not one.frames]
     cut = [one for one in found if one.frames and not one.type and one.inner is None]
@@ -135,20 +135,20 @@ def _joined(found: list[Found]) -> list[Found]:
     return named
 
 
-def _say_rest(rest: list[Line], collected: Collected, *, whole: bool, blocks: bool) -> None:
+def _say_rest(rest: list[LogLine], collected: EvidenceCollector, *, whole: bool, blocks: bool) -> None:
     """Takes the lines outside of exceptions: the notable ones, of a short text all."""
-    block: list[Line] = []
+    block: list[LogLine] = []
     warned = 0
     for line in rest:
         text = line.text.strip()
         if warned == line.number - 1 and line.indent and "warn" in text:
             continue
-        kind = notable(line)
+        kind = line_kind(line)
         if not kind and "NCCL INFO" in text:
             continue  # what it tries in turn is no failure
         warned = line.number if kind == "warning" else 0
-        if kind or (whole and _WORDS.search(text) and not is_progress(text) and not _EDGES.match(text)):
-            collected.say(line, kind or "output", warning_text(text) if kind == "warning" else text)
+        if kind or (whole and _WORDS.search(text) and not is_progress_bar(text) and not _EDGES.match(text)):
+            collected.say(line, kind or "output", strip_warning_place(text) if kind == "warning" else text)
         if not blocks:
             continue
         if _EDGES.match(line.text) or (block and line.number > block[-1].number + 1):
@@ -159,7 +159,7 @@ def _say_rest(rest: list[Line], collected: Collected, *, whole: bool, blocks: bo
     _say_block(block, collected)
 
 
-def _say_block(block: list[Line], collected: Collected) -> None:
+def _say_block(block: list[LogLine], collected: EvidenceCollector) -> None:
     """Takes neighbouring lines together too, as a message may have been broken anywhere."""
     for first in range(0, len(block), _MOST_IN_A_BLOCK):
         part = block[first : first + _MOST_IN_A_BLOCK]
@@ -167,23 +167,23 @@ def _say_block(block: list[Line], collected: Collected) -> None:
             collected.say(part[0], "output", "\n".join(line.text.strip() for line in part))
 
 
-def _inline(lines: list[Line]) -> Iterator[Found]:
+def _inline(lines: list[LogLine]) -> Iterator[ParsedException]:
     """Exceptions that a sentence quotes: "报错 RuntimeError: ... 请问怎么解决"."""
     for line in lines:
         text = _RETYPED.sub(lambda found: f"{found['word'].capitalize()}Error", line.text)
         shown = _INLINE.search(text)
-        if shown is not None and shown["type"] not in stated(text):
+        if shown is not None and shown["type"] not in without_speculation(text):
             continue
-        if shown is None or line.level in ("INFO", "DEBUG", "WARNING") or not is_class(shown["type"]):
+        if shown is None or line.level in ("INFO", "DEBUG", "WARNING") or not is_exception_class(shown["type"]):
             continue
         if re.search(r"\b(?:retry|retrying|ignor|skipp|caught|handled|fixed)", line.text, re.IGNORECASE):
             continue
         module, name = split_class(shown["type"])
         message = next(filter(None, shown.group("written", "message", "key", "errno", "number"))).strip("`*\"'”」 ")
-        yield Found(line, type=name, module=module, message=message, bare=True)
+        yield ParsedException(line, type=name, module=module, message=message, bare=True)
 
 
-def _told_of_ending(raised: Raised) -> list[str]:
+def _told_of_ending(raised: ObservedException) -> list[str]:
     """Lines of a message that tell how a process ended."""
     if raised.type == "ChildFailedError":
         return raised.message.split("Root Cause", 1)[-1].splitlines()
@@ -192,9 +192,9 @@ def _told_of_ending(raised: Raised) -> list[str]:
     return []
 
 
-def _evidence(collected: Collected) -> Evidence:
-    raised: list[Raised] = collected.raised()
-    said: list[Said] = collected.said()
+def _evidence(collected: EvidenceCollector) -> Evidence:
+    raised: list[ObservedException] = collected.raised()
+    said: list[OutputLine] = collected.said()
     timed = all(one.order != one.line for one in raised) and all(one.order != one.line for one in said)
     if not timed:
         raised = [replace(one, order=float(one.line)) for one in raised]
@@ -206,9 +206,9 @@ def _evidence(collected: Collected) -> Evidence:
         raised = []
     told = [text for one in raised for text in _told_of_ending(one)]
     if collected.steps and not told:
-        raised, said = without_outlived(raised, said, collected.going)
-    lines = (stated(one.text) for one in said if one.kind == "output" and "\n" not in one.text)
-    ending = ending_of([*told, *lines])
+        raised, said = drop_survived(raised, said, collected.going)
+    lines = (without_speculation(one.text) for one in said if one.kind == "output" and "\n" not in one.text)
+    ending = parse_ending([*told, *lines])
     if collected.stacks:
         ending = replace(ending, facts={**ending.facts, "stacks": tuple(collected.stacks)})
     return Evidence(
@@ -216,7 +216,7 @@ def _evidence(collected: Collected) -> Evidence:
         tuple(said),
         ending,
         conditions=frozenset({PRINTS_STEPS} if collected.steps else ()),
-        framework=frame_work(collected.clues),
+        framework=guess_framework(collected.clues),
         clean_end=(ending.exit_code == 0 or collected.wished or collected.proposed)
         and not any(one.ended_process for one in raised),
     )

@@ -6,11 +6,11 @@ import itertools
 import re
 from dataclasses import dataclass, field, replace
 
-from labbook.diagnosis.text.log_lines import Line
-from labbook.model.evidence import Raised
+from labbook.diagnosis.text.log_lines import LogLine
+from labbook.model.evidence import ObservedException
 from labbook.model.run import Frame
 
-MOST_BEHIND = 12
+MAX_CHAIN = 12
 """Exceptions kept of a chain, and of quotations within quotations."""
 _MOST_FRAMES = 200
 _RAISES = re.compile(
@@ -22,7 +22,7 @@ _HOLE = re.compile(r"%[-+#.\d]*[a-zA-Z]|\{[^{}]*\}")
 
 
 @dataclass
-class Found:
+class ParsedException:
     """An exception while it is read; `raised` makes it a `Raised`.
 
     Args:
@@ -31,22 +31,22 @@ class Found:
         bare: Whether it is only a last line.
     """
 
-    at: Line
+    at: LogLine
     end: int = 0
     type: str = ""
     module: str = ""
     message: str = ""
     frames: list[Frame] = field(default_factory=list)
-    inner: Found | None = None
-    behind: list[tuple[Found, str]] = field(default_factory=list)
+    inner: ParsedException | None = None
+    behind: list[tuple[ParsedException, str]] = field(default_factory=list)
     thread: str = ""
     ended: bool = True
     bare: bool = False
 
-    def raised(self) -> Raised:
+    def raised(self) -> ObservedException:
         """The same as plain data; what is quoted deeper than a dozen times is left out."""
         chain = [self]
-        while chain[-1].inner is not None and len(chain) < MOST_BEHIND:
+        while chain[-1].inner is not None and len(chain) < MAX_CHAIN:
             chain.append(chain[-1].inner)
         for outer, inner in itertools.pairwise(chain):
             if not inner.type and not inner.message and _CAUGHT.match(outer.message):
@@ -58,14 +58,14 @@ class Found:
         assert made is not None
         return made
 
-    def _behind(self) -> tuple[tuple[Raised, str], ...]:
+    def _behind(self) -> tuple[tuple[ObservedException, str], ...]:
         linked = []
-        for one, kind in self.behind[:MOST_BEHIND]:
+        for one, kind in self.behind[:MAX_CHAIN]:
             inner = one.inner._alone() if one.inner is not None else None
             linked.append((replace(one._alone(), inner=inner), kind))
         return tuple(linked)
 
-    def _alone(self) -> Raised:
+    def _alone(self) -> ObservedException:
         frames = self.frames
         if len(frames) > _MOST_FRAMES:
             frames = frames[: _MOST_FRAMES // 4] + frames[-_MOST_FRAMES * 3 // 4 :]
@@ -73,7 +73,7 @@ class Found:
         kind, message = self.type, self.message.strip("\n").rstrip()
         if not kind and not message and self.inner is None and frames:
             kind, message = _to_be_raised(frames[-1].source)
-        return Raised(
+        return ObservedException(
             kind,
             message,
             self.module,
@@ -86,12 +86,12 @@ class Found:
         )
 
 
-def _only_named(one: Found) -> Raised | None:
+def _only_named(one: ParsedException) -> ObservedException | None:
     """The exception of a worker of which a paste has left no more than its class; `None` where it left none."""
     found = _CAUGHT.match(one.message)
     if found is None or one.inner is not None:
         return None
-    return Raised(found[1], "", frames=(), rank=one.at.rank, order=float(one.at.number), line=one.at.number)
+    return ObservedException(found[1], "", frames=(), rank=one.at.rank, order=float(one.at.number), line=one.at.number)
 
 
 def _to_be_raised(source: str) -> tuple[str, str]:
@@ -103,14 +103,14 @@ def _to_be_raised(source: str) -> tuple[str, str]:
     return kind, _HOLE.sub("?", found["text"] or "")
 
 
-def same_start(one: Found, other: Found) -> bool:
+def has_same_start(one: ParsedException, other: ParsedException) -> bool:
     """Whether two tracebacks begin in the same function."""
     if not one.frames or not other.frames:
         return False
     return one.frames[0].file == other.frames[0].file and one.frames[0].function == other.frames[0].function
 
 
-def is_remote(one: Found) -> bool:
+def is_remote(one: ParsedException) -> bool:
     """Whether it only quotes what a pool's worker raised."""
     return one.type.endswith("RemoteTraceback")
 
@@ -118,7 +118,7 @@ def is_remote(one: Found) -> bool:
 _OPERATOR = re.compile(r"^\s*Invoke operator \w+ error\.?\s*(?:\n|$)")
 
 
-def with_operator(found: list[Found]) -> Found | None:
+def find_operator_error(found: list[ParsedException]) -> ParsedException | None:
     """The exception of Paddle Fluid that names only its operator: where that was made and what was wrong stand below.
 
     Args:
@@ -140,12 +140,12 @@ def with_operator(found: list[Found]) -> Found | None:
 _DISPLAY = re.compile(r"IPython[\\/]core[\\/](?:ultratb|interactiveshell|debugger)\.py$")
 
 
-def without_display(one: Found) -> Found:
+def drop_display_failure(one: ParsedException) -> ParsedException:
     """The exception that a notebook failed to display, in place of the one that this failure raised.
 
     A program that exits within a cell makes IPython fail at its own traceback; neither of the two is the cause.
     """
-    for _ in range(MOST_BEHIND):
+    for _ in range(MAX_CHAIN):
         displayed = bool(one.frames and _DISPLAY.search(one.frames[-1].file)) or one.type == "SystemExit"
         if not displayed or not one.behind:
             return one
@@ -155,7 +155,7 @@ def without_display(one: Found) -> Found:
     return one
 
 
-def take_out_wrapper(one: Found) -> None:
+def unwrap_remote(one: ParsedException) -> None:
     """Puts what a pool's worker quoted where the quotation of others is: into `inner`."""
     if one.behind and is_remote(one.behind[0][0]) and one.inner is None:
         one.inner = one.behind[0][0].inner

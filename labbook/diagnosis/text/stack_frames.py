@@ -58,7 +58,7 @@ _LIBRARY = re.compile(
 conda and system packages use on Linux, macOS and Windows."""
 
 
-def is_class(name: str, *, in_traceback: bool = False) -> bool:
+def is_exception_class(name: str, *, in_traceback: bool = False) -> bool:
     """Whether a name looks like that of an exception's class.
 
     Args:
@@ -86,7 +86,7 @@ def split_class(name: str) -> tuple[str, str]:
     return module, last
 
 
-def frame(file: str, line: int, function: str, source: str = "") -> Frame:
+def make_frame(file: str, line: int, function: str, source: str = "") -> Frame:
     """A frame, with `user` set where the file is not of an installed library."""
     function = re.sub(r"(?<=.)\(.*$", "", function).strip()
     return Frame(file, line, function, source.strip()[:400], not _LIBRARY.search(file))

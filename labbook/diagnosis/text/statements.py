@@ -30,17 +30,17 @@ _HARMLESS = re.compile(
 )
 
 
-def asserts(sentence: str) -> bool:
+def is_statement(sentence: str) -> bool:
     """Whether a sentence says that something is so, and is no question or advice."""
     return not _ASKED.match(sentence.strip()) and not _HARMLESS.search(sentence)
 
 
-def without_questions(text: str) -> str:
+def drop_questions(text: str) -> str:
     """A line or block without the sentences in which people ask, suppose or say that nothing happened.
 
     Args:
         text: It, as it stands.
     """
     sentences = SENTENCES.split(text)
-    kept = [one for one in sentences if asserts(one)]
+    kept = [one for one in sentences if is_statement(one)]
     return text if len(kept) == len(sentences) else "\n".join(kept)

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from labbook.diagnosis.text.exit_lines import prints_nonfinite
-from labbook.model.evidence import Raised, Said
+from labbook.model.evidence import ObservedException, OutputLine
 
 _STEP = re.compile(
     r"\bloss\w*['\"]?[ :=|]{1,3}\d|\d ?(?:it/s|s/it)\b|\b(?:epoch|step|iter(?:ation)?)s?[ :=\[/]{1,2}\d"
@@ -28,22 +28,24 @@ _ENOUGH = 3
 """Lines of a training behind something that it outlived. Source: chosen by us; one may be another rank's last word."""
 
 
-def is_step(text: str) -> bool:
+def is_training_step(text: str) -> bool:
     """Whether a line is one of a training that goes on, with numbers that are finite."""
     return _STEP.search(text) is not None and not prints_nonfinite(text)
 
 
-def steps_at_end(lines: Sequence[str], last: int) -> Iterable[int]:
+def find_last_steps(lines: Sequence[str], last: int) -> Iterable[int]:
     """Numbers of the lines of a training among the last lines of a log.
 
     Args:
         lines: Its end.
         last: Number of the last line.
     """
-    return (last - len(lines) + place for place, text in enumerate(lines, 1) if is_step(text))
+    return (last - len(lines) + place for place, text in enumerate(lines, 1) if is_training_step(text))
 
 
-def without_outlived(raised: list[Raised], said: list[Said], steps: Sequence[int]) -> tuple[list[Raised], list[Said]]:
+def drop_survived(
+    raised: list[ObservedException], said: list[OutputLine], steps: Sequence[int]
+) -> tuple[list[ObservedException], list[OutputLine]]:
     """Exceptions and lines behind which the training did not go on.
 
     Args:
@@ -56,7 +58,7 @@ def without_outlived(raised: list[Raised], said: list[Said], steps: Sequence[int
     if any(_PEOPLE.search(one.text) for one in said if one.kind == "output"):
         return raised, said
 
-    def stays(one: Raised | Said) -> bool:
+    def stays(one: ObservedException | OutputLine) -> bool:
         return len(steps) - bisect_right(steps, one.line) < _ENOUGH
 
     return [one for one in raised if stays(one)], [one for one in said if stays(one)]

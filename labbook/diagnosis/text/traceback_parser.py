@@ -14,20 +14,20 @@ from labbook.diagnosis.text.exception_message import (
     THREAD_STACK,
     THROWN,
     USER_CODE,
-    end_of_stack,
+    find_stack_end,
     is_edge,
-    native_message,
     read_message,
+    read_native_message,
 )
-from labbook.diagnosis.text.log_lines import Line
+from labbook.diagnosis.text.log_lines import LogLine
 from labbook.diagnosis.text.parsed_exception import (
-    MOST_BEHIND,
-    Found,
+    MAX_CHAIN,
+    ParsedException,
+    drop_display_failure,
+    find_operator_error,
+    has_same_start,
     is_remote,
-    same_start,
-    take_out_wrapper,
-    with_operator,
-    without_display,
+    unwrap_remote,
 )
 from labbook.diagnosis.text.stack_frames import (
     CHAINED,
@@ -40,8 +40,8 @@ from labbook.diagnosis.text.stack_frames import (
     REPEATED,
     RULE,
     SUMMARY,
-    frame,
-    is_class,
+    is_exception_class,
+    make_frame,
     split_class,
 )
 from labbook.diagnosis.text.traceback_styles import GROUP_RULE
@@ -73,30 +73,30 @@ class TracebackReader:
         lines: In the shape of Python's own tracebacks (`text_shapes.plain`).
     """
 
-    def __init__(self, lines: list[Line]) -> None:
+    def __init__(self, lines: list[LogLine]) -> None:
         self.lines = lines
-        self.found: list[Found] = []
+        self.found: list[ParsedException] = []
         self.used: set[int] = set()
         """Places of lines that belong to an exception."""
         self.stacks: list[tuple[Frame, ...]] = []
         self._at = 0
-        self._last: Found | None = None
-        self._outer: Found | None = None
+        self._last: ParsedException | None = None
+        self._outer: ParsedException | None = None
         self._link = ""
         self._thread = ""
         self._ignored = False
-        self._fatal: Found | None = None
+        self._fatal: ParsedException | None = None
 
-    def read(self) -> list[Found]:
+    def read(self) -> list[ParsedException]:
         """All exceptions in order; the lines that belong to them are in `used`."""
         while self._at < len(self.lines):
             before = self._at
             self._step(self.lines[self._at].text)
             if self._at <= before:
                 self._at = before + 1
-        self.found = [without_display(one) for one in self.found]
+        self.found = [drop_display_failure(one) for one in self.found]
         for one in self.found:
-            take_out_wrapper(one)
+            unwrap_remote(one)
         return [one for one in self.found if one.type or one.message or one.frames]
 
     def _step(self, text: str) -> None:
@@ -124,12 +124,12 @@ class TracebackReader:
         elif thrown := THROWN.search(text):
             self._terminate(thrown)
         elif fatal := _FATAL.match(text):
-            self._fatal = Found(self.lines[self._at], self._at + 1, "", "", f"Fatal Python error: {fatal[1]}")
+            self._fatal = ParsedException(self.lines[self._at], self._at + 1, "", "", f"Fatal Python error: {fatal[1]}")
             self.found.append(self._fatal)
             self.used.add(self._at)
-        elif native := native_message(self.lines[self._at]):
+        elif native := read_native_message(self.lines[self._at]):
             words, end = self._words(self._at, native, 2 if native.startswith("(") else 0)
-            self.found.append(Found(self.lines[self._at], end, "", "", "\n".join(words), bare=True))
+            self.found.append(ParsedException(self.lines[self._at], end, "", "", "\n".join(words), bare=True))
             self._at = end
         elif named := THREAD.match(text):
             self._thread = named["thread"] or ""
@@ -146,7 +146,7 @@ class TracebackReader:
         if head is None:
             base = max(0, base - 2)
         frames, at = self._frames(start + 1 if head else start, base)
-        one = Found(
+        one = ParsedException(
             self.lines[start], at, frames=frames, thread=self._thread, ended=not (self._ignored or self._thread)
         )
         if head:
@@ -194,7 +194,7 @@ class TracebackReader:
             found = FRAME.match(line.text)
             if found:
                 source = self._source(at + 1, line.indent, base)
-                frames.append(frame(found["file"], int(found["line"]), found["function"] or "", source))
+                frames.append(make_frame(found["file"], int(found["line"]), found["function"] or "", source))
                 self.used.update((at, at + 1) if source else (at,))
                 at = known = at + 2 if source else at + 1
                 blank = 0
@@ -232,7 +232,7 @@ class TracebackReader:
             return ""
         # A paste without indentation: what is no exception's name is the code of the frame.
         shown = EXCEPTION.match(line.text.strip())
-        return "" if shown and is_class(shown["type"]) else line.text.strip()
+        return "" if shown and is_exception_class(shown["type"]) else line.text.strip()
 
     def _names(self, at: int, base: int, frames: list[Frame]) -> bool:
         """Whether the line names the exception that ends a traceback."""
@@ -241,10 +241,15 @@ class TracebackReader:
         if shown is None:
             return False
         if line.indent <= base:
-            return is_class(shown["type"], in_traceback=True)
-        return bool(frames) and line.indent <= base + 4 and shown["message"] is not None and is_class(shown["type"])
+            return is_exception_class(shown["type"], in_traceback=True)
+        return (
+            bool(frames)
+            and line.indent <= base + 4
+            and shown["message"] is not None
+            and is_exception_class(shown["type"])
+        )
 
-    def _named(self, one: Found, at: int, shown: re.Match[str]) -> None:
+    def _named(self, one: ParsedException, at: int, shown: re.Match[str]) -> None:
         one.module, one.type = split_class(shown["type"])
         words, one.end = self._words(at, shown["message"] or "", 40)
         one.message = "\n".join(words)
@@ -254,7 +259,7 @@ class TracebackReader:
         self.used.update(used)
         return words, end
 
-    def _attach(self, one: Found, relation: str) -> None:
+    def _attach(self, one: ParsedException, relation: str) -> None:
         """Puts an exception in its place among those read before."""
         self._thread, self._ignored = "", False
         last = self._last
@@ -276,17 +281,17 @@ class TracebackReader:
             return
         self._chain(one, relation, last)
 
-    def _chain(self, one: Found, relation: str, last: Found) -> None:
+    def _chain(self, one: ParsedException, relation: str, last: ParsedException) -> None:
         outer = self._outer
         # What follows a quoted traceback continues the quotation, unless it starts where the quoting one started.
-        if outer is not None and not same_start(one, outer) and not is_remote(outer):
+        if outer is not None and not has_same_start(one, outer) and not is_remote(outer):
             one.behind = [(last, relation), *last.behind]
             last.behind = []
             outer.inner = one
             self._last = one
             return
         before = outer or last
-        one.behind = [(before, relation), *before.behind][: 2 * MOST_BEHIND]
+        one.behind = [(before, relation), *before.behind][: 2 * MAX_CHAIN]
         before.behind = []
         self.found = [kept for kept in self.found if kept is not before]
         one.thread = one.thread or before.thread
@@ -298,7 +303,11 @@ class TracebackReader:
         """Takes a line that names an exception without a traceback."""
         lead = _IN_FRONT.match(text)
         shown = EXCEPTION.match(text[lead.end() :] if lead else text)
-        if shown is None or not is_class(shown["type"]) or self.lines[self._at].level in ("INFO", "DEBUG", "WARNING"):
+        if (
+            shown is None
+            or not is_exception_class(shown["type"])
+            or self.lines[self._at].level in ("INFO", "DEBUG", "WARNING")
+        ):
             return
         message = (shown["message"] or "").rstrip()
         while lead and message and message[-1] in _QUOTES and message[-1] in lead[0].replace("“", "”"):
@@ -318,7 +327,7 @@ class TracebackReader:
         if self._last is not None and not self._last.type and self._last.frames and start - self._last.end < 8:
             one = self._last  # the end of a traceback that strangers' lines had cut
         else:
-            one = Found(self.lines[start], thread=self._thread, ended=not self._ignored, bare=True)
+            one = ParsedException(self.lines[start], thread=self._thread, ended=not self._ignored, bare=True)
         one.type, one.module, one.message, one.end = name, module, "\n".join(words), end
         self._at = end
         if one is not self._last:
@@ -326,7 +335,9 @@ class TracebackReader:
 
     def _terminate(self, thrown: re.Match[str]) -> None:
         start = self._at
-        one = Found(self.lines[start], start + 1, thrown["a"] or thrown["b"], "", thrown["what"] or "", bare=True)
+        one = ParsedException(
+            self.lines[start], start + 1, thrown["a"] or thrown["b"], "", thrown["what"] or "", bare=True
+        )
         self.used.add(start)
         for at in range(start + 1, min(start + 4, len(self.lines))):
             what = _WHAT.match(self.lines[at].text)
@@ -343,11 +354,11 @@ class TracebackReader:
 
     def _native_stack(self) -> None:
         """Steps over a stack of C++ functions."""
-        at = end_of_stack(self.lines, self._at)
+        at = find_stack_end(self.lines, self._at)
         self.used.update(n for n in range(self._at, at) if self.lines[n].text.strip())
         if self._last is not None and self._at - self._last.end < 8:
             self._last.end = at
-        named = with_operator(self.found)
+        named = find_operator_error(self.found)
         if named is not None and at < len(self.lines) and not is_edge(self.lines[at].text, True):
             words, at = self._words(at, self.lines[at].text.strip(), 6)
             named.message, named.end, self._last = "\n".join([named.message, *words]), at, named
@@ -369,7 +380,7 @@ class TracebackReader:
         name = shown["type"] if shown else ""
         last = self._last
         if last is None or start - last.end > 12 or (last.type and last.message.strip()):
-            last = Found(self.lines[start], end, bare=True)
+            last = ParsedException(self.lines[start], end, bare=True)
             self._attach(last, "")
         above = self.found[-2] if len(self.found) > 1 and self.found[-1] is last else None
         if above is not None and not last.type and above.type and not above.message.strip():
@@ -388,7 +399,7 @@ class TracebackReader:
         self.used.add(self._at)
         at, frames = self._at + 1, []
         while at < len(self.lines) and (shown := FRAME.match(self.lines[at].text)):
-            frames.append(frame(shown["file"], int(shown["line"]), shown["function"] or ""))
+            frames.append(make_frame(shown["file"], int(shown["line"]), shown["function"] or ""))
             self.used.add(at)
             at += 1
         self._at = at

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from labbook.diagnosis.text.log_lines import Line
-from labbook.diagnosis.text.stack_frames import EXCEPTION, FRAME, HEADER, is_class
+from labbook.diagnosis.text.log_lines import LogLine
+from labbook.diagnosis.text.stack_frames import EXCEPTION, FRAME, HEADER, is_exception_class
 
 _IPYTHON_HEAD = re.compile(r"^\s*(?P<type>[A-Za-z_][\w.]*)\s{2,}Traceback \(most recent call last\)")
 _CELL = re.compile(
@@ -47,7 +47,7 @@ _LINKED = re.compile(
 """Notebooks of Colab and of an editor write a frame's file as a link."""
 
 
-def plain(lines: list[Line]) -> list[Line]:
+def normalise_tracebacks(lines: list[LogLine]) -> list[LogLine]:
     """The same lines with each traceback in the shape of Python's own."""
     text = "\n".join(line.text for line in lines)
     if "Exception Group Traceback" in text:
@@ -63,7 +63,7 @@ def plain(lines: list[Line]) -> list[Line]:
     return lines
 
 
-def _unlinked(line: Line) -> Line:
+def _unlinked(line: LogLine) -> LogLine:
     found = _LINKED.match(line.text)
     if found is None:
         return line
@@ -72,14 +72,14 @@ def _unlinked(line: Line) -> Line:
     return line._replace(text=f"{found['file']} in {found['function']}")
 
 
-def _frame_lines(at: Line, file: str, line: str, function: str, source: str) -> Iterable[Line]:
+def _frame_lines(at: LogLine, file: str, line: str, function: str, source: str) -> Iterable[LogLine]:
     name = function if function.startswith("<") else function.split("(")[0]
     yield at._replace(text=f'  File "{file}", line {line or 0}, in {name or "<module>"}')
     if source.strip():
         yield at._replace(text=f"    {source.strip()}")
 
 
-def _groups(lines: list[Line]) -> Iterable[Line]:
+def _groups(lines: list[LogLine]) -> Iterable[LogLine]:
     inside = False
     for line in lines:
         if _GROUP_HEAD.match(line.text):
@@ -95,9 +95,9 @@ def _groups(lines: list[Line]) -> Iterable[Line]:
             yield line
 
 
-def _rich(lines: list[Line]) -> Iterable[Line]:
+def _rich(lines: list[LogLine]) -> Iterable[LogLine]:
     inside = False
-    held: Line | None = None
+    held: LogLine | None = None
     broken = ""
     for line in lines:
         if _RICH_HEAD.match(line.text):
@@ -133,8 +133,8 @@ def _rich(lines: list[Line]) -> Iterable[Line]:
             broken = text.strip() if re.match(r"^\s?(?:/|~|[A-Za-z]:[\\/])", text) else ""
 
 
-def _ipython(lines: list[Line]) -> list[Line]:
-    made: list[Line] = []
+def _ipython(lines: list[LogLine]) -> list[LogLine]:
+    made: list[LogLine] = []
     inside = False
     at = 0
     while at < len(lines):
@@ -154,7 +154,7 @@ def _ipython(lines: list[Line]) -> list[Line]:
             place = _OLD.match(line.text)
         if place is None:
             shown = EXCEPTION.match(line.text)
-            if inside and shown and is_class(shown["type"], in_traceback=True):
+            if inside and shown and is_exception_class(shown["type"], in_traceback=True):
                 inside = False
             if not (inside and (_CONTEXT.match(line.text) or RULE_OF_IPYTHON.match(line.text))):
                 made.append(line)
@@ -163,7 +163,7 @@ def _ipython(lines: list[Line]) -> list[Line]:
         groups = place.groupdict()
         file = groups.get("file") or f"<cell {groups.get('cell') or ''}>".replace(" >", ">")
         number, source, below = groups.get("line") or "", "", at + 1
-        context: list[Line] = []
+        context: list[LogLine] = []
         while below < len(lines) and below - at < 40:
             arrow = _ARROW.match(lines[below].text)
             if arrow:
@@ -182,18 +182,18 @@ def _ipython(lines: list[Line]) -> list[Line]:
 RULE_OF_IPYTHON = re.compile(r"^-{20,}$")
 
 
-def _arrow_below(lines: list[Line], at: int) -> bool:
+def _arrow_below(lines: list[LogLine], at: int) -> bool:
     return any(_ARROW.match(line.text) for line in lines[at + 1 : at + 12])
 
 
-def _function_above(lines: list[Line], at: int) -> str:
+def _function_above(lines: list[LogLine], at: int) -> str:
     """Name of the function whose code pytest prints above a place."""
     found = (re.match(r"\s*(?:async )?def (\w+)", line.text) for line in reversed(lines[max(0, at - 200) : at]))
     return next((name[1] for name in found if name), "<module>")
 
 
-def _pytest(lines: list[Line]) -> list[Line]:
-    made: list[Line] = []
+def _pytest(lines: list[LogLine]) -> list[LogLine]:
+    made: list[LogLine] = []
     places: list[tuple[str, str, str]] = []
     at = 0
     while at < len(lines):
@@ -215,7 +215,7 @@ def _pytest(lines: list[Line]) -> list[Line]:
         if last is not None:
             places.append((last["file"], last["line"], _function_above(lines, at)))
         first = EXCEPTION.match(words[0].strip())
-        if first is None or not is_class(first["type"]):
+        if first is None or not is_exception_class(first["type"]):
             words[0] = f"{(last['type'] if last else '') or 'AssertionError'}: {words[0].strip()}"
         made.append(line._replace(text=PLAIN_HEAD))
         for number, (file, row, function) in enumerate(places[-40:]):

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from labbook.diagnosis.catalogue.matcher import Matcher
-from labbook.diagnosis.catalogue.symptom_catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
-from labbook.diagnosis.run_evidence import evidence_of_run
+from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.diagnosis.text.log_reader import read_text
-from labbook.model.evidence import Evidence, Raised
+from labbook.model.evidence import Evidence, ObservedException
 from labbook.model.finding import Finding
 from labbook.model.run import CaughtException, CheckResult, Frame, Run
 from labbook.model.signals import Signals
 
-MATCHER = Matcher(load())
+MATCHER = Matcher(load_catalogue())
 PADDLE_LINEAR = (
     "(InvalidArgument) In operator matmul, the [1] dimension of Input(X) must be equal to the [0] dimension of "
     "Input(Y). But receiving the [1]dimension of Input(X) is [256], and the [0] dimension of Input(Y) is [64].\n"
@@ -198,17 +198,17 @@ TENSORS = tuple(
 
 
 def test_only_tensors_that_bear_on_the_message_are_shown() -> None:
-    found = diagnose(Evidence((Raised("ValueError", PADDLE_LINEAR, tensors=TENSORS),)), MATCHER).findings[0]
+    found = diagnose(Evidence((ObservedException("ValueError", PADDLE_LINEAR, tensors=TENSORS),)), MATCHER).findings[0]
     assert found.evidence[2:] == ("net.3.weight: [64, 10] float32 cpu",)
     many = tuple({**TENSORS[0], "name": f"x{n}"} for n in range(9))
-    found = diagnose(Evidence((Raised("ValueError", PADDLE_LINEAR, tensors=many),)), MATCHER).findings[0]
+    found = diagnose(Evidence((ObservedException("ValueError", PADDLE_LINEAR, tensors=many),)), MATCHER).findings[0]
     assert len(found.evidence) == 5
 
 
 def test_of_types_and_devices_one_tensor_of_each_is_shown() -> None:
     message = "mat1 and mat2 must have the same dtype, but got Double and Float"
     mixed = ({**TENSORS[0], "dtype": "float64"}, *TENSORS[1:])
-    found = diagnose(Evidence((Raised("RuntimeError", message, tensors=mixed),)), MATCHER).findings[0]
+    found = diagnose(Evidence((ObservedException("RuntimeError", message, tensors=mixed),)), MATCHER).findings[0]
     assert [sentence.split(":")[0] for sentence in found.evidence[2:]] == ["x", "net.0.weight"]
 
 
@@ -247,7 +247,7 @@ def test_causes_of_labels_are_in_the_order_of_this_run(
     low: float, high: float, classes: int, said: str, cause: str, fix: str
 ) -> None:
     run = _labels(low, high, classes, {"file": "t5.py", "line": 10})
-    found = diagnose(evidence_of_run(run), MATCHER)
+    found = diagnose(collect_run_evidence(run), MATCHER)
     head, crash = found.findings[:2]
     assert (head.symptom, crash.symptom) == ("label_out_of_head", "label_out_of_range")
     assert head.evidence[0].startswith(said) and cause in head.causes[0] and fix in head.fixes[0]
@@ -257,15 +257,15 @@ def test_causes_of_labels_are_in_the_order_of_this_run(
 
 @pytest.mark.parametrize("where", [{"file": "t5.py", "line": 10}, {}])
 def test_what_a_check_found_stands_with_the_text_of_its_line(where: dict[str, Any]) -> None:
-    found = diagnose(evidence_of_run(_labels(0.0, 9.0, 9, where)), MATCHER).findings[0]
+    found = diagnose(collect_run_evidence(_labels(0.0, 9.0, 9, where)), MATCHER).findings[0]
     assert (found.where["file"], found.where["line"], found.where["source"]) == ("t5.py", 10, SOURCE)
 
 
 def test_a_line_that_nothing_came_past_has_no_text() -> None:
     run = _labels(0.0, 9.0, 9, {"file": "t5.py", "line": 4})
-    assert "source" not in diagnose(evidence_of_run(run), MATCHER).findings[0].where
+    assert "source" not in diagnose(collect_run_evidence(run), MATCHER).findings[0].where
     fractions = _labels(0.5, 9.5, 9, {})
-    assert diagnose(evidence_of_run(fractions), MATCHER).findings[0].evidence[0] == "4 outside"
+    assert diagnose(collect_run_evidence(fractions), MATCHER).findings[0].evidence[0] == "4 outside"
 
 
 PAGE = """---
@@ -290,10 +290,10 @@ when: {first_step: {cause: 2, no_cause: 1}}
 
 def test_a_page_of_a_notebook_reads_values_and_rules_out_causes(tmp_path: Path) -> None:
     (tmp_path / "sensor_clipped.md").write_text(PAGE, encoding="utf-8")
-    own = load(tmp_path)
+    own = load_catalogue(tmp_path)
     assert own.problems == ()
-    raised = Raised("ValueError", "the recording is clipped\nchannel 3 clipped: 812 of 1024")
+    raised = ObservedException("ValueError", "the recording is clipped\nchannel 3 clipped: 812 of 1024")
     found = diagnose(Evidence((raised,), conditions=frozenset({"first_step"})), Matcher(own)).findings[0]
     assert found.evidence[0] == "812 of 1024 values" and found.causes == ("The gain is wrong.",)
-    alone = Raised("ValueError", "channel 3 clipped: 812 of 1024")
+    alone = ObservedException("ValueError", "channel 3 clipped: 812 of 1024")
     assert diagnose(Evidence((alone,)), Matcher(own)).primary is None

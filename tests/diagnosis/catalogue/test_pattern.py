@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labbook.diagnosis.catalogue.pattern import KINDS, axis, compiled, differ, filled, prepared
+from labbook.diagnosis.catalogue.pattern import KINDS, axis, compile_pattern, fill_slots, is_different, normalise_text
 
 
 def found(template: str, text: str) -> dict[str, str] | None:
-    return compiled(template).find(prepared(text))
+    return compile_pattern(template).find(normalise_text(text))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_later_place_fits_where_the_first_does_not():
 )
 def test_a_template_that_cannot_work_is_refused(template):
     with pytest.raises(ValueError, match=r"\w"):
-        compiled(template)
+        compile_pattern(template)
 
 
 @given(st.text(max_size=400))
@@ -98,24 +98,24 @@ def test_many_beginnings_without_an_end_are_given_up():
     ],
 )
 def test_the_same_sentence_of_types_and_devices(quantity, first, second, different):
-    assert differ(quantity, first, second) is different
+    assert is_different(quantity, first, second) is different
 
 
 def test_slots_are_filled():
     values = {"a": "[4, 8]", "name": "fc"}
-    assert filled("{name} has {a.1} columns, {a.-1|?}", values) == "fc has 8 columns, 8"
-    assert filled("{name} has {b|some} columns", values) == "fc has some columns"
-    assert filled("{b} columns", values) is None
-    assert filled("{a.7} columns", values) is None
+    assert fill_slots("{name} has {a.1} columns, {a.-1|?}", values) == "fc has 8 columns, 8"
+    assert fill_slots("{name} has {b|some} columns", values) == "fc has some columns"
+    assert fill_slots("{b} columns", values) is None
+    assert fill_slots("{a.7} columns", values) is None
     assert axis("torch.Size([3, 4])", 0) == "3"
 
 
 @pytest.mark.parametrize("text", ["CUDA error:out of memory", "CUDA error: out of memory", "CUDA error：out of memory"])
 def test_a_colon_may_have_a_space_behind_it(text):
-    assert compiled("CUDA error: out of memory").find(prepared(text)) == {}
-    assert compiled("CUDA error:out of memory").find(prepared(text)) == {}
+    assert compile_pattern("CUDA error: out of memory").find(normalise_text(text)) == {}
+    assert compile_pattern("CUDA error:out of memory").find(normalise_text(text)) == {}
 
 
 def test_a_value_may_stand_next_to_a_colon():
-    assert compiled("on device:{a:device} or").find(prepared("on device:cpu or")) == {"a": "cpu"}
-    assert compiled("on {a:device} or").find(prepared("on cuda:0 or")) == {"a": "cuda:0"}
+    assert compile_pattern("on device:{a:device} or").find(normalise_text("on device:cpu or")) == {"a": "cpu"}
+    assert compile_pattern("on {a:device} or").find(normalise_text("on cuda:0 or")) == {"a": "cuda:0"}

@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from labbook.diagnosis.catalogue.matcher import Matcher
-from labbook.diagnosis.catalogue.symptom_catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
-from labbook.diagnosis.run_evidence import evidence_of_run
+from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.model.run import CheckResult, Run
 from labbook.model.signals import Signals
 
@@ -35,12 +35,16 @@ def _norms(*values: float) -> list[dict[str, float]]:
 )
 def test_the_likeliest_cause_for_this_run_comes_first(flight: dict[str, object], cause: str) -> None:
     run = dataclasses.replace(RUN, checks=(WRONG,), signals=(Signals("torch", flight=flight),))
-    found = diagnose(evidence_of_run(run), Matcher(load())).findings[0]
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
     assert found.symptom == "loss_nonfinite" and cause in found.causes[0]
 
 
 def test_a_batch_that_is_not_finite_is_the_cause() -> None:
     batch = dataclasses.replace(WRONG, id="nonfinite_input")
     run = dataclasses.replace(RUN, checks=(WRONG, batch))
-    found = next(f for f in diagnose(evidence_of_run(run), Matcher(load())).findings if f.symptom == "loss_nonfinite")
+    found = next(
+        f
+        for f in diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings
+        if f.symptom == "loss_nonfinite"
+    )
     assert "batch" in found.causes[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labbook.diagnosis.catalogue.matcher import Matcher
-from labbook.diagnosis.catalogue.pattern import compiled
+from labbook.diagnosis.catalogue.pattern import compile_pattern
 from labbook.diagnosis.catalogue.run_conditions import CONDITIONS
 from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, HEADINGS, LEFT_OUT, read_pages
 from labbook.diagnosis.cause_ranking import ANYTHING, diagnose
@@ -88,7 +88,9 @@ def test_a_page_does_not_depend_on_one_pattern_that_fits_everything():
     for page in PAGES:
         for pattern in page.patterns:
             if pattern.text and pattern.kind != "reads" and not pattern.types and pattern.weight == 3:
-                assert compiled(pattern.text).length >= 8, f"{page.id}: {pattern.text!r} says too little on its own"
+                assert compile_pattern(pattern.text).length >= 8, (
+                    f"{page.id}: {pattern.text!r} says too little on its own"
+                )
 
 
 def test_headings_are_known():

@@ -7,17 +7,17 @@ from collections.abc import Callable
 import pytest
 
 from labbook.diagnosis.catalogue.matcher import Matcher
-from labbook.diagnosis.catalogue.symptom_catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.families.assertions import family_of_assert
 from labbook.diagnosis.families.exception_classes import family_by_class
 from labbook.diagnosis.families.family_titles import title_of
 from labbook.diagnosis.text.log_reader import read_text
-from labbook.model.evidence import Raised
+from labbook.model.evidence import ObservedException
 from labbook.model.run import Frame
 from labbook.model.symptom import CRASH_FAMILIES
 
-MATCHER = Matcher(load())
+MATCHER = Matcher(load_catalogue())
 
 
 def family(text: str) -> str:
@@ -105,7 +105,7 @@ def test_one_common_word_gives_no_family_of_settings_or_data(message):
     ],
 )
 def test_the_line_of_an_assert_says_what_was_asked(wanted, line):
-    raised = Raised("AssertionError", "", frames=(Frame("/home/a/train.py", 3, "main", line, user=True),))
+    raised = ObservedException("AssertionError", "", frames=(Frame("/home/a/train.py", 3, "main", line, user=True),))
     assert family_of_assert(raised, "") == wanted
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from labbook.diagnosis.families.user_reports import reported
+from labbook.diagnosis.families.user_reports import family_of_report
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_sentence_says_what_happened(family_of: Callable[[str], str], family: 
     ],
 )
 def test_what_sounds_alike_says_nothing(text: str) -> None:
-    assert reported(text.splitlines()) is None
+    assert family_of_report(text.splitlines()) is None
 
 
 def test_a_message_goes_before_what_is_said_around_it(family_of: Callable[[str], str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from labbook.diagnosis.text.hedging import stated, wishes
+from labbook.diagnosis.text.hedging import is_feature_request, without_speculation
 from labbook.diagnosis.text.log_reader import read_text
 
 
@@ -54,8 +54,8 @@ def test_out_of_memory_of_a_scheduler_is_an_ending_and_in_a_sentence_it_is_none(
 
 
 def test_stated_keeps_what_a_sentence_says_before_its_supposition() -> None:
-    assert stated("It failed. If it fails again, tell us. Thanks.") == "It failed.\nThanks."
-    assert stated("no supposition here") == "no supposition here"
+    assert without_speculation("It failed. If it fails again, tell us. Thanks.") == "It failed.\nThanks."
+    assert without_speculation("no supposition here") == "no supposition here"
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_what_a_program_goes_on_without_is_no_failure(family_of: Callable[[str],
 
 
 def test_forms_of_feature_requests_are_known() -> None:
-    assert wishes("### 🚀 The feature, motivation and pitch\nfaster loading")
-    assert not wishes("the features have the wrong shape")
+    assert is_feature_request("### 🚀 The feature, motivation and pitch\nfaster loading")
+    assert not is_feature_request("the features have the wrong shape")
 
 
 @pytest.mark.parametrize(

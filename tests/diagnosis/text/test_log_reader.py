@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labbook.diagnosis.text.log_reader import read_text
-from labbook.model.evidence import Evidence, Raised
+from labbook.model.evidence import Evidence, ObservedException
 
 LOGS = Path(__file__).resolve().parents[2] / "data" / "logs"
 LINEAR = "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)"
@@ -70,7 +70,7 @@ def evidence(name: str) -> Evidence:
     return read_text((LOGS / f"{name}.txt").read_text(encoding="utf-8"))
 
 
-def innermost(raised: Raised) -> str:
+def innermost(raised: ObservedException) -> str:
     own = [frame for frame in raised.frames if frame.user]
     return f"{own[-1].file}:{own[-1].line} {own[-1].function}" if own else ""
 
