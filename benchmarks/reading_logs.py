@@ -13,7 +13,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 
-from labbook.diagnosis.reading import read_stream
+from labbook.diagnosis.text.log_reader import read_stream
 
 _HEALTHY = (
     "2026-03-04 10:{m:02d}:{s:02d},123 - trainer - INFO - epoch {e} step {n} "

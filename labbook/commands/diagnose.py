@@ -65,14 +65,14 @@ def _evidence(book: Notebook, what: str) -> tuple[Evidence, str]:
     Raises:
         LabbookError: There is no such file or run, or it cannot be read.
     """
-    from labbook.diagnosis.reading import read_stream
+    from labbook.diagnosis.text.log_reader import read_stream
 
     if what == "-":
         return read_stream(_chunks(sys.stdin.buffer)), ""
     path = Path(what)
     if path.is_file() and not (path.suffix == ".md" and path.resolve().is_relative_to(book.paths.root)):
         return _of_file(path), ""
-    from labbook.diagnosis.of_run import evidence_of_run
+    from labbook.diagnosis.run_evidence import collect_run_evidence
     from labbook.errors import NothingFoundError, UsageError
     from labbook.index.query import find_run
     from labbook.report.run_data import load_run
@@ -85,19 +85,19 @@ def _evidence(book: Notebook, what: str) -> tuple[Evidence, str]:
         raise
     run = load_run(book.paths, entry.id)
     if run is not None:
-        return evidence_of_run(run), entry.id
+        return collect_run_evidence(run), entry.id
     return _of_file(book.paths.root / entry.path), entry.id
 
 
 def _of_file(path: Path) -> Evidence:
-    from labbook.diagnosis.reading import read_stream, read_text
+    from labbook.diagnosis.text.log_reader import read_stream, read_text
     from labbook.errors import UsageError
 
     try:
         if path.suffix == ".ipynb" and path.stat().st_size <= _LARGEST_NOTEBOOK:
-            from labbook.diagnosis.notebook_text import outputs_of
+            from labbook.diagnosis.text.ipynb import read_cell_outputs
 
-            return read_text(outputs_of(path.read_bytes()))
+            return read_text(read_cell_outputs(path.read_bytes()))
         with path.open("rb") as stream:
             return read_stream(_chunks(stream))
     except OSError as error:
@@ -112,11 +112,11 @@ def _chunks(stream: BinaryIO) -> Iterator[bytes]:
 
 def _diagnosed(book: Notebook, evidence: Evidence, language: str) -> Diagnosis:
     from labbook.commands.options import warn_of_pages
-    from labbook.diagnosis.catalogue import load
-    from labbook.diagnosis.match import Matcher
-    from labbook.diagnosis.rank import diagnose
+    from labbook.diagnosis.catalogue.matcher import Matcher
+    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+    from labbook.diagnosis.cause_ranking import diagnose
 
-    catalogue = load(book.paths.symptoms)
+    catalogue = load_catalogue(book.paths.symptoms)
     warn_of_pages(catalogue.problems)
     return diagnose(evidence, Matcher(catalogue), language)
 

@@ -82,11 +82,11 @@ def command(limit: int, as_json: bool, notebook: str | None, words: tuple[str, .
 
 def understood_by(book: Notebook, typed: str) -> tuple[str, Meant]:
     """The words to look for, and the failures that they are about, for whatever was typed or pasted."""
-    from labbook.diagnosis.catalogue import load
-    from labbook.index.query_parser import understood
+    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
     from labbook.index.query_symptoms import meant_by
+    from labbook.index.query_parser import understood
 
-    catalogue = load(book.paths.symptoms)
+    catalogue = load_catalogue(book.paths.symptoms)
     pasted = "\n" in typed.strip() or _ERROR.search(typed) is not None
     if not pasted:
         meant = meant_by(typed, catalogue.symptoms.values())
@@ -118,11 +118,11 @@ def _is_filter(word: str) -> bool:
 
 def _of_paste(book: Notebook, text: str, symptoms: Mapping[str, Symptom]) -> tuple[str, Meant]:
     """The words of a pasted error's message, and the failures that it shows."""
-    from labbook.diagnosis.catalogue import Catalogue
-    from labbook.diagnosis.fingerprint import fingerprint_of_exception
-    from labbook.diagnosis.match import Matcher
-    from labbook.diagnosis.rank import diagnose
-    from labbook.diagnosis.reading import read_text
+    from labbook.diagnosis.catalogue.matcher import Matcher
+    from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
+    from labbook.diagnosis.cause_ranking import diagnose
+    from labbook.diagnosis.fingerprint import fingerprint_exception
+    from labbook.diagnosis.text.log_reader import read_text
     from labbook.index.query_symptoms import Meant
 
     evidence = read_text(text)
@@ -130,7 +130,7 @@ def _of_paste(book: Notebook, text: str, symptoms: Mapping[str, Symptom]) -> tup
     primary = diagnosis.primary
     frameworks = dict.fromkeys((evidence.framework, "torch", "paddle", ""))
     identities = [
-        fingerprint_of_exception(raised, framework) for raised in evidence.raised[-4:] for framework in frameworks
+        fingerprint_exception(raised, framework) for raised in evidence.raised[-4:] for framework in frameworks
     ]
     message = primary.message if primary else evidence.raised[-1].message if evidence.raised else _last_line(text)
     names = [f.symptom for f in diagnosis.findings if f.symptom and not f.follows_from]

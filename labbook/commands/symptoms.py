@@ -35,12 +35,12 @@ def command(everything: bool, as_json: bool, notebook: str | None, words: tuple[
 
     Ends with status 1 when none fits.
     """
-    from labbook.diagnosis.catalogue import load
+    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
     from labbook.errors import NothingFoundError
     from labbook.fixes.fix_history import symptom_counts
 
     book = open_notebook(notebook)
-    catalogue = load(book.paths.symptoms)
+    catalogue = load_catalogue(book.paths.symptoms)
     counts = symptom_counts(book)
     language = book.config.language_in_use()
     rows = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labbook.diagnosis.match import Match
+from labbook.diagnosis.catalogue.matcher import Match
 from labbook.frozen import dataclass
-from labbook.model.evidence import Raised, Said
+from labbook.model.evidence import ObservedException, OutputLine
 
 ANYTHING = "any"
 """In `caused_by`: the symptom is a consequence of whatever else ended the program."""
@@ -33,8 +33,8 @@ class Candidate:
     """
 
     match: Match
-    raised: Raised | None = None
-    said: Said | None = None
+    raised: ObservedException | None = None
+    said: OutputLine | None = None
     fatal: bool = True
     order: float = 0.0
     rank: int | None = None
@@ -46,7 +46,7 @@ class Candidate:
         return self.match.symptom.id
 
 
-def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:
+def order_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
     """One candidate for each symptom: what failed first and ended the program in front, consequences behind causes."""
     return _interrupt_behind(_caused_first(_one_each(sorted(candidates, key=_importance))))
 
@@ -90,7 +90,7 @@ def _caused_first(candidates: list[Candidate]) -> list[Candidate]:
             if cause.match.weight == 1:
                 continue
             for earlier in range(later):
-                if causes(cause, ordered[earlier]):
+                if is_cause_of(cause, ordered[earlier]):
                     ordered.insert(earlier, ordered.pop(later))
                     moved = True
                     break
@@ -113,7 +113,7 @@ def _interrupt_behind(ordered: list[Candidate]) -> list[Candidate]:
     return ordered
 
 
-def causes(cause: Candidate, effect: Candidate) -> bool:
+def is_cause_of(cause: Candidate, effect: Candidate) -> bool:
     """Whether a page calls the one a cause of the other."""
     named = cause.id in effect.match.symptom.caused_by or effect.id in cause.match.symptom.causes_of
     # Where pages name each other, the order in time stays.

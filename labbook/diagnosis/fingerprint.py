@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from labbook.model.evidence import Raised
+from labbook.model.evidence import ObservedException
 from labbook.model.run import Frame
 
 VERSION = "v1"
@@ -83,17 +83,17 @@ _NUMBER = re.compile(r"(?<![\w.])\d[\w.]*")
 _NOTEBOOK = re.compile(r"<ipython-input-|ipykernel_|<cell|<stdin>|<string>")
 
 
-def fingerprint_of_exception(raised: Raised, framework: str) -> str:
+def fingerprint_exception(raised: ObservedException, framework: str) -> str:
     """The fingerprint of an exception.
 
     Args:
         raised: The exception; of one that re-raises another, the inner one counts.
         framework: "torch", "paddle" or "".
     """
-    return _digest(parts(raised, framework))
+    return _digest(fingerprint_parts(raised, framework))
 
 
-def fingerprint_of_fault(symptom: str, module_type: str = "", condition: str = "") -> str:
+def fingerprint_fault(symptom: str, module_type: str = "", condition: str = "") -> str:
     """The fingerprint of a silent fault.
 
     Args:
@@ -101,19 +101,19 @@ def fingerprint_of_fault(symptom: str, module_type: str = "", condition: str = "
         module_type: Class of the module that shows it ("Linear"), or "".
         condition: What else tells two of them apart, in words; values in it do not count.
     """
-    return _digest(("fault", symptom, module_type, template_of(condition)))
+    return _digest(("fault", symptom, module_type, normalise_message(condition)))
 
 
-def parts(raised: Raised, framework: str) -> tuple[str, str, str, str]:
+def fingerprint_parts(raised: ObservedException, framework: str) -> tuple[str, str, str, str]:
     """What the fingerprint of an exception is made of: framework, class, template of the message, place in the code."""
     chain = list(_inwards(raised))
     innermost = chain[-1]
     kind = innermost.type.rpartition(".")[2]
     place = next((place for one in reversed(chain) if (place := _place(one.frames))), "")
-    return framework, kind, template_of(innermost.message, kind), place
+    return framework, kind, normalise_message(innermost.message, kind), place
 
 
-def template_of(message: str, kind: str = "") -> str:
+def normalise_message(message: str, kind: str = "") -> str:
     """A message in lower case without what differs between two runs of the same failure.
 
     Args:
@@ -178,9 +178,9 @@ def _parameterised(text: str, kind: str, *, within: str) -> str:
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def _inwards(raised: Raised) -> Iterator[Raised]:
+def _inwards(raised: ObservedException) -> Iterator[ObservedException]:
     """The exception, and those that it re-raises, the innermost last."""
-    one: Raised | None = raised
+    one: ObservedException | None = raised
     for _ in range(_DEEPEST):
         if one is None:
             return
@@ -192,7 +192,7 @@ def _place(frames: Sequence[Frame]) -> str:
     """Module, function and cleaned line of the innermost frame in the user's code; of a library's without the line."""
     own = next((frame for frame in reversed(frames) if frame.user), None)
     if own is not None:
-        return f"{_module(own.file)}:{own.function}:{cleaned(own.source)}"
+        return f"{_module(own.file)}:{own.function}:{normalise_source(own.source)}"
     return f"{_module(frames[-1].file)}:{frames[-1].function}" if frames else ""
 
 
@@ -202,7 +202,7 @@ def _module(file: str) -> str:
     return PurePosixPath(file.replace("\\", "/")).stem
 
 
-def cleaned(source: str) -> str:
+def normalise_source(source: str) -> str:
     """A line of code without comment, spaces, numbers and the text of its strings."""
     bare = _STRING.sub("''", source[:500]).partition("#")[0]
     return re.sub(r"\s+", "", _NUMBER.sub("0", bare))

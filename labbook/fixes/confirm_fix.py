@@ -175,8 +175,8 @@ def _checked(notebook: Notebook, failed: str, cure: str) -> Proposal:
     Raises:
         UsageError: It began before the failure, or shows the same.
     """
-    from labbook.diagnosis.catalogue import load
-    from labbook.diagnosis.proposals import failing_files, ranked
+    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+    from labbook.diagnosis.fix_candidates import list_failing_files, rank_changes
     from labbook.report.run_data import load_run
 
     before, after = _meta(notebook, failed), _meta(notebook, cure)
@@ -199,8 +199,8 @@ def _checked(notebook: Notebook, failed: str, cure: str) -> Proposal:
     earlier = load_run(notebook.paths, failed)
     if run is None or earlier is None:
         return Proposal(failed, cure, gone, by_title=str(after.get("title") or ""))
-    known = load(notebook.paths.symptoms).symptoms
-    changes = ranked(differences(notebook, earlier, run), gone, known, failing_files(earlier))
+    known = load_catalogue(notebook.paths.symptoms).symptoms
+    changes = rank_changes(differences(notebook, earlier, run), gone, known, list_failing_files(earlier))
     return Proposal(failed, cure, gone, (), changes, by_title=run.title)
 
 
@@ -346,10 +346,10 @@ def _write_pages(
 
 
 def _new_page(notebook: Notebook, symptom: str) -> str:
-    from labbook.diagnosis.catalogue import load
+    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
     from labbook.store.escape import inline
 
-    title = load().title(symptom, notebook.config.language_in_use())
+    title = load_catalogue().title(symptom, notebook.config.language_in_use())
     # No title in the front matter: the page would give the symptom of the catalogue another one.
     return frontmatter.emit({"id": symptom}) + f"\n# {inline(title)}\n\n"
 

@@ -74,26 +74,26 @@ def proposal_for(notebook: Notebook, run: Run) -> Proposal | None:
 
 def compared(notebook: Notebook, failed_id: str, now: Run) -> Proposal | None:
     """What a failed run showed and a later one does not, with their differences; `None` where nothing is gone."""
-    from labbook.diagnosis.proposals import failing_files, gone, ranked
+    from labbook.diagnosis.fix_candidates import find_cured, list_failing_files, rank_changes
     from labbook.report.run_data import load_run
 
     failed = load_run(notebook.paths, failed_id)
     if failed is None:
         return None
-    symptoms, fingerprints = gone(failed, now)
+    symptoms, fingerprints = find_cured(failed, now)
     if not symptoms and not fingerprints:
         return None
-    from labbook.diagnosis.catalogue import load
+    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 
-    known = load(notebook.paths.symptoms).symptoms
-    changes = ranked(differences(notebook, failed, now), symptoms, known, failing_files(failed))
+    known = load_catalogue(notebook.paths.symptoms).symptoms
+    changes = rank_changes(differences(notebook, failed, now), symptoms, known, list_failing_files(failed))
     return Proposal(failed.id, now.id, symptoms, fingerprints, changes, by_title=now.title)
 
 
 def differences(notebook: Notebook, failed: Run, now: Run) -> list[Change]:
     """Where two runs differ; those of code with their changed lines, in which secrets are masked."""
     from labbook.compare.run_changes import changes_between
-    from labbook.diagnosis.proposals import HISTORY
+    from labbook.diagnosis.fix_candidates import HISTORY
     from labbook.model.run_json import run_to_json
 
     if now.previous == failed.id and now.changes:

@@ -11,7 +11,7 @@ from labbook.model.run import CheckResult, Frame
 
 
 @dataclass(frozen=True)
-class Raised:
+class ObservedException:
     """One exception, seen by the probe or read from text.
 
     Args:
@@ -34,8 +34,8 @@ class Raised:
     message: str
     module: str = ""
     frames: tuple[Frame, ...] = ()
-    inner: Raised | None = None
-    behind: tuple[tuple[Raised, str], ...] = ()
+    inner: ObservedException | None = None
+    behind: tuple[tuple[ObservedException, str], ...] = ()
     rank: int | None = None
     thread: str = ""
     order: float = 0.0
@@ -46,7 +46,7 @@ class Raised:
 
 
 @dataclass(frozen=True)
-class Said:
+class OutputLine:
     """A line of output that may mean something and is not part of an exception.
 
     Args:
@@ -95,14 +95,15 @@ class Evidence:
         said: In order.
         ending: How it ended, where that is known.
         checks: Rows of the health checklist.
-        conditions: Names that hold in this run ("first_step", "memory_rising"); see `labbook.diagnosis.conditions`.
+        conditions: Names that hold in this run ("first_step", "memory_rising"); see
+            `labbook.diagnosis.catalogue.run_conditions`.
         facts: Values for the texts of fixes ("batch_size", "lr").
         framework: "torch", "paddle" or "".
         clean_end: Whether the program is known to have ended well: then output alone is no failure.
     """
 
-    raised: tuple[Raised, ...] = ()
-    said: tuple[Said, ...] = ()
+    raised: tuple[ObservedException, ...] = ()
+    said: tuple[OutputLine, ...] = ()
     ending: Ending = field(default_factory=Ending)
     checks: tuple[CheckResult, ...] = ()
     conditions: frozenset[str] = frozenset()

@@ -29,13 +29,15 @@ class Pattern:
 
     Args:
         kind: "exception", "output", "warning" or "exit".
-        text: Template of the message or line (`labbook.diagnosis.template`); "" when type or exit alone decide.
+        text: Template of the message or line (`labbook.diagnosis.catalogue.pattern`); "" when type or exit alone
+            decide.
         types: Names of exception classes, of which the exception must be one; empty: any.
         exits: Signals ("SIGKILL") or exit statuses ("137"), for `exit`.
         frameworks: Where only one framework says it so; empty: any.
         weight: How much it says: 3 certain, 2 likely, 1 a hint that loses against anything else.
         differ: "device" or "dtype": what the captured `a` and `b` must differ in; the same sentence is said of both.
-        anchor: The longest literal of `text`, as `labbook.diagnosis.template` compares it: without it nothing fits.
+        anchor: The longest literal of `text`, as `labbook.diagnosis.catalogue.pattern` compares it: without it
+            nothing fits.
     """
 
     kind: str

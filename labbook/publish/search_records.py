@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
-from labbook.diagnosis.template import filled
+from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.frozen import dataclass
 from labbook.model.entry import Entry
 from labbook.model.symptom import Symptom
@@ -189,7 +189,7 @@ def _cured(view: SymptomView, symptoms: Sequence[str]) -> str:
 
 def _filled(text: str) -> str:
     """A sentence of the catalogue without marks of code and without the values of a run."""
-    return " ".join((filled(text, {}) or text).replace("`", "").replace("**", "").split())
+    return " ".join((fill_slots(text, {}) or text).replace("`", "").replace("**", "").split())
 
 
 def _plain(text: str) -> str:

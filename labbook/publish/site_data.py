@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from labbook.diagnosis.catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.index.build import ask, ask_quickly
 from labbook.index.fix_outcomes import Held, fix_of, held_since
 from labbook.index.query import listed
@@ -50,7 +50,7 @@ def site_source(
     experiments = [_with_body(notebook, entry) for entry in listed(notebook, kind="experiment").entries]
     reports = sorted(listed(notebook, kind="report").entries, key=lambda entry: entry.path, reverse=True)
     folder = notebook.paths.symptoms
-    catalogue = load(folder)
+    catalogue = load_catalogue(folder)
     # Where the notebook lies on this machine is nothing for readers of the site.
     unread = [problem.replace(f"{notebook.paths.root}/", "") for problem in catalogue.problems]
     named = {path for path, _ in refreshed.problems}

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from labbook.diagnosis.catalogue import HEADINGS
-from labbook.diagnosis.template import filled
+from labbook.diagnosis.catalogue.pattern import fill_slots
+from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS
 from labbook.model.symptom import Symptom
 from labbook.publish.notes import site_note
 from labbook.publish.page import Page, SiteFix, link, rendered, run_cells, run_url
@@ -161,7 +161,7 @@ def _facts(symptom: Symptom, language: str, told: set[str]) -> dict[str, Any]:
 
 def _filled(text: str) -> str:
     """A sentence of the catalogue without the values of a run."""
-    return " ".join((filled(text, {}) or text).split())
+    return " ".join((fill_slots(text, {}) or text).split())
 
 
 def _overview(view: SymptomView) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from labbook.model.run import Run
 _MOST_LAST_LINE = 300
 
 if TYPE_CHECKING:
-    from labbook.diagnosis.catalogue import Catalogue
+    from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
     from labbook.store.notebook import Notebook
 
 
@@ -50,18 +50,18 @@ def _unsure(run: Run, diagnosis: Diagnosis) -> str:
 
 def diagnosis_of_run(notebook: Notebook, run: Run) -> Diagnosis:
     """What the diagnosis of a run says, with what the notebook remembers of each finding."""
-    from labbook.diagnosis.of_run import evidence_of_run
+    from labbook.diagnosis.run_evidence import collect_run_evidence
 
-    evidence = evidence_of_run(run)
+    evidence = collect_run_evidence(run)
     wrong = any(check.verdict in ("fail", "warn") for check in evidence.checks)
     if evidence.clean_end and not wrong:
         return Diagnosis()
-    from labbook.diagnosis.catalogue import load
-    from labbook.diagnosis.match import Matcher
-    from labbook.diagnosis.rank import diagnose
+    from labbook.diagnosis.catalogue.matcher import Matcher
+    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+    from labbook.diagnosis.cause_ranking import diagnose
     from labbook.report.entry.title import script_name
 
-    catalogue, language = load(notebook.paths.symptoms), notebook.config.language_in_use()
+    catalogue, language = load_catalogue(notebook.paths.symptoms), notebook.config.language_in_use()
     diagnosis = _with_code(diagnose(evidence, Matcher(catalogue), language), run, catalogue, language)
     return remembered(notebook, diagnosis, but=run.id, script=script_name(run))
 

@@ -58,9 +58,9 @@ class Finished:
 
     def summary(self) -> list[str]:
         """What the terminal shows at the end: verdict, where it happened, where the entry is."""
-        from labbook.diagnosis.of_run import is_standstill
+        from labbook.diagnosis.run_evidence import is_standstill
         from labbook.report.entry.diagnosis_section import diagnosis_lines
-        from labbook.report.entry.title import verdict_line
+        from labbook.report.terminal_findings import finding_lines
         from labbook.report.numbers import duration
         from labbook.report.terminal_findings import finding_lines
 
@@ -98,7 +98,7 @@ def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> 
         ended: Whether the command has ended: then what only a training needs is not loaded in advance.
     """
     import labbook.capture.artifacts
-    import labbook.capture.console.console_reader
+    import labbook.capture.console.console_reader.console_reader
     import labbook.capture.python_env
     import labbook.compare.run_changes
     import labbook.model.run_json
@@ -107,7 +107,13 @@ def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> 
     from labbook.store.templates import Templates
 
     Templates(notebook.paths.templates, notebook.config.language_in_use()).prepare()
-    for module in ("capture.metrics_text", "health.checklist", "report.curves", "diagnosis.reading", "diagnosis.rank"):
+    for module in (
+        "capture.metrics_text",
+        "health.checklist",
+        "report.curves",
+        "diagnosis.text.log_reader",
+        "diagnosis.cause_ranking",
+    ):
         if not ended():
             import_module("labbook." + module)
 
@@ -172,7 +178,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
 
 
 def _console(notebook: Notebook, journal: Journal, redactor: Redactor) -> Console:
-    from labbook.capture.console.console_reader import read_console
+    from labbook.capture.console.console_reader.console_reader import read_console
 
     with suppress(OSError):
         return read_console(journal.paths.console, redactor)

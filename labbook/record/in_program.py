@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from labbook.diagnosis.text_frames import frame
-from labbook.model.evidence import Evidence, Raised
+from labbook.diagnosis.text.stack_frames import make_frame
+from labbook.model.evidence import Evidence, ObservedException
 from labbook.model.finding import Diagnosis
 from labbook.model.run import Frame
 
@@ -34,16 +34,16 @@ def diagnose_exception(error: BaseException, language: str = "") -> Diagnosis:
         error: The exception, with its traceback if it was raised.
         language: "en" or "zh"; "" for that of the settings.
     """
-    from labbook.diagnosis.catalogue import load
-    from labbook.diagnosis.match import Matcher
-    from labbook.diagnosis.rank import diagnose
+    from labbook.diagnosis.catalogue.matcher import Matcher
+    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+    from labbook.diagnosis.cause_ranking import diagnose
     from labbook.record.diagnosing import remembered
 
     evidence = Evidence(raised=(raised_of_error(error),), framework=_framework())
     notebook = _notebook()
     if notebook is None:
-        return diagnose(evidence, Matcher(load()), language or "en")
-    matcher = Matcher(load(notebook.paths.symptoms))
+        return diagnose(evidence, Matcher(load_catalogue()), language or "en")
+    matcher = Matcher(load_catalogue(notebook.paths.symptoms))
     found = diagnose(evidence, matcher, language or notebook.config.language_in_use())
     return remembered(notebook, found)
 
@@ -57,10 +57,10 @@ def _notebook() -> Notebook | None:
     return None
 
 
-def raised_of_error(error: BaseException) -> Raised:
+def raised_of_error(error: BaseException) -> ObservedException:
     """An exception as evidence, with those behind it; cycles and `__str__` that fails do no harm."""
     seen: set[int] = set()
-    behind: list[tuple[Raised, str]] = []
+    behind: list[tuple[ObservedException, str]] = []
     current = error
     while len(behind) < _MOST_CHAIN:
         seen.add(id(current))
@@ -73,12 +73,12 @@ def raised_of_error(error: BaseException) -> Raised:
     return replace(_alone(error), behind=tuple(behind))
 
 
-def _alone(error: BaseException) -> Raised:
-    from labbook.diagnosis.of_run import quoted
+def _alone(error: BaseException) -> ObservedException:
+    from labbook.diagnosis.run_evidence import split_quoted_exception
 
     kind = type(error).__qualname__
-    inner, message = quoted(kind, _message(error))
-    return Raised(kind, message, type(error).__module__, _frames(error.__traceback__), inner)
+    inner, message = split_quoted_exception(kind, _message(error))
+    return ObservedException(kind, message, type(error).__module__, _frames(error.__traceback__), inner)
 
 
 def _message(error: BaseException) -> str:
@@ -94,7 +94,7 @@ def _frames(trace: TracebackType | None) -> tuple[Frame, ...]:
     if len(summary) > _MOST_FRAMES:
         half = _MOST_FRAMES // 2
         summary = traceback.StackSummary.from_list([*summary[:half], *summary[-half:]])
-    return tuple(frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in summary)
+    return tuple(make_frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in summary)
 
 
 def _framework() -> str:

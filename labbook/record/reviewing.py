@@ -12,7 +12,7 @@ from labbook.model.run import Run
 from labbook.report.entry.diagnosis_section import unmarked
 
 if TYPE_CHECKING:
-    from labbook.diagnosis.catalogue import Catalogue
+    from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
     from labbook.review.violation import Remark
 
 _SECONDS = 0.3

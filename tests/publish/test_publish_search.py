@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.diagnosis.catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.model.entry import Entry
 from labbook.publish import build_record, search_shards, search_source
 from labbook.publish.build_cache import Kept
@@ -39,7 +39,7 @@ def entry(body: str = "", run_id: str = RUN, **meta) -> Entry:
 
 
 def record_of(made: Entry) -> SearchRecord:
-    return run_record(made, run_row(made), load().symptoms)
+    return run_record(made, run_row(made), load_catalogue().symptoms)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -91,7 +91,7 @@ def test_a_cured_run_shows_its_fix_and_the_fix_is_found_by_what_it_cured():
     cured = entry(run_id=CURED, status="finished", title="train.py: finished")
     rows = [run_row(cured), run_row(failed)]
     fix = SiteFix(failed.path, "--lr 3 → 0.1", CURED)
-    view = symptom_view(SiteSource(rows, now=1e9, symptoms=load().symptoms, fixes=[fix]))
+    view = symptom_view(SiteSource(rows, now=1e9, symptoms=load_catalogue().symptoms, fixes=[fix]))
 
     run = record_of(failed)
     assert run.fixed and run.line == "--lr 3 → 0.1"

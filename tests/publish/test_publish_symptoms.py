@@ -11,7 +11,7 @@ from pathlib import Path
 import markdown
 import pytest
 
-from labbook.diagnosis.catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.publish.page import SiteFix, SiteSource
 from labbook.publish.pages import same_script, site_pages
 from labbook.publish.site import build_site
@@ -45,7 +45,7 @@ def cured() -> SiteSource:
     failed = failure(1, 18, run_id=FAILED, fix=CURED)
     rows = [row(2, 19, run_id=CURED), failed]
     fix = SiteFix(failed.path, "--lr 3.0 → 0.1", CURED, 4, "", "| what | before | now |\n|---|---|---|\n| lr | 3 | 1 |")
-    return SiteSource(rows, now=NOW, symptoms=load().symptoms, fixes=[fix])
+    return SiteSource(rows, now=NOW, symptoms=load_catalogue().symptoms, fixes=[fix])
 
 
 def page(source: SiteSource, symptom: str, language: str = "en", own: str = "") -> str:
@@ -64,7 +64,7 @@ def test_only_symptoms_that_were_seen_have_a_page_and_all_stand_in_the_overview(
     overview = pages["symptoms/index.md"]
     assert "[The loss became NaN or infinite](loss_nonfinite.md)" in overview.split("## ")[1]
     assert "**Weights are NaN or infinite**" in overview and "](nonfinite_parameter.md)" not in overview
-    assert overview.count("<br>") == len(load().symptoms) and "labbook explain" in overview
+    assert overview.count("<br>") == len(load_catalogue().symptoms) and "labbook explain" in overview
 
 
 def test_the_page_of_a_symptom_tells_what_to_do_what_cured_it_and_who_had_it():
@@ -91,7 +91,9 @@ def test_pages_are_in_the_language_of_the_site():
 
 def test_both_languages_have_the_same_words():
     english, chinese = words("en"), words("zh")
-    assert set(chinese["site_symptoms"]["classes"]) == {symptom.class_ for symptom in load().symptoms.values()}
+    assert set(chinese["site_symptoms"]["classes"]) == {
+        symptom.class_ for symptom in load_catalogue().symptoms.values()
+    }
     for part in ("site", "site_symptoms"):
         assert set(english[part]) == set(chinese[part])
         for key, word in english[part].items():
@@ -121,7 +123,7 @@ def test_a_symptom_without_a_page_in_the_catalogue_is_told():
 
 def test_a_symptom_of_many_runs_lists_the_newest():
     rows = [failure(n % 60, 20 - n // 60, run_id=f"202611{20 - n // 60}-12{n:04d}-aaaa") for n in range(MOST_RUNS + 7)]
-    text = page(SiteSource(rows, now=NOW, symptoms=load().symptoms), "loss_nonfinite")
+    text = page(SiteSource(rows, now=NOW, symptoms=load_catalogue().symptoms), "loss_nonfinite")
 
     listed = text.split("## Runs that had it")[1]
     assert listed.count(".lb-when") == MOST_RUNS and rows[0].id in listed and rows[-1].id not in listed
@@ -175,7 +177,7 @@ def test_links_lead_only_to_what_is_there():
         SiteFix("notes/gone.md", ""),
     ]
     own = ["symptoms/my notes.md", "symptoms/loss_nonfinite.md"]
-    source = SiteSource(rows, now=NOW, symptoms=load().symptoms, fixes=fixes, own_symptoms=own)
+    source = SiteSource(rows, now=NOW, symptoms=load_catalogue().symptoms, fixes=fixes, own_symptoms=own)
     pages = {page.path: page.text() for page in site_pages(source, Templates(None, "en"))}
     there = {*pages, *own, *(row.path.removeprefix("notes/") for row in rows)}
 
@@ -288,7 +290,7 @@ def test_hostile_titles_symptoms_and_fixes_are_inert():
     ]
     rows += [failure(1, 19, author=EVIL, title=EVIL, fix=EVIL)]
     fixes = [SiteFix(row.path, row.fix, row.author, 1, row.title) for row in rows]
-    source = SiteSource(rows, now=NOW, symptoms=load().symptoms, fixes=fixes)
+    source = SiteSource(rows, now=NOW, symptoms=load_catalogue().symptoms, fixes=fixes)
 
     for page in site_pages(source, Templates(None, "en")):
         if page.path.startswith(("symptoms/", "fixes/", "index")):

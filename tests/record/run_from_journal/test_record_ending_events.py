@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from labbook.diagnosis.catalogue import load
-from labbook.diagnosis.match import Matcher
-from labbook.diagnosis.of_run import evidence_of_run
-from labbook.diagnosis.rank import diagnose
+from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.diagnosis.cause_ranking import diagnose
+from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.model.run import CaughtException, Frame, Run
 from labbook.model.series import Series
 from labbook.record.run_from_journal.blocked_on import waiting_for
@@ -96,8 +96,8 @@ def process(**stacks):
 def findings(run, facts):
     from dataclasses import replace
 
-    evidence = evidence_of_run(replace(run, captured={"ending": facts}))
-    return diagnose(evidence, Matcher(load())).findings if not evidence.clean_end else ()
+    evidence = collect_run_evidence(replace(run, captured={"ending": facts}))
+    return diagnose(evidence, Matcher(load_catalogue())).findings if not evidence.clean_end else ()
 
 
 def test_a_long_silence_before_ctrl_c_is_a_standstill(tmp_path):
