@@ -83,8 +83,8 @@ def command(limit: int, as_json: bool, notebook: str | None, words: tuple[str, .
 def understood_by(book: Notebook, typed: str) -> tuple[str, Meant]:
     """The words to look for, and the failures that they are about, for whatever was typed or pasted."""
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.index.query_symptoms import meant_by
     from labbook.index.query_parser import understood
+    from labbook.index.query_symptoms import meant_by
 
     catalogue = load_catalogue(book.paths.symptoms)
     pasted = "\n" in typed.strip() or _ERROR.search(typed) is not None

@@ -176,7 +176,7 @@ def _checked(notebook: Notebook, failed: str, cure: str) -> Proposal:
         UsageError: It began before the failure, or shows the same.
     """
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.diagnosis.fix_candidates import list_failing_files, rank_changes
+    from labbook.fixes.fix_candidates import list_failing_files, rank_changes
     from labbook.report.run_data import load_run
 
     before, after = _meta(notebook, failed), _meta(notebook, cure)

@@ -74,7 +74,7 @@ def proposal_for(notebook: Notebook, run: Run) -> Proposal | None:
 
 def compared(notebook: Notebook, failed_id: str, now: Run) -> Proposal | None:
     """What a failed run showed and a later one does not, with their differences; `None` where nothing is gone."""
-    from labbook.diagnosis.fix_candidates import find_cured, list_failing_files, rank_changes
+    from labbook.fixes.fix_candidates import find_cured, list_failing_files, rank_changes
     from labbook.report.run_data import load_run
 
     failed = load_run(notebook.paths, failed_id)
@@ -93,7 +93,7 @@ def compared(notebook: Notebook, failed_id: str, now: Run) -> Proposal | None:
 def differences(notebook: Notebook, failed: Run, now: Run) -> list[Change]:
     """Where two runs differ; those of code with their changed lines, in which secrets are masked."""
     from labbook.compare.run_changes import changes_between
-    from labbook.diagnosis.fix_candidates import HISTORY
+    from labbook.fixes.fix_candidates import HISTORY
     from labbook.model.run_json import run_to_json
 
     if now.previous == failed.id and now.changes:

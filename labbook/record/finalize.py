@@ -60,7 +60,7 @@ class Finished:
         """What the terminal shows at the end: verdict, where it happened, where the entry is."""
         from labbook.diagnosis.run_evidence import is_standstill
         from labbook.report.entry.diagnosis_section import diagnosis_lines
-        from labbook.report.terminal_findings import finding_lines
+        from labbook.report.entry.title import verdict_line
         from labbook.report.numbers import duration
         from labbook.report.terminal_findings import finding_lines
 
@@ -98,7 +98,7 @@ def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> 
         ended: Whether the command has ended: then what only a training needs is not loaded in advance.
     """
     import labbook.capture.artifacts
-    import labbook.capture.console.console_reader.console_reader
+    import labbook.capture.console.console_reader
     import labbook.capture.python_env
     import labbook.compare.run_changes
     import labbook.model.run_json
@@ -178,7 +178,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
 
 
 def _console(notebook: Notebook, journal: Journal, redactor: Redactor) -> Console:
-    from labbook.capture.console.console_reader.console_reader import read_console
+    from labbook.capture.console.console_reader import read_console
 
     with suppress(OSError):
         return read_console(journal.paths.console, redactor)

@@ -107,7 +107,7 @@ class _Session:
 
     def run(self, request: RecordRequest) -> ChildEnd:
         """Runs the command under the terminal, with the probe's folder first on its path."""
-        from labbook.capture.console.console_reader import ConsoleSink
+        from labbook.capture.console.console_sink import ConsoleSink
         from labbook.capture.exit_cause import counters
         from labbook.record.child.probe_environment import inject_environment
         from labbook.record.child.supervisor import run_child

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from labbook.diagnosis.fix_candidates import find_cured, list_failing_files, matches_cure, rank_changes
+from labbook.fixes.fix_candidates import find_cured, list_failing_files, matches_cure, rank_changes
 from labbook.model.run import CaughtException, Change, CheckResult, Frame, Framework, Process, Run
 from labbook.model.symptom import Symptom, Wording
 

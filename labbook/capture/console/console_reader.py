@@ -8,7 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from labbook.capture.console.console_sink import TAIL_BYTES, ConsoleSink
-from labbook.capture.console.console_store import read_head, read_object, read_objects, read_tail, read_text
+from labbook.capture.console.console_store import (
+    read_head,
+    read_object,
+    read_objects,
+    read_tail,
+    read_text,
+)
 from labbook.model.run import Console
 from labbook.probe.redaction import Redactor
 

@@ -20,7 +20,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from labbook.capture.console.console_store import KeptLines, last_number, read_object, read_objects, read_text
+from labbook.capture.console.console_store import (
+    KeptLines,
+    last_number,
+    read_object,
+    read_objects,
+    read_text,
+)
 from labbook.capture.console.notable_lines import NotableLines, key_line, notable_spans
 from labbook.capture.console.terminal_folding import LONGEST_LINE, LineFolder
 from labbook.probe.redaction import Redactor, StreamRedactor

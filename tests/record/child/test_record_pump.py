@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.capture.console.console_reader import ConsoleSink, read_console
+from labbook.capture.console.console_sink import ConsoleSink, read_console
 from labbook.probe.redaction import Redactor
 from labbook.record.child.keeper import Keeper
 from labbook.record.child.tee import COMPLETE, DATA, GAP, Tee
@@ -150,7 +150,7 @@ def test_whatever_is_killed_when_ever_the_journal_is_readable_and_redacted(begin
 def test_the_journal_lock_is_held_until_the_output_is_kept(tmp_path):
     """Recovery must not take a run whose recorder has died while the pump still keeps its output."""
     program = (
-        "import fcntl, os, pathlib, sys; from labbook.capture.console.console_reader import ConsoleSink\n"
+        "import fcntl, os, pathlib, sys; from labbook.capture.console.console_sink import ConsoleSink\n"
         "from labbook.probe.redaction import Redactor; from labbook.record.child.supervisor import run_child\n"
         "folder = pathlib.Path(sys.argv[1]); lock = os.open(folder / 'alive', os.O_RDWR | os.O_CREAT)\n"
         "fcntl.flock(lock, fcntl.LOCK_EX)\n"
