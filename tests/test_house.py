@@ -237,3 +237,13 @@ def test_nothing_names_a_machine_or_a_registry_host():
             text = path.read_text(encoding="utf-8", errors="replace")
             named += [f"{name}: {host}" for host in hosts if host in text]
     assert not named, "\n".join(named)
+
+
+def test_every_package_introduces_itself():
+    """The docstring of `__init__.py` says what the room is for, where to start and what belongs elsewhere."""
+    short = {}
+    for path in sorted(PACKAGE.rglob("__init__.py")):
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        if "inject" not in path.parts and len(text.split()) < 60:
+            short[path.relative_to(ROOT).as_posix()] = len(text.split())
+    assert not short, short
