@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from labbook.capture.console.console_sink import ConsoleSink, console_from_file, read_console
+from labbook.capture.console.console_reader import console_from_file, read_console
+from labbook.capture.console.console_sink import ConsoleSink
 from labbook.capture.console.notable_lines import NotableLines, key_line, notable_spans
 from labbook.probe.redaction import Redactor
 

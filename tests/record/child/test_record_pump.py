@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from labbook.capture.console.console_sink import ConsoleSink, read_console
+from labbook.capture.console.console_reader import read_console
+from labbook.capture.console.console_sink import ConsoleSink
 from labbook.probe.redaction import Redactor
 from labbook.record.child.keeper import Keeper
 from labbook.record.child.tee import COMPLETE, DATA, GAP, Tee
