@@ -171,7 +171,9 @@ class _Session:
 
         with suppress(Exception):
             self.start["author"] = author_of(self.notebook)
-            self.journal.write(self.journal.paths.start, self.start, durable=False)
+        with suppress(Exception):
+            # Synced here, beside the command, so that the command does not wait for the disk.
+            self.journal.write(self.journal.paths.start, self.start)
         with suppress(Exception):
             capture_start(self.notebook, self.journal, self.start, self.redactor)
         with suppress(Exception):

@@ -123,9 +123,18 @@ class Journal:
         return loaded if isinstance(loaded, dict) else {}
 
     def write(self, path: Path, facts: Mapping[str, Any], *, durable: bool = True) -> None:
-        """Replaces one of the journal's files in one step; a crash leaves the old or the new content."""
+        """Replaces one of the journal's files in one step; a crash leaves the old or the new content.
+
+        Args:
+            path: One of the journal's files.
+            facts: Its new content.
+            durable: Whether it outlives a power loss: the file, its name in the folder and the folder's own name.
+        """
         content = json.dumps(facts, ensure_ascii=False, indent=1, default=str).encode("utf-8")
         write_atomically(path, content, durable=durable)
+        if durable:
+            for folder in (path.parent, self.paths.root.parent):
+                _sync_folder(folder)
 
     def processes(self) -> list[ProcessEvents]:
         """The events of all processes; those that said hello first come first."""
@@ -186,6 +195,16 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> Non
     finally:
         with contextlib.suppress(OSError):
             beside.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Waits until the names in a folder are on the disk; file systems that cannot sync a folder need not."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def open_journals(paths: NotebookPaths) -> Iterator[Journal]:
