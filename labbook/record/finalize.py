@@ -213,6 +213,7 @@ def _with_captured(
         files = roll_up(items, context.cwd, notebook.config)
         after["files"] = [redactor.data(vars(f)) for f in files]
         journal.write(journal.paths.after, after, durable=False)
+        after = journal.read(journal.paths.after)  # as it was written: readable where it was no valid UTF-8
     rolled = tuple(FileUse(**f) for f in after.get("files") or ())
     captured = {**before, **{k: v for k, v in after.items() if k != "files"}}
     captured["resources"] = read_resources(journal.paths.resources)
