@@ -139,6 +139,10 @@ class Redactor:
                 out[index] = self.replace(out[index], _with_escapes(out[index], spans)) if spans else out[index]
         return "".join(out)
 
+    def line_spans(self, line):
+        """What to replace in one line that stands by itself: list of (start, end, rule, text)."""
+        return self.spans(line, KeyState())
+
     def spans(self, line, state):
         """What to replace in one line: list of (start, end, rule, text). Looks through terminal escapes."""
         if "\x1b" not in line:

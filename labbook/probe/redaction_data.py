@@ -5,6 +5,8 @@ from .redaction_names import name_class, value_is_secret
 _SHOWN = 200
 _READ = 4096
 _DEPTH = 24
+_LABELS = ("name", "key", "what")
+_LABELLED = ("value", "before", "now")
 
 
 def redact_data(value, redactor, name="", depth=0):
@@ -43,13 +45,12 @@ def redact_data(value, redactor, name="", depth=0):
 
 
 def _mapping(value, name, redactor, depth):
-    # `{"name": "password", "value": "..."}` says its key in a value.
-    label = value.get("name", value.get("key"))
-    label = label if isinstance(label, str) and "value" in value else ""
+    # `{"name": "password", "value": "..."}` says its key in a value, and so does a row of what changed.
+    label = next((value[key] for key in _LABELS if isinstance(value.get(key), str)), "")
     out = {}
     for key, item in value.items():
         text = key if isinstance(key, str) else _repr(key)
-        inner = label if text == "value" and label else name or text
+        inner = label if label and text in _LABELLED else name or text
         out[redactor.text(text)] = redact_data(item, redactor, inner, depth + 1)
     return out
 
@@ -76,7 +77,9 @@ def redact_argv(argv, redactor):
 
 
 def _is_option_value(name, value, redactor):
-    kind = name_class(name.lstrip("-+"), redactor.names) if len(name) < 80 else ""
+    # A mark in a word, as in `-p[REDACTED:password]`, names no option.
+    named = len(name) < 80 and "[REDACTED:" not in name
+    kind = name_class(name.lstrip("-+"), redactor.names) if named else ""
     secret = bool(kind) and value_is_secret(value, "weak" if name[:1] != "-" and kind == "weak" else "password", True)
     return secret and not redactor.is_allowed(value)
 
@@ -85,13 +88,37 @@ def _by_context(words, redactor):
     """Each word redacted, with the words before it in view: `wandb login KEY`."""
     joined = "\x1f".join(words)
     whole = joined.count("\x1f") == len(words) - 1 and "\n" not in joined and "\r" not in joined
-    if whole and not redactor.needs_scan(joined):
+    if whole and not redactor.needs_scan(joined) and not redactor.needs_scan(" ".join(words)):
         return words
     if whole:
         out = redactor.text(joined).split("\x1f")
         if len(out) == len(words):
-            return out
-    return [redactor.text(word) for word in words]
+            return _as_command_line(out, redactor)
+    return _as_command_line([redactor.text(word) for word in words], redactor)
+
+
+def _as_command_line(words, redactor):
+    """The words with what is secret in the line that a shell would show: `curl -u USER:PASSWORD`, `docker login -p X`.
+
+    A pattern for text expects blanks between words, and a header in a text runs to the end of its line: so this comes
+    after the look at the single words, which has masked headers.
+    """
+    line = " ".join(words).replace("\n", " ").replace("\r", " ")
+    spans = redactor.line_spans(line)
+    if not spans:
+        return words
+    out = []
+    start = 0
+    for word in words:
+        end = start + len(word)
+        inside = [
+            (max(left, start) - start, min(right, end) - start, rule, mark)
+            for left, right, rule, mark in spans
+            if left < end and right > start
+        ]
+        out.append(redactor.replace(word, inside) if inside else word)
+        start = end + 1
+    return out
 
 
 def _plain_number(value):

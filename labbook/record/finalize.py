@@ -151,7 +151,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = _with_text_metrics(run)
     run = _with_captured(notebook, journal, start, run, processes, redactor)
     run = with_traces(run, journal, notebook.paths.attachments(run.id), redactor)
-    run = _with_previous(notebook, run)
+    run = _with_previous(notebook, run, redactor)
     run = _with_judgement(notebook, run)
     entry = _write_entry(notebook, run)
     proposal = proposed(notebook, run)
@@ -247,14 +247,16 @@ def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]
     return dict(chosen.hello) if chosen is not None else {}
 
 
-def _with_previous(notebook: Notebook, run: Run) -> Run:
-    from labbook.capture.changes import changes_between
+def _with_previous(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
+    from labbook.capture.changes import changes_between, masked_changes
     from labbook.model.run_json import run_to_json
 
     before = previous_run(notebook.paths, run, by_folder=notebook.personal)
     if before is None:
         return run
-    return replace(run, previous=str(before["id"]), changes=tuple(changes_between(before, run_to_json(run))))
+    # Commits that people made in between, and values of an older entry: neither has passed this run's redactor.
+    changes = masked_changes(changes_between(before, run_to_json(run)), redactor)
+    return replace(run, previous=str(before["id"]), changes=tuple(changes))
 
 
 def _with_judgement(notebook: Notebook, run: Run) -> Run:
@@ -327,17 +329,18 @@ def _line_by_line(facts: Mapping[str, Any]) -> str:
 
 
 def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> CommitOutcome:
-    """Commits the entry and its folder, after a last look for secrets in exactly these files."""
-    from labbook.store.commit import CommitOutcome, commit_files
-    from labbook.store.redact import scan_bytes
+    """Commits the entry and its folder; where the last look refuses them, they are withheld from the site too."""
+    from labbook.store.commit import commit_files, withhold
 
     folder = notebook.paths.attachments(run.id)
     files = [entry, *(sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else [])]
-    hits = [f"{path.name}:{hit.line} ({hit.rule})" for path in files for hit in scan_bytes(path.read_bytes(), redactor)]
-    if hits:
-        shown = ", ".join(hits[:3])
-        return CommitOutcome("failed", "", "", f"it may hold a secret in {shown}; look at it, then `labbook recover`")
-    return commit_files(notebook, files, commit_message(run), when=run.ended)
+    message = redactor.text(commit_message(run))
+    outcome = commit_files(notebook, files, message, when=run.ended, redactor=redactor)
+    if outcome.status == "withheld":
+        with suppress(OSError):
+            withhold(notebook, files, message, run.ended or run.started, outcome)
+        outcome = replace(outcome, reason=f"{outcome.reason}; `labbook recover` masks it and commits the entry")
+    return outcome
 
 
 def commit_message(run: Run) -> str:

@@ -252,7 +252,7 @@ def _begin(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
         "started": now,
         "recorder_pid": os.getpid(),
         "notes": [redactor.text(note) for note in request.notes],
-        "tags": list(request.tags),
+        "tags": [redactor.text(tag) for tag in request.tags],
     }
     own_rules = notebook.redaction_rules()
     if own_rules is not None:
@@ -318,7 +318,7 @@ def _run_unrecorded(request: RecordRequest) -> ChildEnd:
 def _tell_end(finished: Finished, notebook: Notebook, request: RecordRequest, say: Say) -> None:
     """Says in a few lines how the run ended and where its entry is."""
     if request.quiet:
-        if finished.commit.status == "failed":
+        if finished.commit.status in ("withheld", "failed"):
             say(f"the entry is written but not committed: {finished.commit.reason}")
         return
     for line in finished.summary():
