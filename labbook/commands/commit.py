@@ -24,14 +24,19 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     """Commit what you wrote in notes: goals, observations, conclusions.
 
     Commits exactly these notes, or all edited ones, where the entries are committed, also on a branch that is not
-    checked out. Index, staged files and HEAD stay as they are. A note that may hold a secret is not committed.
+    checked out. Index, staged files and HEAD stay as they are. A note that may hold a secret is not committed; entries
+    that were withheld for that reason are masked and committed first, as by `labbook recover`.
     """
     from labbook.errors import EntryError, GitError
+    from labbook.record.release import release_withheld
     from labbook.store.commit import commit_files
     from labbook.store.edited import edited_notes
 
     book = open_notebook(notebook)
+    released = release_withheld(book, click.echo) if not notes else 0
     files = _below(book.paths.notes, notes) if notes else edited_notes(book)
+    if not files and released:
+        return
     if not files:
         click.echo("no note was edited since it was committed", err=True)
         return

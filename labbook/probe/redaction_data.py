@@ -5,6 +5,8 @@ from .redaction_names import name_class, value_is_secret
 _SHOWN = 200
 _READ = 4096
 _DEPTH = 24
+# How often each rule masked something: rules are called `password`, and their numbers are no passwords.
+_COUNTS = "redactions"
 _LABELS = ("name", "key", "what")
 _LABELLED = ("value", "before", "now")
 
@@ -50,14 +52,26 @@ def _mapping(value, name, redactor, depth):
     out = {}
     for key, item in value.items():
         text = key if isinstance(key, str) else _repr(key)
+        if text == _COUNTS and _are_counts(item):
+            out[text] = {redactor.text(str(rule)): number for rule, number in item.items()}
+            continue
         inner = label if label and text in _LABELLED else name or text
         out[redactor.text(text)] = redact_data(item, redactor, inner, depth + 1)
     return out
 
 
+def _are_counts(value):
+    return isinstance(value, dict) and all(type(number) is int for number in value.values())
+
+
 def _string(text, kind, redactor):
-    if kind and value_is_secret(text, "password" if kind == "header" else kind, True):
-        return text if redactor.is_allowed(text) else redactor.mark(kind)
+    if not kind or redactor.is_allowed(text):
+        return redactor.text(text)
+    kind = "password" if kind == "header" else kind
+    # In a table the name and the first word of its value stand side by side, without quotes.
+    first = text.split(None, 1)[0] if " " in text.strip() else ""
+    if value_is_secret(text, kind, True) or (first and value_is_secret(first, kind, False, "|")):
+        return redactor.mark(kind)
     return redactor.text(text)
 
 
@@ -67,13 +81,22 @@ def redact_argv(argv, redactor):
     for index, word in enumerate(words):
         name, equals, value = word.partition("=")
         before = words[index - 1] if index else ""
-        if equals:
+        if equals and _is_value_with_equals(before, word, redactor):
+            words[index] = redactor.mark("option")
+        elif equals:
             # The whole of the value, blanks and all.
             if _is_option_value(name, value, redactor):
                 words[index] = name + "=" + redactor.mark("option")
         elif before[:1] == "-" and "=" not in before and word[:1] != "-" and _is_option_value(before, word, redactor):
             words[index] = redactor.mark("option")
     return _by_context(words, redactor)
+
+
+def _is_value_with_equals(option, word, redactor):
+    """Whether `word` is the secret of the option before it although it looks like `name=value`: base64, a password."""
+    if option[:1] != "-" or "=" in option or word[:1] == "-" or not _is_option_value(option, word, redactor):
+        return False
+    return name_class(option.lstrip("-"), redactor.names) != "weak" or word.endswith("=")
 
 
 def _is_option_value(name, value, redactor):

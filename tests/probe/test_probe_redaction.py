@@ -270,6 +270,20 @@ def test_a_command_line_is_masked_as_its_line_and_its_values_become_known(line):
     assert made.text("error: Ab3xyz99 was refused") == "error: [REDACTED:known] was refused"
 
 
+@pytest.mark.parametrize("value", ["QUJDREVGMTIz==", "Ab3=xyz99"])
+@pytest.mark.parametrize("option", ["--password", "--api-key"])
+def test_a_value_with_an_equals_sign_belongs_to_its_option(option, value):
+    assert redact_argv(["x.py", option, value, "--lr=0.1", "model.depth=3"], redactor()) == [
+        "x.py", option, "[REDACTED:option]", "--lr=0.1", "model.depth=3",
+    ]  # fmt: skip
+
+
+def test_counts_of_rules_are_no_passwords():
+    counts = {"lines": 9, "redactions": {"password": 1200, "secret": 4}}
+    assert redactor().data(counts) == counts
+    assert redactor().data({"redactions": {"password": "Zq81xxAb"}}) != {"redactions": {"password": "Zq81xxAb"}}
+
+
 def test_a_header_among_the_words_hides_no_other_word():
     words = ["curl", "-H", "Authorization: Bearer abcdefghijkl12345", "--data", "a\nb", "https://h/x"]
     assert redact_argv(words, redactor()) == [*words[:2], "Authorization: [REDACTED:header]", *words[3:]]
