@@ -277,7 +277,7 @@ def _begin(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
         "started": now,
         "recorder_pid": os.getpid(),
         "notes": [redactor.text(note) for note in request.notes],
-        "tags": list(request.tags),
+        "tags": [redactor.text(tag) for tag in request.tags],
     }
     own_rules = notebook.redaction_rules()
     journal.create()
@@ -335,7 +335,7 @@ def start_ticks(pid: int) -> int:
 def _tell_end(finished: Finished, notebook: Notebook, request: RecordRequest, say: Say) -> None:
     """Says in a few lines how the run ended and where its entry is."""
     if request.quiet:
-        if finished.commit.status == "failed":
+        if finished.commit.status in ("withheld", "failed"):
             say(f"the entry is written but not committed: {finished.commit.reason}")
         return
     for line in finished.summary():
