@@ -90,6 +90,10 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             self.read()
         self.renderer = PageRenderer(config, anchors=not self.lazy)
         self.notes, self.pages, self._scripts = {}, {}, {}
+        for file in [file for file in files if file.src_uri in self.source.withheld]:
+            files.remove(file)
+            if file.is_documentation_page():
+                log.warning("notes/%s: left out, it may hold a secret; `labbook recover` masks it", file.src_uri)
         for file in [file for file in files if not is_text(file.src_uri)]:
             files.remove(file)
             shown = file.src_uri.encode("utf-8", "backslashreplace").decode()

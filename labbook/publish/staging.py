@@ -56,6 +56,12 @@ def stage(
     told: list[str] = []
     pages = {page.path: page for page in site_pages(source, templates)}
     notes = {path.relative_to(notebook.paths.notes).as_posix(): path for path in _notes(notebook.paths.notes)}
+    notes = {path: file for path, file in notes.items() if path not in source.withheld}
+    told += [
+        f"notes/{path}: left out, it may hold a secret; `labbook recover` masks it"
+        for path in sorted(source.withheld)
+        if path.endswith(".md")
+    ]
     pages = {path: page for path, page in pages.items() if path not in notes}
     around = Surroundings(
         source, templates, lambda path: _url(path, settings) if path in notes or path in pages else ""

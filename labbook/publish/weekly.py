@@ -18,6 +18,7 @@ from labbook.report.week import Week, week_named
 from labbook.report.week_context import WeekSource, week_context
 from labbook.report.week_page import week_markdown
 from labbook.store.commit import CommitOutcome, commit_files
+from labbook.store.commit_queue import withheld_files
 from labbook.store.entry_text import read_text
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
@@ -83,7 +84,9 @@ def week_source(
     """What a week is told from, and the notes that could not be read."""
     runs = listed(notebook, tell=tell)
     since, _ = week.before().span
-    rows = [row for row in map(run_row, runs.entries) if row.started >= since]
+    withheld = withheld_files(notebook.paths)
+    shown = (entry for entry in runs.entries if entry.path not in withheld)
+    rows = [row for row in map(run_row, shown) if row.started >= since]
     pages = listed(notebook, kind="experiment").entries
     experiments = [_with_body(notebook, page) for page in pages]
     return WeekSource(week, rows, experiments, _changes(notebook, rows, week), report_link), runs.refreshed.problems

@@ -1,4 +1,8 @@
-"""Commits that had to wait: one small file each, until they are done."""
+"""Commits that had to wait, and commits that were withheld: one small file each, until they are made.
+
+A commit waits in `.labbook/queue/` while git is busy. It is withheld in `.labbook/withheld/` when the last look found
+what may be a secret: until it is made, its files are neither published nor quoted.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,9 @@ from pathlib import Path
 from labbook.frozen import dataclass
 from labbook.store.paths import NotebookPaths
 from labbook.store.private_folder import make_private
+
+QUEUE = "queue"
+WITHHELD = "withheld"
 
 
 @dataclass(frozen=True)
@@ -31,16 +38,18 @@ class Waiting:
     reason: str
 
 
-def enqueue(paths: NotebookPaths, files: tuple[str, ...], message: str, when: float, reason: str) -> Path:
+def enqueue(
+    paths: NotebookPaths, files: tuple[str, ...], message: str, when: float, reason: str, *, queue: str = QUEUE
+) -> Path:
     """Writes a commit down to be made later and returns its file; the same files wait only once.
 
     Raises:
         OSError: The queue cannot be written.
     """
-    folder = _folder(paths)
+    folder = paths.private / queue
     make_private(paths.private)
     folder.mkdir(exist_ok=True)
-    for other in waiting(paths):
+    for other in waiting(paths, queue=queue):
         if set(other.files) <= set(files):
             done(other)
     name = f"{time.time_ns():020d}-{secrets.token_hex(3)}"
@@ -51,18 +60,19 @@ def enqueue(paths: NotebookPaths, files: tuple[str, ...], message: str, when: fl
     return slip
 
 
-def waiting(paths: NotebookPaths) -> list[Waiting]:
+def waiting(paths: NotebookPaths, *, queue: str = QUEUE) -> list[Waiting]:
     """Everything that waits, oldest first. A slip that cannot be read is put aside."""
-    return [item for slip in sorted(_folder(paths).glob("*.json")) if (item := _read(slip)) is not None]
+    return [item for slip in sorted((paths.private / queue).glob("*.json")) if (item := _read(slip)) is not None]
+
+
+def withheld_files(paths: NotebookPaths) -> frozenset[str]:
+    """Files whose commit is withheld, relative to the notebook: they are not to be published or quoted."""
+    return frozenset(file for item in waiting(paths, queue=WITHHELD) for file in item.files)
 
 
 def done(item: Waiting) -> None:
     """Takes a commit off the queue."""
     item.slip.unlink(missing_ok=True)
-
-
-def _folder(paths: NotebookPaths) -> Path:
-    return paths.private / "queue"
 
 
 def _read(slip: Path) -> Waiting | None:

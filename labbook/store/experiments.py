@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import unicodedata
@@ -77,7 +78,7 @@ def new_experiment(
         UsageError: Nothing of the name can be used, or there is no such mode.
         NotebookError: The page cannot be written.
     """
-    _check(name, mode)
+    _check(notebook, name, mode)
     with _locked(notebook):
         made = _create(notebook, name, mode, script, project)
     if commit:
@@ -128,7 +129,13 @@ def _locked(notebook: Notebook) -> AbstractContextManager[int | None]:
     return held(notebook.paths.private / "experiments.lock", _LOCK_WAIT_S)
 
 
-def _check(name: str, mode: str) -> None:
+def _check(notebook: Notebook, name: str, mode: str) -> None:
+    from labbook.store.redact import make_redactor, scan_bytes
+
+    # Its page is committed at once, and its file carries the name.
+    redactor = make_redactor(os.environ, (), notebook.redaction_rules())
+    for hit in scan_bytes(name.encode("utf-8", "replace"), redactor):
+        raise UsageError(f"the name may hold a secret ({hit.rule}): no experiment was made", hint="leave the value out")
     if not slug_part(name):
         raise UsageError(f"{name!r} has no letter or digit to make a name of", hint='like: labbook new "digits cnn"')
     if mode not in MODES:
