@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.errors import UsageError
-from labbook.record.unrecorded import run_in_any_case
+from labbook.record.child.unrecorded import run_in_any_case
 
 if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd
@@ -85,7 +85,6 @@ def command(
     uncommitted code and, for PyTorch and PaddlePaddle, its losses and gradient norms become a Markdown entry, committed
     to git. Ends with the exit status of the command.
     """
-
     if not command_line:
         raise UsageError("no command to record", hint="put it after `--`: labbook record -- python train.py")
 

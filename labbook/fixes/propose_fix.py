@@ -100,7 +100,7 @@ def _is_withheld(paths: NotebookPaths, run_id: str) -> bool:
 def differences(notebook: Notebook, failed: Run, now: Run) -> list[Change]:
     """Where two runs differ; those of code with their changed lines, in which secrets are masked."""
     from labbook.compare.run_changes import changes_between, masked_changes
-    from labbook.diagnosis.proposals import HISTORY
+    from labbook.fixes.fix_candidates import HISTORY
     from labbook.model.run_json import run_to_json
     from labbook.store.redact import make_redactor
 

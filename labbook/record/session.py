@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import NotebookError, UsageError
-from labbook.record.unrecorded import reason_of
+from labbook.record.child.unrecorded import reason_of
 from labbook.store.journal import Journal, readable_text
 from labbook.store.paths import new_run_id
 from labbook.store.process_identity import start_ticks
@@ -318,8 +318,6 @@ def author_of(notebook: Notebook) -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
-
-
 
 
 def _tell_end(finished: Finished, notebook: Notebook, request: RecordRequest, say: Say) -> None:

@@ -18,13 +18,13 @@ import labbook
 
 # Loaded beforehand, as importing under a profile function is slow.
 import labbook.commands.record
-import labbook.index.memory
+import labbook.index.fix_history
 import labbook.record.finalize
-import labbook.record.proposing
+import labbook.fixes.propose_fix
 import labbook.record.recover
 import labbook.record.session
-import labbook.record.supervisor
-import labbook.report.entry_page
+import labbook.record.child.supervisor
+import labbook.report.entry.entry_page
 import labbook.store.commit
 import labbook.store.notebook
 from labbook.cli import main

@@ -121,7 +121,7 @@ def test_an_experiment_is_not_named_after_a_secret(project):
 
 @pytest.mark.parametrize("command", ["recover", "commit"])
 def test_a_withheld_entry_has_a_way_out(project, git, command):
-    """An entry that an earlier labbook refused: its journal says so, and a secret stands in it as it would have then."""
+    """An entry that an earlier labbook refused: its journal says so, and it holds a secret in the clear."""
     (project.folder / "labbook.toml").open("a").write('\ncommit = "off"\n')
     project.record(sys.executable, "train.py", "--lr", "0.125")
     run = project.run()
@@ -170,7 +170,7 @@ def test_a_secret_that_only_the_run_knew_stays_withheld(withheld):
 
 
 def test_masked_runs_are_committed_whatever_their_options_are_called(project):
-    """Values of secret options come and go between runs, the console holds marks, and none of it looks like a secret."""
+    """Values of secret options come and go between runs and the console holds marks: nothing looks like a secret."""
     (project.folder / "train.py").write_text(
         "import argparse\n"
         "p = argparse.ArgumentParser()\n"

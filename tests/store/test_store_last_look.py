@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labbook.capture.changes import changes_between, masked_changes
+from labbook.compare.run_changes import changes_between, masked_changes
 from labbook.model.run import Arguments, CaughtException, ConfigFile, Console, Frame, Process, Run
 from labbook.model.run_json import line_by_line, run_to_json
 from labbook.probe.redaction import Redactor, redact_argv, rules_data
 from labbook.record.finalize import commit_message
-from labbook.report.entry_page import entry_markdown
-from labbook.report.title import title_of
+from labbook.report.entry.entry_page import entry_markdown
+from labbook.report.entry.title import title_of
 from labbook.store.config import Config
 from labbook.store.fast_import import FileChange
 from labbook.store.last_look import find_secrets, mask_secrets, secrets_in, told

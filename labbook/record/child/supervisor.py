@@ -22,7 +22,7 @@ from labbook.frozen import dataclass
 from labbook.record.child.output_copier import Copying
 from labbook.record.child.signal_relay import SignalRelay
 from labbook.record.child.terminal import Wiring, wired
-from labbook.record.unrecorded import COMMAND_FAULTS, cannot_run
+from labbook.record.child.unrecorded import COMMAND_FAULTS, cannot_run
 
 if TYPE_CHECKING:
     from labbook.capture.console.console_sink import ConsoleSink

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from labbook.errors import LabbookError, UsageError
 
 if TYPE_CHECKING:
-    from labbook.record.supervisor import ChildEnd
+    from labbook.record.child.supervisor import ChildEnd
 
 _MISSING, _NOT_EXECUTABLE = 127, 126
 """Exit codes of a shell for a program that does not exist or cannot be executed."""
@@ -51,7 +51,7 @@ def run_in_any_case(argv: Sequence[str], record: Callable[[], ChildEnd], say: Ca
         say(f"the command runs, but this run is not recorded: {reason_of(error)}")
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         become(argv)
-    from labbook.record.supervisor import exit_like
+    from labbook.record.child.supervisor import exit_like
 
     exit_like(end)
 
