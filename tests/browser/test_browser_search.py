@@ -50,7 +50,7 @@ def test_a_colleague_finds_the_fix_of_a_loss_that_became_nan(site, open_page):
 
     assert list(found)[:3] == ["Confirmed fixes", "Symptoms", "Runs"]
     assert found["Confirmed fixes"][0].startswith("--lr 3 → 0.2")
-    assert found["Symptoms"][0].startswith("The loss became NaN or infinite") and "--lr 3 → 0.2" in found["Symptoms"][0]
+    assert found["Symptoms"][0].startswith("NaN or infinite loss") and "--lr 3 → 0.2" in found["Symptoms"][0]
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_url("**/runs/**")

@@ -62,8 +62,8 @@ def test_only_symptoms_that_were_seen_have_a_page_and_all_stand_in_the_overview(
 
     assert set(pages) == {"symptoms/index.md", "fixes/index.md", "symptoms/loss_nonfinite.md"}
     overview = pages["symptoms/index.md"]
-    assert "[The loss became NaN or infinite](loss_nonfinite.md)" in overview.split("## ")[1]
-    assert "**Weights are NaN or infinite**" in overview and "](nonfinite_parameter.md)" not in overview
+    assert "[NaN or infinite loss](loss_nonfinite.md)" in overview.split("## ")[1]
+    assert "**NaN or infinite weights**" in overview and "](nonfinite_parameter.md)" not in overview
     assert overview.count("<br>") == len(load_catalogue().symptoms) and "labbook explain" in overview
 
 
@@ -84,9 +84,9 @@ def test_pages_are_in_the_language_of_the_site():
     chinese = SiteSource(source.rows, now=NOW, symptoms=source.symptoms, fixes=source.fixes, language="zh")
     text = page(chinese, "loss_nonfinite", "zh")
 
-    assert text.startswith("# 损失变成 NaN 或无穷") and "## 怎么办" in text and "之后 4 次运行没有再出现" in text
+    assert text.startswith("# 损失为 NaN 或无穷") and "## 怎么办" in text and "之后 4 次运行没有再出现" in text
     assert "What you see" not in text
-    assert "损失变成 NaN 或无穷" in made(chinese, "zh")["symptoms/index.md"]
+    assert "损失为 NaN 或无穷" in made(chinese, "zh")["symptoms/index.md"]
 
 
 def test_both_languages_have_the_same_words():

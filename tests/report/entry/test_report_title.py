@@ -49,13 +49,13 @@ def test_a_loss_that_is_no_number_is_the_news():
 
 def finding(**fields):
     told = {"symptom": "loss_negative", "family": "numeric", "class_": "numeric", "tier": 1, "severity": "error"}
-    return Finding(**{**told, "title": "A loss that cannot be negative is negative", **fields})
+    return Finding(**{**told, "title": "Loss is negative (cross entropy, BCE or squared error)", **fields})
 
 
 def test_what_is_certainly_wrong_in_a_run_that_ended_well_is_the_news():
     loss = Series("loss", "probe", (1, 2), (2.0, -3.0))
     assert title_of(run_with(loss, findings=(finding(),))) == (
-        "a.py: finished, but a loss that cannot be negative is negative"
+        "a.py: finished, but loss is negative (cross entropy, BCE or squared error)"
     )
     for one in (finding(tier=3), finding(severity="warning")):
         assert title_of(run_with(loss, findings=(one,))) == "a.py: finished, loss 2 → -3 in 2 steps"
@@ -65,7 +65,9 @@ def test_what_is_certainly_wrong_in_a_run_that_ended_well_is_the_news():
     )
     follows = finding(follows_from="dead_relu")
     assert title_of(run_with(loss, findings=(dead, follows))).endswith("but most units of a layer give 0")
-    assert title_of(run_with(loss, findings=(dead, finding()))).endswith("a loss that cannot be negative is negative")
+    assert title_of(run_with(loss, findings=(dead, finding()))).endswith(
+        "but loss is negative (cross entropy, BCE or squared error)"
+    )
     loss = Series("loss", "probe", (1, 2), (2.0, math.nan))
     assert title_of(run_with(loss, findings=(finding(),))) == "a.py: finished, loss is NaN since step 2"
 
