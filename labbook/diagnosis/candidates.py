@@ -33,8 +33,8 @@ class Candidate:
     """
 
     match: Match
-    raised: ObservedException | None = None
-    said: OutputLine | None = None
+    exception: ObservedException | None = None
+    line: OutputLine | None = None
     fatal: bool = True
     order: float = 0.0
     rank: int | None = None
@@ -54,18 +54,18 @@ def order_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _importance(candidate: Candidate) -> tuple[object, ...]:
     """Sorts what ended the program before what it only said, certain before likely, causes in time order."""
     consequence = ANYTHING in candidate.match.symptom.caused_by
-    hint = candidate.raised is None and candidate.match.weight == 1
+    hint = candidate.exception is None and candidate.match.weight == 1
     several_ranks = candidate.rank is not None
     # Of several ranks the first to fail is the cause; in one process what came last ended it.
-    order = candidate.order if several_ranks or candidate.raised is None else -candidate.order
+    order = candidate.order if several_ranks or candidate.exception is None else -candidate.order
     weight = candidate.match.weight
     return (
         not candidate.fatal,
         hint,
         consequence,
         weight == 1,
-        candidate.raised is None and weight < 3,
-        candidate.raised is None,
+        candidate.exception is None and weight < 3,
+        candidate.exception is None,
         order,
         candidate.depth,
         -weight,
@@ -103,11 +103,11 @@ def _caused_first(candidates: list[Candidate]) -> list[Candidate]:
 
 def _interrupt_behind(ordered: list[Candidate]) -> list[Candidate]:
     """Puts an interruption behind another failure of the same text: who reports that failure pressed Ctrl-C."""
-    if not ordered or ordered[0].match.symptom.family != "interrupted" or ordered[0].raised is None:
+    if not ordered or ordered[0].match.symptom.family != "interrupted" or ordered[0].exception is None:
         return ordered
     first = ordered[0]
     for place, other in enumerate(ordered):
-        apart = other.raised is not None and other.order != first.order and other.rank == first.rank
+        apart = other.exception is not None and other.order != first.order and other.rank == first.rank
         if apart and other.fatal and other.match.weight > 1 and other.match.symptom.family not in _OF_INTERRUPTS:
             return [other, *ordered[:place], *ordered[place + 1 :]]
     return ordered

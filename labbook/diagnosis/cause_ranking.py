@@ -66,14 +66,14 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
         matcher: Of the catalogue.
         language: Of titles, causes and fixes; "en" or "zh".
     """
-    candidates = [c for raised in evidence.raised for c in _of_raised(raised, matcher, evidence.framework)]
+    candidates = [c for raised in evidence.exceptions for c in _of_raised(raised, matcher, evidence.framework)]
     # Words without a class are read as a message only where no exception says what happened.
     bare = not any(c.match.weight > 1 for c in candidates)
     if not evidence.clean_end:
         candidates += _of_lines(evidence, matcher, as_exception=bare)
-        candidates += [Candidate(match, order=float("inf")) for match in matcher.of_ending(evidence.ending)[:1]]
+        candidates += [Candidate(match, order=float("inf")) for match in matcher.match_ending(evidence.ending)[:1]]
     ordered = order_candidates(candidates)
-    findings = [build_finding(c.match, c.raised, c.said, evidence, language) for c in ordered]
+    findings = [build_finding(c.match, c.exception, c.line, evidence, language) for c in ordered]
     weak = [c for c in ordered if _by_class_alone(c) or _only_aborts(c) or _of_import(c) or _of_setting(c)]
     if not any(c.fatal and c.match.weight > 1 for c in ordered if c not in weak):
         findings = _with_grammar(findings, evidence, matcher, language)
@@ -88,7 +88,7 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
     if PRINTS_STEPS in evidence.conditions and all(f.family == "performance" for f in findings):
         # A log of training that warns of slowness and of nothing else is one of a program that runs well.
         findings = []
-    elif ordered and PRINTS_STEPS in evidence.conditions and not evidence.raised and all(map(_goes_on, ordered)):
+    elif ordered and PRINTS_STEPS in evidence.conditions and not evidence.exceptions and all(map(_goes_on, ordered)):
         findings = []
     checks = [
         build_check_finding(check, matcher.catalogue, evidence, language)
@@ -101,18 +101,18 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
 
 def _only_aborts(candidate: Candidate) -> bool:
     """Whether it says no more than that native code ended the process, which what it said before may explain."""
-    return candidate.raised is None and candidate.match.weight == 2 and candidate.id == _ABORTED
+    return candidate.exception is None and candidate.match.weight == 2 and candidate.id == _ABORTED
 
 
 def _of_import(candidate: Candidate) -> bool:
     """Whether it calls a mistake of the program what a library raised while it was imported."""
-    raised, family = candidate.raised, candidate.match.symptom.family
+    raised, family = candidate.exception, candidate.match.symptom.family
     return raised is not None and family == "type_error_user_code" and family_of_import(raised) is not None
 
 
 def _of_setting(candidate: Candidate) -> bool:
     """Whether it calls a mistake of data or of the program what the class or the line says of a setting."""
-    raised, family = candidate.raised, candidate.match.symptom.family
+    raised, family = candidate.exception, candidate.match.symptom.family
     if raised is None or family not in _UNLIKE_SETTINGS:
         return False
     if reads_checkpoint(raised) or reads_setting(raised):
@@ -122,7 +122,7 @@ def _of_setting(candidate: Candidate) -> bool:
 
 def _by_class_alone(candidate: Candidate) -> bool:
     """Whether only the class of an exception speaks for it, beside a sentence that may say more."""
-    raised = candidate.raised
+    raised = candidate.exception
     return (
         raised is not None
         and raised.type in _SAYS_ANYTHING
@@ -143,10 +143,10 @@ def _is_wrapper(candidate: Candidate) -> bool:
 
 def _untold(evidence: Evidence, candidates: Sequence[Candidate]) -> bool:
     """Whether an exception that ended the program is of no candidate."""
-    told_of = [c.raised for c in candidates if c.raised is not None]
+    told_of = [c.exception for c in candidates if c.exception is not None]
     return any(
         raised.ended_process and raised.message and all(raised.message != known.message for known in told_of)
-        for raised in evidence.raised
+        for raised in evidence.exceptions
     )
 
 
@@ -158,7 +158,7 @@ def _of_raised(raised: ObservedException, matcher: Matcher, framework: str) -> l
         if not any(frame.user for frame in one.frames) and any(frame.user for frame in raised.frames):
             # It was raised inside of a library: the user's line is the one that called it.
             one = replace(one, frames=raised.frames)
-        matches = matcher.of_exception(one, framework)
+        matches = matcher.match_exception(one, framework)
         kept = matches[:1] + [m for m in matches[1:] if m.weight == 3 and _related(m, matches[0])]
         found += [
             Candidate(match, one, fatal=raised.ended_process, order=raised.order, rank=raised.rank, depth=depth)
@@ -179,8 +179,8 @@ def _root_first(raised: ObservedException, matcher: Matcher, framework: str, dep
     if raised.inner is not None:
         # A re-raised error quotes the real one, which comes first.
         chain = [*_root_first(raised.inner, matcher, framework, depth + 1), raised]
-    for behind, relation in raised.behind[:_DEEPEST]:
-        deeper = _root_first(replace(behind, behind=()), matcher, framework, depth + 1)
+    for behind, relation in raised.context[:_DEEPEST]:
+        deeper = _root_first(replace(behind, context=()), matcher, framework, depth + 1)
         chain = [*deeper, *chain] if _explains(behind, raised, relation, matcher, framework) else [*chain, *deeper]
     return chain
 
@@ -190,8 +190,8 @@ def _explains(
 ) -> bool:
     """Whether the exception behind another one is the one to tell of."""
     inner = shown.inner or shown
-    ours = matcher.of_exception(inner, framework)
-    theirs = matcher.of_exception(behind, framework)
+    ours = matcher.match_exception(inner, framework)
+    theirs = matcher.match_exception(behind, framework)
     if not theirs:
         return False
     if not ours or theirs[0].symptom.id in ours[0].symptom.caused_by or ANYTHING in ours[0].symptom.caused_by:
@@ -204,19 +204,19 @@ def _explains(
 
 def _of_lines(evidence: Evidence, matcher: Matcher, *, as_exception: bool) -> list[Candidate]:
     found = []
-    certain = any(raised.message for raised in evidence.raised)
-    for said in evidence.said:
+    certain = any(raised.message for raised in evidence.exceptions)
+    for said in evidence.lines:
         if certain and said.kind == "output" and is_speculation(said.text):
             continue
         # What a sentence supposes or fears has not happened.
         text = without_speculation(said.text)
-        matches = matcher.of_line(replace(said, text=text), evidence.framework, as_exception=as_exception)
+        matches = matcher.match_line(replace(said, text=text), evidence.framework, as_exception=as_exception)
         if matches and matches[0].weight < 3 and said.kind == "output":
             # Words that are not a program's own may stand in a question.
             told_text = drop_questions(text)
             if told_text != text:
                 text = told_text
-                matches = matcher.of_line(replace(said, text=text), evidence.framework, as_exception=as_exception)
+                matches = matcher.match_line(replace(said, text=text), evidence.framework, as_exception=as_exception)
         printed = matcher.catalogue.symptoms.get(_PRINTED)
         if not matches and printed and said.kind == "output" and prints_nonfinite(text):
             matches = [Match(printed, 1, 0, {})]
@@ -235,14 +235,14 @@ def _folded(findings: list[Finding], candidates: list[Candidate]) -> list[Findin
             continue
         symptom = candidate.match.symptom
         follows = ANYTHING in symptom.caused_by or is_cause_of(first, candidate)
-        same_exception = candidate.raised is not None and first.raised is not None and candidate.fatal
+        same_exception = candidate.exception is not None and first.exception is not None and candidate.fatal
         kept.append(replace(finding, follows_from=first.id if follows or same_exception else ""))
     return kept
 
 
 def _with_grammar(findings: list[Finding], evidence: Evidence, matcher: Matcher, language: str) -> list[Finding]:
     """Puts what the grammar of the message says in front of mere hints, where no page fits."""
-    for raised in sorted(evidence.raised, key=lambda one: (one.ended_process, one.order), reverse=True):
+    for raised in sorted(evidence.exceptions, key=lambda one: (one.ended_process, one.order), reverse=True):
         innermost = raised
         for _ in range(_DEEPEST):
             if innermost.inner is None:
@@ -251,8 +251,8 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, matcher: Matcher,
         finding = family_of_message(innermost, evidence, language)
         if finding is not None:
             return [finding, *(f for f in findings if f.family != finding.family)]
-    if evidence.clean_end or any(one.type or one.message for one in evidence.raised):
-        cut = not evidence.clean_end and not any(one.message for one in evidence.raised)
+    if evidence.clean_end or any(one.type or one.message for one in evidence.exceptions):
+        cut = not evidence.clean_end and not any(one.message for one in evidence.exceptions)
         return findings or (_named(evidence, matcher, language) if cut else [])
     if findings:
         # Hints of what programs warn of and go on; what people say happened is more.
@@ -260,7 +260,7 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, matcher: Matcher,
         if said is None or (findings[0].symptom == _ABORTED and said.family not in _BEFORE_ABORT):
             return findings
         return [said, *(f for f in findings if f.family != said.family)]
-    for raised, families in _quoted(evidence.said):
+    for raised, families in _quoted(evidence.lines):
         finding = family_of_message(raised, evidence, language)
         if finding is not None and (not families or finding.family in families):
             return [finding]
@@ -271,9 +271,9 @@ def _with_grammar(findings: list[Finding], evidence: Evidence, matcher: Matcher,
 def _named(evidence: Evidence, matcher: Matcher, language: str) -> list[Finding]:
     """What a class alone means that a sentence names."""
     for raised in mentioned_exceptions(
-        one.text for one in evidence.said if one.kind == "output" and "\n" not in one.text
+        one.text for one in evidence.lines if one.kind == "output" and "\n" not in one.text
     ):
-        matches = matcher.of_exception(raised, evidence.framework)
+        matches = matcher.match_exception(raised, evidence.framework)
         family = matches[0].symptom.family if matches else family_by_class(raised.module, raised.type)
         family = family or family_by_habit(raised.module, raised.type)
         if family is not None:
@@ -283,7 +283,7 @@ def _named(evidence: Evidence, matcher: Matcher, language: str) -> list[Finding]
 
 def _reported(evidence: Evidence, language: str) -> Finding | None:
     """What the sentences of a report say happened."""
-    told_of = family_of_report(one.text for one in evidence.said if one.kind == "output" and "\n" not in one.text)
+    told_of = family_of_report(one.text for one in evidence.lines if one.kind == "output" and "\n" not in one.text)
     if told_of is None:
         return None
     family, sentence = told_of
@@ -325,7 +325,7 @@ def _joined(findings: list[Finding], checks: list[Finding], matcher: Matcher) ->
 def _unsure(findings: Sequence[Finding], evidence: Evidence) -> str:
     if findings and (findings[0].symptom or findings[0].family != "other"):
         return ""
-    if evidence.raised:
-        last = evidence.raised[-1]
+    if evidence.exceptions:
+        last = evidence.exceptions[-1]
         return f"no page of the catalogue fits {last.type or 'this message'}"
     return "nothing in it looks like a failure that the catalogue knows"

@@ -170,7 +170,7 @@ def _with_source(where: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]
     if where.get("source") or not where.get("file"):
         return dict(where)
     line, file = where.get("line"), str(where["file"])
-    frames = (frame for raised in evidence.raised for frame in raised.frames)
+    frames = (frame for raised in evidence.exceptions for frame in raised.frames)
     same = (f for f in frames if f.line == line and (f.file == file or f.file.endswith("/" + file)))
     frame = next((frame for frame in same if frame.source.strip()), None)
     return {**where, "source": frame.source.strip()} if frame is not None else dict(where)

@@ -170,7 +170,7 @@ def test_colab_and_editors_write_files_as_links():
         "ValueError: odd\n"
     )
     for text, file in ((colab, "/content/train.py"), (editor, "l:\\work\\train.py")):
-        (raised,) = read_text(text).raised
+        (raised,) = read_text(text).exceptions
         assert (raised.type, raised.frames[-1].file) == ("ValueError", file)
 
 
@@ -238,7 +238,7 @@ def test_a_program_that_exits_in_a_cell_fails_for_what_it_raised():
         "--> 382         return len(records), 0\n\n"
         "TypeError: object of type 'NoneType' has no len()\n"
     )
-    assert [raised.type for raised in read_text(text).raised] == ["AssertionError"]
+    assert [raised.type for raised in read_text(text).exceptions] == ["AssertionError"]
 
 
 def test_what_a_sentence_says_takes_the_place_of_what_its_class_would_mean():
