@@ -15,7 +15,6 @@ from labbook.diagnosis.families.assertions import family_of_assert
 from labbook.diagnosis.families.environment_errors import ADDRESS, family_by_surroundings
 from labbook.diagnosis.families.error_codes import family_by_cuda, family_by_number
 from labbook.diagnosis.families.exception_classes import family_by_class, family_by_habit, is_general
-from labbook.diagnosis.families.family_titles import title_of
 from labbook.diagnosis.families.model_files import family_of_model_file
 from labbook.diagnosis.families.paddle_codes import family_by_code, family_by_hint
 from labbook.diagnosis.families.raise_site import (
@@ -26,9 +25,8 @@ from labbook.diagnosis.families.raise_site import (
     reads_setting,
 )
 from labbook.diagnosis.families.setting_and_data_errors import ENVIRONMENT, family_by_wording, is_user_check
-from labbook.diagnosis.finding_builder import _fingerprint, locate_exception
-from labbook.model.evidence import Evidence, ObservedException
-from labbook.model.finding import Finding
+from labbook.frozen import dataclass
+from labbook.model.evidence import ObservedException
 
 _SIZES = re.compile(r"torch\.Size\(\[[\d, ]{0,60}\]\)|[\[(][\d, x-]{1,60}[\])]|\d+(?:\s?[x×]\s?\d+)+")
 _TYPES = re.compile(
@@ -201,20 +199,33 @@ _TOO_BIG = re.compile(
 _NEAR = 240
 
 
-def family_of_message(raised: ObservedException, evidence: Evidence, language: str) -> Finding | None:
-    """A finding that names only the family, or `None` when the sentence does not say it.
+@dataclass(frozen=True)
+class FamilyReading:
+    """A family with what shows it.
+
+    Args:
+        family: One of `labbook.model.symptom.CRASH_FAMILIES`.
+        tier: 2 likely, 3 a hint.
+        sentence: The message or line of code, on one line.
+    """
+
+    family: str
+    tier: int
+    sentence: str
+
+
+def family_of_message(raised: ObservedException) -> FamilyReading | None:
+    """The family of an exception, or `None` when nothing shows it.
 
     Args:
         raised: The exception.
-        evidence: What else is known.
-        language: Of the title.
     """
     sentence = " ".join(raised.message[:4000].split())
     if is_general(raised.type):
         family = _of_system(raised, sentence) or family_of_import(raised)
-        return None if family is None else build_family_finding(family, 2, sentence, raised, evidence, language)
+        return None if family is None else FamilyReading(family, 2, sentence)
     if reads_checkpoint(raised):
-        return build_family_finding("checkpoint_key_mismatch", 2, sentence, raised, evidence, language)
+        return FamilyReading("checkpoint_key_mismatch", 2, sentence)
     if raised.type == "KeyError" and sentence.count(" ") < 2:
         # The key that is missing, and no sentence.
         return None
@@ -247,7 +258,7 @@ def family_of_message(raised: ObservedException, evidence: Evidence, language: s
     if family is None:
         return None
     shown = sentence or (raised.frames[-1].source if raised.frames else "")
-    return build_family_finding(family, tier, shown, raised, evidence, language)
+    return FamilyReading(family, tier, shown)
 
 
 def _of_system(raised: ObservedException, sentence: str) -> str | None:
@@ -271,34 +282,6 @@ def _of_system(raised: ObservedException, sentence: str) -> str | None:
 def _names_missing_file(plain: str) -> bool:
     missing = _NO_FILE.search(plain)
     return missing is not None and _PATH.search(plain[max(0, missing.start() - 160) : missing.end()]) is not None
-
-
-def build_family_finding(
-    family: str, tier: int, sentence: str, raised: ObservedException, evidence: Evidence, language: str
-) -> Finding:
-    """A finding that names a family and no page.
-
-    Args:
-        family: It.
-        tier: How certain it is.
-        sentence: What says so, on one line.
-        raised: The exception that it is of; one without a class where nothing was raised.
-        evidence: What else is known.
-        language: Of the title.
-    """
-    return Finding(
-        symptom="",
-        family=family,
-        class_=family,
-        tier=tier,
-        severity="error",
-        title=title_of(family, language),
-        where=locate_exception(raised),
-        evidence=(sentence[:400],),
-        fingerprint=_fingerprint(raised, evidence),
-        message=(raised.message.split("\n", 1)[0] or sentence)[:400],
-        exception=raised.type,
-    )
 
 
 def _family(sentence: str) -> str | None:
