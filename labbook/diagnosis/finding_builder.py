@@ -10,7 +10,7 @@ from labbook.diagnosis.catalogue.message_values import read_values, select_tenso
 from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.run_conditions import find_conditions, read_label_mark
 from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, Catalogue
-from labbook.diagnosis.families.family_titles import title_of
+from labbook.diagnosis.families.family_tables import title_of_family
 from labbook.diagnosis.families.message_family import FamilyReading
 from labbook.diagnosis.fingerprint import fingerprint_exception, fingerprint_fault
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
@@ -102,7 +102,7 @@ def build_family_finding(
         class_=reading.family,
         tier=reading.tier,
         severity="error",
-        title=title_of(reading.family, language),
+        title=title_of_family(reading.family, language),
         where=locate_exception(exception),
         evidence=(reading.sentence[:_MOST_MESSAGE],),
         fingerprint=fingerprint_exception(exception, evidence.framework),

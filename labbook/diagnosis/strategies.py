@@ -1,25 +1,23 @@
 """Which reader decides when several can explain a failure: an ordered list of strategies, the first answer wins.
 
 A page of the catalogue that fits with certainty comes first, then the family that the message of an exception gives,
-then pages that are only likely, and last a message that a sentence quotes. Where no strategy has an answer the failure
-is unknown.
+then a line in which a program reports an error without an exception, and last pages that are only likely. Where no
+strategy has an answer the failure is unknown.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from labbook.diagnosis.candidates import ANYTHING, Candidate, is_cause_of
 from labbook.diagnosis.catalogue.matcher import Matcher
-from labbook.diagnosis.families.exception_classes import family_by_class
-from labbook.diagnosis.families.message_family import family_of_message
+from labbook.diagnosis.families.message_family import family_of_class, family_of_line, family_of_message
 from labbook.diagnosis.families.raise_site import family_of_import, reads_checkpoint, reads_setting
 from labbook.diagnosis.finding_builder import build_family_finding, build_finding
 from labbook.diagnosis.text.evidence_collector import PRINTS_STEPS
-from labbook.diagnosis.text.hedging import find_quoted_message, without_speculation
+from labbook.diagnosis.text.hedging import drop_questions, without_speculation
 from labbook.frozen import dataclass
 from labbook.model.evidence import Evidence, ObservedException
 from labbook.model.finding import Finding
@@ -29,16 +27,7 @@ _GENERAL_CLASSES = ("KeyError", "NotImplementedError", "ValueError", "RuntimeErr
 _ABORTED = "native_crash"
 _SURVIVED = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch")
 """Families of warnings after which programs train normally."""
-_TENSOR_FAMILIES = (
-    "shape_mismatch",
-    "dtype_mismatch",
-    "device_mismatch",
-    "type_error_user_code",
-    "index_out_of_range",
-)
 _NOT_SETTINGS = ("data_decode_error", "type_error_user_code", "api_version_mismatch")
-_QUESTION = re.compile(r"[?？]|\bsee (?:the|docs?|also)\b|没有关系|没关系|正常", re.IGNORECASE)
-"""A line that asks or explains, and is no message."""
 _MAX_DEPTH = 12
 
 
@@ -95,6 +84,32 @@ class ExceptionFamily:
         return []
 
 
+class ProgramLine:
+    """The family of a line in which a program reports an error without a class, in a text without any exception.
+
+    Such lines are error codes of CUDA, and what loaders of model files and other native code print before they abort.
+    In the log of a training that goes on, a page that fits a warning explains more.
+    """
+
+    name = "line of a program"
+
+    def find(self, case: Case) -> list[Finding]:
+        """A finding of the family; only where nothing in the text is an exception."""
+        evidence = case.evidence
+        if evidence.clean_end or any(one.type or one.message for one in evidence.exceptions):
+            return []
+        if case.candidates and PRINTS_STEPS in evidence.conditions:
+            return []
+        for line in evidence.lines:
+            if line.kind != "output" or "\n" in line.text:
+                continue
+            reading = family_of_line(drop_questions(without_speculation(line.text)))
+            if reading is not None:
+                bare = ObservedException("", reading.sentence)
+                return [build_family_finding(reading, bare, evidence, case.language)]
+        return []
+
+
 class LikelyPage:
     """A page that fits less certainly: by a hint, by the class of an exception, by a warning, by an abort."""
 
@@ -105,24 +120,7 @@ class LikelyPage:
         return _page_findings(case, [c for c in case.candidates if c.match.weight > 1 or not _rests_on_class(c)])
 
 
-class QuotedMessage:
-    """The family of a message without a class that a sentence quotes, in a text without any exception."""
-
-    name = "quoted message"
-
-    def find(self, case: Case) -> list[Finding]:
-        """A finding of the family; only where nothing in the text is an exception."""
-        evidence = case.evidence
-        if evidence.clean_end or any(one.type or one.message for one in evidence.exceptions):
-            return []
-        for exception, families in _quoted_messages(evidence):
-            finding = _family_finding(exception, case)
-            if finding is not None and (not families or finding.family in families):
-                return [finding]
-        return []
-
-
-STRATEGIES: tuple[Strategy, ...] = (CertainPage(), ExceptionFamily(), LikelyPage(), QuotedMessage())
+STRATEGIES: tuple[Strategy, ...] = (CertainPage(), ExceptionFamily(), ProgramLine(), LikelyPage())
 """In order: the first one with an answer decides."""
 
 
@@ -181,16 +179,6 @@ def _innermost(exception: ObservedException) -> ObservedException:
     return exception
 
 
-def _quoted_messages(evidence: Evidence) -> Iterator[tuple[ObservedException, tuple[str, ...]]]:
-    """Messages that sentences quote without a class, with the families that they may have; empty: any."""
-    lines = [one.text for one in evidence.lines if one.kind == "output"]
-    for message in filter(None, map(find_quoted_message, lines)):
-        yield ObservedException("AssertionError" if message.startswith("assert ") else "", message), ()
-    if len(lines) == 1 and not _QUESTION.search(lines[0]):
-        # A last line whose class was lost; of settings and data people write sentences of their own.
-        yield ObservedException("", without_speculation(lines[0])), _TENSOR_FAMILIES
-
-
 def _is_weak(candidate: Candidate) -> bool:
     """Whether the message of the exception may say more than the page that fits."""
     return _rests_on_class(candidate) or _only_aborts(candidate) or _misreads(candidate)
@@ -215,7 +203,7 @@ def _misreads(candidate: Candidate) -> bool:
         return False
     if family == "type_error_user_code" and family_of_import(one) is not None:
         return True
-    of_setting = reads_checkpoint(one) or reads_setting(one) or family_by_class(one.module, one.type) == "config_error"
+    of_setting = reads_checkpoint(one) or reads_setting(one) or family_of_class(one.module, one.type) == "config_error"
     return family in _NOT_SETTINGS and of_setting
 
 

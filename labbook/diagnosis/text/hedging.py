@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from labbook.diagnosis.families.environment_errors import HANGS
-
 SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
 _SUPPOSED = re.compile(
     r"\b(?:if|unless)\b(?! (?:I|we)\b)(?! you\b(?! (?:see|get|encounter|face|meet|run into)\b))|\bwhether\b"
@@ -124,67 +122,6 @@ def without_speculation(text: str) -> str:
 def is_feature_request(text: str) -> bool:
     """Whether a text says of itself that it asks for a feature, by the headings of common forms."""
     return _WISHED.search(text) is not None
-
-
-_QUOTED = re.compile(
-    r"(?:报错(?:信息|内容)?|错误(?:信息|提示|内容)?|提示|报出"
-    r"|(?:the |this |following |an? )(?:error|exception|issue|message)"
-    r"|[Ee]rror(?: message| is| was| says)?|ERROR)\s{0,2}(?:如下|为|是|说|is|was)?\s{0,2}[:：]?\s{0,3}[\"'`“「*]{0,3}"
-    r"(?P<message>[A-Z(\[][A-Za-z0-9_.'`()\[\]-]*(?: [^\s\"”」]+){3,60})"
-)
-
-
-_CHECKED = re.compile(
-    r"(?P<message>Enforce failed\b.{4,300}|\b\w+_ should not be null\b.{0,200}"
-    r"|\bExpected .{3,160}?, but received .{3,200}|(?<=`)assert .{5,200}?(?=`)"
-    r"|(?i:assertion ?error)[\s\S]{0,300}?\b(?P<code>assert [^\n`，。]{5,200}?)(?=处|这|$|[`，。\n])"
-    r"|\b(?P<told>assert [\w.(][^\n，。]{3,200}?)\s?(?:处|这里|这行)?(?:报错?\s|报错|出现\s?Assertion)"
-    r"|(?i:\b(?:errors?|fail\w*|problem|issue|arose|getting|got|raises?)|报错|错误|异常)[^\n]{0,40}?[\s:：]"
-    r"(?P<line>assert [\w.('\"][^\n，。]{4,200}))"
-)
-"""Checks of Paddle's own code, which need no class in front; a line of code that somebody quotes."""
-
-
-_SYSTEM = re.compile(
-    r"(?:报错|提示|错误|出现)[^\n。]{0,20}?(?:(?:数据类型|形状|维度|尺寸|shape|dtype)不(?:一致|匹配|相同|相等)"
-    r"|(?:标签|类别|索引|label)\s?(?:超出|越界))[^\n。]{0,80}"
-    r"|\[Errno (?:2|13|28|122)(?:\s*$|\]:? ?['\"NPD/][^\n]{0,200})|\bperm\w{1,6}on (?:denied\b"
-    r"|error\s{0,2}[:：])|(?:提示|报错"
-    r"|显示)[^\n，。]{0,6}没有(?:读取?|写入?|访问)权限"
-    r"|\bnccl(?:的)?(?:报错|错误|问题)|(?:报错|错误|看样子)[^\n。]{0,4}是\s?nccl[^\n。，]{0,6}",
-    re.IGNORECASE,
-)
-_MENDED = re.compile(
-    r"\bstuck (?:at|around|in|on) (?:[\d.]+|local|how)|卡在\s?[\d.]+|区别|哪一步"
-    r"|\b(?:accuracy|acc|m?AP|reward|loss)\b[^.\n]{0,20}?(?:stuck|卡|不动)|(?:精度|准确率"
-    r"|损失)[^。\n]{0,10}?(?:卡|不动)|"
-    r"\b(?:fix(?:e[sd])?|gone|no longer|solved|resolve[sd]?|how (?:do|to|can|does)|why|what)\b|吗|怎么(?:实现|用|做)",
-    re.IGNORECASE,
-)
-"""Questions and changes, which speak of waiting without one that happened."""
-
-
-_ENGINE = re.compile(
-    r"(?:\[TRT\] ?\[E\]|\[E\] ?\[TRT\]|\[TensorRT\] ERROR:|\[E\]|\bE (?:build|init_runtime|load_rknn|inference):"
-    r"|\blibprotobuf (?:ERROR|FATAL)[^\]]{0,200}\])\s{0,3}(?P<message>\S[\s\S]{7,1200})"
-)
-"""What an engine logs as an error."""
-
-
-def find_quoted_message(text: str) -> str:
-    """The message that a report quotes without a class: "报错The type of x must be ..."; "" where it quotes none.
-
-    Args:
-        text: A line or block.
-    """
-    told = without_speculation(text)
-    found = _ENGINE.search(told) or _CHECKED.search(told) or _QUOTED.search(told)
-    if found is None:
-        # A system's error, or what a sentence says of waiting processes, needs no word in front either.
-        plain = _SYSTEM.search(told) or (_MENDED.search(told) is None and HANGS.search(told)) or None
-        return plain.group().strip() if plain else ""
-    groups = found.groupdict()
-    return (groups.get("code") or groups.get("told") or groups.get("line") or groups["message"]).strip()
 
 
 _ASKED = re.compile(
