@@ -49,7 +49,6 @@ class Row:
         counts: Whether so many were expected and another number came.
         path: Whether a path stands near what `any` found.
         system: Whether errors of the operating system (`OSError`) are read by it too.
-        alone: Whether it is also compared with lines of output that are no exception.
     """
 
     family: str
@@ -64,7 +63,6 @@ class Row:
     counts: bool = False
     path: bool = False
     system: bool = False
-    alone: bool = False
 
     def fits(self, sentence: str) -> bool:
         """Whether a sentence has everything that the row asks for."""
@@ -119,16 +117,15 @@ class FamilyTables:
                 return family
         return None
 
-    def family_of_row(self, step: str, sentence: str, *, system: bool = False, alone: bool = False) -> str | None:
+    def family_of_row(self, step: str, sentence: str, *, system: bool = False) -> str | None:
         """The family of the first row of a step that fits a sentence, or `None`.
 
         Args:
             step: One of `STEPS`.
             sentence: On one line.
             system: Only rows that read errors of the operating system.
-            alone: Only rows that read lines outside of exceptions.
         """
-        rows = (row for row in self.rows[step] if (row.system or not system) and (row.alone or not alone))
+        rows = (row for row in self.rows[step] if row.system or not system)
         return next((row.family for row in rows if row.fits(sentence)), None)
 
 
