@@ -63,7 +63,7 @@ def main(megabytes: int = 100) -> None:
     raised = hits = 0
     for _ in range(3):
         start = time.perf_counter()
-        raised = len(read_stream(blocks).raised)
+        raised = len(read_stream(blocks).exceptions)
         times["reader"].append(time.perf_counter() - start)
         start = time.perf_counter()
         hits = plain_loop(blocks)

@@ -130,9 +130,11 @@ def _of_paste(book: Notebook, text: str, symptoms: Mapping[str, Symptom]) -> tup
     primary = diagnosis.primary
     frameworks = dict.fromkeys((evidence.framework, "torch", "paddle", ""))
     identities = [
-        fingerprint_exception(raised, framework) for raised in evidence.raised[-4:] for framework in frameworks
+        fingerprint_exception(raised, framework) for raised in evidence.exceptions[-4:] for framework in frameworks
     ]
-    message = primary.message if primary else evidence.raised[-1].message if evidence.raised else _last_line(text)
+    message = (
+        primary.message if primary else evidence.exceptions[-1].message if evidence.exceptions else _last_line(text)
+    )
     names = [f.symptom for f in diagnosis.findings if f.symptom and not f.follows_from]
     families = [primary.family] if primary is not None and primary.family != "other" else []
     fingerprints = tuple(dict.fromkeys([*(f.fingerprint for f in diagnosis.findings[:1] if f.exception), *identities]))

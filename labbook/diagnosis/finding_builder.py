@@ -10,6 +10,8 @@ from labbook.diagnosis.catalogue.message_values import read_values, select_tenso
 from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.run_conditions import find_conditions, read_label_mark
 from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, Catalogue
+from labbook.diagnosis.families.family_tables import title_of_family
+from labbook.diagnosis.families.message_family import FamilyReading
 from labbook.diagnosis.fingerprint import fingerprint_exception, fingerprint_fault
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 from labbook.model.finding import Finding
@@ -74,10 +76,38 @@ def build_finding(
         evidence=tuple(sentences),
         causes=_filled_all(causes, values, evidence.framework),
         fixes=_filled_all(fixes, values, evidence.framework),
-        fingerprint=_fingerprint(raised, evidence) if raised else fingerprint_fault(symptom.id, evidence.framework, ""),
+        fingerprint=fingerprint_exception(raised, evidence.framework)
+        if raised
+        else fingerprint_fault(symptom.id, evidence.framework, ""),
         values=dict(match.values),
         message=message,
         exception=raised.type if raised else "",
+    )
+
+
+def build_family_finding(
+    reading: FamilyReading, exception: ObservedException, evidence: Evidence, language: str
+) -> Finding:
+    """The finding of a family without a page.
+
+    Args:
+        reading: The family and what shows it.
+        exception: Without a class where nothing was raised.
+        evidence: What else is known.
+        language: Of the title; "en" or "zh".
+    """
+    return Finding(
+        symptom="",
+        family=reading.family,
+        class_=reading.family,
+        tier=reading.tier,
+        severity="error",
+        title=title_of_family(reading.family, language),
+        where=locate_exception(exception),
+        evidence=(reading.sentence[:_MOST_MESSAGE],),
+        fingerprint=fingerprint_exception(exception, evidence.framework),
+        message=(exception.message.split("\n", 1)[0] or reading.sentence)[:_MOST_MESSAGE],
+        exception=exception.type,
     )
 
 
@@ -170,7 +200,7 @@ def _with_source(where: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]
     if where.get("source") or not where.get("file"):
         return dict(where)
     line, file = where.get("line"), str(where["file"])
-    frames = (frame for raised in evidence.raised for frame in raised.frames)
+    frames = (frame for raised in evidence.exceptions for frame in raised.frames)
     same = (f for f in frames if f.line == line and (f.file == file or f.file.endswith("/" + file)))
     frame = next((frame for frame in same if frame.source.strip()), None)
     return {**where, "source": frame.source.strip()} if frame is not None else dict(where)
@@ -180,11 +210,6 @@ def innermost_user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's code; the innermost of all where none is."""
     own = next((frame for frame in reversed(frames) if frame.user), None)
     return own or (frames[-1] if frames else None)
-
-
-def _fingerprint(raised: ObservedException, evidence: Evidence) -> str:
-    """Identity of the failure that an exception shows."""
-    return fingerprint_exception(raised, evidence.framework)
 
 
 def first_message_line(message: str) -> str:

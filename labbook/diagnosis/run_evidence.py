@@ -55,8 +55,8 @@ def collect_run_evidence(run: Run) -> Evidence:
     printed = read_text(run.console.text) if run.console.text.strip() else Evidence()
     return Evidence(
         # What the probe saw as an object is better than the same as text.
-        raised=raised or printed.raised,
-        said=printed.said,
+        exceptions=raised or printed.exceptions,
+        lines=printed.lines,
         ending=ending,
         checks=run.checks,
         conditions=conditions,
@@ -81,7 +81,7 @@ def read_caught_exception(caught: CaughtException) -> ObservedException:
         module=caught.module,
         frames=caught.frames,
         inner=inner,
-        behind=tuple((ObservedException(kind, text), relation) for kind, text, relation in _chain(caught)),
+        context=tuple((ObservedException(kind, text), relation) for kind, text, relation in _chain(caught)),
         rank=caught.rank,
         thread=caught.thread if caught.where == "thread" else "",
         order=caught.t,
@@ -106,7 +106,7 @@ def split_quoted_exception(kind: str, message: str) -> tuple[ObservedException |
             message = str(ast.literal_eval(message))
     if "Traceback (most recent call last)" not in message and " with message:" not in message:
         return None, message
-    read = read_text(f"{kind}: {message}").raised
+    read = read_text(f"{kind}: {message}").exceptions
     whole = next((r for r in read if r.inner is not None), None)
     if whole is not None:
         return whole.inner, whole.message

@@ -20,7 +20,7 @@ class ObservedException:
         module: Module of the class, or "".
         frames: Outermost first; `user` is set where the path is not of an installed library.
         inner: The exception that this one re-raises: of a loader's worker, of a spawned child, "Origin Exception".
-        behind: What it was raised from or while handling, nearest first, as (exception, "cause" or "context").
+        context: What it was raised from or while handling, nearest first, as (exception, "cause" or "context").
         rank: Of the process, or `None`.
         thread: Name of the thread that it ended, or "".
         order: Position in time: smaller came first.
@@ -35,7 +35,7 @@ class ObservedException:
     module: str = ""
     frames: tuple[Frame, ...] = ()
     inner: ObservedException | None = None
-    behind: tuple[tuple[ObservedException, str], ...] = ()
+    context: tuple[tuple[ObservedException, str], ...] = ()
     rank: int | None = None
     thread: str = ""
     order: float = 0.0
@@ -91,8 +91,8 @@ class Evidence:
     """All that is known of one failure.
 
     Args:
-        raised: In the order of their first lines or times.
-        said: In order.
+        exceptions: In the order of their first lines or times.
+        lines: In order.
         ending: How it ended, where that is known.
         checks: Rows of the health checklist.
         conditions: Names that hold in this run ("first_step", "memory_rising"); see
@@ -102,8 +102,8 @@ class Evidence:
         clean_end: Whether the program is known to have ended well: then output alone is no failure.
     """
 
-    raised: tuple[ObservedException, ...] = ()
-    said: tuple[OutputLine, ...] = ()
+    exceptions: tuple[ObservedException, ...] = ()
+    lines: tuple[OutputLine, ...] = ()
     ending: Ending = field(default_factory=Ending)
     checks: tuple[CheckResult, ...] = ()
     conditions: frozenset[str] = frozenset()

@@ -39,7 +39,7 @@ def diagnose_exception(error: BaseException, language: str = "") -> Diagnosis:
     from labbook.diagnosis.cause_ranking import diagnose
     from labbook.record.diagnosing import remembered
 
-    evidence = Evidence(raised=(raised_of_error(error),), framework=_framework())
+    evidence = Evidence(exceptions=(raised_of_error(error),), framework=_framework())
     notebook = _notebook()
     if notebook is None:
         return diagnose(evidence, Matcher(load_catalogue()), language or "en")
@@ -70,7 +70,7 @@ def raised_of_error(error: BaseException) -> ObservedException:
             break
         behind.append((_alone(former), relation))
         current = former
-    return replace(_alone(error), behind=tuple(behind))
+    return replace(_alone(error), context=tuple(behind))
 
 
 def _alone(error: BaseException) -> ObservedException:

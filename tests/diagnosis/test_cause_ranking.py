@@ -20,7 +20,7 @@ DEVICE = "Expected all tensors to be on the same device, but found at least two 
 
 
 def of(*raised: ObservedException, **more: object) -> list[str]:
-    return [f.symptom for f in diagnose(Evidence(raised=raised, framework="torch", **more), MATCHER).findings]
+    return [f.symptom for f in diagnose(Evidence(exceptions=raised, framework="torch", **more), MATCHER).findings]
 
 
 def error(message: str, kind: str = "RuntimeError", **more: object) -> ObservedException:
@@ -33,7 +33,7 @@ def test_a_finding_has_place_numbers_causes_and_fixes():
         Frame("/home/a/model.py", 12, "Net.forward", "return self.head(x)", user=True),
         Frame("/usr/lib/python3/site-packages/torch/nn/modules/linear.py", 134, "forward", "return F.linear()"),
     )
-    found = diagnose(Evidence(raised=(error(WIDTH, frames=frames, step=3),), framework="torch"), MATCHER).primary
+    found = diagnose(Evidence(exceptions=(error(WIDTH, frames=frames, step=3),), framework="torch"), MATCHER).primary
     assert found.symptom == "shape_mismatch_linear"
     assert found.family == "shape_mismatch"
     assert (found.where["file"], found.where["line"], found.where["step"]) == ("/home/a/model.py", 12, 3)
@@ -46,7 +46,7 @@ def test_a_finding_has_place_numbers_causes_and_fixes():
 
 
 def test_chinese_has_the_same_finding():
-    evidence = Evidence(raised=(error(WIDTH),), framework="torch")
+    evidence = Evidence(exceptions=(error(WIDTH),), framework="torch")
     english, chinese = (diagnose(evidence, MATCHER, language).primary for language in ("en", "zh"))
     assert english.symptom == chinese.symptom
     assert any("\u4e00" <= letter <= "\u9fff" for letter in chinese.title)
@@ -65,7 +65,7 @@ def test_the_first_rank_to_fail_is_named():
     timeout = "[/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete"
     found = diagnose(
         Evidence(
-            raised=(
+            exceptions=(
                 error(timeout, rank=0, order=20.0),
                 error(WIDTH, rank=1, order=10.0),
                 error(timeout, rank=2, order=21.0),
@@ -86,13 +86,13 @@ def test_what_came_last_ended_a_single_process():
 def test_a_failed_check_that_causes_the_crash_comes_first():
     check = CheckResult("label_out_of_head", "labels in range", "0 to 9", "label 10", "fail", tier=1, family="data")
     crash = error("Target 10 is out of bounds.", "IndexError")
-    found = diagnose(Evidence(raised=(crash,), checks=(check,), framework="torch"), MATCHER).findings
+    found = diagnose(Evidence(exceptions=(crash,), checks=(check,), framework="torch"), MATCHER).findings
     assert {f.symptom for f in found[:2]} == {"label_out_of_head", "label_out_of_range"}
 
 
 def test_a_run_that_ended_well_shows_only_its_checks():
     check = CheckResult("grad_not_cleared", "gradients cleared", "0", "11", "fail", tier=1, family="gradient")
-    found = diagnose(Evidence(checks=(check,), said=(OutputLine("Killed"),), clean_end=True), MATCHER)
+    found = diagnose(Evidence(checks=(check,), lines=(OutputLine("Killed"),), clean_end=True), MATCHER)
     assert [f.symptom for f in found.findings] == ["grad_not_cleared"]
     assert found.primary.fixes
 
@@ -128,7 +128,7 @@ def test_a_killed_process_without_words_is_told_by_its_ending():
     ],
 )
 def test_the_grammar_of_a_message_gives_the_family(message, family):
-    found = diagnose(Evidence(raised=(error(message),), framework="torch"), MATCHER).primary
+    found = diagnose(Evidence(exceptions=(error(message),), framework="torch"), MATCHER).primary
     assert found is not None
     assert found.family == family
 
@@ -149,7 +149,7 @@ def test_the_grammar_of_a_message_gives_the_family(message, family):
     ],
 )
 def test_common_words_name_no_family(message):
-    found = diagnose(Evidence(raised=(error(message, "CustomError"),), framework="torch"), MATCHER)
+    found = diagnose(Evidence(exceptions=(error(message, "CustomError"),), framework="torch"), MATCHER)
     assert found.primary is None
     assert found.unsure
 
@@ -204,13 +204,13 @@ def test_the_class_in_front_of_a_notebooks_traceback_is_read_where_its_end_is_cu
     ],
 )
 def test_a_message_whose_end_is_cut_off_is_known_by_its_beginning(message, symptom):
-    found = diagnose(Evidence(raised=(error(message),), framework="torch"), MATCHER).primary
+    found = diagnose(Evidence(exceptions=(error(message),), framework="torch"), MATCHER).primary
     assert found.symptom == symptom
 
 
 @pytest.mark.parametrize("message", ["Attempting to", "expected", "one of the variables has a long name"])
 def test_a_beginning_that_many_messages_share_names_nothing(message):
-    assert diagnose(Evidence(raised=(error(message),), framework="torch"), MATCHER).primary is None
+    assert diagnose(Evidence(exceptions=(error(message),), framework="torch"), MATCHER).primary is None
 
 
 def test_the_launcher_is_not_blamed_for_an_exception_that_no_page_knows():
@@ -225,7 +225,7 @@ def test_chains_that_are_deep_or_repeat_themselves_end():
     raised = error("deep")
     for _ in range(5000):
         raised = error("outer", inner=raised)
-    assert diagnose(Evidence(raised=(raised,)), MATCHER) is not None
+    assert diagnose(Evidence(exceptions=(raised,)), MATCHER) is not None
 
 
 def test_a_broken_page_of_a_notebook_is_named_and_left_out(tmp_path: Path):
@@ -240,7 +240,7 @@ def test_a_broken_page_of_a_notebook_is_named_and_left_out(tmp_path: Path):
     assert len([problem for problem in catalogue.problems if str(tmp_path) in problem]) == 2
     assert any("broken.md: line" in problem for problem in catalogue.problems)
     found = diagnose(
-        Evidence(raised=(error("quota of team vision is used up", "OSError"),)), Matcher(catalogue)
+        Evidence(exceptions=(error("quota of team vision is used up", "OSError"),)), Matcher(catalogue)
     ).primary
     assert found.symptom == "ours_full"
     assert found.fixes == ("Ask vision for room.",)
@@ -256,7 +256,7 @@ def test_a_notebooks_page_extends_what_is_known(tmp_path: Path):
     assert page.said("en").attempts == ("Call home.",)
     assert page.said("en").title == load_catalogue().symptoms["device_mismatch"].said("en").title
     assert of(error(DEVICE))[0] == "device_mismatch"
-    found = diagnose(Evidence(raised=(error("the blob lives on another planet"),)), Matcher(catalogue)).primary
+    found = diagnose(Evidence(exceptions=(error("the blob lives on another planet"),)), Matcher(catalogue)).primary
     assert found.symptom == "device_mismatch"
 
 

@@ -85,8 +85,8 @@ def test_a_message_of_repeated_beginnings_ends():
 def test_a_chain_that_is_very_deep_ends_with_its_root():
     error = ObservedException("RuntimeError", "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)")
     for n in range(200):
-        error = ObservedException("ValueError", f"wrapper {n}", behind=((error, "cause"),))
-    assert diagnose(Evidence(raised=(error,)), MATCHER) is not None
+        error = ObservedException("ValueError", f"wrapper {n}", context=((error, "cause"),))
+    assert diagnose(Evidence(exceptions=(error,)), MATCHER) is not None
 
 
 PAGE = """---

@@ -66,7 +66,7 @@ class Matcher:
                 else:
                     self._shapes[pattern.kind].append(shape)
 
-    def of_exception(self, raised: ObservedException, framework: str = "") -> list[Match]:
+    def match_exception(self, raised: ObservedException, framework: str = "") -> list[Match]:
         """Symptoms that one exception shows, strongest first; those that it re-raises are not looked at."""
         text = normalise_text(_shortened(raised.message or _asserted(raised)))
         names = {raised.type, f"{raised.module}.{raised.type}"} if raised.type else set()
@@ -81,7 +81,7 @@ class Matcher:
             found += self._cut(raised.message, names, framework)
         return _strongest(found)
 
-    def of_line(self, said: OutputLine, framework: str = "", *, as_exception: bool = False) -> list[Match]:
+    def match_line(self, said: OutputLine, framework: str = "", *, as_exception: bool = False) -> list[Match]:
         """Symptoms that a line of output shows, strongest first.
 
         Args:
@@ -97,7 +97,7 @@ class Matcher:
             found += self._matching(self._shapes["exception"], text, set(), framework)
         return _strongest(found)
 
-    def of_ending(self, ending: Ending) -> list[Match]:
+    def match_ending(self, ending: Ending) -> list[Match]:
         """Symptoms that the way in which a process ended shows, strongest first."""
         names = {ending.signal} if ending.signal else set()
         if ending.exit_code is not None:

@@ -68,10 +68,10 @@ class EvidenceCollector:
     _said: dict[str, _Bounded] = field(default_factory=dict)
     _lines: int = 0
 
-    def raise_all(self, found: Iterable[ParsedException]) -> None:
+    def add_exceptions(self, found: Iterable[ParsedException]) -> None:
         """Takes exceptions of one writer, without last lines that only repeat a traceback."""
         for one in found:
-            made = one.raised()
+            made = one.to_observed()
             if one.bare and self._is_repetition(made):
                 continue
             wording = _NUMBER.sub("0", f"{made.type}|{made.message[:200]}")
@@ -84,14 +84,14 @@ class EvidenceCollector:
         for kept in self._raised.values():
             for one in (*kept.first, *kept.last):
                 assert isinstance(one, ObservedException)
-                known = [one, *(behind for behind, _ in one.behind), *([one.inner] if one.inner else [])]
+                known = [one, *(behind for behind, _ in one.context), *([one.inner] if one.inner else [])]
                 if any(k.type == made.type and first and first in k.message for k in known) and (
                     made.rank is None or made.rank == one.rank
                 ):
                     return True
         return False
 
-    def say(self, line: LogLine, kind: str, text: str) -> None:
+    def add_line(self, line: LogLine, kind: str, text: str) -> None:
         """Takes one line or block outside of exceptions."""
         when = line.time if line.time is not None else float(line.number)
         said = OutputLine(text[:_LONGEST_SAID], kind, line.number, line.rank, 1, when)
@@ -99,7 +99,7 @@ class EvidenceCollector:
         wording = _NUMBER.sub("0", text[:160])
         self._keep(self._said, f"{kind}|{line.rank}|{chr(10) in text}|{wording}", said)
 
-    def look_at(self, text: str, *, whole: bool) -> None:
+    def note_wording(self, text: str, *, whole: bool) -> None:
         """Counts what a text says of the framework, and whether it only asks for something or proposes a change.
 
         Args:
@@ -107,16 +107,16 @@ class EvidenceCollector:
             whole: Whether it is all there is.
         """
         self.wished = self.wished or is_feature_request(text[:20_000])
-        self.look_for_steps(text[:20_000])
+        self.note_steps(text[:20_000])
         self.proposed = self.proposed or (whole and is_change_description(text[:20_000]))
         for name, pattern in _CLUES.items():
             self.clues[name] += sum(1 for _ in pattern.finditer(text[:400_000]))
 
-    def look_for_steps(self, text: str) -> None:
+    def note_steps(self, text: str) -> None:
         """Notes whether a text holds the lines of a training that goes on."""
         self.steps = self.steps or _STEPS.search(text) is not None
 
-    def goes_on(self, number: int) -> None:
+    def add_step(self, number: int) -> None:
         """Notes a line of a training that goes on."""
         self.going.append(number)
         del self.going[: -2 * _KINDS]
@@ -127,7 +127,7 @@ class EvidenceCollector:
             kind = ""
         where.setdefault(kind, _Bounded()).add(one)
 
-    def raised(self) -> list[ObservedException]:
+    def exceptions(self) -> list[ObservedException]:
         """The exceptions that are kept."""
         all_ = [
             one
@@ -138,7 +138,7 @@ class EvidenceCollector:
         # A traceback whose end is missing says something only where nothing else does.
         return [one for one in all_ if one.type or one.message] or all_
 
-    def said(self) -> list[OutputLine]:
+    def lines(self) -> list[OutputLine]:
         """The lines that are kept; the first of a wording tells how many there were."""
         told = []
         for kept in self._said.values():

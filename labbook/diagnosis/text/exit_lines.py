@@ -87,6 +87,10 @@ _NONFINITE = re.compile(
     r"|\b(?:loss|损失)\s+(?:is|became|becomes|为|变成|变为|是|=)\s*(?:nan|inf)",
     re.IGNORECASE,
 )
+_BEST_SO_FAR = re.compile(
+    r"\b(?:best|lowest|min)[_ ](?:\w{1,20}[_ ])?(?:loss|cost|ppl|nll|perplexity)\W{1,4}inf", re.IGNORECASE
+)
+"""The value before the first evaluation."""
 _SKIPPED = re.compile(r"\bskip(?:s|ped|ping)?\b|跳过", re.IGNORECASE)
 _NOTABLE = re.compile(
     r"\bout of memory\b|\bCUDA error|\bcu(?:DNN|BLAS|dnn|blas) error|CUDNN_STATUS|CUBLAS_STATUS|device-side assert"
@@ -127,7 +131,7 @@ def prints_nonfinite(text: str) -> bool:
     A norm of gradients that overflowed in a step that the same line says is skipped is how a loss scaler works; a loss
     that is nan stays one, skipped or not.
     """
-    found = _NONFINITE.findall(text)
+    found = _NONFINITE.findall(_BEST_SO_FAR.sub("", text))
     if _SKIPPED.search(text):
         found = [one for one in found if not one.lower().startswith("norm")]
     return bool(found)

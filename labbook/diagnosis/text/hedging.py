@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from labbook.diagnosis.families.environment_errors import HANGS
-
 SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
 _SUPPOSED = re.compile(
     r"\b(?:if|unless)\b(?! (?:I|we)\b)(?! you\b(?! (?:see|get|encounter|face|meet|run into)\b))|\bwhether\b"
@@ -121,80 +119,46 @@ def without_speculation(text: str) -> str:
     return "\n".join(part for part in kept if part.strip())
 
 
-_GUESSED = re.compile(
-    r"\b(?:maybe|perhaps|possibly|probably|(?:I|we) (?:guess|suspect|think|assume|believe)|is it (?:because|due)"
-    r"|could it be|is this because|seems? like)\b"
-    r"|怀疑|猜测|我猜|我?(?:感觉|觉得)(?:是|可能|应该)|可能是|是不是|会不会|难道",
-    re.IGNORECASE,
-)
-
-
-def is_speculation(sentence: str) -> bool:
-    """Whether a sentence says what somebody takes for the cause: nothing beside a program's own message."""
-    return _GUESSED.search(sentence) is not None
-
-
 def is_feature_request(text: str) -> bool:
     """Whether a text says of itself that it asks for a feature, by the headings of common forms."""
     return _WISHED.search(text) is not None
 
 
-_QUOTED = re.compile(
-    r"(?:报错(?:信息|内容)?|错误(?:信息|提示|内容)?|提示|报出"
-    r"|(?:the |this |following |an? )(?:error|exception|issue|message)"
-    r"|[Ee]rror(?: message| is| was| says)?|ERROR)\s{0,2}(?:如下|为|是|说|is|was)?\s{0,2}[:：]?\s{0,3}[\"'`“「*]{0,3}"
-    r"(?P<message>[A-Z(\[][A-Za-z0-9_.'`()\[\]-]*(?: [^\s\"”」]+){3,60})"
-)
-
-
-_CHECKED = re.compile(
-    r"(?P<message>Enforce failed\b.{4,300}|\b\w+_ should not be null\b.{0,200}"
-    r"|\bExpected .{3,160}?, but received .{3,200}|(?<=`)assert .{5,200}?(?=`)"
-    r"|(?i:assertion ?error)[\s\S]{0,300}?\b(?P<code>assert [^\n`，。]{5,200}?)(?=处|这|$|[`，。\n])"
-    r"|\b(?P<told>assert [\w.(][^\n，。]{3,200}?)\s?(?:处|这里|这行)?(?:报错?\s|报错|出现\s?Assertion)"
-    r"|(?i:\b(?:errors?|fail\w*|problem|issue|arose|getting|got|raises?)|报错|错误|异常)[^\n]{0,40}?[\s:：]"
-    r"(?P<line>assert [\w.('\"][^\n，。]{4,200}))"
-)
-"""Checks of Paddle's own code, which need no class in front; a line of code that somebody quotes."""
-
-
-_SYSTEM = re.compile(
-    r"(?:报错|提示|错误|出现)[^\n。]{0,20}?(?:(?:数据类型|形状|维度|尺寸|shape|dtype)不(?:一致|匹配|相同|相等)"
-    r"|(?:标签|类别|索引|label)\s?(?:超出|越界))[^\n。]{0,80}"
-    r"|\[Errno (?:2|13|28|122)(?:\s*$|\]:? ?['\"NPD/][^\n]{0,200})|\bperm\w{1,6}on (?:denied\b"
-    r"|error\s{0,2}[:：])|(?:提示|报错"
-    r"|显示)[^\n，。]{0,6}没有(?:读取?|写入?|访问)权限"
-    r"|\bnccl(?:的)?(?:报错|错误|问题)|(?:报错|错误|看样子)[^\n。]{0,4}是\s?nccl[^\n。，]{0,6}",
+_ASKED = re.compile(
+    r"^\W{0,6}(?:(?:how|what|where|when|which|is|are|does|do|can|could|should|would|may)\b(?! my\b)"
+    r"(?!.{0,80}\b(?:but|however)\b)|请问(?:如何|怎样|是否|能否|可以)|如何|怎样|是否|能否|可否|有没有)",
     re.IGNORECASE,
 )
-_MENDED = re.compile(
-    r"\bstuck (?:at|around|in|on) (?:[\d.]+|local|how)|卡在\s?[\d.]+|区别|哪一步"
-    r"|\b(?:accuracy|acc|m?AP|reward|loss)\b[^.\n]{0,20}?(?:stuck|卡|不动)|(?:精度|准确率"
-    r"|损失)[^。\n]{0,10}?(?:卡|不动)|"
-    r"\b(?:fix(?:e[sd])?|gone|no longer|solved|resolve[sd]?|how (?:do|to|can|does)|why|what)\b|吗|怎么(?:实现|用|做)",
+"""A sentence that asks how something is done, or whether it is so."""
+_HARMLESS = re.compile(
+    r"没有?关系|正常(?:训练|运行|吗|现象)|想(?:知道|了解|问)|怎[么样](?!办|回事|解决|了|会|处理|破|改|调|弄|搞)|区别"
+    r"|的话|偶尔会|可以(?:用|通过|使用|尝试)|建议|教程|原理|论文|优化了?(?=[^器]|$)|支持检测"
+    r"|\b(?:is|are) (?:normal|expected|fine|ok)\b(?![^.]{0,8}\b(?:but|then|until|however)\b)|\bno problem\b"
+    r"|\b(?:should|would|could) (?:be|raise|have|show"
+    r"|print|support|allow|return|help)\b|\bmessages?\b"
+    r"|\b(?:detect|check|test|watch|look)s? (?:if|whether|when|for|that)\b"
+    r"|\b(?:ways?|how|tips|tricks?) to\b|\bharmless\b|无害|什么意思|\bthank you\b|\bheard that\b|听说|据说"
+    r"|\bwill (?:jump|become|turn|overflow)\b|否则[^，。]{0,20}会|(?:还会|是否会|会不会|能不能)[^，。]{0,40}(?:吗"
+    r"|[?？]|，有没有|$)"
+    r"|\bhow (?:do|can|much|many)\b|\b(?:do not|don't) want\b|不想|怎么(?:估算|计算|避免|预防)|(?:没有?|从未"
+    r"|从来没)(?:再)?(?:遇到|出现|碰到"
+    r"|发生)过|\bsemantics\b"
+    r"|\b(?:never|haven't|have not|didn't|did not) (?:\w+ ){0,2}(?:see|seen|hit|get|got|had|saw)\b",
     re.IGNORECASE,
 )
-"""Questions and changes, which speak of waiting without one that happened."""
 
 
-_ENGINE = re.compile(
-    r"(?:\[TRT\] ?\[E\]|\[E\] ?\[TRT\]|\[TensorRT\] ERROR:|\[E\]|\bE (?:build|init_runtime|load_rknn|inference):"
-    r"|\blibprotobuf (?:ERROR|FATAL)[^\]]{0,200}\])\s{0,3}(?P<message>\S[\s\S]{7,1200})"
-)
-"""What an engine logs as an error."""
+def is_statement(sentence: str) -> bool:
+    """Whether a sentence says that something is so, and is no question or advice."""
+    return not _ASKED.match(sentence.strip()) and not _HARMLESS.search(sentence)
 
 
-def find_quoted_message(text: str) -> str:
-    """The message that a report quotes without a class: "报错The type of x must be ..."; "" where it quotes none.
+def drop_questions(text: str) -> str:
+    """A line or block without the sentences in which people ask, suppose or say that nothing happened.
 
     Args:
-        text: A line or block.
+        text: It, as it stands.
     """
-    told = without_speculation(text)
-    found = _ENGINE.search(told) or _CHECKED.search(told) or _QUOTED.search(told)
-    if found is None:
-        # A system's error, or what a sentence says of waiting processes, needs no word in front either.
-        plain = _SYSTEM.search(told) or (_MENDED.search(told) is None and HANGS.search(told)) or None
-        return plain.group().strip() if plain else ""
-    groups = found.groupdict()
-    return (groups.get("code") or groups.get("told") or groups.get("line") or groups["message"]).strip()
+    sentences = SENTENCES.split(text)
+    kept = [one for one in sentences if is_statement(one)]
+    return text if len(kept) == len(sentences) else "\n".join(kept)

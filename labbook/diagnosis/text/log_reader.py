@@ -76,7 +76,7 @@ def read_stream(chunks: Iterable[bytes]) -> Evidence:
         # Of a long log only the surroundings of what may matter were read.
         lines = collected.tail.decode("utf-8", "replace").splitlines()
         for number in find_last_steps(lines, collected.newlines):
-            collected.goes_on(number)
+            collected.add_step(number)
         collected.going = sorted(set(collected.going))
     return _evidence(collected)
 
@@ -85,7 +85,7 @@ def _seen(chunks: Iterable[bytes], collected: EvidenceCollector) -> Iterator[byt
     """The chunks as they are; of the first it is noted whether it prints steps, as regions leave such lines out."""
     for place, chunk in enumerate(chunks):
         if place == 0:
-            collected.look_for_steps(chunk[:_HEAD].decode("utf-8", "replace"))
+            collected.note_steps(chunk[:_HEAD].decode("utf-8", "replace"))
         collected.newlines += chunk.count(b"\n")
         collected.tail = (collected.tail + chunk[-_TAIL:])[-_TAIL:]
         yield chunk
@@ -100,7 +100,7 @@ def _read_alone(region: ErrorWindow, collected: EvidenceCollector) -> None:
     for line in _lines_of(region):
         kind = line_kind(line)
         if kind:
-            collected.say(line, kind, strip_warning_place(line.text) if kind == "warning" else line.text.strip())
+            collected.add_line(line, kind, strip_warning_place(line.text) if kind == "warning" else line.text.strip())
 
 
 def _read_region(region: ErrorWindow, collected: EvidenceCollector) -> None:
@@ -108,7 +108,7 @@ def _read_region(region: ErrorWindow, collected: EvidenceCollector) -> None:
     by_source: dict[str, list[LogLine]] = {}
     for line in lines:
         if is_training_step(line.text):
-            collected.goes_on(line.number)
+            collected.add_step(line.number)
         by_source.setdefault(line.source, []).append(line)
     for own in by_source.values():
         shaped = normalise_tracebacks(own)
@@ -119,10 +119,10 @@ def _read_region(region: ErrorWindow, collected: EvidenceCollector) -> None:
         if region.whole and not any(one.type for one in found):
             # Of a traceback whose end was cut off, the title often says what it ended in.
             found = _joined([*found, *_inline(rest)])
-        collected.raise_all(found)
+        collected.add_exceptions(found)
         collected.stacks.extend(reader.stacks[: 100 - len(collected.stacks)])
         _say_rest(rest, collected, whole=region.whole, blocks=region.whole and not found)
-    collected.look_at("\n".join(line.text for line in lines), whole=region.whole)
+    collected.note_wording("\n".join(line.text for line in lines), whole=region.whole)
 
 
 def _joined(found: list[ParsedException]) -> list[ParsedException]:
@@ -148,7 +148,7 @@ def _say_rest(rest: list[LogLine], collected: EvidenceCollector, *, whole: bool,
             continue  # what it tries in turn is no failure
         warned = line.number if kind == "warning" else 0
         if kind or (whole and _WORDS.search(text) and not is_progress_bar(text) and not _EDGES.match(text)):
-            collected.say(line, kind or "output", strip_warning_place(text) if kind == "warning" else text)
+            collected.add_line(line, kind or "output", strip_warning_place(text) if kind == "warning" else text)
         if not blocks:
             continue
         if _EDGES.match(line.text) or (block and line.number > block[-1].number + 1):
@@ -164,7 +164,7 @@ def _say_block(block: list[LogLine], collected: EvidenceCollector) -> None:
     for first in range(0, len(block), _MOST_IN_A_BLOCK):
         part = block[first : first + _MOST_IN_A_BLOCK]
         if len(part) > 1:
-            collected.say(part[0], "output", "\n".join(line.text.strip() for line in part))
+            collected.add_line(part[0], "output", "\n".join(line.text.strip() for line in part))
 
 
 def _inline(lines: list[LogLine]) -> Iterator[ParsedException]:
@@ -193,8 +193,8 @@ def _told_of_ending(raised: ObservedException) -> list[str]:
 
 
 def _evidence(collected: EvidenceCollector) -> Evidence:
-    raised: list[ObservedException] = collected.raised()
-    said: list[OutputLine] = collected.said()
+    raised: list[ObservedException] = collected.exceptions()
+    said: list[OutputLine] = collected.lines()
     timed = all(one.order != one.line for one in raised) and all(one.order != one.line for one in said)
     if not timed:
         raised = [replace(one, order=float(one.line)) for one in raised]

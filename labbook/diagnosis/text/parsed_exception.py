@@ -23,7 +23,7 @@ _HOLE = re.compile(r"%[-+#.\d]*[a-zA-Z]|\{[^{}]*\}")
 
 @dataclass
 class ParsedException:
-    """An exception while it is read; `raised` makes it a `Raised`.
+    """An exception while it is read; `to_observed` makes it a `Raised`.
 
     Args:
         at: Its first line.
@@ -38,12 +38,12 @@ class ParsedException:
     message: str = ""
     frames: list[Frame] = field(default_factory=list)
     inner: ParsedException | None = None
-    behind: list[tuple[ParsedException, str]] = field(default_factory=list)
+    context: list[tuple[ParsedException, str]] = field(default_factory=list)
     thread: str = ""
     ended: bool = True
     bare: bool = False
 
-    def raised(self) -> ObservedException:
+    def to_observed(self) -> ObservedException:
         """The same as plain data; what is quoted deeper than a dozen times is left out."""
         chain = [self]
         while chain[-1].inner is not None and len(chain) < MAX_CHAIN:
@@ -54,13 +54,13 @@ class ParsedException:
                 inner.type, inner.module = outer.type, outer.module
         made = _only_named(chain[-1])
         for one in reversed(chain):
-            made = replace(one._alone(), inner=made, behind=one._behind())
+            made = replace(one._alone(), inner=made, context=one._context())
         assert made is not None
         return made
 
-    def _behind(self) -> tuple[tuple[ObservedException, str], ...]:
+    def _context(self) -> tuple[tuple[ObservedException, str], ...]:
         linked = []
-        for one, kind in self.behind[:MAX_CHAIN]:
+        for one, kind in self.context[:MAX_CHAIN]:
             inner = one.inner._alone() if one.inner is not None else None
             linked.append((replace(one._alone(), inner=inner), kind))
         return tuple(linked)
@@ -147,16 +147,16 @@ def drop_display_failure(one: ParsedException) -> ParsedException:
     """
     for _ in range(MAX_CHAIN):
         displayed = bool(one.frames and _DISPLAY.search(one.frames[-1].file)) or one.type == "SystemExit"
-        if not displayed or not one.behind:
+        if not displayed or not one.context:
             return one
-        behind, rest = one.behind[0][0], one.behind[1:]
-        behind.behind = [*behind.behind, *rest]
+        behind, rest = one.context[0][0], one.context[1:]
+        behind.context = [*behind.context, *rest]
         one = behind
     return one
 
 
 def unwrap_remote(one: ParsedException) -> None:
     """Puts what a pool's worker quoted where the quotation of others is: into `inner`."""
-    if one.behind and is_remote(one.behind[0][0]) and one.inner is None:
-        one.inner = one.behind[0][0].inner
-        one.behind = one.behind[1:]
+    if one.context and is_remote(one.context[0][0]) and one.inner is None:
+        one.inner = one.context[0][0].inner
+        one.context = one.context[1:]

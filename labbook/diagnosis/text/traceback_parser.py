@@ -285,14 +285,14 @@ class TracebackReader:
         outer = self._outer
         # What follows a quoted traceback continues the quotation, unless it starts where the quoting one started.
         if outer is not None and not has_same_start(one, outer) and not is_remote(outer):
-            one.behind = [(last, relation), *last.behind]
-            last.behind = []
+            one.context = [(last, relation), *last.context]
+            last.context = []
             outer.inner = one
             self._last = one
             return
         before = outer or last
-        one.behind = [(before, relation), *before.behind][: 2 * MAX_CHAIN]
-        before.behind = []
+        one.context = [(before, relation), *before.context][: 2 * MAX_CHAIN]
+        before.context = []
         self.found = [kept for kept in self.found if kept is not before]
         one.thread = one.thread or before.thread
         one.ended = one.ended and before.ended

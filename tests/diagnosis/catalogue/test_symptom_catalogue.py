@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from labbook.diagnosis.candidates import ANYTHING
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.pattern import compile_pattern
 from labbook.diagnosis.catalogue.run_conditions import CONDITIONS
 from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, HEADINGS, LEFT_OUT, read_pages
-from labbook.diagnosis.cause_ranking import ANYTHING, diagnose
+from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_text
 from labbook.health.checklist import CHECKS
 from labbook.model.symptom import CRASH_FAMILIES

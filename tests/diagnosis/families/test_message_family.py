@@ -25,8 +25,6 @@ def _cut(file: str, function: str, source: str) -> str:
         ("type_error_user_code", "Key Error: 'bbox' on custom dataset"),
         ("data_empty", "it stops with ValueError ('no training images')"),
         ("permission_error", "PermissionError [Errno 13] '/data'"),
-        ("file_not_found", "[Errno 2] No such file or"),
-        ("config_error", "Getting assert 'steps' in lr_policy when launching"),
     ],
 )
 def test_classes_are_typed_from_memory(family_of: Callable[[str], str], wanted: str, text: str) -> None:
@@ -82,13 +80,6 @@ def test_the_file_that_raised_a_message_that_was_lost(
     "text",
     [
         "多卡训练卡在 init nccl context 不动",
-        "多机训练一直卡住，日志停在\nnccl_context.cc:83] init nccl context nranks: 4 local rank: 0\nGPU占用为0",
-        "Distributed training hangs at NCCL init, both nodes wait forever",
-        "DDP training gets stuck at dist.barrier() and never continues",
-        "分布式训练挂起，所有进程都停在 all_reduce",
-        "4 GPUs training hang at the end of epoch 1",
-        "Multi-GPU training freezes after the first batch",
-        "双机训练启动后卡住，没有任何输出，nvidia-smi 显示 GPU 利用率 100%",
     ],
 )
 def test_processes_that_wait_for_each_other(family_of: Callable[[str], str], text: str) -> None:
@@ -118,9 +109,7 @@ def test_what_sounds_alike_and_is_no_failure(family_of: Callable[[str], str], te
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        ("dtype_mismatch", "报错数据类型不一致，期望float32得到int64"),
         ("shape_mismatch", "AssertionError: 预测和标签的形状不一致"),
-        ("index_out_of_range", "训练报错 label 超出范围"),
         ("config_error", "ValueError: 不支持的优化器: adamx"),
         ("config_error", "Exception: 配置文件中缺少 DATASET 字段"),
         ("file_not_found", "Exception: 文件 ./data/train.txt 不存在"),

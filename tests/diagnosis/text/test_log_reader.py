@@ -79,7 +79,7 @@ def innermost(raised: ObservedException) -> str:
 def test_the_last_exception_of_an_output(name):
     kind, message, place, quoted = SHAPES[name]
 
-    last = evidence(name).raised[-1]
+    last = evidence(name).exceptions[-1]
 
     assert last.type == kind
     assert last.message.startswith(message)
@@ -90,30 +90,30 @@ def test_the_last_exception_of_an_output(name):
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_no_line_of_a_traceback_is_said_as_well(name):
-    said = "\n".join(one.text for one in evidence(name).said)
+    said = "\n".join(one.text for one in evidence(name).lines)
 
     assert "Traceback (most" not in said
     assert 'File "' not in said
 
 
 def test_a_quoted_exception_has_its_own_frames_and_message():
-    inner = evidence("torch_worker").raised[-1].inner
+    inner = evidence("torch_worker").exceptions[-1].inner
 
     assert inner.message == "stack expects each tensor to be equal size, but got [1] at entry 0 and [2] at entry 1"
     assert inner.frames[-1].function == "collate_tensor_fn"
-    assert evidence("torchrun_error_file").raised[-1].inner.message == "three"
-    assert evidence("torch_script").raised[-1].inner.message.startswith("mat1 and mat2")
+    assert evidence("torchrun_error_file").exceptions[-1].inner.message == "three"
+    assert evidence("torch_script").exceptions[-1].inner.message.startswith("mat1 and mat2")
 
 
 def test_a_chain_is_told_nearest_first():
-    behind = evidence("python_3.13").raised[-1].behind
+    behind = evidence("python_3.13").exceptions[-1].context
 
     assert [(one.type, one.message, kind) for one, kind in behind] == [("KeyError", "'weights'", "context")]
-    assert [kind for _, kind in evidence("transformers_offline").raised[-1].behind] == ["cause"]
+    assert [kind for _, kind in evidence("transformers_offline").exceptions[-1].context] == ["cause"]
 
 
 def test_an_exception_group_gives_its_members():
-    raised = evidence("exception_group_3.13").raised
+    raised = evidence("exception_group_3.13").exceptions
 
     assert raised[0].type == "ExceptionGroup"
     assert raised[0].inner.type == "ValueError"
@@ -121,7 +121,7 @@ def test_an_exception_group_gives_its_members():
 
 
 def test_pytest_tells_each_test():
-    raised = evidence("pytest_9").raised
+    raised = evidence("pytest_9").exceptions
 
     assert [(one.type, innermost(one)) for one in raised] == [
         ("RuntimeError", "test_p.py:3 f"),
@@ -130,14 +130,14 @@ def test_pytest_tells_each_test():
 
 
 def test_threads_and_finalizers_do_not_end_the_process():
-    thread, finalizer = evidence("threads_3.12").raised
+    thread, finalizer = evidence("threads_3.12").exceptions
 
     assert (thread.type, thread.thread, thread.ended_process) == ("OSError", "writer", False)
     assert (finalizer.type, finalizer.ended_process) == ("ValueError", False)
 
 
 def test_interleaved_ranks_are_told_apart():
-    by_rank = {one.rank: one for one in evidence("ranks_interleaved").raised if one.frames}
+    by_rank = {one.rank: one for one in evidence("ranks_interleaved").exceptions if one.frames}
 
     assert by_rank[0].message == "Connection closed by peer [10.0.0.3]:2211"
     assert by_rank[1].type == "ValueError"
@@ -145,17 +145,17 @@ def test_interleaved_ranks_are_told_apart():
 
 
 def test_a_watchdog_line_is_said_with_its_rank():
-    said = [one for one in evidence("ranks_interleaved").said if "Watchdog caught" in one.text]
+    said = [one for one in evidence("ranks_interleaved").lines if "Watchdog caught" in one.text]
 
     assert [one.rank for one in said] == [0]
 
 
 def test_hosts_in_front_of_lines_are_told_apart():
-    assert [one.message for one in evidence("pdsh").raised] == ["No module named 'foo'", "No module named 'bar'"]
+    assert [one.message for one in evidence("pdsh").exceptions] == ["No module named 'foo'", "No module named 'bar'"]
 
 
 def test_an_interleaved_thread_of_paddle_keeps_the_true_cause():
-    raised = evidence("paddle_worker").raised
+    raised = evidence("paddle_worker").exceptions
 
     worker = next(one for one in raised if one.type == "ValueError")
     assert worker.inner.message == "broken sample 0"
@@ -168,10 +168,10 @@ def test_an_interleaved_thread_of_paddle_keeps_the_true_cause():
 def test_a_device_assertion_is_said_and_raised():
     read = evidence("device_assert")
 
-    assert read.raised[0].message.startswith("CUDA error: device-side assert triggered\nCUDA kernel errors might")
-    assert read.raised[1].type == "c10::Error"
-    assert read.raised[1].message == "CUDA error: device-side assert triggered"
-    assert next(one for one in read.said if "Assertion `t >= 0" in one.text).count == 2
+    assert read.exceptions[0].message.startswith("CUDA error: device-side assert triggered\nCUDA kernel errors might")
+    assert read.exceptions[1].type == "c10::Error"
+    assert read.exceptions[1].message == "CUDA error: device-side assert triggered"
+    assert next(one for one in read.lines if "Assertion `t >= 0" in one.text).count == 2
     assert (read.ending.signal, read.ending.facts["core_dump"]) == ("SIGABRT", True)
 
 
@@ -236,24 +236,24 @@ def test_the_framework_that_a_text_speaks_of(name, framework):
 def test_an_exception_inside_a_sentence():
     read = read_text("大家好，训练时报错 RuntimeError：CUDA out of memory. Tried to allocate 20.00 MiB 请问怎么解决？")
 
-    assert read.raised[0].type == "RuntimeError"
-    assert read.raised[0].message.startswith("CUDA out of memory. Tried to allocate 20.00 MiB")
+    assert read.exceptions[0].type == "RuntimeError"
+    assert read.exceptions[0].message.startswith("CUDA out of memory. Tried to allocate 20.00 MiB")
 
 
 def test_a_message_without_a_class_is_said():
     read = read_text("it fails with\nCUDA out of memory. Tried to allocate 2.00 GiB (GPU 0;\n7.79 GiB total capacity)")
 
-    assert not read.raised
-    assert any(one.text.startswith("CUDA out of memory") for one in read.said)
+    assert not read.exceptions
+    assert any(one.text.startswith("CUDA out of memory") for one in read.lines)
     # Broken over two lines, it is said as one block too.
-    assert any("(GPU 0;\n7.79 GiB" in one.text for one in read.said)
+    assert any("(GPU 0;\n7.79 GiB" in one.text for one in read.lines)
 
 
 def test_prose_below_an_empty_message_is_no_part_of_it():
     read = read_text(TRACE + "AssertionError\n\nany idea?")
 
-    assert (read.raised[0].type, read.raised[0].message) == ("AssertionError", "")
-    assert [one.text for one in read.said] == ["any idea?"]
+    assert (read.exceptions[0].type, read.exceptions[0].message) == ("AssertionError", "")
+    assert [one.text for one in read.lines] == ["any idea?"]
 
 
 def test_a_warning_is_no_exception():
@@ -261,8 +261,8 @@ def test_a_warning_is_no_exception():
         "/home/u/x.py:3: UserWarning: lr_scheduler.step() before optimizer.step()\n  warnings.warn(text)\n"
     )
 
-    assert not read.raised
-    assert [(one.kind, one.text) for one in read.said] == [
+    assert not read.exceptions
+    assert [(one.kind, one.text) for one in read.lines] == [
         ("warning", "UserWarning: lr_scheduler.step() before optimizer.step()")
     ]
 
@@ -274,20 +274,20 @@ def test_time_stamps_on_all_lines_give_the_order():
         for line in ("Traceback (most recent call last):", '  File "t.py", line 1, in f', f"ValueError: of {rank}")
     )
 
-    assert [one.rank for one in read_text(text).raised] == [1, 0]
+    assert [one.rank for one in read_text(text).exceptions] == [1, 0]
 
 
 def test_a_last_line_repeats_no_traceback():
     text = (LOGS / "python_3.8.txt").read_text(encoding="utf-8")
 
-    assert len(read_text(text + "\nfailed with\nValueError: no weights in this file\n").raised) == 1
+    assert len(read_text(text + "\nfailed with\nValueError: no weights in this file\n").exceptions) == 1
 
 
 @pytest.mark.parametrize("cut", ["first", "last"])
 def test_a_cut_traceback_keeps_what_is_left(cut):
     lines = (LOGS / "torch_worker.txt").read_text(encoding="utf-8").splitlines()
 
-    raised = read_text("\n".join(lines[9:] if cut == "first" else lines[:10])).raised
+    raised = read_text("\n".join(lines[9:] if cut == "first" else lines[:10])).exceptions
 
     assert raised
     assert (raised[-1].inner is not None) if cut == "first" else raised[-1].frames
@@ -306,6 +306,6 @@ def test_a_cut_traceback_keeps_what_is_left(cut):
 def test_the_last_line_of_a_cut_traceback_says_what_it_raises(source, kind, message):
     text = f'Traceback (most recent call last):\n  File "play.py", line 3, in play\n    {source}\n'
 
-    (raised,) = read_text(text).raised
+    (raised,) = read_text(text).exceptions
 
     assert (raised.type, raised.message) == (kind, message)

@@ -74,7 +74,7 @@ pieces = st.sampled_from(
 
 
 def shapes(read: Evidence) -> list[tuple[str, str, int]]:
-    return [(one.type, one.message, one.line) for one in read.raised]
+    return [(one.type, one.message, one.line) for one in read.exceptions]
 
 
 @settings(max_examples=150, deadline=None)
@@ -91,7 +91,7 @@ def test_any_mixture_of_forms_gives_an_answer(parts):
     read = read_text("".join(parts))
 
     assert isinstance(read, Evidence)
-    assert all(one.type or one.message or one.frames for one in read.raised)
+    assert all(one.type or one.message or one.frames for one in read.exceptions)
 
 
 @settings(max_examples=100, deadline=None)
@@ -116,15 +116,15 @@ def test_encodings(encoding):
 
     read = read_stream([text.encode(encoding)])
 
-    assert [one.type for one in read.raised] == ["RuntimeError"]
-    assert any(one.text == "训练失败，请看下面的报错信息" for one in read.said)
+    assert [one.type for one in read.exceptions] == ["RuntimeError"]
+    assert any(one.text == "训练失败，请看下面的报错信息" for one in read.lines)
 
 
 def test_a_line_in_latin_1_and_a_cut_character():
     read = read_stream([b"caf\xe9 ferm\xe9\n", TRACEBACK.encode(), "显存".encode()[:4]])
 
-    assert read.raised[0].type == "RuntimeError"
-    assert read.said[0].text == "café fermé"
+    assert read.exceptions[0].type == "RuntimeError"
+    assert read.lines[0].text == "café fermé"
 
 
 def test_carriage_returns_escapes_and_zeros():
@@ -132,8 +132,8 @@ def test_carriage_returns_escapes_and_zeros():
 
     read = read_text("  5%|#    | 1/20 [00:01<00:19,  1.0s/it]\r" + raw)
 
-    assert read.raised[0].type == "RuntimeError"
-    assert read.raised[0].message == "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)"
+    assert read.exceptions[0].type == "RuntimeError"
+    assert read.exceptions[0].message == "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)"
 
 
 @pytest.mark.parametrize("lines", [60, 10_000])
@@ -142,9 +142,9 @@ def test_healthy_logs_show_no_failure(lines):
 
     read = read_text(text)
 
-    assert not read.raised
+    assert not read.exceptions
     assert read.ending == Ending()
-    assert not [one for one in read.said if lines > 200]
+    assert not [one for one in read.lines if lines > 200]
 
 
 def test_an_exception_in_a_long_log_is_found_with_its_line():
@@ -156,7 +156,7 @@ def test_an_exception_in_a_long_log_is_found_with_its_line():
     assert shapes(read) == [
         ("RuntimeError", "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)", 4_001),
     ]
-    assert [frame.source for frame in read.raised[0].frames] == ["step(x)"]
+    assert [frame.source for frame in read.exceptions[0].frames] == ["step(x)"]
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def test_a_last_line_alone_is_found_in_a_long_log(line):
 
     read = read_text("\n".join([*lines, line]))
 
-    assert [one.line for one in read.raised] == [1_001]
-    assert line.endswith(read.raised[0].message)
+    assert [one.line for one in read.exceptions] == [1_001]
+    assert line.endswith(read.exceptions[0].message)
 
 
 def test_notable_lines_of_a_long_log_are_counted():
@@ -183,10 +183,10 @@ def test_notable_lines_of_a_long_log_are_counted():
 
     read = read_text("\n".join(lines))
 
-    assert read.said[0].text == "step 5001 loss: nan"
-    assert read.said[0].count == 4_999
-    assert next(one for one in read.said if one.kind == "warning").count == 50
-    assert len(read.said) < 30
+    assert read.lines[0].text == "step 5001 loss: nan"
+    assert read.lines[0].count == 4_999
+    assert next(one for one in read.lines if one.kind == "warning").count == 50
+    assert len(read.lines) < 30
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_line_without_end_is_cut(line):
 
     read = read_stream([b"first\n", big[: 1 << 20], big, b"\nValueError: after it\n"])
 
-    assert read.raised[-1].message == "after it"
+    assert read.exceptions[-1].message == "after it"
 
 
 def test_memory_does_not_grow_with_the_log(monkeypatch):
@@ -215,9 +215,9 @@ def test_memory_does_not_grow_with_the_log(monkeypatch):
     tracemalloc.stop()
 
     assert peak < 20e6
-    assert len(read.raised) < 100
-    assert any("0x8" in one.message for one in read.raised)
-    assert any("11x8" in one.message for one in read.raised)
+    assert len(read.exceptions) < 100
+    assert any("0x8" in one.message for one in read.exceptions)
+    assert any("11x8" in one.message for one in read.exceptions)
 
 
 def test_a_thousand_quotations_inside_each_other_are_read_without_recursion():
@@ -225,7 +225,7 @@ def test_a_thousand_quotations_inside_each_other_are_read_without_recursion():
 
     read = read_text(text)
 
-    depth, one = 0, read.raised[0]
+    depth, one = 0, read.exceptions[0]
     while one.inner is not None:
         depth, one = depth + 1, one.inner
     assert 0 < depth < 50
@@ -236,5 +236,5 @@ def test_a_chain_of_a_thousand_is_bounded():
         "\nDuring handling of the above exception, another exception occurred:\n\n".join([TRACEBACK] * 1_000)
     )
 
-    assert len(read.raised) < 20
-    assert all(len(one.behind) < 20 for one in read.raised)
+    assert len(read.exceptions) < 20
+    assert all(len(one.context) < 20 for one in read.exceptions)
