@@ -12,7 +12,7 @@ from labbook.diagnosis.catalogue import BUILT_IN, read_pages
 from labbook.model.symptom import Symptom
 
 LANGUAGES = ("en", "zh")
-MOST_LETTERS = {"en": 59, "zh": 30}
+MOST_LETTERS = {"en": 59, "zh": 32}
 
 FORBIDDEN = {
     "en": [
@@ -101,9 +101,7 @@ def test_symptom_titles_are_phrases_with_whole_code_marks(language):
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_first_advice_stands_on_its_own(language):
     shortest = {"en": 30, "zh": 12}[language]
-    for page in PAGES.values():
-        first = page.said(language).attempts[0]
-        assert len(first) >= shortest, f"{page.id}: {first}"
-        assert not re.match(r"(?:\{(?:torch|paddle)\|)?(?:Or\b|Then\b|See the row|`|或|再|然后)", first), (
-            f"{page.id}: {first}"
-        )
+    # An advice that begins with bare code, or continues another sentence.
+    dependent = re.compile(r"(?:\{(?:torch|paddle)\|)?(?:Or\b|Then\b|See the row|`|或|再|然后)")
+    firsts = {page.id: page.said(language).attempts[0] for page in PAGES.values()}
+    assert {name: text for name, text in firsts.items() if len(text) < shortest or dependent.match(text)} == {}
