@@ -159,8 +159,8 @@ def _page(symptom: Symptom, language: str) -> Hit:
     said = symptom.said(language)
     meta = {"id": symptom.id, "family": symptom.family, "tier": symptom.tier}
     advice = re.sub(r"\{[\w.-]+\|?([^{}]*)\}", r"\1", said.attempts[0]) if said.attempts else said.title
-    snippet = advice.replace("`", "")
-    return Hit(symptom.origin, 1, said.title, snippet, meta, "catalogue", False, "same symptom", symptom.id)
+    title, snippet = said.title.replace("`", ""), advice.replace("`", "")
+    return Hit(symptom.origin, 1, title, snippet, meta, "catalogue", False, "same symptom", symptom.id)
 
 
 def _data(hit: Hit) -> dict[str, object]:

@@ -98,7 +98,7 @@ def _print(rows: list[Symptom], counts: Mapping[str, SymptomCount], language: st
             [
                 screen.Cell(symptom.id, "bold"),
                 screen.Cell(symptom.family, "dim"),
-                symptom.said(language).title,
+                symptom.said(language).title.replace("`", ""),
                 str(count.runs) if count else "",
                 str(count.fixed) if count else "",
                 screen.Cell(count.last if count else "", "dim"),

@@ -347,11 +347,11 @@ def _write_pages(
 
 def _new_page(notebook: Notebook, symptom: str) -> str:
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.store.escape import inline
+    from labbook.store.escape import prose
 
     title = load_catalogue().title(symptom, notebook.config.language_in_use())
     # No title in the front matter: the page would give the symptom of the catalogue another one.
-    return frontmatter.emit({"id": symptom}) + f"\n# {inline(title)}\n\n"
+    return frontmatter.emit({"id": symptom}) + f"\n# {prose(title)}\n\n"
 
 
 def _commit(notebook: Notebook, files: Sequence[Path], message: str) -> CommitOutcome:

@@ -38,9 +38,9 @@ class SymptomView:
     paged: frozenset[str]
 
     def title(self, symptom: str) -> str:
-        """The title of a symptom in the language of the site; its id where it has no page in the catalogue."""
+        """The title of a symptom in the language of the site as plain text; its id where the catalogue has no page."""
         known = self.source.symptoms.get(symptom)
-        return known.said(self.source.language).title if known else symptom
+        return known.said(self.source.language).title.replace("`", "") if known else symptom
 
     def cured_by(self, fix: SiteFix) -> tuple[str, ...]:
         """The symptoms that a fix cured: those of the run that failed which the cured run does not show as well."""

@@ -27,7 +27,7 @@ CATALOGUE = (
     symptom(
         "cuda_out_of_memory",
         "cuda_oom",
-        "The memory of the GPU is not enough",
+        "GPU out of memory",
         "显存不足",
         ("CUDA out of memory", "OOM", "显存不足", "爆显存"),
     ),

@@ -238,7 +238,7 @@ def test_the_home_page_tells_open_problems_and_fixes():
     home = {page.path: page.text() for page in site_pages(source, Templates(None, "en"))}["index.md"]
 
     problems = home.split("## Open problems")[1].split("## ")[0]
-    assert "[The memory of the GPU is not enough](symptoms/cuda_out_of_memory.md)" in problems
+    assert "[GPU out of memory](symptoms/cuda_out_of_memory.md)" in problems
     assert "loss_nonfinite" not in problems
     assert "--lr 3.0 → 0.1" in home.split("## Latest fixes")[1]
 

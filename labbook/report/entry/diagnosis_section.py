@@ -123,7 +123,7 @@ def seen_line(finding: Finding, said: Mapping[str, Any]) -> str:
 def headline(finding: Finding, said: Mapping[str, Any]) -> str:
     """Title, id and certainty of a finding on one line."""
     certainty = said["tiers"][str(finding.tier)]
-    return f"{finding.title} ({finding.symptom or finding.family}{said['comma']}{certainty})"
+    return f"{unmarked(finding.title)} ({finding.symptom or finding.family}{said['comma']}{certainty})"
 
 
 def spoken(sentence: object, **values: object) -> str:

@@ -93,9 +93,11 @@ def _worst_fault(run: Run) -> Finding | None:
 
 def _of_finding(finding: Finding, run: Run, said: Mapping[str, Any]) -> str:
     """The title of a finding, and where it is: "two shapes do not fit at model.py:31"."""
-    title = _NO_MARKUP.sub(" ", finding.title).strip()
-    if title[:1].isupper() and not title[1:2].isupper():
-        title = title[0].lower() + title[1:]
+    title = " ".join(_NO_MARKUP.sub(" ", finding.title.replace("`", "")).split())
+    # "DataLoader" and "NaN" are names, "Exploding" is a word.
+    first = title.partition(" ")[0]
+    if first[1:] == first[1:].lower():
+        title = title[:1].lower() + title[1:]
     place = place_of(finding, run)
     return _plain(said["found"], title=title, place=_named(place)) if place else title
 

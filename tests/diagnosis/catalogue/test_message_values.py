@@ -85,13 +85,13 @@ def test_a_linear_layer_is_told_with_its_two_widths(text: str) -> None:
         (
             "EnforceNotMet: Enforce failed. Expected allocating <= available, but received allocating:10513462067 > "
             "available:1369702144.\nInsufficient GPU memory to allocation.",
-            "9.79 GiB more were asked for, 1.28 GiB were free",
+            "tried to allocate 9.79 GiB, 1.28 GiB free",
         ),
         (
             "SystemError: (Fatal) Operator conv2d raises an paddle::memory::allocation::BadAlloc exception.\nThe "
             "exception content is\n:ResourceExhaustedError:\n\nOut of memory error on GPU 0. Cannot allocate 98.000244"
             "MB memory on GPU 0, 6.000000GB memory has been allocated and available memory is only 0.500000MB.",
-            "98.00 MB more were asked for, 0.50 MB were free",
+            "tried to allocate 98.00 MB, 0.50 MB free",
         ),
         (
             "TypeError: (InvalidType) Type promotion only support calculations between floating-point numbers and "
@@ -112,7 +112,7 @@ def test_a_linear_layer_is_told_with_its_two_widths(text: str) -> None:
             "RuntimeError: one of the variables needed for gradient computation has been modified by an inplace "
             "operation: [torch.FloatTensor [5]], which is output 0 of Sigmoid, is at version 1; expected version 0 "
             "instead.",
-            "the changed tensor is torch.FloatTensor [5], it is at version 1, version 0 was saved",
+            "the modified tensor is torch.FloatTensor [5], it is at version 1, version 0 was saved",
         ),
         (
             "RuntimeError: (PermissionDenied) Tensor '' used in gradient computation has been modified by an inplace "
@@ -239,8 +239,8 @@ def _labels(low: float, high: float, classes: int, where: dict[str, Any]) -> Run
     [
         (0.0, 9.0, 9, "label 9, the head has 9 outputs: it needs at least 10", "fewer outputs (9)", "classes: 10"),
         (1.0, 10.0, 10, "labels are 1 to 10, the head has 10 outputs", "count from 1", "subtract 1"),
-        (-1.0, 9.0, 10, "labels are -1 to 9, the head has 10 outputs", "Ignored labels (-1)", "ignore_index=-1"),
-        (0.0, 255.0, 19, "labels are 0 to 255", "Ignored labels (255)", "ignore_index=255"),
+        (-1.0, 9.0, 10, "labels are -1 to 9, the head has 10 outputs", "labels to ignore (-1)", "ignore_index=-1"),
+        (0.0, 255.0, 19, "labels are 0 to 255", "labels to ignore (255)", "ignore_index=255"),
     ],
 )
 def test_causes_of_labels_are_in_the_order_of_this_run(

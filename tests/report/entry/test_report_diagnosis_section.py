@@ -54,6 +54,16 @@ def test_a_finding_in_the_entry(runs, notebook):
     assert text.index("## Diagnosis") < text.index("## Exception")
 
 
+def test_api_names_in_titles_are_code_in_the_entry_and_plain_on_the_terminal(runs, notebook):
+    finding = dataclasses.replace(CRASH, title="`GradScaler` calls in the wrong order")
+    effect = dataclasses.replace(EFFECT, title="Gradients accumulate (`zero_grad()` missing)")
+    text = page(runs, notebook, finding, effect)
+    assert "### `GradScaler` calls in the wrong order (`shape_mismatch_linear`, certain)" in text
+    assert "**Follows from it.** Gradients accumulate (`zero_grad()` missing)" in text
+    lines = diagnosis_lines(with_findings(runs, finding))
+    assert lines[0] == "GradScaler calls in the wrong order (shape_mismatch_linear, certain)"
+
+
 def test_what_is_not_known_is_said(runs, notebook):
     text = page(runs, notebook, unsure="no page of the catalogue fits WeirdError")
     assert "Not diagnosed: no page of the catalogue fits WeirdError." in text

@@ -72,6 +72,23 @@ def test_what_is_certainly_wrong_in_a_run_that_ended_well_is_the_news():
     assert title_of(run_with(loss, findings=(finding(),))) == "a.py: finished, loss is NaN since step 2"
 
 
+@pytest.mark.parametrize(
+    ("symptom_title", "shown"),
+    [
+        ("Exploding gradient", "exploding gradient"),
+        ("GPU out of memory", "GPU out of memory"),
+        ("DataLoader: too many open files", "DataLoader: too many open files"),
+        ("NaN gradient in the backward pass", "NaN gradient in the backward pass"),
+        ("`optimizer.step()` missing after `backward()`", "optimizer.step() missing after backward()"),
+        ("`TypeError`: arguments do not match", "TypeError: arguments do not match"),
+    ],
+)
+def test_symptom_titles_lose_code_marks_and_keep_the_case_of_names(symptom_title, shown):
+    loss = Series("loss", "probe", (1, 2), (2.0, -3.0))
+    title = title_of(run_with(loss, findings=(finding(title=symptom_title),)))
+    assert title == f"a.py: finished, but {shown}"
+
+
 def test_other_ends():
     assert title_of(run_with(status="killed", signal="SIGKILL")) == "a.py: killed by SIGKILL after 12 s"
     assert title_of(run_with(status="failed", signal="SIGSEGV")) == "a.py: failed, killed by SIGSEGV"
