@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from labbook.health.evidence import called_in, percent, place_of, said, too_few
-from labbook.health.layers import Module, functions_of, modules_of, roots_of
-from labbook.health.outputs import single_outputs
-from labbook.health.reading import Facts, count, finite, flag, names, rows, shape, words
-from labbook.health.regime import acts, opposed_optimizers
-from labbook.health.statistics import median
+from labbook.health.event_fields import Facts, count, finite, flag, names, rows, shape, words
+from labbook.health.layer_history import Module, functions_of, modules_of, roots_of
+from labbook.health.measurements import called_in, percent, place_of, said, too_few
+from labbook.health.regression_outputs import single_outputs
+from labbook.health.training_kind import acts, opposed_optimizers
+from labbook.health.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

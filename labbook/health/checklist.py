@@ -7,33 +7,33 @@ from dataclasses import replace
 
 from labbook.health import (
     activation,
+    batch_order,
     convergence,
-    data,
+    coverage,
     distributed,
-    environment,
     gradient,
     initial,
+    input_data,
     labels,
     loop,
-    memory,
+    memory_use,
     numeric,
-    observation,
-    order,
     performance,
     precision,
+    requested_settings,
     schedule,
     updates,
     validation,
     wiring,
 )
 from labbook.health.causes import explanations
-from labbook.health.evidence import missing, said, trained, unobserved
+from labbook.health.measurements import missing, said, trained, unobserved
 from labbook.model.check import Check, Outcome
 from labbook.model.run import CheckResult, Run
 from labbook.model.signals import Signals
 
 _MODULES = (
-    observation,
+    coverage,
     initial,
     schedule,
     wiring,
@@ -42,16 +42,16 @@ _MODULES = (
     activation,
     numeric,
     precision,
-    data,
+    input_data,
     labels,
-    order,
+    batch_order,
     loop,
     convergence,
     validation,
-    memory,
+    memory_use,
     performance,
     distributed,
-    environment,
+    requested_settings,
 )
 
 CLASSIC = (

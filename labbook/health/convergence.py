@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from labbook.health.evidence import finite_points, measured_in, percent, said, too_few, unobserved
-from labbook.health.reading import count, histogram, words
-from labbook.health.regime import TrainingLoss, is_contrastive, pretrained, training_loss
-from labbook.health.statistics import (
+from labbook.health.event_fields import count, histogram, words
+from labbook.health.measurements import finite_points, measured_in, percent, said, too_few, unobserved
+from labbook.health.training_kind import TrainingLoss, is_contrastive, pretrained, training_loss
+from labbook.health.trend_tests import (
     blocks,
     mann_kendall,
     mean,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from labbook.health.data import samples_tell_apart
-from labbook.health.evidence import percent, said
-from labbook.health.layers import modules_of
-from labbook.health.reading import count, table, words
-from labbook.health.statistics import median
+from labbook.health.event_fields import count, table, words
+from labbook.health.input_data import samples_tell_apart
+from labbook.health.layer_history import modules_of
+from labbook.health.measurements import percent, said
+from labbook.health.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.evidence import finite_points, measured, measured_in, said, too_few, unobserved
-from labbook.health.layers import Parameter, parameters_of
-from labbook.health.reading import count, finite, table
-from labbook.health.regime import acts, opposed_optimizers
-from labbook.health.statistics import change_point, mann_kendall, median, spread
+from labbook.health.event_fields import count, finite, table
+from labbook.health.layer_history import Parameter, parameters_of
+from labbook.health.measurements import finite_points, measured, measured_in, said, too_few, unobserved
+from labbook.health.training_kind import acts, opposed_optimizers
+from labbook.health.trend_tests import change_point, mann_kendall, median, spread
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.series import Series

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from labbook.health.evidence import called_in, listed, said, unobserved
-from labbook.health.layers import Parameter, parameters_of
-from labbook.health.reading import Facts, count, finite, flag, table, words
-from labbook.health.regime import CLASSIFIERS, is_contrastive, is_the_whole_loss, pretrained, training_losses
+from labbook.health.event_fields import Facts, count, finite, flag, table, words
+from labbook.health.layer_history import Parameter, parameters_of
+from labbook.health.measurements import called_in, listed, said, unobserved
+from labbook.health.training_kind import CLASSIFIERS, is_contrastive, is_the_whole_loss, pretrained, training_losses
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from itertools import pairwise
 
-from labbook.health.data import samples_tell_apart
-from labbook.health.evidence import called_in, listed, percent, place_of, said, unobserved
-from labbook.health.reading import Facts, count, finite, flag, histogram, rows, shape, words
-from labbook.health.regime import BINARY, CLASSIFIERS, opposed_optimizers, training_losses
-from labbook.health.statistics import binomial_at_least, mean, median
+from labbook.health.event_fields import Facts, count, finite, flag, histogram, rows, shape, words
+from labbook.health.input_data import samples_tell_apart
+from labbook.health.measurements import called_in, listed, percent, place_of, said, unobserved
+from labbook.health.training_kind import BINARY, CLASSIFIERS, opposed_optimizers, training_losses
+from labbook.health.trend_tests import binomial_at_least, mean, median
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from labbook.health.evidence import called_in, measured_in, missing, percent, place_of, said, unobserved
-from labbook.health.layers import gave
-from labbook.health.reading import Facts, count, finite, flag, shape, table, words
-from labbook.health.regime import acts, opposed_optimizers, training_losses
+from labbook.health.event_fields import Facts, count, finite, flag, shape, table, words
+from labbook.health.layer_history import gave
+from labbook.health.measurements import called_in, measured_in, missing, percent, place_of, said, unobserved
+from labbook.health.training_kind import acts, opposed_optimizers, training_losses
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health import flight
-from labbook.health.evidence import called_in, measured, measured_in, place_of, said, unobserved
-from labbook.health.layers import modules_of, parameters_of
-from labbook.health.reading import Facts, count, finite, flag, nans, number, rows, words
-from labbook.health.regime import NONNEGATIVE, loss_function, opposed_optimizers, training_losses
+from labbook.health import first_nonfinite
+from labbook.health.event_fields import Facts, count, finite, flag, nans, number, rows, words
+from labbook.health.layer_history import modules_of, parameters_of
+from labbook.health.measurements import called_in, measured, measured_in, place_of, said, unobserved
+from labbook.health.training_kind import NONNEGATIVE, loss_function, opposed_optimizers, training_losses
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.series import Series
@@ -34,10 +34,10 @@ def loss_finite(run: Run, signals: Signals) -> Outcome:
     outcome = _finite(measured(run, "loss"))
     if outcome.verdict == "ok" or not signals.flight:
         return outcome
-    where = {**flight.where(signals.flight), **outcome.where}
-    born = flight.born(signals.flight)
+    where = {**first_nonfinite.where(signals.flight), **outcome.where}
+    born = first_nonfinite.born(signals.flight)
     observed = f"{outcome.observed}: {born}" if born else outcome.observed
-    return Outcome(outcome.verdict, observed, flight.sentences(signals.flight), where)
+    return Outcome(outcome.verdict, observed, first_nonfinite.sentences(signals.flight), where)
 
 
 @check(
@@ -66,8 +66,10 @@ def gradient_finite(run: Run, signals: Signals) -> Outcome:
                 f"in step {bad[0]} the gradient of {parameter.name} held {bad[1]} values that are not finite"
             )
     if words(signals.flight, "trigger") == "gradient":
-        told = (*flight.sentences(signals.flight), *evidence)
-        return Outcome(outcome.verdict, outcome.observed, told, {**flight.where(signals.flight), **outcome.where})
+        told = (*first_nonfinite.sentences(signals.flight), *evidence)
+        return Outcome(
+            outcome.verdict, outcome.observed, told, {**first_nonfinite.where(signals.flight), **outcome.where}
+        )
     return Outcome(outcome.verdict, outcome.observed, tuple(evidence), outcome.where)
 
 
@@ -103,9 +105,9 @@ def inputs_finite(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant (tier 1); infinities alone are usual in masks. UMLAUT NaNInInput, TheDeepChecker.
     """
-    born = flight.bad_batch(signals.flight)
+    born = first_nonfinite.bad_batch(signals.flight)
     if born:
-        return Outcome("fail", born, flight.sentences(signals.flight), flight.where(signals.flight))
+        return Outcome("fail", born, first_nonfinite.sentences(signals.flight), first_nonfinite.where(signals.flight))
     looked = 0
     for batch in signals.batches:
         leaves = rows(batch, "leaves")
@@ -147,9 +149,9 @@ def outputs_finite(run: Run, signals: Signals) -> Outcome:
 
     Source: a logical invariant (tier 1); transformers' DebugUnderflowOverflow. Infinities alone are usual in masks.
     """
-    found = flight.first_module(signals.flight)
+    found = first_nonfinite.first_module(signals.flight)
     if found is not None:
-        return Outcome("fail", found, flight.sentences(signals.flight), flight.where(signals.flight))
+        return Outcome("fail", found, first_nonfinite.sentences(signals.flight), first_nonfinite.where(signals.flight))
     births = []
     known = count(signals.flight, "step") or math.inf
     for module in modules_of(signals):

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from labbook.health.evidence import finite_points, measured_in, percent, said, too_few
-from labbook.health.reading import count, finite, flag, rows, shape, words
-from labbook.health.statistics import mann_kendall, median, spread, theil_sen
+from labbook.health.event_fields import count, finite, flag, rows, shape, words
+from labbook.health.measurements import finite_points, measured_in, percent, said, too_few
+from labbook.health.trend_tests import mann_kendall, median, spread, theil_sen
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

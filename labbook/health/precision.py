@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from labbook.health.evidence import measured, percent, said
-from labbook.health.layers import Module, modules_of, roots_of
-from labbook.health.reading import count, finite, table, words
+from labbook.health.event_fields import count, finite, table, words
+from labbook.health.layer_history import Module, modules_of, roots_of
+from labbook.health.measurements import measured, percent, said
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

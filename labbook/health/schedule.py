@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from labbook.health.evidence import finite_points, measured, measured_in, optimizer_of, said
-from labbook.health.order import loader_of, loading_place
-from labbook.health.reading import count, finite, table, words
+from labbook.health.batch_order import loader_of, loading_place
+from labbook.health.event_fields import count, finite, table, words
+from labbook.health.measurements import finite_points, measured, measured_in, optimizer_of, said
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.evidence import measured_in, percent, said, too_few
-from labbook.health.layers import Parameter, parameters_of
-from labbook.health.reading import count, finite, table
-from labbook.health.regime import frozen_share
-from labbook.health.statistics import median
+from labbook.health.event_fields import count, finite, table
+from labbook.health.layer_history import Parameter, parameters_of
+from labbook.health.measurements import measured_in, percent, said, too_few
+from labbook.health.training_kind import frozen_share
+from labbook.health.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.evidence import percent, said, too_few, unobserved
-from labbook.health.layers import Module, modules_of
-from labbook.health.reading import count, finite, flag, histogram, table, words
-from labbook.health.regime import training_loss
-from labbook.health.statistics import binomial_at_least, mann_kendall, median, theil_sen
+from labbook.health.event_fields import count, finite, flag, histogram, table, words
+from labbook.health.layer_history import Module, modules_of
+from labbook.health.measurements import percent, said, too_few, unobserved
+from labbook.health.training_kind import training_loss
+from labbook.health.trend_tests import binomial_at_least, mann_kendall, median, theil_sen
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.series import Series

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from labbook.health.evidence import called_in, listed, place_of, said, too_few
-from labbook.health.layers import parameters_of
-from labbook.health.reading import Facts, count, flag, names, number, rows, shape, table, words
-from labbook.health.regime import pretrained
+from labbook.health.event_fields import Facts, count, flag, names, number, rows, shape, table, words
+from labbook.health.layer_history import parameters_of
+from labbook.health.measurements import called_in, listed, place_of, said, too_few
+from labbook.health.training_kind import pretrained
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

@@ -234,7 +234,7 @@ class Run:
         captured: Capture source -> its facts ("command", "code", "python", "hardware", "container", "resources").
         printed: Series read from the console that repeat one in `series`; kept to compare them, not stored.
         signals: What the probe measured inside each process that trained; too large for `run.json`, and left out there.
-        health: What is kept of it for the pages; `labbook.health.summary` documents the keys.
+        health: What is kept of it for the pages; `labbook.health.model_summary` documents the keys.
         primary: Name of the series that stands for the run ("loss"), or "".
         asked: What the user asked the probe to do besides looking, and what the program asked `labbook.checks`; see
             `labbook/record/fold_asked.py`.

@@ -264,7 +264,7 @@ def _with_judgement(notebook: Notebook, run: Run) -> Run:
     if run.signals or run.series or run.frameworks:
         from labbook.health.checklist import checklist
         from labbook.health.debug_output import update_ratio
-        from labbook.health.summary import summary
+        from labbook.health.model_summary import summary
         from labbook.report.findings import found
 
         run = replace(run, checks=tuple(checklist(run)), health=summary(run), primary=primary_series(run))

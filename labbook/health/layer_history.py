@@ -8,8 +8,8 @@ from dataclasses import field
 from functools import lru_cache
 
 from labbook.frozen import dataclass
-from labbook.health.reading import Facts, count, finite, flag, number, rows, shape, table, words
-from labbook.health.statistics import median
+from labbook.health.event_fields import Facts, count, finite, flag, number, rows, shape, table, words
+from labbook.health.trend_tests import median
 from labbook.model.signals import Signals
 
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from labbook.health.activation import first_not_normalised
-from labbook.health.evidence import listed, percent, said, unobserved
-from labbook.health.layers import Module, modules_of
-from labbook.health.reading import Facts, count, finite, flag, rows, shape, words
-from labbook.health.regime import training_losses
-from labbook.health.statistics import mann_kendall, mean, median, spread
+from labbook.health.event_fields import Facts, count, finite, flag, rows, shape, words
+from labbook.health.layer_history import Module, modules_of
+from labbook.health.measurements import listed, percent, said, unobserved
+from labbook.health.training_kind import training_losses
+from labbook.health.trend_tests import mann_kendall, mean, median, spread
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

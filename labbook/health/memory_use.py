@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from labbook.health.evidence import percent, too_few
-from labbook.health.reading import Facts, count, finite
-from labbook.health.statistics import mann_kendall, theil_sen
+from labbook.health.event_fields import Facts, count, finite
+from labbook.health.measurements import percent, too_few
+from labbook.health.trend_tests import mann_kendall, theil_sen
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

@@ -6,9 +6,9 @@ from collections import Counter
 from itertools import pairwise
 
 from labbook.health.activation import has_batch_norm
-from labbook.health.data import samples_tell_apart
-from labbook.health.evidence import percent
-from labbook.health.reading import Facts, count, flag, names, words
+from labbook.health.event_fields import Facts, count, flag, names, words
+from labbook.health.input_data import samples_tell_apart
+from labbook.health.measurements import percent
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

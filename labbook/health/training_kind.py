@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from labbook.frozen import dataclass
-from labbook.health.evidence import finite_points, measured, measured_in, optimizer_of
-from labbook.health.layers import parameters_of
-from labbook.health.reading import Facts, count, finite, flag, shape, words
+from labbook.health.event_fields import Facts, count, finite, flag, shape, words
+from labbook.health.layer_history import parameters_of
+from labbook.health.measurements import finite_points, measured, measured_in, optimizer_of
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 

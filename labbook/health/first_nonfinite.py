@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, TypeGuard
 
-from labbook.health.reading import Facts, count, rows, table, words
+from labbook.health.event_fields import Facts, count, rows, table, words
 
 _FINDINGS = {
     "bad batch": "the batch itself was not finite",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from labbook.health.evidence import measured, said, script_of, unobserved, why_missing
+from labbook.health.measurements import measured, said, script_of, unobserved, why_missing
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from labbook.health.evidence import listed
-from labbook.health.observation import is_on
+from labbook.health.coverage import is_on
+from labbook.health.measurements import listed
 from labbook.model.check import Outcome, check
 from labbook.model.run import Run
 from labbook.model.signals import Signals
