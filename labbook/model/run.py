@@ -197,15 +197,22 @@ class Change:
 class CheckResult:
     """One row of the health checklist.
 
+    Its texts are English. The messages beside them are what other languages are written from; runs that were recorded
+    before there were messages have none.
+
     Args:
         id: The symptom's id in the catalogue where it has one.
         verdict: "ok", "warn", "fail", "note" or "not observed".
-        detail: What usually helps, for a row that is not ok.
+        detail: What usually helps, for a row that is not ok; Markdown of one line.
         tier: 1: a logical invariant. 2: a statistical test. 3: a hint.
         family: Class of the catalogue ("numeric", "gradient", ...).
         evidence: Sentences with numbers and places.
         where: Any of `module`, `parameter`, `file`, `line`, `function`, `source`, `step`, `rank`.
         explained_by: Id of the row that this one follows from, or "".
+        observed_message: What `observed` says.
+        evidence_messages: What each sentence of `evidence` says.
+        page_words: Language -> `title`, `expected` and `detail` in it; English is in the fields of these names.
+        run_messages: What `expected` and `detail` say where this run has words of its own for them.
     """
 
     id: str
@@ -219,6 +226,10 @@ class CheckResult:
     evidence: tuple[str, ...] = ()
     where: Facts = field(default_factory=dict)
     explained_by: str = ""
+    observed_message: Message | None = None
+    evidence_messages: tuple[Message, ...] = ()
+    page_words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    run_messages: Mapping[str, Message] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
