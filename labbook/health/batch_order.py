@@ -10,6 +10,7 @@ from labbook.health.event_fields import Facts, count, flag, names, words
 from labbook.health.input_data import samples_tell_apart
 from labbook.health.measurements import percent
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -28,15 +29,7 @@ def _train_prints(signals: Signals) -> list[Facts]:
     return [event for event in signals.prints if words(event, "phase") == "train"]
 
 
-@check(
-    "same_batch_every_step",
-    "batches differ",
-    "a new batch at each step",
-    family="loop-bug",
-    tier=1,
-    needs=("prints",),
-    advice="Iterate over the loader: next(iter(loader)) in the loop begins anew each time.",
-)
+@check("same_batch_every_step", family="loop-bug", tier=1, needs=("prints",))
 def batches_differ(run: Run, signals: Signals) -> Outcome | None:
     """Whether a loader of many batches always gave its first one.
 
@@ -62,15 +55,7 @@ def batches_differ(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("ok", "they do")
 
 
-@check(
-    "order_identical_each_epoch",
-    "order differs between epochs",
-    "shuffled anew",
-    family="loop-bug",
-    tier=2,
-    needs=("prints",),
-    advice="Call sampler.set_epoch(epoch), and seed outside of the loop.",
-)
+@check("order_identical_each_epoch", family="loop-bug", tier=2, needs=("prints",))
 def order_changes(run: Run, signals: Signals) -> Outcome | None:
     """Whether a loader that shuffles gave the same order in two epochs, or more.
 
@@ -95,15 +80,7 @@ def order_changes(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check(
-    "training_not_shuffled",
-    "training data are shuffled",
-    "another order in each epoch",
-    family="data",
-    tier=3,
-    needs=("prints",),
-    advice="Give the training loader shuffle=True, unless the order is meant.",
-)
+@check("training_not_shuffled", family="data", tier=3, needs=("prints",))
 def order_is_shuffled(run: Run, signals: Signals) -> Outcome | None:
     """Whether at least 3 epochs of a loader that does not shuffle, or of batches cut by hand, had one order.
 
@@ -138,30 +115,14 @@ def loading_place(loader: Facts) -> object:
     return told if loader.get("line") else loader.get("index")
 
 
-@check(
-    "iterable_dataset_duplicated",
-    "workers share the data",
-    "each sample once",
-    family="data",
-    tier=1,
-    needs=("loaders", "prints"),
-    advice="Split the stream by get_worker_info() in the dataset.",
-)
+@check("iterable_dataset_duplicated", family="data", tier=1, needs=("loaders", "prints"))
 def stream_is_split(run: Run, signals: Signals) -> Outcome | None:
     """Whether each batch of an iterable dataset came once from every worker. Source: a logical invariant (tier 1)."""
     found = _as_often_as_workers(signals, iterable=True)
     return Outcome("fail", found) if found else None
 
 
-@check(
-    "worker_duplicate_randomness",
-    "workers draw their own numbers",
-    "no equal batches",
-    family="data",
-    tier=2,
-    needs=("loaders", "prints"),
-    advice="Add the worker's id to the seed in worker_init_fn.",
-)
+@check("worker_duplicate_randomness", family="data", tier=2, needs=("loaders", "prints"))
 def workers_draw_their_own(run: Run, signals: Signals) -> Outcome | None:
     """Whether batches of different samples are equal in every worker, because random numbers are.
 
@@ -190,15 +151,7 @@ def _as_often_as_workers(signals: Signals, *, iterable: bool) -> str:
     return ""
 
 
-@check(
-    "train_val_overlap",
-    "validation data are new",
-    "no training sample in them",
-    family="data",
-    tier=1,
-    needs=("prints",),
-    advice="Split before augmenting and windowing; remove duplicates.",
-)
+@check("train_val_overlap", family="data", tier=1, needs=("prints",))
 def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     """Whether samples of a validation loader were trained on. Where another one is clean, this one measures training.
 
@@ -235,15 +188,7 @@ def _row_prints(event: Facts) -> list[str]:
     return [name for name in found if isinstance(name, str)]
 
 
-@check(
-    "batch_size_irregular",
-    "the last batch is large enough",
-    "at least a tenth of the others",
-    family="data",
-    tier=3,
-    needs=("loaders",),
-    advice="Give the training loader drop_last=True.",
-)
+@check("batch_size_irregular", family="data", tier=3, needs=("loaders",))
 def last_batch_large_enough(run: Run, signals: Signals) -> Outcome | None:
     """Whether the last batch of an epoch is tiny in a model with batch norm. Source: a hint (tier 3)."""
     if not has_batch_norm(signals):

@@ -21,6 +21,7 @@ from labbook.health.trend_tests import (
     welch,
 )
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -34,15 +35,7 @@ _MEANT = 0.15
 """A fall that a training is meant to show at least, as a share of the loss. Source: chosen by us."""
 
 
-@check(
-    "loss_not_decreasing",
-    "loss falls",
-    "a falling trend",
-    family="convergence",
-    tier=2,
-    needs=("loss",),
-    advice="Check the loop's rows first, then overfit a single batch, then the learning rate.",
-)
+@check("loss_not_decreasing", family="convergence", tier=2, needs=("loss",))
 def loss_falls(run: Run, signals: Signals) -> Outcome:
     """Whether the loss fell at all: first against last 50 values, a trend, or a fall anywhere between.
 
@@ -116,15 +109,7 @@ def _largest_fall(values: Sequence[float]) -> float:
     return fall / error if error > 0 else (math.inf if fall > 0 else 0.0)
 
 
-@check(
-    "loss_at_chance",
-    "loss leaves chance",
-    "below ln(classes)",
-    family="convergence",
-    tier=2,
-    needs=("loss", "losses"),
-    advice="Check the loop's rows first; then labels, a softmax too many, frozen layers, and the learning rate.",
-)
+@check("loss_at_chance", family="convergence", tier=2, needs=("loss", "losses"))
 def loss_beats_chance(run: Run, signals: Signals) -> Outcome | None:
     """Whether a classifier's loss ends where guessing is, and was never clearly below.
 
@@ -160,15 +145,7 @@ def _label_entropy(signals: Signals, loss: TrainingLoss) -> list[float]:
     return []
 
 
-@check(
-    "loss_diverging",
-    "loss stays down",
-    "at most twice its best level",
-    family="convergence",
-    tier=2,
-    needs=("loss",),
-    advice="Lower the learning rate, warm it up, or clip gradients.",
-)
+@check("loss_diverging", family="convergence", tier=2, needs=("loss",))
 def loss_stays_down(run: Run, signals: Signals) -> Outcome:
     """Whether the loss ends far above both its best level and where it began.
 
@@ -226,15 +203,7 @@ def _lost(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", f"{observed}, then no number", where={"step": series.steps[first - 5]})
 
 
-@check(
-    "loss_spike",
-    "loss has no outliers",
-    "no value far above its neighbours",
-    family="convergence",
-    tier=2,
-    needs=("loss",),
-    advice="Look at the samples of that batch; skip or clip such steps.",
-)
+@check("loss_spike", family="convergence", tier=2, needs=("loss",))
 def loss_without_outliers(run: Run, signals: Signals) -> Outcome | None:
     """Whether rare steps had a loss far above all around them and above the beginning, from which it came back.
 
@@ -266,15 +235,7 @@ def loss_without_outliers(run: Run, signals: Signals) -> Outcome | None:
     )
 
 
-@check(
-    "loss_oscillating",
-    "loss does not swing",
-    "no alternation from step to step",
-    family="convergence",
-    tier=3,
-    needs=("loss",),
-    advice="Lower the learning rate.",
-)
+@check("loss_oscillating", family="convergence", tier=3, needs=("loss",))
 def loss_does_not_swing(run: Run, signals: Signals) -> Outcome | None:
     """Whether the loss goes up and down in turns, as gradient descent does above its stable learning rate.
 
@@ -296,15 +257,7 @@ def _alternating_batches(signals: Signals) -> bool:
     return any(words(e, "phase") == "train" and 0 < count(e, "batches") <= 4 for e in signals.prints)
 
 
-@check(
-    "loss_plateau",
-    "loss goes on falling",
-    "or the learning rate does",
-    family="convergence",
-    tier=3,
-    needs=("loss",),
-    advice="Decay the learning rate, or stop earlier.",
-)
+@check("loss_plateau", family="convergence", tier=3, needs=("loss",))
 def loss_goes_on(run: Run, signals: Signals) -> Outcome | None:
     """Whether the second half brought nothing at a constant learning rate, though the loss is still high.
 
@@ -321,15 +274,7 @@ def loss_goes_on(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("note", f"{said(end)} over the last {len(half)} values, {percent(end / begin)} of the beginning")
 
 
-@check(
-    "train_loss_to_zero",
-    "loss stays above 0",
-    "above 0.00001",
-    family="convergence",
-    tier=3,
-    needs=("loss", "losses"),
-    advice="Check the data for leaks and repeated batches; regularise if it matters.",
-)
+@check("train_loss_to_zero", family="convergence", tier=3, needs=("loss", "losses"))
 def loss_above_nothing(run: Run, signals: Signals) -> Outcome | None:
     """Whether a classifier's loss all but vanished. Source: a hint (tier 3); TheDeepChecker, 1e-5."""
     loss = training_loss(run, signals)

@@ -10,6 +10,7 @@ from labbook.health.layer_history import modules_of
 from labbook.health.measurements import percent, said
 from labbook.health.trend_tests import median
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -29,15 +30,7 @@ def _replicated(run: Run) -> bool:
     return any(module.type in wrappers for signals in run.signals for module in modules_of(signals))
 
 
-@check(
-    "replica_divergence",
-    "replicas are equal",
-    "the same parameters on every rank",
-    family="distributed",
-    tier=1,
-    whole=True,
-    advice="Call the wrapped model, not the one inside; build it alike on every rank, clip on all of them.",
-)
+@check("replica_divergence", family="distributed", tier=1, whole=True)
 def replicas_equal(run: Run, signals: Signals) -> Outcome | None:
     """Whether parameters of replicas that began equal, or are kept equal by a wrapper, differ.
 
@@ -68,15 +61,7 @@ def _majority(found: dict[int, str]) -> tuple[str, ...]:
     return (f"ranks that differ from the others: {', '.join(others)}",) if times > 1 else ()
 
 
-@check(
-    "rank_data_overlap",
-    "ranks have data of their own",
-    "no sample on two ranks",
-    family="distributed",
-    tier=1,
-    whole=True,
-    advice="Give the loader a DistributedSampler.",
-)
+@check("rank_data_overlap", family="distributed", tier=1, whole=True)
 def ranks_share_nothing(run: Run, signals: Signals) -> Outcome | None:
     """Whether replicas were trained on the same samples in the same epoch.
 
@@ -116,15 +101,7 @@ def _rows(signals: Signals) -> set[str]:
     return found
 
 
-@check(
-    "straggler",
-    "ranks are equally fast",
-    "none always last",
-    family="distributed",
-    tier=2,
-    whole=True,
-    advice="Look at that rank's machine and share of the data.",
-)
+@check("straggler", family="distributed", tier=2, whole=True)
 def no_straggler(run: Run, signals: Signals) -> Outcome | None:
     """Whether one rank is slowest in over 80 % of at least 100 steps, by a fifth of the time of the others.
 
@@ -155,15 +132,7 @@ def _own_times(signals: Signals) -> dict[int, float]:
     return found
 
 
-@check(
-    "rank_step_count_mismatch",
-    "ranks have equally many batches",
-    "the same number on every rank",
-    family="distributed",
-    tier=1,
-    whole=True,
-    advice="Give every rank as many batches, or use the join context.",
-)
+@check("rank_step_count_mismatch", family="distributed", tier=1, whole=True)
 def ranks_do_as_much(run: Run, signals: Signals) -> Outcome | None:
     """Whether an epoch has more batches on one rank than on another, so that one waits for a partner that is gone.
 
@@ -192,15 +161,7 @@ def _said_by_rank(numbers: dict[int, int]) -> str:
     return ", ".join(f"rank {rank}: {numbers[rank]}" for rank in sorted(numbers)[:8])
 
 
-@check(
-    "collective_order_mismatch",
-    "ranks call collectives in one order",
-    "the same calls on every rank",
-    family="distributed",
-    tier=1,
-    whole=True,
-    advice="Walk the parameters in the same order on every rank: sums are of different things, or ranks wait for ever.",
-)
+@check("collective_order_mismatch", family="distributed", tier=1, whole=True)
 def collectives_agree(run: Run, signals: Signals) -> Outcome | None:
     """Whether ranks gave the same gradients to their collective calls, in another order.
 

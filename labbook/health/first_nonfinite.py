@@ -1,4 +1,4 @@
-"""Says what the flight recorder found: where the first value that is not finite was born."""
+"""What the flight recorder found: where the first value that is not finite came from."""
 
 from __future__ import annotations
 
@@ -6,112 +6,145 @@ import re
 from typing import Any, TypeGuard
 
 from labbook.health.event_fields import Facts, count, rows, table, words
+from labbook.health.measurements import join_names, place_message
+from labbook.model.message import Message, message
 
 _FINDINGS = {
-    "bad batch": "the batch itself was not finite",
-    "bad parameters": "the parameters were not finite before the step",
-    "loss expression": "the model's output was finite, the expression of the loss was not",
-    "not reproduced": "the step was replayed, and was finite then",
-    "not replayed": "the step was not replayed",
+    "bad batch": "health.first_nonfinite.bad_batch",
+    "bad parameters": "health.first_nonfinite.bad_parameters",
+    "loss expression": "health.first_nonfinite.loss_expression",
+    "not reproduced": "health.first_nonfinite.not_reproduced",
+    "not replayed": "health.first_nonfinite.not_replayed",
 }
+_ROLES = {
+    "label": message("health.first_nonfinite.labels"),
+    "input": message("health.first_nonfinite.inputs"),
+}
+_BATCH = message("health.first_nonfinite.batch")
 
 
-def first_module(flight: Facts) -> str | None:
-    """The first module with finite input and an output that is not, in a few words; `None` when there is none."""
+def first_module(flight: Facts) -> Message | None:
+    """Returns the first module with finite inputs and an output that is not; `None` when there is none."""
     if words(flight, "finding") != "forward" or not table(flight, "module"):
         return None
-    module = table(flight, "module")
-    value = words(flight, "value") or "a value that is not finite"
-    return f"{value} first in the output of {_named(module)} in step {count(flight, 'step')}, its inputs finite"
+    module, step = _module_label(table(flight, "module")), count(flight, "step")
+    return message("health.nonfinite_activation.first", value=_value(flight), layer=module, step=step)
 
 
-def bad_batch(flight: Facts) -> str:
-    """What the batch of the first bad step held that was no number, in a few words; empty when it was not the batch."""
+def bad_batch(flight: Facts) -> Message | None:
+    """Returns what the batch of the first bad step held that is not finite; `None` when it was not the batch."""
     if words(flight, "finding") != "bad batch":
-        return ""
-    roles = {"label": "labels", "input": "inputs"}
+        return None
     bad = [leaf for leaf in rows(table(flight, "batch"), "leaves") if count(leaf, "bad") or leaf.get("nan") is True]
-    where = roles.get(words(bad[0], "role"), "batch") if bad else "batch"
-    kind = words(flight, "value") or "a value that is not finite"
-    many = f" ({count(bad[0], 'bad')} values)" if bad and count(bad[0], "bad") else ""
-    return f"{kind} in the {where} of step {count(flight, 'step')}{many}"
+    many = message("health.nonfinite_input.many", count=count(bad[0], "bad")) if bad and count(bad[0], "bad") else ""
+    return message(
+        "health.nonfinite_input.found",
+        value=_value(flight),
+        role=role_of(bad[0]) if bad else _BATCH,
+        step=count(flight, "step"),
+        many=many,
+    )
 
 
-def _named(module: Facts) -> str:
+def role_of(leaf: Facts) -> Message:
+    """Returns what a leaf of a batch is: its labels, its inputs, or the batch itself."""
+    return _ROLES.get(words(leaf, "role"), _BATCH)
+
+
+def _value(flight: Facts) -> Message | str:
+    return words(flight, "value") or message("health.first_nonfinite.nonfinite_value")
+
+
+def _module_label(module: Facts) -> Message | str:
     name, kind = words(module, "name"), words(module, "type")
-    return f"{name} ({kind})" if name else kind
+    return message("health.module", name=name, type=kind) if name else kind
 
 
-def sentences(flight: Facts) -> tuple[str, ...]:
-    """What is known of it, one sentence each."""
+def origin_sentences(flight: Facts) -> tuple[Message, ...]:
+    """Returns what is known of the origin, one sentence each."""
     if not flight:
         return ()
-    told = []
+    found = [*_origin(flight)]
+    if words(flight, "finding") == "loss expression":
+        op = words(flight, "op")
+        found += [*_suspects(flight), *([message("health.first_nonfinite.operation", op=op)] if op else [])]
+    if words(flight, "file"):
+        found.append(message("health.first_nonfinite.at", place=place_message(flight)))
+    if words(flight, "reason"):
+        found.append(message("health.first_nonfinite.reason", reason=words(flight, "reason")))
+    return (*found, *_samples(flight), *_norms_before(flight))
+
+
+def _origin(flight: Facts) -> list[Message]:
     finding, step = words(flight, "finding"), count(flight, "step")
     module, op = table(flight, "module"), words(flight, "op")
-    by = f" by {op}" if op else ""
+    by = message("health.first_nonfinite.by", op=op) if op else ""
+    if finding == "forward" and module:
+        return [message("health.first_nonfinite.in_module", step=step, by=by, layer=_module_label(module))]
     if finding == "forward":
-        told.append(
-            f"step {step}: born{by} in the forward of {_named(module)}"
-            if module
-            else f"step {step}: born{by} in the forward"
-        )
-    elif finding == "backward":
-        told.append(f"step {step}: born{by} in the backward pass; loss and outputs were finite")
-    elif finding == "loss expression" and words(flight, "trigger") == "gradient":
-        told.append(f"step {step}: the model's output and the loss were finite, the gradient of the loss was not")
-    elif finding in _FINDINGS:
-        told.append(f"step {step}: {_FINDINGS[finding]}")
-    if finding == "loss expression":
-        told += [*_may(flight), *([f"operation: {op}"] if op else [])]
-    if words(flight, "file"):
-        source = words(flight, "source").strip()
-        told.append(f"at {words(flight, 'file')}:{count(flight, 'line')}" + (f": {source}" if source else ""))
-    if words(flight, "reason"):
-        told.append(f"reason: {words(flight, 'reason')}")
-    return (*told, *_batch(flight), *_before(flight))
+        return [message("health.first_nonfinite.in_forward", step=step, by=by)]
+    if finding == "backward":
+        return [message("health.first_nonfinite.in_backward", step=step, by=by)]
+    if finding == "loss expression" and words(flight, "trigger") == "gradient":
+        return [message("health.first_nonfinite.loss_gradient", step=step)]
+    return [message(_FINDINGS[finding], step=step)] if finding in _FINDINGS else []
 
 
-def _may(flight: Facts) -> list[str]:
-    """The operations of a loss that may have made the value, where none was seen to."""
+def _suspects(flight: Facts) -> list[Message]:
+    """Returns the operations of a loss that may have made the value, where none was observed to."""
     may = rows(flight, "may")
-    names = list(dict.fromkeys(_spoken(words(one, "op")) for one in may))
-    what = (
-        "of which the derivative is infinite for some arguments"
-        if words(flight, "trigger") == "gradient"
-        else "that can make such a value of finite ones"
-    )
+    names = list(dict.fromkeys(_operation_name(words(one, "op")) for one in may))
+    gradient = words(flight, "trigger") == "gradient"
+    found = []
     if len(names) == 1:
-        told = [f"{names[0]} is the only operation of the loss {what}"]
-    else:
-        told = [f"operations of the loss {what}: {', '.join(names)}"] if names else []
-    lines = [
-        f"{words(one, 'file')}:{count(one, 'line')}: {words(one, 'source').strip()}" for one in may if one.get("file")
-    ]
-    return told + ([f"at {line}" for line in dict.fromkeys(lines)] if len(may) > 1 else [])
+        key = "health.first_nonfinite.only_infinite_derivative" if gradient else "health.first_nonfinite.only_suspect"
+        found.append(message(key, op=names[0]))
+    elif names:
+        key = "health.first_nonfinite.infinite_derivatives" if gradient else "health.first_nonfinite.suspects"
+        found.append(message(key, ops=names))
+    if len(may) > 1:
+        places = [place_message(one) for one in may if one.get("file")]
+        found += [message("health.first_nonfinite.at", place=place) for place in _each(places)]
+    return found
 
 
-def born(flight: Facts) -> str:
-    """What operation of a loss was seen to make the value, with its numbers; empty where none was."""
+def _each(places: list[Message]) -> list[Message]:
+    unique: list[Message] = []
+    for place in places:
+        if place not in unique:
+            unique.append(place)
+    return unique
+
+
+def loss_operation(flight: Facts) -> Message | None:
+    """Returns which operation of a loss made the value, with its numbers; `None` where none was observed to."""
     made = table(flight, "made")
     if not made:
-        return ""
-    op, nan, inf, of = _spoken(words(made, "op")), count(made, "nan"), count(made, "inf"), count(made, "of")
+        return None
+    op, nan, inf, of = _operation_name(words(made, "op")), count(made, "nan"), count(made, "inf"), count(made, "of")
     if made.get("given") is True:
-        return f"{op} was given a value that is not finite by an argument without a gradient, as a target or a weight"
+        return message("health.loss_operation.given", op=op)
     if count(made, "zeros"):
-        return f"{op} divided by 0 ({count(made, 'zeros')} of its divisors)"
+        return message("health.loss_operation.divided_by_0", op=op, divisors=count(made, "zeros"))
     if op == "mean":
-        return "mean was taken over no element"
+        return message("health.loss_operation.empty_mean")
     if op.startswith("nll_loss"):
-        return "cross entropy (nll_loss) was taken over no label: all of the batch are ignored ones"
+        return message("health.loss_operation.no_label")
     exponent, then = made.get("exponent"), table(made, "then")
-    by = f" by {exponent:g}" if isinstance(exponent, (int, float)) else ""
-    values = " and ".join(f"{n} {kind}" for n, kind in ((nan, "NaN"), (inf, "infinite")) if n)
+    by = message("health.loss_operation.exponent", exponent=f"{exponent:g}") if _is_real(exponent) else ""
     low, high = made.get("low"), made.get("high")
-    span = f", its arguments from {_exact(low)} to {_exact(high)}" if _is_real(low) and _is_real(high) else ""
-    after = f"; {_spoken(words(then, 'op'))} made NaN of the infinities" if then else ""
-    return f"{op}{by} gave {values} of {of} values{span}{after}"
+    span: Message | str = ""
+    if _is_real(low) and _is_real(high):
+        span = message("health.loss_operation.arguments", low=_exact(low), high=_exact(high))
+    after = message("health.loss_operation.then", op=_operation_name(words(then, "op"))) if then else ""
+    values = _bad_values(nan, inf)
+    return message("health.loss_operation.returned", op=op, by=by, values=values, of=of, span=span, then=after)
+
+
+def _bad_values(nan: int, inf: int) -> Message | str:
+    if nan and inf:
+        return message("health.loss_operation.nan_and_inf", nan=nan, inf=inf)
+    return message("health.loss_operation.inf", inf=inf) if inf else f"{nan} NaN" if nan else ""
 
 
 def _is_real(value: object) -> TypeGuard[float]:
@@ -124,29 +157,29 @@ def _exact(value: float) -> str:
     return short if float(short) == value or float(short) not in (-1.0, 0.0, 1.0) else f"{value:.9g}"
 
 
-def _spoken(operation: str) -> str:
+def _operation_name(operation: str) -> str:
     """The name of an operation as a program writes it: "log_softmax" for "LogSoftmax"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).lower()
 
 
-def _batch(flight: Facts) -> list[str]:
+def _samples(flight: Facts) -> list[Message]:
     indices = flight.get("batch", {}).get("indices") if isinstance(flight.get("batch"), dict) else None
     if not isinstance(indices, list) or not indices:
         return []
-    shown = ", ".join(str(i) for i in indices[:8])
-    return [f"samples of that batch: {shown}" + (f" and {len(indices) - 8} more" if len(indices) > 8 else "")]
+    names = join_names([str(i) for i in indices], most=8)
+    return [message("health.first_nonfinite.samples", samples=names)]
 
 
-def _before(flight: Facts) -> list[str]:
+def _norms_before(flight: Facts) -> list[Message]:
     norms = [row.get("grad_norm") for row in rows(flight, "recent")]
     known = [n for n in norms if isinstance(n, (int, float)) and not isinstance(n, bool) and n == n]
     if len(known) < 3:
         return []
-    return ["gradient norm of the steps before: " + ", ".join(f"{n:.3g}" for n in known[-5:])]
+    return [message("health.first_nonfinite.norms_before", norms=known[-5:])]
 
 
 def where(flight: Facts) -> dict[str, Any]:
-    """Place of the finding, as `Outcome.where`."""
+    """Returns the place of the finding, as `Outcome.where`."""
     found: dict[str, Any] = {"step": count(flight, "step")}
     if words(table(flight, "module"), "name"):
         found["module"] = words(table(flight, "module"), "name")

@@ -11,6 +11,7 @@ from labbook.health.layer_history import Parameter, parameters_of
 from labbook.health.measurements import called_in, listed, said, unobserved
 from labbook.health.training_kind import CLASSIFIERS, is_contrastive, is_the_whole_loss, pretrained, training_losses
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -19,15 +20,7 @@ _FAR_ABOVE = 2.0
 _FAR_IN_PADDLE = 2.0
 
 
-@check(
-    "init_loss_off",
-    "initial loss",
-    "ln(classes)",
-    family="activation",
-    tier=2,
-    needs=("losses",),
-    advice="Scale inputs and initial weights, average the loss over the batch, and check the number of classes.",
-)
+@check("init_loss_off", family="activation", tier=2, needs=("losses",))
 def initial_loss(run: Run, signals: Signals) -> Outcome | None:
     """Whether a classifier that knows nothing begins at ln(classes).
 
@@ -71,15 +64,7 @@ def _summed(run: Run, signals: Signals, loss: Facts, fn: str) -> bool:
     return fn in CLASSIFIERS and count(loss, "items") >= 8 and is_the_whole_loss(run, signals, loss)
 
 
-@check(
-    "init_symmetric",
-    "initial weights differ",
-    "no two units alike",
-    family="activation",
-    tier=1,
-    needs=("models",),
-    advice="Initialise weights at random: units that begin alike stay alike.",
-)
+@check("init_symmetric", family="activation", tier=1, needs=("models",))
 def initial_weights_differ(run: Run, signals: Signals) -> Outcome | None:
     """Whether the weights of several layers in a row are constant, so that their units can never become different.
 
@@ -99,15 +84,7 @@ def initial_weights_differ(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("ok", f"{len(hidden)} matrices looked at")
 
 
-@check(
-    "init_scale_bad",
-    "scale of initial weights",
-    "standard deviation near 1 / sqrt(inputs)",
-    family="activation",
-    tier=2,
-    needs=("models",),
-    advice="Use the framework's standard initialisation.",
-)
+@check("init_scale_bad", family="activation", tier=2, needs=("models",))
 def initial_scale(run: Run, signals: Signals) -> Outcome | None:
     """Whether most layers begin with weights far too large, and outputs show it, or far too small.
 
@@ -151,15 +128,7 @@ def _amplifies(signals: Signals, large: Sequence[Parameter]) -> bool:
     return not deviations or max(deviations) > _FAR
 
 
-@check(
-    "repeated_initialisation",
-    "weights are initialised once",
-    "at most twice by the same function",
-    family="activation",
-    tier=1,
-    needs=("models",),
-    advice="Let each module initialise its own parameters only: recurse=False.",
-)
+@check("repeated_initialisation", family="activation", tier=1, needs=("models",))
 def initialised_once(run: Run, signals: Signals) -> Outcome | None:
     """Whether nested initialisation wrote the same weights again and again.
 
@@ -175,15 +144,7 @@ def initialised_once(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn", f"{worst[1]} was written {worst[0]} times by {worst[2]}", where={"parameter": worst[1]})
 
 
-@check(
-    "init_skipped",
-    "weights are initialised",
-    "no memory garbage",
-    family="activation",
-    tier=3,
-    needs=("models",),
-    advice="Call an initialiser for parameters made from empty.",
-)
+@check("init_skipped", family="activation", tier=3, needs=("models",))
 def initialised_at_all(run: Run, signals: Signals) -> Outcome | None:
     """Whether initial weights look like memory that nobody wrote: not finite, or beyond a million.
 

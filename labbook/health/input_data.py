@@ -12,6 +12,7 @@ from labbook.health.measurements import listed, percent, said, unobserved
 from labbook.health.training_kind import training_losses
 from labbook.health.trend_tests import mann_kendall, mean, median, spread
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -48,15 +49,7 @@ def samples_tell_apart(signals: Signals) -> bool:
     return numbers >= 8 and not whole and (finite(leaf, "zero") or 0.0) < 0.5
 
 
-@check(
-    "input_not_normalised",
-    "inputs are normalised",
-    "mean within 3 of 0, deviation 0.1 to 10",
-    family="data",
-    tier=2,
-    needs=("batches",),
-    advice="Subtract the mean and divide by the standard deviation of the training data.",
-)
+@check("input_not_normalised", family="data", tier=2, needs=("batches",))
 def inputs_normalised(run: Run, signals: Signals) -> Outcome | None:
     """Whether floating point inputs are far from mean 0 and deviation 1, unless the model normalises them itself.
 
@@ -91,15 +84,7 @@ def _scale(path: str, leaves: Sequence[Facts], first: Module | None) -> Outcome:
     return Outcome("note", observed, told)
 
 
-@check(
-    "input_double_normalised",
-    "images are scaled once",
-    "values up to about 1",
-    family="data",
-    tier=3,
-    needs=("batches",),
-    advice="Divide by 255 once; ToTensor does it already.",
-)
+@check("input_double_normalised", family="data", tier=3, needs=("batches",))
 def images_scaled_once(run: Run, signals: Signals) -> Outcome | None:
     """Whether images in floating point have no value above 1/255. Source: a hint (tier 3); TheDeepChecker."""
     for path, told in input_leaves(signals).items():
@@ -112,15 +97,7 @@ def images_scaled_once(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check(
-    "constant_feature",
-    "features vary",
-    "no constant column",
-    family="data",
-    tier=1,
-    needs=("batches",),
-    advice="Drop them, or look why they are constant.",
-)
+@check("constant_feature", family="data", tier=1, needs=("batches",))
 def features_vary(run: Run, signals: Signals) -> Outcome | None:
     """Whether columns had one value in at least 256 samples. Borders of images do, rare categories may.
 
@@ -142,15 +119,7 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check(
-    "batch_leading_dim_mismatch",
-    "leaves of a batch agree",
-    "one label for each sample",
-    family="data",
-    tier=1,
-    needs=("batches",),
-    advice="Look at the collate function.",
-)
+@check("batch_leading_dim_mismatch", family="data", tier=1, needs=("batches",))
 def leaves_agree(run: Run, signals: Signals) -> Outcome | None:
     """Whether inputs and labels of a batch differ in number, with no axis of the one as long as the other.
 
@@ -180,15 +149,7 @@ def _differ(leaves: Sequence[Facts]) -> bool:
     return bool(one and other) and roles == {"input", "label"} and one[0] not in other and other[0] not in one
 
 
-@check(
-    "padding_ratio_high",
-    "little padding",
-    "at most half",
-    family="data",
-    tier=3,
-    needs=("batches",),
-    advice="Sort samples into buckets by length.",
-)
+@check("padding_ratio_high", family="data", tier=3, needs=("batches",))
 def little_padding(run: Run, signals: Signals) -> Outcome | None:
     """Whether most token ids are 0. Source: a hint (tier 3); SageMaker NLPSequenceRatio, 50 %."""
     if not any("embedding" in module.type.lower() for module in modules_of(signals)):
@@ -204,15 +165,7 @@ def little_padding(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check(
-    "image_layout_suspect",
-    "images have channels first",
-    "channels on axis 1",
-    family="data",
-    tier=3,
-    needs=("batches",),
-    advice="Permute to channels first, or tell the layer its data format.",
-)
+@check("image_layout_suspect", family="data", tier=3, needs=("batches",))
 def channels_first(run: Run, signals: Signals) -> Outcome | None:
     """Whether images have 1 or 3 values on the last axis and many on axis 1. Source: a hint (tier 3); UMLAUT."""
     first = first_not_normalised(signals)
@@ -225,15 +178,7 @@ def channels_first(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check(
-    "input_drift_in_run",
-    "inputs stay alike",
-    "no trend of their mean",
-    family="data",
-    tier=3,
-    needs=("batches",),
-    advice="Shuffle the training data.",
-)
+@check("input_drift_in_run", family="data", tier=3, needs=("batches",))
 def inputs_do_not_drift(run: Run, signals: Signals) -> Outcome | None:
     """Whether the mean of the inputs moves by a standard deviation in one direction. Source: a hint (tier 3)."""
     for path, told in input_leaves(signals).items():
@@ -251,15 +196,7 @@ def inputs_do_not_drift(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check(
-    "out_of_bounds_read",
-    "indices are inside",
-    "within the tensor",
-    family="data",
-    tier=1,
-    needs=("loop",),
-    advice="Clamp or check them: paddle reads whatever lies there.",
-)
+@check("out_of_bounds_read", family="data", tier=1, needs=("loop",))
 def indices_inside(run: Run, signals: Signals) -> Outcome | None:
     """Whether an operation of paddle that does not look was given an index outside its tensor.
 

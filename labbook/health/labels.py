@@ -12,6 +12,7 @@ from labbook.health.measurements import called_in, listed, percent, place_of, sa
 from labbook.health.training_kind import BINARY, CLASSIFIERS, opposed_optimizers, training_losses
 from labbook.health.trend_tests import binomial_at_least, mean, median
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -84,15 +85,7 @@ def _classifies(signals: Signals) -> Facts | None:
     return None
 
 
-@check(
-    "label_out_of_head",
-    "labels are in range",
-    "0 to classes - 1",
-    family="data",
-    tier=1,
-    needs=("losses",),
-    advice="Number the classes from 0, and give the head as many outputs as there are classes.",
-)
+@check("label_out_of_head", family="data", tier=1, needs=("losses",))
 def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
     """Whether targets lie outside the classes of the head, or of [0, 1] for binary losses.
 
@@ -113,15 +106,7 @@ def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
     return told or unobserved("no classifier's loss was called")
 
 
-@check(
-    "label_constant",
-    "labels vary",
-    "more than one class",
-    family="data",
-    tier=1,
-    needs=("losses",),
-    advice="Look at how labels are read.",
-)
+@check("label_constant", family="data", tier=1, needs=("losses",))
 def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     """Whether all of at least 500 labels are one class, in the data and in what the loss gets.
 
@@ -137,15 +122,7 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check(
-    "class_imbalance",
-    "classes are balanced",
-    "most frequent at most 10 times the rarest",
-    family="data",
-    tier=2,
-    needs=("losses",),
-    advice="Weight the loss or the sampler, and judge by a metric for each class.",
-)
+@check("class_imbalance", family="data", tier=2, needs=("losses",))
 def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     """Whether one class is far more frequent than another. Data are often skewed: a note from 10 times on.
 
@@ -173,15 +150,7 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn" if share > 0.9 or most > _RARE * least else "note", observed, told)
 
 
-@check(
-    "batches_sorted_by_label",
-    "labels are mixed",
-    "a batch as mixed as the data",
-    family="loop-bug",
-    tier=2,
-    needs=("prints",),
-    advice="Give the training loader shuffle=True.",
-)
+@check("batches_sorted_by_label", family="loop-bug", tier=2, needs=("prints",))
 def labels_mixed(run: Run, signals: Signals) -> Outcome | None:
     """Whether batches hold far fewer classes than the data, and neighbouring batches the same ones.
 
@@ -213,15 +182,7 @@ def _natural(name: str) -> tuple[int, str]:
     return (int(name), "") if name.lstrip("-").isdigit() else (0, name)
 
 
-@check(
-    "conflicting_labels",
-    "equal inputs have equal labels",
-    "one label each",
-    family="data",
-    tier=2,
-    needs=("prints",),
-    advice="Look at these pairs: were inputs and labels shuffled apart?",
-)
+@check("conflicting_labels", family="data", tier=2, needs=("prints",))
 def labels_consistent(run: Run, signals: Signals) -> Outcome | None:
     """Whether the same sample was seen with different labels. Small discrete inputs may repeat with either.
 
@@ -246,15 +207,7 @@ def labels_consistent(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", f"{conflicting} of {len(repeated)} samples that were seen again had another label")
 
 
-@check(
-    "new_labels_in_val",
-    "validation has known classes",
-    "no class that training lacks",
-    family="data",
-    tier=1,
-    needs=("prints",),
-    advice="Split by class (stratified).",
-)
+@check("new_labels_in_val", family="data", tier=1, needs=("prints",))
 def validation_classes_known(run: Run, signals: Signals) -> Outcome | None:
     """Whether validation has classes that a whole epoch of training has not. Source: deepchecks NewLabel (tier 1)."""
     training, held_out = label_counts(signals), label_counts(signals, "eval")

@@ -1,12 +1,13 @@
-"""What checks look at: the measured series of a run, and why a signal is missing."""
+"""The measured series of a run, why a signal is missing, and answers that many checks give."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from typing import Any
 
 from labbook.model.check import Outcome
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.signals import Facts, Signals
@@ -33,19 +34,22 @@ _WORDS = {
 """Other names that a signal may have in the probe's own words."""
 
 _ABSENT = {
-    "losses": "no loss function of the framework was called",
-    "loaders": "no DataLoader was iterated",
-    "evaluations": "no validation phase was seen",
-    "prints": "no batch was seen",
-    "batches": "no batch was seen",
-    "graphs": "no autograd graph was looked at",
-    "loop": "the training loop was not followed",
-    "params": "no tensor was looked at",
-    "modules": "no module output was looked at",
-    "models": "no model was seen",
-    "memory": "memory was not sampled",
-    "phases": "the time of a step was not divided",
+    "losses": message("health.not_observed.losses"),
+    "loaders": message("health.not_observed.loaders"),
+    "evaluations": message("health.not_observed.evaluations"),
+    "prints": message("health.not_observed.prints"),
+    "batches": message("health.not_observed.batches"),
+    "graphs": message("health.not_observed.graphs"),
+    "loop": message("health.not_observed.loop"),
+    "params": message("health.not_observed.params"),
+    "modules": message("health.not_observed.modules"),
+    "models": message("health.not_observed.models"),
+    "memory": message("health.not_observed.memory"),
+    "phases": message("health.not_observed.phases"),
 }
+_NO_VALUE = message("health.not_observed.no_value")
+Reason = Message | str
+"""Why a signal is missing: a message, or the probe's own words."""
 
 
 def measured(run: Run, quantity: str) -> list[Series]:
@@ -68,8 +72,8 @@ def measured_in(run: Run, signals: Signals, quantity: str) -> list[Series]:
 
 def optimizer_of(series: Series) -> int:
     """Number of the optimizer that a series belongs to."""
-    told = series.name.rpartition("/")[2].partition(".opt")[2].partition(".")[0]
-    return int(told) if told.isdigit() else 0
+    number = series.name.rpartition("/")[2].partition(".opt")[2].partition(".")[0]
+    return int(number) if number.isdigit() else 0
 
 
 def _quantity(name: str) -> str:
@@ -82,13 +86,13 @@ def finite_points(series: Series) -> tuple[list[int], list[float]]:
     return [s for s, _ in kept], [v for _, v in kept]
 
 
-def trained(run: Run) -> bool:
-    """Whether this run was a training at all, as far as anybody saw: a framework, a number, or a step."""
+def has_trained(run: Run) -> bool:
+    """Whether the run trained something: it imported a framework, measured a series, or took a step."""
     return bool(run.frameworks or run.series or any(p.steps for p in run.processes))
 
 
-def missing(run: Run, signals: Signals, need: str) -> str | None:
-    """Why a signal is missing; `None` when it is there.
+def missing(run: Run, signals: Signals, need: str) -> Reason | None:
+    """Returns why a signal is missing; `None` when it is there.
 
     Args:
         run: The run.
@@ -105,30 +109,31 @@ def missing(run: Run, signals: Signals, need: str) -> str | None:
         present = value.get(key) is not None if key else bool(value)
     if present:
         return None
-    told = why_missing(run, key or field, *_WORDS.get(field, ()))
+    reason = why_missing(run, key or field, *_WORDS.get(field, ()))
     nothing = field not in SERIES and field not in ("params", "modules") and not getattr(signals, field)
-    return _ABSENT.get(field, told) if told == "no value was seen" and (nothing or not key) else told
+    return _ABSENT.get(field, reason) if reason == _NO_VALUE and (nothing or not key) else reason
 
 
-def why_missing(run: Run, signal: str, *words: str) -> str:
-    """The reason why a signal is missing, as the probe told it, else as the run shows it.
+def why_missing(run: Run, signal: str, *words: str) -> Reason:
+    """Returns why a signal is missing: the reason that the probe gave, else what the run shows.
 
     Args:
         run: The run.
         signal: Name of the signal.
-        words: Further names that it may have in the probe's own words.
+        words: Further names that the probe may use for it.
     """
     if run.probe.status == "absent":
-        return "the probe did not start"
+        return message("health.not_observed.no_probe")
     names = (signal, *words)
     for what, reason in _declared(run):
         if any(name in what.lower() for name in names):
             return reason
     if not run.frameworks:
-        return "no training framework was imported"
+        return message("health.not_observed.no_framework")
     if not any(p.steps for p in run.processes) and not any(s.source == "probe" for s in run.series):
-        return next((r for w, r in _declared(run) if "step" in w.lower()), "no optimizer step was seen")
-    return "no value was seen"
+        declared = (r for w, r in _declared(run) if "step" in w.lower())
+        return next(declared, message("health.not_observed.no_step"))
+    return _NO_VALUE
 
 
 def _declared(run: Run) -> Iterator[tuple[str, str]]:
@@ -138,50 +143,56 @@ def _declared(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def script_of(argv: Sequence[str]) -> str:
-    """The file name of the script that a Python process runs, or of its program."""
-    named = next((a for a in argv if a.endswith((".py", ".ipynb"))), argv[0] if argv else "a process")
+    """Returns the file name of the script that a Python process runs, or of its program."""
+    named = next((a for a in argv if a.endswith((".py", ".ipynb"))), argv[0] if argv else "python")
     return named.rsplit("/", 1)[-1]
 
 
-def unobserved(reason: str) -> Outcome:
-    """The answer of a check whose signal is missing."""
-    return Outcome("not observed", f"not observed: {reason}")
+def unobserved(reason: Reason) -> Outcome:
+    """Returns the answer of a check whose signal is missing."""
+    return Outcome("not observed", message("health.not_observed.because", reason=reason))
 
 
-def too_few(seen: int, wanted: int, what: str = "steps") -> Outcome:
-    """The answer of a statistical check that has too little to go by."""
-    return unobserved(f"too few {what} ({seen} of {wanted})")
+def too_few(seen: int, wanted: int, key: str = "health.too_few.steps") -> Outcome:
+    """Returns the answer of a statistical check that has too little data.
+
+    Args:
+        seen: How many there were.
+        wanted: How many the check needs.
+        key: The sentence that says of what.
+    """
+    return unobserved(message(key, seen=seen, wanted=wanted))
 
 
 def place_of(line: str) -> dict[str, Any]:
-    """File and line of "train.py:41", as `Outcome.where`; empty when it is no such place."""
+    """Returns file and line of "train.py:41", as `Outcome.where`; empty when it is no such place."""
     file, _, number = line.rpartition(":")
     return {"file": file, "line": int(number)} if number.isdigit() else {}
 
 
-def called_in(facts: Facts) -> tuple[str, ...]:
-    """A sentence with the user's line of a call; none when it is not known."""
+def place_message(facts: Facts) -> Message:
+    """Returns `file` and `line` of some facts, with the text of the line where it is known."""
+    file, line, source = facts.get("file"), facts.get("line"), facts.get("source")
+    text = source.strip() if isinstance(source, str) else ""
+    number = int(line) if isinstance(line, (int, float)) and not isinstance(line, bool) else 0
+    if text:
+        return message("health.place_with_source", file=str(file or ""), line=number, source=text)
+    return message("health.place", file=str(file or ""), line=number)
+
+
+def called_in(facts: Facts) -> tuple[Message, ...]:
+    """Returns a sentence with the user's line of a call; none when it is not known."""
     line = facts.get("line")
-    return (f"called in {line}",) if isinstance(line, str) and line else ()
+    return (message("health.called_in", line=line),) if isinstance(line, str) and line else ()
 
 
-def said(value: float) -> str:
-    """A number for a sentence, with four significant digits."""
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("infinity" if value > 0 else "-infinity")
-    return str(int(value)) if abs(value) < 1e7 and value == int(value) else f"{value:.4g}"
+def of_optimizer(number: str, optimizers: Sized) -> Message | str:
+    """Returns " of optimizer 1" where there are several, else ""."""
+    return message("health.of_optimizer", number=number) if len(optimizers) > 1 else ""
 
 
-def percent(share: float) -> str:
-    """A share for a sentence; 1 or 0 only when it is exactly that."""
-    rounded = f"{share * 100:.0f} %"
-    if rounded in ("100 %", "0 %") and 0 < share < 1:
-        return f"{share * 100:.2g} %" if share < 0.5 else f"{math.floor(share * 1000) / 10:.1f} %"
-    return rounded
-
-
-def listed(names: Sequence[str], total: int | None = None, most: int = 5) -> str:
-    """Some names for a sentence, and how many more there are."""
+def join_names(names: Sequence[str], total: int | None = None, most: int = 5) -> Message | list[str]:
+    """Returns some names as the value of a message, and how many more there are."""
     more = (total or len(names)) - min(len(names), most)
-    shown = ", ".join(names[:most])
-    return f"{shown} and {more} more" if more > 0 else shown
+    shown = list(names[:most])
+    return message("values.more", names=shown, more=more) if more > 0 else shown

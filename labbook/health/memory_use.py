@@ -9,6 +9,7 @@ from labbook.health.event_fields import Facts, count, finite
 from labbook.health.measurements import percent, too_few
 from labbook.health.trend_tests import mann_kendall, theil_sen
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -17,15 +18,7 @@ Growth = tuple[float, float, "float | None"]
 """Share of the peak that is added in 100 steps, bytes added, and how likely such a trend is by chance."""
 
 
-@check(
-    "memory_graph_retained",
-    "memory stays flat",
-    "no growth with steps",
-    family="memory",
-    tier=2,
-    needs=("memory",),
-    advice="Keep numbers, not tensors: total += loss.item(); detach what is stored between steps.",
-)
+@check("memory_graph_retained", family="memory", tier=2, needs=("memory",))
 def memory_flat(run: Run, signals: Signals) -> Outcome:
     """Whether graphs of past steps stay alive, or memory grows steadily over the second half of the run.
 
@@ -107,15 +100,7 @@ def _mib(size: float) -> str:
     return f"{size / _MIB:.0f} MiB"
 
 
-@check(
-    "host_memory_growth_workers",
-    "workers' memory stays flat",
-    "no growth with steps",
-    family="memory",
-    tier=2,
-    needs=("memory",),
-    advice="Keep samples in arrays, not in Python lists: reading copies their pages into each worker.",
-)
+@check("host_memory_growth_workers", family="memory", tier=2, needs=("memory",))
 def workers_flat(run: Run, signals: Signals) -> Outcome | None:
     """Whether only the loader's workers grow. Source: PyTorch issue 13246 (tier 2)."""
     grown = _growth(_host(signals.memory, "workers_rss"))
@@ -126,15 +111,7 @@ def workers_flat(run: Run, signals: Signals) -> Outcome | None:
     )
 
 
-@check(
-    "near_out_of_memory",
-    "memory has room",
-    "under 90 % of the device",
-    family="memory",
-    tier=3,
-    needs=("memory",),
-    advice="Use a smaller batch before it fails.",
-)
+@check("near_out_of_memory", family="memory", tier=3, needs=("memory",))
 def room_left(run: Run, signals: Signals) -> Outcome | None:
     """Whether the peak came near the device's memory. Source: a hint (tier 3)."""
     for event in reversed(signals.memory):
@@ -144,15 +121,7 @@ def room_left(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check(
-    "fragmentation",
-    "memory is not fragmented",
-    "reserved memory in use",
-    family="memory",
-    tier=3,
-    needs=("memory",),
-    advice="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
-)
+@check("fragmentation", family="memory", tier=3, needs=("memory",))
 def not_fragmented(run: Run, signals: Signals) -> Outcome | None:
     """Whether over 30 % of much reserved memory was not in use even at the peak. Source: a hint (tier 3)."""
     for event in reversed(signals.memory):

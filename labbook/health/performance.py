@@ -11,6 +11,7 @@ from labbook.health.event_fields import count, finite, flag, rows, shape, words
 from labbook.health.measurements import finite_points, measured_in, percent, said, too_few
 from labbook.health.trend_tests import mann_kendall, median, spread, theil_sen
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -33,15 +34,7 @@ def phase_times(signals: Signals) -> dict[str, float]:
     return found
 
 
-@check(
-    "dataloader_bottleneck",
-    "time of a step",
-    "data ready when it is needed",
-    family="performance",
-    tier=2,
-    needs=("phases",),
-    advice="More workers, pinned memory, a cheaper decode or a cache.",
-)
+@check("dataloader_bottleneck", family="performance", tier=2, needs=("phases",))
 def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
     """Whether more than 30 % of a step is spent waiting for data, at least 10 ms of it; and which phase is longest.
 
@@ -78,15 +71,7 @@ def _devices(signals: Signals) -> set[str]:
     return {words(row, "device") for model in signals.models for row in rows(model, "parameters")}
 
 
-@check(
-    "step_time_outlier",
-    "steps take equally long",
-    "few far above the median",
-    family="performance",
-    tier=2,
-    needs=("step_time_s",),
-    advice="Move checkpoints, logging and evaluation off the hot path.",
-)
+@check("step_time_outlier", family="performance", tier=2, needs=("step_time_s",))
 def steps_even(run: Run, signals: Signals) -> Outcome | None:
     """Whether steps far above the median take much of the time.
 
@@ -133,15 +118,7 @@ def _epochs(signals: Signals) -> set[int]:
     return {count(e, "batches") for e in signals.prints} | {count(e, "batches") for e in signals.loaders}
 
 
-@check(
-    "step_time_drift",
-    "steps do not get slower",
-    "no rise",
-    family="performance",
-    tier=2,
-    needs=("step_time_s",),
-    advice="Look for lists, graphs and logs that grow with every step.",
-)
+@check("step_time_drift", family="performance", tier=2, needs=("step_time_s",))
 def steps_stay_fast(run: Run, signals: Signals) -> Outcome | None:
     """Whether steps became slower by half or more, in a steady trend.
 
@@ -184,15 +161,7 @@ def _parts(values: Sequence[float], count: int) -> list[Sequence[float]]:
     return [values[i * len(values) // count : (i + 1) * len(values) // count] for i in range(count)]
 
 
-@check(
-    "accelerator_idle_unused",
-    "the accelerator is used",
-    "parameters on it",
-    family="performance",
-    tier=1,
-    whole=True,
-    advice="Move model and batches to the device.",
-)
+@check("accelerator_idle_unused", family="performance", tier=1, whole=True)
 def accelerator_used(run: Run, signals: Signals) -> Outcome | None:
     """Whether a graphics processor was visible and all parameters stayed on the processor.
 
@@ -210,15 +179,7 @@ def accelerator_used(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check(
-    "accelerator_underused",
-    "the accelerator is busy",
-    "most of the time",
-    family="performance",
-    tier=3,
-    whole=True,
-    advice="Larger batches, faster input, mixed precision, a compiled model or a fused optimizer.",
-)
+@check("accelerator_underused", family="performance", tier=3, whole=True)
 def accelerator_busy(run: Run, signals: Signals) -> Outcome | None:
     """Whether the graphics processor that was used was busy less than 30 % of the time, over at least 2 minutes.
 
@@ -238,45 +199,21 @@ def accelerator_busy(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("note", f"busy {max(busy):.0f} % of the time")
 
 
-@check(
-    "implicit_sync_every_step",
-    "the host runs ahead",
-    "at most one wait a step",
-    family="performance",
-    tier=3,
-    needs=("loop",),
-    advice="Log every n steps; keep .item(), .cpu() and print of tensors out of the step.",
-)
+@check("implicit_sync_every_step", family="performance", tier=3, needs=("loop",))
 def host_runs_ahead(run: Run, signals: Signals) -> Outcome | None:
     """Whether the program waits for the device more than once a step. Source: a hint (tier 3)."""
     syncs = finite(signals.loop, "syncs")
     return Outcome("note", f"{said(syncs)} waits a step") if syncs is not None and syncs > 1.5 else None
 
 
-@check(
-    "recompilation_storm",
-    "compiled once",
-    "fewer than 8 times",
-    family="performance",
-    tier=2,
-    needs=("loop",),
-    advice="Mark dimensions that change as dynamic.",
-)
+@check("recompilation_storm", family="performance", tier=2, needs=("loop",))
 def compiled_once(run: Run, signals: Signals) -> Outcome | None:
     """Whether one function was compiled again and again. Source: torch gives up after 8 times (tier 2)."""
     times = count(signals.loop, "recompiles")
     return Outcome("warn", f"one function was compiled {times + 1} times") if times >= _GIVES_UP - 1 else None
 
 
-@check(
-    "too_many_workers",
-    "as many workers as processors",
-    "at most that",
-    family="performance",
-    tier=3,
-    needs=("loaders",),
-    advice="Use fewer.",
-)
+@check("too_many_workers", family="performance", tier=3, needs=("loaders",))
 def workers_fit(run: Run, signals: Signals) -> Outcome | None:
     """Whether a loader has more workers than the machine has processors. Source: a hint (tier 3); torch warns."""
     cores = finite(run.captured.get("hardware") or {}, "cores")
@@ -286,15 +223,7 @@ def workers_fit(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("note", f"{workers} workers on {said(cores)} processors")
 
 
-@check(
-    "grad_enabled_in_validation",
-    "validation without gradients",
-    "no_grad around it",
-    family="performance",
-    tier=1,
-    needs=("evaluations",),
-    advice="Evaluate under torch.no_grad() (paddle.no_grad()): less memory, less time.",
-)
+@check("grad_enabled_in_validation", family="performance", tier=1, needs=("evaluations",))
 def validation_without_gradients(run: Run, signals: Signals) -> Outcome | None:
     """Whether validation phases recorded graphs that nobody used, over more than 10 batches.
 
@@ -310,15 +239,7 @@ def validation_without_gradients(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn", f"{batches} batches in {len(wasteful)} phases with gradients enabled")
 
 
-@check(
-    "find_unused_parameters_needless",
-    "no search for unused parameters",
-    "not asked for without need",
-    family="performance",
-    tier=1,
-    whole=True,
-    advice="Leave find_unused_parameters out.",
-)
+@check("find_unused_parameters_needless", family="performance", tier=1, whole=True)
 def no_needless_search(run: Run, signals: Signals) -> Outcome | None:
     """Whether distributed training said itself that its search found nothing. Source: torch's warning (tier 1)."""
     said_so = "did not find any unused parameters"
@@ -326,15 +247,7 @@ def no_needless_search(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn", "find_unused_parameters=True found none") if told else None
 
 
-@check(
-    "stalled_no_progress",
-    "the run goes on",
-    "steps until the end",
-    family="performance",
-    tier=2,
-    whole=True,
-    advice="Look at the stacks of all threads: a dead reader, a lock, or a collective that one rank does not join.",
-)
+@check("stalled_no_progress", family="performance", tier=2, whole=True)
 def run_goes_on(run: Run, signals: Signals) -> Outcome | None:
     """Whether a run that was stopped from outside had been silent for long.
 

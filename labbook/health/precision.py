@@ -6,6 +6,7 @@ from labbook.health.event_fields import count, finite, table, words
 from labbook.health.layer_history import Module, modules_of, roots_of
 from labbook.health.measurements import measured, percent, said
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -15,15 +16,7 @@ _LOW_PRECISION = ("float16", "bfloat16")
 _MULTIPLIES = ("linear", "conv", "bilinear")
 
 
-@check(
-    "amp_scale_collapse",
-    "gradient scaler keeps its scale",
-    "at most 5 skipped of 100 steps",
-    family="numeric",
-    tier=2,
-    whole=True,
-    advice="Use bfloat16, keep softmax and norms in float32, or clip gradients.",
-)
+@check("amp_scale_collapse", family="numeric", tier=2, whole=True)
 def scaler_holds(run: Run, signals: Signals) -> Outcome | None:
     """Whether the gradient scaler had to skip many steps; `None` when no scaler is used.
 
@@ -42,15 +35,7 @@ def scaler_holds(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn" if bad else "ok", f"scale fell {drops} times, lowest {said(lowest)}")
 
 
-@check(
-    "fp16_range_pressure",
-    "float16 has room",
-    "largest output under 32752",
-    family="numeric",
-    tier=3,
-    needs=("modules",),
-    advice="Keep norms, softmax and the loss in float32.",
-)
+@check("fp16_range_pressure", family="numeric", tier=3, needs=("modules",))
 def half_precision_has_room(run: Run, signals: Signals) -> Outcome | None:
     """Whether an output in float16 came near the largest number that it can hold.
 
@@ -69,15 +54,7 @@ def half_precision_has_room(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check(
-    "autocast_ineffective",
-    "mixed precision takes effect",
-    "layers inside autocast give low precision",
-    family="numeric",
-    tier=1,
-    needs=("modules",),
-    advice="Move the autocast region around the forward pass, or use a device on which it works.",
-)
+@check("autocast_ineffective", family="numeric", tier=1, needs=("modules",))
 def autocast_works(run: Run, signals: Signals) -> Outcome | None:
     """Whether linear and convolution layers that ran under autocast gave the precision it promises.
 
@@ -121,15 +98,7 @@ def _multiplies(module: Module) -> bool:
     return any(word in module.type.lower() for word in _MULTIPLIES)
 
 
-@check(
-    "clip_before_unscale",
-    "gradients are unscaled before they are clipped",
-    "unscale_ first",
-    family="numeric",
-    tier=1,
-    needs=("loop",),
-    advice="Call scaler.unscale_(optimizer) before the gradients are clipped.",
-)
+@check("clip_before_unscale", family="numeric", tier=1, needs=("loop",))
 def clipped_unscaled(run: Run, signals: Signals) -> Outcome | None:
     """Whether gradients were clipped while they still carried the factor of the gradient scaler.
 

@@ -7,21 +7,14 @@ from collections.abc import Mapping
 from labbook.health.coverage import is_on
 from labbook.health.measurements import listed
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _ACCELERATORS = ("cuda", "gpu", "xpu", "npu", "mps")
 
 
-@check(
-    "device_fallback",
-    "runs on the device asked for",
-    "the same",
-    family="environment",
-    tier=1,
-    whole=True,
-    advice="Look at driver, installed build and visible devices.",
-)
+@check("device_fallback", family="environment", tier=1, whole=True)
 def device_as_asked(run: Run, signals: Signals) -> Outcome | None:
     """Whether an option asked for an accelerator and the parameters stayed on the processor.
 
@@ -41,15 +34,7 @@ def device_as_asked(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check(
-    "nondeterminism_requested_not_met",
-    "determinism is complete",
-    "no flag against it",
-    family="environment",
-    tier=1,
-    whole=True,
-    advice="Switch cudnn.benchmark off where determinism is asked for.",
-)
+@check("nondeterminism_requested_not_met", family="environment", tier=1, whole=True)
 def determinism_complete(run: Run, signals: Signals) -> Outcome | None:
     """Whether determinism was asked for and `cudnn.benchmark`, which chooses algorithms by time, is on.
 
@@ -66,15 +51,7 @@ def determinism_complete(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check(
-    "deprecated_api_warning",
-    "no deprecated calls",
-    "none in your own code",
-    family="environment",
-    tier=3,
-    whole=True,
-    advice="Port them before the next upgrade.",
-)
+@check("deprecated_api_warning", family="environment", tier=3, whole=True)
 def calls_are_current(run: Run, signals: Signals) -> Outcome | None:
     """Whether the program's own lines were warned of as deprecated. Source: a hint (tier 3)."""
     kinds = ("DeprecationWarning", "FutureWarning", "PendingDeprecationWarning")

@@ -9,20 +9,12 @@ from labbook.health.batch_order import loader_of, loading_place
 from labbook.health.event_fields import count, finite, table, words
 from labbook.health.measurements import finite_points, measured, measured_in, optimizer_of, said
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 
-@check(
-    "learning_rate_seen",
-    "learning rate",
-    "finite, above 0",
-    family="convergence",
-    tier=1,
-    whole=True,
-    needs=("lr",),
-    advice="Look at the schedule.",
-)
+@check("learning_rate_seen", family="convergence", tier=1, whole=True, needs=("lr",))
 def learning_rate_seen(run: Run, signals: Signals) -> Outcome:
     """Whether the learning rate was seen, finite, and not zero all the time.
 
@@ -39,15 +31,7 @@ def learning_rate_seen(run: Run, signals: Signals) -> Outcome:
     return Outcome("ok", f"constant {said(low)}" if low == high else f"{said(low)} to {said(high)}")
 
 
-@check(
-    "lr_schedule_wrong",
-    "learning rate schedule",
-    "stepped after the optimizer, over the whole run",
-    family="convergence",
-    tier=1,
-    needs=("lr",),
-    advice="Call scheduler.step() after optimizer.step(), by step or by epoch, as its lengths are counted.",
-)
+@check("lr_schedule_wrong", family="convergence", tier=1, needs=("lr",))
 def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
     """Whether a scheduler was never stepped, stepped first, ran over its end, or took the rate to nothing too early.
 

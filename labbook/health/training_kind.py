@@ -152,10 +152,3 @@ def frozen_share(signals: Signals) -> float:
     parameters = parameters_of(signals)
     total = sum(p.elements for p in parameters)
     return sum(p.elements for p in parameters if not p.trainable) / total if total else 0.0
-
-
-def trains_stochastic_model(signals: Signals) -> bool:
-    """Whether the trained model behaves differently in evaluation mode, as the probe or the model's layers tell."""
-    if flag(signals.loop, "backward_in_eval", "stochastic"):
-        return True
-    return any(flag(e, "stochastic") for e in signals.evaluations)

@@ -11,6 +11,7 @@ from labbook.health.measurements import percent, said, too_few, unobserved
 from labbook.health.training_kind import training_loss
 from labbook.health.trend_tests import binomial_at_least, mann_kendall, median, theil_sen
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
@@ -45,15 +46,7 @@ def _points(series: Series) -> int:
     return len(series.values)
 
 
-@check(
-    "overfitting",
-    "validation loss stays down",
-    "no rise while the training loss falls",
-    family="convergence",
-    tier=2,
-    needs=("loss",),
-    advice="Stop at the best epoch, regularise, or use more data.",
-)
+@check("overfitting", family="convergence", tier=2, needs=("loss",))
 def no_overfitting(run: Run, signals: Signals) -> Outcome:
     """Whether the validation loss rises significantly, by much, while the training loss falls.
 
@@ -83,15 +76,7 @@ def no_overfitting(run: Run, signals: Signals) -> Outcome:
     return Outcome("ok", observed)
 
 
-@check(
-    "label_noise_or_shuffled",
-    "what is learnt holds elsewhere",
-    "validation loss below guessing",
-    family="data",
-    tier=2,
-    needs=("losses",),
-    advice="Look at pairs of input and label after all shuffling: do they still belong together?",
-)
+@check("label_noise_or_shuffled", family="data", tier=2, needs=("losses",))
 def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
     """Whether a classifier fits its training data while its validation loss was never better than guessing.
 
@@ -121,15 +106,7 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
     )
 
 
-@check(
-    "below_trivial_baseline",
-    "better than the commonest class",
-    "significantly better",
-    family="convergence",
-    tier=2,
-    needs=("prints",),
-    advice="Overfit a single batch first, then check labels and features.",
-)
+@check("below_trivial_baseline", family="convergence", tier=2, needs=("prints",))
 def beats_commonest_class(run: Run, signals: Signals) -> Outcome | None:
     """Whether the best validation accuracy beats answering the commonest class, by a binomial test.
 
@@ -181,15 +158,7 @@ def _as_shares(values: Sequence[float]) -> list[float]:
     return [v / 100 for v in values] if max(values) > 1 else list(values)
 
 
-@check(
-    "train_val_collapse_in_eval",
-    "evaluation mode gives the same",
-    "batch norms that know their batches",
-    family="convergence",
-    tier=2,
-    needs=("models",),
-    advice="Raise the momentum of batch norms, use larger batches, or GroupNorm.",
-)
+@check("train_val_collapse_in_eval", family="convergence", tier=2, needs=("models",))
 def same_in_evaluation_mode(run: Run, signals: Signals) -> Outcome | None:
     """Whether batch norms had hardly taken up the batches' statistics, and validation is much worse with them.
 
