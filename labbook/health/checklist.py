@@ -119,7 +119,7 @@ def checklist(run: Run, pages: CheckPages) -> list[CheckResult]:
 
 
 def answer(check: Check, run: Run) -> Outcome | None:
-    """Returns the worst answer of one check over the processes that trained; `None` when its question does not arise."""
+    """Returns the worst answer of one check over the processes that trained; `None` when it does not apply."""
     processes = run.signals or (Signals(""),)
     if check.whole:
         return _guarded(check, run, processes[0])

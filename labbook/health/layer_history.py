@@ -7,8 +7,7 @@ from dataclasses import field
 from functools import lru_cache
 
 from labbook.frozen import dataclass
-from labbook.health.event_fields import Facts, count, finite, flag, number, rows, shape, table, words
-
+from labbook.health.event_fields import Facts, count, finite, flag, rows, shape, table, words
 from labbook.model.message import Message, message
 from labbook.model.signals import Signals
 

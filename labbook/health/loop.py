@@ -159,7 +159,7 @@ def loss_gets_logits(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _from_activation(loss: Facts, signals: Signals) -> bool:
-    """Whether values between 0 and 1 come from a sigmoid: they fill that interval, or a sigmoid has returned just these.
+    """Whether values between 0 and 1 come from a sigmoid: they fill that interval, or a sigmoid returned just these.
 
     Scores of a model that begins at the rate of its classes may stay between 0 and 1, too, in a part of it.
     """

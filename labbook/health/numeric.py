@@ -84,9 +84,10 @@ def inputs_finite(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant (tier 1); infinities alone are usual in masks. UMLAUT NaNInInput, TheDeepChecker.
     """
-    born = first_nonfinite.bad_batch(signals.flight)
-    if born:
-        return Outcome("fail", born, first_nonfinite.sentences(signals.flight), first_nonfinite.where(signals.flight))
+    found = first_nonfinite.bad_batch(signals.flight)
+    if found is not None:
+        evidence = first_nonfinite.origin_sentences(signals.flight)
+        return Outcome("fail", found, evidence, first_nonfinite.where(signals.flight))
     looked = 0
     for batch in signals.batches:
         leaves = rows(batch, "leaves")
@@ -130,8 +131,9 @@ def outputs_finite(run: Run, signals: Signals) -> Outcome:
     """
     found = first_nonfinite.first_module(signals.flight)
     if found is not None:
-        return Outcome("fail", found, first_nonfinite.sentences(signals.flight), first_nonfinite.where(signals.flight))
-    births = []
+        evidence = first_nonfinite.origin_sentences(signals.flight)
+        return Outcome("fail", found, evidence, first_nonfinite.where(signals.flight))
+    origins = []
     known = count(signals.flight, "step") or math.inf
     for module in modules_of(signals):
         for step, row in module.history:

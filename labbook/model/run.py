@@ -8,6 +8,7 @@ from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.model.finding import Finding
+from labbook.model.message import Message
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 

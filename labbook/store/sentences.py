@@ -1,4 +1,4 @@
-"""Fills the message templates of a language: `templates/words/messages/<language>_<room>.toml`.
+"""Fills the message templates of a language: `templates/words/messages/<language>_<room>*.toml`.
 
 A template is a sentence with named placeholders. `{loss}` prints a number with four significant digits, a name as it
 is, a nested message in the same language, a list with its separator. What stands behind a colon changes that:
@@ -127,10 +127,9 @@ def format_percent(share: float) -> str:
 
 @functools.lru_cache(maxsize=32)
 def _messages(language: str, room: str, own: Path | None) -> Mapping[str, Any]:
-    name = f"words/messages/{language}_{room}.toml"
-    built_in = builtin_folder() / name
-    if not room.isidentifier() or not built_in.is_file():
-        return {}
-    found = read_words(built_in)
-    mine = own / name if own is not None else None
-    return overlay(found, read_words(mine)) if mine is not None and mine.is_file() else found
+    found: Mapping[str, Any] = {}
+    if room.isidentifier():
+        for folder in (builtin_folder(), own):
+            for path in sorted((folder / "words" / "messages").glob(f"{language}_{room}*.toml")) if folder else ():
+                found = overlay(found, read_words(path))
+    return found
