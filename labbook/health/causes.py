@@ -57,7 +57,6 @@ ORDER = (
     "loss_at_chance",
     "backward_in_eval_mode",
     "eval_in_train_mode",
-    "train_val_overlap",
     "train_val_collapse_in_eval",
     "label_noise_or_shuffled",
     "partial_state_load",
