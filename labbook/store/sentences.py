@@ -15,11 +15,13 @@ import functools
 import math
 import string
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from labbook.errors import EntryError
 from labbook.model.message import Message
+from labbook.model.run import CheckResult
 from labbook.store.templates import builtin_folder, overlay, read_words
 
 _NOT_FINITE = ("nan", "inf", "-inf")
@@ -110,6 +112,22 @@ class Sentences:
         if spec == "mib":
             return f"{value / _MIB:.0f} MiB"
         return format(value, spec) if spec else format_number(value)
+
+
+def translate_check(check: CheckResult, say: Sentences) -> CheckResult:
+    """Returns a row of the checklist in the language of `say`; texts without a message stay as they are."""
+    if say.language == "en":
+        return check
+    words, messages = check.page_words.get(say.language, {}), check.run_messages
+    evidence = [*check.evidence_messages, *[None] * (len(check.evidence) - len(check.evidence_messages))]
+    return replace(
+        check,
+        title=say(messages.get("title"), words.get("title") or check.title),
+        expected=say(messages.get("expected"), words.get("expected") or check.expected),
+        observed=say(check.observed_message, check.observed),
+        detail=say(messages.get("detail"), words.get("detail") or check.detail) if check.detail else "",
+        evidence=tuple(say(one, text) for one, text in zip(evidence, check.evidence, strict=False)),
+    )
 
 
 def format_number(value: float) -> str:

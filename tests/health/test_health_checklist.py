@@ -113,7 +113,12 @@ def test_a_healthy_run_is_all_ok():
         ("nonfinite_gradient", run_with(made("grad_norm", [1, math.nan])), "fail", "1 of 2"),
         ("gradient_all_zero", run_with(made("grad_norm", [1, 0, 0, 0, 1])), "fail", "3 points from step 2"),
         ("gradient_all_zero", run_with(made("grad_norm", [1, 0, 0, 1])), "ok", "0 to 1"),
-        ("amp_scale_collapse", run_with(made("grad_scale", [65536, 32768, 65536])), "ok", "lowered 1 time, lowest 32768"),
+        (
+            "amp_scale_collapse",
+            run_with(made("grad_scale", [65536, 32768, 65536])),
+            "ok",
+            "lowered 1 time, lowest 32768",
+        ),
         ("amp_scale_collapse", run_with(made("grad_scale", [2.0**i for i in range(16, -1, -1)])), "warn", "lowest 1"),
         ("learning_rate_seen", run_with(made("lr", [0, 0])), "fail", "0 in every step"),
         ("learning_rate_seen", run_with(made("lr", [0.1, math.nan])), "fail", "1 non-finite value"),
@@ -222,7 +227,6 @@ def test_advice_has_no_confirmation():
         assert not re.search(r"即(?:成功|为有效|修复)", chinese), check.id
 
 
-
 STALE = {
     "loop": {
         "steps": 300,
@@ -273,7 +277,9 @@ def test_the_worst_rank_speaks(make_run, make_series):
         for r in (0, 1)
     ]
     series = [make_series("loss", [1.0, 0.5], rank=r) for r in (0, 1)]
-    row = next(row for row in checklist(make_run(*series, signals=signals), PAGES) if row.id == "optimizer_params_stale")
+    row = next(
+        row for row in checklist(make_run(*series, signals=signals), PAGES) if row.id == "optimizer_params_stale"
+    )
     assert row.verdict == "fail" and row.where == {"rank": 1}
 
 

@@ -53,8 +53,14 @@ LINES = [
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        (MADE, "log returned 3 infinite of 64 values, arguments from 0 to 0.9999999; mul turned the infinities into NaN"),
-        (MADE | {"op": "Pow", "exponent": 1.5, "nan": 9, "then": None}, "pow by 1.5 returned 9 NaN and 3 infinite of 64"),
+        (
+            MADE,
+            "log returned 3 infinite of 64 values, arguments from 0 to 0.9999999; mul turned the infinities into NaN",
+        ),
+        (
+            MADE | {"op": "Pow", "exponent": 1.5, "nan": 9, "then": None},
+            "pow by 1.5 returned 9 NaN and 3 infinite of 64",
+        ),
         (MADE | {"op": "Div", "zeros": 2}, "div divided by 0 (2 of its divisors)"),
         (MADE | {"op": "Sub", "given": True}, "sub received a non-finite value from an argument without a"),
         (MADE | {"op": "Mean"}, "mean of an empty tensor"),
