@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from labbook.health.layers import Module, modules_of, parameters_of
-from labbook.health.reading import Facts, count, finite, flag, histogram, rows, shape, words
-from labbook.health.statistics import median
+from labbook.health.event_fields import Facts, count, finite, flag, histogram, rows, shape, words
+from labbook.health.layer_history import Module, modules_of, parameters_of
+from labbook.health.trend_tests import median
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 

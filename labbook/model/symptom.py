@@ -60,6 +60,8 @@ class Wording:
         why: Causes of *Why it happens*, in order of likelihood; may hold `{name|words when not known}`.
         attempts: Fixes of *What to try*, cheapest first; the same.
         says: Evidence in one sentence with the values of the message, or "".
+        check: Name of the row of the check that finds it, a short noun phrase, or "".
+        expected: What that check expects of a healthy run, or "".
     """
 
     title: str
@@ -67,6 +69,8 @@ class Wording:
     why: tuple[str, ...] = ()
     attempts: tuple[str, ...] = ()
     says: str = ""
+    check: str = ""
+    expected: str = ""
 
 
 @dataclass(frozen=True)

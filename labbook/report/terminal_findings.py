@@ -5,7 +5,7 @@ from __future__ import annotations
 from labbook.model.run import CheckResult, Run
 from labbook.report.entry.diagnosis_section import place_of, spoken, unmarked
 from labbook.report.entry.section_limits import cut
-from labbook.report.phrases import Phrases
+from labbook.store.sentences import Sentences, translate_check
 from labbook.store.templates import words
 
 _MOST = 3
@@ -28,16 +28,15 @@ def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
         language: "en" or "zh".
         but: Id of a check that has been told of already.
     """
-    said = words(language)
-    phrase = Phrases(said.get("phrases", {}))
+    said, say = words(language), Sentences(language)
     causes = [check for check in found(run) if not check.explained_by and check.id != but]
     known = {finding.symptom: finding for finding in run.findings}
     lines = []
 
     def tell(check: CheckResult) -> None:
-        verdict = str(said["verdicts"][check.verdict]).strip("*")
-        name = str(said["checks"].get(check.id, check.title))
-        lines.append(cut(f"{verdict}  {name}: {phrase(check.observed)}", _WIDTH))
+        row = translate_check(check, say)
+        verdict = str(said["verdicts"][row.verdict]).strip("*")
+        lines.append(cut(f"{verdict}  {row.title}{said['health']['colon']}{row.observed}", _WIDTH))
         place = place_of(known[check.id], run) if check.id in known else ""
         if place:
             lines.append(cut(f"      {place}  {known[check.id].where.get('source') or ''}".rstrip(), _WIDTH))
@@ -52,7 +51,7 @@ def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
             line = spoken(said["diagnosis"]["cured_line"], run=cured.run, fix=unmarked(cured.fix))
             lines.append(cut(f"      {line}", _WIDTH))
         if check.detail:
-            lines.append(cut(f"      {phrase(check.detail)}", _WIDTH))
+            lines.append(cut(f"      {unmarked(translate_check(check, say).detail)}", _WIDTH))
     if len(causes) > _MOST:
         lines.append(str(said["health"]["more_findings"]).format(count=len(causes) - _MOST))
     return lines

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from labbook.diagnosis.catalogue import load
+from labbook.diagnosis.check_pages import check_pages
 from labbook.health.checklist import checklist
 from labbook.model.run import (
     Arguments,
@@ -35,6 +37,7 @@ from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
 
 ENTRIES = Path(__file__).parents[1] / "data" / "entries"
+PAGES = check_pages(load().symptoms, "torch")
 STARTED = 1795275012.0  # 2026-11-21 15:30:12 UTC
 
 
@@ -55,7 +58,7 @@ def series(name, values, source="probe", steps=None, rank=None):
 
 
 def judged(run):
-    run = dataclasses.replace(run, primary=primary_series(run), checks=tuple(checklist(run)))
+    run = dataclasses.replace(run, primary=primary_series(run), checks=tuple(checklist(run, PAGES)))
     return dataclasses.replace(run, title=title_of(run))
 
 

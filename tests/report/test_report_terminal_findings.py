@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from labbook.model.finding import Finding, Seen
+from labbook.model.message import message
 from labbook.model.run import CheckResult
 from labbook.report.terminal_findings import finding_lines, found
 
@@ -69,5 +70,16 @@ def test_many_findings_are_counted_and_long_ones_cut(runs):
 
 
 def test_in_chinese(runs):
-    check = result("loss_nonfinite", "fail")
-    assert finding_lines(with_checks(runs, check), "zh") == ["不通过  损失是有限值: 0.5 of 2"]
+    check = dataclasses.replace(
+        result("loss_spike", "fail", detail="Clip."),
+        observed_message=message("health.loss_spike.one", loss=9.5, step=7, level=0.2),
+        page_words={"zh": {"title": "损失没有尖峰", "expected": "", "detail": "裁剪 `grad`。"}},
+    )
+    lines = ["不通过  损失没有尖峰：第 7 步为 9.5，附近为 0.2", "      裁剪 grad。"]
+    assert finding_lines(with_checks(runs, check), "zh") == lines
+
+
+def test_an_entry_from_before_there_were_messages_is_shown_as_it_is(runs):
+    check = result("loss_nonfinite", "fail", detail="Do this.")
+    lines = ["不通过  title of loss_nonfinite：0.5 of 2", "      Do this."]
+    assert finding_lines(with_checks(runs, check), "zh") == lines

@@ -20,7 +20,7 @@ from labbook.model.symptom import Pattern, Symptom, Wording
 
 Part = TypeVar("Part", Wording, Pattern)
 
-_FORM = 2
+_FORM = 3
 """Number of the form of the file; another number is read as no file."""
 _NAMES: Mapping[type, Sequence[str]] = {kind: [field.name for field in fields(kind)] for kind in (Wording, Pattern)}
 _UNKEPT = ("matches", "misses")

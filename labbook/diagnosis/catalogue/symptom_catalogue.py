@@ -199,6 +199,8 @@ def _wording(
         attempts=_items(sections.get(attempts, "")) or (known.attempts if known else ()),
         # Of several sentences the first is said whose values are all known.
         says="\n".join(_texts(meta, "says" + suffix)) or (known.says if known else ""),
+        check=str(meta.get("check" + suffix) or (known.check if known else "")),
+        expected=str(meta.get("expected" + suffix) or (known.expected if known else "")),
     )
 
 

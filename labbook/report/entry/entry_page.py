@@ -32,9 +32,10 @@ from labbook.report.entry.summary_section import (
     model_section,
     title_section,
 )
+from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits, bounded, steps
 from labbook.report.entry.title import title_of
-from labbook.report.phrases import Phrases
 from labbook.store import entry_text, escape, frontmatter
+from labbook.store.sentences import Sentences
 from labbook.store.templates import Templates, finished_text
 
 if TYPE_CHECKING:
@@ -65,11 +66,12 @@ def entry_markdown(run: Run, notebook: Notebook, existing: str | None = None) ->
     language = notebook.config.language_in_use()
     title, by_hand = _title(run, language, before, existing)
     templates = Templates(notebook.paths.templates, language, {"count": _count})
+    say = Sentences(language, notebook.paths.templates)
     left_out = _names(before.get("leave_out"))
     page = ""
     for limits in steps():
-        data = _page_data(run, notebook, limits, title)
-        body = _body(templates, data, by_hand=by_hand)
+        data = _page_data(run, notebook, limits, title, say)
+        body = _body(templates, data, say, by_hand=by_hand)
         page = frontmatter.emit(entry_meta(run, title, before)) + "\n" + body
         if existing is not None:
             page = entry_text.merge(existing, page, known=SECTIONS, left_out=left_out)
@@ -78,14 +80,14 @@ def entry_markdown(run: Run, notebook: Notebook, existing: str | None = None) ->
     return page
 
 
-def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str) -> dict[str, Any]:
+def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Sentences) -> dict[str, Any]:
     """Plain data for the template, nothing in it escaped: the template does that for each place."""
     paths = notebook.paths
     makers: dict[str, Callable[[], dict[str, Any] | None]] = {
         "diagnosis": lambda: diagnosis_section(run, limits),
         "exception": lambda: exception_section(run, limits),
         "changes": lambda: changes_section(run, paths, limits),
-        "health": lambda: health_section(run, limits),
+        "health": lambda: health_section(run, limits, say),
         "metrics": lambda: metrics_section(run, limits),
         "model": lambda: model_section(run, limits),
         "data": lambda: data_section(run, limits),
@@ -114,21 +116,13 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str) -> dict
     return {**bounded(data, limits), "shortened": limits != Limits()}
 
 
-def _body(templates: Templates, data: Mapping[str, Any], *, by_hand: bool) -> str:
+def _body(templates: Templates, data: Mapping[str, Any], say: Sentences, *, by_hand: bool) -> str:
     """The page below its front matter; a broken template of the notebook is named in it."""
-    tools = {"section": _section(by_hand), "phrase": Phrases(_phrases(templates)), "template_note": ""}
+    tools = {"section": _section(by_hand), "phrase": say, "template_note": ""}
     body, trouble = templates.render_anyway("entry.md.j2", {**data, **tools})
     if trouble:
         body, _ = templates.render_anyway("entry.md.j2", {**data, **tools, "template_note": trouble})
     return tidy(body)
-
-
-def _phrases(templates: Templates) -> Mapping[str, str]:
-    try:
-        found: Mapping[str, str] = templates.words.get("phrases", {})
-    except EntryError:
-        return {}
-    return found
 
 
 def _section(by_hand: bool) -> Callable[..., Any]:

@@ -11,8 +11,8 @@ from labbook.model.fix import Fix, Proposal, in_words, sides
 from labbook.model.run import Change
 from labbook.report.entry.entry_page import tidy
 from labbook.report.entry.section_limits import cut
-from labbook.report.phrases import Phrases
 from labbook.store.paths import is_run_id
+from labbook.store.sentences import Sentences
 from labbook.store.templates import Templates, words
 
 if TYPE_CHECKING:
@@ -114,9 +114,10 @@ def _rows(changes: Sequence[Change]) -> dict[str, Any]:
 
 
 def _rendered(notebook: Notebook, template: str, data: Mapping[str, Any]) -> str:
-    templates = Templates(notebook.paths.templates, notebook.config.language_in_use())
-    phrases = words(notebook.config.language_in_use()).get("phrases", {})
-    page, _ = templates.render_anyway(template, {"fix": data, "phrase": Phrases(phrases)})
+    language = notebook.config.language_in_use()
+    templates = Templates(notebook.paths.templates, language)
+    say = Sentences(language, notebook.paths.templates)
+    page, _ = templates.render_anyway(template, {"fix": data, "phrase": say})
     return tidy(page)
 
 

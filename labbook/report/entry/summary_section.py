@@ -16,6 +16,7 @@ from labbook.report.entry.section_limits import Limits, cut
 from labbook.report.gradient_flow_svg import worth_drawing
 from labbook.report.series_choice import MEASURED_BY_PROBE, base_name, first_nonfinite_step, one_a_name
 from labbook.store.paths import NotebookPaths
+from labbook.store.sentences import Sentences, translate_check
 
 
 def title_section(run: Run, title: str, paths: NotebookPaths) -> dict[str, Any]:
@@ -154,11 +155,12 @@ def _first_lines(text: str, lines: int, n_bytes: int) -> str:
     return shown + ("\n..." if len(shown) < len(text.strip("\n")) and shown else "")
 
 
-def health_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """The health checklist, or `None` while nothing was checked; `findings` are the rows with more to say."""
+def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
+    """Returns the health checklist, or `None` while nothing was checked; `findings` are the rows with evidence."""
     if not run.checks:
         return None
-    titles = {c.id: c.title for c in run.checks}
+    checks = [translate_check(check, say) for check in run.checks]
+    titles = {c.id: c.title for c in checks}
     rows = [
         {
             "id": c.id,
@@ -171,7 +173,7 @@ def health_section(run: Run, limits: Limits) -> dict[str, Any] | None:
             "cause": c.explained_by,
             "cause_title": titles.get(c.explained_by, c.explained_by),
         }
-        for c in run.checks[: max(limits.rows, 40)]
+        for c in checks[: max(limits.rows, 40)]
     ]
     said = [row for row in rows if row["verdict"] != "ok" or row["id"] == "other_checks"]
     findings = [row for row in said if row["detail"] or row["evidence"]]

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from labbook.model.message import message
 from labbook.model.run import CheckResult
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.merged_rows import joined
@@ -29,12 +30,21 @@ def test_two_rows_stay_two():
     ("language", "cell"),
     [
         ("en", "| initial loss, learning rate, seeds |  | not observed: no"),
-        ("zh", "| 初始损失、学习率、随机种子 |  | 未观察到："),
+        ("zh", "| 初始损失、学习率、随机种子 |  | 未观察到：没有看到优化器更新 |"),
     ],
 )
 def test_the_entry_tells_the_reason_once(runs, notebook, language, cell):
+    names = {"init_loss_off": "初始损失", "learning_rate_seen": "学习率", "seeds_set": "随机种子"}
     titles = {"init_loss_off": "initial loss", "learning_rate_seen": "learning rate", "seeds_set": "seeds"}
-    checks = tuple(CheckResult(k, t, "x", REASON, "not observed") for k, t in titles.items())
+    reason = message("health.not_observed.because", reason=message("health.not_observed.no_step"))
+    checks = tuple(
+        CheckResult(
+            *(key, title, "x", REASON, "not observed"),
+            observed_message=reason,
+            page_words={"zh": {"title": names[key], "expected": "x"}},
+        )
+        for key, title in titles.items()
+    )
     run = replace(runs["crashed"](), checks=checks)
     spoken = replace(notebook, config=replace(notebook.config, language=language))
     page = entry_markdown(run, spoken)

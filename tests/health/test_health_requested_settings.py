@@ -132,7 +132,7 @@ def test_memory(ask):
 def test_graphs_that_stay_alive(ask):
     kept = memory(lambda s: 3e8 + 1e5 * s, graphs=40, graphs_of=40)
     found = ask("memory_graph_retained", signals=kept)
-    assert found.verdict == "fail" and "graphs of 40 of the 40 backward calls" in found.observed
+    assert found.verdict == "fail" and "graphs of 40 of 40 inspected backward passes" in found.observed
     assert ask("memory_graph_retained", signals=memory(lambda s: 3e8, graphs=40, graphs_of=40)).verdict == "warn"
     assert ask("memory_graph_retained", signals=memory(lambda s: 3e8, graphs=2, graphs_of=40)).verdict == "ok"
 
@@ -225,7 +225,7 @@ def test_collectives_in_another_order(ask, make_model):
 def test_ranks_with_more_batches(ask, make_model):
     uneven = reducing(make_model, ["a", "a"], batches=(36, 28), steps=(112, 112))
     found = ask("rank_step_count_mismatch", signals=uneven)
-    assert found.verdict == "fail" and found.observed == "rank 0: 36, rank 1: 28 batches an epoch"
+    assert found.verdict == "fail" and found.observed == "batches per epoch: rank 0: 36, rank 1: 28"
     assert ask("rank_step_count_mismatch", signals=reducing(make_model, ["a", "a"])).verdict == "ok"
     joined = reducing(make_model, ["a", "a"], batches=(36, 28), steps=(144, 112))
     assert ask("rank_step_count_mismatch", signals=joined).verdict == "note"

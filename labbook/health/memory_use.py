@@ -1,31 +1,24 @@
-"""Checks of memory: graphs that stay alive, slow growth, little room left."""
+"""Checks of memory: graphs that stay alive, slow growth, little headroom."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
 
-from labbook.health.evidence import percent, too_few
-from labbook.health.reading import Facts, count, finite
-from labbook.health.statistics import mann_kendall, theil_sen
+from labbook.health.event_fields import Facts, count, finite
+from labbook.health.measurements import too_few
+from labbook.health.trend_tests import mann_kendall, theil_sen
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _MIB = 1024.0 * 1024.0
 Growth = tuple[float, float, "float | None"]
-"""Share of the peak that is added in 100 steps, bytes added, and how likely such a trend is by chance."""
+"""Share of the peak that is added in 100 steps, bytes added, and the probability of such a trend by chance."""
 
 
-@check(
-    "memory_graph_retained",
-    "memory stays flat",
-    "no growth with steps",
-    family="memory",
-    tier=2,
-    needs=("memory",),
-    advice="Keep numbers, not tensors: total += loss.item(); detach what is stored between steps.",
-)
+@check("memory_graph_retained", family="memory", tier=2, needs=("memory",))
 def memory_flat(run: Run, signals: Signals) -> Outcome:
     """Whether graphs of past steps stay alive, or memory grows steadily over the second half of the run.
 
@@ -39,27 +32,35 @@ def memory_flat(run: Run, signals: Signals) -> Outcome:
         step, alive, of = graphs[-1]
         if alive >= 8 and alive > 0.8 * max(of, 1) and step >= 50:
             more = _growth(_host(signals.memory, "rss")) or _growth(_device(signals.memory))
-            observed = f"graphs of {alive:.0f} of the {of} backward calls looked at are still in memory"
+            observed = message("health.memory_graph_retained.graphs", alive=int(alive), backwards=of)
             return Outcome("fail" if more is not None and more[1] > 4 * _MIB else "warn", observed)
-    for what, points in (("device", _device(signals.memory)), ("host", _host(signals.memory, "rss"))):
-        grown = _growth(points)
-        if grown is None:
-            continue
-        share, total, p = grown
-        # The host's memory also grows by caches, replay buffers and loggers.
-        least = 16 * _MIB if what == "device" else (64 if share > 0.1 else 256) * _MIB
-        if share > 0.01 and (p is None or p < 0.001) and total > least:
-            return Outcome(
-                "warn", f"{what} memory grows by {_mib(total)}, {percent(share)} of its peak in 100 steps", p=p
-            )
+    growing = _growing_memory(signals)
+    if growing is not None:
+        return growing
     looked = [e for e in signals.memory if finite(e, "rss") is not None]
     if not graphs and len(looked) < 5:
-        return too_few(len(looked), 5, "samples")
+        return too_few(len(looked), 5, "health.too_few.samples")
     peak = max((finite(e, "rss") or 0.0 for e in looked), default=0.0)
-    left = graphs[-1][1] if graphs else 0
-    kept = f"{left:.0f} graphs" if left > 1 else "one graph" if left else "no graph"
-    held = f", {kept} of past steps kept" if graphs else ""
-    return Outcome("ok", f"host memory up to {_mib(peak)}{held}")
+    if not graphs:
+        return Outcome("ok", message("health.memory_graph_retained.peak", peak=peak))
+    observed = message("health.memory_graph_retained.peak_and_graphs", peak=peak, graphs=int(graphs[-1][1]))
+    return Outcome("ok", observed)
+
+
+def _growing_memory(signals: Signals) -> Outcome | None:
+    for key, points in (
+        ("health.memory_graph_retained.device", _device(signals.memory)),
+        ("health.memory_graph_retained.host", _host(signals.memory, "rss")),
+    ):
+        growth = _growth(points)
+        if growth is None:
+            continue
+        share, total, p = growth
+        # The host's memory also grows by caches, replay buffers and loggers.
+        least = 16 * _MIB if key.endswith("device") else (64 if share > 0.1 else 256) * _MIB
+        if share > 0.01 and (p is None or p < 0.001) and total > least:
+            return Outcome("warn", message(key, bytes=total, share=share), p=p)
+    return None
 
 
 def _device(events: Sequence[Facts]) -> list[tuple[int, float]]:
@@ -103,56 +104,30 @@ def _steady(points: Sequence[tuple[int, float]]) -> Growth | None:
     return min(rates) * 100 / peak, late[-1][1] - late[0][1], None
 
 
-def _mib(size: float) -> str:
-    return f"{size / _MIB:.0f} MiB"
-
-
-@check(
-    "host_memory_growth_workers",
-    "workers' memory stays flat",
-    "no growth with steps",
-    family="memory",
-    tier=2,
-    needs=("memory",),
-    advice="Keep samples in arrays, not in Python lists: reading copies their pages into each worker.",
-)
+@check("host_memory_growth_workers", family="memory", tier=2, needs=("memory",))
 def workers_flat(run: Run, signals: Signals) -> Outcome | None:
     """Whether only the loader's workers grow. Source: PyTorch issue 13246 (tier 2)."""
     grown = _growth(_host(signals.memory, "workers_rss"))
     if grown is None or grown[0] <= 0.01 or grown[1] < 64 * _MIB:
         return None
-    return Outcome(
-        "warn", f"the workers grow by {_mib(grown[1])}, {percent(grown[0])} of their peak in 100 steps", p=grown[2]
-    )
+    share, total, p = grown
+    observed = message("health.host_memory_growth_workers.grown", bytes=total, share=share)
+    return Outcome("warn", observed, p=p)
 
 
-@check(
-    "near_out_of_memory",
-    "memory has room",
-    "under 90 % of the device",
-    family="memory",
-    tier=3,
-    needs=("memory",),
-    advice="Use a smaller batch before it fails.",
-)
+@check("near_out_of_memory", family="memory", tier=3, needs=("memory",))
 def room_left(run: Run, signals: Signals) -> Outcome | None:
     """Whether the peak came near the device's memory. Source: a hint (tier 3)."""
     for event in reversed(signals.memory):
         peak, total = finite(event, "device", "peak"), finite(event, "device", "total")
         if peak is not None and total:
-            return Outcome("note", f"{percent(peak / total)} of {_mib(total)}") if peak > 0.9 * total else None
+            if peak <= 0.9 * total:
+                return None
+            return Outcome("note", message("health.near_out_of_memory.peak", share=peak / total, bytes=total))
     return None
 
 
-@check(
-    "fragmentation",
-    "memory is not fragmented",
-    "reserved memory in use",
-    family="memory",
-    tier=3,
-    needs=("memory",),
-    advice="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
-)
+@check("fragmentation", family="memory", tier=3, needs=("memory",))
 def not_fragmented(run: Run, signals: Signals) -> Outcome | None:
     """Whether over 30 % of much reserved memory was not in use even at the peak. Source: a hint (tier 3)."""
     for event in reversed(signals.memory):
@@ -160,12 +135,9 @@ def not_fragmented(run: Run, signals: Signals) -> Outcome | None:
         total = finite(event, "device", "total")
         if reserved and peak is not None and total:
             wasted = (reserved - peak) / reserved
-            much = reserved > 0.5 * total
-            return (
-                Outcome("note", f"{percent(wasted)} of {_mib(reserved)} is not in use")
-                if much and wasted > 0.3
-                else None
-            )
+            if reserved <= 0.5 * total or wasted <= 0.3:
+                return None
+            return Outcome("note", message("health.fragmentation.unused", share=wasted, bytes=reserved))
     return None
 
 

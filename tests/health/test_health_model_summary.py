@@ -2,7 +2,7 @@
 
 import json
 
-from labbook.health.summary import summary
+from labbook.health.model_summary import summary
 from labbook.model.run_json import run_from_json, run_to_json
 
 

@@ -58,7 +58,7 @@ def test_constant_columns(ask):
     assert ask("constant_feature", signals=signals(12, columns=784)) is None
     assert ask("constant_feature", signals=signals(8, n=64)) is None
     named = ask("constant_feature", signals=batches(constant=2, constant_at=[2, 5], constant_n=640, shape=[32, 8]))
-    assert named.observed == "2 of 8 columns of input 0 have one value: number 2, 5, counted from 0"
+    assert named.observed == "2 of 8 columns of input 0 are constant: column 2, 5 (counted from 0)"
 
 
 def test_leaves_of_different_length(ask):
@@ -98,7 +98,7 @@ def test_drift(ask):
 
 def test_indices_outside(ask):
     told = {"op": "gather", "line": "t.py:3", "max": 12, "min": 0, "size": 10, "count": 5}
-    assert "index 12 of 10" in ask("out_of_bounds_read", signals={"loop": {"out_of_bounds": [told]}}).observed
+    assert "index 12 for size 10" in ask("out_of_bounds_read", signals={"loop": {"out_of_bounds": [told]}}).observed
     assert ask("out_of_bounds_read", signals={"loop": {"steps": 1}}) is None
 
 
@@ -212,7 +212,7 @@ def test_classes_only_in_validation(ask):
         held_out = epoch([0, 1, 2, *classes] * 10, phase="eval", loader=1)
         return {"losses": (classifier(),), "prints": (epoch([0, 1, 2] * 50), held_out)}
 
-    assert "1 classes only in validation: 7" in ask("new_labels_in_val", signals=signals([7])).observed
+    assert "1 class only in validation: 7" in ask("new_labels_in_val", signals=signals([7])).observed
     assert ask("new_labels_in_val", signals=signals([])) is None
     later = {**signals([7]), "losses": ({**classifier(), "target": {"shape": [32], "min": 0, "max": 9}},)}
     assert ask("new_labels_in_val", signals=later) is None, "a later phase of the training has these classes"
@@ -293,7 +293,7 @@ def test_loaders_that_never_shuffle(ask):
         return ask("training_not_shuffled", signals={"prints": prints, "loaders": ({"index": 0, **facts},)})
 
     same = epochs_of(4, lambda i: range(12))
-    assert asked(same, shuffle=False).observed == "4 epochs of 12 batches in one order"
+    assert asked(same, shuffle=False).observed == "4 epochs of 12 batches in the same order"
     assert asked(same, shuffle=True) is None and asked(same, shuffle=False, iterable=True) is None
     assert asked(same[:2], shuffle=False) is None
     assert asked(epochs_of(4, lambda i: range(i, 12 + i)), shuffle=False) is None

@@ -1,4 +1,4 @@
-"""Checks of which batches come when: repeated, duplicated, always in one order, shared with validation."""
+"""Checks of the order of batches: repeated, duplicated, always in one order, shared with validation."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import Counter
 from itertools import pairwise
 
 from labbook.health.activation import has_batch_norm
-from labbook.health.data import samples_tell_apart
-from labbook.health.evidence import percent
-from labbook.health.reading import Facts, count, flag, names, words
+from labbook.health.event_fields import Facts, count, flag, names, words
+from labbook.health.input_data import has_distinct_fingerprints
 from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -20,28 +20,20 @@ _BY_HAND = 200
 
 
 def loader_of(signals: Signals, event: Facts) -> Facts:
-    """Facts of the loader that an event names; empty when there is none."""
-    return next((told for told in signals.loaders if told.get("index") == event.get("loader")), {})
+    """Returns the facts of the loader that an event names; empty when there is none."""
+    return next((loader for loader in signals.loaders if loader.get("index") == event.get("loader")), {})
 
 
 def _train_prints(signals: Signals) -> list[Facts]:
     return [event for event in signals.prints if words(event, "phase") == "train"]
 
 
-@check(
-    "same_batch_every_step",
-    "batches differ",
-    "a new batch at each step",
-    family="loop-bug",
-    tier=1,
-    needs=("prints",),
-    advice="Iterate over the loader: next(iter(loader)) in the loop begins anew each time.",
-)
+@check("same_batch_every_step", family="loop-bug", tier=1, needs=("prints",))
 def batches_differ(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a loader of many batches always gave its first one.
+    """Whether a loader of many batches always returned its first one.
 
     Source: a logical invariant (tier 1): one fingerprint in at least half of 8 steps or more, from a loader that was
-    begun anew for each. One batch held on purpose, or all data in one, is only noted or usual.
+    restarted for each. A single batch used on purpose, or all data in one, is only noted or usual.
     """
     by_loader: dict[object, list[Facts]] = {}
     for event in _train_prints(signals):
@@ -57,22 +49,13 @@ def batches_differ(run: Run, signals: Signals) -> Outcome | None:
         per_epoch = sum(count(e, "batches") for e in events) / len(events)
         many = count(facts, "batches") >= 2 or count(facts, "length") > 1.5 * max(1, count(facts, "batch_size"))
         if loader is not None and share >= 0.5 and begun >= _STEPS and per_epoch < 2 and many:
-            observed = f"{percent(share)} of the batches are the same one; the loader was begun {begun} times"
-            return Outcome("fail", observed)
-    return Outcome("ok", "they do")
+            return Outcome("fail", message("health.same_batch_every_step.same", share=share, times=begun))
+    return Outcome("ok", message("health.same_batch_every_step.ok"))
 
 
-@check(
-    "order_identical_each_epoch",
-    "order differs between epochs",
-    "shuffled anew",
-    family="loop-bug",
-    tier=2,
-    needs=("prints",),
-    advice="Call sampler.set_epoch(epoch), and seed outside of the loop.",
-)
+@check("order_identical_each_epoch", family="loop-bug", tier=2, needs=("prints",))
 def order_changes(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a loader that shuffles gave the same order in two epochs, or more.
+    """Whether a loader that shuffles had the same order in two epochs, or more.
 
     Source: a statistical test (tier 2): with 8 batches the chance is under 1 in 40,000. Loaders that do not shuffle
     have one order by design.
@@ -90,20 +73,15 @@ def order_changes(run: Run, signals: Signals) -> Outcome | None:
             continue
         alike = sum(a == b for a, b in pairwise(orders))
         if alike == len(orders) - 1:
-            return Outcome("fail", f"the same order in {len(orders)} epochs of {len(orders[0])} batches ({sampler})")
-        return Outcome("ok", "it does")
+            observed = message(
+                "health.order_identical_each_epoch.same", epochs=len(orders), batches=len(orders[0]), sampler=sampler
+            )
+            return Outcome("fail", observed)
+        return Outcome("ok", message("health.order_identical_each_epoch.ok"))
     return None
 
 
-@check(
-    "training_not_shuffled",
-    "training data are shuffled",
-    "another order in each epoch",
-    family="data",
-    tier=3,
-    needs=("prints",),
-    advice="Give the training loader shuffle=True, unless the order is meant.",
-)
+@check("training_not_shuffled", family="data", tier=3, needs=("prints",))
 def order_is_shuffled(run: Run, signals: Signals) -> Outcome | None:
     """Whether at least 3 epochs of a loader that does not shuffle, or of batches cut by hand, had one order.
 
@@ -115,12 +93,13 @@ def order_is_shuffled(run: Run, signals: Signals) -> Outcome | None:
         if event.get("loader") is None:
             period = _period(prints[:_BY_HAND])
             if period:
-                return Outcome("note", f"the same {period} batches again and again, in one order")
+                return Outcome("note", message("health.training_not_shuffled.period", batches=period))
         elif not flag(facts, "shuffle") and not flag(facts, "iterable") and len(prints) >= 6:
             by_place.setdefault(loading_place(facts), []).append(prints)
     for epochs in by_place.values():
         if len(epochs) >= 3 and len(set(epochs)) == 1 and len(set(epochs[0])) > 0.9 * len(epochs[0]):
-            return Outcome("note", f"{len(epochs)} epochs of {len(epochs[0])} batches in one order")
+            observed = message("health.training_not_shuffled.epochs", epochs=len(epochs), batches=len(epochs[0]))
+            return Outcome("note", observed)
     return None
 
 
@@ -133,35 +112,19 @@ def _period(prints: tuple[str, ...]) -> int:
 
 
 def loading_place(loader: Facts) -> object:
-    """Which loader it is in the program: one that is made anew for each epoch is the same."""
-    told = tuple(str(loader.get(key)) for key in ("line", "length", "batch_size", "sampler"))
-    return told if loader.get("line") else loader.get("index")
+    """Returns which loader it is in the program: one that is created again for each epoch is the same."""
+    place = tuple(str(loader.get(key)) for key in ("line", "length", "batch_size", "sampler"))
+    return place if loader.get("line") else loader.get("index")
 
 
-@check(
-    "iterable_dataset_duplicated",
-    "workers share the data",
-    "each sample once",
-    family="data",
-    tier=1,
-    needs=("loaders", "prints"),
-    advice="Split the stream by get_worker_info() in the dataset.",
-)
+@check("iterable_dataset_duplicated", family="data", tier=1, needs=("loaders", "prints"))
 def stream_is_split(run: Run, signals: Signals) -> Outcome | None:
     """Whether each batch of an iterable dataset came once from every worker. Source: a logical invariant (tier 1)."""
     found = _as_often_as_workers(signals, iterable=True)
-    return Outcome("fail", found) if found else None
+    return Outcome("fail", found) if found is not None else None
 
 
-@check(
-    "worker_duplicate_randomness",
-    "workers draw their own numbers",
-    "no equal batches",
-    family="data",
-    tier=2,
-    needs=("loaders", "prints"),
-    advice="Add the worker's id to the seed in worker_init_fn.",
-)
+@check("worker_duplicate_randomness", family="data", tier=2, needs=("loaders", "prints"))
 def workers_draw_their_own(run: Run, signals: Signals) -> Outcome | None:
     """Whether batches of different samples are equal in every worker, because random numbers are.
 
@@ -169,16 +132,16 @@ def workers_draw_their_own(run: Run, signals: Signals) -> Outcome | None:
     worker_init_fn, where only a part of each sample is random.
     """
     found = _as_often_as_workers(signals, iterable=False)
-    if found:
+    if found is not None:
         return Outcome("fail", found)
     for facts in signals.loaders:
         if flag(facts, "drawn_alike") and count(facts, "workers") > 1:
-            told = "worker_init_fn seeds each with the same number, and the dataset draws random numbers"
-            return Outcome("warn", f"{count(facts, 'workers')} workers draw the same random numbers", (told,))
+            observed = message("health.worker_duplicate_randomness.same_numbers", workers=count(facts, "workers"))
+            return Outcome("warn", observed, (message("health.worker_duplicate_randomness.init_fn"),))
     return None
 
 
-def _as_often_as_workers(signals: Signals, *, iterable: bool) -> str:
+def _as_often_as_workers(signals: Signals, *, iterable: bool) -> Message | None:
     for event in _train_prints(signals):
         facts = loader_of(signals, event)
         workers, prints = count(facts, "workers"), Counter(names(event, "prints"))
@@ -186,21 +149,13 @@ def _as_often_as_workers(signals: Signals, *, iterable: bool) -> str:
             continue
         share = sum(n == workers for n in prints.values()) / len(prints)
         if share >= 0.8:
-            return f"each batch came {workers} times in an epoch, once from each of {workers} workers"
-    return ""
+            return message("health.workers_repeat_batches", workers=workers)
+    return None
 
 
-@check(
-    "train_val_overlap",
-    "validation data are new",
-    "no training sample in them",
-    family="data",
-    tier=1,
-    needs=("prints",),
-    advice="Split before augmenting and windowing; remove duplicates.",
-)
+@check("train_val_overlap", family="data", tier=1, needs=("prints",))
 def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
-    """Whether samples of a validation loader were trained on. Where another one is clean, this one measures training.
+    """Whether samples of a validation loader were trained on. Where another is clean, this one measures training.
 
     Source: a logical invariant (tier 1); deepchecks TrainTestSamplesMix. From 5 % on, because data sets have some equal
     samples (chosen by us).
@@ -213,7 +168,7 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
             held_out.setdefault(event.get("loader"), set()).update(_row_prints(event))
     judged = {loader: found for loader, found in held_out.items() if len(found) >= 20}
     shares = {loader: len(found & trained) / len(found) for loader, found in judged.items()}
-    if not shares or len(trained) < 20 or not samples_tell_apart(signals):
+    if not shares or len(trained) < 20 or not has_distinct_fingerprints(signals):
         return None
     # Only some samples of a batch are looked at: a set that is all training data shows as large a share as that.
     coverage = min(1.0, len(trained) / max(1, _samples_of_an_epoch(signals)))
@@ -221,8 +176,8 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     worst = max(shares, key=lambda loader: shares[loader])
     both = len(judged[worst] & trained)
     if both < 3 or shares[worst] < max(_OVERLAP * coverage, 0.01) or clean:
-        return Outcome("ok", f"{percent(min(shares.values()))} of its samples seen in training")
-    return Outcome("fail", f"{both} of {len(judged[worst])} samples looked at were trained on")
+        return Outcome("ok", message("health.train_val_overlap.ok", share=min(shares.values())))
+    return Outcome("fail", message("health.train_val_overlap.found", bad=both, samples=len(judged[worst])))
 
 
 def _samples_of_an_epoch(signals: Signals) -> int:
@@ -230,20 +185,12 @@ def _samples_of_an_epoch(signals: Signals) -> int:
 
 
 def _row_prints(event: Facts) -> list[str]:
-    told = event.get("rows")
-    found = [row[0] for row in told if isinstance(row, list) and row] if isinstance(told, list) else []
+    samples = event.get("rows")
+    found = [row[0] for row in samples if isinstance(row, list) and row] if isinstance(samples, list) else []
     return [name for name in found if isinstance(name, str)]
 
 
-@check(
-    "batch_size_irregular",
-    "the last batch is large enough",
-    "at least a tenth of the others",
-    family="data",
-    tier=3,
-    needs=("loaders",),
-    advice="Give the training loader drop_last=True.",
-)
+@check("batch_size_irregular", family="data", tier=3, needs=("loaders",))
 def last_batch_large_enough(run: Run, signals: Signals) -> Outcome | None:
     """Whether the last batch of an epoch is tiny in a model with batch norm. Source: a hint (tier 3)."""
     if not has_batch_norm(signals):
@@ -254,7 +201,8 @@ def last_batch_large_enough(run: Run, signals: Signals) -> Outcome | None:
         if facts.get("index") not in trained_on or length <= size or size < 8 or flag(facts, "drop_last"):
             continue
         if 0 < length % size < 0.1 * size:
-            return Outcome("note", f"{length % size} samples in the last batch of {length}, {size} in the others")
+            observed = message("health.batch_size_irregular.last", last=length % size, samples=length, size=size)
+            return Outcome("note", observed)
     return None
 
 

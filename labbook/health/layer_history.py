@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import lru_cache
 
 from labbook.frozen import dataclass
-from labbook.health.reading import Facts, count, finite, flag, number, rows, shape, table, words
-from labbook.health.statistics import median
+from labbook.health.event_fields import Facts, count, finite, flag, rows, shape, table, words
+from labbook.model.message import Message, message
 from labbook.model.signals import Signals
 
 
@@ -64,9 +63,9 @@ class Module:
     history: list[tuple[int, Facts]] = field(default_factory=list)
 
     @property
-    def said(self) -> str:
-        """How a sentence names it."""
-        return f"{self.name} ({self.type})" if self.name else self.type
+    def label(self) -> Message | str:
+        """Name and type, as the value of a message."""
+        return message("health.module", name=self.name, type=self.type) if self.name else self.type
 
     def last(self, key: str, most: int = 5, since: int = 0) -> list[float]:
         """The last `most` finite numbers under `key` from step `since` on."""
@@ -107,9 +106,9 @@ def parameters_of(signals: Signals) -> tuple[Parameter, ...]:
 def modules_of(signals: Signals) -> tuple[Module, ...]:
     """All modules of all models, in the order in which they ran; those that never ran come last."""
     found: dict[tuple[int, int], Module] = {}
-    for told in signals.models:
-        key = count(told, "model")
-        for row in rows(told, "modules"):
+    for model in signals.models:
+        key = count(model, "model")
+        for row in rows(model, "modules"):
             order = finite(row, "order")
             i = count(row, "i")
             found[key, i] = Module(
@@ -145,8 +144,8 @@ def functions_of(signals: Signals) -> dict[tuple[str, str], list[tuple[int, Fact
     return found
 
 
-def gave(signals: Signals, names: tuple[str, ...], low: float, high: float) -> bool:
-    """Whether a module or function of these names (small letters) has put out values of just this range."""
+def has_returned_range(signals: Signals, names: tuple[str, ...], low: float, high: float) -> bool:
+    """Whether a module or function of these names (lower case) has returned values of exactly this range."""
     outputs = [
         row for (fn, _), history in functions_of(signals).items() if fn.rstrip("_") in names for _, row in history
     ]
@@ -156,23 +155,3 @@ def gave(signals: Signals, names: tuple[str, ...], low: float, high: float) -> b
         least is not None and most is not None and abs(least - low) <= near and abs(most - high) <= near
         for least, most in ((finite(row, "min"), finite(row, "max")) for row in outputs)
     )
-
-
-def median_of(parameter: Parameter, key: str, since: int = 0) -> float | None:
-    """Median over the dense steps from `since` on; `None` when nothing was measured."""
-    values = parameter.values(key, since)
-    return median(values) if values else None
-
-
-def dense_steps(signals: Signals) -> list[int]:
-    """Steps at which tensors were looked at, ascending."""
-    return sorted({count(event, "step") for event in signals.tensors})
-
-
-def first_step_where(history: Sequence[tuple[int, Facts]], key: str, holds: Callable[[float], bool]) -> int | None:
-    """The first step at which the number under `key` is as asked, or `None`."""
-    for step, row in history:
-        value = number(row, key)
-        if value is not None and holds(value):
-            return step
-    return None

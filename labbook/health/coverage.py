@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from labbook.health.evidence import measured, said, script_of, unobserved, why_missing
+from labbook.health.measurements import measured, script_of, unobserved, why_missing
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -14,17 +15,9 @@ _OVERHEAD_OK = 0.02
 _OVERHEAD_SHORT_S = 1.0
 
 
-@check(
-    "steps_counted",
-    "optimizer steps",
-    "at least 1",
-    family="record",
-    tier=1,
-    whole=True,
-    advice="Give every rank as many batches, or use the join context.",
-)
+@check("steps_counted", family="record", tier=1, whole=True)
 def steps_counted(run: Run, signals: Signals) -> Outcome:
-    """Whether optimizer steps happened, as many on every rank.
+    """Whether optimizer steps happened, equally many on every rank.
 
     Source: a logical invariant (tier 1): training without a step changes no parameter; ranks step together.
     """
@@ -37,18 +30,19 @@ def steps_counted(run: Run, signals: Signals) -> Outcome:
         return unobserved(why_missing(run, "steps", "training"))
     ranks = {rank: steps for rank, steps in by_rank.items() if rank is not None}
     if len(set(ranks.values())) > 1:
-        each = ", ".join(f"rank {rank}: {steps}" for rank, steps in sorted(ranks.items()))
+        each = [message("health.at_rank", rank=rank, value=steps) for rank, steps in sorted(ranks.items())]
         verdict = "warn" if run.status == "finished" else "note"
-        return Outcome(verdict, each, expected="as many on every rank")
+        expected = message("health.steps_counted.equal")
+        return Outcome(verdict, message("health.steps_counted.by_rank", ranks=each), expected=expected)
     if len(ranks) > 1:
-        return Outcome("ok", f"{most} steps on each of {len(ranks)} ranks")
-    told = (
-        "; ".join(f"{p.steps} steps in {script_of(p.argv)}" for p in training) if len(training) > 1 else f"{most} steps"
-    )
-    return Outcome("ok", told)
+        return Outcome("ok", message("health.steps_counted.each_rank", steps=most, ranks=len(ranks)))
+    if len(training) > 1:
+        parts = [message("health.steps_counted.in_script", steps=p.steps, script=script_of(p.argv)) for p in training]
+        return Outcome("ok", message("health.clauses", parts=parts))
+    return Outcome("ok", message("health.steps_counted.steps", steps=most))
 
 
-@check("loss_seen", "training loss", "seen", family="record", tier=3, whole=True)
+@check("loss_seen", family="record", tier=3, whole=True)
 def loss_seen(run: Run, signals: Signals) -> Outcome:
     """Whether a training loss was seen, and where it began and ended.
 
@@ -57,21 +51,15 @@ def loss_seen(run: Run, signals: Signals) -> Outcome:
     series = [s for s in measured(run, "loss") if s.rank in (None, 0)] or measured(run, "loss")
     if not series:
         return unobserved(why_missing(run, "loss"))
-    told = [f"from {said(s.values[0])} to {said(s.values[-1])}" for s in series]
-    scripts = [s.name.rpartition("/")[0] for s in series]
-    parts = [f"{script}: {text}" if script else text for script, text in zip(scripts, told, strict=True)]
-    return Outcome("ok", "; ".join(parts[:3]))
+    parts = []
+    for each in series[:3]:
+        span = message("health.from_to", first=each.values[0], last=each.values[-1])
+        script = each.name.rpartition("/")[0]
+        parts.append(message("health.loss_seen.in_script", script=script, span=span) if script else span)
+    return Outcome("ok", message("health.clauses", parts=parts))
 
 
-@check(
-    "seeds_set",
-    "seeds",
-    "set, to repeat the run",
-    family="environment",
-    tier=3,
-    whole=True,
-    advice="Seed Python, NumPy and the framework at the beginning.",
-)
+@check("seeds_set", family="environment", tier=3, whole=True)
 def seeds_set(run: Run, signals: Signals) -> Outcome:
     """Whether random generators were seeded; a note when not.
 
@@ -81,37 +69,31 @@ def seeds_set(run: Run, signals: Signals) -> Outcome:
         return unobserved(why_missing(run, "seed"))
     seeds: dict[str, object] = {}
     for framework in run.frameworks:
-        told = framework.state.get("seeds")
-        seeds.update(told if isinstance(told, Mapping) else {})
+        found = framework.state.get("seeds")
+        seeds.update(found if isinstance(found, Mapping) else {})
     known = {name: value for name, value in seeds.items() if value is not None}
     if not known:
-        return Outcome("note", "no seed was set")
-    return Outcome("ok", ", ".join(f"{n} {v}" for n, v in known.items()))
+        return Outcome("note", message("health.seeds_set.none"))
+    return Outcome("ok", message("health.names", names=[f"{name} {value}" for name, value in known.items()]))
 
 
-@check(
-    "determinism",
-    "deterministic algorithms",
-    "asked for, to repeat the run",
-    family="environment",
-    tier=3,
-    whole=True,
-    advice="Ask for deterministic algorithms where a run has to be repeated bit for bit.",
-)
+@check("determinism", family="environment", tier=3, whole=True)
 def determinism(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the framework was asked for deterministic algorithms; a note when not. `None` where nobody knows a flag.
+    """Whether deterministic algorithms were enabled; a note when not. `None` where no flag is known.
 
     Source: a hint (tier 3); the flags are those that the frameworks document.
     """
     flags: dict[str, object] = {}
     for framework in run.frameworks:
-        told = framework.state.get("deterministic")
-        flags.update(told if isinstance(told, Mapping) else {})
+        found = framework.state.get("deterministic")
+        flags.update(found if isinstance(found, Mapping) else {})
     known = {name: value for name, value in flags.items() if value is not None}
     if not known:
         return None
-    asked = [name for name, value in known.items() if is_on(value) and "determinis" in name.lower()]
-    return Outcome("ok" if asked else "note", ", ".join(asked) or "not asked for")
+    enabled = [name for name, value in known.items() if is_on(value) and "determinis" in name.lower()]
+    if not enabled:
+        return Outcome("note", message("health.determinism.off"))
+    return Outcome("ok", message("health.names", names=enabled))
 
 
 def is_on(value: object) -> bool:
@@ -119,17 +101,9 @@ def is_on(value: object) -> bool:
     return value is True or str(value).lower() in ("1", "true", "on")
 
 
-@check(
-    "probe_overhead",
-    "cost of the probe",
-    "at most 2 %, or 1 s",
-    family="record",
-    tier=3,
-    whole=True,
-    advice="Record with --debug light, or a smaller probe_budget.",
-)
+@check("probe_overhead", family="record", tier=3, whole=True)
 def probe_overhead(run: Run, signals: Signals) -> Outcome:
-    """Which share of the time the probe took, by its own measurement; set-up, which is paid once, is told apart.
+    """Which share of the time the probe took, by its own measurement; set-up, which is paid once, is listed apart.
 
     Source: chosen by us; 2 % is the cost that labbook promises for steps of 30 ms, and less than a second in all is no
     cost. Never more than a note: it is no fault of the program.
@@ -138,14 +112,17 @@ def probe_overhead(run: Run, signals: Signals) -> Outcome:
     share = probe.overhead_fraction if probe.sustained_fraction is None else probe.sustained_fraction
     if share is None or not math.isfinite(share):
         absent = run.probe.status == "absent"
-        return unobserved("the probe did not start" if absent else "the process did not end in an orderly way")
+        return unobserved(message("health.not_observed.no_probe" if absent else "health.not_observed.killed"))
     small = probe.sustained_s is not None and probe.sustained_s <= _OVERHEAD_SHORT_S
-    told = f"{share * 100:.1f} % of the time" if share >= 0.001 else "under 0.1 % of the time"
     if small and share > _OVERHEAD_OK:
-        told = f"{probe.sustained_s:.2f} s in all"
+        cost = message("health.probe_overhead.seconds", seconds=probe.sustained_s)
+    elif share >= 0.001:
+        cost = message("health.probe_overhead.share", percent=share * 100)
+    else:
+        cost = message("health.probe_overhead.small")
     if probe.setup_s is not None:
-        told += f", and {probe.setup_s:.2f} s once"
-    return Outcome("ok" if share <= _OVERHEAD_OK or small else "note", told)
+        cost = message("health.probe_overhead.with_setup", cost=cost, setup=probe.setup_s)
+    return Outcome("ok" if share <= _OVERHEAD_OK or small else "note", cost)
 
 
 CHECKS = (steps_counted, loss_seen, seeds_set, determinism, probe_overhead)

@@ -1,13 +1,14 @@
-"""What kind of training it is: whether its loss has to fall, what the loss is, whether the model started anew."""
+"""Kind of training: whether its loss has to fall, what the loss is, whether the model was trained before."""
 
 from __future__ import annotations
 
 import math
 
 from labbook.frozen import dataclass
-from labbook.health.evidence import finite_points, measured, measured_in, optimizer_of
-from labbook.health.layers import parameters_of
-from labbook.health.reading import Facts, count, finite, flag, shape, words
+from labbook.health.event_fields import Facts, count, finite, shape, words
+from labbook.health.layer_history import parameters_of
+from labbook.health.measurements import finite_points, measured, measured_in, optimizer_of
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -40,22 +41,22 @@ class TrainingLoss:
     classes: int
 
 
-def training_loss(run: Run, signals: Signals) -> TrainingLoss | str:
-    """The loss that has to fall in this training, or why there is none."""
+def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
+    """Returns the loss that has to fall in this training, or why there is none."""
     series = measured_in(run, signals, "loss") or (measured(run, "loss") if len(run.signals) <= 1 else [])
     if not series:
-        return "no loss was seen"
+        return message("health.not_observed.no_loss")
     if opposed_optimizers(run, signals):
-        return "several optimizers with losses of their own, which need not fall"
+        return message("health.not_observed.several_optimizers")
     if acts(signals):
-        return "forwards without gradients between the steps, as where a policy acts; its loss need not fall"
+        return message("health.not_observed.acting")
     steps, values = finite_points(series[0])
     function = loss_function(signals)
     classes = 0 if function is None else _classes(function)
     if function is None and any(value <= 0 for value in values):
-        return "the loss is of no known function and not always positive"
+        return message("health.not_observed.unknown_function")
     if function is not None and any(value < 0 for value in values):
-        return "the loss is negative at times, so more than its loss function is in it"
+        return message("health.not_observed.more_than_function")
     return TrainingLoss(steps, values, function or {}, classes)
 
 
@@ -152,10 +153,3 @@ def frozen_share(signals: Signals) -> float:
     parameters = parameters_of(signals)
     total = sum(p.elements for p in parameters)
     return sum(p.elements for p in parameters if not p.trainable) / total if total else 0.0
-
-
-def trains_stochastic_model(signals: Signals) -> bool:
-    """Whether the trained model behaves differently in evaluation mode, as the probe or the model's layers tell."""
-    if flag(signals.loop, "backward_in_eval", "stochastic"):
-        return True
-    return any(flag(e, "stochastic") for e in signals.evaluations)

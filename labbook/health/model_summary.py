@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from labbook.health import debug_output
-from labbook.health.layers import parameters_of
+from labbook.health.event_fields import Facts, count, finite, rows, shape, table, words
+from labbook.health.layer_history import parameters_of
 from labbook.health.performance import phase_times
-from labbook.health.reading import Facts, count, finite, rows, shape, table, words
-from labbook.health.statistics import median
+from labbook.health.trend_tests import median
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
