@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from itertools import pairwise
 
-from labbook.health.event_fields import Facts, count, finite, flag, histogram, rows, shape, words
+from labbook.health.event_fields import Facts, count, finite, flag, histogram, shape, words
 from labbook.health.input_data import has_distinct_fingerprints
 from labbook.health.measurements import called_in, join_names, place_of, too_few, unobserved
+from labbook.health.regression_outputs import one_a_sample, target_of
 from labbook.health.training_kind import BINARY, CLASSIFIERS, opposed_optimizers, training_losses
 from labbook.health.trend_tests import binomial_at_least, mean, median
 from labbook.model.check import Outcome, check

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from labbook.frozen import dataclass
-from labbook.health.event_fields import count, finite, rows, shape, words
+from labbook.health.event_fields import Facts, count, finite, rows, shape, words
 from labbook.health.layer_history import Module, roots_of
 from labbook.health.trend_tests import mean
 from labbook.model.signals import Signals

@@ -270,15 +270,15 @@ def _with_judgement(notebook: Notebook, run: Run) -> Run:
     from labbook.report.entry.title import primary_series, title_of
 
     if run.signals or run.series or run.frameworks:
-        from labbook.diagnosis.catalogue import load
-        from labbook.diagnosis.check_pages import check_pages
+        from labbook.diagnosis.catalogue.check_pages import check_pages
+        from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
         from labbook.health.checklist import checklist
         from labbook.health.debug_output import update_ratio
         from labbook.health.model_summary import summary
         from labbook.report.terminal_findings import found
 
         framework = run.frameworks[0].name if run.frameworks else ""
-        pages = check_pages(load(notebook.paths.symptoms).symptoms, framework)
+        pages = check_pages(load_catalogue(notebook.paths.symptoms).symptoms, framework)
         run = replace(run, checks=tuple(checklist(run, pages)), health=summary(run), primary=primary_series(run))
         run = replace(run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in found(run))))))
         ratios = tuple(series for signals in run.signals if (series := update_ratio(signals)) is not None)

@@ -8,15 +8,15 @@ import random
 
 import pytest
 
-from labbook.diagnosis.catalogue import load
-from labbook.diagnosis.check_pages import check_pages
+from labbook.diagnosis.catalogue.check_pages import check_pages
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.health.checklist import CHECKS, answer, checklist
 from labbook.model.run import Framework, ProbeReport, Process, Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 from labbook.store.sentences import Sentences
 
-PAGES = check_pages(load().symptoms)
+PAGES = check_pages(load_catalogue().symptoms)
 
 
 def series_of(name, values, source="probe", rank=None, steps=None):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labbook.diagnosis.catalogue import load
-from labbook.diagnosis.check_pages import check_pages
+from labbook.diagnosis.catalogue.check_pages import check_pages
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.health.causes import ORDER, explanations
 from labbook.health.checklist import CHECKS, CLASSIC, checklist, corrected
 from labbook.model.check import FAMILIES, Outcome
@@ -19,7 +19,7 @@ from labbook.model.run import Framework, ProbeReport, Process, Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
-PAGES = check_pages(load().symptoms)
+PAGES = check_pages(load_catalogue().symptoms)
 FIELDS = (
     "models",
     "tensors",

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from labbook.diagnosis.catalogue import load
-from labbook.diagnosis.check_pages import check_pages
+from labbook.diagnosis.catalogue.check_pages import check_pages
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.health.checklist import checklist
 from labbook.model.run import (
     Arguments,
@@ -37,7 +37,7 @@ from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
 
 ENTRIES = Path(__file__).parents[1] / "data" / "entries"
-PAGES = check_pages(load().symptoms, "torch")
+PAGES = check_pages(load_catalogue().symptoms, "torch")
 STARTED = 1795275012.0  # 2026-11-21 15:30:12 UTC
 
 

@@ -32,7 +32,6 @@ from labbook.report.entry.summary_section import (
     model_section,
     title_section,
 )
-from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits, bounded, steps
 from labbook.report.entry.title import title_of
 from labbook.store import entry_text, escape, frontmatter
 from labbook.store.sentences import Sentences

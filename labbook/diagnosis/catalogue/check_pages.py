@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from labbook.diagnosis.catalogue import HEADINGS
-from labbook.diagnosis.template import filled
+from labbook.diagnosis.catalogue.pattern import fill_slots
+from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS
 from labbook.model.check import CheckPages, CheckWording
 from labbook.model.symptom import Symptom
 
@@ -40,4 +40,4 @@ def check_pages(symptoms: Mapping[str, Symptom], framework: str = "") -> CheckPa
 
 def _advice(attempts: tuple[str, ...], language: str, framework: str) -> str:
     first = attempts[0] if attempts else ""
-    return _CONFIRMATION[language].sub("", filled(first, {}, framework) or first).strip()
+    return _CONFIRMATION[language].sub("", fill_slots(first, {}, framework) or first).strip()
