@@ -21,6 +21,7 @@ from labbook.store.commit import CommitOutcome, commit_files
 from labbook.store.entry_text import read_text
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
+from labbook.store.restore import restore_before_writing
 from labbook.store.templates import Templates
 
 
@@ -62,6 +63,7 @@ def write_week_report(
     source, problems = week_source(notebook, chosen, tell=tell)
     path = notebook.paths.reports / f"{chosen.name}.md"
     templates = Templates(notebook.paths.templates, notebook.config.language_in_use())
+    restore_before_writing(notebook, path)
     try:
         existing = read_text(path) if path.exists() else None
         page, trouble = week_markdown(source, templates, existing)

@@ -17,6 +17,7 @@ from labbook.store import frontmatter
 from labbook.store.entry_text import read_text, to_bytes, with_block
 from labbook.store.journal import write_atomically
 from labbook.store.paths import is_run_id
+from labbook.store.restore import restore_before_writing
 
 if TYPE_CHECKING:
     from labbook.store.commit import CommitOutcome
@@ -322,6 +323,7 @@ def _write_pages(
     wanted = [name for name in symptoms if name.replace("_", "").isalnum() and name.isascii()][:_MOST_PAGES]
     written = []
     if wanted:
+        restore_before_writing(notebook, notebook.paths.symptoms)
         refresh(notebook, entries)
     for name in wanted:
         path = notebook.paths.symptoms / f"{name}.md"

@@ -23,6 +23,7 @@ from labbook.store.fast_import import FileChange, blob_hash, blob_stream, commit
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
 from labbook.store.index_refresh import IndexLockedError, clear_leftovers, stage, update_files
+from labbook.store.journal import write_atomically
 from labbook.store.locks import held
 from labbook.store.restore import adopt_remote_branch, hide_entries, prefix_of
 
@@ -56,7 +57,7 @@ class CommitOutcome:
 
 
 def commit_files(
-    notebook: Notebook, files: Sequence[Path], message: str, *, when: float | None = None
+    notebook: Notebook, files: Sequence[Path], message: str, *, when: float | None = None, only_new: bool = False
 ) -> CommitOutcome:
     """Commits the files as they are on disk. Never raises: trouble with git is in the outcome.
 
@@ -66,17 +67,19 @@ def commit_files(
             deletion.
         message: Commit message.
         when: Unix time (s) of the commit; now when `None`.
+        only_new: Whether files that the branch already has are left out: what it has is never replaced, and comes back
+            on disk in place of a file that nobody has edited since.
 
     Cost: 3 processes of git, about 12 ms; 5 on a branch that is checked out.
     """
     stamp = time.time() if when is None else when
-    outcome = _attempt(notebook, files, message, stamp, _PATIENCE_S)
+    outcome = _attempt(notebook, files, message, stamp, _PATIENCE_S, only_new)
     if outcome.status != "queued":
         return outcome
     root = notebook.paths.root
     try:
         relative = tuple(str(path.relative_to(root)) for path in files)
-        commit_queue.enqueue(notebook.paths, relative, message, stamp, outcome.reason)
+        commit_queue.enqueue(notebook.paths, relative, message, stamp, outcome.reason, only_new=only_new)
     except (OSError, ValueError) as error:
         return CommitOutcome("failed", "", outcome.ref, f"{outcome.reason}; and it cannot be queued: {error}")
     return outcome
@@ -88,7 +91,7 @@ def commit_queued(notebook: Notebook) -> list[CommitOutcome]:
     with contextlib.suppress(OSError):
         for item in commit_queue.waiting(notebook.paths):
             files = [notebook.paths.root / file for file in item.files]
-            outcome = _attempt(notebook, files, item.message, item.when, patience_s=0.5)
+            outcome = _attempt(notebook, files, item.message, item.when, 0.5, item.only_new)
             outcomes.append(outcome)
             if outcome.status not in ("committed", "unchanged"):
                 break
@@ -109,7 +112,9 @@ class _Target:
     trees: tuple[WorkTree, ...]
 
 
-def _attempt(notebook: Notebook, files: Sequence[Path], message: str, when: float, patience_s: float) -> CommitOutcome:
+def _attempt(
+    notebook: Notebook, files: Sequence[Path], message: str, when: float, patience_s: float, only_new: bool
+) -> CommitOutcome:
     if notebook.config.commit == "off":
         return CommitOutcome("off", reason="commits are switched off")
     folders = notebook.git_folders()
@@ -125,6 +130,8 @@ def _attempt(notebook: Notebook, files: Sequence[Path], message: str, when: floa
             hide_entries(folders, prefix)
         author = notebook.config.author
         with held(folders.common_dir / "labbook-commits", patience_s) as lock, _marked(target, lock) as previous_died:
+            if only_new:
+                changes = _leave_existing(target, changes, when)
             return _land(target, changes, message, author, when, patience_s, lock, previous_died)
     except (GitError, _MustWaitError) as error:
         return CommitOutcome("queued", "", ref, str(error))
@@ -212,6 +219,21 @@ def _land(
         if lock is not None:
             _clear_stale_locks(target, previous_died)
         time.sleep(random.uniform(0.005, 0.05))
+
+
+def _leave_existing(target: _Target, changes: Sequence[FileChange], when: float) -> list[FileChange]:
+    """The changes of paths that the branch does not have. What it has replaces a file older than the commit."""
+    tip, stored = _stored(target, changes)
+    if not tip and not target.trees and adopt_remote_branch(target.folders, target.ref):
+        tip, stored = _stored(target, changes)
+    for change in changes:
+        blob = stored.get(change.path, "")
+        file = target.folders.top / os.fsdecode(change.path)
+        if blob and blob != blob_hash(change.data, blob) and file.stat().st_mtime <= when:
+            answer = run_git(target.folders, "cat-file", "blob", blob)
+            if answer.code == 0:
+                write_atomically(file, answer.out)
+    return [change for change in changes if not stored.get(change.path)]
 
 
 def _stored(target: _Target, changes: Sequence[FileChange]) -> tuple[str, dict[bytes, str]]:

@@ -79,6 +79,7 @@ def new_experiment(
     """
     _check(name, mode)
     with _locked(notebook):
+        _restore_pages(notebook)
         made = _create(notebook, name, mode, script, project)
     if commit:
         _commit(notebook, made)
@@ -104,7 +105,9 @@ def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, proj
     if found is not None:
         return found.slug
     with _locked(notebook):
-        # Another recorder of the same script may have been faster.
+        # Another recorder of the same script may have been faster, and the branch may have a page that is not on disk:
+        # in a fresh clone, or after switching branches.
+        _restore_pages(notebook)
         found = _of_script(notebook, script, project)
         made = found or _create(notebook, _name_of(script, project), "dynamic", script, project)
     if found is None:
@@ -126,6 +129,12 @@ def _locked(notebook: Notebook) -> AbstractContextManager[int | None]:
 
     prepare_private(notebook)
     return held(notebook.paths.private / "experiments.lock", _LOCK_WAIT_S)
+
+
+def _restore_pages(notebook: Notebook) -> None:
+    from labbook.store.restore import restore_before_writing
+
+    restore_before_writing(notebook, notebook.paths.experiments)
 
 
 def _check(name: str, mode: str) -> None:
@@ -174,7 +183,7 @@ def _page_text(notebook: Notebook, slug: str, title: str, mode: str, script: str
 def _commit(notebook: Notebook, made: Experiment) -> None:
     from labbook.store.commit import commit_files
 
-    commit_files(notebook, [made.path], f"Start {made.slug}\n")
+    commit_files(notebook, [made.path], f"Start {made.slug}\n", only_new=True)
 
 
 def _of_script(notebook: Notebook, script: str, project: str) -> Experiment | None:
@@ -227,8 +236,11 @@ def _name_of(script: str, project: str) -> str:
 
 
 def _existing(notebook: Notebook, chosen: str) -> Experiment:
+    meant = list(_meant(experiments(notebook), chosen))
+    if not meant:
+        _restore_pages(notebook)
     known = experiments(notebook)
-    meant = list(_meant(known, chosen))
+    meant = meant or list(_meant(known, chosen))
     if len(meant) == 1:
         return meant[0]
     if meant:
