@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import click
 from mkdocs.config.base import Config
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -20,9 +21,9 @@ from mkdocs.structure.pages import Page as MkDocsPage
 
 from labbook.errors import LabbookError
 from labbook.publish import theme
-from labbook.publish.build_record import is_text, key_of
+from labbook.publish.build_record import files_below, is_text, key_of
 from labbook.publish.feed import feed_file
-from labbook.publish.finish import finish_site
+from labbook.publish.finish import KEPT_BY_OTHERS, finish_site
 from labbook.publish.frame_parts import FrameParts, can_use_parts
 from labbook.publish.notes import SiteNote, inert, site_note
 from labbook.publish.page import Page, SiteFile, SiteSource
@@ -30,6 +31,7 @@ from labbook.publish.page_safety import foreign_pictures, page_problems, script_
 from labbook.publish.pages import site_files, site_pages
 from labbook.publish.rendering import PageRenderer
 from labbook.publish.search_page import interface
+from labbook.publish.site_folder import check_site_folder, note_written
 from labbook.publish.source import site_source
 from labbook.publish.surroundings import Surroundings
 from labbook.publish.symptom_view import symptom_view
@@ -61,7 +63,17 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         self.data: dict[str, SiteFile] = {}
         self.lazy = False
         """Whether whoever builds calls `read`, and takes the data files from `data`, those that it needs."""
+        self.folder_is_checked = False
+        """Whether the site's folder needs no look: whoever builds has looked at it."""
+        self.foreign: set[str] = set()
+        """Files of others in the site's folder, which stay."""
+        self._dirty = False
         self._scripts: dict[str, tuple[str, ...]] = {}
+
+    def on_startup(self, *, command: str, dirty: bool) -> None:
+        """Notes whether MkDocs leaves what lies in the site's folder, and whether it made that folder itself."""
+        self._dirty = dirty
+        self.folder_is_checked |= command == "serve"
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         """Adds the theme's overrides, the Markdown extensions that entries need, and defaults for what is not set."""
@@ -72,6 +84,14 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             raise PluginError(f"labbook: {error.message}; {error.hint}") from error
         if self.notebook.paths.notes.resolve() != Path(config.docs_dir).resolve():
             raise PluginError(f"labbook: docs_dir must be the notes/ of a notebook, not {config.docs_dir}")
+        if not self.folder_is_checked:
+            # `mkdocs build --site-dir` is a person's own choice too.
+            context = click.get_current_context(silent=True)
+            named = context.params.get("site_dir") if context else None
+            try:
+                check_site_folder(self.notebook.paths.root, Path(config.site_dir), Path(named) if named else None)
+            except LabbookError as error:
+                raise PluginError(f"labbook: {error.message}; {error.hint}") from error
         language = str(config.theme.get("language") or "")
         self.language = "zh" if language.startswith("zh") else "en"
         self.templates = Templates(self.notebook.paths.templates, self.language)
@@ -239,6 +259,10 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
     def on_post_build(self, *, config: MkDocsConfig) -> None:
         """Adds what is made from the whole site."""
         self.tell(self.finish(config))
+        if not self.lazy and not self._dirty:
+            # MkDocs has emptied the folder before.
+            site = Path(config.site_dir)
+            note_written(site, files_below(site, KEPT_BY_OTHERS).keys() - self.foreign)
 
     def finish(self, config: MkDocsConfig) -> str:
         """Adds it, in whatever process; returns what keeps the site from having a search, or ""."""

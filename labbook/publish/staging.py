@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +157,10 @@ def _notes(folder: Path) -> list[Path]:
 
 
 def _write(folder: Path, wanted: Mapping[str, bytes | Path]) -> None:
+    for here, folders, names in os.walk(folder):
+        # A notebook that was cloned may bring links here; nothing is written or removed behind them.
+        for link in filter(Path.is_symlink, (Path(here, name) for name in (*folders, *names))):
+            link.unlink()
     for path, content in wanted.items():
         target = folder / path
         data = content if isinstance(content, bytes) else _read(content)
@@ -175,25 +178,3 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def replaced(site: Path, made: Path, spared: Callable[[str], bool]) -> int:
-    """Brings a site's folder to what a generator made elsewhere; returns how many pages it has.
-
-    Args:
-        site: The site's folder.
-        made: What was made.
-        spared: Whether a name at the top of the site's folder stays although it was not made.
-    """
-    site.mkdir(parents=True, exist_ok=True)
-    for old in site.iterdir():
-        if not spared(old.name) and not (made / old.name).exists():
-            shutil.rmtree(old) if old.is_dir() else old.unlink()
-    for new in made.iterdir():
-        target = site / new.name
-        if new.is_dir():
-            shutil.rmtree(target, ignore_errors=True)
-            shutil.copytree(new, target)
-        else:
-            shutil.copyfile(new, target)
-    return sum(1 for _ in site.rglob("*.html"))

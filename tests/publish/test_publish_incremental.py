@@ -195,8 +195,6 @@ def page_gone(book):
 
 
 def others_left_files(book):
-    (book.folder / "site" / "old" / "deep").mkdir(parents=True)
-    (book.folder / "site" / "old" / "deep" / "x.html").write_text("x")
     (book.folder / "site" / "runs" / ".123.tmp").write_text("half")
 
 
