@@ -18,9 +18,11 @@ from labbook.publish.notes import inert, site_note
 from labbook.publish.page import SiteSource
 from labbook.publish.pages import site_files, site_pages
 from labbook.publish.search_page import interface
+from labbook.publish.site_files import LINK_LEFT_OUT
 from labbook.publish.surroundings import Surroundings
 from labbook.store import escape
 from labbook.store.notebook import Notebook
+from labbook.store.paths import stays_inside
 from labbook.store.templates import Templates, builtin_folder
 
 DOCS = "docs"
@@ -34,6 +36,8 @@ def stage(
     folder: Path,
     settings: Mapping[str, Any],
     as_text: Container[str] = (),
+    *,
+    trusted: bool = False,
 ) -> list[str]:
     """Writes the folder: `docs/`, `theme/` and `mkdocs.yml`; files that stand there as they should are not touched.
 
@@ -44,6 +48,7 @@ def stage(
         folder: Where to; whatever else is in it is removed.
         settings: Of the site: `site_name`, `site_url`, `repo_url`, `edit_uri`, `language`, `directory_urls`.
         as_text: Notes that are shown as text, whatever stands in them.
+        trusted: Whether the notebook's own templates of the theme are used.
 
     Returns:
         What the notes give reason to warn of.
@@ -54,7 +59,13 @@ def stage(
     wanted: dict[str, bytes | Path] = {}
     told: list[str] = []
     pages = {page.path: page for page in site_pages(source, templates)}
-    notes = {path.relative_to(notebook.paths.notes).as_posix(): path for path in _notes(notebook.paths.notes)}
+    notes = {}
+    for file in _notes(notebook.paths.notes):
+        path = file.relative_to(notebook.paths.notes).as_posix()
+        if stays_inside(file, notebook.paths.root):
+            notes[path] = file
+        else:
+            told.append(LINK_LEFT_OUT % path)
     pages = {path: page for path, page in pages.items() if path not in notes}
     around = Surroundings(
         source, templates, lambda path: _url(path, settings) if path in notes or path in pages else ""
@@ -72,7 +83,7 @@ def stage(
     feed = feed_file(source, words, settings["site_name"], settings["site_url"], directory_urls=directories)
     for data in (*site_files(source, templates), feed):
         wanted[f"{DOCS}/{data.path}"] = data.read()
-    for own in (builtin_folder() / "site", notebook.paths.templates / "site"):
+    for own in (builtin_folder() / "site", *([notebook.paths.templates / "site"] if trusted else [])):
         for file in _notes(own):
             path = file.relative_to(own).as_posix()
             # What is no template is copied as it stands, like any file of the notes.

@@ -56,6 +56,22 @@ def is_run_id(text: str) -> bool:
     return shaped and (date + clock).isdigit() and (date + clock).isascii() and tail.isalnum() and tail.isascii()
 
 
+def stays_inside(path: Path, root: Path) -> bool:
+    """Whether what a path leads to lies in the notebook, and not in a hidden folder such as `.git`.
+
+    A notebook may have been cloned from anywhere, and git brings symbolic links along.
+
+    Args:
+        path: A file or folder below `root`; it need not exist.
+        root: Of the notebook.
+    """
+    try:
+        place, top = path.resolve(), root.resolve()
+    except (OSError, RuntimeError):
+        return False
+    return place.is_relative_to(top) and not any(part.startswith(".") for part in place.relative_to(top).parts)
+
+
 @dataclass(frozen=True)
 class NotebookPaths:
     """Folders and files of one notebook."""

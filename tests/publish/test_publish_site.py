@@ -233,7 +233,7 @@ def test_what_cannot_be_built_is_told_in_one_line(book):
         build_site(book.notebook)
     settings.write_text("site_name: x\nplugins: [no-such-plugin]\n")
     with pytest.raises(NotebookError, match="cannot build"):
-        build_site(book.notebook)
+        build_site(book.notebook, trusted=True)
     settings.write_text("site_name: x\ndocs_dir: other\nplugins: [labbook]\n")
     (book.folder / "other").mkdir()
     with pytest.raises(NotebookError, match="docs_dir"):
