@@ -14,6 +14,7 @@ from labbook.errors import EntryError, NotebookError, UsageError
 from labbook.frozen import dataclass
 from labbook.store.entry_text import read_text
 from labbook.store.locks import held
+from labbook.store.paths import check_stays_inside, new_run_id
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -78,6 +79,7 @@ def new_experiment(
         NotebookError: The page cannot be written.
     """
     _check(name, mode)
+    check_stays_inside(notebook.paths.experiments, notebook.paths.root)
     with _locked(notebook):
         _restore_pages(notebook)
         made = _create(notebook, name, mode, script, project)
@@ -97,8 +99,11 @@ def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, proj
 
     Raises:
         UsageError: The chosen experiment does not exist, or several are meant; names the nearest.
-        NotebookError: The page of a new experiment cannot be written.
+        NotebookError: The page of a new experiment cannot be written, or a link leads notes out of the notebook.
     """
+    # The first step of a run: one whose entry would be written elsewhere goes to another notebook.
+    for folder in (notebook.paths.experiments, notebook.paths.entry(new_run_id()).parent):
+        check_stays_inside(folder, notebook.paths.root)
     if chosen:
         return _existing(notebook, chosen).slug
     found = _of_script(notebook, script, project)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from labbook.errors import UsageError
+from labbook.errors import NotebookError, UsageError
 from labbook.frozen import dataclass
 
 SETTINGS_FILE = "labbook.toml"
@@ -70,6 +70,19 @@ def stays_inside(path: Path, root: Path) -> bool:
     except (OSError, RuntimeError):
         return False
     return place.is_relative_to(top) and not any(part.startswith(".") for part in place.relative_to(top).parts)
+
+
+def check_stays_inside(path: Path, root: Path) -> None:
+    """Refuses to write to a path that a link leads out of the notebook.
+
+    Raises:
+        NotebookError: It does.
+    """
+    if not stays_inside(path, root):
+        raise NotebookError(
+            f"nothing is written to {path}: a link leads out of the notebook {root}",
+            hint="put a folder in the place of the link, or choose another notebook with `--notebook PATH`",
+        )
 
 
 @dataclass(frozen=True)
