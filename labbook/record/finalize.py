@@ -22,6 +22,7 @@ from labbook.record.keep_traces import with_traces
 from labbook.record.previous import previous_run, remember_run
 from labbook.record.proposing import proposed
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
+from labbook.store.paths import check_stays_inside
 
 if TYPE_CHECKING:
     from labbook.capture import CaptureContext
@@ -286,6 +287,7 @@ def _write_entry(notebook: Notebook, run: Run) -> Path:
     from labbook.store.entry_text import read_text, to_bytes
 
     entry = notebook.paths.entry(run.id)
+    check_stays_inside(entry, notebook.paths.root)
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
         if run.status != "running":
@@ -360,6 +362,7 @@ def _context(
     from labbook.capture import CaptureContext
 
     attachments = notebook.paths.attachments(journal.run_id)
+    check_stays_inside(attachments, notebook.paths.root)
     attachments.mkdir(parents=True, exist_ok=True)
     return CaptureContext(
         argv=tuple(start.get("argv") or ()),
