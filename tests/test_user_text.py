@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from labbook.diagnosis.catalogue import BUILT_IN, read_pages
+from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, read_pages
 from labbook.model.symptom import Symptom
 
 LANGUAGES = ("en", "zh")

@@ -206,7 +206,7 @@ class Redactor:
         """Whether a rule of this notebook says that `text` is no secret, or it is masked already."""
         if text in self.allowed:
             return True
-        mark, _, rest = text.lstrip(" \"'`\\(").partition("]")
+        mark, _, rest = text.lstrip(" \"'`\\(>=:").partition("]")
         return mark.startswith("[REDACTED:") and not any(char.isalnum() for char in rest)
 
     def _known_spans(self, line):

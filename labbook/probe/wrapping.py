@@ -1,6 +1,7 @@
 """Wraps a function of somebody else so that nobody notices: same results, same errors, same tracebacks."""
 
 import os
+import sys
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _CODES = set()
@@ -46,10 +47,17 @@ def disguised(wrapper, original):
 
 
 def leave_out_one_frame(error):
-    """Takes the caller's own frame out of an error that a bare `raise` then passes on; works from Python 3.11 on."""
+    """Takes the caller's own frame out of an error that a bare `raise` then passes on.
+
+    Before Python 3.11 `raise` puts that frame back: there only the probe's frames behind it are taken out.
+    """
     trace = error.__traceback__
-    if trace is not None:
+    if trace is None:
+        return
+    if sys.version_info >= (3, 11):
         error.__traceback__ = trace.tb_next
+    else:
+        _strip_behind(trace)
 
 
 def as_import_machinery(function):
@@ -84,6 +92,11 @@ def _strip_one(error):
         trace = trace.tb_next
     if trace is not error.__traceback__:
         error.__traceback__ = trace
+    _strip_behind(trace)
+
+
+def _strip_behind(trace):
+    """Takes the probe's frames out of a traceback, its first entry excepted."""
     while trace is not None:
         following = trace.tb_next
         while following is not None and is_ours(following.tb_frame.f_code):

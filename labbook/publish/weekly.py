@@ -22,6 +22,8 @@ from labbook.store.commit_queue import withheld_files
 from labbook.store.entry_text import read_text
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
+from labbook.store.paths import check_stays_inside
+from labbook.store.restore import restore_before_writing
 from labbook.store.templates import Templates
 
 
@@ -63,6 +65,8 @@ def write_week_report(
     source, problems = week_source(notebook, chosen, tell=tell)
     path = notebook.paths.reports / f"{chosen.name}.md"
     templates = Templates(notebook.paths.templates, notebook.config.language_in_use())
+    check_stays_inside(path, notebook.paths.root)
+    restore_before_writing(notebook, path)
     try:
         existing = read_text(path) if path.exists() else None
         page, trouble = week_markdown(source, templates, existing)

@@ -22,6 +22,7 @@ from labbook.record.diagnosing import with_diagnosis
 from labbook.record.profiler_traces import with_traces
 from labbook.record.run_from_journal.journal_reader import assemble
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
+from labbook.store.paths import check_stays_inside
 
 if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext
@@ -296,6 +297,7 @@ def _write_entry(notebook: Notebook, run: Run) -> Path:
     from labbook.store.entry_text import read_text, to_bytes
 
     entry = notebook.paths.entry(run.id)
+    check_stays_inside(entry, notebook.paths.root)
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
         if run.status != "running":
@@ -370,6 +372,7 @@ def _context(
     from labbook.capture.context import CaptureContext
 
     attachments = notebook.paths.attachments(journal.run_id)
+    check_stays_inside(attachments, notebook.paths.root)
     attachments.mkdir(parents=True, exist_ok=True)
     return CaptureContext(
         argv=tuple(start.get("argv") or ()),

@@ -68,14 +68,16 @@ def _note_refused_runs(notebook: Notebook) -> None:
 
     known = {item.files[0] for item in waiting(notebook.paths, queue=WITHHELD)}
     for journal in _refused(notebook):
-        run = load_run(notebook.paths, journal.run_id)
         entry = notebook.paths.entry(journal.run_id)
-        if run is None or not entry.is_file() or entry.relative_to(notebook.paths.root).as_posix() in known:
+        if not entry.is_file() or entry.relative_to(notebook.paths.root).as_posix() in known:
             continue
-        files = [entry, *sorted(p for p in notebook.paths.attachments(run.id).iterdir() if p.is_file())]
+        folder = notebook.paths.attachments(journal.run_id)
+        files = [entry, *(sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else [])]
         reason = str(journal.read(journal.paths.done).get("reason") or "")
-        when = run.ended or run.started
-        withhold(notebook, files, commit_message(run), when, CommitOutcome("withheld", reason=reason))
+        run = load_run(notebook.paths, journal.run_id)
+        message = commit_message(run) if run is not None else f"Run: {journal.run_id}\n"
+        when = run.ended if run is not None and run.ended else entry.stat().st_mtime
+        withhold(notebook, files, message, when, CommitOutcome("withheld", reason=reason))
 
 
 def _refused(notebook: Notebook) -> Iterator[Journal]:

@@ -24,6 +24,8 @@ from labbook.store.fast_import import FileChange, blob_hash, blob_stream, commit
 from labbook.store.git_index_sync import IndexLockedError, clear_leftovers, stage, update_files
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
+from labbook.store.git_index_sync import IndexLockedError, clear_leftovers, stage, update_files
+from labbook.store.journal import write_atomically
 from labbook.store.last_look import secrets_in, told
 from labbook.store.locks import held
 
@@ -64,6 +66,7 @@ def commit_files(
     *,
     when: float | None = None,
     redactor: Redactor | None = None,
+    only_new: bool = False,
 ) -> CommitOutcome:
     """Commits the files as they are on disk, after a last look for secrets in them and in the message.
 
@@ -76,17 +79,19 @@ def commit_files(
         message: Commit message.
         when: Unix time (s) of the commit; now when `None`.
         redactor: Of the run that is committed; `None`: the notebook's rules and the secrets of this environment.
+        only_new: Whether files that the branch already has are left out: what it has is never replaced, and comes back
+            on disk in place of a file that nobody has edited since.
 
     Cost: 3 processes of git, about 12 ms; 5 on a branch that is checked out.
     """
     stamp = time.time() if when is None else when
-    outcome = _attempt(notebook, files, message, stamp, _PATIENCE_S, redactor)
+    outcome = _attempt(notebook, files, message, stamp, _PATIENCE_S, only_new, redactor)
     if outcome.status != "queued":
         return outcome
     root = notebook.paths.root
     try:
         relative = tuple(str(path.relative_to(root)) for path in files)
-        commit_queue.enqueue(notebook.paths, relative, message, stamp, outcome.reason)
+        commit_queue.enqueue(notebook.paths, relative, message, stamp, outcome.reason, only_new=only_new)
     except (OSError, ValueError) as error:
         return CommitOutcome("failed", "", outcome.ref, f"{outcome.reason}; and it cannot be queued: {error}")
     return outcome
@@ -98,7 +103,7 @@ def commit_queued(notebook: Notebook) -> list[CommitOutcome]:
     with contextlib.suppress(OSError):
         for item in commit_queue.waiting(notebook.paths):
             files = [notebook.paths.root / file for file in item.files]
-            outcome = _attempt(notebook, files, item.message, item.when, patience_s=0.5)
+            outcome = _attempt(notebook, files, item.message, item.when, 0.5, item.only_new)
             outcomes.append(outcome)
             if outcome.status == "withheld":
                 withhold(notebook, files, item.message, item.when, outcome)
@@ -151,6 +156,7 @@ def _attempt(
     message: str,
     when: float,
     patience_s: float,
+    only_new: bool,
     redactor: Redactor | None = None,
 ) -> CommitOutcome:
     folders = notebook.git_folders()
@@ -174,6 +180,8 @@ def _attempt(
             hide_entries(folders, prefix)
         author = notebook.config.author
         with held(folders.common_dir / "labbook-commits", patience_s) as lock, _marked(target, lock) as previous_died:
+            if only_new:
+                changes = _leave_existing(target, changes, when)
             return _land(target, changes, message, author, when, patience_s, lock, previous_died)
     except (GitError, _MustWaitError) as error:
         return CommitOutcome("queued", "", ref, str(error))
@@ -264,6 +272,21 @@ def _land(
         if lock is not None:
             _clear_stale_locks(target, previous_died)
         time.sleep(random.uniform(0.005, 0.05))
+
+
+def _leave_existing(target: _Target, changes: Sequence[FileChange], when: float) -> list[FileChange]:
+    """The changes of paths that the branch does not have. What it has replaces a file older than the commit."""
+    tip, stored = _stored(target, changes)
+    if not tip and not target.trees and adopt_remote_branch(target.folders, target.ref):
+        tip, stored = _stored(target, changes)
+    for change in changes:
+        blob = stored.get(change.path, "")
+        file = target.folders.top / os.fsdecode(change.path)
+        if blob and blob != blob_hash(change.data, blob) and file.stat().st_mtime <= when:
+            answer = run_git(target.folders, "cat-file", "blob", blob)
+            if answer.code == 0:
+                write_atomically(file, answer.out)
+    return [change for change in changes if not stored.get(change.path)]
 
 
 def _stored(target: _Target, changes: Sequence[FileChange]) -> tuple[str, dict[bytes, str]]:

@@ -29,6 +29,7 @@ class Waiting:
         message: Commit message.
         when: Unix time (s) of the commit.
         reason: Why it had to wait.
+        only_new: Whether files that the branch has by then are left out.
     """
 
     slip: Path
@@ -36,10 +37,18 @@ class Waiting:
     message: str
     when: float
     reason: str
+    only_new: bool = False
 
 
 def enqueue(
-    paths: NotebookPaths, files: tuple[str, ...], message: str, when: float, reason: str, *, queue: str = QUEUE
+    paths: NotebookPaths,
+    files: tuple[str, ...],
+    message: str,
+    when: float,
+    reason: str,
+    *,
+    queue: str = QUEUE,
+    only_new: bool = False,
 ) -> Path:
     """Writes a commit down to be made later and returns its file; the same files wait only once.
 
@@ -55,7 +64,8 @@ def enqueue(
     name = f"{time.time_ns():020d}-{secrets.token_hex(3)}"
     draft = folder / f"{name}.tmp"
     slip = folder / f"{name}.json"
-    draft.write_text(json.dumps({"files": files, "message": message, "when": when, "reason": reason}), "utf-8")
+    content = {"files": files, "message": message, "when": when, "reason": reason, "only_new": only_new}
+    draft.write_text(json.dumps(content), "utf-8")
     draft.replace(slip)
     return slip
 
@@ -79,7 +89,8 @@ def _read(slip: Path) -> Waiting | None:
     try:
         data = json.loads(slip.read_bytes())
         files = tuple(str(file) for file in data["files"])
-        return Waiting(slip, files, str(data["message"]), float(data["when"]), str(data["reason"]))
+        only_new = bool(data.get("only_new"))
+        return Waiting(slip, files, str(data["message"]), float(data["when"]), str(data["reason"]), only_new)
     except FileNotFoundError:
         return None  # another command was faster
     except (OSError, ValueError, KeyError, TypeError):

@@ -15,6 +15,7 @@ from labbook.errors import EntryError, NotebookError, UsageError
 from labbook.frozen import dataclass
 from labbook.store.entry_text import read_text
 from labbook.store.locks import held
+from labbook.store.paths import check_stays_inside, new_run_id
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -79,7 +80,9 @@ def new_experiment(
         NotebookError: The page cannot be written.
     """
     _check(notebook, name, mode)
+    check_stays_inside(notebook.paths.experiments, notebook.paths.root)
     with _locked(notebook):
+        _restore_pages(notebook)
         made = _create(notebook, name, mode, script, project)
     if commit:
         _commit(notebook, made)
@@ -97,15 +100,20 @@ def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, proj
 
     Raises:
         UsageError: The chosen experiment does not exist, or several are meant; names the nearest.
-        NotebookError: The page of a new experiment cannot be written.
+        NotebookError: The page of a new experiment cannot be written, or a link leads notes out of the notebook.
     """
+    # The first step of a run: one whose entry would be written elsewhere goes to another notebook.
+    for folder in (notebook.paths.experiments, notebook.paths.entry(new_run_id()).parent):
+        check_stays_inside(folder, notebook.paths.root)
     if chosen:
         return _existing(notebook, chosen).slug
     found = _of_script(notebook, script, project)
     if found is not None:
         return found.slug
     with _locked(notebook):
-        # Another recorder of the same script may have been faster.
+        # Another recorder of the same script may have been faster, and the branch may have a page that is not on disk:
+        # in a fresh clone, or after switching branches.
+        _restore_pages(notebook)
         found = _of_script(notebook, script, project)
         made = found or _create(notebook, _name_of(script, project), "dynamic", script, project)
     if found is None:
@@ -127,6 +135,12 @@ def _locked(notebook: Notebook) -> AbstractContextManager[int | None]:
 
     prepare_private(notebook)
     return held(notebook.paths.private / "experiments.lock", _LOCK_WAIT_S)
+
+
+def _restore_pages(notebook: Notebook) -> None:
+    from labbook.store.restore import restore_before_writing
+
+    restore_before_writing(notebook, notebook.paths.experiments)
 
 
 def _check(notebook: Notebook, name: str, mode: str) -> None:
@@ -181,7 +195,7 @@ def _page_text(notebook: Notebook, slug: str, title: str, mode: str, script: str
 def _commit(notebook: Notebook, made: Experiment) -> None:
     from labbook.store.commit import commit_files
 
-    commit_files(notebook, [made.path], f"Start {made.slug}\n")
+    commit_files(notebook, [made.path], f"Start {made.slug}\n", only_new=True)
 
 
 def _of_script(notebook: Notebook, script: str, project: str) -> Experiment | None:
@@ -234,8 +248,11 @@ def _name_of(script: str, project: str) -> str:
 
 
 def _existing(notebook: Notebook, chosen: str) -> Experiment:
+    meant = list(_meant(experiments(notebook), chosen))
+    if not meant:
+        _restore_pages(notebook)
     known = experiments(notebook)
-    meant = list(_meant(known, chosen))
+    meant = meant or list(_meant(known, chosen))
     if len(meant) == 1:
         return meant[0]
     if meant:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -121,14 +122,16 @@ def test_an_experiment_is_not_named_after_a_secret(project):
 
 @pytest.mark.parametrize("command", ["recover", "commit"])
 def test_a_withheld_entry_has_a_way_out(project, git, command):
-    """An entry that an earlier labbook refused: its journal says so, and it holds a secret in the clear."""
-    (project.folder / "labbook.toml").open("a").write('\ncommit = "off"\n')
+    """An entry that an earlier labbook refused: its journal says so, and a secret stands in it as it did then."""
+    settings = project.folder / "labbook.toml"
+    usual = settings.read_text()
+    settings.write_text(re.sub(r"^commit = .*$", 'commit = "off"', usual, flags=re.MULTILINE))
     project.record(sys.executable, "train.py", "--lr", "0.125")
     run = project.run()
     page = project.folder / run["entry"]
     facts = page.with_suffix("") / "run.json"
     page.write_text(page.read_text() + f"\npassword={PASSWORD}\n")
-    facts.write_text(facts.read_text().replace('"tags": [', f'"tags": ["{TOKEN}", '))
+    facts.write_text(facts.read_text().replace('"tags": []', f'"tags": ["{TOKEN}"]'))
     done = project.folder / ".labbook" / "runs" / run["id"] / "done.json"
     refused = {
         "status": "failed",
@@ -137,8 +140,7 @@ def test_a_withheld_entry_has_a_way_out(project, git, command):
         "ref": "",
     }
     done.write_text(json.dumps({**json.loads(done.read_text()), **refused}))
-    settings = (project.folder / "labbook.toml").read_text().replace('\ncommit = "off"\n', "")
-    (project.folder / "labbook.toml").write_text(settings)
+    settings.write_text(usual)
 
     said = project(command).stdout
 
@@ -170,7 +172,7 @@ def test_a_secret_that_only_the_run_knew_stays_withheld(withheld):
 
 
 def test_masked_runs_are_committed_whatever_their_options_are_called(project):
-    """Values of secret options come and go between runs and the console holds marks: nothing looks like a secret."""
+    """Values of secret options come and go between runs, and the console holds marks: none of it is a secret."""
     (project.folder / "train.py").write_text(
         "import argparse\n"
         "p = argparse.ArgumentParser()\n"

@@ -123,17 +123,21 @@ class Roots:
         inside, find, outermost, local = self.inside, self._find, self._outermost, self._local
 
         def called(layer, *args, **kwargs):
-            if inside.on:
-                look = self.look
-                if look is None:
+            try:
+                if inside.on:
+                    look = self.look
+                    if look is None:
+                        return original(layer, *args, **kwargs)
+                    return look.call(layer, original, args, kwargs)
+                if local.in_backward:  # recomputation: the layer is part of a forward that was seen
                     return original(layer, *args, **kwargs)
-                return look.call(layer, original, args, kwargs)
-            if local.in_backward:  # recomputation: the layer is part of a forward that was seen
-                return original(layer, *args, **kwargs)
-            root = find(layer)
-            if root is None:
-                return original(layer, *args, **kwargs)
-            return outermost(root, layer, args, kwargs)
+                root = find(layer)
+                if root is None:
+                    return original(layer, *args, **kwargs)
+                return outermost(root, layer, args, kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
 
         return called
 

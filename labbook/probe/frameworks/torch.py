@@ -62,7 +62,10 @@ class Adapter:
         self.health = None
         tracing, flags = self.questions = questions(module)
         # The compiler, which may look into hooks, folds its own question first and never meets the probe.
-        self.is_compiling = lambda: tracing() or flags._is_compiling_flag or probe.resting > 0
+        recording = module._C._get_tracing_state  # of `torch.jit.trace`
+        self.is_compiling = lambda: (
+            tracing() or flags._is_compiling_flag or probe.resting > 0 or recording() is not None
+        )
         self.lane = Lane(self)
         self.models = Models()
         self.capturing = capturing_of(module)

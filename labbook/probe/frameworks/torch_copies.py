@@ -3,15 +3,14 @@
 from weakref import WeakSet, ref
 
 from ..health_batches import fingerprint
-from .torch_roots import prepare
+from .torch_module_calls import Observer
 
-KEY = "labbook copy"
 MOST_MADE = 512
 """Modules made by copying that are remembered; a program that makes more builds its model of them."""
 
 MOST = 4
 LASTING = 16
-"""Backward calls that a copy outlives before it gets a hook: those made to be saved or compared are left alone."""
+"""Backward calls that a copy outlives before its calls are counted: those made to be saved are left alone."""
 
 _SAMPLE = 64
 _PRINTED = 8
@@ -26,7 +25,7 @@ class Copy:
         last: The last of these steps.
         first: Fingerprint of its parameters when it was found.
         changed: Whether the fingerprint was ever another one.
-        followed: Whether it has a hook.
+        followed: Whether its calls are counted.
         since: Backward calls when it was found.
     """
 
@@ -122,15 +121,14 @@ class Copies:
         one.followed = True
         grad_on, health = self.torch.is_grad_enabled, self.eyes.health
 
-        def called(module, args):
+        def called(module, args, kwargs):
             if not grad_on() and one.module() is module:
                 one.calls += 1
                 if one.last != health.step:
                     one.last = health.step
                     one.steps += 1
 
-        prepare(module)
-        module.__dict__["_forward_pre_hooks"][KEY] = called
+        self.eyes.calls.add(module, Observer(called))
 
     def _print(self, module):
         stats = self.eyes.stats

@@ -7,7 +7,7 @@ from ..health_batches import Batch
 from ..protocol import TENSORS
 from .torch_batches import Batches
 from .torch_collectives import Collectives
-from .torch_compiler import compiled
+from .torch_compiler import compiled, listening
 from .torch_copies import Copies
 from .torch_flight import Flight
 from .torch_functions import Functions
@@ -16,6 +16,7 @@ from .torch_loader import Loaders, Prints
 from .torch_loading import Loading
 from .torch_losses import Losses
 from .torch_model import Describer, Table, Writes, key_of
+from .torch_module_calls import ModuleCalls
 from .torch_modules import Modules
 from .torch_parameters import Parameters, has_gradient, written
 from .torch_roots import Roots
@@ -40,8 +41,11 @@ class Eyes:
         self.failed = failed
         self.stats = Stats(torch)
         self.unseen = Unseen(torch)
-        self.roots = Roots(torch, adapter.find_model, adapter.is_compiling, failed, adapter.training.clock)
-        self.modules = Modules(torch, self.stats, self.unseen, failed, thread_time)
+        self.calls = ModuleCalls()
+        clock = adapter.training.clock
+        self.roots = Roots(torch, adapter.find_model, adapter.is_compiling, failed, clock, self.calls)
+        self.roots.end_look = self.end_look
+        self.modules = Modules(torch, self.stats, self.unseen, failed, thread_time, self.calls)
         self.functions = Functions(torch, self)
         deep = str(adapter.probe.settings.get("level")) == "deep"
         self.parameters = Parameters(torch, self.stats, self.unseen, adapter.values, deep)
@@ -155,7 +159,7 @@ class Eyes:
         """Why the inside of a model cannot be looked at now, "" when it can."""
         if root.hidden:
             return root.hidden
-        if compiled():
+        if compiled() or listening(self.torch):
             return "a part of the program is compiled"
         if self.adapter.capturing():
             return "a CUDA graph is being captured"
@@ -182,6 +186,11 @@ class Eyes:
             self.describer.tell(root, table, table.initial, seen, self._spectral)
             table.initial = None
             self.writes.closed = self._health.loop.steps > 0
+
+    def end_look(self):
+        """Observes modules and functions no more: the forward has ended, or has raised."""
+        self.modules.end()
+        self.functions.end()
 
     def look_evaluation(self, root):
         """Looks at a model that is evaluated: once, for spectral norms that were never trained."""
@@ -288,7 +297,6 @@ class Eyes:
             root.told = None
             if not root.called:
                 root.hidden = ""
-            self.roots.ensure(root)
         if self._health.loop.backwards >= JUDGED:
             self.totals(self._health.loop)  # at exit the models may be gone
 

@@ -9,7 +9,6 @@ import sys
 from ..health_frames import line_of, place_of, user_frame
 from .torch_compiler import compiled
 from .torch_graph import cut_mode, top_of_stack
-from .torch_roots import DENSE_KEY, prepare
 from .torch_stats import tensors_in
 
 MOST = 64
@@ -64,25 +63,12 @@ class Functions:
             return
         if not self.eyes.unseen.only_devices(self.torch):
             return
-        module = root.module()
-        if module is None or "_forward_hooks_always_called" not in module.__dict__:
-            return
-        prepare(module)
         self._root = root
         if self._armed is not None and self._armed[0] is root:
             self._cuts = []
             self._mode = cut_mode(self.torch, self._take_cut)
         else:
             self._mode = self._watching()
-        module.__dict__["_forward_hooks_always_called"][DENSE_KEY] = True
-        ending = module.__dict__["_forward_hooks"].get(DENSE_KEY)
-
-        def ended(module, args, output):
-            self.end()
-            if ending is not None:
-                ending(module, args, output)
-
-        module.__dict__["_forward_hooks"][DENSE_KEY] = ended
         self._mode.__enter__()
 
     def end(self):
@@ -95,10 +81,6 @@ class Functions:
         else:
             mode.off = True
         root, self._root = self._root, None
-        module = root.module()
-        if module is not None:
-            module.__dict__["_forward_hooks"].pop(DENSE_KEY, None)
-            module.__dict__["_forward_hooks_always_called"].pop(DENSE_KEY, None)
         if self._armed is not None and self._armed[0] is root:
             self._tell_cut()
 

@@ -28,6 +28,7 @@ def hook_health(adapter):
     compiling, probe = adapter.is_compiling, adapter.probe
     with probe.guard("torch.health models"):
         adapter.registry.install()
+        eyes.calls.install(adapter.module)
     with probe.guard("torch.health optimizers"):
         _watch_optimizers(adapter, eyes)
     with probe.guard("torch.health losses"):

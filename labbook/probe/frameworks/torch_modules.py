@@ -1,13 +1,10 @@
-"""Looks at what the modules of a PyTorch model return, in one forward: hooks are put in before it and taken out after.
-
-Only modules that have no hooks of ours otherwise pay; between looks the model runs as the program made it.
-"""
+"""Looks at what the modules of a PyTorch model return, in one forward."""
 
 from collections import deque
 from weakref import ref
 
 from .torch_batched import Batched, share
-from .torch_roots import DENSE_KEY, prepare
+from .torch_module_calls import Observer
 from .torch_stats import MOST, RUN, first_tensor, tensors_in
 
 MOST_MODULES = 400
@@ -30,13 +27,16 @@ class Modules:
         unseen: The context to look in.
         failed: `failed(where, error)` takes failures of ours.
         clock: The processor's time of this thread.
+        calls: The `ModuleCalls` of the process.
     """
 
-    def __init__(self, torch, stats, unseen, failed, clock):
+    def __init__(self, torch, stats, unseen, failed, clock, calls):
         self.torch = torch
         self.stats = stats
         self.unseen = unseen
         self._failed = failed
+        self._calls = calls
+        self._observed = []
         self._dead = {}
         self._batched = Batched(torch)
         self.clock = clock
@@ -49,18 +49,17 @@ class Modules:
         self.facts = {}
         self.order = []
         self.feeds = []
-        self._returned = {}
-        self._hooked = []
+        self.end()
         self._root = None
         self._batched.clear()
 
     def settle(self):
-        """Computes what the hooks have left to be computed, after the forward."""
+        """Computes what the looks have left to be computed, after the forward."""
         with self.unseen:
             self._batched.settle()
 
     def begin(self, root, table, first):
-        """Puts hooks into the modules of a model for its next forward.
+        """Observes the modules of a model in its next forward.
 
         Args:
             root: The model.
@@ -71,42 +70,26 @@ class Modules:
         module = root.module()
         self._root = root
         self._first = first
-        self.called = True
-        always = module.__dict__.get("_forward_hooks_always_called")
-        if always is not None:
-            prepare(module)
-            module.__dict__["_forward_hooks_always_called"][DENSE_KEY] = True
-            module.__dict__["_forward_hooks"][DENSE_KEY] = self._ender(root)
-            self._hooked.append(ref(module))
         for one in module.modules():
             number = table.get(id(one))
             if number is not None and one is not module:
-                prepare(one)
-                one.__dict__["_forward_hooks"][DENSE_KEY] = self._hook(number)
-                self._hooked.append(ref(one))
+                observer = Observer(_ignore, self._look_of(number, ref(one)))
+                self._observed.append((id(one), observer))
+                self._calls.add(one, observer)
 
     def end(self):
-        """Takes all hooks out."""
-        hooked, self._hooked = self._hooked, []
-        for one in hooked:
-            module = one()
-            if module is not None:
-                module.__dict__["_forward_hooks"].pop(DENSE_KEY, None)
-                always = module.__dict__.get("_forward_hooks_always_called")
-                if always is not None:
-                    always.pop(DENSE_KEY, None)
+        """Observes no module any more."""
+        observed, self._observed = self._observed, []
+        for key, observer in observed:
+            self._calls.remove(key, observer)
         self._returned = {}
 
-    def _ender(self, root):
-        def ended(module, args, output):
-            self.end()
-
-        return ended
-
-    def _hook(self, number):
+    def _look_of(self, number, owner):
         unseen, failed = self.unseen, self._failed
 
         def look(module, args, output):
+            if owner() is not module:
+                return
             began = self.clock()
             try:
                 if unseen.possible():
@@ -282,6 +265,10 @@ class Modules:
             ratio = (running.detach().to(self.torch.float32) / variance).median().item()
             told["ratio"] = ratio
         return told
+
+
+def _ignore(*args):
+    return None
 
 
 def _version(tensor):

@@ -9,6 +9,7 @@ import sys
 from collections import OrderedDict
 
 from ..health_frames import place, place_of, user_frame
+from .torch_module_calls import Observer
 from .torch_restore import Restored
 from .torch_stats import tensors_in
 
@@ -105,8 +106,8 @@ class Replay:
     def forward(self):
         """Runs the forward again without a graph; what first went wrong in it, or `None`."""
         watcher = Watcher(self.torch, self.eyes.stats)
-        with Restored(self.torch, self.module, self.call) as again:
-            again.watch(watcher.enters, watcher.leaves)
+        observer = Observer(watcher.enters, watcher.leaves)
+        with Restored(self.torch, self.module, self.call, self.eyes.calls, observer):
             with self.torch.no_grad(), watcher.mode():
                 output = self.module(*self.call.args, **self.call.kwargs)
             self._outputs = [tensor for _, tensor in tensors_in(output, self.eyes.stats)]
@@ -136,7 +137,7 @@ class Replay:
         """Runs forward and backward again; what first went wrong in the backward, or `None`."""
         torch, anomaly = self.torch, self.torch.is_anomaly_enabled()
         found = []
-        with Restored(torch, self.module, self.call, graph=True):
+        with Restored(torch, self.module, self.call, self.eyes.calls, graph=True):
             torch.set_anomaly_enabled(True, False)
             try:
                 with torch.enable_grad():
@@ -211,11 +212,11 @@ class Watcher:
         self._stack = []
         self._events = []
 
-    def enters(self, module):
+    def enters(self, module, *args):
         """A module begins."""
         self._stack.append(module)
 
-    def leaves(self, module):
+    def leaves(self, module, *args):
         """A module has ended."""
         if self._stack and self._stack[-1] is module:
             self._stack.pop()

@@ -26,13 +26,17 @@ class Restored:
         torch: The module.
         module: The model.
         call: The `Call`.
+        calls: The `ModuleCalls` of the process.
+        observer: Observes the modules in place of the others.
         graph: Whether the aliases need gradients.
     """
 
-    def __init__(self, torch, module, call, graph=False):
+    def __init__(self, torch, module, call, calls, observer=None, graph=False):
         self.torch = torch
         self.module = module
         self.call = call
+        self.calls = calls
+        self.observer = observer
         self.graph = graph
 
     def __enter__(self):
@@ -44,6 +48,7 @@ class Restored:
             self._states = [(one, dict(one.__dict__), _contents(one.__dict__)) for one in self.module.modules()]
             self._stack.callback(self._put_back)
             self._swap()
+            self._stack.enter_context(self.calls.replaced(list(self.module.modules()), self.observer))
             if self.call.state is not None:
                 self.torch.set_rng_state(self.call.state)
             for index, state in enumerate(self.call.cuda or ()):
@@ -57,12 +62,6 @@ class Restored:
 
     def __exit__(self, *error):
         self._stack.close()
-
-    def watch(self, enters, leaves):
-        """Has `enters(module)` and `leaves(module)` called around the modules."""
-        for one, _, _ in self._states:
-            one.__dict__["_forward_pre_hooks"]["labbook"] = _calling(enters)
-            one.__dict__["_forward_hooks"]["labbook"] = _calling(leaves)
 
     def _swap(self):
         torch, aliases, copies = self.torch, {}, {}
@@ -95,17 +94,10 @@ class Restored:
                 _refill(container, copy)
 
 
-def _calling(function):
-    def hook(module, *args):
-        function(module)
-
-    return hook
-
-
 def _is_of_torch(hook):
     """Whether a hook belongs to PyTorch, like weight normalisation; those of the program are not run again."""
     owner = getattr(hook, "__module__", None) or type(hook).__module__
-    return str(owner).startswith("torch.") and "labbook" not in str(owner)
+    return str(owner).startswith("torch.")
 
 
 def _copy(buffer, copies, torch):

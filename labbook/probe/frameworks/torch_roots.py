@@ -1,37 +1,15 @@
-"""Finds the outermost models of a PyTorch program and hooks them, each instance alone, so that the rest runs unhooked.
+"""Finds the outermost models of a PyTorch program and observes their calls."""
 
-The hooks live in dictionaries that copies and pickles of the model leave out: a saved model knows nothing of us.
-"""
-
-from collections import OrderedDict
 from weakref import ref
 
 from .. import model as modules
+from .torch_module_calls import Observer
 
-KEY = "labbook"
-"""The key of our hooks in a module's dictionaries; those of others are numbers."""
-
-DENSE_KEY = "labbook look"
 MOST_ROOTS = 16
 SWEEPS_S = 0.6
 """Seconds that searching all objects for models may take, and a share of the elapsed time later."""
 
 SWEEPS_SHARE = 0.01
-
-_DICTIONARIES = ("_forward_pre_hooks", "_forward_hooks")
-_MARKS = ("_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
-
-
-class Hooks(OrderedDict):
-    """Hooks of one module; what copies or pickles it gets those of others only."""
-
-    def __reduce__(self):
-        """A plain dictionary without ours."""
-        return OrderedDict, ([(key, hook) for key, hook in self.items() if not isinstance(key, str)],)
-
-    def __reduce_ex__(self, protocol):
-        """The same, for every protocol."""
-        return self.__reduce__()
 
 
 class Root:
@@ -46,10 +24,12 @@ class Root:
         shown: Whether its `model` event was written.
         told: What is remembered of it between dense steps.
         hidden: Why its inside cannot be looked at, "" when it can.
+        observer: The `Observer` of its calls.
     """
 
     def __init__(self, module, index, torch):
         self._module = ref(module)
+        self.observer = None
         self.index = index
         self.name = modules.class_name(module)
         self.stochastic = _is_stochastic(module, torch)
@@ -79,14 +59,18 @@ class Roots:
         is_compiling: Whether the compiler is at work.
         failed: `failed(where, error)` takes failures of ours.
         clock: Monotonic time.
+        calls: The `ModuleCalls` of the process.
 
     Attributes:
         health: Told of their forwards; set by the eyes.
+        end_look: Called when a forward that was followed has ended, in whatever way.
     """
 
-    def __init__(self, torch, find, is_compiling, failed, clock):
+    def __init__(self, torch, find, is_compiling, failed, clock, calls):
         self.torch = torch
         self.health = None
+        self.end_look = None
+        self._calls = calls
         self._find = find
         self._is_compiling = is_compiling
         self._failed = failed
@@ -136,7 +120,7 @@ class Roots:
                 self.add(module)
 
     def adopt(self, parameters):
-        """Hooks the models of parameters that no optimizer trains and a backward call reaches.
+        """Follows the models of parameters that no optimizer trains and a backward call reaches.
 
         Those that a known model keeps in a plain list or dictionary belong to no model: they are not registered.
 
@@ -176,39 +160,25 @@ class Roots:
         return parameters
 
     def add(self, module):
-        """Hooks a model; nothing when that was done before or is not possible."""
+        """Follows a model; nothing where that is not possible."""
         known = self._known.get(id(module))
         if known is not None and known.module() is module:
-            self.ensure(known)
             return known
         for key, root in list(self._known.items()):
             if root.module() is None:
                 del self._known[key]
+                self._calls.remove(key, root.observer)
         if len(self._known) >= MOST_ROOTS or isinstance(module, self.torch.jit.ScriptModule):
             return None
         root = Root(module, self._count, self.torch)
         self._count += 1
         self._known[id(module)] = root
-        self.ensure(root)
+        root.observer = self._observer(root)
+        self._calls.add(module, root.observer)
         return root
 
-    def ensure(self, root):
-        """Hooks a model again where the program has taken our hooks out."""
-        module = root.module()
-        if module is None:
-            return
-        before, after = self._hooks(root)
-        prepare(module)
-        state = module.__dict__
-        if KEY not in state["_forward_pre_hooks"]:
-            if "_forward_pre_hooks_with_kwargs" in state:
-                state["_forward_pre_hooks_with_kwargs"][KEY] = True
-            state["_forward_pre_hooks"][KEY] = before
-        if KEY not in state["_forward_hooks"]:
-            state["_forward_hooks"][KEY] = after
-
     def descend(self):
-        """Hooks the children of models that train without being called: something else calls their parts."""
+        """Follows the children of models that train without being called: something else calls their parts."""
         for root in self.all():
             module = root.module()
             if root.called or root.hidden:
@@ -217,57 +187,49 @@ class Roots:
                 if child is not None and any(True for _ in child.parameters()):
                     self.add(child)
 
-    def _hooks(self, root):
+    def _observer(self, root):
         health, is_compiling, failed = self.health, self._is_compiling, self._failed
-        training, clock, owner = health.training, health.clock, root._module
+        training, clock, owner, end_look = health.training, health.clock, root._module, self.end_look
         grad_on, lane = self.torch.is_grad_enabled, health.lane
 
-        def before(module, args, kwargs=None):
-            if is_compiling() or owner() is not module:
+        def begins(module, args, kwargs):
+            if owner() is not module or is_compiling():
                 return
             if lane.steady is not None and module.training and grad_on() and lane.forward(root, args, kwargs):
                 root.called += 1
                 return
             began = clock()
             try:
-                hooks = module._forward_hooks
-                able = type(hooks) is Hooks and not root.hidden
-                if able and not health.resting and KEY not in hooks:
-                    hooks[KEY] = after
                 grad = grad_on()
                 if grad:
                     root.called += 1
-                if health.forward_begins(root, args, kwargs or {}, grad, module.training):
-                    if able and KEY not in hooks:
-                        hooks[KEY] = after
-                elif able and health.resting and KEY in hooks:
-                    del hooks[KEY]  # a hook that has nothing to do costs 2 microseconds a call
+                health.forward_begins(root, args, kwargs, grad, module.training)
             except Exception as error:
                 failed("torch.forward begins", error)
             training.spent += clock() - began
 
-        def after(module, args, output):
-            if is_compiling() or health.inside is not root or owner() is not module:
+        def ended(module, args, output):
+            if health.inside is not root or owner() is not module or is_compiling():
                 return
             began = clock()
             try:
                 health.forward_ended(root, output)
+                end_look()
             except Exception as error:
                 failed("torch.forward ended", error)
             training.spent += clock() - began
 
-        return before, after
+        def raised(module):
+            if owner() is not module:
+                return
+            try:
+                if health.inside is root:
+                    health.inside = None
+                end_look()
+            except Exception as error:
+                failed("torch.forward raised", error)
 
-
-def prepare(module):
-    """Gives a module dictionaries whose copies leave our hooks out."""
-    state = module.__dict__
-    for name in _DICTIONARIES:
-        if type(state[name]) is not Hooks:
-            state[name] = Hooks(state[name])
-    for name in _MARKS:
-        if name in state and type(state[name]) is not Hooks:
-            state[name] = Hooks(state[name])
+        return Observer(begins, ended, raised)
 
 
 def _is_stochastic(module, torch):

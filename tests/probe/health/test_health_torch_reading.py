@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from labbook.probe.frameworks.torch_batches import Batches  # noqa: E402
 from labbook.probe.frameworks.torch_copies import Copies  # noqa: E402
 from labbook.probe.frameworks.torch_expression import blown_up  # noqa: E402
+from labbook.probe.frameworks.torch_module_calls import ModuleCalls  # noqa: E402
 from labbook.probe.frameworks.torch_spectral import evaluated_first  # noqa: E402
 from labbook.probe.frameworks.torch_stats import Stats  # noqa: E402
 from labbook.probe.frameworks.torch_terms import Terms  # noqa: E402
@@ -173,10 +174,14 @@ def test_sums_that_are_meant(loss):
 
 def test_copies_of_the_trained_model_are_followed(monkeypatch):
     monkeypatch.setattr(torch.nn.Module, "__setstate__", torch.nn.Module.__setstate__)
+    monkeypatch.setattr(torch.nn.Module, "__call__", torch.nn.Module.__call__)
+    calls = ModuleCalls()
+    calls.install(torch)
     model = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Linear(3, 1))
     root = SimpleNamespace(module=lambda: model, called=1)
     eyes = SimpleNamespace(
         stats=Stats(torch),
+        calls=calls,
         followed=lambda: [root],
         health=SimpleNamespace(step=1, loop=SimpleNamespace(backwards=1)),
         adapter=SimpleNamespace(registry=SimpleNamespace(modules=lambda: None)),
@@ -186,7 +191,6 @@ def test_copies_of_the_trained_model_are_followed(monkeypatch):
     copies.install(lambda: False)
     still, moving, part = copy.deepcopy(model), copy.deepcopy(model), copy.deepcopy(model[0])
     copies.look()
-    assert not still._forward_pre_hooks and not moving._forward_pre_hooks
     eyes.health.loop.backwards = 40
     copies.look()
     for step in (1, 2, 2, 3):
@@ -201,7 +205,6 @@ def test_copies_of_the_trained_model_are_followed(monkeypatch):
     told = sorted(copies.told(), key=lambda one: one["changed"])
     assert [one["changed"] for one in told] == [False, True]
     assert all(one["calls"] == 4 and one["steps"] == 3 and one["last"] == 3 for one in told)
-    assert not any(type(key) is str for key in copy.deepcopy(still)._forward_pre_hooks)
 
 
 def test_what_another_model_computed_is_no_input():

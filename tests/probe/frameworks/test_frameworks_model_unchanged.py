@@ -1,0 +1,57 @@
+"""A model that was trained under labbook is for its owner the same object: scripted, traced, saved, copied, shown."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.slow
+OPERATIONS = {
+    "torch": (
+        *("script", "trace", "add_graph", "export", "compiled", "symbolic", "saved", "copied"),
+        *("attributes", "hooks", "signatures", "tracebacks", "profiled", "after_all"),
+    ),
+    "paddle": ("to_static", "jit_save", "saved", "copied", "attributes", "hooks", "signatures", "tracebacks"),
+}
+LEVELS = ("off", "light", "normal", "deep")
+STEPS = (3, 300)
+"""The first steps are all observed closely; after 300 the loop is steady and most steps are only counted."""
+
+
+@pytest.fixture(scope="module")
+def results(run):
+    """`results(framework, level, steps)` gives what each operation printed; level `None` is without labbook."""
+    known = {}
+
+    def of(framework, level, steps):
+        key = framework, level, steps
+        if key not in known:
+            settings = {"level": level} if level else None
+            program = "model_unchanged_%s.py" % framework
+            outcome = run(program, steps, probe=bool(level), settings=settings, timeout=240)
+            assert outcome.of("probe_error") == []
+            known[key] = outcome.result
+        return known[key]
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("framework", "operation"),
+    [
+        pytest.param(framework, operation, marks=getattr(pytest.mark, framework))
+        for framework, operations in OPERATIONS.items()
+        for operation in operations
+    ],
+)
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("steps", STEPS)
+def test_operations_on_a_trained_model_give_what_they_give_without_labbook(results, steps, level, framework, operation):
+    bare, recorded = results(framework, None, steps), results(framework, level, steps)
+    for mode in ("train", "eval"):
+        name = mode + " " + operation
+        assert recorded[name] == bare[name]
+
+
+@pytest.mark.parametrize("framework", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in OPERATIONS])
+def test_every_operation_of_the_program_is_compared(results, framework):
+    assert {name.split()[1] for name in results(framework, None, STEPS[0])} == set(OPERATIONS[framework])
