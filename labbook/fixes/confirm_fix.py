@@ -14,10 +14,10 @@ from labbook.fixes.propose_fix import compared, differences, entry_meta_of, list
 from labbook.frozen import dataclass
 from labbook.model.fix import Fix, Proposal, in_words
 from labbook.store import frontmatter
+from labbook.store.branch_checkout import restore_before_writing
 from labbook.store.entry_text import read_text, to_bytes, with_block
 from labbook.store.journal import write_atomically
 from labbook.store.paths import check_stays_inside, is_run_id
-from labbook.store.restore import restore_before_writing
 
 if TYPE_CHECKING:
     from labbook.store.commit import CommitOutcome

@@ -38,7 +38,6 @@ from labbook.publish.page_context import Day
 from labbook.publish.post_build import KEPT_BY_OTHERS
 from labbook.publish.site_files import is_the_same_all_day, key_of_settings, made_by, of_navigation, site_files
 from labbook.publish.site_folder import check_kept_folders, make_room, note_written, remove_left_over, written_files
-from labbook.publish.page_context import Day
 from labbook.publish.theme import REPLACED
 from labbook.publish.worker_processes import beside, beside_or_later, by_many, can_have_some
 

@@ -22,21 +22,19 @@ from mkdocs.structure.pages import Page as MkDocsPage
 from labbook.errors import LabbookError
 from labbook.publish import theme
 from labbook.publish.build_record import files_below, is_text, key_of
-from labbook.publish.feed import feed_file
-from labbook.publish.post_build import KEPT_BY_OTHERS, finish_site
 from labbook.publish.cached_fragments import FrameParts, can_use_parts
+from labbook.publish.feed import feed_file
 from labbook.publish.notes import SiteNote, inert, site_note
 from labbook.publish.page import Page, SiteFile, SiteSource
 from labbook.publish.page_context import Surroundings
 from labbook.publish.page_safety import foreign_pictures, page_problems, script_hashes, with_policy, without_indents
 from labbook.publish.pages import site_files, site_pages
-from labbook.publish.post_build import finish_site
+from labbook.publish.post_build import KEPT_BY_OTHERS, finish_site
 from labbook.publish.rendering import PageRenderer
 from labbook.publish.search_page import interface
+from labbook.publish.site_data import site_source
 from labbook.publish.site_files import LINK_LEFT_OUT
 from labbook.publish.site_folder import check_site_folder, note_written
-from labbook.publish.site_data import site_source
-from labbook.publish.page_context import Surroundings
 from labbook.publish.symptom_view import symptom_view
 from labbook.store.notebook import Notebook, find_notebook
 from labbook.store.paths import stays_inside

@@ -17,8 +17,8 @@ from typing import Any
 from labbook.errors import LabbookError, NotebookError, UsageError
 from labbook.frozen import dataclass
 from labbook.publish.build_record import files_below
-from labbook.publish.finish import KEPT_BY_OTHERS
 from labbook.publish.mkdocs_settings import read_settings
+from labbook.publish.post_build import KEPT_BY_OTHERS
 from labbook.publish.site_folder import check_site_folder, note_written, remove_written
 from labbook.store.locks import held
 from labbook.store.notebook import Notebook

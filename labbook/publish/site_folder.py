@@ -16,7 +16,7 @@ from pathlib import Path
 
 from labbook.errors import NotebookError
 from labbook.publish.build_record import files_below
-from labbook.publish.finish import KEPT_BY_OTHERS
+from labbook.publish.post_build import KEPT_BY_OTHERS
 from labbook.store.journal import write_atomically
 
 LIST = ".labbook-files"

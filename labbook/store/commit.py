@@ -24,7 +24,6 @@ from labbook.store.fast_import import FileChange, blob_hash, blob_stream, commit
 from labbook.store.git_index_sync import IndexLockedError, clear_leftovers, stage, update_files
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
-from labbook.store.git_index_sync import IndexLockedError, clear_leftovers, stage, update_files
 from labbook.store.journal import write_atomically
 from labbook.store.last_look import secrets_in, told
 from labbook.store.locks import held

@@ -138,7 +138,7 @@ def _locked(notebook: Notebook) -> AbstractContextManager[int | None]:
 
 
 def _restore_pages(notebook: Notebook) -> None:
-    from labbook.store.restore import restore_before_writing
+    from labbook.store.branch_checkout import restore_before_writing
 
     restore_before_writing(notebook, notebook.paths.experiments)
 
