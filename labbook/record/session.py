@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from labbook.capture.resources import ResourceSampler
     from labbook.probe.redaction import Redactor
     from labbook.record.child.supervisor import ChildEnd
-    from labbook.record.finalize import Finished
+    from labbook.record.end_summary import Finished
     from labbook.store.notebook import Notebook
 
 Say = Callable[[str], None]
