@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,9 @@ from labbook.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from labbook.index.hit import Hit
-    from labbook.index.query import Found
-    from labbook.index.query_symptoms import Meant
+    from labbook.diagnosis.service import Diagnoser
+    from labbook.index.meaning import Meant
+    from labbook.index.query import Found, Hit
     from labbook.model.symptom import Symptom
     from labbook.store.notebook import Notebook
 
@@ -82,24 +82,25 @@ def command(limit: int, as_json: bool, notebook: str | None, words: tuple[str, .
 
 def understood_by(book: Notebook, typed: str) -> tuple[str, Meant]:
     """The words to look for, and the failures that they are about, for whatever was typed or pasted."""
-    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.index.query_parser import understood
-    from labbook.index.query_symptoms import meant_by
+    from labbook.diagnosis.service import Diagnoser
+    from labbook.index.meaning import meant_by
+    from labbook.index.question import understood
 
-    catalogue = load_catalogue(book.paths.symptoms)
+    diagnoser = Diagnoser(book)
+    catalogue = diagnoser.catalogue
     pasted = "\n" in typed.strip() or _ERROR.search(typed) is not None
     if not pasted:
         meant = meant_by(typed, catalogue.symptoms.values())
         question = understood(typed)
         if not meant.whole and len(question.terms) > _PAGES and not question.filters:
             # It may be a message without its class.
-            _, read = _of_paste(book, typed, catalogue.symptoms)
+            _, read = _of_paste(diagnoser, typed)
             meant = read if read.symptoms else meant
     else:
         # Filters beside a message stay; in a report of many lines nothing is meant as one.
         filters = [] if "\n" in typed.strip() else [word for word in typed.split() if _is_filter(word)]
         message = typed if not filters else " ".join(word for word in typed.split() if word not in filters)
-        words, meant = _of_paste(book, message, catalogue.symptoms)
+        words, meant = _of_paste(diagnoser, message)
         if "\n" in typed.strip() or meant.whole:
             typed = " ".join([words, *filters])
         question = understood(typed)
@@ -116,28 +117,22 @@ def _is_filter(word: str) -> bool:
     return re.match(r"-?([a-z]+):\S", word) is not None and word.lstrip("-").partition(":")[0] in FILTERS
 
 
-def _of_paste(book: Notebook, text: str, symptoms: Mapping[str, Symptom]) -> tuple[str, Meant]:
+def _of_paste(diagnoser: Diagnoser, text: str) -> tuple[str, Meant]:
     """The words of a pasted error's message, and the failures that it shows."""
-    from labbook.diagnosis.catalogue.matcher import Matcher
-    from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
-    from labbook.diagnosis.cause_ranking import diagnose
-    from labbook.diagnosis.fingerprint import fingerprint_exception
+    from labbook.diagnosis.service import list_fingerprints
     from labbook.diagnosis.text.log_reader import read_text
     from labbook.index.query_symptoms import Meant
 
     evidence = read_text(text)
-    diagnosis = diagnose(evidence, Matcher(Catalogue(symptoms)), book.config.language_in_use())
+    diagnosis = diagnoser.diagnose(evidence)
     primary = diagnosis.primary
-    frameworks = dict.fromkeys((evidence.framework, "torch", "paddle", ""))
-    identities = [
-        fingerprint_exception(raised, framework) for raised in evidence.exceptions[-4:] for framework in frameworks
-    ]
     message = (
         primary.message if primary else evidence.exceptions[-1].message if evidence.exceptions else _last_line(text)
     )
     names = [f.symptom for f in diagnosis.findings if f.symptom and not f.follows_from]
     families = [primary.family] if primary is not None and primary.family != "other" else []
-    fingerprints = tuple(dict.fromkeys([*(f.fingerprint for f in diagnosis.findings[:1] if f.exception), *identities]))
+    own = [f.fingerprint for f in diagnosis.findings[:1] if f.exception]
+    fingerprints = tuple(dict.fromkeys([*own, *list_fingerprints(evidence)]))
     return _plain_words(message), Meant(fingerprints, tuple(names[:_PAGES]), tuple(families), whole=bool(primary))
 
 

@@ -61,4 +61,4 @@ def _unsure(findings: Sequence[Finding], evidence: Evidence) -> str:
     if evidence.exceptions:
         last = evidence.exceptions[-1]
         return f"no page of the catalogue fits {last.type or 'this message'}"
-    return "nothing in it looks like a failure that the catalogue knows"
+    return "it contains no error message that the catalogue knows"

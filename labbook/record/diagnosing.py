@@ -12,7 +12,7 @@ from labbook.model.run import Run
 _MOST_LAST_LINE = 300
 
 if TYPE_CHECKING:
-    from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
+    from labbook.diagnosis.service import Diagnoser
     from labbook.store.notebook import Notebook
 
 
@@ -51,26 +51,22 @@ def _unsure(run: Run, diagnosis: Diagnosis) -> str:
 def diagnosis_of_run(notebook: Notebook, run: Run) -> Diagnosis:
     """What the diagnosis of a run says, with what the notebook remembers of each finding."""
     from labbook.diagnosis.run_evidence import collect_run_evidence
+    from labbook.diagnosis.service import Diagnoser
+    from labbook.report.title import script_name
 
     evidence = collect_run_evidence(run)
-    wrong = any(check.verdict in ("fail", "warn") for check in evidence.checks)
-    if evidence.clean_end and not wrong:
-        return Diagnosis()
-    from labbook.diagnosis.catalogue.matcher import Matcher
-    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.diagnosis.cause_ranking import diagnose
-    from labbook.report.entry.title import script_name
-
-    catalogue, language = load_catalogue(notebook.paths.symptoms), notebook.config.language_in_use()
-    diagnosis = _with_code(diagnose(evidence, Matcher(catalogue), language), run, catalogue, language)
+    diagnoser = Diagnoser(notebook)
+    diagnosis = diagnoser.diagnose(evidence)
+    if diagnosis.findings:
+        diagnosis = _with_code(diagnosis, run, diagnoser)
     return remembered(notebook, diagnosis, but=run.id, script=script_name(run))
 
 
-def _with_code(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language: str) -> Diagnosis:
+def _with_code(diagnosis: Diagnosis, run: Run, diagnoser: Diagnoser) -> Diagnosis:
     from labbook.record.reviewing import with_remarks
 
     try:
-        return with_remarks(diagnosis, run, catalogue, language)
+        return with_remarks(diagnosis, run, diagnoser.catalogue, diagnoser.language)
     except Exception:
         # Code in an odd shape costs its own remarks, never the diagnosis.
         return diagnosis

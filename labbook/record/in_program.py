@@ -34,18 +34,13 @@ def diagnose_exception(error: BaseException, language: str = "") -> Diagnosis:
         error: The exception, with its traceback if it was raised.
         language: "en" or "zh"; "" for that of the settings.
     """
-    from labbook.diagnosis.catalogue.matcher import Matcher
-    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.diagnosis.cause_ranking import diagnose
+    from labbook.diagnosis.service import Diagnoser
     from labbook.record.diagnosing import remembered
 
     evidence = Evidence(exceptions=(raised_of_error(error),), framework=_framework())
     notebook = _notebook()
-    if notebook is None:
-        return diagnose(evidence, Matcher(load_catalogue()), language or "en")
-    matcher = Matcher(load_catalogue(notebook.paths.symptoms))
-    found = diagnose(evidence, matcher, language or notebook.config.language_in_use())
-    return remembered(notebook, found)
+    diagnosis = Diagnoser(notebook, language).diagnose(evidence)
+    return remembered(notebook, diagnosis) if notebook is not None else diagnosis
 
 
 def _notebook() -> Notebook | None:

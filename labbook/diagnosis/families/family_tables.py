@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import translate
 from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.families.quantity_grammar import are_near, count_differs, is_apart, is_versus, value_differs
+from labbook.diagnosis.toml_data import join_patterns, read_toml
 from labbook.frozen import dataclass
 
 FOLDER = Path(__file__).resolve().parent / "tables"
@@ -173,23 +173,11 @@ def make_row(family: str, values: Mapping[str, Any]) -> Row:
     return Row(family, **fields)
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file of labbook itself."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    return content
-
-
 @functools.cache
 def vocabulary() -> Mapping[str, str]:
     """Word -> regular expression that stands for it in patterns."""
-    found = {}
-    for word, value in read_toml(FOLDER / f"{VOCABULARY}.toml").items():
-        found[word] = value if isinstance(value, str) else value["before"] + "|".join(value["items"]) + value["after"]
-    return found
+    words = read_toml(FOLDER / f"{VOCABULARY}.toml")
+    return {word: value if isinstance(value, str) else join_patterns(value) for word, value in words.items()}
 
 
 @functools.cache

@@ -89,11 +89,7 @@ def family_of_line(line: str) -> FamilyReading | None:
         line: Outside of exceptions.
     """
     sentence = " ".join(line[:_MOST_LETTERS].split())
-    family = (
-        family_of_cuda(sentence)
-        or family_of_paddle_check(sentence)
-        or load_tables().family_of_row("native", _URL.sub("", sentence))
-    )
+    family = family_of_cuda(sentence) or load_tables().family_of_row("native", _URL.sub("", sentence))
     return FamilyReading(family, 3, sentence) if family else None
 
 

@@ -7,9 +7,11 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from labbook.diagnosis.text.exit_lines import count_framework_words
 from labbook.diagnosis.text.hedging import is_change_description, is_feature_request
 from labbook.diagnosis.text.log_lines import LogLine
 from labbook.diagnosis.text.parsed_exception import ParsedException
+from labbook.diagnosis.text.survived_errors import has_training_steps
 from labbook.model.evidence import ObservedException, OutputLine
 from labbook.model.run import Frame
 
@@ -22,19 +24,6 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d[\d.,]*(?:e[-+]?\d+)?")
 
 PRINTS_STEPS = "prints_steps"
 """Condition of evidence: the text holds the lines of a training that goes on."""
-_STEPS = re.compile(r"\bloss\w*['\"]?[ :=]{1,3}\d|\d ?(?:it/s|s/it)\b|\bepoch[ :\[]{1,2}\d", re.IGNORECASE)
-
-_CLUES = {
-    "paddle": re.compile(
-        r"\bpaddle|[Pp]addle[A-Z]|\bfluid\.|EnforceNotMet|\[operator <|\[Hint: |\((?:InvalidArgument|NotFound"
-        r"|OutOfRange"
-        r"|AlreadyExists|ResourceExhausted|PreconditionNotMet|PermissionDenied|ExecutionTimeout|Unimplemented"
-        r"|Unavailable"
-        r"|Fatal|External|InvalidType)\) |PaddlePaddle"
-    ),
-    "torch": re.compile(r"\btorch|[Pp]y[Tt]orch|\bc10::|\bat::|\baten::|THCuda|\bTH[CT]\w*/|state_dict|lightning"
-        r"|autograd\.Variable"),
-}  # fmt: skip
 
 
 @dataclass
@@ -109,12 +98,11 @@ class EvidenceCollector:
         self.wished = self.wished or is_feature_request(text[:20_000])
         self.note_steps(text[:20_000])
         self.proposed = self.proposed or (whole and is_change_description(text[:20_000]))
-        for name, pattern in _CLUES.items():
-            self.clues[name] += sum(1 for _ in pattern.finditer(text[:400_000]))
+        self.clues.update(count_framework_words(text[:400_000]))
 
     def note_steps(self, text: str) -> None:
         """Notes whether a text holds the lines of a training that goes on."""
-        self.steps = self.steps or _STEPS.search(text) is not None
+        self.steps = self.steps or has_training_steps(text)
 
     def add_step(self, number: int) -> None:
         """Notes a line of a training that goes on."""

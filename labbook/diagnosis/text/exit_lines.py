@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.text.log_lines import LogLine
+from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.evidence import Ending
 
 _SIGNALS = {
@@ -56,16 +58,10 @@ _SIGNAL = re.compile(
     r"|^\s*\[SignalInfo: \*{3} (?P<name_d>SIG[A-Z]{2,6})|\bSignal (?P<number_c>\d{1,2}) \(SIG"
     r"|^(?:\*{3} )?(?P<name_e>SIG[A-Z]{2,6}) \(|\bError: signal:? ?(?P<number_d>\d{1,2})\b"
 )
+_PATTERNS = compile_patterns(Path(__file__).with_name("error_lines.toml"))
+_OOM_KILL, _TIME_LIMIT = _PATTERNS["oom_kill"], _PATTERNS["time_limit"]
 _CHILD = re.compile(r"DataLoader|data loader")
 """A worker of a loader that dies is not the process that ends."""
-_OOM_KILL = re.compile(
-    r"oom[-_ ]?kill|OOM ?Kill|Out of memory: Kill|[Mm]emory cgroup out of memory|cgroup out-of-memory"
-    r"|: Out Of Memory\s*$|after using all available RAM|exceeded (?:its |job )?memory limit"
-    r"|low on memory.{0,80}kill|OutOfMemoryKilled"
-)
-_TIME_LIMIT = re.compile(
-    r"DUE TO TIME ?LIMIT|TIMEOUT \*{3}|exceeded (?:the |its )?(?:wall ?time|time limit)|DeadlineExceeded"
-)
 _KERNEL = re.compile(
     r"[Kk]ernel (?:appears to have )?(?:died|crashed)|[Ss]ession crashed|内核(?:已经?)?(?:崩溃|挂掉|死亡)"
 )
@@ -92,27 +88,6 @@ _BEST_SO_FAR = re.compile(
 )
 """The value before the first evaluation."""
 _SKIPPED = re.compile(r"\bskip(?:s|ped|ping)?\b|跳过", re.IGNORECASE)
-_NOTABLE = re.compile(
-    r"\bout of memory\b|\bCUDA error|\bcu(?:DNN|BLAS|dnn|blas) error|CUDNN_STATUS|CUBLAS_STATUS|device-side assert"
-    r"|Assertion [`'\"].{1,300} failed|illegal memory access|\bNCCL (?:WARN|ERROR|error)|\bncclSystemError"
-    r"|\bWatchdog caught"
-    r"|collective operation timeout|[Tt]imed out (?:after|waiting)|\bkilled by signal|exited unexpectedly"
-    r"|exit unexpectedly"
-    r"|insufficient shared memory|unexpected bus error|Connection (?:reset|refused|closed) by"
-    r"|[Aa]ddress already in use"
-    r"|No space left on device|Disk quota exceeded|undefined symbol|cannot open shared object|Permission denied"
-    r"|No such file or directory|[Ii]llegal instruction|core dumped|[Ss]egmentation fault|Too many open files"
-    r"|Gradient overflow|[Ss]kip loading for|size mismatch for|Blocking queue is killed|Killed process \d"
-    r"|\bFatal Python error|^FatalError\b|\bdetected by the operating system|\bwhat\(\):|\*{3} Aborted at"
-    r"|\bPANIC\b|KeyboardInterrupt"
-    r"|[Uu]nable to (?:open|read|load|find|allocate|connect|determine|get|initiali[sz]e|register|join)"
-    r"|[Ff]ailed to (?:open|read|load|find|allocate|connect"
-    r"|import|initiali[sz]e)"
-    r"|(?:显存|内存|磁盘空间)(?:不足|溢出|不够)|核心已转储|段错误|已杀死|(?:错误|报错|异常)[:：]|XID|Xid \("
-    r"|THCudaCheck FAIL|not compatible with the current|[Uu]nexpected key|CANCELLED AT|recompile_limit"
-    r"|cache_size_limit"
-    r"|GPU is lost|fallen off the bus"
-)
 _ERROR_SAID = re.compile(
     r"^\s*\[?(?:ERROR|FATAL|CRITICAL|Error|Fatal|error|fatal error|fatal)\]?\s*[:：]\s*(?!0\b"
     r"|\d+(?:\.\d+)?(?:e-?\d+)?\s*(?:$|[,|%;]))\S"
@@ -142,6 +117,11 @@ def is_progress_bar(text: str) -> bool:
     return bool(_BAR.search(text))
 
 
+def count_framework_words(text: str) -> dict[str, int]:
+    """How often a text uses words of each framework."""
+    return {name: sum(1 for _ in _PATTERNS[name].finditer(text)) for name in ("torch", "paddle")}
+
+
 def line_kind(line: LogLine) -> str:
     """Kind of a line that says something, "warning" or "output"; "" for any other.
 
@@ -159,7 +139,11 @@ def line_kind(line: LogLine) -> str:
         return "output"
     if line.level in ("INFO", "DEBUG", "NOTICE"):
         return ""
-    if line.level in ("ERROR", "FATAL", "CRITICAL", "EXCEPTION") or _NOTABLE.search(text) or _ERROR_SAID.search(text):
+    if (
+        line.level in ("ERROR", "FATAL", "CRITICAL", "EXCEPTION")
+        or _PATTERNS["error"].search(text)
+        or _ERROR_SAID.search(text)
+    ):
         return "output"
     return "output" if _TIME_LIMIT.search(text) or _KERNEL.search(text) else ""
 

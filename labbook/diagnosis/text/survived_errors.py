@@ -28,6 +28,11 @@ _ENOUGH = 3
 """Lines of a training behind something that it outlived. Source: chosen by us; one may be another rank's last word."""
 
 
+def has_training_steps(text: str) -> bool:
+    """Whether a text holds lines of a training that goes on."""
+    return _STEP.search(text) is not None
+
+
 def is_training_step(text: str) -> bool:
     """Whether a line is one of a training that goes on, with numbers that are finite."""
     return _STEP.search(text) is not None and not prints_nonfinite(text)

@@ -19,6 +19,7 @@ from labbook.diagnosis.text.exception_message import (
     read_message,
     read_native_message,
 )
+from labbook.diagnosis.text.frame_reader import names_exception, read_frames
 from labbook.diagnosis.text.log_lines import LogLine
 from labbook.diagnosis.text.parsed_exception import (
     MAX_CHAIN,
@@ -35,9 +36,7 @@ from labbook.diagnosis.text.stack_frames import (
     EXCEPTION,
     FRAME,
     HEADER,
-    MARKER,
     PYTHON_SECTION,
-    REPEATED,
     RULE,
     SUMMARY,
     is_exception_class,
@@ -47,8 +46,6 @@ from labbook.diagnosis.text.stack_frames import (
 from labbook.diagnosis.text.traceback_styles import GROUP_RULE
 from labbook.model.run import Frame
 
-_MOST_STRAY = 6
-"""Lines of others that may stand inside a traceback before it counts as cut."""
 _INTRO = re.compile(
     r"(?:with message|with the following (?:error|exception)|the following exception|raised"
     r"|Origin(?:al)? [Ee]xception is"
@@ -145,14 +142,14 @@ class TracebackReader:
         base = self.lines[start].indent if not lead.strip() else 0
         if head is None:
             base = max(0, base - 2)
-        frames, at = self._frames(start + 1 if head else start, base)
+        frames, at = read_frames(self.lines, start + 1 if head else start, base, self.used)
         one = ParsedException(
             self.lines[start], at, frames=frames, thread=self._thread, ended=not (self._ignored or self._thread)
         )
         if head:
             self.used.add(start)
         shown = EXCEPTION.match(self.lines[at].text.strip()) if at < len(self.lines) else None
-        if shown and self._names(at, base, frames):
+        if shown and names_exception(self.lines[at], base, frames):
             self._named(one, at, shown)
         elif head and frames and (told := _CLASS_BEHIND.match(self.lines[start].text[head.end() :])):
             one.module, one.type = split_class(told[1])
@@ -184,70 +181,6 @@ class TracebackReader:
         ):
             return "inner"
         return ""
-
-    def _frames(self, at: int, base: int) -> tuple[list[Frame], int]:
-        """The frames from a place on, and the place of the line that names the exception, or where it was cut."""
-        frames: list[Frame] = []
-        stray, blank, known = 0, 0, at
-        while at < len(self.lines):
-            line = self.lines[at]
-            found = FRAME.match(line.text)
-            if found:
-                source = self._source(at + 1, line.indent, base)
-                frames.append(make_frame(found["file"], int(found["line"]), found["function"] or "", source))
-                self.used.update((at, at + 1) if source else (at,))
-                at = known = at + 2 if source else at + 1
-                blank = 0
-                continue
-            if not line.text.strip():
-                blank += 1
-                if blank > 3:
-                    return frames, known
-            elif MARKER.match(line.text) or REPEATED.match(line.text):
-                self.used.add(at)
-                known = at + 1
-            elif self._names(at, base, frames):
-                return frames, at
-            elif is_edge(line.text, bool(frames)):
-                return frames, known
-            elif line.indent > base and frames:
-                self.used.add(at)
-                known = at + 1
-            elif not HEADER.search(line.text):
-                stray += 1
-                if stray > _MOST_STRAY or (blank and frames):
-                    return frames, known
-            at += 1
-        return frames, known
-
-    def _source(self, at: int, indent: int, base: int) -> str:
-        if at >= len(self.lines):
-            return ""
-        line = self.lines[at]
-        if not line.text.strip() or any(p.search(line.text) for p in (FRAME, HEADER, MARKER, REPEATED, SUMMARY, RULE)):
-            return ""
-        if line.indent >= indent and line.indent > base:
-            return line.text.strip()
-        if indent > base:
-            return ""
-        # A paste without indentation: what is no exception's name is the code of the frame.
-        shown = EXCEPTION.match(line.text.strip())
-        return "" if shown and is_exception_class(shown["type"]) else line.text.strip()
-
-    def _names(self, at: int, base: int, frames: list[Frame]) -> bool:
-        """Whether the line names the exception that ends a traceback."""
-        line = self.lines[at]
-        shown = EXCEPTION.match(line.text.strip())
-        if shown is None:
-            return False
-        if line.indent <= base:
-            return is_exception_class(shown["type"], in_traceback=True)
-        return (
-            bool(frames)
-            and line.indent <= base + 4
-            and shown["message"] is not None
-            and is_exception_class(shown["type"])
-        )
 
     def _named(self, one: ParsedException, at: int, shown: re.Match[str]) -> None:
         one.module, one.type = split_class(shown["type"])
