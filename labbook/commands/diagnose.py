@@ -44,7 +44,7 @@ def command(as_json: bool, language: str | None, notebook: str | None, what: str
     from labbook.commands.options import warn_of_pages
     from labbook.diagnosis.service import Diagnoser
     from labbook.record.diagnosing import remembered
-    from labbook.report.finding_data import diagnosis_data
+    from labbook.report.diagnosis_json import diagnosis_data
     from labbook.report.terminal_diagnosis import print_diagnosis, unsure_lines
 
     book = open_notebook(notebook)

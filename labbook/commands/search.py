@@ -21,8 +21,9 @@ from labbook.commands.options import (
 
 if TYPE_CHECKING:
     from labbook.diagnosis.service import Diagnoser
-    from labbook.index.meaning import Meant
-    from labbook.index.query import Found, Hit
+    from labbook.index.hit import Hit
+    from labbook.index.query import Found
+    from labbook.index.query_symptoms import Meant
     from labbook.model.symptom import Symptom
     from labbook.store.notebook import Notebook
 
@@ -83,8 +84,8 @@ def command(limit: int, as_json: bool, notebook: str | None, words: tuple[str, .
 def understood_by(book: Notebook, typed: str) -> tuple[str, Meant]:
     """The words to look for, and the failures that they are about, for whatever was typed or pasted."""
     from labbook.diagnosis.service import Diagnoser
-    from labbook.index.meaning import meant_by
-    from labbook.index.question import understood
+    from labbook.index.query_parser import understood
+    from labbook.index.query_symptoms import meant_by
 
     diagnoser = Diagnoser(book)
     catalogue = diagnoser.catalogue

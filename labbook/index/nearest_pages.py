@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from labbook.index.meaning import _meaning, _pairs, _terms
-from labbook.index.question import understood
+from labbook.index.query_parser import understood
+from labbook.index.query_symptoms import _meaning, _pairs, _terms
 from labbook.model.symptom import Symptom
 
 _FILTER = re.compile(r"\S+:\S+")

@@ -52,7 +52,7 @@ def diagnosis_of_run(notebook: Notebook, run: Run) -> Diagnosis:
     """What the diagnosis of a run says, with what the notebook remembers of each finding."""
     from labbook.diagnosis.run_evidence import collect_run_evidence
     from labbook.diagnosis.service import Diagnoser
-    from labbook.report.title import script_name
+    from labbook.report.entry.title import script_name
 
     evidence = collect_run_evidence(run)
     diagnoser = Diagnoser(notebook)

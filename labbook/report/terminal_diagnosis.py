@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labbook import screen
-from labbook.report.entry_diagnosis import headline, seen_line, spoken, unmarked
+from labbook.report.entry.diagnosis_section import headline, seen_line, spoken, unmarked
 from labbook.store.templates import words
 
 if TYPE_CHECKING:
