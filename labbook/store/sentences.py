@@ -15,6 +15,7 @@ Texts that are stored in English as they are, such as the reasons of the probe, 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import string
@@ -77,6 +78,12 @@ class Sentences:
             if name is not None:
                 parts.append(self._value(values[name], spec or ""))
         return "".join(parts)
+
+    def prepare(self, *rooms: str) -> None:
+        """Loads the templates of some rooms (first parts of keys) in advance; what is broken shows when it is used."""
+        with contextlib.suppress(EntryError):
+            for room in rooms:
+                _messages(self.language, room, self._own)
 
     def _template(self, key: str) -> str:
         room, _, rest = key.partition(".")
