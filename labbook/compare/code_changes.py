@@ -8,11 +8,15 @@ from typing import Any
 
 from labbook.capture.code.git_reader import CodeGit, open_code
 from labbook.errors import GitError
+from labbook.model.message import Message, message
 from labbook.model.run import Change
+from labbook.store.sentences import Sentences
 
 _TIMEOUT_S = 5.0
 _MAX_SUBJECTS = 10
 _MAX_PATHS = 200
+_ENGLISH = Sentences("en")
+_NO_BRANCH = message("capture.state.no_branch")
 _ENTRIES_ONLY = "only entries were committed in between"
 
 
@@ -40,7 +44,7 @@ def code_changes(before: Mapping[str, Any], now: Mapping[str, Any], results: Col
     else:
         changed, counts = {}, {}
     if before.get("branch") != now.get("branch"):
-        found.append(Change("code", "branch", str(before.get("branch") or "none"), str(now.get("branch") or "none")))
+        found.append(_change("branch", *(str(side.get("branch") or "") or _NO_BRANCH for side in (before, now))))
     return [c for c in found + _files(before, now, changed, counts) if c.what not in _new(before, now) & set(results)]
 
 
@@ -53,20 +57,31 @@ def _alone(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     """Files of code that lies in no repository, or does so in only one of the runs."""
     old, new = _blobs(before), _blobs(now)
     if before.get("repository", True) != now.get("repository", True):
-        there = [str(side.get("commit") or "")[:9] or "no repository" for side in (before, now)]
-        return [Change("code", "repository", there[0], there[1])]
-    words = {True: "", False: "changed"}
+        commits = (
+            str(side.get("commit") or "")[:9] or message("capture.state.no_repository") for side in (before, now)
+        )
+        return [_change("repository", *commits)]
+    there, changed = message("capture.state.there"), message("capture.state.changed")
+    added = message("capture.state.new")
     return [
-        Change("code", path, "there" if path in old else "", words[path not in old] or "new")
-        if path in new
-        else Change("code", path, "there", "")
+        _change(path, there if path in old else "", (changed if path in old else added) if path in new else "")
         for path in sorted({*old, *new})
         if old.get(path) != new.get(path)
     ]
 
 
+def _change(what: str, before: Message | str, now: Message | str) -> Change:
+    """A difference whose sides are names or sentences."""
+    sides = {"before": before, "now": now}
+    messages = {name: side for name, side in sides.items() if isinstance(side, Message)}
+    return Change("code", what, _ENGLISH(before), _ENGLISH(now), messages=messages)
+
+
 def _files(
-    before: Mapping[str, Any], now: Mapping[str, Any], changed: Mapping[str, tuple[str, str]], counts: Mapping[str, str]
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    changed: Mapping[str, tuple[str, str]],
+    counts: Mapping[str, Message],
 ) -> list[Change]:
     old, new = _blobs(before), _blobs(now)
     found = []
@@ -77,11 +92,9 @@ def _files(
         if content_old == content_new:
             continue
         if path not in old and path not in new:
-            found.append(Change("code", path, "", counts.get(path) or "changed"))
+            found.append(_change(path, "", counts.get(path) or message("capture.state.changed")))
         else:
-            there = counts.get(path, "")
-            sides = _lines(before, path, now), _lines(now, path, before, there)
-            found.append(Change("code", path, *sides))
+            found.append(_change(path, _state(before, path, now), _state(now, path, before, counts.get(path))))
     return found
 
 
@@ -90,27 +103,33 @@ def _blobs(facts: Mapping[str, Any]) -> dict[str, str]:
     return {str(k): str(v) for k, v in blobs.items()} if isinstance(blobs, Mapping) else {}
 
 
-def _lines(facts: Mapping[str, Any], path: str, other: Mapping[str, Any], committed: str = "") -> str:
-    """How a file stood in one run: as committed, or with so many uncommitted lines; "" when it was not there."""
+def _state(
+    facts: Mapping[str, Any], path: str, other: Mapping[str, Any], committed: Message | None = None
+) -> Message | str:
+    """State of a file in one run: as committed, or with so many uncommitted lines; "" when it did not exist."""
     for file in facts.get("files_changed") or ():
         if isinstance(file, Mapping) and file.get("path") == path:
             added, removed = file.get("added"), file.get("removed")
             if file.get("status") == "D":
-                return "deleted, uncommitted"
-            return f"+{added} -{removed} lines, uncommitted" if isinstance(added, int) else "changed, uncommitted"
+                return message("capture.state.deleted")
+            if isinstance(added, int):
+                return message("capture.lines_uncommitted", added=added, removed=removed)
+            return message("capture.state.changed_uncommitted")
     if path in (facts.get("untracked") or ()):
-        return "new, uncommitted"
+        return message("capture.state.new_uncommitted")
     if path in _new(other) and not committed and facts.get("commit") == other.get("commit"):
         return ""
-    return f"{committed}, committed" if committed else "as committed"
+    if committed is not None:
+        return message("capture.committed", change=committed)
+    return message("capture.state.as_committed")
 
 
-def _between(now: Mapping[str, Any], old: str, new: str) -> tuple[dict[str, tuple[str, str]], dict[str, str], str]:
+def _between(now: Mapping[str, Any], old: str, new: str) -> tuple[dict[str, tuple[str, str]], dict[str, Message], str]:
     """Between two commits: files with both hashes, their counts of lines, and a sentence on the history.
 
     Everything is empty where the repository or one of the commits is not at hand.
     """
-    nothing: tuple[dict[str, tuple[str, str]], dict[str, str], str] = ({}, {}, "")
+    nothing: tuple[dict[str, tuple[str, str]], dict[str, Message], str] = ({}, {}, "")
     if not old or not new:
         return nothing
     try:
@@ -136,9 +155,9 @@ def _is_own(path: str, facts: Mapping[str, Any]) -> bool:
     return any(path == own or path.startswith(f"{own}/") for own in facts.get("own") or ())
 
 
-def _parsed(text: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+def _parsed(text: str) -> tuple[dict[str, tuple[str, str]], dict[str, Message]]:
     changed: dict[str, tuple[str, str]] = {}
-    counts: dict[str, str] = {}
+    counts: dict[str, Message] = {}
     items = iter(text.split("\0"))
     for item in items:
         if item.startswith(":"):
@@ -146,7 +165,8 @@ def _parsed(text: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
             changed[next(items, "")] = tuple("" if not blob.strip("0") else blob for blob in fields[2:4])  # type: ignore[assignment]
         elif item.count("\t") >= 2:
             added, removed, path = item.split("\t", 2)
-            counts[path] = "binary" if added == "-" else f"+{added} -{removed} lines"
+            lines = message("capture.lines", added=added, removed=removed)
+            counts[path] = message("capture.state.binary") if added == "-" else lines
     return changed, counts
 
 

@@ -17,6 +17,7 @@ from labbook.model.evidence import Evidence, ObservedException, OutputLine
 from labbook.model.finding import Finding
 from labbook.model.run import CheckResult, Frame
 from labbook.model.symptom import Symptom, Wording
+from labbook.store.sentences import Sentences, translate_check
 
 _MOST_MESSAGE = 400
 _ENDING_SENTENCES = ("oom_kill", "time_limit", "reader_died", "memory")
@@ -113,6 +114,7 @@ def build_family_finding(
 
 def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evidence, language: str) -> Finding:
     """The finding of a row of the health checklist that failed or warned."""
+    check = translate_check(check, Sentences(language))
     symptom = catalogue.symptoms.get(check.id)
     values = {
         **{k: str(v) for k, v in evidence.facts.items()},

@@ -31,3 +31,14 @@ class Message:
 def message(key: str, **values: Any) -> Message:  # noqa: ANN401 - numbers, text, messages and lists of them
     """Returns the message of a key with its values."""
     return Message(key, values)
+
+
+def as_data(said: Message) -> dict[str, Any]:
+    """Returns a message as plain data (JSON), as `run.json` holds it."""
+    return {"key": said.key, "values": {name: _plain(value) for name, value in said.values.items()}}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a message may hold
+    if isinstance(value, Message):
+        return as_data(value)
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value

@@ -185,6 +185,7 @@ class Change:
         before: Its value then, "" when absent.
         now: Its value now, "" when absent.
         detail: A unified diff or sentence, "" when the values say it all.
+        messages: What `before` and `now` say, by these names, where they are sentences.
     """
 
     kind: str
@@ -192,6 +193,7 @@ class Change:
     before: str
     now: str
     detail: str = ""
+    messages: Mapping[str, Message] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

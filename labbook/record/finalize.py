@@ -62,6 +62,12 @@ def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> 
     ):
         if not ended():
             import_module("labbook." + module)
+    if not ended():
+        from labbook.diagnosis.catalogue import load
+        from labbook.store.sentences import Sentences
+
+        load()
+        Sentences("en").prepare("health")
 
 
 def capture_start(notebook: Notebook, journal: Journal, start: Facts, redactor: Redactor) -> None:

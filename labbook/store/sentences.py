@@ -5,12 +5,17 @@ is, a nested message in the same language, a list with its separator. What stand
 
 - `{share:percent}`, `{wait:ms}` (from seconds), `{size:mib}` (from bytes)
 - `{count:step|steps}`: the first word where the count is 1, else the second; the number itself is not printed
-- `{parts:clauses}`: a list of sentences, separated as such
+- `{reason:text}`: a text that is stored in English, see below
+- `{parts:clauses}`, `{parts:sentences}`: a list, separated as such
 - anything else is Python's format of a number: `{seconds:.2f}`
+
+Texts that are stored in English as they are, such as the reasons of the probe, have their translation in
+`<language>_texts.toml`, under the whole text.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import string
@@ -27,6 +32,7 @@ from labbook.store.templates import builtin_folder, overlay, read_words
 _NOT_FINITE = ("nan", "inf", "-inf")
 """How `run.json` stores numbers that are not finite."""
 _MIB = 1024.0 * 1024.0
+_SEPARATORS = {"clauses": "values.clause_separator", "sentences": "values.sentence_separator"}
 _FORMATTER = string.Formatter()
 
 
@@ -64,7 +70,7 @@ class Sentences:
             ValueError: A value does not fit its format.
         """
         if isinstance(said, str):
-            return said
+            return str(_messages(self.language, "texts", self._own).get(said, said))
         key, values = (said.key, said.values) if isinstance(said, Message) else (said["key"], said["values"])
         parts = []
         for literal, name, spec, _ in _FORMATTER.parse(self._template(str(key))):
@@ -72,6 +78,12 @@ class Sentences:
             if name is not None:
                 parts.append(self._value(values[name], spec or ""))
         return "".join(parts)
+
+    def prepare(self, *rooms: str) -> None:
+        """Loads the templates of some rooms (first parts of keys) in advance; what is broken shows when it is used."""
+        with contextlib.suppress(EntryError):
+            for room in rooms:
+                _messages(self.language, room, self._own)
 
     def _template(self, key: str) -> str:
         room, _, rest = key.partition(".")
@@ -89,7 +101,7 @@ class Sentences:
         if isinstance(value, (list, tuple)):
             return self._list(value, spec)
         if isinstance(value, str):
-            return self._number(float(value), spec) if value in _NOT_FINITE else value
+            return self._number(float(value), spec) if value in _NOT_FINITE else self._text(value, spec)
         if value is None:
             raise KeyError("a value is None")
         if "|" in spec:
@@ -97,10 +109,12 @@ class Sentences:
             return one if value == 1 else many
         return str(value) if isinstance(value, bool) else self._number(value, spec)
 
+    def _text(self, value: str, spec: str) -> str:
+        return self.fill(value) if spec == "text" else value
+
     def _list(self, values: Sequence[Any], spec: str) -> str:
-        clauses = spec == "clauses"
-        separator = self._template("values.clause_separator" if clauses else "values.separator")
-        return separator.join(self._value(value, "" if clauses else spec) for value in values)
+        separator = self._template(_SEPARATORS.get(spec, "values.separator"))
+        return separator.join(self._value(value, "" if spec in _SEPARATORS else spec) for value in values)
 
     def _number(self, value: float, spec: str) -> str:
         if not math.isfinite(value):
@@ -112,6 +126,18 @@ class Sentences:
         if spec == "mib":
             return f"{value / _MIB:.0f} MiB"
         return format(value, spec) if spec else format_number(value)
+
+
+def translate(texts: Sequence[str], messages: object, say: Sentences) -> list[str]:
+    """Returns English texts of `run.json` in the language of `say`, by the messages that are stored beside them.
+
+    Args:
+        texts: The texts; those without a message stay as they are.
+        messages: A list of messages as `run.json` stores them, in the same order, or whatever stands in its place.
+        say: Says messages.
+    """
+    known = messages if isinstance(messages, (list, tuple)) and len(messages) == len(texts) else [None] * len(texts)
+    return [say(one if isinstance(one, Mapping) else None, text) for one, text in zip(known, texts, strict=True)]
 
 
 def translate_check(check: CheckResult, say: Sentences) -> CheckResult:

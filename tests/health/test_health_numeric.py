@@ -81,7 +81,7 @@ def test_operations_that_may_have_made_it_are_told_with_their_lines(ask, make_se
     assert one == "log is the only operation of the loss that can turn finite values into non-finite ones"
     found = ask("loss_nonfinite", loss, signals={"flight": flight | {"may": LINES, "trigger": "gradient"}})
     assert found.evidence[1:4] == (
-        "operations of the loss of which the derivative is infinite for some arguments: log, p_norm",
+        "operations of the loss whose derivative can be infinite: log, p_norm",
         "at model.py:4: a = Log(b)",
         "at model.py:5: a = P_norm(b)",
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from labbook.model.message import Message, message
 from labbook.store.fast_import import blob_hash
 
 if TYPE_CHECKING:
@@ -110,27 +111,27 @@ class Patch:
         else:
             del self.blobs[path]
 
-    def note(self) -> str:
-        """Sentences on what the patch does not hold or why it does not apply; "" when there is nothing to say."""
-        said = []
+    def notes(self) -> list[Message]:
+        """Returns sentences on what the patch does not hold or why it does not apply; empty for a complete patch."""
+        found = []
         if self.broken:
-            said.append(
-                f"The patch no longer applies to {_names(self.broken)}: secrets in unchanged lines were masked."
-            )
+            found.append(message("capture.patch.broken", files=_names(self.broken)))
         if self.redacted:
-            said.append(f"Secrets in added lines were masked in {_names(self.redacted)}.")
+            found.append(message("capture.patch.redacted", files=_names(self.redacted)))
         if self.withheld:
-            said.append(f"Withheld, as it may hold secrets: {_names(self.withheld)}.")
+            found.append(message("capture.patch.withheld", files=_names(self.withheld)))
         if self.binaries:
-            said.append(f"Binary, named only: {_names(self.binaries)}.")
+            found.append(message("capture.patch.binaries", files=_names(self.binaries)))
         if self.too_large:
-            said.append(f"Left out, the patch is limited to {self.max_bytes:,} bytes: {_names(self.too_large)}.")
-        return " ".join(said)
+            files = _names(self.too_large)
+            found.append(message("capture.patch.too_large", bytes=self.max_bytes, files=files))
+        return found
 
 
-def _names(paths: list[str]) -> str:
-    shown = ", ".join(paths[:12])
-    return shown if len(paths) <= 12 else f"{shown} and {len(paths) - 12} more"
+def _names(paths: list[str]) -> Message | list[str]:
+    if len(paths) <= 12:
+        return paths
+    return message("values.more", names=paths[:12], more=len(paths) - 12)
 
 
 def split_sections(patch: bytes) -> list[bytes]:

@@ -4,7 +4,8 @@ Facts: `repository` (bool), `top`, `commit`, `branch`, `detached`, `unborn`, `st
 `remote`, `upstream`, `ahead`, `behind` (commits, where a branch is followed), `dirty` (`None` when not known),
 `files_changed` (list of `path`, `status`, `added`, `removed`, and `from` for a rename), `untracked` (new source files),
 `untracked_other` (names of other new files and folders), `untracked_other_count`, `patch` (file name or ""),
-`patch_bytes`, `patch_sha256`, `patch_note`, `patch_complete` (whether commit and patch together are all the code),
+`patch_bytes`, `patch_sha256`, `patch_note`, `patch_note_messages`,
+`patch_complete` (whether commit and patch together are all the code),
 `withheld`, `binaries`, `blobs` (path -> git's hash of the uncommitted content), `submodules`.
 
 Outside a repository the patch makes the script, and the modules beside it that it imports, from nothing.
@@ -25,8 +26,10 @@ from labbook.capture.code.patch import Patch, first_line, is_withheld, split_sec
 from labbook.capture.code.untracked_files import add_new_files, is_source
 from labbook.capture.command import program_of
 from labbook.errors import GitError, Unavailable
+from labbook.model.message import Message, as_data, message
 from labbook.store.git_process import GitFolders, discover
 from labbook.store.git_state import head_ref, operation
+from labbook.store.sentences import Sentences
 
 if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext
@@ -255,14 +258,14 @@ def _untracked(code: CodeGit, listed: list[str], own: Sequence[str]) -> tuple[li
 
 
 def _written(context: CaptureContext, patch: Patch, cut: bool = False) -> dict[str, Any]:
-    note = patch.note()
+    notes = patch.notes()
     if cut:
-        note = f"{note} The difference was too long to be read to its end.".strip()
+        notes.append(message("capture.patch.cut"))
     facts: dict[str, Any] = {
         "patch": "",
         "patch_bytes": len(patch.text),
         "patch_sha256": "",
-        "patch_note": note,
+        **_patch_note(notes),
         "patch_complete": not (
             cut or patch.broken or patch.redacted or patch.withheld or patch.binaries or patch.too_large
         ),
@@ -277,12 +280,18 @@ def _written(context: CaptureContext, patch: Patch, cut: bool = False) -> dict[s
             (context.attachments / PATCH_FILE).write_bytes(bytes(patch.text))
         except OSError as error:
             return facts | {
-                "patch_note": f"{note} The patch could not be written: {error.strerror or error}.".strip(),
+                **_patch_note([*notes, message("capture.patch.not_written", reason=error.strerror or str(error))]),
                 "patch_complete": False,
             }
         facts["patch"] = PATCH_FILE
         facts["patch_sha256"] = hashlib.sha256(patch.text).hexdigest()
     return facts
+
+
+def _patch_note(notes: list[Message]) -> dict[str, Any]:
+    """The sentences as English text, and as messages that other languages are written from."""
+    note = message("capture.patch.sentences", sentences=notes)
+    return {"patch_note": Sentences("en")(note) if notes else "", "patch_note_messages": [as_data(n) for n in notes]}
 
 
 def _without_git(folders: GitFolders, why: str) -> dict[str, Any]:
@@ -304,7 +313,7 @@ def _without_git(folders: GitFolders, why: str) -> dict[str, Any]:
         "files_changed": [],
         "untracked": [],
         "patch": "",
-        "patch_note": f"Uncommitted changes are not known: {why}.",
+        **_patch_note([message("capture.patch.unknown", reason=why)]),
         "patch_complete": False,
         "withheld": [],
         "binaries": [],

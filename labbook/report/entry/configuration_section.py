@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from labbook.model.message import message
 from labbook.model.run import Facts, FileUse, Process, Run
 from labbook.report import numbers
 from labbook.report.entry.section_limits import Limits, cut
+from labbook.store.sentences import Sentences
 
 
 def facts_of(run: Run, source: str) -> Mapping[str, Any]:
@@ -79,7 +81,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     return rows
 
 
-def code_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
     """State of the user's code, or `None` when it is not known."""
     code = facts_of(run, "code")
     if not code:
@@ -92,6 +94,9 @@ def code_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         {"path": cut(path, limits.cell), "status": "new", "added": None, "removed": None} for path in untracked[:room]
     ]
     note = str(code.get("patch_note") or "")
+    notes = [one for one in code.get("patch_note_messages") or () if isinstance(one, Mapping)]
+    if notes:
+        note = say(message("capture.patch.sentences", sentences=notes), note)
     return {
         "repository": bool(code.get("repository", True)),
         "commit": str(code.get("commit") or ""),

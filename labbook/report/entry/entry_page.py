@@ -85,7 +85,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
     makers: dict[str, Callable[[], dict[str, Any] | None]] = {
         "diagnosis": lambda: diagnosis_section(run, limits),
         "exception": lambda: exception_section(run, limits),
-        "changes": lambda: changes_section(run, paths, limits),
+        "changes": lambda: changes_section(run, paths, limits, say),
         "health": lambda: health_section(run, limits, say),
         "metrics": lambda: metrics_section(run, limits),
         "model": lambda: model_section(run, limits),
@@ -96,8 +96,8 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
         "profile": lambda: profile_section(run, limits),
         "resources": lambda: resources_section(run),
         "console": lambda: console_section(run, limits),
-        "environment": lambda: environment_section(run, limits),
-        "code": lambda: code_section(run, limits),
+        "environment": lambda: environment_section(run, limits, say),
+        "code": lambda: code_section(run, limits, say),
         "files": lambda: files_section(run, limits),
     }
     data: dict[str, Any] = {}

@@ -9,6 +9,7 @@ from labbook.model.run import Facts, Framework, Run
 from labbook.report import numbers
 from labbook.report.entry.configuration_section import facts_of
 from labbook.report.entry.section_limits import Limits, cut
+from labbook.store.sentences import Sentences, translate
 
 _MATTER = [
     "torch", "torchvision", "torchaudio", "paddlepaddle", "paddlepaddle-gpu", "numpy", "scipy", "pandas",
@@ -22,7 +23,7 @@ _MATTER = [
 the trackers of the two frameworks ask for in bug reports, and what examples import most."""
 
 
-def environment_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+def environment_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
     """Interpreter, frameworks, devices, machine, seeds, and the verdict on reproducibility, or `None`."""
     rows = [*_python_rows(run), *_framework_rows(run), *_machine_rows(run, limits), *_seed_rows(run)]
     python, verdict = facts_of(run, "python"), facts_of(run, "reproducibility")
@@ -30,7 +31,8 @@ def environment_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         return None
     files = [str(name) for name in python.get("files") or ()]
     told = {key: verdict.get(key) for key in ("clean", "locked", "rebuildable")}
-    reasons = [cut(str(reason), 3 * limits.cell) for reason in verdict.get("reasons") or ()]
+    texts = [str(reason) for reason in verdict.get("reasons") or ()]
+    reasons = [cut(text, 3 * limits.cell) for text in translate(texts, verdict.get("reason_messages"), say)]
     return {
         "rows": [{**row, "value": cut(row["value"], 3 * limits.cell)} for row in rows],
         "verdict": {**told, "reasons": reasons[:12]} if verdict else None,

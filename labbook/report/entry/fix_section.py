@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.model.fix import Fix, Proposal, in_words, sides
+from labbook.model.fix import Fix, Proposal, in_words, line_counts, sides
+from labbook.model.message import message
 from labbook.model.run import Change
 from labbook.report.entry.entry_page import tidy
 from labbook.report.entry.section_limits import cut
@@ -34,7 +35,7 @@ def fix_markdown(notebook: Notebook, fix: Fix) -> str:
         "other": fix.by,
         "other_url": _url(notebook, fix.run, fix.by),
         "symptoms": list(fix.symptoms),
-        **_rows(fix.changes),
+        **_rows(fix.changes, _sentences(notebook)),
         "diff": shown,
         "whole": whole,
     }
@@ -49,7 +50,7 @@ def cures_markdown(notebook: Notebook, proposal: Proposal) -> str:
         "other": proposal.failed,
         "other_url": _url(notebook, proposal.by, proposal.failed),
         "symptoms": list(proposal.symptoms),
-        **_rows(proposal.changes),
+        **_rows(proposal.changes, _sentences(notebook)),
         "diff": "",
         "whole": True,
     }
@@ -101,12 +102,20 @@ def shortened(diff: str) -> tuple[str, bool]:
     return text, text == diff
 
 
-def _rows(changes: Sequence[Change]) -> dict[str, Any]:
+def _sides(change: Change, say: Sentences) -> tuple[str, str]:
+    before, now = sides(change)
+    counts = line_counts(change)
+    if counts is not None:
+        return before, say(message("capture.lines", added=counts[0], removed=counts[1]))
+    return say(change.messages.get("before"), before), say(change.messages.get("now"), now)
+
+
+def _rows(changes: Sequence[Change], say: Sentences) -> dict[str, Any]:
     rows = []
     for change in changes[:_MOST_ROWS]:
         detail = change.detail.strip()
         alone = bool(detail) and "\n" not in detail and not change.before and not change.now
-        before, now = sides(change)
+        before, now = _sides(change, say)
         rows.append(
             {"what": cut(change.what, _CELL), "before": cut(before, _CELL), "now": cut(detail if alone else now, _CELL)}
         )
@@ -114,11 +123,13 @@ def _rows(changes: Sequence[Change]) -> dict[str, Any]:
 
 
 def _rendered(notebook: Notebook, template: str, data: Mapping[str, Any]) -> str:
-    language = notebook.config.language_in_use()
-    templates = Templates(notebook.paths.templates, language)
-    say = Sentences(language, notebook.paths.templates)
-    page, _ = templates.render_anyway(template, {"fix": data, "phrase": say})
+    templates = Templates(notebook.paths.templates, notebook.config.language_in_use())
+    page, _ = templates.render_anyway(template, {"fix": data, "phrase": _sentences(notebook)})
     return tidy(page)
+
+
+def _sentences(notebook: Notebook) -> Sentences:
+    return Sentences(notebook.config.language_in_use(), notebook.paths.templates)
 
 
 def _url(notebook: Notebook, here: str, there: str) -> str:

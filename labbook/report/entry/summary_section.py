@@ -116,11 +116,11 @@ def _traceback(exception: CaughtException, run: Run, limits: Limits) -> str:
     return "\n".join([*lines, f"{exception.type}: {message}" if message else exception.type])
 
 
-def changes_section(run: Run, paths: NotebookPaths, limits: Limits) -> dict[str, Any] | None:
+def changes_section(run: Run, paths: NotebookPaths, limits: Limits, say: Sentences) -> dict[str, Any] | None:
     """What changed since the run before, or `None` when there was none."""
     if not run.previous:
         return None
-    rows = [_change(c, limits) for c in run.changes[: limits.rows]]
+    rows = [_change(c, limits, say) for c in run.changes[: limits.rows]]
     details = [
         {"what": c.what, "text": _first_lines(c.detail, 60, limits.config_bytes // 2)}
         for c in run.changes
@@ -136,15 +136,15 @@ def changes_section(run: Run, paths: NotebookPaths, limits: Limits) -> dict[str,
     }
 
 
-def _change(change: Change, limits: Limits) -> dict[str, str]:
+def _change(change: Change, limits: Limits, say: Sentences) -> dict[str, str]:
     """One row; a sentence stands under "now" where there is no value, as for changed code."""
     sentence = change.detail.strip() if "\n" not in change.detail.strip() else ""
     alone = bool(sentence) and not change.before and not change.now
     return {
         "kind": change.kind,
         "what": cut(change.what, limits.cell),
-        "before": cut(change.before, limits.cell),
-        "now": cut(sentence if alone else change.now, limits.cell),
+        "before": cut(say(change.messages.get("before"), change.before), limits.cell),
+        "now": cut(sentence if alone else say(change.messages.get("now"), change.now), limits.cell),
         "sentence": "" if alone else cut(sentence, limits.cell),
     }
 
