@@ -115,16 +115,23 @@ class Pump:
         except OSError:
             data = b""  # the last slave of a pseudo-terminal was closed
         if data and not self._complete:
-            self._batched = self._batched if self.tee.held else time.monotonic()
-            self.tee.add(index, data)
-        if not data or not self._show(self.channels[index].screen, data):
+            try:
+                self._batched = self._batched if self.tee.held else time.monotonic()
+                self.tee.add(index, data)
+            except Exception:
+                pass  # this piece is not kept; the screen gets it all the same
+        try:
+            shown = bool(data) and self._show(self.channels[index].screen, data)
+        except Exception:
+            shown = self._show(self.channels[index].screen, data)  # it failed before it wrote
+        if not shown:
             self._close(source)
 
     def _show(self, screen: int, data: bytes) -> bool:
         """Writes to the user's stream; false when nobody reads it any more."""
         left = memoryview(data)
         while left:
-            begun = time.monotonic()
+            begun = time.monotonic() if self._ended else 0.0
             try:
                 left = left[os.write(screen, left) :]
             except BlockingIOError:
