@@ -1,7 +1,6 @@
 """Templates escape by themselves, run in a sandbox, and a broken one costs nothing but a note."""
 
 import shutil
-import time
 
 import pytest
 
