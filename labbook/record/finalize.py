@@ -63,10 +63,10 @@ def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> 
         if not ended():
             import_module("labbook." + module)
     if not ended():
-        from labbook.diagnosis.catalogue import load
+        from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
         from labbook.store.sentences import Sentences
 
-        load()
+        load_catalogue()
         Sentences("en").prepare("health")
 
 
