@@ -145,7 +145,7 @@ def _own_branch(notebook: Notebook) -> Readiness:
 
 
 def _waiting(notebook: Notebook) -> list[Readiness]:
-    from labbook.store.commit_queue import QUEUE, WITHHELD, waiting
+    from labbook.store.commit_queue import QUEUE, WITHHELD, pending_commits
 
     kinds = (
         (QUEUE, "had to wait", "every labbook command tries again"),
@@ -153,7 +153,7 @@ def _waiting(notebook: Notebook) -> list[Readiness]:
     )
     found = []
     for queue, how, advice in kinds:
-        items = waiting(notebook.paths, queue=queue)
+        items = pending_commits(notebook.paths, queue=queue)
         if items:
             told = f"{len(items)} commit{'s' if len(items) > 1 else ''} {how}: {items[0].reason}"
             found.append(Readiness(queue, "warn", told, advice))

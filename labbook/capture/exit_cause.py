@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labbook.capture.processes import records_of
+from labbook.capture.processes import read_samples
 
 _MOST_GROUPS = 12
 _NO_LIMIT = 1 << 60
@@ -81,7 +81,7 @@ def ending_facts(end: Mapping[str, Any], resources: Path, started: float, enviro
     held = _last_resident(resources)
     oom = _oom_kill(before, after, held) if code != 0 else ""
     if not oom and (killed or code not in (0, None)):
-        oom = kernel_said(_kernel_lines(), max(0.0, ended - started))
+        oom = find_oom_kill(_kernel_lines(), max(0.0, ended - started))
     if oom:
         facts["oom_kill"] = oom
     elif killed:
@@ -113,7 +113,7 @@ def time_limit(ended: float, environ: Mapping[str, str]) -> str:
     return f"it was ended {when} the end of the job's time, {clock} UTC ({name})"
 
 
-def kernel_said(lines: Sequence[tuple[float, str]], age_s: float) -> str:
+def find_oom_kill(lines: Sequence[tuple[float, str]], age_s: float) -> str:
     """A sentence on a kill for want of memory that the kernel log tells of during a run, "" where it tells none.
 
     Args:
@@ -211,7 +211,7 @@ def _of_group(folder: Path) -> dict[str, int]:
 def _last_resident(resources: Path) -> int:
     """Bytes that the processes of the run held together in the last sample that saw any."""
     last = 0
-    for record in records_of(resources):
+    for record in read_samples(resources):
         if record.get("k") == "sample":
             last = int(record.get("pss") or record.get("rss") or 0) or last
     return last

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.capture.code.git_reader import head_commit
-from labbook.capture.command import program_of
+from labbook.capture.command import find_program_file
 from labbook.capture.conda_env import conda_facts, environment_yml
 from labbook.capture.launchers import is_python
 from labbook.capture.requirements import normal_name, requirement
@@ -46,13 +46,13 @@ def capture(context: CaptureContext) -> dict[str, Any]:
         hello = _guess(context)
     prefix = Path(str(hello.get("prefix") or "")).expanduser()
     paths = [Path(str(p)).expanduser() for p in hello.get("sys_path") or () if p]
-    packages, origins = packages_in(paths)
+    packages, origins = find_packages(paths)
     facts: dict[str, Any] = {
         "version": str(hello.get("version") or ""),
         "implementation": str(hello.get("implementation") or "cpython"),
         "executable": str(hello.get("executable") or ""),
         "prefix": str(hello.get("prefix") or ""),
-        "kind": kind_of(prefix, Path(str(hello.get("base_prefix") or prefix)).expanduser()),
+        "kind": environment_kind(prefix, Path(str(hello.get("base_prefix") or prefix)).expanduser()),
         "packages": packages,
         "count": len(packages),
         "origins": origins,
@@ -84,7 +84,7 @@ def _guess(context: CaptureContext) -> dict[str, Any]:
     Raises:
         Unavailable: It names none, or its packages are not where they usually are.
     """
-    program = program_of(context.argv, context.cwd)
+    program = find_program_file(context.argv, context.cwd)
     name = program.interpreter or ("python" if program.kind in ("python", "module", "notebook") else "")
     if not name and context.argv:
         name = context.argv[0] if is_python(Path(context.argv[0]).name) else ""
@@ -106,7 +106,7 @@ def _guess(context: CaptureContext) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def kind_of(prefix: Path, base_prefix: Path) -> str:
+def environment_kind(prefix: Path, base_prefix: Path) -> str:
     """What sort of environment lies at `prefix`."""
     if (prefix / "conda-meta").is_dir():
         return "conda"
@@ -137,7 +137,7 @@ def _settings(file: Path) -> dict[str, str]:
     return {}
 
 
-def packages_in(paths: Iterable[Path]) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+def find_packages(paths: Iterable[Path]) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """Packages that an interpreter with this `sys.path` finds, the first of a name as in an import.
 
     Args:

@@ -55,7 +55,7 @@ def capture_after(context: CaptureContext, opened: Sequence[Mapping[str, Any]] =
 
     Args:
         context: With the hello of the interpreter in `python`.
-        opened: What the probe says of files; the rows of `labbook.capture.artifacts.roll_up` are made from it.
+        opened: What the probe says of files; the rows of `labbook.capture.artifacts.summarize_files` are made from it.
 
     Returns:
         Facts by source: "python", "lockfiles".

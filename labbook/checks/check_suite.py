@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from labbook.checks import rows_data, rows_step
-from labbook.checks.backend import Backend, backend_of
-from labbook.checks.batches import Batch, Forward, Loss, batch_of, first_batch
-from labbook.checks.report_to_run import told
+from labbook.checks.backend import Backend, choose_backend
+from labbook.checks.batches import Batch, Forward, Loss, first_batch, split_batch
+from labbook.checks.report_to_run import report
 from labbook.checks.results import Checklist, Row, worst
 from labbook.checks.state_guard import untouched
 
@@ -38,11 +38,11 @@ def checklist(
         TypeError: The objects belong to no known framework.
         ValueError: The loader gives no batch.
     """
-    backend = backend_of(model, optimizer)
+    backend = choose_backend(model, optimizer)
     rows: list[Row] = []
     with untouched(backend, model, optimizer, loader):
         taken, spent = first_batch(loader)
-        batch = batch_of(taken, model, backend)
+        batch = split_batch(taken, model, backend)
         rows += rows_data.rows(backend, batch, spent)
         try:
             _with_model(backend, model, batch, optimizer, loss, rows)
@@ -50,7 +50,7 @@ def checklist(
             rows.append(
                 Row("forward and backward", "no error", f"{type(error).__name__}: {error}"[:300], "fail", "see above")
             )
-    return told(Checklist("Checklist before training", worst([r.verdict for r in rows]), _summary(rows), tuple(rows)))
+    return report(Checklist("Checklist before training", worst([r.verdict for r in rows]), _summary(rows), tuple(rows)))
 
 
 def _with_model(

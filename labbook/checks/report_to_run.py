@@ -14,7 +14,7 @@ _MAX_CELL = 400
 Answer = TypeVar("Answer", bound=Result)
 
 
-def told(result: Answer) -> Answer:
+def report(result: Answer) -> Answer:
     """The result itself, after it was handed to the probe. Never raises."""
     probe = getattr(sys, "_labbook_probe", None)
     if probe is not None:

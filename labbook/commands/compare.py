@@ -71,10 +71,10 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
 def _compare_many(book: Notebook, runs: Sequence[Run], *, markdown: bool, as_json: bool) -> None:
     """Runs side by side: the same rows as on the site's page."""
     from labbook.compare.comparison import comparison_markdown, many_data, metric_table
-    from labbook.compare.run_table import differences, facts_of
+    from labbook.compare.run_table import comparable_facts, differences
     from labbook.model.run_json import run_to_json
 
-    found = differences([facts_of(run_to_json(run)) for run in runs])
+    found = differences([comparable_facts(run_to_json(run)) for run in runs])
     rows = [(each.kind, each.what, each.values) for each in found]
     measured = metric_table(runs)
     if as_json:
@@ -92,11 +92,11 @@ def _print_many(
     runs: Sequence[Run], rows: Sequence[tuple[str, str, tuple[str, ...]]], measured: Sequence[Measured]
 ) -> None:
     from labbook import screen
-    from labbook.compare.comparison import heads_of
+    from labbook.compare.comparison import summary_rows
     from labbook.report.numbers import number
 
     table: list[list[screen.Cell | str]] = [
-        [screen.Cell(what, "dim"), *(value or "-" for value in values)] for what, values in heads_of(runs)
+        [screen.Cell(what, "dim"), *(value or "-" for value in values)] for what, values in summary_rows(runs)
     ]
     table += [
         [screen.Cell(row.name if row.what == "last" else f"{row.name} ({row.what})", "dim"), *map(number, row.values)]

@@ -74,10 +74,10 @@ def _page(catalogue: Catalogue, wanted: str) -> Symptom:
 def _runs(notebook: str | None, symptom: str) -> list[dict[str, object]]:
     """Runs of the notebook that had it, newest first, with the fix where one is known."""
     from labbook.errors import NothingFoundError
-    from labbook.index.query import listed
+    from labbook.index.query import list_notes
 
     try:
-        found = listed(open_notebook(notebook), f"symptom:{symptom}", limit=10)
+        found = list_notes(open_notebook(notebook), f"symptom:{symptom}", limit=10)
     except NothingFoundError:
         return []
     return [

@@ -89,10 +89,10 @@ def command(
         raise UsageError("no command to record", hint="put it after `--`: labbook record -- python train.py")
 
     def record_it() -> ChildEnd:
-        from labbook.record.program_requests import asked_of
+        from labbook.record.program_requests import parse_requests
         from labbook.record.session import RecordRequest, record
 
-        asked = asked_of(watch, breaks, stop_on, max_steps, profile)
+        asked = parse_requests(watch, breaks, stop_on, max_steps, profile)
         if asked and no_probe:
             first = next(iter(asked)).replace("_", "-")
             raise UsageError(f"--{first} needs the probe", hint="leave --no-probe out")

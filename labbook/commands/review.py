@@ -13,7 +13,7 @@ from labbook.commands.options import json_option, print_json
 
 if TYPE_CHECKING:
     from labbook.review.reviewer import Review
-    from labbook.review.violation import Remark
+    from labbook.review.violation import Violation
 
 _EPILOG = """\b
 Examples:
@@ -63,7 +63,7 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
         raise UsageError("there is nothing to review", hint="give Python files, notebooks or folders")
     done = review([Path(path) for path in paths], language)
     if as_json:
-        print_json([data_of(remark) for remark in done.remarks])
+        print_json([violation_json(remark) for remark in done.remarks])
     else:
         _print(done)
     for problem in done.problems[:_MOST_PROBLEMS]:
@@ -74,7 +74,7 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
         sys.exit(1)
 
 
-def data_of(remark: Remark) -> dict[str, object]:
+def violation_json(remark: Violation) -> dict[str, object]:
     """A remark as data for programs."""
     return {
         "file": remark.file,

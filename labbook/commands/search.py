@@ -22,8 +22,8 @@ from labbook.commands.options import (
 if TYPE_CHECKING:
     from labbook.diagnosis.service import Diagnoser
     from labbook.index.hit import Hit
-    from labbook.index.query import Found
-    from labbook.index.query_symptoms import Meant
+    from labbook.index.query import SearchResult
+    from labbook.index.query_symptoms import QuerySymptoms
     from labbook.model.symptom import Symptom
     from labbook.store.notebook import Notebook
 
@@ -81,18 +81,18 @@ def command(limit: int, as_json: bool, notebook: str | None, words: tuple[str, .
         warn_of_problems(found.refreshed.problems)
 
 
-def understood_by(book: Notebook, typed: str) -> tuple[str, Meant]:
+def understood_by(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
     """The words to look for, and the failures that they are about, for whatever was typed or pasted."""
     from labbook.diagnosis.service import Diagnoser
-    from labbook.index.query_parser import understood
-    from labbook.index.query_symptoms import meant_by
+    from labbook.index.query_parser import parse_query
+    from labbook.index.query_symptoms import match_symptoms
 
     diagnoser = Diagnoser(book)
     catalogue = diagnoser.catalogue
     pasted = "\n" in typed.strip() or _ERROR.search(typed) is not None
     if not pasted:
-        meant = meant_by(typed, catalogue.symptoms.values())
-        question = understood(typed)
+        meant = match_symptoms(typed, catalogue.symptoms.values())
+        question = parse_query(typed)
         if not meant.whole and len(question.terms) > _PAGES and not question.filters:
             # It may be a message without its class.
             _, read = _of_paste(diagnoser, typed)
@@ -104,7 +104,7 @@ def understood_by(book: Notebook, typed: str) -> tuple[str, Meant]:
         words, meant = _of_paste(diagnoser, message)
         if "\n" in typed.strip() or meant.whole:
             typed = " ".join([words, *filters])
-        question = understood(typed)
+        question = parse_query(typed)
     if question.terms and not question.filters and question.since is None and question.before is None:
         language = book.config.language_in_use()
         pages = [_page(catalogue.symptoms[name], language) for name in meant.symptoms[:_PAGES]]
@@ -118,11 +118,11 @@ def _is_filter(word: str) -> bool:
     return re.match(r"-?([a-z]+):\S", word) is not None and word.lstrip("-").partition(":")[0] in FILTERS
 
 
-def _of_paste(diagnoser: Diagnoser, text: str) -> tuple[str, Meant]:
+def _of_paste(diagnoser: Diagnoser, text: str) -> tuple[str, QuerySymptoms]:
     """The words of a pasted error's message, and the failures that it shows."""
     from labbook.diagnosis.service import list_fingerprints
     from labbook.diagnosis.text.log_reader import read_text
-    from labbook.index.query_symptoms import Meant
+    from labbook.index.query_symptoms import QuerySymptoms
 
     evidence = read_text(text)
     diagnosis = diagnoser.diagnose(evidence)
@@ -134,7 +134,9 @@ def _of_paste(diagnoser: Diagnoser, text: str) -> tuple[str, Meant]:
     families = [primary.family] if primary is not None and primary.family != "other" else []
     own = [f.fingerprint for f in diagnosis.findings[:1] if f.exception]
     fingerprints = tuple(dict.fromkeys([*own, *list_fingerprints(evidence)]))
-    return _plain_words(message), Meant(fingerprints, tuple(names[:_PAGES]), tuple(families), whole=bool(primary))
+    return _plain_words(message), QuerySymptoms(
+        fingerprints, tuple(names[:_PAGES]), tuple(families), whole=bool(primary)
+    )
 
 
 def _last_line(text: str) -> str:
@@ -177,7 +179,7 @@ def _data(hit: Hit) -> dict[str, object]:
     }
 
 
-def _print(found: Found, words: str) -> None:
+def _print(found: SearchResult, words: str) -> None:
     from labbook import screen
     from labbook.index.ranking import COUNTED
 
@@ -188,7 +190,7 @@ def _print(found: Found, words: str) -> None:
         lead: list[screen.Cell | str] = (
             [screen.status_cell(status), "  "] if status else [screen.Cell(hit.kind, "magenta"), "  "]
         )
-        screen.print_line(*lead, *screen.marked(hit.title, found.words, "bold underline"))
+        screen.print_line(*lead, *screen.highlight(hit.title, found.words, "bold underline"))
         if hit.kind == "catalogue":
             screen.print_line("  ", screen.Cell(f"labbook explain {hit.symptom}", "cyan"))
             screen.print_line("  ", hit.snippet)
@@ -196,7 +198,7 @@ def _print(found: Found, words: str) -> None:
         why = [screen.Cell(f"  {_why(hit)}", "dim")] if hit.why.startswith("same") else []
         screen.print_line("  ", screen.Cell(f"{hit.path}:{hit.line}", "cyan"), *why)
         if hit.snippet and hit.snippet != hit.title:
-            screen.print_line("  ", *screen.marked(hit.snippet, found.words))
+            screen.print_line("  ", *screen.highlight(hit.snippet, found.words))
         for line in _fix(hit):
             screen.print_line("  ", screen.Cell(line, "green"))
     if found.total > len(found.hits):

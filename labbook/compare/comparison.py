@@ -77,10 +77,10 @@ def _value(series: Series | None, what: str) -> float | None:
 
 def heads(before: Run, now: Run) -> list[tuple[str, str, str]]:
     """What a reader asks first, as (what, first run, second run)."""
-    return [(what, values[0], values[1]) for what, values in heads_of([before, now])]
+    return [(what, values[0], values[1]) for what, values in summary_rows([before, now])]
 
 
-def heads_of(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
+def summary_rows(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
     """What a reader asks first of several runs, as (what, its value in each)."""
     return [
         ("title", tuple(run.title for run in runs)),

@@ -11,16 +11,16 @@ from labbook.compare.code_changes import code_changes
 from labbook.compare.run_settings import (
     STATES,
     captured,
+    environment_variables,
     file_text,
     flat,
-    hardware_of,
+    format_value,
     is_parsed,
+    machine_facts,
+    parse_command,
     parsed_arguments,
-    results_of,
     rows,
-    shown,
-    variables_of,
-    words_of,
+    written_files,
 )
 from labbook.model.run import Change
 
@@ -45,7 +45,7 @@ def changes_between(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[C
     parts = (
         _arguments(before, now),
         _configs(before, now),
-        code_changes(captured(before, "code"), captured(now, "code"), results_of(before) | results_of(now)),
+        code_changes(captured(before, "code"), captured(now, "code"), written_files(before) | written_files(now)),
         _inputs(before, now),
         _states(before, now),
         _environment(before, now),
@@ -73,11 +73,11 @@ def _compared(kind: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> l
     found = []
     for name in dict.fromkeys((*now, *before)):
         if name not in before:
-            found.append(Change(kind, name, "", shown(now[name])))
+            found.append(Change(kind, name, "", format_value(now[name])))
         elif name not in now:
-            found.append(Change(kind, name, shown(before[name]), ""))
+            found.append(Change(kind, name, format_value(before[name]), ""))
         elif not _same(before[name], now[name]):
-            found.append(Change(kind, name, shown(before[name]), shown(now[name])))
+            found.append(Change(kind, name, format_value(before[name]), format_value(now[name])))
     return found
 
 
@@ -88,7 +88,7 @@ def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - JSON data
 def _arguments(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     """Parsed options where both runs have them, else the words of the command line."""
     parsed = [parsed_arguments(run) for run in (before, now)]
-    words = [words_of(run.get("argv") or ()) for run in (before, now)]
+    words = [parse_command(run.get("argv") or ()) for run in (before, now)]
     if not all(parsed):
         return _compared("argument", words[0], words[1])
     written = {name.lstrip("-").replace("-", "_"): name for name in (*words[0], *words[1]) if name.startswith("-")}
@@ -124,7 +124,7 @@ def _config(path: str, before: str, now: str) -> Change:
     if len(lines) > _MAX_DIFF_LINES:
         detail += f"\n({len(lines) - _MAX_DIFF_LINES} more lines)"
     if len(removed) <= 1 and len(added) <= 1:
-        return Change("config", path, shown("".join(removed)), shown("".join(added)), detail)
+        return Change("config", path, format_value("".join(removed)), format_value("".join(added)), detail)
     return Change("config", path, "", f"+{len(added)} -{len(removed)} lines", detail)
 
 
@@ -178,7 +178,7 @@ def _states(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
 
 
 def _environment(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
-    old, new = variables_of(before), variables_of(now)
+    old, new = environment_variables(before), environment_variables(now)
     return _compared("environment", old, new) if old is not None and new is not None else []
 
 
@@ -198,7 +198,7 @@ def _packages(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]
 
 
 def _hardware(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
-    sides = [hardware_of(run) for run in (before, now)]
+    sides = [machine_facts(run) for run in (before, now)]
     both = [{k: v for k, v in side.items() if k in sides[0] and k in sides[1]} for side in sides]
     return _compared("hardware", both[0], both[1])
 
@@ -211,7 +211,7 @@ def _metric(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     name = str(now.get("primary") or before.get("primary") or "loss")
     values = [_last(run, name) for run in (before, now)]
     if None not in values and not _same(values[0], values[1]):
-        found.append(Change("metric", f"{name} (last)", shown(values[0]), shown(values[1])))
+        found.append(Change("metric", f"{name} (last)", format_value(values[0]), format_value(values[1])))
     return found
 
 

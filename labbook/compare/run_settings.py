@@ -28,7 +28,7 @@ def rows(run: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     return [row for row in found if isinstance(row, Mapping)] if isinstance(found, (list, tuple)) else []
 
 
-def shown(value: Any) -> str:  # noqa: ANN401 - JSON data
+def format_value(value: Any) -> str:  # noqa: ANN401 - JSON data
     """A value as it stands in a table: short, a string without quotes."""
     if isinstance(value, bool) or value is None:
         return str(value)
@@ -61,7 +61,7 @@ def parsed_arguments(run: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def words_of(argv: Sequence[Any]) -> dict[str, Any]:
+def parse_command(argv: Sequence[Any]) -> dict[str, Any]:
     """The words of a command line: options with their values, the rest by position as "command"."""
     line = [str(word) for word in argv]
     options: dict[str, Any] = {}
@@ -97,7 +97,7 @@ def is_parsed(option: str, known: set[str]) -> bool:
     return bare in known or any(name.lstrip("-").startswith(bare) for name in known)
 
 
-def results_of(run: Mapping[str, Any]) -> set[str]:
+def written_files(run: Mapping[str, Any]) -> set[str]:
     """Files that a run wrote, relative to the top folder of its code."""
     top, cwd = str(captured(run, "code").get("top") or ""), str(run.get("cwd") or "")
     written = (str(row.get("path")) for row in rows(run, "files") if row.get("mode") == "written")
@@ -115,13 +115,13 @@ def file_text(row: Mapping[str, Any]) -> str:
     return f"{text}, {kind} {digest[:8]}" if digest else text
 
 
-def variables_of(run: Mapping[str, Any]) -> dict[str, Any] | None:
+def environment_variables(run: Mapping[str, Any]) -> dict[str, Any] | None:
     """Environment variables that mean something; `None` where they were not captured."""
     side = captured(run, "command").get("environment")
     return {n: v for n, v in side.items() if n not in _VOLATILE} if isinstance(side, Mapping) else None
 
 
-def hardware_of(run: Mapping[str, Any]) -> dict[str, Any]:
+def machine_facts(run: Mapping[str, Any]) -> dict[str, Any]:
     """The machine and the container."""
     facts = captured(run, "hardware")
     names = [str(gpu.get("name")) for gpu in facts.get("gpus") or () if isinstance(gpu, Mapping)]

@@ -13,16 +13,16 @@ from typing import Any
 from labbook.compare.run_settings import (
     STATES,
     captured,
+    environment_variables,
     file_text,
     flat,
-    hardware_of,
+    format_value,
     is_parsed,
+    machine_facts,
+    parse_command,
     parsed_arguments,
-    results_of,
     rows,
-    shown,
-    variables_of,
-    words_of,
+    written_files,
 )
 from labbook.frozen import dataclass
 
@@ -56,14 +56,14 @@ class Difference:
     values: tuple[str, ...]
 
 
-def facts_of(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def comparable_facts(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """What is compared of one run, from its `run.json`: kind -> name -> value. A kind that was not observed is missing.
 
     Besides `KINDS`: "words" are the words of the command line, for runs whose options no parser told; "state" is the
     state of the frameworks, which is compared as environment; "written" names files that the run itself wrote.
     """
     argv = run.get("argv")
-    words = words_of(argv if isinstance(argv, (list, tuple)) else ())
+    words = parse_command(argv if isinstance(argv, (list, tuple)) else ())
     parsed = parsed_arguments(run)
     found: dict[str, Mapping[str, Any] | None] = {
         "argument": _arguments(parsed, words) if parsed else None,
@@ -72,13 +72,15 @@ def facts_of(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         "code": _code(captured(run, "code")),
         "input": _inputs(run),
         "state": _states(run),
-        "environment": variables_of(run),
+        "environment": environment_variables(run),
         "package": _packages(captured(run, "python")),
-        "hardware": hardware_of(run) or None,
-        "written": dict.fromkeys(sorted(results_of(run)), "") or None,
+        "hardware": machine_facts(run) or None,
+        "written": dict.fromkeys(sorted(written_files(run)), "") or None,
     }
     return {
-        kind: {name: value if kind == "config" else shown(value) for name, value in list(facts.items())[:_MAX_FACTS]}
+        kind: {
+            name: value if kind == "config" else format_value(value) for name, value in list(facts.items())[:_MAX_FACTS]
+        }
         for kind, facts in found.items()
         if facts is not None
     }

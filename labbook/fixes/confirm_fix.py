@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import EntryError, NotebookError, NothingFoundError, UsageError
-from labbook.fixes.propose_fix import compared, differences, entry_meta_of, listed, with_section
+from labbook.fixes.propose_fix import as_texts, compare_failure, differences, read_front_matter, with_section
 from labbook.frozen import dataclass
 from labbook.model.fix import Fix, Proposal, in_words
 from labbook.store import frontmatter
@@ -111,14 +111,14 @@ def reject(notebook: Notebook, run: str, by: str = "") -> Written:
         if found is None:
             raise NothingFoundError(f"nothing is proposed as the fix of {failed}", hint="so nothing needs rejecting")
         cure = found.by
-    rejected = listed(meta, "fix_rejected")
+    rejected = as_texts(meta, "fix_rejected")
     if cure in rejected:
         raise UsageError(f"{cure} was rejected as the fix of {failed} before", hint="nothing needs to be done")
     changed: dict[str, Any] = {"fix": meta.get("fix")}
     symptoms: tuple[str, ...] = ()
     if known == cure:
         changed = {"fix": None, "fix_text": None}
-        symptoms = tuple(listed(meta, "symptoms"))
+        symptoms = tuple(as_texts(meta, "symptoms"))
     if is_run_id(cure):
         changed["fix_rejected"] = [*rejected, cure]
     files = [_rewritten(notebook, failed, changed, "fix", "" if known == cure else None)]
@@ -139,12 +139,12 @@ def _meant(notebook: Notebook, word: str) -> tuple[str, str]:
 
     entry = find_run(notebook, word)
     meta = entry.meta
-    earlier = str(meta.get("may_cure") or "") or next(iter(reversed(listed(meta, "cures"))), "")
-    if earlier and meta.get("status") == "finished" and entry_meta_of(notebook.paths, earlier) is not None:
+    earlier = str(meta.get("may_cure") or "") or next(iter(reversed(as_texts(meta, "cures"))), "")
+    if earlier and meta.get("status") == "finished" and read_front_matter(notebook.paths, earlier) is not None:
         return earlier, entry.id
     if meta.get("status") == "running":
         raise UsageError(f"the run {entry.id} has not ended yet", hint="a fix is noted when it has failed")
-    if meta.get("status") == "finished" and not listed(meta, "symptoms"):
+    if meta.get("status") == "finished" and not as_texts(meta, "symptoms"):
         raise UsageError(
             f"the run {entry.id} did not fail, and nothing was found in it",
             hint="`labbook list status:failed` shows runs that did",
@@ -162,7 +162,7 @@ def _named(notebook: Notebook, word: str, failed: str) -> str:
 
 
 def _meta(notebook: Notebook, run_id: str) -> Mapping[str, Any]:
-    meta = entry_meta_of(notebook.paths, run_id)
+    meta = read_front_matter(notebook.paths, run_id)
     if meta is None:
         raise EntryError(
             f"the entry of {run_id} cannot be read", hint="correct its front matter: the lines between the two `---`"
@@ -183,8 +183,8 @@ def _checked(notebook: Notebook, failed: str, cure: str) -> Proposal:
     before, after = _meta(notebook, failed), _meta(notebook, cure)
     if str(after.get("started") or "") < str(before.get("started") or ""):
         raise UsageError(f"the run {cure} began before {failed}: it cannot be its cure", hint="name a later run")
-    gone = tuple(name for name in listed(before, "symptoms") if name not in listed(after, "symptoms"))
-    other = [one for one in listed(before, "fingerprints") if one not in listed(after, "fingerprints")]
+    gone = tuple(name for name in as_texts(before, "symptoms") if name not in as_texts(after, "symptoms"))
+    other = [one for one in as_texts(before, "fingerprints") if one not in as_texts(after, "fingerprints")]
     named = bool(before.get("symptoms") or before.get("fingerprints"))
     if named and not gone and not other:
         raise UsageError(f"the run {cure} shows the same as {failed}: it cured nothing", hint="name a run without it")
@@ -193,7 +193,7 @@ def _checked(notebook: Notebook, failed: str, cure: str) -> Proposal:
     if status != "finished" and not (named and known):
         raise UsageError(f"the run {cure} did not finish: it cured nothing", hint="name a run that did")
     run = load_run(notebook.paths, cure)
-    found = compared(notebook, failed, run) if run is not None else None
+    found = compare_failure(notebook, failed, run) if run is not None else None
     if found is not None:
         return found
     # It did not come as far, or was not observed as well; somebody knows better.
@@ -220,10 +220,10 @@ def _next(notebook: Notebook, failed: str, meta: Mapping[str, Any], quiet: bool)
     from labbook.fixes.fix_history import later_runs
     from labbook.report.run_data import load_run
 
-    rejected = listed(meta, "fix_rejected")
+    rejected = as_texts(meta, "fix_rejected")
     for name in later_runs(notebook, failed):
         run = load_run(notebook.paths, name) if name not in rejected else None
-        found = compared(notebook, failed, run) if run is not None else None
+        found = compare_failure(notebook, failed, run) if run is not None else None
         if found is not None:
             return found
     if quiet:
@@ -236,9 +236,9 @@ def _next(notebook: Notebook, failed: str, meta: Mapping[str, Any], quiet: bool)
 
 def _fix(notebook: Notebook, failed: str, meta: Mapping[str, Any], found: Proposal | None, text: str) -> Fix:
     if found is None:
-        return Fix(failed, "", text, tuple(listed(meta, "symptoms")[:1]))
+        return Fix(failed, "", text, tuple(as_texts(meta, "symptoms")[:1]))
     said = text or in_words(found.changes) or f"no difference is known; see {found.by}"
-    symptoms = found.symptoms or tuple(listed(meta, "symptoms")[:1])
+    symptoms = found.symptoms or tuple(as_texts(meta, "symptoms")[:1])
     diff = "\n".join(change.detail for change in found.changes if change.kind == "code" and "\n@@ " in change.detail)
     return Fix(failed, found.by, " ".join(said.split())[:_MOST_TEXT], symptoms, found.changes, diff)
 
@@ -253,7 +253,7 @@ def _write_failed(notebook: Notebook, fix: Fix) -> Path:
 
 def _write_cure(notebook: Notebook, found: Proposal) -> Path:
     meta = _meta(notebook, found.by)
-    cures = list(dict.fromkeys([*listed(meta, "cures"), found.failed]))
+    cures = list(dict.fromkeys([*as_texts(meta, "cures"), found.failed]))
     changed: dict[str, Any] = {"fix": meta.get("fix"), "cures": cures}
     if meta.get("may_cure") == found.failed:
         changed["may_cure"] = None
@@ -270,17 +270,17 @@ def _cures(notebook: Notebook, cure: str, names: Sequence[str], known: Proposal 
     for name in list(reversed(names))[:_MOST_PAGES]:
         found = known if known is not None and known.failed == name else None
         if found is None and run is not None:
-            found = compared(notebook, name, run)
+            found = compare_failure(notebook, name, run)
         told.append(cures_markdown(notebook, replace(found or Proposal(name, cure), confirmed=True)))
     return "\n".join(told)
 
 
 def _forget_cure(notebook: Notebook, cure: str, failed: str) -> list[Path]:
     """Takes a failure out of the entry of the run that was its cure, or was proposed as that."""
-    meta = entry_meta_of(notebook.paths, cure)
-    if meta is None or (failed not in listed(meta, "cures") and meta.get("may_cure") != failed):
+    meta = read_front_matter(notebook.paths, cure)
+    if meta is None or (failed not in as_texts(meta, "cures") and meta.get("may_cure") != failed):
         return []
-    left = [name for name in listed(meta, "cures") if name != failed]
+    left = [name for name in as_texts(meta, "cures") if name != failed]
     changed: dict[str, Any] = {"cures": left} if meta.get("cures") else {}
     if meta.get("may_cure") == failed:
         changed["may_cure"] = None

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labbook.frozen import dataclass
-from labbook.index.build import ask, ask_quickly
-from labbook.index.fix_outcomes import fix_of, held_since, runs_with, script_of_run
+from labbook.index.build import query_index, query_without_refresh
+from labbook.index.fix_outcomes import confirmed_fix, fix_outcome, runs_with, script_of_run
 from labbook.model.finding import Finding, Seen
 from labbook.store.notebook import Notebook
 
@@ -59,7 +59,7 @@ def seen_before(
         # Of two findings with one symptom the first one counts.
         return {finding.symptom: tuple(_seen(index, finding, run, place, most)) for finding in reversed(findings)}
 
-    return ask_quickly(notebook, question)
+    return query_without_refresh(notebook, question)
 
 
 def _seen(index: sqlite3.Connection, finding: Finding, run: str, place: str, most: int) -> Iterator[Seen]:
@@ -78,8 +78,8 @@ def _seen(index: sqlite3.Connection, finding: Finding, run: str, place: str, mos
             told.add(name)
             held = None
             if meta.get("fix") and len(told) <= _COUNTED + 1:
-                held = held_since(index, name, meta).runs
-            text, by = fix_of(meta)
+                held = fix_outcome(index, name, meta).runs
+            text, by = confirmed_fix(meta)
             # The identity of what no exception tells holds no line: in another script only the symptom agrees.
             alike = key == "fingerprint" and not finding.exception and where != place
             yield Seen(name, text, by, "symptom" if alike else key, held)
@@ -97,7 +97,7 @@ def symptom_counts(notebook: Notebook) -> Mapping[str, SymptomCount]:
             value: SymptomCount(runs, fixed, _name_of(index, note)) for value, runs, fixed, _, note in rows.fetchall()
         }
 
-    return ask(notebook, question)[0]
+    return query_index(notebook, question)[0]
 
 
 def _name_of(index: sqlite3.Connection, note: int) -> str:
@@ -110,7 +110,7 @@ def fixed_runs(notebook: Notebook, symptom: str, most: int = 200) -> list[tuple[
     def question(index: sqlite3.Connection) -> list[tuple[str, Mapping[str, Any]]]:
         return [(path, meta) for path, meta, _ in runs_with(index, "symptom", symptom, 1, most)]
 
-    return ask_quickly(notebook, question)
+    return query_without_refresh(notebook, question)
 
 
 def newest_run(notebook: Notebook, key: str, value: str, *, before: float) -> str:
@@ -118,7 +118,7 @@ def newest_run(notebook: Notebook, key: str, value: str, *, before: float) -> st
 
     Args:
         notebook: Where to look.
-        key: A facet of `labbook.index.documents.facets_of`, such as "experiment".
+        key: A facet of `labbook.index.documents.note_facets`, such as "experiment".
         value: Its value.
         before: Unix seconds.
     """
@@ -132,7 +132,7 @@ def newest_run(notebook: Notebook, key: str, value: str, *, before: float) -> st
         ).fetchone()
         return str(row[0]) if row else ""
 
-    return ask_quickly(notebook, question)
+    return query_without_refresh(notebook, question)
 
 
 def later_runs(notebook: Notebook, run: str, most: int = 20) -> list[str]:
@@ -155,4 +155,4 @@ def later_runs(notebook: Notebook, run: str, most: int = 20) -> list[str]:
             found += [name for (name,) in rows.fetchall()]
         return list(dict.fromkeys(found))
 
-    return ask_quickly(notebook, question)
+    return query_without_refresh(notebook, question)

@@ -28,10 +28,10 @@ BEHIND = ("title", "diagnosis", "exception")
 _PASSED_OVER = ("interrupted", "lost", "running")
 
 
-def proposed(notebook: Notebook, run: Run) -> Proposal | None:
+def propose(notebook: Notebook, run: Run) -> Proposal | None:
     """The proposal of a run, written into its entry; `None` where there is none. Never raises: a run comes first."""
     try:
-        proposal = proposal_for(notebook, run)
+        proposal = find_proposal(notebook, run)
         if proposal is not None:
             note_proposal(notebook, proposal)
     except Exception:
@@ -41,7 +41,7 @@ def proposed(notebook: Notebook, run: Run) -> Proposal | None:
     return proposal
 
 
-def proposal_for(notebook: Notebook, run: Run) -> Proposal | None:
+def find_proposal(notebook: Notebook, run: Run) -> Proposal | None:
     """The failure that a run which has just ended does not show any more, and where the two runs differ.
 
     It is looked for in the run of the same script before this one, else in the newest of its experiment. A run that
@@ -59,21 +59,21 @@ def proposal_for(notebook: Notebook, run: Run) -> Proposal | None:
         return None
     name = run.previous or _newest_of_experiment(notebook, run)
     for _ in range(LOOK_BACK):
-        meta = entry_meta_of(notebook.paths, name)
+        meta = read_front_matter(notebook.paths, name)
         if meta is None:
             return None
         if meta.get("status") in _PASSED_OVER:
             name = str(meta.get("previous") or "")
             continue
         fix = str(meta.get("fix") or "")
-        if (fix and fix != run.id) or run.id in listed(meta, "fix_rejected"):
+        if (fix and fix != run.id) or run.id in as_texts(meta, "fix_rejected"):
             return None
-        found = compared(notebook, name, run)
+        found = compare_failure(notebook, name, run)
         return None if found is None or not found.changes else replace(found, confirmed=fix == run.id)
     return None
 
 
-def compared(notebook: Notebook, failed_id: str, now: Run) -> Proposal | None:
+def compare_failure(notebook: Notebook, failed_id: str, now: Run) -> Proposal | None:
     """What a failed run showed and a later one does not, with their differences; `None` where nothing is gone."""
     from labbook.fixes.fix_candidates import find_cured, list_failing_files, rank_changes
     from labbook.report.run_data import load_run
@@ -135,11 +135,11 @@ def note_proposal(notebook: Notebook, proposal: Proposal) -> None:
 
     path = notebook.paths.entry(proposal.by)
     page = read_text(path)
-    before = entry_meta_of(notebook.paths, proposal.by) or {}
+    before = read_front_matter(notebook.paths, proposal.by) or {}
     # New keys come behind the one that precedes them here.
     meta: dict[str, Any] = {"fix": before.get("fix")}
     if proposal.confirmed:
-        meta["cures"] = list(dict.fromkeys([*listed(before, "cures"), proposal.failed]))
+        meta["cures"] = list(dict.fromkeys([*as_texts(before, "cures"), proposal.failed]))
     else:
         meta["may_cure"] = proposal.failed
     try:
@@ -156,10 +156,10 @@ def with_section(page: str, name: str, content: str) -> str:
         EntryError: The front matter cannot be read.
     """
     meta, _ = frontmatter.parse(page, "entry")
-    return with_block(page, name, "" if name in listed(meta, "leave_out") else content, BEHIND)
+    return with_block(page, name, "" if name in as_texts(meta, "leave_out") else content, BEHIND)
 
 
-def entry_meta_of(paths: NotebookPaths, run_id: str) -> Mapping[str, Any] | None:
+def read_front_matter(paths: NotebookPaths, run_id: str) -> Mapping[str, Any] | None:
     """Front matter of an entry, `None` where there is none that can be read."""
     if not is_run_id(run_id):
         return None
@@ -169,7 +169,7 @@ def entry_meta_of(paths: NotebookPaths, run_id: str) -> Mapping[str, Any] | None
         return None
 
 
-def listed(meta: Mapping[str, Any], key: str) -> list[str]:
+def as_texts(meta: Mapping[str, Any], key: str) -> list[str]:
     """The texts of a list in a front matter; a single value is a list of one."""
     value = meta.get(key)
     many = value if isinstance(value, list) else [value] if value else []

@@ -49,7 +49,7 @@ class Note:
     problem: str = ""
 
 
-def digest_of(size: int, content: bytes) -> str:
+def content_digest(size: int, content: bytes) -> str:
     """What the index knows the content of a file by.
 
     Args:
@@ -77,7 +77,7 @@ def note_kind(relative: str) -> str:
     return KINDS.get(parts[1], "note") if len(parts) > 2 else "note"
 
 
-def words_of(note: Note) -> tuple[str, str, str, str]:
+def indexed_text(note: Note) -> tuple[str, str, str, str]:
     """The text of the indexed columns: title, tags, words that names in the text are made of, text."""
     meta = note.entry.meta
     plain = html.unescape(_without_comments(note.entry.body))
@@ -89,7 +89,7 @@ def words_of(note: Note) -> tuple[str, str, str, str]:
     return note.title, " ".join(tags), " ".join(_name_parts(plain)), plain
 
 
-def facets_of(note: Note) -> Iterator[tuple[str, str]]:
+def note_facets(note: Note) -> Iterator[tuple[str, str]]:
     """What the note can be filtered by, as (key, value in lower case)."""
     meta = note.entry.meta
     yield "kind", note.kind
@@ -112,7 +112,7 @@ def facets_of(note: Note) -> Iterator[tuple[str, str]]:
             yield "has", key.removesuffix("s") if key != "metrics" else key
 
 
-def failures_of(note: Note) -> Iterator[tuple[str, str]]:
+def failure_facets(note: Note) -> Iterator[tuple[str, str]]:
     """What a run showed, as (key, value): "fingerprint", "symptom" and "family"; nothing for other notes."""
     if note.kind == "run":
         for key in ("fingerprint", "symptom", "family"):
@@ -120,7 +120,7 @@ def failures_of(note: Note) -> Iterator[tuple[str, str]]:
             yield from dict.fromkeys((key, _stored(value.lower())) for value in values[:_MOST_FAILURES])
 
 
-def place_of(note: Note) -> str:
+def comparison_key(note: Note) -> str:
     """What earlier and later runs are compared by: the script, else the experiment; "" when neither is known."""
     return _stored(note.entry.script or str(note.entry.meta.get("experiment") or ""))
 

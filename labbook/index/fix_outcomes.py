@@ -16,7 +16,7 @@ HELD_MOST = 1000
 
 
 @dataclass(frozen=True)
-class Held:
+class FixOutcome:
     """Whether a fix held.
 
     Args:
@@ -28,7 +28,7 @@ class Held:
     returned: str = ""
 
 
-def fix_of(meta: Mapping[str, Any]) -> tuple[str, str]:
+def confirmed_fix(meta: Mapping[str, Any]) -> tuple[str, str]:
     """The confirmed fix of an entry: in words, and the run that was cured by it; each "" where there is none.
 
     Args:
@@ -40,7 +40,7 @@ def fix_of(meta: Mapping[str, Any]) -> tuple[str, str]:
     return (text, fix) if is_run_id(fix) else (text or fix, "")
 
 
-def held_since(index: sqlite3.Connection, name: str, meta: Mapping[str, Any]) -> Held:
+def fix_outcome(index: sqlite3.Connection, name: str, meta: Mapping[str, Any]) -> FixOutcome:
     """Whether the fix of a run held in the later runs of its script.
 
     Args:
@@ -48,12 +48,12 @@ def held_since(index: sqlite3.Connection, name: str, meta: Mapping[str, Any]) ->
         name: The run that failed.
         meta: Its front matter.
     """
-    _, by = fix_of(meta)
+    _, by = confirmed_fix(meta)
     row = index.execute("SELECT started, id FROM notes WHERE kind = 'run' AND name = ?", (by or name,)).fetchone()
     row = row or index.execute("SELECT started, id FROM notes WHERE kind = 'run' AND name = ?", (name,)).fetchone()
     place = script_of_run(index, name)
     if row is None or not place:
-        return Held(0)
+        return FixOutcome(0)
     since, key = row[0], "fingerprint" if meta.get("fingerprints") else "symptom"
     listed = meta.get("fingerprints") or meta.get("symptoms") or []
     first = str(listed[0] if isinstance(listed, list) and listed else listed).lower()
@@ -67,7 +67,7 @@ def held_since(index: sqlite3.Connection, name: str, meta: Mapping[str, Any]) ->
         "SELECT count(*) FROM (SELECT 1 FROM outcomes WHERE place = ? AND started > ? AND started < ? LIMIT ?)",
         (place, since, until, HELD_MOST),
     ).fetchone()[0]
-    return Held(count, back[1] if back else "")
+    return FixOutcome(count, back[1] if back else "")
 
 
 def script_of_run(index: sqlite3.Connection, run: str) -> str:

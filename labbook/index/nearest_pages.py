@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from labbook.index.query_parser import understood
+from labbook.index.query_parser import parse_query
 from labbook.index.query_symptoms import _meaning, _pairs, _terms
 from labbook.model.symptom import Symptom
 
@@ -32,7 +32,7 @@ def nearest_pages(text: str, symptoms: Iterable[Symptom], most: int = 3) -> list
     counts = Counter(word for words in known.values() for word in words)
     rarity = {word: math.log(len(pages) / count) for word, count in counts.items()}
     plain = _FILTER.sub(" ", text[:_MOST_LETTERS]).lower()
-    asked = [_meaning(term) for term in understood(plain).terms if not term.minor]
+    asked = [_meaning(term) for term in parse_query(plain).terms if not term.minor]
     pairs = _pairs(plain)
     scored = [(_score(words, asked, pairs, rarity), name) for name, words in known.items()]
     best = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: (-pair[0], pair[1]))

@@ -75,7 +75,7 @@ class Question:
     before: float | None = None
 
 
-def understood(words: str, *, now: datetime | None = None) -> Question:
+def parse_query(words: str, *, now: datetime | None = None) -> Question:
     """The question that a line of words, filters and quoted phrases asks.
 
     Args:

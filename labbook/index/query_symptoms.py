@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from labbook.frozen import dataclass
 from labbook.index.cjk import is_cjk, split_scripts
-from labbook.index.query_parser import Term, understood
+from labbook.index.query_parser import Term, parse_query
 from labbook.model.symptom import CRASH_FAMILIES, Symptom
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _QUOTE_LETTERS = 8
 
 
 @dataclass(frozen=True)
-class Meant:
+class QuerySymptoms:
     """What a question is about, as far as the catalogue knows.
 
     Args:
@@ -41,7 +41,7 @@ class Meant:
     pages: tuple[Hit, ...] = ()
 
 
-def meant_by(words: str, symptoms: Iterable[Symptom]) -> Meant:
+def match_symptoms(words: str, symptoms: Iterable[Symptom]) -> QuerySymptoms:
     """The symptoms that words speak of; none where they say too little of any.
 
     Args:
@@ -53,29 +53,29 @@ def meant_by(words: str, symptoms: Iterable[Symptom]) -> Meant:
         UsageError: A date cannot be read.
     """
     known = {one.id: one for one in symptoms}
-    question = understood(words)
+    question = parse_query(words)
     by_filter = [v for f in question.filters if f.key == "symptom" and not f.negated for v in f.values]
     if not question.terms:
         families = tuple(v for f in question.filters if f.key == "family" and not f.negated for v in f.values)
-        return Meant((), tuple(name for name in by_filter if name in known), families, whole=True)
+        return QuerySymptoms((), tuple(name for name in by_filter if name in known), families, whole=True)
     bare = " ".join(word for word in words.split() if ":" not in word).strip().lower()
     if bare in known:
-        return Meant((), (bare,), (known[bare].family,), whole=True)
+        return QuerySymptoms((), (bare,), (known[bare].family,), whole=True)
     if bare in CRASH_FAMILIES or any(one.family == bare for one in known.values()):
         ids = tuple(one.id for one in known.values() if one.family == bare)
-        return Meant((), ids[:_MOST], (bare,), whole=True)
+        return QuerySymptoms((), ids[:_MOST], (bare,), whole=True)
     asked = [_meaning(term) for term in question.terms if not term.minor]
     if not asked:
-        return Meant()
+        return QuerySymptoms()
     quoting = tuple(_quoting(bare, known.values()))
     if 0 < len(quoting) <= _MOST:
-        return Meant((), tuple(one.id for one in quoting), _families(quoting), whole=True)
+        return QuerySymptoms((), tuple(one.id for one in quoting), _families(quoting), whole=True)
     scored = sorted(_scored(asked, _pairs(bare), known.values()), key=lambda found: (-found[0], -found[1], found[2]))
     if not scored:
-        return Meant()
+        return QuerySymptoms()
     share, own, _ = scored[0]
     chosen = tuple(name for one, other, name in scored[:_MOST] if (one, other) == (share, own))
-    return Meant((), chosen, _families(known[name] for name in chosen), whole=share == 1.0)
+    return QuerySymptoms((), chosen, _families(known[name] for name in chosen), whole=share == 1.0)
 
 
 def _families(symptoms: Iterable[Symptom]) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ def _pairs(text: str) -> frozenset[str]:
 def _terms(phrase: str) -> tuple[frozenset[str], ...]:
     """The words of a phrase that say something, each with all words of the same meaning."""
     # A colon in it is no filter.
-    terms: tuple[Term, ...] = understood(phrase.replace(":", " ")).terms
+    terms: tuple[Term, ...] = parse_query(phrase.replace(":", " ")).terms
     return tuple(_meaning(term) for term in terms if not term.minor)
 
 

@@ -15,7 +15,7 @@ _MARKUP = re.compile(r"<!--.{0,200}?-->|</?[a-zA-Z][^<>]{0,200}>|\]\([^()\s]{0,3
 _SPACES = re.compile(r"\s+")
 
 
-def passage(path: Path, words: Sequence[str]) -> tuple[int, str]:
+def find_snippet(path: Path, words: Sequence[str]) -> tuple[int, str]:
     """Line number (from 1) and plain text of the line that has most of the words; the first heading when none has any.
 
     Args:

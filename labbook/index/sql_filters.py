@@ -9,7 +9,7 @@ from labbook.index.query_parser import CONTAINS, EXACT, Filter, Question
 _LAST = chr(0x10FFFF)
 
 
-def conditions(question: Question) -> tuple[str, list[Any]]:
+def filter_sql(question: Question) -> tuple[str, list[Any]]:
     """The filters of a question as a condition on `notes n`, with its values."""
     parts, values = ["1"], []
     for wanted in question.filters:

@@ -10,24 +10,24 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from labbook.publish.build_record import key_of, state_of_folders
+from labbook.publish.build_record import content_key, state_of_folders
 from labbook.store.journal import write_atomically
 
 FOLDER = "site-kept"
 """Below the notebook's private folder."""
 
 
-def made_with() -> str:
+def program_key() -> str:
     """Key of the program: what is kept was made by this one. Cost: 5 ms."""
     return state_of_folders([Path(__file__).parents[1]])
 
 
-class Kept:
+class BuildCache:
     """Things that are kept in a folder.
 
     Args:
         folder: Where; it may be deleted at any time. `None` keeps nothing.
-        program: Key of what makes them, `made_with`.
+        program: Key of what makes them, `program_key`.
     """
 
     def __init__(self, folder: Path | None = None, program: str = "") -> None:
@@ -44,15 +44,15 @@ class Kept:
         """
         if self._folder is None:
             return make()
-        wanted = key_of(self._program, name, key).encode()
+        wanted = content_key(self._program, name, key).encode()
         path = self._folder / name
         with contextlib.suppress(OSError):
             said, _, content = path.read_bytes().partition(b"\n")
-            if said == wanted + b" " + key_of(content).encode():
+            if said == wanted + b" " + content_key(content).encode():
                 return content
         content = make()
         # A folder that cannot be written costs time only.
         with contextlib.suppress(OSError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(path, wanted + b" " + key_of(content).encode() + b"\n" + content, durable=False)
+            write_atomically(path, wanted + b" " + content_key(content).encode() + b"\n" + content, durable=False)
         return content

@@ -28,18 +28,18 @@ from mkdocs.utils import get_build_date
 from labbook.publish.build_record import (
     BuildRecord,
     Known,
+    content_key,
+    file_state,
     files_below,
-    key_of,
     read_record,
-    stat_of,
     write_record,
 )
 from labbook.publish.page_context import Day
 from labbook.publish.post_build import KEPT_BY_OTHERS
-from labbook.publish.site_files import is_the_same_all_day, key_of_settings, made_by, of_navigation, site_files
+from labbook.publish.site_files import is_the_same_all_day, key_of_settings, of_navigation, site_files, theme_files
 from labbook.publish.site_folder import check_kept_folders, make_room, note_written, remove_left_over, written_files
 from labbook.publish.theme import REPLACED
-from labbook.publish.worker_processes import beside, beside_or_later, by_many, can_have_some
+from labbook.publish.worker_processes import beside_or_later, by_many, can_have_some, run_in_worker
 
 if TYPE_CHECKING:
     from mkdocs.structure.nav import Navigation
@@ -125,7 +125,7 @@ class _Build:
         if workers < 2 or not can_have_some():
             return self._all(record_path, 1, partial(self._config.plugins.on_post_build, config=self._config))
         # The search needs what was read and no page: it is made from here on.
-        with beside(partial(self._plugin.finish, self._config)) as problem:
+        with run_in_worker(partial(self._plugin.finish, self._config)) as problem:
             return self._all(record_path, workers, lambda: self._plugin.tell(problem()))
 
     def _all(self, record_path: Path, workers: int, finish: Callable[[], None]) -> Built:
@@ -155,12 +155,12 @@ class _Build:
             for f in self._files
             if f.src_uri not in self._pages and f.inclusion.value > InclusionLevel.DRAFT.value
         }
-        self._templates = {path for template in config.theme.static_templates for path in made_by(template)}
+        self._templates = {path for template in config.theme.static_templates for path in theme_files(template)}
         self._changed |= (self._before.files.keys() ^ others) - self._templates
         days = self._plugin.around.keys_of_days(self._files.src_uris)
         keys = self._keys(settings, days)
         self._name_the_navigation(keys)
-        self._frame = key_of(settings, of_navigation(self._nav.items))
+        self._frame = content_key(settings, of_navigation(self._nav.items))
         stale = self._stale(keys)
         expected = self._expected(others)
         # Noted before anything is written: whatever a build that is killed leaves is known as labbook's.
@@ -182,7 +182,7 @@ class _Build:
         finish()
         note_written(self._site, {path for path in expected if path not in self._templates or path in copied})
         known = {source: made.get(source) or self._refreshed(source, keys[source]) for source in self._pages}
-        around = {day: key_of(settings, key) for day, (key, _) in days.items()}
+        around = {day: content_key(settings, key) for day, (key, _) in days.items()}
         write_record(record_path, BuildRecord(self._frame, known, copied, around))
         return Built(len(self._pages), len(stale), removed)
 
@@ -200,7 +200,7 @@ class _Build:
         keys = {}
         before = self._before.pages
         for day, (key, sources) in days.items():
-            if self._before.days.get(day) != key_of(settings, key):
+            if self._before.days.get(day) != content_key(settings, key):
                 continue
             for source in sources:
                 known = before.get(source)
@@ -212,17 +212,17 @@ class _Build:
         """Key, state and digest of the file that a page is made from."""
         around = self._plugin.key_of_page(source)
         if source in self._plugin.pages:
-            return key_of(settings, around), "", ""
+            return content_key(settings, around), "", ""
         before = self._before.pages.get(source)
         stat = self._stats.get(source, "")
         if before is not None and stat and before.stat == stat:
             digest = before.digest
         else:
             try:
-                digest = key_of(Path(str(self._pages[source].abs_src_path)).read_bytes())
+                digest = content_key(Path(str(self._pages[source].abs_src_path)).read_bytes())
             except OSError as error:
                 digest = f"unreadable: {error.errno}"
-        return key_of(settings, around, digest), stat, digest
+        return content_key(settings, around, digest), stat, digest
 
     def _stale(self, keys: Mapping[str, tuple[str, str, str]]) -> list[str]:
         """The pages that are not there as they would be built."""
@@ -244,7 +244,8 @@ class _Build:
             return False
         known, there = self._before.files, self._there
         return all(
-            path in known and known[path] == Known(get_build_date(), *there.get(path, ())) for path in made_by(template)
+            path in known and known[path] == Known(get_build_date(), *there.get(path, ()))
+            for path in theme_files(template)
         )
 
     def _refreshed(self, source: str, key: tuple[str, str, str]) -> Known:
@@ -341,12 +342,12 @@ class _Build:
         data = self._plugin.data.get(source)
         if data is not None:
             content = None if data.key else data.read()
-            key = key_of(data.key) if data.key else key_of(content)
+            key = content_key(data.key) if data.key else content_key(content)
             stat = "made"
         else:
             content = None
-            stat = self._stats.get(source) or stat_of(Path(str(file.abs_src_path)).stat(), self._now_ns)
-            key = key_of(stat or secrets.token_hex(8))
+            stat = self._stats.get(source) or file_state(Path(str(file.abs_src_path)).stat(), self._now_ns)
+            key = content_key(stat or secrets.token_hex(8))
         there = self._there.get(file.dest_uri)
         if before is not None and stat and before.key == key and there == (before.size, before.written_ns):
             return before
@@ -357,24 +358,24 @@ class _Build:
     def _write(self, path: str, content: bytes) -> tuple[int, int]:
         """Puts a file in its place in one step; returns its size and time."""
         target = self._site / path
-        beside = target.with_name(f".{os.getpid()}.tmp")
+        run_in_worker = target.with_name(f".{os.getpid()}.tmp")
         try:
-            stream = beside.open("wb")
+            stream = run_in_worker.open("wb")
         except (FileNotFoundError, NotADirectoryError):
             make_room(self._site, target, self._own)
-            stream = beside.open("wb")
+            stream = run_in_worker.open("wb")
         with stream:
             stream.write(content)
         if target.is_dir() and not target.is_symlink():
             make_room(self._site, target, self._own)
-        beside.replace(target)
+        run_in_worker.replace(target)
         state = target.stat()
         return state.st_size, state.st_mtime_ns
 
     def _known_of(self, template: str) -> dict[str, Known]:
         """What is known of the files that a template of the theme made."""
         found = {}
-        for path in made_by(template):
+        for path in theme_files(template):
             try:
                 state = (self._site / path).stat()
             except OSError:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Container, Sequence
 from functools import cache
 from typing import Any
 
-from labbook.publish.build_record import key_of
+from labbook.publish.build_record import content_key
 from labbook.publish.experiment_view import SCRIPTS
 from labbook.publish.notes import SiteNote, inert, with_block
 from labbook.publish.page import SiteSource
 from labbook.publish.pages import experiment_runs, neighbours, same_script
-from labbook.publish.run_table import day_of, month_of
+from labbook.publish.run_table import entry_day, entry_month
 from labbook.publish.symptom_pages import symptom_page
 from labbook.publish.symptom_view import SymptomView, symptom_path, symptom_view
 from labbook.report.run_row import RunRow
@@ -87,14 +87,14 @@ class Surroundings:
         """
         days: dict[str, list[RunRow]] = defaultdict(list)
         for row in self._source.rows:
-            days[day_of(row.path)].append(row)
+            days[entry_day(row.path)].append(row)
         return {day: self._day(day, rows, there) for day, rows in days.items()}
 
     def _day(self, day: str, rows: Sequence[RunRow], there: Container[str]) -> Day:
         def page(row: RunRow | None) -> str:
             return row.path if row is not None and row.path[len("notes/") :] in there else ""
 
-        keys = self._source.months.get(month_of(rows[0].path))
+        keys = self._source.months.get(entry_month(rows[0].path))
         shown = keys.days.get(day, "") if keys is not None else ""
         beside: list[str] = []
         more: list[list[Any]] = []
@@ -109,7 +109,7 @@ class Surroundings:
             more += [[row.path, failed.id, failed.started, failed.subject, page(failed)] for failed in cured]
         symptoms = {name: self._linked(name) for name in sorted({name for row in rows for name in row.symptoms})}
         alike = [self._said, self._all_runs, self._compare, local_time(rows[0].started)]
-        key = key_of(shown or [vars(row) for row in rows], alike, beside, more, symptoms)
+        key = content_key(shown or [vars(row) for row in rows], alike, beside, more, symptoms)
         return key, [source for row in rows if (source := row.path[len("notes/") :]).startswith("runs/")]
 
     def markdown_and_title(self, path: str, note: SiteNote) -> tuple[str, str]:

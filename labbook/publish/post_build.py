@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from labbook.publish.page import SiteSource
-from labbook.publish.search_page import search_of
+from labbook.publish.search_page import write_site_search
 from labbook.store.notebook import Notebook
 from labbook.store.templates import Templates
 
@@ -34,4 +34,4 @@ def finish_site(
     # Pages hosts that run Jekyll would leave out what begins with an underscore.
     site.mkdir(parents=True, exist_ok=True)
     (site / ".nojekyll").touch()
-    return search_of(notebook, source, site, directory_urls=directory_urls).problem
+    return write_site_search(notebook, source, site, directory_urls=directory_urls).problem

@@ -20,7 +20,7 @@ from labbook.publish.build_record import files_below
 from labbook.publish.mkdocs_settings import read_settings
 from labbook.publish.post_build import KEPT_BY_OTHERS
 from labbook.publish.site_folder import check_site_folder, note_written, remove_written
-from labbook.store.locks import held
+from labbook.store.locks import hold_lock
 from labbook.store.notebook import Notebook
 
 _LONGEST_WAIT_S = 600.0
@@ -82,7 +82,7 @@ def build_site(
     many = min(8, _cores()) if workers is None else workers
     notebook.paths.private.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Two builds at once would write the same files twice.
-    with held(notebook.paths.private / "site.lock", _LONGEST_WAIT_S), _Warnings() as heard:
+    with hold_lock(notebook.paths.private / "site.lock", _LONGEST_WAIT_S), _Warnings() as heard:
         if engine == "zensical":
             from labbook.publish.zensical_build import build_with_zensical
 

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-from labbook.index.build import ask, ask_quickly
-from labbook.index.fix_outcomes import Held, fix_of, held_since
-from labbook.index.query import listed
+from labbook.index.build import query_index, query_without_refresh
+from labbook.index.fix_outcomes import FixOutcome, confirmed_fix, fix_outcome
+from labbook.index.query import list_notes
 from labbook.model.entry import Entry
-from labbook.publish.build_cache import FOLDER, Kept, made_with
-from labbook.publish.build_record import key_of, state_of
+from labbook.publish.build_cache import FOLDER, BuildCache, program_key
+from labbook.publish.build_record import content_key, file_state_or_gone
 from labbook.publish.page import MonthKeys, RunFacts, SiteFix, SiteSource
-from labbook.publish.run_table import day_of, month_of
-from labbook.publish.symptom_pages import difference_of
+from labbook.publish.run_table import entry_day, entry_month
+from labbook.publish.symptom_pages import fix_difference
 from labbook.report.run_row import RunRow, run_row
 from labbook.store.commit_queue import withheld_files
 from labbook.store.entry_text import read_text
@@ -44,14 +44,14 @@ def site_source(
         language: Of the pages, "en" or "zh".
         tell: Called with (files read, files to read) while the index is brought up to date.
     """
-    kept = Kept(notebook.paths.private / FOLDER, made_with())
+    kept = BuildCache(notebook.paths.private / FOLDER, program_key())
     withheld = withheld_files(notebook.paths)
-    runs, refreshed = ask(notebook, _all_runs, tell=tell)
+    runs, refreshed = query_index(notebook, _all_runs, tell=tell)
     runs = [run for run in runs if run.path not in withheld]
     rows, months, with_fix = _rows(runs, kept)
     fronts = _Fronts({run.path: run.front for run in runs})
-    experiments = [_with_body(notebook, entry) for entry in listed(notebook, kind="experiment").entries]
-    reports = sorted(listed(notebook, kind="report").entries, key=lambda entry: entry.path, reverse=True)
+    experiments = [_with_body(notebook, entry) for entry in list_notes(notebook, kind="experiment").entries]
+    reports = sorted(list_notes(notebook, kind="report").entries, key=lambda entry: entry.path, reverse=True)
     folder = notebook.paths.symptoms
     catalogue = load_catalogue(folder)
     # Where the notebook lies on this machine is nothing for readers of the site.
@@ -120,28 +120,28 @@ class _Fronts(Mapping[str, Mapping[str, Any]]):
         return len(self._texts)
 
 
-def _rows(runs: Sequence[_Run], kept: Kept) -> tuple[list[RunRow], dict[str, MonthKeys], list[Entry]]:
+def _rows(runs: Sequence[_Run], kept: BuildCache) -> tuple[list[RunRow], dict[str, MonthKeys], list[Entry]]:
     """Runs in rows, in the same order, the keys of their months, and the runs that name a fix.
 
     What was made of days without a change is kept. Of runs with a fix the front matter is what tells of it.
     """
     days: dict[str, list[_Run]] = defaultdict(list)
     for run in runs:
-        days[day_of(run.path)].append(run)
+        days[entry_day(run.path)].append(run)
     found: dict[str, RunRow] = {}
     fixes: dict[str, Entry] = {}
     contents: dict[str, dict[str, str]] = defaultdict(dict)
     shown: dict[str, dict[str, str]] = defaultdict(dict)
     for day, held in days.items():
-        key = key_of([(run.path, run.digest or run.front) for run in held])
+        key = content_key([(run.path, run.digest or run.front) for run in held])
         content = kept.of(f"rows-{day}", key, partial(_written, held))
         made = json.loads(content)
         found.update((run.path, _row(values)) for run, values in zip(held, made["rows"], strict=True))
         fixes.update((path, Entry(path, front)) for path, front in made["fixes"].items())
-        month = month_of(held[0].path)
-        contents[month][day], shown[month][day] = key, key_of(content)
+        month = entry_month(held[0].path)
+        contents[month][day], shown[month][day] = key, content_key(content)
     keys = {
-        month: MonthKeys(key_of(list(contents[month].items())), key_of(list(by_day.items())), by_day)
+        month: MonthKeys(content_key(list(contents[month].items())), content_key(list(by_day.items())), by_day)
         for month, by_day in shown.items()
     }
     return [found[run.path] for run in runs], keys, [fixes[run.path] for run in runs if run.path in fixes]
@@ -149,7 +149,7 @@ def _rows(runs: Sequence[_Run], kept: Kept) -> tuple[list[RunRow], dict[str, Mon
 
 _FIELDS = [field.name for field in fields(RunRow)]
 _OF_FIX = ("id", "fix", "fix_text", "fingerprints", "symptoms")
-"""What `fix_of` and `held_since` read of the front matter of a run."""
+"""What `confirmed_fix` and `fix_outcome` read of the front matter of a run."""
 
 _SEVERAL = [field.name for field in fields(RunRow) if str(field.type).startswith("tuple")]
 
@@ -189,31 +189,31 @@ def _facts(notebook: Notebook, entries: Sequence[str]) -> dict[str, RunFacts]:
     return found
 
 
-def _fixes(notebook: Notebook, entries: Sequence[Entry], kept: Kept) -> list[SiteFix]:
+def _fixes(notebook: Notebook, entries: Sequence[Entry], kept: BuildCache) -> list[SiteFix]:
     """Confirmed fixes of these runs, with whether they held."""
 
-    def question(index: sqlite3.Connection) -> dict[str, Held]:
-        return {entry.path: held_since(index, entry.id, entry.meta) for entry in entries}
+    def question(index: sqlite3.Connection) -> dict[str, FixOutcome]:
+        return {entry.path: fix_outcome(index, entry.id, entry.meta) for entry in entries}
 
-    held = ask_quickly(notebook, question) if entries else {}
+    held = query_without_refresh(notebook, question) if entries else {}
     found = []
     for entry, difference in zip(entries, _differences(notebook, entries, kept), strict=True):
-        text, by = fix_of(entry.meta)
+        text, by = confirmed_fix(entry.meta)
         known = held[entry.path]
         found.append(SiteFix(entry.path, text, by, known.runs, known.returned, difference))
     return found
 
 
-def _differences(notebook: Notebook, entries: Sequence[Entry], kept: Kept) -> list[str]:
+def _differences(notebook: Notebook, entries: Sequence[Entry], kept: BuildCache) -> list[str]:
     """What the entries tell of the differences of their fixes."""
     now_ns = time.time_ns()
-    states = [(entry.path, state_of(f"{notebook.paths.root}/{entry.path}", now_ns)) for entry in entries]
+    states = [(entry.path, file_state_or_gone(f"{notebook.paths.root}/{entry.path}", now_ns)) for entry in entries]
 
     def made() -> bytes:
-        return json.dumps([difference_of(_with_body(notebook, entry).body) for entry in entries]).encode()
+        return json.dumps([fix_difference(_with_body(notebook, entry).body) for entry in entries]).encode()
 
     # What may change again without another time is not kept.
-    content = kept.of("differences", key_of(states), made) if all(state for _, state in states) else made()
+    content = kept.of("differences", content_key(states), made) if all(state for _, state in states) else made()
     found: list[str] = json.loads(content)
     return found
 

@@ -115,7 +115,7 @@ def symptom_cells(view: SymptomView, symptom: str, page: str) -> dict[str, str]:
     return {"id": symptom, "title": view.title(symptom), "url": view.url(symptom, page)}
 
 
-def difference_of(body: str) -> str:
+def fix_difference(body: str) -> str:
     """The differences that the section *Fix* of an entry tells, as Markdown without links; "" when it tells none."""
     section = next((part.text for part in split_parts(body) if part.name == "fix"), "")
     kept: list[str] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
-from labbook.index.query import listed
+from labbook.index.query import list_notes
 from labbook.model.entry import Entry
 from labbook.report.run_data import load_run
 from labbook.report.run_row import RunRow, run_row
@@ -86,12 +86,12 @@ def week_source(
     notebook: Notebook, week: Week, *, tell: Callable[[int, int], None] | None = None
 ) -> tuple[WeekSource, tuple[tuple[str, str], ...]]:
     """What a week is told from, and the notes that could not be read."""
-    runs = listed(notebook, tell=tell)
+    runs = list_notes(notebook, tell=tell)
     since, _ = week.before().span
     withheld = withheld_files(notebook.paths)
     shown = (entry for entry in runs.entries if entry.path not in withheld)
     rows = [row for row in map(run_row, shown) if row.started >= since]
-    pages = listed(notebook, kind="experiment").entries
+    pages = list_notes(notebook, kind="experiment").entries
     experiments = [_with_body(notebook, page) for page in pages]
     return WeekSource(week, rows, experiments, _changes(notebook, rows, week), report_link), runs.refreshed.problems
 

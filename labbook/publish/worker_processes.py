@@ -49,7 +49,7 @@ def by_many(work: Callable[[str], Made], names: Sequence[str], workers: int) -> 
 
 
 @contextlib.contextmanager
-def beside(work: Callable[[], Made]) -> Iterator[Callable[[], Made]]:
+def run_in_worker(work: Callable[[], Made]) -> Iterator[Callable[[], Made]]:
     """Has `work` done in a process of its own meanwhile; gives what waits for it and returns what it made.
 
     No thread is started for it: further processes may be made while it runs. Where it fails it is done here again, and
@@ -81,11 +81,11 @@ def beside(work: Callable[[], Made]) -> Iterator[Callable[[], Made]]:
 
 @contextlib.contextmanager
 def beside_or_later(work: Callable[[], Made], workers: int) -> Iterator[Callable[[], Made]]:
-    """As `beside` where there may be two processes; else the work is done when it is waited for."""
+    """As `run_in_worker` where there may be two processes; else the work is done when it is waited for."""
     if workers < 2:
         yield work
         return
-    with beside(work) as made:
+    with run_in_worker(work) as made:
         yield made
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.compare.previous_run import previous_run, remember_run
-from labbook.fixes.propose_fix import proposed
+from labbook.fixes.propose_fix import propose
 from labbook.model.run import Console, Facts, FileUse, Process, Run
 from labbook.record.diagnosing import with_diagnosis
 from labbook.record.end_summary import Finished
@@ -112,7 +112,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = _with_previous(notebook, run, redactor)
     run = _with_judgement(notebook, run)
     entry = _write_entry(notebook, run)
-    proposal = proposed(notebook, run)
+    proposal = propose(notebook, run)
     outcome = _commit(notebook, run, entry, redactor)
     remember_run(notebook.paths, run, by_folder=notebook.personal)
     journal.write(
@@ -153,9 +153,9 @@ def _with_captured(
     notebook: Notebook, journal: Journal, start: Facts, run: Run, processes: Sequence[ProcessEvents], redactor: Redactor
 ) -> Run:
     """Adds the facts of the capture sources; those of after the end are kept in the journal, so that they stay."""
-    from labbook.capture.artifacts import roll_up
+    from labbook.capture.artifacts import summarize_files
     from labbook.capture.exit_cause import ending_facts
-    from labbook.capture.processes import unobserved_in
+    from labbook.capture.processes import find_unobserved
     from labbook.capture.reproducibility import verdict
     from labbook.capture.resources import read_resources
     from labbook.capture.sources import capture_after
@@ -168,7 +168,7 @@ def _with_captured(
     if not after:
         context = _context(notebook, journal, start, redactor, _main_python(processes, run))
         after = dict(capture_after(context, items))
-        files = roll_up(items, context.cwd, notebook.config)
+        files = summarize_files(items, context.cwd, notebook.config)
         after["files"] = [redactor.data(vars(f)) for f in files]
         journal.write(journal.paths.after, after, durable=False)
         after = journal.read(journal.paths.after)  # as it was written: readable where it was no valid UTF-8
@@ -180,7 +180,7 @@ def _with_captured(
     standstill = with_standstill(run, processes, journal.paths.events)
     if ended or standstill:
         captured["ending"] = redactor.data({**ended, **standstill})
-    return _with_unobserved(replace(run, files=rolled, captured=captured), unobserved_in(journal.paths.resources))
+    return _with_unobserved(replace(run, files=rolled, captured=captured), find_unobserved(journal.paths.resources))
 
 
 def _with_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
@@ -220,7 +220,7 @@ def _with_previous(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
 
 def _with_judgement(notebook: Notebook, run: Run) -> Run:
     """Adds health checks, the diagnosis, the primary series, tags and the title."""
-    from labbook.report.entry.title import primary_series, title_of
+    from labbook.report.entry.title import primary_series, run_title
 
     if run.signals or run.series or run.frameworks:
         from labbook.diagnosis.catalogue.check_pages import check_pages
@@ -228,18 +228,20 @@ def _with_judgement(notebook: Notebook, run: Run) -> Run:
         from labbook.health.checklist import checklist
         from labbook.health.debug_output import update_ratio
         from labbook.health.model_summary import summary
-        from labbook.report.terminal_findings import found
+        from labbook.report.terminal_findings import visible_findings
 
         framework = run.frameworks[0].name if run.frameworks else ""
         pages = check_pages(load_catalogue(notebook.paths.symptoms).symptoms, framework)
         run = replace(run, checks=tuple(checklist(run, pages)), health=summary(run), primary=primary_series(run))
-        run = replace(run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in found(run))))))
+        run = replace(
+            run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in visible_findings(run)))))
+        )
         ratios = tuple(series for signals in run.signals if (series := update_ratio(signals)) is not None)
         run = replace(run, series=run.series + ratios)
     run = with_diagnosis(notebook, run)
     tags = dict.fromkeys((*run.tags, *(f.name for f in run.frameworks if f.optimizers or len(run.frameworks) == 1)))
     run = replace(run, tags=tuple(tags))
-    return replace(run, title=title_of(run, notebook.config.language_in_use()))
+    return replace(run, title=run_title(run, notebook.config.language_in_use()))
 
 
 def _write_entry(notebook: Notebook, run: Run) -> Path:

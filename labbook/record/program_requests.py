@@ -12,7 +12,7 @@ _MOST_PROFILED = 100
 """Source: chosen by us; a step of a small transformer makes some 10,000 events of a trace."""
 
 
-def asked_of(
+def parse_requests(
     watch: Sequence[str] = (),
     breaks: Sequence[str] = (),
     stop_on: Sequence[str] = (),

@@ -192,7 +192,7 @@ class _Session:
         from labbook.record.finalize import capture_start, write_running_entry
 
         with suppress(Exception):
-            self.start["author"] = author_of(self.notebook)
+            self.start["author"] = run_author(self.notebook)
         with suppress(Exception):
             # Synced here, beside the command, so that the command does not wait for the disk.
             self.journal.write(self.journal.paths.start, self.start)
@@ -252,13 +252,13 @@ def _open_session(request: RecordRequest, say: Say) -> _Session:
 
 def _begin(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
     """Opens the journal and writes down what is known before the command starts."""
-    from labbook.capture.command import script_of
+    from labbook.capture.command import script_name
     from labbook.probe.protocol import RULES_FILE
     from labbook.probe.redaction import redact_argv
     from labbook.store.redact import load_rules, make_redactor
 
     now = time.time()
-    script = readable_text(script_of(list(request.argv), Path.cwd()))
+    script = readable_text(script_name(list(request.argv), Path.cwd()))
     argv, notes, tags = (tuple(map(readable_text, words)) for words in (request.argv, request.notes, request.tags))
     request = replace(request, argv=argv, notes=notes, tags=tags)
     redactor = make_redactor(dict(os.environ), list(request.argv), notebook.redaction_rules())
@@ -296,14 +296,14 @@ def _begin(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
 
 def _experiment(notebook: Notebook, script: str, request: RecordRequest) -> str:
     """The experiment of the run; in a personal notebook, which serves many projects, that of the script in this one."""
-    from labbook.capture.command import top_of
+    from labbook.capture.command import find_repository
     from labbook.store.experiments import choose_experiment
 
-    project = (top_of(Path.cwd()) or Path.cwd()).name if notebook.personal else ""
+    project = (find_repository(Path.cwd()) or Path.cwd()).name if notebook.personal else ""
     return choose_experiment(notebook, script, request.experiment or notebook.config.experiment, project=project)
 
 
-def author_of(notebook: Notebook) -> str:
+def run_author(notebook: Notebook) -> str:
     """The person who records: the setting, else git's user name, else the login name."""
     if notebook.config.author:
         return notebook.config.author

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labbook.store.commit import CommitOutcome, commit_files, withhold
-from labbook.store.commit_queue import WITHHELD, done, waiting
+from labbook.store.commit_queue import WITHHELD, pending_commits, remove_commit
 from labbook.store.journal import Journal
 from labbook.store.last_look import mask_files
 from labbook.store.paths import is_run_id
@@ -34,7 +34,7 @@ def release_withheld(notebook: Notebook, say: Callable[[str], None]) -> int:
     """
     redactor = make_redactor(os.environ, (), notebook.redaction_rules())
     _note_refused_runs(notebook)
-    items = waiting(notebook.paths, queue=WITHHELD)
+    items = pending_commits(notebook.paths, queue=WITHHELD)
     for item in items:
         files = [notebook.paths.root / file for file in item.files]
         name = files[0].stem
@@ -54,7 +54,7 @@ def release_withheld(notebook: Notebook, say: Callable[[str], None]) -> int:
             )
             say("         then `labbook recover`")
             continue
-        done(item)
+        remove_commit(item)
         _note_outcome(notebook, name, outcome)
         how = f"committed as {outcome.commit[:9]}" if outcome.status == "committed" else outcome.reason
         say(f"{name} is not withheld any more: {how or 'it is committed already'}")
@@ -66,7 +66,7 @@ def _note_refused_runs(notebook: Notebook) -> None:
     from labbook.record.finalize import commit_message
     from labbook.report.run_data import load_run
 
-    known = {item.files[0] for item in waiting(notebook.paths, queue=WITHHELD)}
+    known = {item.files[0] for item in pending_commits(notebook.paths, queue=WITHHELD)}
     for journal in _refused(notebook):
         entry = notebook.paths.entry(journal.run_id)
         if not entry.is_file() or entry.relative_to(notebook.paths.root).as_posix() in known:

@@ -26,7 +26,7 @@ def ending_exception(run: Run) -> CaughtException | None:
     return min(threads, key=lambda e: e.t) if threads and run.status == "failed" else None
 
 
-def interrupted_in(run: Run) -> CaughtException | None:
+def find_interrupt(run: Run) -> CaughtException | None:
     """The `KeyboardInterrupt` of an interrupted run, which tells where the program was."""
     if run.status != "interrupted":
         return None

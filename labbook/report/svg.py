@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from labbook.report.entry.section_limits import cut
+from labbook.report.entry.section_limits import shorten_middle
 
 _STYLE = """
 :root{--bg:#fff;--edge:#d8dee4;--ink:#1f2328;--soft:#656d76;--grid:#eaeef2;--bad:#cf222e;
@@ -41,5 +41,5 @@ def frame(width: float, height: float, title: str, parts: Sequence[str]) -> str:
 
 def svg_text(text: str, limit: int) -> str:
     """Text for an SVG: no markup, no characters that XML forbids."""
-    clean = "".join(c if c.isprintable() else " " for c in cut(text, limit))
+    clean = "".join(c if c.isprintable() else " " for c in shorten_middle(text, limit))
     return html.escape(clean.encode("utf-8", "replace").decode("utf-8"))

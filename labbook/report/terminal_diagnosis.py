@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labbook import screen
-from labbook.report.entry.diagnosis_section import headline, seen_line, spoken, unmarked
+from labbook.report.entry.diagnosis_section import fill, headline, seen_line, strip_markdown
 from labbook.store.templates import words
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def unsure_lines(diagnosis: Diagnosis, pages: Sequence[Symptom], language: str) 
         language: "en" or "zh".
     """
     said = words(language)["diagnosis"]
-    lines = [spoken(said["unsure_line"], reason=diagnosis.unsure or "no failure")]
+    lines = [fill(said["unsure_line"], reason=diagnosis.unsure or "no failure")]
     if pages:
         lines.append(str(said["nearest_line"]))
         lines += [f"  labbook explain {page.id}  {page.said(language).title}" for page in pages]
@@ -63,13 +63,15 @@ def _print_finding(finding: Finding, said: Mapping[str, Any]) -> None:
     for sentence in finding.evidence:
         screen.print_line("  ", sentence)
     for number, cause in enumerate(finding.causes):
-        screen.print_line("  ", screen.Cell(str(said["why" if number == 0 else "else"]), "bold"), " ", unmarked(cause))
+        screen.print_line(
+            "  ", screen.Cell(str(said["why" if number == 0 else "else"]), "bold"), " ", strip_markdown(cause)
+        )
     for number, fix in enumerate(finding.fixes, 1):
         lead = str(said["fixes"]) if number == 1 else " " * len(said["fixes"])
-        screen.print_line("  ", screen.Cell(lead, "bold"), f" {number}. {unmarked(fix)}")
+        screen.print_line("  ", screen.Cell(lead, "bold"), f" {number}. {strip_markdown(fix)}")
     for seen in finding.seen_before:
         if seen.fix:
-            screen.print_line("  ", screen.Cell(spoken(said["cured_line"], run=seen.run, fix=seen.fix), "green"))
+            screen.print_line("  ", screen.Cell(fill(said["cured_line"], run=seen.run, fix=seen.fix), "green"))
             return
     if finding.seen_before:
         screen.print_line("  ", seen_line(finding, said))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from labbook.model.run import CheckResult, Run
-from labbook.report.entry.diagnosis_section import place_of, spoken, unmarked
-from labbook.report.entry.section_limits import cut
+from labbook.report.entry.diagnosis_section import fill, strip_markdown, user_location
+from labbook.report.entry.section_limits import shorten_middle
 from labbook.store.sentences import Sentences, translate_check
 from labbook.store.templates import words
 
@@ -12,7 +12,7 @@ _MOST = 3
 _WIDTH = 160
 
 
-def found(run: Run) -> list[CheckResult]:
+def visible_findings(run: Run) -> list[CheckResult]:
     """Checks that failed or warned, causes before what they explain."""
     wrong = [check for check in run.checks if check.verdict in ("fail", "warn")]
     return sorted(wrong, key=lambda check: bool(check.explained_by))
@@ -29,29 +29,29 @@ def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
         but: Id of a check that has been told of already.
     """
     said, say = words(language), Sentences(language)
-    causes = [check for check in found(run) if not check.explained_by and check.id != but]
+    causes = [check for check in visible_findings(run) if not check.explained_by and check.id != but]
     known = {finding.symptom: finding for finding in run.findings}
     lines = []
 
     def tell(check: CheckResult) -> None:
         row = translate_check(check, say)
         verdict = str(said["verdicts"][row.verdict]).strip("*")
-        lines.append(cut(f"{verdict}  {row.title}{said['health']['colon']}{row.observed}", _WIDTH))
-        place = place_of(known[check.id], run) if check.id in known else ""
+        lines.append(shorten_middle(f"{verdict}  {row.title}{said['health']['colon']}{row.observed}", _WIDTH))
+        place = user_location(known[check.id], run) if check.id in known else ""
         if place:
-            lines.append(cut(f"      {place}  {known[check.id].where.get('source') or ''}".rstrip(), _WIDTH))
+            lines.append(shorten_middle(f"      {place}  {known[check.id].where.get('source') or ''}".rstrip(), _WIDTH))
 
     for check in causes[:_MOST]:
         tell(check)
-        worse = [c for c in found(run) if c.explained_by == check.id and c.verdict == "fail"]
+        worse = [c for c in visible_findings(run) if c.explained_by == check.id and c.verdict == "fail"]
         if check.verdict == "warn" and worse:
             tell(worse[0])
         cured = next((seen for seen in known[check.id].seen_before if seen.fix), None) if check.id in known else None
         if cured is not None:
-            line = spoken(said["diagnosis"]["cured_line"], run=cured.run, fix=unmarked(cured.fix))
-            lines.append(cut(f"      {line}", _WIDTH))
+            line = fill(said["diagnosis"]["cured_line"], run=cured.run, fix=strip_markdown(cured.fix))
+            lines.append(shorten_middle(f"      {line}", _WIDTH))
         if check.detail:
-            lines.append(cut(f"      {unmarked(translate_check(check, say).detail)}", _WIDTH))
+            lines.append(shorten_middle(f"      {strip_markdown(translate_check(check, say).detail)}", _WIDTH))
     if len(causes) > _MOST:
         lines.append(str(said["health"]["more_findings"]).format(count=len(causes) - _MOST))
     return lines

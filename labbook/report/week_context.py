@@ -240,16 +240,16 @@ def _without_conclusion(experiments: Sequence[Entry], rows: Sequence[RunRow], li
     return [
         {"experiment": page.id, "url": link(page.path), "runs": ran[page.id]}
         for page in sorted(experiments, key=lambda page: page.path)
-        if ran[page.id] and not conclusion_of(page.body)
+        if ran[page.id] and not read_conclusion(page.body)
     ]
 
 
-def conclusion_of(body: str) -> str:
+def read_conclusion(body: str) -> str:
     """What people wrote under "Conclusion" of a page, without comments; "" when nothing."""
     return _under(body, "conclusion", "结论")
 
 
-def goal_of(body: str) -> str:
+def read_goal(body: str) -> str:
     """What people wrote under "Goal" of a page, without comments; "" when nothing."""
     return _under(body, "goal", "目标")
 

@@ -193,7 +193,7 @@ class Code:
 
     def assigned(self, source: Source, scope: ast.AST, target: str) -> list[ast.expr | None]:
         """All that is assigned to a name in a function, class or module, not in what it nests; `None` for unknown."""
-        return [value_for(node, target) for node in self._given.get((scope, target), ())]
+        return [assigned_value(node, target) for node in self._given.get((scope, target), ())]
 
     def kind(self, source: Source, node: ast.expr, depth: int = 0) -> Kind | None:
         """What an expression is an instance of, followed through names, parameters, attributes and wrappers."""
@@ -244,7 +244,7 @@ class Code:
 
     def origins(self, source: Source, node: ast.expr) -> list[tuple[Source, ast.expr]]:
         """The expressions that a name or attribute may hold; empty where one of them is not known."""
-        target = target_of(node)
+        target = dotted_target(node)
         if not target:
             return []
         scope: ast.AST | None = source.function(node)
@@ -311,7 +311,7 @@ def parameters(function: Function) -> list[str]:
     return [one.arg for one in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
 
 
-def target_of(node: ast.AST) -> str:
+def dotted_target(node: ast.AST) -> str:
     """What an expression names: "x", "self.net", or "" for all else."""
     if isinstance(node, ast.Name):
         return node.id
@@ -350,7 +350,7 @@ def _named(node: ast.AST) -> list[str]:
     found = []
     for outer in _targets(node):
         for one in [outer] if not isinstance(outer, (ast.Tuple, ast.List)) else walk([outer]):
-            name = target_of(one)
+            name = dotted_target(one)
             if name and not isinstance(getattr(one, "ctx", None), ast.Load):
                 found.append(name)
     return found
@@ -361,11 +361,11 @@ def assigns(node: ast.AST, target: str) -> bool:
     return isinstance(node, _ASSIGNING) and target in _named(node)
 
 
-def value_for(node: ast.AST, target: str) -> ast.expr | None:
+def assigned_value(node: ast.AST, target: str) -> ast.expr | None:
     """The expression that an assignment gives to a name; `None` where it is part of a larger one."""
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
         for one in _targets(node):
-            if target_of(one) == target:
+            if dotted_target(one) == target:
                 return node.value
             if (
                 isinstance(one, ast.Tuple)
@@ -373,7 +373,7 @@ def value_for(node: ast.AST, target: str) -> ast.expr | None:
                 and len(one.elts) == len(node.value.elts)
             ):
                 for left, right in zip(one.elts, node.value.elts, strict=True):
-                    if target_of(left) == target:
+                    if dotted_target(left) == target:
                         return right
     return None
 
@@ -388,5 +388,5 @@ def _last_in(block: list[ast.stmt], target: str) -> ast.expr | bool | None:
             if inner is not None:
                 return inner
         if any(assigns(node, target) for node in walk([statement])):
-            return value_for(statement, target) or False
+            return assigned_value(statement, target) or False
     return None

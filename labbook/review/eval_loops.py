@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, last_name, target_of, walk
+from labbook.review.code_index import Code, dotted_target, last_name, walk
 from labbook.review.source_file import Source
 
 _SAYS_SO = {"val", "valid", "validation", "validate", "test", "testing", "eval", "evaluate", "evaluation", "dev"}
@@ -35,9 +35,9 @@ def evaluations(code: Code, source: Source) -> Iterator[ast.Call]:
             continue
         inside = set(_names_in(loop.target))
         for node in walk(loop.body):
-            if isinstance(node, ast.Call) and target_of(node.func) and _takes_batch(node, inside):
+            if isinstance(node, ast.Call) and dotted_target(node.func) and _takes_batch(node, inside):
                 kind = code.kind(source, node.func)
-                if not _MEASURES.search(f"{target_of(node.func)} {kind.name if kind is not None else ''}"):
+                if not _MEASURES.search(f"{dotted_target(node.func)} {kind.name if kind is not None else ''}"):
                     yield node
 
 

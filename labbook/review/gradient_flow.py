@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Iterator, Sequence
 
 from labbook.frozen import dataclass
-from labbook.review.code_index import LOOPS, SCOPES, Code, last_name, parameters, target_of, walk
+from labbook.review.code_index import LOOPS, SCOPES, Code, dotted_target, last_name, parameters, walk
 from labbook.review.source_file import Source
 
 _DEEP = 4
@@ -234,9 +234,11 @@ def _only_reads(code: Code, source: Source, call: ast.Call) -> bool:
         return False
     for arg in [*call.args, *(k.value for k in call.keywords)]:
         arg = arg.value if isinstance(arg, ast.Starred) else arg
-        kind = code.kind(source, arg) if target_of(arg) else None
+        kind = code.kind(source, arg) if dotted_target(arg) else None
         # With the optimizer in hand a function may do all.
-        if _sounds_like(target_of(arg) or "", ("opt", "args", "state", "self")) or (kind and is_optimizer(kind.name)):
+        if _sounds_like(dotted_target(arg) or "", ("opt", "args", "state", "self")) or (
+            kind and is_optimizer(kind.name)
+        ):
             return False
     return not any(part in last_name(call.func).lower() for part in _TRAINING)
 
@@ -247,9 +249,11 @@ def _gives_training(code: Code, source: Source, call: ast.Call) -> bool:
         arg = arg.value if isinstance(arg, ast.Starred) else arg
         if isinstance(arg, ast.Name) and arg.id == "self":
             return True
-        if target_of(arg) and _sounds_like(target_of(arg), ("opt", "model", "net", "loss", "scaler", "args", "state")):
+        if dotted_target(arg) and _sounds_like(
+            dotted_target(arg), ("opt", "model", "net", "loss", "scaler", "args", "state")
+        ):
             return True
-        kind = code.kind(source, arg) if target_of(arg) else None
+        kind = code.kind(source, arg) if dotted_target(arg) else None
         if kind is not None and (is_optimizer(kind.name) or kind.made is not None):
             return True
     return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from labbook.review.code_index import Code, Kind, last_name, target_of, walk
+from labbook.review.code_index import Code, Kind, dotted_target, last_name, walk
 from labbook.review.source_file import Source
 
 _SHAPES = {
@@ -29,11 +29,11 @@ def ending(code: Code, source: Source, node: ast.expr | None, depth: int = 0) ->
         return ""
     if isinstance(node, ast.Call):
         return _of_call(code, source, node, depth)
-    if target_of(node):
+    if dotted_target(node):
         statement = source.statement(node)
         if statement is None:
             return ""
-        value = code.value(source, target_of(node), node)
+        value = code.value(source, dotted_target(node), node)
         return ending(code, source, value, depth + 1) if value is not None else ""
     return ""
 
@@ -46,7 +46,7 @@ def _of_call(code: Code, source: Source, call: ast.Call, depth: int) -> str:
         if name in _SHAPES and call.args:
             return ending(code, source, call.args[0], depth + 1)
         return ""
-    if isinstance(func, ast.Attribute) and not target_of(func):
+    if isinstance(func, ast.Attribute) and not dotted_target(func):
         if name in ("softmax", "log_softmax", "sigmoid") and not _is_module_like(func.value):
             return name
         if name in _SHAPES:

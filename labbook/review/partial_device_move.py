@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import last_name, target_of, walk
+from labbook.review.code_index import dotted_target, last_name, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit
 
@@ -29,11 +29,11 @@ def half_moved(source: Source) -> Iterator[Hit]:
         nodes = list(walk(loop.body))
         if not any(isinstance(node, ast.Call) and last_name(node.func) == "backward" for node in nodes):
             continue
-        given = {target_of(one) for one in walk([loop.target]) if isinstance(one, ast.Name)}
+        given = {dotted_target(one) for one in walk([loop.target]) if isinstance(one, ast.Name)}
         moved = {name for node in nodes if (name := _moved(node)) in given}
         if not moved:
             continue
-        set_anew = {target_of(one) for node in nodes for one in _targets(node)}
+        set_anew = {dotted_target(one) for node in nodes for one in _targets(node)}
         for node in nodes:
             if not isinstance(node, ast.Call) or not _USES.search(last_name(node.func)):
                 continue
@@ -47,7 +47,7 @@ def half_moved(source: Source) -> Iterator[Hit]:
 def _moved(node: ast.AST) -> str:
     """The name that `name.to(...)` or `name.cuda()` moves, or ""."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES:
-        return target_of(node.func.value)
+        return dotted_target(node.func.value)
     return ""
 
 

@@ -22,8 +22,8 @@ from labbook.review.rules import (
     shared_storage,
     training_loop,
 )
-from labbook.review.source_file import Source, Unreadable, read
-from labbook.review.violation import Hit, Remark, Rule
+from labbook.review.source_file import Source, Unreadable, read_source
+from labbook.review.violation import Hit, Rule, Violation
 
 RULES: tuple[Rule, ...] = (
     *training_loop.RULES,
@@ -57,7 +57,7 @@ class Review:
         problems: What could not be read, a sentence each.
     """
 
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[Violation, ...] = ()
     files: int = 0
     problems: tuple[str, ...] = ()
 
@@ -90,11 +90,11 @@ def review_files(files: Sequence[Path], language: str = "en", seconds: float | N
         if until is not None and time.monotonic() > until:
             break
         try:
-            sources.append(read(path, str(path)))
+            sources.append(read_source(path, str(path)))
             problems += sources[-1].problems
         except Unreadable as error:
             problems.append(str(error))
-    remarks: list[Remark] = []
+    remarks: list[Violation] = []
     for group in _together(sources):
         code = Code(group)
         for source in group:
@@ -173,11 +173,11 @@ def _near(one: Path, other: Path) -> bool:
     )
 
 
-def _remarks(code: Code, source: Source, language: str, until: float | None) -> list[Remark]:
+def _remarks(code: Code, source: Source, language: str, until: float | None) -> list[Violation]:
     if not any(name.split(".")[0] in _FRAMEWORKS for name in source.names.values()):
         return []
     trainer = runs_by_trainer(source)
-    found: dict[tuple[str, int], Remark] = {}
+    found: dict[tuple[str, int], Violation] = {}
     for rule in RULES:
         if (rule.loop and trainer) or (until is not None and time.monotonic() > until):
             continue
@@ -205,10 +205,10 @@ def runs_by_trainer(source: Source) -> bool:
     )
 
 
-def _remark(rule: Rule, hit: Hit, source: Source, language: str) -> Remark:
+def _remark(rule: Rule, hit: Hit, source: Source, language: str) -> Violation:
     line, cell, text = source.line(hit.node)
     which = 1 if language == "zh" else 0
-    return Remark(
+    return Violation(
         rule=rule.name,
         symptom=rule.symptom,
         severity=hit.severity or rule.severity,

@@ -142,7 +142,7 @@ class Source:
         return node
 
 
-def read(path: Path, shown: str) -> Source:
+def read_source(path: Path, shown: str) -> Source:
     """The source of a Python file or notebook.
 
     Raises:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Remark:
+class Violation:
     """One finding of a rule.
 
     Args:

@@ -47,7 +47,7 @@ def restore_missing(notebook: Notebook, below: Path | None = None) -> list[Path]
             adopt_remote_branch(folders, ref)
     wanted = _missing(notebook, below or notebook.paths.notes)
     if notebook.config.commit == "branch" and (wanted or below is None):
-        hide_entries(folders, prefix_of(notebook, folders))
+        hide_entries(folders, notebook_prefix(notebook, folders))
     if not wanted:
         return []
     lines = "".join(f"{blob}\n" for blob in wanted.values()).encode()
@@ -84,7 +84,7 @@ def restore_before_writing(notebook: Notebook, below: Path) -> None:
         restore_missing(notebook, below)
 
 
-def prefix_of(notebook: Notebook, folders: GitFolders) -> str:
+def notebook_prefix(notebook: Notebook, folders: GitFolders) -> str:
     """The notebook's root relative to the top of its repository, "" when they are the same."""
     prefix = notebook.paths.root.resolve().relative_to(folders.top).as_posix()
     return "" if prefix == "." else prefix
@@ -135,7 +135,7 @@ def _missing(notebook: Notebook, below: Path) -> dict[Path, str]:
         ref = _known_commit(folders, f"refs/heads/{notebook.config.branch}")
         if not ref:
             return {}
-    inside = f"{prefix_of(notebook, folders)}/{below.relative_to(notebook.paths.root).as_posix()}".lstrip("/")
+    inside = f"{notebook_prefix(notebook, folders)}/{below.relative_to(notebook.paths.root).as_posix()}".lstrip("/")
     answer = run_git(folders, "ls-tree", "-r", "-z", "--full-tree", ref, "--", inside)
     found = {}
     for line in answer.out.split(b"\0")[:-1] if answer.code == 0 else []:

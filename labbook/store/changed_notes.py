@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from labbook.errors import GitError
-from labbook.store.branch_checkout import prefix_of
+from labbook.store.branch_checkout import notebook_prefix
 from labbook.store.fast_import import blob_hash
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import head_ref
@@ -45,7 +45,7 @@ def _blobs(notebook: Notebook, folders: GitFolders) -> dict[bytes, str]:
     ref = head_ref(folders) if notebook.config.commit == "checkout" else branch
     if not ref or run_git(folders, "rev-parse", "--verify", "--quiet", ref).code:
         return {}
-    below = f"{prefix_of(notebook, folders)}/notes".removeprefix("/")
+    below = f"{notebook_prefix(notebook, folders)}/notes".removeprefix("/")
     answer = run_git(folders, "ls-tree", "-r", "-z", "--full-tree", ref, "--", below)
     if answer.code:
         raise GitError(

@@ -6,7 +6,7 @@ import re
 import pytest
 from written_notebooks import EVIL
 
-from labbook.publish.search_words import words_of
+from labbook.publish.search_words import search_words
 
 TRACEBACK = """Traceback (most recent call last):
   File "/home/wei/project/train.py", line 88, in <module>
@@ -132,7 +132,7 @@ def test_the_browser_and_the_index_mean_the_same_words(search):
         EVIL,
     ]
     theirs = search.evaluate("texts => texts.map((text) => window.labbookSearch.wordsOf(text))", texts)
-    assert json.dumps(theirs) == json.dumps([words_of(text) for text in texts])
+    assert json.dumps(theirs) == json.dumps([search_words(text) for text in texts])
 
 
 def test_a_long_message_is_asked_by_what_it_says(search):

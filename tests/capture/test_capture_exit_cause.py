@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from labbook.capture.exit_cause import counters, ending_facts, kernel_said, time_limit
+from labbook.capture.exit_cause import counters, ending_facts, find_oom_kill, time_limit
 
 V2_MOUNT = "31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1_MOUNT = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
@@ -108,6 +108,6 @@ def test_the_time_limit_of_a_job(ended, said, tmp_path):
 def test_a_line_of_the_kernel_log_counts_when_it_is_of_this_run():
     text = "Memory cgroup out of memory: Killed process 4711 (python) total-vm:9kB, anon-rss:8kB; more"
     lines = [(900.0, text.replace("4711", "1")), (20.0, "usb 1-1: new device"), (10.0, text)]
-    assert "Killed process 4711 (python) total-vm:9kB" in kernel_said(lines, 60.0)
-    assert kernel_said(lines, 5.0) == ""
-    assert "Killed process 1 " in kernel_said(lines[:1], 1000.0)
+    assert "Killed process 4711 (python) total-vm:9kB" in find_oom_kill(lines, 60.0)
+    assert find_oom_kill(lines, 5.0) == ""
+    assert "Killed process 1 " in find_oom_kill(lines[:1], 1000.0)

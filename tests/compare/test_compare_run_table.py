@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labbook.compare.run_changes import changes_between
-from labbook.compare.run_table import MAX_ROWS, differences, facts_of
+from labbook.compare.run_table import MAX_ROWS, comparable_facts, differences
 
 
 def run(**more):
@@ -27,7 +27,7 @@ def run(**more):
 
 
 def rows(*runs):
-    return [(each.kind, each.what, each.values) for each in differences([facts_of(one) for one in runs])]
+    return [(each.kind, each.what, each.values) for each in differences([comparable_facts(one) for one in runs])]
 
 
 def test_runs_that_are_the_same_differ_in_nothing():

@@ -10,7 +10,7 @@ import pytest
 from labbook.errors import EntryError, LabbookError, NothingFoundError, UsageError
 from labbook.fixes.confirm_fix import confirm, reject
 from labbook.fixes.fix_history import seen_before
-from labbook.fixes.propose_fix import note_proposal, proposal_for, proposed
+from labbook.fixes.propose_fix import find_proposal, note_proposal, propose
 from labbook.model.finding import Finding
 from labbook.model.run import Arguments, CaughtException, Frame, Framework, Process, Run
 from labbook.model.run_json import run_to_json
@@ -89,7 +89,7 @@ def team(notes):
 
 
 def test_a_run_that_came_past_a_failure_proposes_its_differences(team):
-    found = proposal_for(team.notebook, run(CURED, previous=STOPPED))
+    found = find_proposal(team.notebook, run(CURED, previous=STOPPED))
 
     assert (found.failed, found.by, found.symptoms, found.confirmed) == (FAILED, CURED, (SYMPTOM,), False)
     assert {change.what for change in found.changes} == {"train.py", "width"}
@@ -110,7 +110,7 @@ def test_a_run_that_came_past_a_failure_proposes_its_differences(team):
     ids=["failed", "after a good one", "unknown", "first", "the same", "no difference"],
 )
 def test_no_proposal(team, later):
-    assert proposal_for(team.notebook, later) is None
+    assert find_proposal(team.notebook, later) is None
 
 
 def test_a_finding_that_disappears_is_proposed_too(notes):
@@ -121,22 +121,22 @@ def test_a_finding_that_disappears_is_proposed_too(notes):
 
     put(notes, run(FAILED, symptoms=("loss_nonfinite",), fingerprints=("v1:nn",), checks=checked("fail"), width=9))
 
-    assert proposal_for(notes.notebook, run(CURED, previous=FAILED, checks=checked("ok"))).symptoms == (
+    assert find_proposal(notes.notebook, run(CURED, previous=FAILED, checks=checked("ok"))).symptoms == (
         "loss_nonfinite",
     )
-    assert proposal_for(notes.notebook, run(CURED, previous=FAILED, checks=checked("not observed"))) is None
+    assert find_proposal(notes.notebook, run(CURED, previous=FAILED, checks=checked("not observed"))) is None
 
 
 def test_another_script_of_the_experiment_may_be_the_cure(notes):
     put(notes, replace(CRASHED, experiment="exp001_digits"), experiment="exp001_digits")
     cured = run(CURED, script="train2.py", experiment="exp001_digits", started=1e12)
 
-    assert proposal_for(notes.notebook, cured).failed == FAILED
+    assert find_proposal(notes.notebook, cured).failed == FAILED
 
 
 def test_the_entry_of_the_cure_names_the_proposal(team):
     team_run = run(CURED, previous=STOPPED)
-    found = proposed(team.notebook, team_run)
+    found = propose(team.notebook, team_run)
     page = text_of(team, CURED)
 
     assert f"labbook fix {FAILED}" in page and "torch.nn.Linear" in page and "## Goal\n\nmine" in page
@@ -148,7 +148,7 @@ def test_the_entry_of_the_cure_names_the_proposal(team):
 
 
 def test_confirming_writes_both_entries_and_the_page_of_the_symptom(team):
-    proposed(team.notebook, run(CURED, previous=STOPPED))
+    propose(team.notebook, run(CURED, previous=STOPPED))
     written = confirm(team.notebook, "last")
 
     meta = meta_of(team, FAILED)
@@ -164,7 +164,7 @@ def test_confirming_writes_both_entries_and_the_page_of_the_symptom(team):
     }  # fmt: skip
     # A failing entry that is written again keeps its fix; the proposal of the cure is known to be confirmed.
     assert "## Fix" in entry_markdown(CRASHED, team.notebook, page)
-    assert proposal_for(team.notebook, run(CURED, previous=STOPPED)).confirmed
+    assert find_proposal(team.notebook, run(CURED, previous=STOPPED)).confirmed
 
 
 def test_the_same_failure_elsewhere_is_shown_the_fix_and_whether_it_held(team):
@@ -194,12 +194,12 @@ def test_words_of_people_are_kept_byte_for_byte(team):
 
 
 def test_rejecting_is_remembered(team):
-    proposed(team.notebook, run(CURED, previous=STOPPED))
+    propose(team.notebook, run(CURED, previous=STOPPED))
     reject(team.notebook, "last")
 
     assert meta_of(team, FAILED)["fix_rejected"] == [CURED] and meta_of(team, CURED)["may_cure"] is None
     assert "labbook fix" not in text_of(team, CURED)
-    assert proposal_for(team.notebook, run(CURED, previous=STOPPED)) is None
+    assert find_proposal(team.notebook, run(CURED, previous=STOPPED)) is None
     with pytest.raises(NothingFoundError, match="no later run"):
         confirm(team.notebook, FAILED)
     with pytest.raises(UsageError, match="rejected"):
@@ -278,4 +278,4 @@ def test_a_broken_entry_is_named(team):
 def test_a_proposal_that_cannot_be_made_costs_only_itself(team):
     (team.notebook.paths.attachments(FAILED) / "run.json").write_text(json.dumps({"id": FAILED, "captured": 3}))
 
-    assert proposed(team.notebook, run(CURED, previous=STOPPED)) is None
+    assert propose(team.notebook, run(CURED, previous=STOPPED)) is None

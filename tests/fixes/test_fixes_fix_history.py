@@ -9,7 +9,7 @@ import pytest
 
 from labbook.fixes.fix_history import fixed_runs, later_runs, newest_run, seen_before, symptom_counts
 from labbook.index import build
-from labbook.index.build import ask, ask_quickly, refresh
+from labbook.index.build import query_index, query_without_refresh, refresh
 from labbook.model.finding import Finding
 
 FP = "v1:00000000000000aa"
@@ -114,7 +114,7 @@ def test_later_and_earlier_runs(notes, book):
 
 def names(book, quickly=True):
     question = lambda index: [row[0] for row in index.execute("SELECT name FROM notes ORDER BY name")]  # noqa: E731
-    return ask_quickly(book, question) if quickly else ask(book, question)[0]
+    return query_without_refresh(book, question) if quickly else query_index(book, question)[0]
 
 
 def aged(folder):
@@ -182,7 +182,7 @@ def test_a_long_first_look_is_gone_on_with_by_the_next_question(notes, monkeypat
 
     def known():
         question = lambda index: [row[0] for row in index.execute("SELECT name FROM notes ORDER BY name")]  # noqa: E731
-        return ask_quickly(notes.notebook, question, patience_s=1.5)
+        return query_without_refresh(notes.notebook, question, patience_s=1.5)
 
     assert known() == [run_id(5), run_id(6), run_id(7)]
     assert [len(known()) for _ in range(3)] == [6, 7, 7]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from labbook.errors import NothingFoundError, UsageError
 from labbook.index.hit import Hit
 from labbook.index.query import search
-from labbook.index.query_symptoms import Meant, meant_by
+from labbook.index.query_symptoms import QuerySymptoms, match_symptoms
 from labbook.model.symptom import Example, Pattern, Symptom, Wording
 
 
@@ -79,7 +79,7 @@ CATALOGUE = (
     ],
 )
 def test_what_words_mean(words, symptoms, whole):
-    meant = meant_by(words, CATALOGUE)
+    meant = match_symptoms(words, CATALOGUE)
 
     assert meant.symptoms == symptoms
     assert not symptoms or meant.whole == whole
@@ -108,7 +108,7 @@ def page(id_="cuda_out_of_memory"):
 
 
 def test_the_order_of_answers(book):
-    about = Meant(("v1:aa",), ("cuda_out_of_memory",), ("cuda_oom",), whole=True, pages=(page(),))
+    about = QuerySymptoms(("v1:aa",), ("cuda_out_of_memory",), ("cuda_oom",), whole=True, pages=(page(),))
     found = search(book, "out of memory", meant=about)
 
     assert ids(found) == [OLD, FIXED, "x", OTHER, KIN, TEXT]
@@ -119,14 +119,14 @@ def test_the_order_of_answers(book):
 
 
 def test_words_that_say_more_than_the_symptom_come_first(book):
-    about = Meant((), ("cuda_out_of_memory",), ("cuda_oom",), whole=False, pages=(page(),))
+    about = QuerySymptoms((), ("cuda_out_of_memory",), ("cuda_oom",), whole=False, pages=(page(),))
     found = search(book, "before out of memory", meant=about)
 
     assert ids(found)[0] == TEXT and ids(found)[-1] == "x" and FIXED in ids(found)
 
 
 def test_filters_hold_for_all_answers(book):
-    about = Meant((), ("cuda_out_of_memory",), ("cuda_oom",), whole=True)
+    about = QuerySymptoms((), ("cuda_out_of_memory",), ("cuda_oom",), whole=True)
 
     assert ids(search(book, "out of memory has:fix", meant=about)) == [FIXED]
     assert ids(search(book, "family:cuda_oom")) == [FIXED, KIN, OTHER, OLD]
@@ -136,9 +136,11 @@ def test_filters_hold_for_all_answers(book):
 def test_a_page_of_the_catalogue_is_an_answer_by_itself(notes):
     notes.run(OLD)
 
-    assert ids(search(notes.notebook, "zzzz qqqq", meant=Meant((), ("a",), (), whole=True, pages=(page(),)))) == ["x"]
+    assert ids(
+        search(notes.notebook, "zzzz qqqq", meant=QuerySymptoms((), ("a",), (), whole=True, pages=(page(),)))
+    ) == ["x"]
     with pytest.raises(NothingFoundError):
-        search(notes.notebook, "zzzz qqqq", meant=Meant((), ("a",), (), whole=True))
+        search(notes.notebook, "zzzz qqqq", meant=QuerySymptoms((), ("a",), (), whole=True))
 
 
 @settings(max_examples=150, deadline=None)
@@ -147,5 +149,5 @@ def test_a_page_of_the_catalogue_is_an_answer_by_itself(notes):
 )
 def test_any_text_means_something_or_nothing(words):
     with suppress(UsageError):
-        meant = meant_by(words, CATALOGUE)
+        meant = match_symptoms(words, CATALOGUE)
         assert len(meant.symptoms) <= 3 or "symptom:" in words

@@ -15,7 +15,7 @@ from pathlib import Path
 from labbook.capture.console.console_sink import ConsoleSink
 from labbook.errors import UsageError
 from labbook.probe.redaction import Redactor, known_values
-from labbook.record.child.supervisor import exit_like, run_child
+from labbook.record.child.supervisor import exit_as_child, run_child
 
 
 def main():
@@ -45,7 +45,7 @@ def main():
         sys.exit(error.exit_code)
     if options.end:
         options.end.write_text(json.dumps(dataclasses.asdict(end)))
-    exit_like(end)
+    exit_as_child(end)
 
 
 main()

@@ -15,7 +15,7 @@ from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.publish.page import SiteFix, SiteSource
 from labbook.publish.pages import same_script, site_pages
 from labbook.publish.site import build_site
-from labbook.publish.symptom_pages import MOST_LISTED, MOST_RUNS, difference_of, symptom_page, symptom_pages
+from labbook.publish.symptom_pages import MOST_LISTED, MOST_RUNS, fix_difference, symptom_page, symptom_pages
 from labbook.publish.symptom_view import open_problems, symptom_view
 from labbook.publish.theme import EXTENSIONS
 from labbook.report.run_row import RunRow
@@ -258,13 +258,13 @@ def test_the_difference_is_taken_out_of_an_entry_without_its_links():
     section = "## Fix\n\nCured in [r](r.md): text\n\n| what | before | now |\n|---|---|---|\n| lr | 3 | 1 |\n"
     section += f"| bad | [x](gone.md) | |\n\n<details><summary>code</summary>\n\n{diff}\n\n</details>\n"
 
-    found = difference_of("# t\n\n" + block("fix", section))
+    found = fix_difference("# t\n\n" + block("fix", section))
 
     assert found.startswith("| what |") and "| lr | 3 | 1 |" in found and diff in found
     assert found.count("gone.md") == 1 and 'markdown="1"' in found
-    assert difference_of("# t\n\n| a | b |\n") == "" and difference_of(block("fix", "## Fix\n\nin words")) == ""
-    assert difference_of(block("fix", "| a |\n|---|\n\n```text\nno end")) == ""
-    assert difference_of(block("fix", "| a |\n|---|\n" + "| long |\n" * 5000)) == ""
+    assert fix_difference("# t\n\n| a | b |\n") == "" and fix_difference(block("fix", "## Fix\n\nin words")) == ""
+    assert fix_difference(block("fix", "| a |\n|---|\n\n```text\nno end")) == ""
+    assert fix_difference(block("fix", "| a |\n|---|\n" + "| long |\n" * 5000)) == ""
 
 
 class _Active(HTMLParser):
@@ -303,7 +303,7 @@ def test_hostile_titles_symptoms_and_fixes_are_inert():
 def test_a_hostile_difference_is_inert():
     diff = fence("-x\n+" + HOSTILE + "\n</details></div><script>alert(1)</script>\n" + EVIL, "diff")
     section = f"## Fix\n\n| what | now |\n|---|---|\n| {table_cell(EVIL)} | 1 |\n\n"
-    found = difference_of(block("fix", section + f"<details><summary>code</summary>\n\n{diff}\n\n</details>\n"))
+    found = fix_difference(block("fix", section + f"<details><summary>code</summary>\n\n{diff}\n\n</details>\n"))
     source = cured()
     hostile = SiteFix(source.fixes[0].run, "t", CURED, difference=found)
     text = page(SiteSource(source.rows, now=NOW, fixes=[hostile]), "loss_nonfinite")

@@ -15,7 +15,7 @@ import pytest
 
 from labbook.errors import UsageError
 from labbook.probe.conditions import holds
-from labbook.record.program_requests import asked_of
+from labbook.record.program_requests import parse_requests
 from labbook.record.watch_expressions import parse_condition
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
@@ -90,7 +90,7 @@ def test_a_bad_condition_is_told_with_its_place(text, character):
 @pytest.mark.parametrize("profile", ["python", "0", "1000", "-1"])
 def test_a_profile_needs_a_sensible_number_of_steps(profile):
     with pytest.raises(UsageError):
-        asked_of(profile=profile)
+        parse_requests(profile=profile)
 
 
 def test_a_bad_condition_starts_nothing(book):

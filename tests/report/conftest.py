@@ -31,7 +31,7 @@ from labbook.model.run import (
     Run,
 )
 from labbook.model.series import Series
-from labbook.report.entry.title import primary_series, title_of
+from labbook.report.entry.title import primary_series, run_title
 from labbook.store.config import Config
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
@@ -59,7 +59,7 @@ def series(name, values, source="probe", steps=None, rank=None):
 
 def judged(run):
     run = dataclasses.replace(run, primary=primary_series(run), checks=tuple(checklist(run, PAGES)))
-    return dataclasses.replace(run, title=title_of(run))
+    return dataclasses.replace(run, title=run_title(run))
 
 
 TORCH = Framework(

@@ -7,7 +7,7 @@ import dataclasses
 from labbook.model.finding import Finding, Seen
 from labbook.model.message import message
 from labbook.model.run import CheckResult
-from labbook.report.terminal_findings import finding_lines, found
+from labbook.report.terminal_findings import finding_lines, visible_findings
 
 
 def result(check_id, verdict, explained_by="", detail=""):
@@ -32,7 +32,7 @@ def test_causes_with_their_advice_and_no_effects(runs):
         result("a", "ok"),
     )
 
-    assert [check.id for check in found(run)] == ["cause", "effect"]
+    assert [check.id for check in visible_findings(run)] == ["cause", "effect"]
     assert finding_lines(run) == ["warn  title of cause: 0.5 of 2", "      Do this."]
 
 

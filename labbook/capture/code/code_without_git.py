@@ -12,7 +12,7 @@ _MAX_BYTES = 1024 * 1024
 _SHELL_FILE = re.compile(r"[\w./-]+\.(?:py|sh)\b")
 
 
-def sources_of(script: Path, top: Path) -> list[Path]:
+def find_sources(script: Path, top: Path) -> list[Path]:
     """The script first, then the modules and scripts that it uses, found by reading it, not by running it.
 
     Args:

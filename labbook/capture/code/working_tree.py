@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.capture.code.code_without_git import sources_of
+from labbook.capture.code.code_without_git import find_sources
 from labbook.capture.code.git_reader import CodeGit, head_commit, open_code
 from labbook.capture.code.patch import Patch, first_line, is_withheld, split_sections
 from labbook.capture.code.untracked_files import add_new_files, is_source
-from labbook.capture.command import program_of
+from labbook.capture.command import find_program_file
 from labbook.errors import GitError, Unavailable
 from labbook.model.message import Message, as_data, message
 from labbook.store.git_process import GitFolders, discover
@@ -69,7 +69,7 @@ def capture(context: CaptureContext) -> dict[str, Any]:
     Raises:
         Unavailable: There is neither a repository nor a script to keep.
     """
-    program = program_of(context.argv, context.cwd)
+    program = find_program_file(context.argv, context.cwd)
     folder = program.path.parent if program.path is not None else program.folder
     if not folder.is_dir():
         raise Unavailable(f"the folder {folder} does not exist")
@@ -326,7 +326,7 @@ def _alone(context: CaptureContext, script: Path | None) -> dict[str, Any]:
         raise Unavailable("the command has no script, and its folder is in no git repository")
     script = Path(os.path.abspath(script))  # noqa: PTH100 - links are kept: the name is what the user typed
     top = context.cwd if script.is_relative_to(context.cwd) else script.parent
-    files = sources_of(script, top)
+    files = find_sources(script, top)
     paths = [file.relative_to(top).as_posix() for file in files]
     patch = Patch(context.config.patch_max_bytes, context.redactor)
     add_new_files(patch, top, paths, "")

@@ -249,7 +249,7 @@ def _leave_standard_input() -> None:
         os.close(null)
 
 
-def exit_like(end: ChildEnd) -> NoReturn:
+def exit_as_child(end: ChildEnd) -> NoReturn:
     """Ends this process as the command ended: with its exit status, or by the same signal.
 
     Whoever waits for us sees what they would have seen without labbook, a shell's "Segmentation fault" included. No

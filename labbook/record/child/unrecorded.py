@@ -51,9 +51,9 @@ def run_in_any_case(argv: Sequence[str], record: Callable[[], ChildEnd], say: Ca
         say(f"the command runs, but this run is not recorded: {reason_of(error)}")
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         become(argv)
-    from labbook.record.child.supervisor import exit_like
+    from labbook.record.child.supervisor import exit_as_child
 
-    exit_like(end)
+    exit_as_child(end)
 
 
 def become(argv: Sequence[str]) -> NoReturn:

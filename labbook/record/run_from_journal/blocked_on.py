@@ -20,7 +20,7 @@ _LOCKS = ("/threading.py", "/queue.py", "multiprocessing/synchronize.py", "concu
 _ASKING = ("/pdb.py", "/bdb.py", "/cmd.py", "/getpass.py")
 
 
-def waiting_for(frames: Sequence[Frame]) -> str:
+def classify_wait(frames: Sequence[Frame]) -> str:
     """Gives "collective", "reader" (the next batch), "worker" (a child process), "lock", "input" or "".
 
     Args:

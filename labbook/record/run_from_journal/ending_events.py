@@ -12,7 +12,7 @@ from typing import Any
 
 from labbook.model.run import CaughtException, Frame, Run
 from labbook.probe import protocol
-from labbook.record.run_from_journal.blocked_on import waiting_for
+from labbook.record.run_from_journal.blocked_on import classify_wait
 from labbook.store.journal import ProcessEvents
 
 STALLED_S = 60.0
@@ -55,7 +55,7 @@ def with_standstill(run: Run, processes: Sequence[ProcessEvents], events: Path) 
         silent, threads = told
         facts["stacks"] = [_shortened(thread) for thread in threads[:_MOST_THREADS]]
         frames: list[dict[str, Any]] = next((thread["frames"] for thread in threads if thread.get("main")), [])
-        facts["waiting"] = waiting_for(frames)
+        facts["waiting"] = classify_wait(frames)
         facts["where"] = _place(frames)
         if silent is not None:
             facts["silent_s"] = round(silent, 1)

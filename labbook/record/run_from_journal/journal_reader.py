@@ -19,9 +19,9 @@ from labbook.model.run import (
 )
 from labbook.probe import protocol
 from labbook.record.run_from_journal.ranks import rank_of_process
-from labbook.record.run_from_journal.request_events import asked_of, was_stopped
-from labbook.record.run_from_journal.series_events import series_of
-from labbook.record.run_from_journal.signal_events import signals_of
+from labbook.record.run_from_journal.request_events import fold_requests, was_stopped
+from labbook.record.run_from_journal.series_events import fold_series
+from labbook.record.run_from_journal.signal_events import fold_signals
 from labbook.store.journal import ProcessEvents
 
 Event = Mapping[str, Any]
@@ -44,7 +44,7 @@ def assemble(start: Event, end: Event, processes: Sequence[ProcessEvents], conso
     code = end.get("code")
     run = Run(
         id=str(start.get("id", "")),
-        status=status_of(end, processes, child_pid(start)),
+        status=run_status(end, processes, child_pid(start)),
         argv=tuple(start.get("argv") or ()),
         cwd=str(start.get("cwd", "")),
         started=float(start.get("started") or 0.0),
@@ -68,7 +68,7 @@ def child_pid(start: Event) -> int:
     return pid if isinstance(pid, int) else 0
 
 
-def status_of(end: Event, processes: Sequence[ProcessEvents], pid: int) -> str:
+def run_status(end: Event, processes: Sequence[ProcessEvents], pid: int) -> str:
     """One of `STATUSES`, from how the command ended.
 
     Without `end` the recorder died: a command whose probe began and never said goodbye was killed with it; otherwise
@@ -98,7 +98,7 @@ def _with_observations(run: Run, processes: Sequence[ProcessEvents], pid: int) -
     people = _processes(processes, pid)
     exceptions = _exceptions(processes)
     frameworks = _frameworks(processes)
-    series = series_of(processes)
+    series = fold_series(processes)
     return replace(
         run,
         frameworks=frameworks,
@@ -106,8 +106,8 @@ def _with_observations(run: Run, processes: Sequence[ProcessEvents], pid: int) -
         arguments=_arguments(processes),
         configs=_configs(processes),
         series=series,
-        asked=asked_of(processes),
-        signals=signals_of(processes),
+        asked=fold_requests(processes),
+        signals=fold_signals(processes),
         exceptions=exceptions,
         warnings=_warnings(processes),
         processes=people,

@@ -9,7 +9,7 @@ from labbook.probe import protocol
 from labbook.store.journal import ProcessEvents
 
 
-def rank_of(hello: Mapping[str, Any]) -> int | None:
+def process_rank(hello: Mapping[str, Any]) -> int | None:
     """Rank of a process in distributed training, from the variables that its launcher set; `None` outside one."""
     environment = hello.get("env")
     if not isinstance(environment, Mapping):
@@ -26,7 +26,7 @@ def rank_of(hello: Mapping[str, Any]) -> int | None:
 
 def rank_of_process(process: ProcessEvents) -> int | None:
     """Rank of a process: from its launcher, else as it told its process group, which programs that fork make later."""
-    launched = rank_of(process.hello)
+    launched = process_rank(process.hello)
     if launched is not None:
         return launched
     for event in process.of_kind(protocol.STATE):

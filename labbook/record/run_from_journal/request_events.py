@@ -24,7 +24,7 @@ _KINDS = {
 }
 
 
-def asked_of(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
+def fold_requests(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
     """What was asked for in all processes of a run, in the order of time; empty when nothing was."""
     found: dict[str, Any] = {}
     for name, kind in _KINDS.items():

@@ -42,14 +42,14 @@ class _Points:
         self.nonfinite += nonfinite
 
 
-def series_of(processes: Sequence[ProcessEvents]) -> tuple[Series, ...]:
+def fold_series(processes: Sequence[ProcessEvents]) -> tuple[Series, ...]:
     """All series of a run: those of the optimizer steps first, then what the program logged.
 
     Ranks keep their own series, marked by `rank`. When several processes without ranks trained (a script with two
     Python steps), the names of all but the first begin with their script: `finetune.py/loss`.
     """
     found: list[Series] = []
-    labels = labels_of(processes)
+    labels = process_labels(processes)
     for process, label in zip(processes, labels, strict=True):
         rank = rank_of_process(process)
         for (name, source), points in _process_points(process).items():
@@ -81,7 +81,7 @@ def number(value: object, default: float = math.nan) -> float:
     return default
 
 
-def labels_of(processes: Sequence[ProcessEvents]) -> list[str]:
+def process_labels(processes: Sequence[ProcessEvents]) -> list[str]:
     """A prefix for each process, empty for the first of its rank that measured something."""
     taken: set[tuple[int | None, str]] = set()
     seen: set[int | None] = set()

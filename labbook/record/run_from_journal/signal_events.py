@@ -10,7 +10,7 @@ from labbook.model.series import Series
 from labbook.model.signals import Facts, Signals
 from labbook.probe import protocol
 from labbook.record.run_from_journal.ranks import rank_of_process
-from labbook.record.run_from_journal.series_events import labels_of, number
+from labbook.record.run_from_journal.series_events import number, process_labels
 from labbook.store.journal import ProcessEvents
 
 _ENVELOPE = ("v", "n", "t", "k", "framework")
@@ -38,10 +38,10 @@ _MOST = {
 _PHASES = ("data", "forward", "backward", "optimizer", "other")
 
 
-def signals_of(processes: Sequence[ProcessEvents]) -> tuple[Signals, ...]:
+def fold_signals(processes: Sequence[ProcessEvents]) -> tuple[Signals, ...]:
     """The signals of every process that trained, ranks in order; a process that trained with two frameworks has two."""
     found = []
-    for process, label in zip(processes, labels_of(processes), strict=True):
+    for process, label in zip(processes, process_labels(processes), strict=True):
         by_framework: dict[str, list[Facts]] = {}
         for event in process.events:
             if event.get("k") in _KINDS:

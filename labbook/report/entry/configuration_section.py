@@ -11,11 +11,11 @@ from typing import Any
 from labbook.model.message import message
 from labbook.model.run import Facts, FileUse, Process, Run
 from labbook.report import numbers
-from labbook.report.entry.section_limits import Limits, cut
+from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.store.sentences import Sentences
 
 
-def facts_of(run: Run, source: str) -> Mapping[str, Any]:
+def captured_facts(run: Run, source: str) -> Mapping[str, Any]:
     """Facts of a capture source; empty when it declined or never ran."""
     facts = run.captured.get(source)
     return facts if isinstance(facts, Mapping) and "unavailable" not in facts else {}
@@ -23,7 +23,7 @@ def facts_of(run: Run, source: str) -> Mapping[str, Any]:
 
 def configuration_section(run: Run, limits: Limits) -> dict[str, Any]:
     """Command line, parsed options, configuration files, and the environment variables that may be shown."""
-    command = facts_of(run, "command")
+    command = captured_facts(run, "command")
     texts, left = [], limits.config_bytes
     for config in run.configs:
         text = config.text.rstrip("\n")
@@ -39,14 +39,14 @@ def configuration_section(run: Run, limits: Limits) -> dict[str, Any]:
         )
     variables = command.get("environment")
     return {
-        "command": cut(
+        "command": shorten_middle(
             str(command.get("line") or "") or _command_line(run.argv), 2_000 if limits.config_bytes else 500
         ),
         "folder": run.cwd,
         "arguments": [_arguments(a.source, a.name, a.values, limits) for a in run.arguments[:10]],
         "configs": texts[: limits.rows],
         "variables": "\n".join(
-            f"{cut(str(name), limits.cell)}={cut(str(value), limits.cell)}"
+            f"{shorten_middle(str(name), limits.cell)}={shorten_middle(str(value), limits.cell)}"
             for name, value in list((variables if isinstance(variables, Mapping) else {}).items())[: limits.rows]
         ),
     }
@@ -63,7 +63,10 @@ def _arguments(source: str, name: str, values: Facts, limits: Limits) -> dict[st
     return {
         "source": source,
         "name": name,
-        "rows": [{"name": cut(k, limits.cell), "value": cut(v, limits.cell)} for k, v in flat[: limits.rows]],
+        "rows": [
+            {"name": shorten_middle(k, limits.cell), "value": shorten_middle(v, limits.cell)}
+            for k, v in flat[: limits.rows]
+        ],
         "more": max(0, len(flat) - limits.rows),
     }
 
@@ -83,7 +86,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
     """State of the user's code, or `None` when it is not known."""
-    code = facts_of(run, "code")
+    code = captured_facts(run, "code")
     if not code:
         return None
     changed = [f for f in code.get("files_changed") or () if isinstance(f, Mapping)]
@@ -91,7 +94,8 @@ def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | N
     rows = [_changed_file(f, limits) for f in changed[: limits.rows]]
     room = max(0, limits.rows - len(rows))
     rows += [
-        {"path": cut(path, limits.cell), "status": "new", "added": None, "removed": None} for path in untracked[:room]
+        {"path": shorten_middle(path, limits.cell), "status": "new", "added": None, "removed": None}
+        for path in untracked[:room]
     ]
     note = str(code.get("patch_note") or "")
     notes = [one for one in code.get("patch_note_messages") or () if isinstance(one, Mapping)]
@@ -108,10 +112,14 @@ def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | N
         "rows": rows,
         "more": max(0, len(changed) + len(untracked) - len(rows)),
         "patch": str(code.get("patch") or ""),
-        "patch_note": cut(note, 1000),
+        "patch_note": shorten_middle(note, 1000),
         # The note names these itself.
-        "withheld": [] if note else [cut(_name(w), limits.cell) for w in code.get("withheld") or ()][: limits.rows],
-        "binaries": [] if note else [cut(_name(b), limits.cell) for b in code.get("binaries") or ()][: limits.rows],
+        "withheld": []
+        if note
+        else [shorten_middle(_name(w), limits.cell) for w in code.get("withheld") or ()][: limits.rows],
+        "binaries": []
+        if note
+        else [shorten_middle(_name(b), limits.cell) for b in code.get("binaries") or ()][: limits.rows],
         "folder": run.id,
     }
 
@@ -131,7 +139,7 @@ _STATUSES = {
 def _changed_file(facts: Facts, limits: Limits) -> dict[str, Any]:
     status = str(facts.get("status") or "")
     return {
-        "path": cut(str(facts.get("path") or ""), limits.cell),
+        "path": shorten_middle(str(facts.get("path") or ""), limits.cell),
         "status": _STATUSES.get(status[:1], status),
         "added": facts.get("added"),
         "removed": facts.get("removed"),
@@ -157,7 +165,7 @@ def files_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 def _file(use: FileUse, limits: Limits) -> dict[str, Any]:
     kind, _, digest = use.fingerprint.partition(":")
     return {
-        "path": cut(use.path, limits.cell),
+        "path": shorten_middle(use.path, limits.cell),
         "mode": use.mode,
         "size": numbers.size(use.size_bytes),
         "fingerprint": f"{kind}:{digest[:12]}" if digest else "",
@@ -168,7 +176,7 @@ def _file(use: FileUse, limits: Limits) -> dict[str, Any]:
 
 def resources_section(run: Run) -> dict[str, Any] | None:
     """Time and memory that the run took, or `None` when nothing was measured."""
-    used = facts_of(run, "resources")
+    used = captured_facts(run, "resources")
     rows: list[dict[str, Any]] = [{"what": "duration", "value": numbers.duration(run.duration_s)}] if run.ended else []
     rows += _step_times(run)
     rows += _phases(run)
@@ -247,7 +255,7 @@ def _process(process: Process) -> dict[str, Any]:
     return {
         "rank": process.rank,
         "pid": process.pid,
-        "command": cut(" ".join(argv), 80),
+        "command": shorten_middle(" ".join(argv), 80),
         "steps": process.steps,
         "duration": numbers.duration(process.elapsed_s),
         "probed": process.probed,
@@ -273,10 +281,17 @@ def unobserved_section(run: Run, limits: Limits, failed: Sequence[tuple[str, str
         # That there is no lock file is told by the verdict on reproducibility.
         if isinstance(facts, Mapping) and facts.get("unavailable") and source != "lockfiles":
             rows.append({"what": source, "key": "source", "reason": str(facts["unavailable"])})
-    errors = [{"where": w, "error": cut(e, limits.cell), "count": c} for w, e, c in run.probe.errors[: limits.rows]]
+    errors = [
+        {"where": w, "error": shorten_middle(e, limits.cell), "count": c} for w, e, c in run.probe.errors[: limits.rows]
+    ]
     if not rows and not errors:
         return None
     shown = [
-        {**row, "what": cut(row["what"], limits.cell), "reason": cut(row["reason"], 2 * limits.cell)} for row in rows
+        {
+            **row,
+            "what": shorten_middle(row["what"], limits.cell),
+            "reason": shorten_middle(row["reason"], 2 * limits.cell),
+        }
+        for row in rows
     ]
     return {"rows": shown[: limits.rows], "more": max(0, len(shown) - limits.rows), "errors": errors}

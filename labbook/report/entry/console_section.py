@@ -8,7 +8,7 @@ from typing import Any
 from labbook.model.run import Run
 from labbook.probe.redaction import PATH_RULES
 from labbook.report.ending_exception import ending_exception, shown_path
-from labbook.report.entry.section_limits import Limits, cut
+from labbook.report.entry.section_limits import Limits, shorten_middle
 
 _TROUBLE = re.compile(
     r"\b(?:error|exception|traceback|failed|failure|fatal|abort(?:ed)?|killed|out of memory|oom|nan detected"
@@ -28,7 +28,7 @@ def console_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     warnings = [
         {
             "category": str(w.get("category") or ""),
-            "message": cut(str(w.get("message") or "").strip().split("\n")[0], 2 * limits.cell),
+            "message": shorten_middle(str(w.get("message") or "").strip().split("\n")[0], 2 * limits.cell),
             "place": f"{shown_path(str(w['file']), run)}:{w.get('line')}" if w.get("file") else "",
         }
         for w in run.warnings[: min(10, limits.rows)]
@@ -62,7 +62,7 @@ def _fitting(lines: list[str], n_bytes: int, *, from_end: bool) -> list[str]:
     chosen: list[str] = []
     used = 0
     for line in reversed(lines) if from_end else lines:
-        shown = cut(line.rstrip("\r"), _MAX_LINE)
+        shown = shorten_middle(line.rstrip("\r"), _MAX_LINE)
         used += len(shown.encode("utf-8", "replace")) + 1
         if used > n_bytes:
             break
@@ -74,6 +74,6 @@ def _trouble(run: Run, lines: list[str], limits: Limits) -> str:
     """The last lines that speak of an error, when the command failed and the probe caught no exception."""
     if run.status not in ("failed", "killed", "lost") or ending_exception(run) is not None or not limits.console_bytes:
         return ""
-    marked = [cut(line.strip(), _MAX_LINE) for line in lines if _TROUBLE.search(line[:2000])]
+    marked = [shorten_middle(line.strip(), _MAX_LINE) for line in lines if _TROUBLE.search(line[:2000])]
     distinct = list(dict.fromkeys(marked))
     return "\n".join(distinct[-_TROUBLE_LINES:])

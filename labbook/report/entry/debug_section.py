@@ -7,7 +7,7 @@ from typing import Any
 
 from labbook.model.run import Run
 from labbook.report import numbers
-from labbook.report.entry.section_limits import Limits, cut
+from labbook.report.entry.section_limits import Limits, shorten_middle
 
 _MOST_MODELS = 4
 """Models in one table, as a generator and its critic. Source: chosen by us."""
@@ -27,7 +27,7 @@ def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
         more += len(known) - len(shown) + int(model.get("left_out") or 0)
         rows += [
             {
-                "name": cut(str(row.get("name") or "(root)"), limits.cell),
+                "name": shorten_middle(str(row.get("name") or "(root)"), limits.cell),
                 "type": str(row.get("type") or ""),
                 "shapes": _arrow(str(row.get("input") or ""), str(row.get("output") or ""), limits),
                 "parameters": _parameters(row),
@@ -46,7 +46,11 @@ def _by_depth(known: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str
 
 
 def _arrow(before: str, after: str, limits: Limits) -> str:
-    return f"{cut(before, limits.cell // 2)} → {cut(after, limits.cell // 2)}" if before or after else ""
+    return (
+        f"{shorten_middle(before, limits.cell // 2)} → {shorten_middle(after, limits.cell // 2)}"
+        if before or after
+        else ""
+    )
 
 
 def _parameters(row: Mapping[str, Any]) -> str:
@@ -81,7 +85,7 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         ],
         "loaders": _each_once(
             {
-                "dataset": cut(str(row.get("dataset") or ""), limits.cell),
+                "dataset": shorten_middle(str(row.get("dataset") or ""), limits.cell),
                 "length": numbers.count(row["length"]) if isinstance(row.get("length"), int) else "",
                 "batch_size": row.get("batch_size"),
                 "workers": row.get("workers"),
@@ -103,7 +107,9 @@ def _each_once(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _leaf(row: Mapping[str, Any], limits: Limits) -> str:
     path, role = str(row.get("leaf") or ""), str(row.get("role") or "")
-    return cut(f"{role} {path}" if path.isdigit() and role in ("input", "label") else path or role, limits.cell)
+    return shorten_middle(
+        f"{role} {path}" if path.isdigit() and role in ("input", "label") else path or role, limits.cell
+    )
 
 
 def _spread(row: Mapping[str, Any]) -> dict[str, str]:
@@ -133,7 +139,7 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "steps": [numbers.count(int(step)) for step in layers.get("steps") or ()],
         "layers": [
             {
-                "name": cut(str(row.get("name") or row.get("type")), limits.cell),
+                "name": shorten_middle(str(row.get("name") or row.get("type")), limits.cell),
                 "type": str(row.get("type") or ""),
                 "looks": [_layer(look) for look in _list(row.get("looks"))],
             }
@@ -157,7 +163,7 @@ def _layer(look: Mapping[str, Any]) -> dict[str, Any]:
 def _weight(row: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     zero = row.get("zero")
     return {
-        "name": cut(str(row.get("name") or ""), limits.cell),
+        "name": shorten_middle(str(row.get("name") or ""), limits.cell),
         "shape": str(row.get("shape") or ""),
         "trainable": bool(row.get("trainable")),
         "weight": _number(row.get("weight")),

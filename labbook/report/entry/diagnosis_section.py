@@ -9,7 +9,7 @@ from typing import Any
 from labbook.model.finding import Finding, Seen
 from labbook.model.run import Run
 from labbook.report.ending_exception import shown_path, shown_text
-from labbook.report.entry.section_limits import Limits, cut
+from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.store.templates import words
 
 _MOST_WHOLE = 4
@@ -35,17 +35,17 @@ def _finding(finding: Finding, follow: Sequence[Finding], run: Run, limits: Limi
     where = finding.where
     return {
         **_named(finding),
-        "place": place_of(finding, run),
+        "place": user_location(finding, run),
         "function": str(where.get("function") or "") if where.get("function") != "<module>" else "",
-        "source": cut(str(where.get("source") or ""), limits.cell),
+        "source": shorten_middle(str(where.get("source") or ""), limits.cell),
         "at": [
             {"kind": key, "value": str(where[key])}
             for key in ("module", "parameter", "operation", "step", "rank", "thread")
             if where.get(key) not in (None, "")
         ],
-        "evidence": [cut(shown_text(sentence, run), limits.text) for sentence in finding.evidence],
-        "causes": [cut(sentence, limits.text) for sentence in finding.causes],
-        "fixes": [cut(sentence, limits.text) for sentence in finding.fixes],
+        "evidence": [shorten_middle(shown_text(sentence, run), limits.text) for sentence in finding.evidence],
+        "causes": [shorten_middle(sentence, limits.text) for sentence in finding.causes],
+        "fixes": [shorten_middle(sentence, limits.text) for sentence in finding.fixes],
         "consequences": [_named(other) for other in follow if other.follows_from == finding.symptom],
         "seen": [_seen(seen, run) for seen in _best(finding.seen_before)],
         "times": len(finding.seen_before),
@@ -70,7 +70,7 @@ def _seen(seen: Seen, run: Run) -> dict[str, Any]:
     return {"run": seen.run, "fix": seen.fix, "by": seen.by, "same": seen.same, "held": seen.held or 0}
 
 
-def place_of(finding: Finding, run: Run) -> str:
+def user_location(finding: Finding, run: Run) -> str:
     """File and line in the user's code: "model.py:31"; "" where it is not known."""
     file, line = finding.where.get("file"), finding.where.get("line")
     if not file:
@@ -90,22 +90,25 @@ def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]
     said = words(language)["diagnosis"]
     primary = next(iter(run.findings), None)
     if primary is None:
-        return [spoken(said["unsure_line"], reason=run.unsure)] if run.unsure else []
+        return [fill(said["unsure_line"], reason=run.unsure)] if run.unsure else []
     lines = [headline(primary, said)]
-    place = place_of(primary, run)
+    place = user_location(primary, run)
     if base and place.startswith(base + os.sep):
         place = place[len(base) + 1 :]
     source = str(primary.where.get("source") or "")
     if place:
-        lines.append(cut(f"{place}  {source}".rstrip(), _WIDTH))
-    lines += [cut(shown_text(sentence, run), _WIDTH) for sentence in primary.evidence[:1]]
+        lines.append(shorten_middle(f"{place}  {source}".rstrip(), _WIDTH))
+    lines += [shorten_middle(shown_text(sentence, run), _WIDTH) for sentence in primary.evidence[:1]]
     if primary.causes:
-        lines.append(cut(spoken(said["why_line"], cause=unmarked(primary.causes[0])), 2 * _WIDTH))
+        lines.append(shorten_middle(fill(said["why_line"], cause=strip_markdown(primary.causes[0])), 2 * _WIDTH))
     fixed = next((seen for seen in primary.seen_before if seen.fix), None)
     if fixed is not None:
-        lines.append(cut(spoken(said["cured_line"], run=fixed.run, fix=unmarked(fixed.fix)), _WIDTH))
+        lines.append(shorten_middle(fill(said["cured_line"], run=fixed.run, fix=strip_markdown(fixed.fix)), _WIDTH))
     lines += [
-        cut(spoken(said["try_line"], fix=unmarked(fix)) if number == 0 else f"     {unmarked(fix)}", 2 * _WIDTH)
+        shorten_middle(
+            fill(said["try_line"], fix=strip_markdown(fix)) if number == 0 else f"     {strip_markdown(fix)}",
+            2 * _WIDTH,
+        )
         for number, fix in enumerate(primary.fixes[: 2 if fixed is None else 1])
     ]
     if primary.seen_before and fixed is None:
@@ -117,20 +120,20 @@ def seen_line(finding: Finding, said: Mapping[str, Any]) -> str:
     """How often the same was seen before, and in which run last."""
     count, last = len(finding.seen_before), finding.seen_before[0].run
     words = said["seen_line_one" if count == 1 else "seen_line"]
-    return spoken(words, count=count, run=last)
+    return fill(words, count=count, run=last)
 
 
 def headline(finding: Finding, said: Mapping[str, Any]) -> str:
     """Title, id and certainty of a finding on one line."""
     certainty = said["tiers"][str(finding.tier)]
-    return f"{unmarked(finding.title)} ({finding.symptom or finding.family}{said['comma']}{certainty})"
+    return f"{strip_markdown(finding.title)} ({finding.symptom or finding.family}{said['comma']}{certainty})"
 
 
-def spoken(sentence: object, **values: object) -> str:
+def fill(sentence: object, **values: object) -> str:
     """A sentence with its values for the terminal, where nothing is escaped for Markdown."""
     return str.format(str(sentence), **values)
 
 
-def unmarked(sentence: str) -> str:
+def strip_markdown(sentence: str) -> str:
     """A sentence of the catalogue without its code marks."""
     return sentence.replace("`", "")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from labbook.model.run import Run
-from labbook.report.series_choice import MEASURED_BY_PROBE, base_name, one_a_name, primary_of
+from labbook.report.series_choice import MEASURED_BY_PROBE, base_name, find_primary_series, one_a_name
 
 ENTRY_SCHEMA = 1
 _MAX_METRICS = 12
@@ -99,7 +99,7 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def _metrics(run: Run) -> dict[str, Any]:
     """First, best and last value of what the program trained for; not of step times and learning rates."""
-    primary = primary_of(run)
+    primary = find_primary_series(run)
     quiet = set(MEASURED_BY_PROBE) - {"loss"}
     chosen = [s for s in one_a_name(run.series) if base_name(s.name) not in quiet]
     chosen.sort(key=lambda s: primary is None or s.name != primary.name)

@@ -32,7 +32,7 @@ from labbook.report.entry.summary_section import (
     model_section,
     title_section,
 )
-from labbook.report.entry.title import title_of
+from labbook.report.entry.title import run_title
 from labbook.store import entry_text, escape, frontmatter
 from labbook.store.sentences import Sentences
 from labbook.store.templates import Templates, finished_text
@@ -161,7 +161,7 @@ def _title(run: Run, language: str, before: Mapping[str, Any], existing: str | N
     Labbook's title changes when the run ends. One that differs from what labbook wrote, in the front matter or in the
     heading, is people's and stays; a hidden mark beside the heading remembers that.
     """
-    own = run.title or title_of(run, language)
+    own = run.title or run_title(run, language)
     if existing is None:
         return own, False
     blocks = [p.text for p in entry_text.split_parts(existing) if p.name == "title"]
@@ -173,7 +173,7 @@ def _title(run: Run, language: str, before: Mapping[str, Any], existing: str | N
         return noted, True
     if not shown or shown == escape.inline(noted):
         return own, False
-    ours = {own, *(title_of(replace(run, status="running", title=""), each) for each in ("en", "zh"))}
+    ours = {own, *(run_title(replace(run, status="running", title=""), each) for each in ("en", "zh"))}
     return (shown, True) if noted in ours else (noted, True)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from labbook.model.run import Facts, Framework, Run
 from labbook.report import numbers
-from labbook.report.entry.configuration_section import facts_of
-from labbook.report.entry.section_limits import Limits, cut
+from labbook.report.entry.configuration_section import captured_facts
+from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.store.sentences import Sentences, translate
 
 _MATTER = [
@@ -26,15 +26,15 @@ the trackers of the two frameworks ask for in bug reports, and what examples imp
 def environment_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
     """Interpreter, frameworks, devices, machine, seeds, and the verdict on reproducibility, or `None`."""
     rows = [*_python_rows(run), *_framework_rows(run), *_machine_rows(run, limits), *_seed_rows(run)]
-    python, verdict = facts_of(run, "python"), facts_of(run, "reproducibility")
+    python, verdict = captured_facts(run, "python"), captured_facts(run, "reproducibility")
     if not rows and not verdict:
         return None
     files = [str(name) for name in python.get("files") or ()]
     told = {key: verdict.get(key) for key in ("clean", "locked", "rebuildable")}
     texts = [str(reason) for reason in verdict.get("reasons") or ()]
-    reasons = [cut(text, 3 * limits.cell) for text in translate(texts, verdict.get("reason_messages"), say)]
+    reasons = [shorten_middle(text, 3 * limits.cell) for text in translate(texts, verdict.get("reason_messages"), say)]
     return {
-        "rows": [{**row, "value": cut(row["value"], 3 * limits.cell)} for row in rows],
+        "rows": [{**row, "value": shorten_middle(row["value"], 3 * limits.cell)} for row in rows],
         "verdict": {**told, "reasons": reasons[:12]} if verdict else None,
         "packages": python.get("count") or len(python.get("packages") or ()),
         "lists": files,
@@ -48,7 +48,7 @@ def _row(what: str, value: object) -> list[dict[str, str]]:
 
 
 def _python_rows(run: Run) -> list[dict[str, str]]:
-    python = facts_of(run, "python")
+    python = captured_facts(run, "python")
     main = next((p for p in run.processes if p.version), None)
     version = str(python.get("version") or (main.version if main else ""))
     kind = ", ".join(str(k) for k in (python.get("kind"), python.get("conda_env")) if k)
@@ -94,7 +94,7 @@ def _device(facts: Facts) -> str:
 
 
 def _machine_rows(run: Run, limits: Limits) -> list[dict[str, str]]:
-    machine, container = facts_of(run, "hardware"), facts_of(run, "container")
+    machine, container = captured_facts(run, "hardware"), captured_facts(run, "container")
     gpus = machine.get("gpus")
     driver = [str(machine[key]) for key in ("driver",) if machine.get(key)]
     driver += [f"CUDA {machine['cuda_driver']}"] if machine.get("cuda_driver") else []
@@ -105,7 +105,7 @@ def _machine_rows(run: Run, limits: Limits) -> list[dict[str, str]]:
         *_row("driver", ", ".join(driver)),
         *_row("gpu_note", machine.get("gpu_note")),
         *_row("system", ", ".join(system)),
-        *_row("container", cut(_container(container), 2 * limits.cell)),
+        *_row("container", shorten_middle(_container(container), 2 * limits.cell)),
         *_row("job", _job(container.get("job"))),
         *_row("locks", _locks(run)),
     ]
@@ -136,7 +136,7 @@ def _job(job: object) -> str:
 
 
 def _locks(run: Run) -> str:
-    files = facts_of(run, "lockfiles").get("files")
+    files = captured_facts(run, "lockfiles").get("files")
     told = []
     for item in files if isinstance(files, Sequence) else ():
         if isinstance(item, Mapping) and item.get("path"):

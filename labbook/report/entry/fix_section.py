@@ -11,7 +11,7 @@ from labbook.model.fix import Fix, Proposal, in_words, line_counts, sides
 from labbook.model.message import message
 from labbook.model.run import Change
 from labbook.report.entry.entry_page import tidy
-from labbook.report.entry.section_limits import cut
+from labbook.report.entry.section_limits import shorten_middle
 from labbook.store.paths import is_run_id
 from labbook.store.sentences import Sentences
 from labbook.store.templates import Templates, words
@@ -60,7 +60,7 @@ def cures_markdown(notebook: Notebook, proposal: Proposal) -> str:
 def proposal_line(proposal: Proposal, language: str = "en") -> str:
     """The proposal in one line for the terminal."""
     said = words(language)["fix"]
-    return cut(str(said["line"]).format(run=proposal.failed, changes=in_words(proposal.changes)), 300)
+    return shorten_middle(str(said["line"]).format(run=proposal.failed, changes=in_words(proposal.changes)), 300)
 
 
 def symptom_fixes_markdown(notebook: Notebook, page: Path, runs: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
@@ -79,8 +79,8 @@ def symptom_fixes_markdown(notebook: Notebook, page: Path, runs: Sequence[tuple[
             {
                 "run": name,
                 "run_url": _link(notebook, page.parent, name),
-                "title": cut(str(meta.get("title") or ""), _CELL),
-                "text": cut(text if is_run else text or by, 2 * _CELL),
+                "title": shorten_middle(str(meta.get("title") or ""), _CELL),
+                "text": shorten_middle(text if is_run else text or by, 2 * _CELL),
                 "by": by if is_run else "",
                 "by_url": _link(notebook, page.parent, by) if is_run else "",
             }
@@ -117,7 +117,11 @@ def _rows(changes: Sequence[Change], say: Sentences) -> dict[str, Any]:
         alone = bool(detail) and "\n" not in detail and not change.before and not change.now
         before, now = _sides(change, say)
         rows.append(
-            {"what": cut(change.what, _CELL), "before": cut(before, _CELL), "now": cut(detail if alone else now, _CELL)}
+            {
+                "what": shorten_middle(change.what, _CELL),
+                "before": shorten_middle(before, _CELL),
+                "now": shorten_middle(detail if alone else now, _CELL),
+            }
         )
     return {"rows": rows, "more": max(0, len(changes) - len(rows))}
 

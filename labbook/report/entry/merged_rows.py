@@ -9,7 +9,7 @@ _JOINED = 3
 """Rows from which they are one. Source: chosen by us."""
 
 
-def joined(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_unobserved(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same rows, each with its `members`; those that were not observed for one reason are a single row."""
     by_reason: dict[str, list[dict[str, Any]]] = {}
     for row in rows:

@@ -8,7 +8,7 @@ from typing import Any
 
 from labbook.model.run import Run
 from labbook.report import numbers
-from labbook.report.entry.section_limits import Limits, cut
+from labbook.report.entry.section_limits import Limits, shorten_middle
 
 _MOMENTS = 9
 _SERIES = 8
@@ -21,11 +21,11 @@ def moments_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     moments = _list(run.asked.get("moments"))
     if not watched and not moments:
         return None
-    shown = moments[: min(_MOMENTS, limits.rows)]
+    format_event_number = moments[: min(_MOMENTS, limits.rows)]
     return {
         "conditions": [_condition(each, moments) for each in watched[: limits.rows]],
-        "moments": [_moment(each, limits) for each in shown],
-        "more": len(moments) - len(shown),
+        "moments": [_moment(each, limits) for each in format_event_number],
+        "more": len(moments) - len(format_event_number),
     }
 
 
@@ -56,7 +56,9 @@ def _moment(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         "option": f"--{facts.get('option')}",
         "step": facts.get("step"),
         "rank": facts.get("rank"),
-        "values": [{"name": str(name), "value": shown(value)} for name, value in list(values.items())[:_SERIES]],
+        "values": [
+            {"name": str(name), "value": format_event_number(value)} for name, value in list(values.items())[:_SERIES]
+        ],
         "line": str(facts.get("line") or ""),
         "series": rows,
         "leaves": [_leaf(leaf) for leaf in _list(batch.get("leaves"))[:_SERIES]],
@@ -71,7 +73,7 @@ def _recent(name: str, values: list[Any], steps: list[Any], limits: Limits) -> d
         "name": str(name),
         "from": steps[-len(few)] if len(steps) >= len(few) > 0 else None,
         "to": steps[-1] if steps else None,
-        "values": " ".join(shown(value, 3) for value in few),
+        "values": " ".join(format_event_number(value, 3) for value in few),
     }
 
 
@@ -81,9 +83,9 @@ def _leaf(leaf: Mapping[str, Any]) -> dict[str, Any]:
         "role": str(leaf.get("role") or ""),
         "shape": "x".join(str(n) for n in _list(leaf.get("shape"))),
         "dtype": str(leaf.get("dtype") or ""),
-        "range": f"{shown(leaf.get('min'))} .. {shown(leaf.get('max'))}",
-        "mean": shown(leaf.get("mean")),
-        "std": shown(leaf.get("std")),
+        "range": f"{format_event_number(leaf.get('min'))} .. {format_event_number(leaf.get('max'))}",
+        "mean": format_event_number(leaf.get("mean")),
+        "std": format_event_number(leaf.get("std")),
         "bad": _whole(leaf.get("bad")),
     }
 
@@ -120,7 +122,7 @@ def _operator(row: Mapping[str, Any], steps: int, seconds: float, limits: Limits
     own, total, device = (_number(row.get(key)) for key in ("own_ms", "total_ms", "device_ms"))
     weight = own if own is not None else total
     return {
-        "name": cut(str(row.get("name") or ""), limits.cell),
+        "name": shorten_middle(str(row.get("name") or ""), limits.cell),
         "calls": numbers.number(_whole(row.get("calls")) / steps, 3),
         "own": numbers.number(own / steps, 3) if own is not None else "",
         "total": numbers.number(total / steps, 3) if total is not None else "",
@@ -142,13 +144,13 @@ def _result(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     rows = _list(facts.get("rows"))
     kept = rows[: limits.rows]
     return {
-        "title": cut(str(facts.get("title") or ""), limits.cell),
-        "summary": cut(str(facts.get("summary") or ""), limits.text),
+        "title": shorten_middle(str(facts.get("title") or ""), limits.cell),
+        "summary": shorten_middle(str(facts.get("summary") or ""), limits.text),
         "verdict": str(facts.get("verdict") or "note"),
         "line": str(facts.get("line") or ""),
         "rank": facts.get("rank"),
         "columns": columns,
-        "rows": [[cut(str(cell), 2 * limits.cell) for cell in _list(row)[: len(columns)]] for row in kept],
+        "rows": [[shorten_middle(str(cell), 2 * limits.cell) for cell in _list(row)[: len(columns)]] for row in kept],
         "more": _whole(facts.get("left_out")) + len(rows) - len(kept),
     }
 
@@ -162,7 +164,7 @@ def stopped_line(run: Run) -> dict[str, Any] | None:
     return {"what": what, "step": _whole(stopped.get("step")), "how": str(stopped.get("how") or "exit")}
 
 
-def shown(value: object, digits: int = 4) -> str:
+def format_event_number(value: object, digits: int = 4) -> str:
     """A number of an event; those that are not finite come as texts."""
     return numbers.number(_number(value), digits)
 

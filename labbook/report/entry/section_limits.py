@@ -55,7 +55,7 @@ def steps() -> list[Limits]:
     return [full, short, tight, small, least]
 
 
-def cut(text: str, limit: int) -> str:
+def shorten_middle(text: str, limit: int) -> str:
     """`text`, shortened in the middle to at most `limit` characters."""
     if len(text) <= limit:
         return text
@@ -70,7 +70,7 @@ _BOUNDED_ELSEWHERE = frozenset({"last", "head", "trouble", "text", "traceback", 
 def bounded(data: Any, limits: Limits, key: str = "") -> Any:  # noqa: ANN401 - plain data of a page
     """The data of a page with every text cut to `limits.text` and every list to a few more than `limits.rows`."""
     if isinstance(data, str):
-        return cut(data, limits.text if key not in _BOUNDED_ELSEWHERE else max(12_000, limits.console_bytes))
+        return shorten_middle(data, limits.text if key not in _BOUNDED_ELSEWHERE else max(12_000, limits.console_bytes))
     if isinstance(data, Mapping):
         return {name: bounded(value, limits, str(name)) for name, value in data.items()}
     if isinstance(data, list):

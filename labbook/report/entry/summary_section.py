@@ -9,10 +9,10 @@ from typing import Any
 from labbook.model.run import CaughtException, Change, Run
 from labbook.report import numbers
 from labbook.report.curves import drawable
-from labbook.report.ending_exception import ending_exception, interrupted_in, place, shown_path, shown_text, user_frame
+from labbook.report.ending_exception import ending_exception, find_interrupt, place, shown_path, shown_text, user_frame
 from labbook.report.entry.debug_section import module_rows
-from labbook.report.entry.merged_rows import joined
-from labbook.report.entry.section_limits import Limits, cut
+from labbook.report.entry.merged_rows import merge_unobserved
+from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.gradient_flow_svg import worth_drawing
 from labbook.report.series_choice import MEASURED_BY_PROBE, base_name, first_nonfinite_step, one_a_name
 from labbook.store.paths import NotebookPaths
@@ -21,7 +21,7 @@ from labbook.store.sentences import Sentences, translate_check
 
 def title_section(run: Run, title: str, paths: NotebookPaths) -> dict[str, Any]:
     """The title and the verdict line: how the run ended, with what, for which question."""
-    interrupted = interrupted_in(run)
+    interrupted = find_interrupt(run)
     frame = user_frame(interrupted) if interrupted is not None else None
     return {
         "title": title,
@@ -32,16 +32,16 @@ def title_section(run: Run, title: str, paths: NotebookPaths) -> dict[str, Any]:
         "started": when(run.started),
         "host": run.host,
         "frameworks": [f"{f.name} {f.version}".strip() for f in run.frameworks],
-        "device": device_of(run),
+        "device": device_name(run),
         "experiment": run.experiment,
         "experiment_url": _relative(paths, run, paths.experiments / f"{run.experiment}.md"),
-        "notes": [cut(note, 1000) for note in run.notes[:20]],
+        "notes": [shorten_middle(note, 1000) for note in run.notes[:20]],
         "place": place(frame, run) if frame is not None else "",
         "probe": run.probe.status,
     }
 
 
-def device_of(run: Run) -> str:
+def device_name(run: Run) -> str:
     """Where the model was, "CPU" or "GPU" with its name; "" when that is not known."""
     for framework in run.frameworks:
         device = _names(framework.state.get("device")).lower()
@@ -68,7 +68,7 @@ def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     others = [e for e in run.exceptions if e is not exception and e.type not in ("KeyboardInterrupt", "SystemExit")]
     return {
         "type": f"{module}.{exception.type}" if module else exception.type,
-        "message": cut(exception.message, limits.message),
+        "message": shorten_middle(exception.message, limits.message),
         "step": exception.step,
         "rank": exception.rank,
         "where": exception.where,
@@ -77,9 +77,9 @@ def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "function": frame.function if frame is not None else "",
         "source": frame.source.strip() if frame is not None else "",
         "user": bool(frame is not None and frame.user),
-        "notes": [cut(note, 500) for note in exception.notes[:5]],
-        "chain": [{"type": t, "message": cut(m, 500), "relation": r} for t, m, r in exception.chain[:8]],
-        "traceback": cut(_traceback(exception, run, limits), limits.frames * 300),
+        "notes": [shorten_middle(note, 500) for note in exception.notes[:5]],
+        "chain": [{"type": t, "message": shorten_middle(m, 500), "relation": r} for t, m, r in exception.chain[:8]],
+        "traceback": shorten_middle(_traceback(exception, run, limits), limits.frames * 300),
         "others": [_other(e, run, limits) for e in others[: limits.rows]],
     }
 
@@ -88,7 +88,7 @@ def _other(exception: CaughtException, run: Run, limits: Limits) -> dict[str, An
     frame = user_frame(exception)
     return {
         "type": exception.type,
-        "message": cut(exception.message.split("\n", 1)[0], limits.cell),
+        "message": shorten_middle(exception.message.split("\n", 1)[0], limits.cell),
         "place": place(frame, run) if frame is not None else "",
         "where": exception.where,
         "rank": exception.rank,
@@ -111,8 +111,8 @@ def _traceback(exception: CaughtException, run: Run, limits: Limits) -> str:
             continue
         lines.append(f'  File "{shown_path(frame.file, run)}", line {frame.line}, in {frame.function}')
         if frame.source.strip():
-            lines.append(f"    {cut(frame.source.strip(), 200)}")
-    message = cut(exception.message, limits.message)
+            lines.append(f"    {shorten_middle(frame.source.strip(), 200)}")
+    message = shorten_middle(exception.message, limits.message)
     return "\n".join([*lines, f"{exception.type}: {message}" if message else exception.type])
 
 
@@ -142,10 +142,10 @@ def _change(change: Change, limits: Limits, say: Sentences) -> dict[str, str]:
     alone = bool(sentence) and not change.before and not change.now
     return {
         "kind": change.kind,
-        "what": cut(change.what, limits.cell),
-        "before": cut(say(change.messages.get("before"), change.before), limits.cell),
-        "now": cut(sentence if alone else say(change.messages.get("now"), change.now), limits.cell),
-        "sentence": "" if alone else cut(sentence, limits.cell),
+        "what": shorten_middle(change.what, limits.cell),
+        "before": shorten_middle(say(change.messages.get("before"), change.before), limits.cell),
+        "now": shorten_middle(sentence if alone else say(change.messages.get("now"), change.now), limits.cell),
+        "sentence": "" if alone else shorten_middle(sentence, limits.cell),
     }
 
 
@@ -166,10 +166,10 @@ def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] |
             "id": c.id,
             "title": c.title,
             "expected": c.expected,
-            "observed": cut(c.observed, 2 * limits.cell),
+            "observed": shorten_middle(c.observed, 2 * limits.cell),
             "verdict": c.verdict,
-            "detail": cut(c.detail, 400),
-            "evidence": [cut(shown_text(sentence, run), 400) for sentence in c.evidence[:8]],
+            "detail": shorten_middle(c.detail, 400),
+            "evidence": [shorten_middle(shown_text(sentence, run), 400) for sentence in c.evidence[:8]],
             "cause": c.explained_by,
             "cause_title": titles.get(c.explained_by, c.explained_by),
         }
@@ -177,7 +177,7 @@ def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] |
     ]
     said = [row for row in rows if row["verdict"] != "ok" or row["id"] == "other_checks"]
     findings = [row for row in said if row["detail"] or row["evidence"]]
-    return {"rows": joined(rows), "findings": findings, "flow": run.id if worth_drawing(run) else ""}
+    return {"rows": merge_unobserved(rows), "findings": findings, "flow": run.id if worth_drawing(run) else ""}
 
 
 def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
@@ -192,7 +192,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         first, last = numbers.pair(each.first, each.last)
         rows.append(
             {
-                "name": cut(each.name, limits.cell),
+                "name": shorten_middle(each.name, limits.cell),
                 "source": each.source,
                 "first": first,
                 "last": last,
@@ -279,7 +279,7 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     known = [e for e in elements if isinstance(e, int)]
     return {
         "type": str(facts.get("type") or ""),
-        "options": cut(", ".join(f"{k} {v}" for k, v in told.items()), 2 * limits.cell),
+        "options": shorten_middle(", ".join(f"{k} {v}" for k, v in told.items()), 2 * limits.cell),
         "groups": len(elements),
         "elements": numbers.count(sum(known)) if known else "",
         "closure": bool(facts.get("closure")),

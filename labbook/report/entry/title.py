@@ -11,12 +11,12 @@ from labbook.model.finding import Finding
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.report.ending_exception import ending_exception, place, user_frame
-from labbook.report.entry.diagnosis_section import place_of
+from labbook.report.entry.diagnosis_section import user_location
 from labbook.report.numbers import count, duration, pair
-from labbook.report.series_choice import first_nonfinite_step, primary_of, primary_series
+from labbook.report.series_choice import find_primary_series, first_nonfinite_step, primary_series
 from labbook.store.templates import words
 
-__all__ = ["primary_series", "title_of", "verdict_line"]
+__all__ = ["primary_series", "run_title", "verdict_line"]
 
 _MAX_NAME = 60
 _LIKELY = 2
@@ -25,7 +25,7 @@ _LIKELY = 2
 _NO_MARKUP = re.compile(r"[^\w\s.,:;()'/%+=，。；：（）、“”-]+")
 
 
-def title_of(run: Run, language: str = "en") -> str:
+def run_title(run: Run, language: str = "en") -> str:
     """The title of a run's entry, plain text: "train.py: finished, loss 2.31 -> 0.08 in 240 steps".
 
     Names in it that the program chose hold only letters, digits and `. _ - / : #`, since titles reach every page.
@@ -38,14 +38,14 @@ def title_of(run: Run, language: str = "en") -> str:
     verdict = verdict_line(run, language)
     if run.status == "finished":
         fault = _worst_fault(run)
-        if primary_of(run) is None:
+        if find_primary_series(run) is None:
             sentence = _plain(said["finished"])
         elif fault is None:
             sentence = _plain(said["finished_with"], verdict=verdict)
         else:
             sentence = _plain(said["finished_but"], verdict=_of_finding(fault, run, words(language)["verdict"]))
     elif run.status == "failed":
-        told = ending_exception(run) is not None or primary_of(run) is not None
+        told = ending_exception(run) is not None or find_primary_series(run) is not None
         sentence = verdict if told else _plain(said["failed_with"], verdict=verdict)
     else:
         signal = _named(run.signal or "SIGKILL")
@@ -69,7 +69,7 @@ def verdict_line(run: Run, language: str = "en") -> str:
         frame = user_frame(exception)
         kind = _named(exception.type) or "exception"
         return kind if frame is None else _plain(said["at"], type=kind, place=_named(place(frame, run)))
-    series = primary_of(run)
+    series = find_primary_series(run)
     if run.status == "failed" and (series is None or first_nonfinite_step(series) is None):
         if run.signal:
             return _plain(said["signal"], signal=_named(run.signal))
@@ -84,7 +84,7 @@ def _worst_fault(run: Run) -> Finding | None:
 
     Warnings are none, and what follows from another finding stands behind it.
     """
-    series = primary_of(run)
+    series = find_primary_series(run)
     if series is not None and first_nonfinite_step(series) is not None:
         return None
     wrong = [f for f in run.findings if f.symptom and f.severity == "error" and f.tier <= _LIKELY]
@@ -98,7 +98,7 @@ def _of_finding(finding: Finding, run: Run, said: Mapping[str, Any]) -> str:
     first = title.partition(" ")[0]
     if first[1:] == first[1:].lower():
         title = title[:1].lower() + title[1:]
-    place = place_of(finding, run)
+    place = user_location(finding, run)
     return _plain(said["found"], title=title, place=_named(place)) if place else title
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, Kind, last_name, target_of
+from labbook.review.code_index import Code, Kind, dotted_target, last_name
 from labbook.review.gradient_flow import step_loops
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
@@ -20,7 +20,7 @@ def argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
     return found if found is not None else call.args[place] if len(call.args) > place else None
 
 
-def loader_of(code: Code, source: Source, node: ast.expr) -> Kind | None:
+def find_loader(code: Code, source: Source, node: ast.expr) -> Kind | None:
     """The loader that is iterated, or `None`."""
     while isinstance(node, ast.Call) and last_name(node.func) in ("enumerate", "tqdm", "iter", "track") and node.args:
         node = node.args[0]
@@ -35,7 +35,7 @@ def not_shuffled(code: Code, source: Source) -> Iterator[Hit]:
         whats = {one.what for one in found}
         if not isinstance(loop, (ast.For, ast.AsyncFor)) or not {"backward", "step"} <= whats:
             continue
-        kind = loader_of(code, source, loop.iter)
+        kind = find_loader(code, source, loop.iter)
         if kind is None or id(kind.call) in seen:
             continue
         seen.add(id(kind.call))
@@ -89,7 +89,7 @@ def validated_on_training(code: Code, source: Source) -> Iterator[Hit]:
     loaders: list[tuple[str, ast.Call, ast.AST]] = []
     for node in source.nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
-            name = target_of(node.targets[0])
+            name = dotted_target(node.targets[0])
             if name and source.dotted(node.value.func) in LOADERS:
                 loaders.append((name.removeprefix("self.").lower(), node.value, node))
     for name, call, node in loaders:
@@ -103,10 +103,15 @@ def validated_on_training(code: Code, source: Source) -> Iterator[Hit]:
             if argument(its, 99, "sampler") or argument(its, 99, "batch_sampler"):
                 continue
             first, second = argument(its, 0, "dataset"), data
-            if first is None or second is None or not target_of(second) or target_of(first) != target_of(second):
+            if (
+                first is None
+                or second is None
+                or not dotted_target(second)
+                or dotted_target(first) != dotted_target(second)
+            ):
                 continue
-            if code.value(source, target_of(first), first) is code.value(source, target_of(second), second):
-                yield Hit(node, {"name": name, "data": target_of(second), "other": other})
+            if code.value(source, dotted_target(first), first) is code.value(source, dotted_target(second), second):
+                yield Hit(node, {"name": name, "data": dotted_target(second), "other": other})
                 break
 
 
@@ -119,7 +124,7 @@ def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
     for node in source.nodes:
         if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
             continue
-        name = target_of(node.targets[0]).removeprefix("self.").lower()
+        name = dotted_target(node.targets[0]).removeprefix("self.").lower()
         dotted = source.dotted(node.value.func)
         if not _is_validation(name) or not dotted.startswith(("torchvision.datasets.", "paddle.vision.datasets.")):
             continue
@@ -148,7 +153,7 @@ def no_set_epoch(code: Code, source: Source) -> Iterator[Hit]:
         if shuffle is not None and not (isinstance(shuffle, ast.Constant) and shuffle.value is True):
             continue
         statement = source.statement(node)
-        name = target_of(statement.targets[0]) if isinstance(statement, ast.Assign) else ""
+        name = dotted_target(statement.targets[0]) if isinstance(statement, ast.Assign) else ""
         if _is_validation(name.removeprefix("self.").lower()) or "train" not in ast.unparse(statement or node).lower():
             continue
         yield Hit(node, {"name": name or "sampler"})

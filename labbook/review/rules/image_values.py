@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, last_name, target_of, walk
-from labbook.review.rules.data_pipeline import argument, loader_of, trains
+from labbook.review.code_index import Code, dotted_target, last_name, walk
+from labbook.review.rules.data_pipeline import argument, find_loader, trains
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
 
@@ -39,11 +39,11 @@ def divided_twice(code: Code, source: Source) -> Iterator[Hit]:
         divided = _divided(node)
         if divided is None:
             continue
-        earlier = code.value(source, target_of(divided), divided) if target_of(divided) else divided
+        earlier = code.value(source, dotted_target(divided), divided) if dotted_target(divided) else divided
         if earlier is not None and _divides(earlier):
             yield Hit(node, {"name": ast.unparse(divided)[:60], "first": "it was divided by 255 already"})
-        elif to_tensor and target_of(divided) and _from_loader_with(code, source, divided):
-            yield Hit(node, {"name": target_of(divided), "first": "ToTensor gives values from 0 to 1 already"})
+        elif to_tensor and dotted_target(divided) and _from_loader_with(code, source, divided):
+            yield Hit(node, {"name": dotted_target(divided), "first": "ToTensor gives values from 0 to 1 already"})
 
 
 def _divided(node: ast.AST) -> ast.expr | None:
@@ -71,17 +71,19 @@ def _divides(node: ast.expr) -> bool:
 
 def _from_loader_with(code: Code, source: Source, node: ast.expr) -> bool:
     """Whether a name comes from a loop over a loader of a torchvision dataset whose transformation ends in ToTensor."""
-    name = target_of(node)
+    name = dotted_target(node)
     for outer in source.above(node):
-        if isinstance(outer, ast.For) and name in {target_of(one) for one in walk([outer.target])}:
+        if isinstance(outer, ast.For) and name in {dotted_target(one) for one in walk([outer.target])}:
             if (
                 sum(
-                    1 for one in walk(outer.body) if isinstance(one, ast.Assign) and name in map(target_of, one.targets)
+                    1
+                    for one in walk(outer.body)
+                    if isinstance(one, ast.Assign) and name in map(dotted_target, one.targets)
                 )
                 > 1
             ):
                 return False
-            loader = loader_of(code, source, outer.iter)
+            loader = find_loader(code, source, outer.iter)
             data = argument(loader.call, 0, "dataset") if loader is not None else None
             made = code.kind(loader.source, data) if loader is not None and data is not None else None
             transform = argument(made.call, 99, "transform") if made is not None else None

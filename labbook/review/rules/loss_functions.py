@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, assigns, last_name, target_of, walk
+from labbook.review.code_index import LOOPS, Code, assigns, dotted_target, last_name, walk
 from labbook.review.gradient_flow import in_no_grad
 from labbook.review.output_activation import ending
 from labbook.review.source_file import Source
@@ -79,9 +79,9 @@ def shadowed(code: Code, source: Source) -> Iterator[Hit]:
     for node in source.nodes:
         if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
             continue
-        name = target_of(node.targets[0])
+        name = dotted_target(node.targets[0])
         call = node.value
-        if not name or target_of(call.func) != name or not call.args or code.function_named(source, call.func):
+        if not name or dotted_target(call.func) != name or not call.args or code.function_named(source, call.func):
             continue
         loop = next((one for one in source.above(node) if isinstance(one, LOOPS)), None)
         if loop is None or source.function(loop) is not source.function(node) or _leaves(source, node, loop):
@@ -113,7 +113,7 @@ def accumulated(code: Code, source: Source) -> Iterator[Hit]:
     """A total to which the loss of each step is added with its graph."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
         back = {
-            target_of(node.func.value): node
+            dotted_target(node.func.value): node
             for node in walk(loop.body)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
         }
@@ -136,30 +136,32 @@ def accumulated(code: Code, source: Source) -> Iterator[Hit]:
 def _added(node: ast.AST) -> tuple[str, str]:
     """Names of (total, what is added): `total += loss`, `total = total + loss`, `losses.append(loss)`."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        return target_of(node.target), _weighted(node.value)
+        return dotted_target(node.target), _weighted(node.value)
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.BinOp):
-        total, value = target_of(node.targets[0]), node.value
-        if isinstance(value.op, ast.Add) and target_of(value.left) == total:
+        total, value = dotted_target(node.targets[0]), node.value
+        if isinstance(value.op, ast.Add) and dotted_target(value.left) == total:
             return total, _weighted(value.right)
     if isinstance(node, ast.Call) and last_name(node.func) == "append" and len(node.args) == 1:
         assert isinstance(node.func, (ast.Attribute, ast.Name))
         owner = node.func.value if isinstance(node.func, ast.Attribute) else node
-        return target_of(owner), target_of(node.args[0])
+        return dotted_target(owner), dotted_target(node.args[0])
     return "", ""
 
 
 def _weighted(node: ast.expr) -> str:
     """The name in `loss`, `loss * n`, `n * loss`, `loss / n`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
-        return target_of(node.left) or (target_of(node.right) if isinstance(node.op, ast.Mult) else "")
-    return target_of(node)
+        return dotted_target(node.left) or (dotted_target(node.right) if isinstance(node.op, ast.Mult) else "")
+    return dotted_target(node)
 
 
 def _made_in(loop: ast.AST, name: str) -> bool:
     """Whether a total starts anew in each turn of the loop."""
     assert isinstance(loop, LOOPS)
     return any(
-        isinstance(node, ast.Assign) and any(target_of(one) == name for one in node.targets) and _added(node)[0] != name
+        isinstance(node, ast.Assign)
+        and any(dotted_target(one) == name for one in node.targets)
+        and _added(node)[0] != name
         for node in walk(loop.body)
     )
 
@@ -184,10 +186,10 @@ def _cut(source: Source, loop: ast.AST, total: str) -> bool:
     scope = source.function(loop) or source.tree
     for node in ast.walk(scope):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            inner = target_of(node.func.value)
+            inner = dotted_target(node.func.value)
             if inner == total and node.func.attr in ("backward", "detach_", "clear", "pop"):
                 return True
-            if node.func.attr == "backward" and any(target_of(one) == total for one in ast.walk(node.func.value)):
+            if node.func.attr == "backward" and any(dotted_target(one) == total for one in ast.walk(node.func.value)):
                 return True
     return False
 
@@ -201,19 +203,19 @@ def detached(code: Code, source: Source) -> Iterator[Hit]:
         if where is not source or not isinstance(call.func, ast.Attribute) or source.dotted(call.func):
             continue
         loss = call.func.value
-        if not target_of(loss):
+        if not dotted_target(loss):
             continue
         found = _cutting(code, source, loss, 0)
         if found is not None:
-            yield Hit(found[0], {"how": found[1], "loss": target_of(loss)})
+            yield Hit(found[0], {"how": found[1], "loss": dotted_target(loss)})
 
 
 def _cutting(code: Code, source: Source, node: ast.expr, depth: int) -> tuple[ast.AST, str] | None:
     """The place where the only way from a value back to a model is cut, and how; `None` where it is not known to be."""
     if depth > 6:
         return None
-    if target_of(node):
-        value = code.value(source, target_of(node), node)
+    if dotted_target(node):
+        value = code.value(source, dotted_target(node), node)
         return _cutting(code, source, value, depth + 1) if value is not None else None
     if isinstance(node, ast.Attribute) and node.attr == "data":
         return (node, ".data") if _from_model(code, source, node.value, 0) else None
@@ -262,8 +264,8 @@ def _from_model(code: Code, source: Source, node: ast.expr, depth: int) -> bool:
     """Whether a value is the output of a model or of a loss."""
     if depth > 5:
         return False
-    if target_of(node):
-        value = code.value(source, target_of(node), node)
+    if dotted_target(node):
+        value = code.value(source, dotted_target(node), node)
         return value is not None and _from_model(code, source, value, depth + 1)
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in (
@@ -296,7 +298,7 @@ def forced_gradient(code: Code, source: Source) -> Iterator[Hit]:
     for where, call in code.calls.get("backward", ()):
         if where is not source or not isinstance(call.func, ast.Attribute):
             continue
-        name = target_of(call.func.value)
+        name = dotted_target(call.func.value)
         statement = source.statement(call)
         if not name or statement is None or _cutting(code, source, call.func.value, 0) is not None:
             continue
@@ -313,15 +315,15 @@ def forced_gradient(code: Code, source: Source) -> Iterator[Hit]:
 def _forces(source: Source, node: ast.stmt, name: str) -> ast.AST | None:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
         call = node.value
-        if call.func.attr == "requires_grad_" and target_of(call.func.value) == name:  # type: ignore[attr-defined]
+        if call.func.attr == "requires_grad_" and dotted_target(call.func.value) == name:  # type: ignore[attr-defined]
             return node
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         one = node.targets[0]
-        if isinstance(one, ast.Attribute) and target_of(one.value) == name:
+        if isinstance(one, ast.Attribute) and dotted_target(one.value) == name:
             value = ast.unparse(node.value)
             if (one.attr, value) in (("requires_grad", "True"), ("stop_gradient", "False")):
                 return node
-        if target_of(one) == name and isinstance(node.value, ast.Call):
+        if dotted_target(one) == name and isinstance(node.value, ast.Call):
             dotted = source.dotted(node.value.func)
             flag = {k.arg: ast.unparse(k.value) for k in node.value.keywords}
             if dotted in ("torch.autograd.Variable", "torch.tensor") and flag.get("requires_grad") == "True":

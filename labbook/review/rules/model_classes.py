@@ -6,7 +6,7 @@ import ast
 import itertools
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, Function, last_name, target_of, walk
+from labbook.review.code_index import Code, Function, dotted_target, last_name, walk
 from labbook.review.output_activation import ending
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
@@ -74,7 +74,7 @@ def unused_layer(code: Code, source: Source) -> Iterator[Hit]:
         for node in init.body:
             if not isinstance(node, ast.Assign) or len(node.targets) != 1:
                 continue
-            target = target_of(node.targets[0])
+            target = dotted_target(node.targets[0])
             layer = _has_parameters(code, source, node.value)
             name = target.removeprefix("self.")
             if not target.startswith("self.") or not layer or code.loaded.get(name) or name in code.texts:
@@ -125,7 +125,7 @@ def _plain(code: Code, source: Source, cls: ast.ClassDef, init: Function) -> Ite
     empty: set[str] = set()
     for node in walk(init.body):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target = target_of(node.targets[0])
+            target = dotted_target(node.targets[0])
             if target.startswith("self."):
                 layer = _element(code, source, node.value)
                 if layer:
@@ -136,17 +136,17 @@ def _plain(code: Code, source: Source, cls: ast.ClassDef, init: Function) -> Ite
                     held.pop(target, None)
                     empty.discard(target)
             container = node.targets[0]
-            if isinstance(container, ast.Subscript) and target_of(container.value) in empty:
+            if isinstance(container, ast.Subscript) and dotted_target(container.value) in empty:
                 layer = _has_parameters(code, source, node.value)
                 if layer:
-                    held.setdefault(target_of(container.value), (node, layer))
+                    held.setdefault(dotted_target(container.value), (node, layer))
         elif isinstance(node, ast.Call) and last_name(node.func) in ("append", "insert") and node.args:
             owner = node.func.value if isinstance(node.func, ast.Attribute) else node
             layer = _has_parameters(code, source, node.args[-1])
-            if target_of(owner) in empty and layer:
-                held.setdefault(target_of(owner), (node, layer))
+            if dotted_target(owner) in empty and layer:
+                held.setdefault(dotted_target(owner), (node, layer))
     registered = {
-        target_of(one)
+        dotted_target(one)
         for call in ast.walk(cls)
         if isinstance(call, ast.Call) and last_name(call.func) in (*_REGISTERING, "extend")
         for arg in [*call.args, *(k.value for k in call.keywords)]
@@ -158,7 +158,7 @@ def _plain(code: Code, source: Source, cls: ast.ClassDef, init: Function) -> Ite
         and last_name(n.func) in ("add_module", "add_sublayer", "setattr", "register_module", "parameters")
         for n in ast.walk(cls)
     )
-    used = {target_of(n) for m in cls.body if m is not init for n in ast.walk(m)}
+    used = {dotted_target(n) for m in cls.body if m is not init for n in ast.walk(m)}
     for target, (node, layer) in held.items():
         if target not in registered and not one_by_one and target in used:
             yield Hit(node, {"list": target, "kind": layer})

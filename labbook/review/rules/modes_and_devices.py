@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, Kind, assigns, last_name, target_of, walk
+from labbook.review.code_index import LOOPS, Code, Kind, assigns, dotted_target, last_name, walk
 from labbook.review.eval_loops import evaluations
 from labbook.review.gradient_flow import in_no_grad
 from labbook.review.partial_device_move import half_moved
@@ -80,11 +80,11 @@ def never_eval(code: Code, source: Source) -> Iterator[Hit]:
         kind = code.kind(source, call.func)
         layer = _mode_layer(code, kind)
         if layer:
-            yield Hit(call, {"model": target_of(call.func), "layer": layer})
+            yield Hit(call, {"model": dotted_target(call.func), "layer": layer})
             return
         unseen = kind is None or (kind.made is None and not kind.name.startswith(_KNOWN))
-        if unseen and _set_to_train(code, target_of(call.func)):
-            yield Hit(call, {"model": target_of(call.func), "layer": "a mode, set by `train()`,"}, "warning")
+        if unseen and _set_to_train(code, dotted_target(call.func)):
+            yield Hit(call, {"model": dotted_target(call.func), "layer": "a mode, set by `train()`,"}, "warning")
             return
 
 
@@ -93,13 +93,13 @@ def _under_no_grad(source: Source) -> Iterator[ast.Call]:
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
         calls = [n for n in walk(loop.body) if isinstance(n, ast.Call)]
         if not any(last_name(call.func) in ("backward", "step") for call in calls):
-            yield from (c for c in calls if target_of(c.func) and c.args and in_no_grad(source, c))
+            yield from (c for c in calls if dotted_target(c.func) and c.args and in_no_grad(source, c))
 
 
 def _set_to_train(code: Code, model: str) -> bool:
     """Whether `train()` of what is called so stands somewhere: who sets the mode has a model that knows modes."""
     return any(
-        isinstance(call.func, ast.Attribute) and target_of(call.func.value) == model and not call.args
+        isinstance(call.func, ast.Attribute) and dotted_target(call.func.value) == model and not call.args
         for _, call in code.calls.get("train", ())
     )
 
@@ -192,7 +192,7 @@ def _by_name(source: Source, loop: ast.AST, model: ast.expr) -> bool:
     A model that was made elsewhere may have no layer that knows modes: then the missing `train()` does no harm yet.
     """
     assert isinstance(loop, LOOPS)
-    name = target_of(model)
+    name = dotted_target(model)
     scope = source.function(loop)
     body = scope.body if scope is not None else source.tree.body
     if not name or any(assigns(node, name) for node in walk(loop.body)):
@@ -226,7 +226,7 @@ def _named_so(code: Code, source: Source) -> Iterator[Hit]:
     for call in evaluations(code, source):
         if in_no_grad(source, call) or _called_without_grad(code, source, call) or _wants_gradients(source, call):
             continue
-        kind, model = code.kind(source, call.func), target_of(call.func)
+        kind, model = code.kind(source, call.func), dotted_target(call.func)
         known = kind is not None and (kind.made is not None or kind.name.startswith(_MODELS))
         if known or _set_to_train(code, model):
             yield Hit(call, {"model": model})
@@ -239,7 +239,7 @@ def _behind_eval(code: Code, source: Source) -> Iterator[Hit]:
         func = call.func
         if where is not source or not isinstance(func, ast.Attribute) or call.args or source.dotted(func):
             continue
-        model = target_of(func.value)
+        model = dotted_target(func.value)
         statement = source.statement(call)
         if not model or statement is None or in_no_grad(source, call):
             continue
@@ -263,7 +263,7 @@ def _evaluating_loop(source: Source, statement: ast.stmt, model: str) -> ast.AST
             for node in calls:
                 if isinstance(later, ast.With) and not any(isinstance(one, LOOPS) for one in source.above(node)):
                     continue
-                if target_of(node.func) == model and not in_no_grad(source, node):
+                if dotted_target(node.func) == model and not in_no_grad(source, node):
                     return node
     return None
 
@@ -326,12 +326,12 @@ def data_not_moved(code: Code, source: Source) -> Iterator[Hit]:
     for loop in (node for node in source.nodes if isinstance(node, (ast.For, ast.AsyncFor))):
         if not _over_loader(code, source, loop):
             continue
-        given = {target_of(one) for one in walk([loop.target])} - {""}
+        given = {dotted_target(one) for one in walk([loop.target])} - {""}
         for node in walk(loop.body):
-            if isinstance(node, ast.Call) and node.args and target_of(node.args[0]) in given:
+            if isinstance(node, ast.Call) and node.args and dotted_target(node.args[0]) in given:
                 kind = code.kind(source, node.func)
-                if kind is not None and id(kind.call) in made and target_of(node.func):
-                    yield Hit(node, {"model": target_of(node.func), "data": target_of(node.args[0])})
+                if kind is not None and id(kind.call) in made and dotted_target(node.func):
+                    yield Hit(node, {"model": dotted_target(node.func), "data": dotted_target(node.args[0])})
                     return
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, last_name, target_of
+from labbook.review.code_index import Code, dotted_target, last_name
 from labbook.review.gradient_flow import is_optimizer
 from labbook.review.rules.data_pipeline import LOADERS, argument
 from labbook.review.source_file import Source
@@ -95,7 +95,7 @@ def _written(code: Code, source: Source, option: str) -> ast.AST | None:
             loop = source.parents.get(node)
             if (
                 isinstance(loop, ast.For)
-                and target_of(loop.target) == "epoch"
+                and dotted_target(loop.target) == "epoch"
                 and isinstance(node.args[-1], ast.Constant)
             ):
                 return node

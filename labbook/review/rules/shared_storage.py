@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, Kind, assigns, last_name, target_of, walk
+from labbook.review.code_index import LOOPS, Code, Kind, assigns, dotted_target, last_name, walk
 from labbook.review.gradient_flow import in_no_grad, is_optimizer, step_loops
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
@@ -32,7 +32,7 @@ def leaf_in_place(code: Code, source: Source) -> Iterator[Hit]:
     """`w -= lr * w.grad` on a leaf that requires a gradient, outside of `no_grad`."""
     for node in source.nodes:
         target, value = _changed(node)
-        name = target_of(target) if target is not None else ""
+        name = dotted_target(target) if target is not None else ""
         if not name or value is None or not isinstance(node, (ast.AugAssign, ast.Call)) or in_no_grad(source, node):
             continue
         if not _reads_grad(value, name) or target is None or not _is_leaf(code, source, target):
@@ -55,14 +55,15 @@ def _changed(node: ast.AST) -> tuple[ast.expr | None, ast.AST | None]:
 
 def _reads_grad(node: ast.AST, name: str) -> bool:
     return any(
-        isinstance(one, ast.Attribute) and one.attr == "grad" and target_of(one.value) == name for one in ast.walk(node)
+        isinstance(one, ast.Attribute) and one.attr == "grad" and dotted_target(one.value) == name
+        for one in ast.walk(node)
     )
 
 
 def _is_leaf(code: Code, source: Source, node: ast.expr) -> bool:
     """Whether all that a name holds was made with `requires_grad=True`, or is a parameter."""
     scope = source.function(node) or source.tree
-    values = [value for value in code.assigned(source, scope, target_of(node)) if value is not None]
+    values = [value for value in code.assigned(source, scope, dotted_target(node)) if value is not None]
     made = [value for value in values if isinstance(value, ast.Call)]
     return bool(made) and all(
         source.dotted(one.func) in ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
@@ -82,13 +83,13 @@ def leaf_replaced(code: Code, source: Source) -> Iterator[Hit]:
         for node in walk(loop.body):
             if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.BinOp):
                 continue
-            name = target_of(node.targets[0])
+            name = dotted_target(node.targets[0])
             if not name or not _reads_grad(node.value, name) or not _is_leaf(code, source, node.targets[0]):
                 continue
             again = any(
                 isinstance(one, ast.Attribute)
                 and one.attr in ("requires_grad_", "requires_grad", "retain_grad", "detach")
-                and target_of(one.value) == name
+                and dotted_target(one.value) == name
                 for one in walk(loop.body)
             )
             if not again and sum(assigns(one, name) for one in walk(loop.body)) == 1:
@@ -120,14 +121,14 @@ def _saved(code: Code, source: Source, block: list[ast.stmt]) -> Iterator[Hit]:
     for node in block:
         changed = ""
         if isinstance(node, ast.AugAssign):
-            changed = target_of(node.target)
+            changed = dotted_target(node.target)
         elif (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Call)
             and isinstance(node.value.func, ast.Attribute)
             and node.value.func.attr in _IN_PLACE
         ):
-            changed = target_of(node.value.func.value)
+            changed = dotted_target(node.value.func.value)
         if changed in held and not in_no_grad(source, node):
             yield Hit(node, {"name": changed, "operation": held.pop(changed)})
         for name in list(held):
@@ -135,7 +136,7 @@ def _saved(code: Code, source: Source, block: list[ast.stmt]) -> Iterator[Hit]:
                 held.pop(name)
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
             operation = _saving(code, source, node.value)
-            name = target_of(node.targets[0])
+            name = dotted_target(node.targets[0])
             if operation and name and not name.startswith("self."):
                 held[name] = operation
 
@@ -158,7 +159,7 @@ def best_alias(code: Code, source: Source) -> Iterator[Hit]:
     for node in source.nodes:
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
             continue
-        name = target_of(node.targets[0])
+        name = dotted_target(node.targets[0])
         kept = _kept(node.value)
         if not name or kept is None:
             continue
@@ -180,7 +181,7 @@ def best_alias(code: Code, source: Source) -> Iterator[Hit]:
 
 def _is_best(code: Code, source: Source, loop: ast.AST, kept: ast.expr, name: str) -> bool:
     """Whether a name says that it keeps the best of a model that is known, and that the loop does not make anew."""
-    kind = code.kind(source, kept) if target_of(kept) and "best" in name.lower() else None
+    kind = code.kind(source, kept) if dotted_target(kept) and "best" in name.lower() else None
     if kind is None or (kind.source is source and any(one is loop for one in source.above(kind.call))):
         return False
     return _is_model(code, kind)
@@ -189,7 +190,7 @@ def _is_best(code: Code, source: Source, loop: ast.AST, kept: ast.expr, name: st
 def _loaded_again(source: Source, loop: ast.AST, kept: ast.expr, name: str) -> bool:
     """Whether the same model gets the kept state back behind the loop."""
     assert isinstance(loop, LOOPS)
-    if any(assigns(one, target_of(kept)) for one in walk(loop.body)) or not isinstance(kept, ast.Name):
+    if any(assigns(one, dotted_target(kept)) for one in walk(loop.body)) or not isinstance(kept, ast.Name):
         return False
     scope = source.function(loop) or source.tree
     return any(
@@ -198,7 +199,7 @@ def _loaded_again(source: Source, loop: ast.AST, kept: ast.expr, name: str) -> b
         and one.func.attr in ("load_state_dict", "set_state_dict", "set_dict")
         and ast.unparse(one.func.value) == ast.unparse(kept)
         and bool(one.args)
-        and target_of(one.args[0]) == name
+        and dotted_target(one.args[0]) == name
         and one.lineno > (loop.end_lineno or 0)
         for one in ast.walk(scope)
     )
@@ -228,7 +229,7 @@ def _trained_in(code: Code, source: Source, loop: ast.AST) -> bool:
 def _used_at_once(source: Source, node: ast.stmt, name: str) -> bool:
     block, index = source.blocks.get(node, ([], 0))
     return any(
-        target_of(one) == name
+        dotted_target(one) == name
         for later in block[index + 1 :]
         for one in walk([later])
         if isinstance(getattr(one, "ctx", None), ast.Load)
@@ -240,7 +241,9 @@ def _used_later(source: Source, loop: ast.AST, name: str) -> bool:
     end = getattr(loop, "end_lineno", 0)
     scope = source.function(loop) or source.tree
     return any(
-        target_of(one) == name and isinstance(getattr(one, "ctx", None), ast.Load) and getattr(one, "lineno", 0) > end
+        dotted_target(one) == name
+        and isinstance(getattr(one, "ctx", None), ast.Load)
+        and getattr(one, "lineno", 0) > end
         for one in ast.walk(scope)
     )
 
@@ -263,7 +266,7 @@ def stale_optimizer(code: Code, source: Source) -> Iterator[Hit]:
         if not model or len(node.targets) != 1:
             continue
         block, index = source.blocks.get(node, ([], 0))
-        optimizer = target_of(node.targets[0])
+        optimizer = dotted_target(node.targets[0])
         for later in block[index + 1 :]:
             if any(assigns(one, optimizer) for one in walk([later])) or "add_param_group" in ast.unparse(later):
                 break
@@ -297,7 +300,7 @@ def _all_parameters_of(call: ast.Call) -> str:
         and given.func.attr == "parameters"
         and not given.args
     ):
-        return target_of(given.func.value)
+        return dotted_target(given.func.value)
     return ""
 
 
@@ -307,14 +310,14 @@ def _replaces(code: Code, source: Source, node: ast.stmt, model: str) -> str:
         return ""
     target = node.targets[0]
     inner = target
-    while isinstance(inner, (ast.Attribute, ast.Subscript)) and target_of(inner) != model:
+    while isinstance(inner, (ast.Attribute, ast.Subscript)) and dotted_target(inner) != model:
         inner = inner.value
-    if target_of(inner) != model:
+    if dotted_target(inner) != model:
         return ""
     kind = code.kind(source, node.value)
     if kind is None or kind.call is not node.value or kind.wrapped:
         return ""
-    if any(target_of(one) == model for arg in node.value.args for one in ast.walk(arg)) and inner is target:
+    if any(dotted_target(one) == model for arg in node.value.args for one in ast.walk(arg)) and inner is target:
         return ""
     made_model = kind.made is not None and code.is_module(kind.made_in or source, kind.made)
     layer = kind.name.startswith(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, last_name, target_of, walk
+from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, walk
 from labbook.review.gradient_flow import Event, events, is_scheduler, loops, step_loops
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
@@ -62,13 +62,13 @@ def missing_zero_grad_by_hand(code: Code, source: Source) -> Iterator[Hit]:
             leaf = (
                 node.target.value if isinstance(node.target, ast.Attribute) and _is_data(node.target) else node.target
             )
-            name = target_of(leaf)
+            name = dotted_target(leaf)
             used = any(
-                isinstance(one, ast.Attribute) and one.attr == "grad" and target_of(one.value) == name
+                isinstance(one, ast.Attribute) and one.attr == "grad" and dotted_target(one.value) == name
                 for one in walk([node.value])
             )
             made_here = any(
-                isinstance(one, ast.Assign) and name in map(target_of, one.targets) for one in walk(loop.body)
+                isinstance(one, ast.Assign) and name in map(dotted_target, one.targets) for one in walk(loop.body)
             )
             if name and used and not made_here and not any(_leaves(one) for one in walk(loop.body)):
                 yield Hit(node, {"optimizer": name, "clear": f"{name}.grad = None"})
@@ -148,7 +148,7 @@ def _mentions(node: ast.AST, name: str) -> bool:
     if not isinstance(node, ast.Call):
         return False
     given = [*node.args, *(k.value for k in node.keywords)]
-    return any(target_of(one) == name for one in given) or (
+    return any(dotted_target(one) == name for one in given) or (
         isinstance(node.func, ast.Attribute) and last_name(node.func) == "step" and ast.unparse(node.func.value) == name
     )
 

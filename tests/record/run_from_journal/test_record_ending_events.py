@@ -10,7 +10,7 @@ from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.model.run import CaughtException, Frame, Run
 from labbook.model.series import Series
-from labbook.record.run_from_journal.blocked_on import waiting_for
+from labbook.record.run_from_journal.blocked_on import classify_wait
 from labbook.record.run_from_journal.ending_events import threads_of_text, with_standstill
 from labbook.store.journal import ProcessEvents
 
@@ -58,7 +58,7 @@ WAITS = {
 @pytest.mark.parametrize("what", list(WAITS))
 def test_what_the_main_thread_waits_for(what):
     word, lines = WAITS[what]
-    assert waiting_for(frames(*lines)) == word
+    assert classify_wait(frames(*lines)) == word
 
 
 DUMP = """Thread 0x00007f1 (most recent call first):

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from labbook.model.run import Console
-from labbook.record.run_from_journal.journal_reader import assemble, status_of
+from labbook.record.run_from_journal.journal_reader import assemble, run_status
 from labbook.store.journal import ProcessEvents
 
 START = {"id": "20261121-153012-k3f9", "argv": ["python", "train.py"], "cwd": "~/p", "started": 100.0, "child_pid": 7}
@@ -44,16 +44,16 @@ def series(run, name, rank=None):
     ],
 )
 def test_status_from_how_the_command_ended(end, status):
-    assert status_of(end, [], 7) == status
+    assert run_status(end, [], 7) == status
 
 
 def test_without_an_end_a_command_that_never_said_goodbye_was_killed():
-    assert status_of({}, [process()], 7) == "killed"
+    assert run_status({}, [process()], 7) == "killed"
 
 
 def test_without_an_end_nobody_knows_how_an_orderly_or_unprobed_command_ended():
-    assert status_of({}, [process({"k": "bye"})], 7) == "lost"
-    assert status_of({}, [], 7) == "lost"
+    assert run_status({}, [process({"k": "bye"})], 7) == "lost"
+    assert run_status({}, [], 7) == "lost"
 
 
 def test_steps_become_series():

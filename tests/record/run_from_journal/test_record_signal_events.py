@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labbook.probe import protocol
-from labbook.record.run_from_journal.signal_events import signals_of
+from labbook.record.run_from_journal.signal_events import fold_signals
 from labbook.store.journal import ProcessEvents
 
 HELLO = {"k": "hello", "pid": 7, "argv": ["python", "train.py"], "t": 1.0}
@@ -22,7 +22,7 @@ def step(n, **fields):
 
 
 def test_events_are_sorted_by_kind_and_the_last_totals_win():
-    (found,) = signals_of(
+    (found,) = fold_signals(
         [
             process(
                 step(1, ph={"data": 0.1, "forward": 0.2}, samples=32),
@@ -52,26 +52,26 @@ def test_events_are_sorted_by_kind_and_the_last_totals_win():
 def test_totals_of_models_that_are_gone_are_those_of_before():
     known = {"k": "loop", "steps": 64, "trainable_n": 4, "never_grad": ["a.weight"], "never_grad_n": 1}
     gone = {"k": "loop", "steps": 90, "trainable_n": 0, "never_grad": [], "never_grad_n": 0}
-    (found,) = signals_of([process(known, gone)])
+    (found,) = fold_signals([process(known, gone)])
     assert found.loop["steps"] == 90 and found.loop["never_grad"] == ["a.weight"] and found.loop["trainable_n"] == 4
 
 
 def test_ranks_are_in_order_and_bystanders_have_no_signals():
     env = {"WORLD_SIZE": "2"}
     ranks = [process(step(1), env={**env, "RANK": str(r)}, pid=r) for r in (1, 0)]
-    assert [s.rank for s in signals_of([*ranks, process({"k": "warning"}, pid=9)])] == [0, 1]
+    assert [s.rank for s in fold_signals([*ranks, process({"k": "warning"}, pid=9)])] == [0, 1]
 
 
 def test_ranks_of_forks_are_those_of_their_process_group():
     told = {"k": "state", "distributed": {"backend": "gloo", "world_size": 2, "rank": 1}}
     alone = {"k": "state", "distributed": {"backend": "gloo", "world_size": 1, "rank": 0}}
-    found = signals_of([process(step(1), told, pid=8), process(step(1), alone, pid=9)])
+    found = fold_signals([process(step(1), told, pid=8), process(step(1), alone, pid=9)])
     assert {s.pid: s.rank for s in found} == {8: 1, 9: None}
 
 
 def test_many_events_stay_bounded():
     many = [{"k": "memory", "step": i} for i in range(9000)]
-    (found,) = signals_of([process(step(1), *many)])
+    (found,) = fold_signals([process(step(1), *many)])
     steps = [e["step"] for e in found.memory]
     assert len(steps) == 2000 and steps[0] == 0 and steps[-1] == 8999 and steps == sorted(steps)
     assert found.thinned == ("memory",)
@@ -79,7 +79,7 @@ def test_many_events_stay_bounded():
 
 def test_wide_tensor_events_stay_bounded():
     wide = [{"k": "tensors", "step": i, "params": [{"i": p} for p in range(800)]} for i in range(390)]
-    (found,) = signals_of([process(*wide)])
+    (found,) = fold_signals([process(*wide)])
     assert sum(len(e["params"]) for e in found.tensors) <= 130_000 and found.tensors[-1]["step"] == 389
 
 
@@ -100,7 +100,7 @@ VALUES = st.recursive(
 )
 def test_nonsense_is_folded(events):
     made = [{"k": kind, **event} for kind, event in zip(KINDS, events, strict=False)]
-    assert len(signals_of([process(*made)])) <= 1
+    assert len(fold_signals([process(*made)])) <= 1
 
 
 def test_every_kind_of_the_protocol_that_has_signals_is_folded():

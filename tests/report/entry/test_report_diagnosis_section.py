@@ -9,7 +9,7 @@ from labbook.report.ending_exception import shown_text
 from labbook.report.entry.diagnosis_section import diagnosis_lines, diagnosis_section
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.section_limits import Limits
-from labbook.report.entry.title import title_of
+from labbook.report.entry.title import run_title
 
 CRASH = Finding(
     symptom="shape_mismatch_linear",
@@ -101,11 +101,11 @@ def test_the_terminal_in_chinese(runs):
 
 
 def test_the_title_names_the_failure(runs):
-    title = title_of(with_findings(runs, CRASH))
+    title = run_title(with_findings(runs, CRASH))
     assert "a linear layer got an input of another width, at " in title
     assert title.endswith("model.py:31")
     marked = dataclasses.replace(CRASH, title="<b>*bold*</b> [x](y)")
-    assert not set("<>*[]") & set(title_of(with_findings(runs, marked)))
+    assert not set("<>*[]") & set(run_title(with_findings(runs, marked)))
 
 
 def test_many_findings_are_named_not_told(runs):

@@ -7,7 +7,7 @@ import pytest
 from labbook.model.message import message
 from labbook.model.run import CheckResult
 from labbook.report.entry.entry_page import entry_markdown
-from labbook.report.entry.merged_rows import joined
+from labbook.report.entry.merged_rows import merge_unobserved
 
 REASON = "not observed: no optimizer step was seen"
 
@@ -17,13 +17,15 @@ def row(name, observed=REASON, verdict="not observed"):
 
 
 def test_rows_of_one_reason_are_one():
-    told = joined([row("a"), row("b", "fine", "ok"), row("c"), row("d", "not observed: another reason"), row("e")])
+    told = merge_unobserved(
+        [row("a"), row("b", "fine", "ok"), row("c"), row("d", "not observed: another reason"), row("e")]
+    )
     assert [[one["id"] for one in each["members"]] for each in told] == [["a", "c", "e"], ["b"], ["d"]]
     assert told[0]["expected"] == "" and told[1]["expected"] == "something"
 
 
 def test_two_rows_stay_two():
-    assert len(joined([row("a"), row("b")])) == 2
+    assert len(merge_unobserved([row("a"), row("b")])) == 2
 
 
 @pytest.mark.parametrize(

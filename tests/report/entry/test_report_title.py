@@ -8,7 +8,7 @@ import pytest
 from labbook.model.finding import Finding
 from labbook.model.run import Run
 from labbook.model.series import Series
-from labbook.report.entry.title import primary_series, title_of, verdict_line
+from labbook.report.entry.title import primary_series, run_title, verdict_line
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,8 @@ from labbook.report.entry.title import primary_series, title_of, verdict_line
 )
 def test_titles(runs, name, title, verdict):
     run = runs[name]()
-    assert (title_of(run), verdict_line(run)) == (title, verdict)
-    assert title_of(run, "zh") != title
+    assert (run_title(run), verdict_line(run)) == (title, verdict)
+    assert run_title(run, "zh") != title
 
 
 def run_with(*series, **fields):
@@ -43,8 +43,8 @@ def run_with(*series, **fields):
 
 def test_a_loss_that_is_no_number_is_the_news():
     loss = Series("loss", "probe", (1, 2, 3, 4), (2.0, math.nan, 1.0, math.nan))
-    assert title_of(run_with(loss)) == "a.py: finished, loss is NaN since step 4"
-    assert title_of(run_with(loss, status="failed", exit_code=1)) == "a.py: loss is NaN since step 4"
+    assert run_title(run_with(loss)) == "a.py: finished, loss is NaN since step 4"
+    assert run_title(run_with(loss, status="failed", exit_code=1)) == "a.py: loss is NaN since step 4"
 
 
 def finding(**fields):
@@ -54,22 +54,22 @@ def finding(**fields):
 
 def test_what_is_certainly_wrong_in_a_run_that_ended_well_is_the_news():
     loss = Series("loss", "probe", (1, 2), (2.0, -3.0))
-    assert title_of(run_with(loss, findings=(finding(),))) == (
+    assert run_title(run_with(loss, findings=(finding(),))) == (
         "a.py: finished, but loss is negative (cross entropy, BCE or squared error)"
     )
     for one in (finding(tier=3), finding(severity="warning")):
-        assert title_of(run_with(loss, findings=(one,))) == "a.py: finished, loss 2 → -3 in 2 steps"
+        assert run_title(run_with(loss, findings=(one,))) == "a.py: finished, loss 2 → -3 in 2 steps"
     dead = finding(symptom="dead_relu", title="Most units of a layer give 0", tier=2)
-    assert title_of(run_with(loss, findings=(finding(severity="warning"), dead))).endswith(
+    assert run_title(run_with(loss, findings=(finding(severity="warning"), dead))).endswith(
         "but most units of a layer give 0"
     )
     follows = finding(follows_from="dead_relu")
-    assert title_of(run_with(loss, findings=(dead, follows))).endswith("but most units of a layer give 0")
-    assert title_of(run_with(loss, findings=(dead, finding()))).endswith(
+    assert run_title(run_with(loss, findings=(dead, follows))).endswith("but most units of a layer give 0")
+    assert run_title(run_with(loss, findings=(dead, finding()))).endswith(
         "but loss is negative (cross entropy, BCE or squared error)"
     )
     loss = Series("loss", "probe", (1, 2), (2.0, math.nan))
-    assert title_of(run_with(loss, findings=(finding(),))) == "a.py: finished, loss is NaN since step 2"
+    assert run_title(run_with(loss, findings=(finding(),))) == "a.py: finished, loss is NaN since step 2"
 
 
 @pytest.mark.parametrize(
@@ -85,21 +85,21 @@ def test_what_is_certainly_wrong_in_a_run_that_ended_well_is_the_news():
 )
 def test_symptom_titles_lose_code_marks_and_keep_the_case_of_names(symptom_title, shown):
     loss = Series("loss", "probe", (1, 2), (2.0, -3.0))
-    title = title_of(run_with(loss, findings=(finding(title=symptom_title),)))
+    title = run_title(run_with(loss, findings=(finding(title=symptom_title),)))
     assert title == f"a.py: finished, but {shown}"
 
 
 def test_other_ends():
-    assert title_of(run_with(status="killed", signal="SIGKILL")) == "a.py: killed by SIGKILL after 12 s"
-    assert title_of(run_with(status="failed", signal="SIGSEGV")) == "a.py: failed, killed by SIGSEGV"
-    assert title_of(run_with(status="lost")) == "a.py: lost, its recorder died"
-    assert title_of(run_with()) == "a.py: finished"
-    assert title_of(run_with(Series("acc", "text", (1,), (0.9,)))) == "a.py: finished, acc 0.9"
+    assert run_title(run_with(status="killed", signal="SIGKILL")) == "a.py: killed by SIGKILL after 12 s"
+    assert run_title(run_with(status="failed", signal="SIGSEGV")) == "a.py: failed, killed by SIGSEGV"
+    assert run_title(run_with(status="lost")) == "a.py: lost, its recorder died"
+    assert run_title(run_with()) == "a.py: finished"
+    assert run_title(run_with(Series("acc", "text", (1,), (0.9,)))) == "a.py: finished, acc 0.9"
 
 
 def test_names_of_the_program_are_made_harmless():
     run = dataclasses.replace(run_with(), script="<b>{{x}}\n" + "y" * 200 + ".py")
-    title = title_of(run)
+    title = run_title(run)
     assert not set("<>{}\n") & set(title) and len(title) < 90 and title.endswith("y.py: finished")
 
 
