@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from labbook.diagnosis.catalogue.run_conditions import MARK
-from labbook.diagnosis.text.log_reader import read_text
 from labbook.model.evidence import Ending, Evidence, ObservedException
 from labbook.model.run import CaughtException, Run
 
@@ -52,7 +51,7 @@ def collect_run_evidence(run: Run) -> Evidence:
     if raised and ending.facts.get("child_signal"):
         # The exception speaks of the child, or of what followed from its death.
         ending = replace(ending, facts={k: v for k, v in ending.facts.items() if k != "child_signal"})
-    printed = read_text(run.console.text) if run.console.text.strip() else Evidence()
+    printed = _read_text(run.console.text) if run.console.text.strip() else Evidence()
     return Evidence(
         # What the probe saw as an object is better than the same as text.
         exceptions=raised or printed.exceptions,
@@ -106,12 +105,19 @@ def split_quoted_exception(kind: str, message: str) -> tuple[ObservedException |
             message = str(ast.literal_eval(message))
     if "Traceback (most recent call last)" not in message and " with message:" not in message:
         return None, message
-    read = read_text(f"{kind}: {message}").exceptions
+    read = _read_text(f"{kind}: {message}").exceptions
     whole = next((r for r in read if r.inner is not None), None)
     if whole is not None:
         return whole.inner, whole.message
     other = next((r for r in reversed(read) if r.message.strip() and r.type != kind), None)
     return other, message
+
+
+def _read_text(text: str) -> Evidence:
+    # Only a failed run needs the log reader; loading it takes 0.1 s.
+    from labbook.diagnosis.text.log_reader import read_text
+
+    return read_text(text)
 
 
 def _ending_facts(run: Run) -> dict[str, Any]:

@@ -50,10 +50,7 @@ class Diagnoser:
         return Matcher(self.catalogue)
 
     def diagnose(self, evidence: Evidence) -> Diagnosis:
-        """The findings of a failure, the cause first; nothing where the program ended well and no check complains."""
-        wrong = any(check.verdict in ("fail", "warn") for check in evidence.checks)
-        if evidence.clean_end and not wrong and not evidence.exceptions and not evidence.lines:
-            return Diagnosis()
+        """The findings of a failure, the cause first."""
         return diagnose(evidence, self._matcher, self.language)
 
 

@@ -51,14 +51,17 @@ def _unsure(run: Run, diagnosis: Diagnosis) -> str:
 def diagnosis_of_run(notebook: Notebook, run: Run) -> Diagnosis:
     """What the diagnosis of a run says, with what the notebook remembers of each finding."""
     from labbook.diagnosis.run_evidence import collect_run_evidence
+
+    evidence = collect_run_evidence(run)
+    wrong = any(check.verdict in ("fail", "warn") for check in evidence.checks)
+    if evidence.clean_end and not wrong:
+        # Most runs end here: the pages and their matcher are not loaded for them (0.1 s).
+        return Diagnosis()
     from labbook.diagnosis.service import Diagnoser
     from labbook.report.entry.title import script_name
 
-    evidence = collect_run_evidence(run)
     diagnoser = Diagnoser(notebook)
-    diagnosis = diagnoser.diagnose(evidence)
-    if diagnosis.findings:
-        diagnosis = _with_code(diagnosis, run, diagnoser)
+    diagnosis = _with_code(diagnoser.diagnose(evidence), run, diagnoser)
     return remembered(notebook, diagnosis, but=run.id, script=script_name(run))
 
 

@@ -110,7 +110,6 @@ def test_a_step_that_the_scaler_skips_is_no_failure(family_of: Callable[[str], s
         ("cuda_driver_mismatch", "换了新版本之后一直 cudaErrorNoKernelImageForDevice，cpu 也跑不了"),
         ("cuda_driver_mismatch", "服务器上一跑就报 cuda runtime error（209）"),
         ("data_decode_error", "train: Scanning labels... 4100 found, 0 missing, 0 empty, 1200 corrupted"),
-        ("host_oom_killed", "机器内存被吃光，进程被kill"),
         (
             "dtype_mismatch",
             "ValueError: Must flatten tensors with uniform dtype but got torch.float16 and torch.float32",

@@ -18,7 +18,7 @@ def reports() -> list[tuple[str, str]]:
 
 
 def test_half_of_the_reports_get_a_page_of_their_family():
-    """The proposals are hints: one of three pages is of the right family for 47 of 84 reports today."""
+    """The proposals are hints: one of three pages is of the right family for more than half of the reports."""
     found = [any(page.family == family for page in nearest_pages(text, PAGES)) for family, text in reports()]
     assert sum(found) >= len(found) / 2
 

@@ -96,3 +96,9 @@ def test_a_page_does_not_depend_on_one_pattern_that_fits_everything():
 
 def test_headings_are_known():
     assert set(HEADINGS) == {"en", "zh"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.id)
+def test_no_pattern_is_twice_on_a_page(page):
+    keys = [(p.kind, p.text.lower(), p.types, p.exits, p.frameworks) for p in page.patterns]
+    assert len(keys) == len(set(keys)), {key for key in keys if keys.count(key) > 1}

@@ -220,7 +220,6 @@ def test_colab_and_editors_write_files_as_links():
 
 def test_statuses_and_signals_told_in_passing():
     assert family("进程已结束，退出代码Oxc0000005") == "illegal_instruction_or_segfault"
-    assert family("训练到一半进程被kill，没有任何报错") == "host_oom_killed"
     glog = (
         "W0120 16:05:09.044921 43170 init.cc:206] *** SIGSEGV (@0x0) received by PID 43087 from PID 0; stack trace: ***"
     )
