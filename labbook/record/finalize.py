@@ -111,11 +111,7 @@ def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> 
         if not ended():
             import_module("labbook." + module)
     if not ended():
-        from labbook.diagnosis.catalogue import load
-        from labbook.store.sentences import Sentences
-
-        load()
-        Sentences("en").prepare("health")
+        import_module("labbook.diagnosis.check_pages").prepare()
 
 
 def capture_start(notebook: Notebook, journal: Journal, start: Facts, redactor: Redactor) -> None:
@@ -268,15 +264,14 @@ def _with_judgement(notebook: Notebook, run: Run) -> Run:
     from labbook.report.title import primary_series, title_of
 
     if run.signals or run.series or run.frameworks:
-        from labbook.diagnosis.catalogue import load
-        from labbook.diagnosis.check_pages import check_pages
+        from labbook.diagnosis.check_pages import load_check_pages
         from labbook.health.checklist import checklist
         from labbook.health.debug_output import update_ratio
         from labbook.health.model_summary import summary
         from labbook.report.findings import found
 
         framework = run.frameworks[0].name if run.frameworks else ""
-        pages = check_pages(load(notebook.paths.symptoms).symptoms, framework)
+        pages = load_check_pages(notebook.paths.symptoms, framework)
         run = replace(run, checks=tuple(checklist(run, pages)), health=summary(run), primary=primary_series(run))
         run = replace(run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in found(run))))))
         ratios = tuple(series for signals in run.signals if (series := update_ratio(signals)) is not None)

@@ -45,7 +45,12 @@ CASES = [
         loop(steps_without_gradient={"0": {"none": 2}}) | {"graphs": ({"step": 2, "reachable": 0, "held": 4},)},
         "backward was called on a loss without a graph",
     ),
-    ("grad_param_not_in_optimizer", loop(outside=["head.weight"], outside_n=1), loop(), "1 parameter gets gradients that no optimizer uses"),
+    (
+        "grad_param_not_in_optimizer",
+        loop(outside=["head.weight"], outside_n=1),
+        loop(),
+        "1 parameter gets gradients that no optimizer uses",
+    ),
     (
         "optimizer_params_stale",
         loop(stale={"0": {"tensors": 4, "held": 4, "elements": 100}}),
