@@ -1,6 +1,6 @@
 """Which finding explains which: an effect stands under its cause, not as a fault of its own.
 
-What follows from what is said by the symptom pages (`causes_of`); here stands only the order in which causes are tried.
+The links are data of the symptom pages (`causes_of`); this module only has the order in which causes are tried.
 """
 
 from __future__ import annotations

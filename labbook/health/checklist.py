@@ -148,16 +148,18 @@ def corrected(answers: Iterable[tuple[Check, Outcome | None]]) -> list[tuple[Che
 
     Source: Holm 1979, family-wise at `_ALPHA`.
     """
-    kept = list(answers)
-    tests = sorted((o.p, i) for i, (_, o) in enumerate(kept) if o is not None and o.p is not None and o.verdict != "ok")
+    results = list(answers)
+    tests = sorted(
+        (o.p, i) for i, (_, o) in enumerate(results) if o is not None and o.p is not None and o.verdict != "ok"
+    )
     for place, (p, _) in enumerate(tests):
         if p > _ALPHA / (len(tests) - place):
             for _, weak in tests[place:]:
-                check, outcome = kept[weak]
+                check, outcome = results[weak]
                 if outcome is not None:
-                    kept[weak] = (check, replace(outcome, verdict="ok"))
+                    results[weak] = (check, replace(outcome, verdict="ok"))
             break
-    return kept
+    return results
 
 
 def _row(check: Check, outcome: Outcome, pages: CheckPages) -> CheckResult:
@@ -197,7 +199,7 @@ def _with_advice(row: CheckResult, outcome: Outcome, wording: Mapping[str, Check
 
 
 def _corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> list[CheckResult]:
-    """Returns the rows, in which hints that steps are too small are verdicts where the loss stands still as well.
+    """Returns the rows, in which hints that steps are too small are verdicts where the loss is flat as well.
 
     Two observations that are weak alone, and that one cause explains, are a statistical finding together (tier 2).
     """
@@ -205,13 +207,13 @@ def _corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> l
     found = [o for each in run.signals if (o := updates.hardly_moved(run, each)) is not None] if flat else []
     if not found or len(found) < len(run.signals):
         return list(rows)
-    kept = {row.id: row for row in rows}
+    by_id = {row.id: row for row in rows}
     small = next(check for check in CHECKS if check.id == "update_too_small")
-    kept[small.id] = _raised(_row(small, found[0], pages), found[0], pages)
-    clipped = kept.get("clip_always_active")
+    by_id[small.id] = _raised(_row(small, found[0], pages), found[0], pages)
+    clipped = by_id.get("clip_always_active")
     if clipped is not None and clipped.verdict == "note" and clipped.observed_message is not None:
-        kept[clipped.id] = _raised(clipped, Outcome("warn", clipped.observed_message), pages)
-    return list(kept.values())
+        by_id[clipped.id] = _raised(clipped, Outcome("warn", clipped.observed_message), pages)
+    return list(by_id.values())
 
 
 def _raised(row: CheckResult, outcome: Outcome, pages: CheckPages) -> CheckResult:

@@ -31,7 +31,7 @@ def _replicated(run: Run) -> bool:
 
 @check("replica_divergence", family="distributed", tier=1, whole=True)
 def replicas_equal(run: Run, signals: Signals) -> Outcome | None:
-    """Whether parameters of replicas that began equal, or are kept equal by a wrapper, differ.
+    """Whether parameters of replicas that began equal, or that a wrapper synchronises, differ.
 
     Source: a logical invariant (tier 1); TrainCheck Consistency: correct training differs by exactly 0. Sharded models
     differ from the beginning and are left out.
@@ -95,10 +95,10 @@ def _rows(signals: Signals) -> set[str]:
     found: set[str] = set()
     for event in signals.prints:
         if words(event, "phase") == "train" and count(event, "epoch") == 0:
-            told: object = event.get("rows")
-            found.update(str(row[0]) for row in told if isinstance(row, list) and row) if isinstance(
-                told, list
-            ) else None
+            rows: object = event.get("rows")
+            found.update(
+                str(row[0]) for row in (rows if isinstance(rows, list) else ()) if isinstance(row, list) and row
+            )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Reads single facts of an event without trusting its form: what does not fit is as if it were not there."""
+"""Typed access to fields of probe events; a field of another type than expected counts as missing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def shape(facts: Facts, *path: str) -> tuple[int, ...]:
 
 
 def nans(facts: Facts) -> int:
-    """How many NaN a tensor holds; where that is only told as yes, all its bad values."""
+    """Returns how many NaN a tensor has; where only their presence is known, all its non-finite values."""
     return count(facts, "bad") if facts.get("nan") is True else count(facts, "nan")
 
 

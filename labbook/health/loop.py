@@ -18,7 +18,7 @@ _PHASE = 10
 
 @check("backward_but_no_step", family="loop-bug", tier=1, needs=("loop",))
 def backwards_have_steps(run: Run, signals: Signals) -> Outcome | None:
-    """Whether an optimizer was made, gradients were computed, and no step ever taken.
+    """Whether an optimizer was created and gradients were computed, but it never stepped.
 
     Source: a logical invariant (tier 1), after 20 backwards in a run that finished. Without an optimizer a program
     computes gradients for another purpose.

@@ -82,8 +82,8 @@ def _quantity(name: str) -> str:
 
 def finite_points(series: Series) -> tuple[list[int], list[float]]:
     """Steps and values of the points that are finite."""
-    kept = [(s, v) for s, v in zip(series.steps, series.values, strict=True) if math.isfinite(v)]
-    return [s for s, _ in kept], [v for _, v in kept]
+    points = [(s, v) for s, v in zip(series.steps, series.values, strict=True) if math.isfinite(v)]
+    return [s for s, _ in points], [v for _, v in points]
 
 
 def has_trained(run: Run) -> bool:

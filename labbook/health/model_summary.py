@@ -1,4 +1,4 @@
-"""What is kept of the signals of a run for its pages, small enough for `run.json`."""
+"""Facts of models, losses and loaders that an entry shows, small enough for `run.json`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def summary(run: Run) -> dict[str, Any]:
     if not run.signals:
         return {}
     signals = run.signals[0]
-    told = {
+    facts = {
         "models": [_model(model) for model in _latest(signals)[:_MODELS]],
         "flow": _flow(signals),
         "phases": {name: float(f"{seconds:.4g}") for name, seconds in phase_times(signals).items()},
@@ -44,7 +44,7 @@ def summary(run: Run) -> dict[str, Any]:
         "layers": debug_output.layers(signals),
         "weights": debug_output.parameters(signals),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in facts.items() if value}
 
 
 def _latest(signals: Signals) -> list[Facts]:
@@ -54,12 +54,12 @@ def _latest(signals: Signals) -> list[Facts]:
 
 def _model(model: Facts) -> dict[str, Any]:
     modules = rows(model, "modules")
-    kept = [row for row in modules if count(row, "depth") <= _deepest(modules)][:_ROWS]
+    shown = [row for row in modules if count(row, "depth") <= _deepest(modules)][:_ROWS]
     return {
         "root": words(model, "root"),
         "parameters": sum(count(row, "parameters") for row in modules),
         "trainable": sum(count(row, "trainable") for row in modules),
-        "left_out": len(modules) - len(kept) + count(model, "left_out", "modules"),
+        "left_out": len(modules) - len(shown) + count(model, "left_out", "modules"),
         "rows": [
             {
                 "name": words(row, "name"),
@@ -70,7 +70,7 @@ def _model(model: Facts) -> dict[str, Any]:
                 "parameters": count(row, "parameters"),
                 "trainable": count(row, "trainable"),
             }
-            for row in kept
+            for row in shown
         ],
     }
 
@@ -105,8 +105,8 @@ def _middle(values: list[float]) -> float | None:
 
 
 def _loss(loss: Facts) -> dict[str, Any]:
-    told = {"function": words(loss, "fn"), "line": words(loss, "line"), "calls": count(loss, "calls")}
-    return {**told, "classes": count(loss, "classes")} if finite(loss, "classes") else told
+    facts = {"function": words(loss, "fn"), "line": words(loss, "line"), "calls": count(loss, "calls")}
+    return {**facts, "classes": count(loss, "classes")} if finite(loss, "classes") else facts
 
 
 def _loader(loader: Facts) -> dict[str, Any]:
@@ -116,6 +116,6 @@ def _loader(loader: Facts) -> dict[str, Any]:
 
 def _flight(flight: Facts) -> dict[str, Any]:
     names = ("step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value")
-    told = {name: flight[name] for name in names if isinstance(flight.get(name), (str, int, float))}
+    facts = {name: flight[name] for name in names if isinstance(flight.get(name), (str, int, float))}
     module = table(flight, "module")
-    return {**told, "module": words(module, "name") or words(module, "type")} if module else told
+    return {**facts, "module": words(module, "name") or words(module, "type")} if module else facts

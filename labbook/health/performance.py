@@ -240,7 +240,7 @@ def workers_fit(run: Run, signals: Signals) -> Outcome | None:
 def validation_without_gradients(run: Run, signals: Signals) -> Outcome | None:
     """Whether validation phases recorded graphs that were never used, over more than 10 batches.
 
-    Source: a logical invariant (tier 1). Not asked where a model is trained in evaluation mode: its training forwards
+    Source: a logical invariant (tier 1). Not judged where a model is trained in evaluation mode: its training forwards
     look the same.
     """
     wasteful = [

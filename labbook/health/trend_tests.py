@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 _MOST_PAIRED = 300
-"""Points from which all slopes are taken; longer series are joined in blocks first. Source: chosen by us, 45,000 slopes
-take 10 ms."""
+"""Points up to which all slopes are computed; longer series are averaged in blocks first. Source: chosen by us, 45,000
+slopes take 10 ms."""
 
 
 class Trend(NamedTuple):

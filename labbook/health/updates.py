@@ -151,7 +151,7 @@ def hardly_moved(run: Run, signals: Signals) -> Outcome | None:
 
     Source: chosen by us. The median update times the number of steps bounds how far a matrix has come when all steps
     point the same way; of 1 % of their norm no network forgets its initial outputs. Alone it is what fine-tuning at a
-    low rate does, so it says nothing without a loss that stands still.
+    low rate does, so it means nothing without a flat loss.
     """
     judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
     moved = [median(v) * p.history[-1][0] for p in judged if len(v := p.values("ratio")) >= _STREAK]

@@ -1,4 +1,4 @@
-"""Checks of the wiring between model, loss and optimizer: what is trained is connected, registered and held."""
+"""Checks of the connections between model, loss, optimizer and checkpoint."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def optimizers_hold_all(run: Run, signals: Signals) -> Outcome | None:
     total = max(count(signals.loop, "outside_n"), len(outside))
     observed = message("health.grad_param_not_in_optimizer.unused", parameters=total)
     evidence = (message("health.grad_param_not_in_optimizer.names", names=join_names(outside, total)),)
-    stale = any(count(held, "tensors") for held in _tables(table(signals.loop, "stale")))
+    stale = any(count(facts, "tensors") for facts in _tables(table(signals.loop, "stale")))
     backbone = _is_backbone(signals, outside, total) and not stale
     verdict = "fail" if not backbone else "note" if pretrained(signals) else "warn"
     if _only_judges(signals) and not stale:
@@ -186,11 +186,11 @@ def _is_backbone(signals: Signals, outside: Sequence[str], total: int) -> bool:
     """Whether the parameters left out run before all others, and are most of the model."""
     known = [p for p in parameters_of(signals) if p.trainable and math.isfinite(p.order)]
     left_out = {p.name: p for p in known if p.name in set(outside)}
-    held = [p for p in known if p.name not in left_out]
-    if not held or total > len(outside) or not left_out:
+    trained = [p for p in known if p.name not in left_out]
+    if not trained or total > len(outside) or not left_out:
         return False
-    before = max(p.order for p in left_out.values()) < min(p.order for p in held)
-    return before and sum(p.elements for p in left_out.values()) > sum(p.elements for p in held)
+    before = max(p.order for p in left_out.values()) < min(p.order for p in trained)
+    return before and sum(p.elements for p in left_out.values()) > sum(p.elements for p in trained)
 
 
 @check("optimizer_params_stale", family="gradient", tier=1, needs=("loop",))

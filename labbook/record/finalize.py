@@ -63,11 +63,7 @@ def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> 
         if not ended():
             import_module("labbook." + module)
     if not ended():
-        from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-        from labbook.store.sentences import Sentences
-
-        load_catalogue()
-        Sentences("en").prepare("health")
+        import_module("labbook.diagnosis.catalogue.check_pages").prepare()
 
 
 def capture_start(notebook: Notebook, journal: Journal, start: Facts, redactor: Redactor) -> None:
@@ -223,15 +219,14 @@ def _with_judgement(notebook: Notebook, run: Run) -> Run:
     from labbook.report.entry.title import primary_series, run_title
 
     if run.signals or run.series or run.frameworks:
-        from labbook.diagnosis.catalogue.check_pages import check_pages
-        from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+        from labbook.diagnosis.catalogue.check_pages import load_check_pages
         from labbook.health.checklist import checklist
         from labbook.health.debug_output import update_ratio
         from labbook.health.model_summary import summary
         from labbook.report.terminal_findings import visible_findings
 
         framework = run.frameworks[0].name if run.frameworks else ""
-        pages = check_pages(load_catalogue(notebook.paths.symptoms).symptoms, framework)
+        pages = load_check_pages(notebook.paths.symptoms, framework)
         run = replace(run, checks=tuple(checklist(run, pages)), health=summary(run), primary=primary_series(run))
         run = replace(
             run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in visible_findings(run)))))

@@ -165,7 +165,9 @@ def test_messages_survive_run_json():
 def test_texts_that_are_stored_in_english_stand_so_in_the_code():
     texts = read_words(FOLDER / "zh_texts.toml")
     code = "\n".join(path.read_text(encoding="utf-8") for path in LABBOOK.rglob("*.py"))
-    assert [text for text in texts if f'"{text}"' not in code] == []
+    # The probe puts the name of the framework into some.
+    forms = {text: {text, text.replace("torch", "%s"), text.replace("paddle", "%s")} for text in texts}
+    assert [text for text in texts if not any(f'"{form}"' in code for form in forms[text])] == []
     assert all(CHINESE.search(said) or text.startswith("--") for text, said in texts.items())
     say = Sentences("zh")
     assert say("no sample was taken") == "没有采样" and say("another reason") == "another reason"

@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
-from labbook.diagnosis.catalogue.pattern import fill_slots
-from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS
+from labbook.diagnosis.catalogue import HEADINGS, load
+from labbook.diagnosis.template import filled
 from labbook.model.check import CheckPages, CheckWording
 from labbook.model.symptom import Symptom
+from labbook.store.sentences import Sentences
 
 _CONFIRMATION = {
     "en": re.compile(r"\s+(?:It worked|Fixed) (?:when|if)\b.*", re.DOTALL),
     "zh": re.compile(r"[^。；]*(?:即|则|就)[^。；]{0,4}(?:成功|有效|修好|修复|解决|确认|正常)。?\s*\Z"),
 }
 """The sentence at the end of a fix that says how to see that it helped."""
+
+
+def load_check_pages(folder: Path, framework: str = "") -> CheckPages:
+    """Returns what the pages of labbook say of checks, with those of a notebook on top.
+
+    Args:
+        folder: `notes/symptoms` of the notebook.
+        framework: "torch" or "paddle" for the advice of that framework, "" for both.
+    """
+    return check_pages(load(folder).symptoms, framework)
+
+
+def prepare() -> None:
+    """Loads the pages of labbook and the sentences of checks in advance, so that the end of a run comes quickly."""
+    load()
+    Sentences("en").prepare("health")
 
 
 def check_pages(symptoms: Mapping[str, Symptom], framework: str = "") -> CheckPages:
