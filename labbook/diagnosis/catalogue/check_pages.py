@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from labbook.diagnosis.catalogue import HEADINGS, load
-from labbook.diagnosis.template import filled
+from labbook.diagnosis.catalogue.pattern import fill_slots
+from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS, load_catalogue
 from labbook.model.check import CheckPages, CheckWording
 from labbook.model.symptom import Symptom
 from labbook.store.sentences import Sentences
@@ -26,12 +26,12 @@ def load_check_pages(folder: Path, framework: str = "") -> CheckPages:
         folder: `notes/symptoms` of the notebook.
         framework: "torch" or "paddle" for the advice of that framework, "" for both.
     """
-    return check_pages(load(folder).symptoms, framework)
+    return check_pages(load_catalogue(folder).symptoms, framework)
 
 
 def prepare() -> None:
     """Loads the pages of labbook and the sentences of checks in advance, so that the end of a run comes quickly."""
-    load()
+    load_catalogue()
     Sentences("en").prepare("health")
 
 
