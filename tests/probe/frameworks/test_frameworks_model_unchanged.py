@@ -26,7 +26,7 @@ def results(run):
         key = framework, level, steps
         if key not in known:
             settings = {"level": level} if level else None
-            program = "model_unchanged_%s.py" % framework
+            program = f"model_unchanged_{framework}.py"
             outcome = run(program, steps, probe=bool(level), settings=settings, timeout=240)
             assert outcome.of("probe_error") == []
             known[key] = outcome.result
