@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 import click
@@ -133,9 +134,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say_error(message: str, hint: str) -> None:
-    click.echo(f"labbook: {message}", err=True)
-    if hint:
-        click.echo(f"         {hint}", err=True)
+    with suppress(OSError):  # standard error may be full or closed: the exit code says it all the same
+        click.echo(f"labbook: {message}", err=True)
+        if hint:
+            click.echo(f"         {hint}", err=True)
 
 
 if __name__ == "__main__":

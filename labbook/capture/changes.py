@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from labbook.capture.changes_code import code_changes
 from labbook.capture.run_setting import (
@@ -23,6 +23,9 @@ from labbook.capture.run_setting import (
     words_of,
 )
 from labbook.model.run import Change
+
+if TYPE_CHECKING:
+    from labbook.probe.redaction import Redactor
 
 _MAX_DIFF_LINES = 40
 _MAX_OF_KIND = 40
@@ -51,6 +54,11 @@ def changes_between(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[C
         _metric(before, now),
     )
     return [change for part in parts for change in _bounded(part)]
+
+
+def masked_changes(changes: Sequence[Change], redactor: Redactor) -> list[Change]:
+    """The changes with secrets masked: in their texts, and in both values of an option with a secret-looking name."""
+    return [Change(**redactor.data(vars(change))) for change in changes]
 
 
 def _bounded(changes: list[Change]) -> list[Change]:

@@ -26,8 +26,10 @@ _KEY_NAMES = frozenset({
     ".netrc", "_netrc", ".pypirc", ".npmrc", ".yarnrc", ".git-credentials", ".htpasswd", ".pgpass", ".my.cnf",
     ".dockercfg", ".dockerconfigjson", ".s3cfg", ".boto", "kubeconfig", "kaggle.json", "id_rsa", "id_dsa", "id_ecdsa",
     "id_ed25519", "authorized_keys", "known_hosts", ".bash_history", ".python_history", ".zsh_history",
-    ".psql_history",
+    ".psql_history", "jupyter_cookie_secret", "notebook_cookie_secret",
 })  # fmt: skip
+_RUNTIME_NAME = re.compile(r"(kernel-[0-9a-f-]{8,}|(jp|nb)server-[0-9]+|ip(controller|engine)[-.\w]*)\.json")
+"""Connection files of Jupyter and ipyparallel: they hold the key of a running server."""
 _KEY_FOLDERS = frozenset({".ssh", ".aws", ".gnupg", ".kube", ".azure", ".gcloud", ".docker"})
 _SECRET_WORD = re.compile(r"(^|[-_.])(credentials?|secrets?|passwords?|tokens?|apikeys?|service[-_]?account)([-_.]|$)")
 _DATA_ENDINGS = frozenset(
@@ -44,6 +46,8 @@ def is_withheld(path: str) -> bool:
     pure = PurePosixPath(path.lower())
     name, suffix = pure.name, pure.suffix
     if name.startswith(".env") or name.endswith((".env", *_KEY_ENDINGS)) or name in _KEY_NAMES:
+        return True
+    if _RUNTIME_NAME.fullmatch(name):
         return True
     if name.startswith(("id_rsa", "id_ed25519", "id_ecdsa")) or _KEY_FOLDERS & set(pure.parts[:-1]):
         return True

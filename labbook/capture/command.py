@@ -7,6 +7,7 @@ Facts: `argv` (redacted), `line` (as one would type it), `script`, `kind` ("pyth
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -211,7 +212,7 @@ def _shell_line(line: str, cwd: Path, depth: int) -> Program:
         while words and _ASSIGNMENT.match(words[0]):
             words = words[1:]
         if words[:1] == ["cd"] and len(words) > 1:
-            folder = folder / Path(words[1]).expanduser()
+            folder = folder / _expand_home(words[1])
         if not words or (words[0] in _NOT_THE_PROGRAM and words[1:2] != ["run"]):
             continue
         program = _resolve(words, folder, depth + 1)
@@ -256,7 +257,7 @@ def _notebook(words: list[str], cwd: Path) -> Program:
 def _file(words: list[str], cwd: Path) -> Program:
     """The program in the first word: a file here, or a name found on PATH."""
     word = words[0]
-    file = cwd / Path(word).expanduser()
+    file = cwd / _expand_home(word)
     arguments = tuple(words[1:])
     if file.is_dir() and (file / "__main__.py").is_file():
         return Program(_shown(file / "__main__.py", cwd), "python", cwd, file / "__main__.py", (), arguments)
@@ -265,6 +266,12 @@ def _file(words: list[str], cwd: Path) -> Program:
         kind = {".py": "python", ".ipynb": "notebook", ".sh": "shell"}.get(file.suffix, "program")
         return Program(_shown(file, cwd), kind, cwd, path, (), arguments)
     return Program(Path(word).name, "program", cwd, None, (), arguments)
+
+
+def _expand_home(word: str) -> str:
+    """A path below `~`, as a masked command line has it; the shell has expanded every other one, `~x.py` is a file."""
+    below_home = word == "~" or word.startswith("~/")
+    return os.path.expanduser(word) if below_home else word  # noqa: PTH111 - without a home `Path.expanduser` raises
 
 
 def _shown(file: Path, cwd: Path) -> str:

@@ -104,7 +104,7 @@ class ResourceSampler:
             self._handle = -1
 
     def _work(self) -> None:
-        with contextlib.suppress(Unavailable):
+        with contextlib.suppress(Unavailable, OSError, RuntimeError, MemoryError, UnicodeError):
             self._gpus = open_gpus()
         pause = 0.0
         while not self._stopped.wait(pause):

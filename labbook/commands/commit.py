@@ -24,24 +24,33 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     """Commit what you wrote in notes: goals, observations, conclusions.
 
     Commits exactly these notes, or all edited ones, where the entries are committed, also on a branch that is not
-    checked out. Index, staged files and HEAD stay as they are. A note that may hold a secret is not committed.
+    checked out. Index, staged files and HEAD stay as they are. A note that may hold a secret is not committed; entries
+    that were withheld for that reason are masked and committed first, as by `labbook recover`.
     """
-    from labbook.errors import GitError
+    from labbook.errors import EntryError, GitError
+    from labbook.record.release import release_withheld
     from labbook.store.commit import commit_files
     from labbook.store.edited import edited_notes
 
     book = open_notebook(notebook)
+    released = release_withheld(book, click.echo) if not notes else 0
     files = _below(book.paths.notes, notes) if notes else edited_notes(book)
+    if not files and released:
+        return
     if not files:
         click.echo("no note was edited since it was committed", err=True)
         return
-    _refuse_secrets(files)
     names = [file.relative_to(book.paths.root).as_posix() for file in files]
     outcome = commit_files(book, files, message or _message(names))
     if outcome.status == "committed":
         click.echo(f"committed as {outcome.commit[:9]} on {outcome.ref.removeprefix('refs/heads/')}")
     elif outcome.status == "unchanged":
         click.echo("already committed", err=True)
+    elif outcome.status == "withheld":
+        raise EntryError(
+            f"nothing was committed: {outcome.reason}",
+            hint="mask it by hand (`labbook redact FILE` shows how), or write it into `allow` of `redact_rules`",
+        )
     elif outcome.status == "queued":
         click.echo(f"will be committed later: {outcome.reason}", err=True)
     else:
@@ -65,18 +74,6 @@ def _below(folder: Path, notes: Sequence[Path]) -> list[Path]:
             raise UsageError(f"{note} is no note of this notebook", hint=f"notes lie in {folder}")
         found.append(folder / path.relative_to(folder.resolve()))
     return found
-
-
-def _refuse_secrets(files: Sequence[Path]) -> None:
-    from labbook.errors import EntryError
-    from labbook.store.redact import scan_bytes
-
-    for file in files:
-        for hit in scan_bytes(file.read_bytes()) if file.is_file() else ():
-            raise EntryError(
-                f"{file}, line {hit.line}, may hold a secret ({hit.rule}): nothing was committed",
-                hint=f"mask it, or see what else there is with `labbook redact --check {file}`",
-            )
 
 
 def _message(names: Sequence[str]) -> str:

@@ -81,6 +81,6 @@ def _print(book: Notebook, written: Written) -> None:
     if outcome.status == "committed":
         branch = outcome.ref.removeprefix("refs/heads/")
         screen.print_line("  ", screen.Cell(f"committed as {outcome.commit[:9]} on {branch}", "dim"))
-    elif outcome.status in ("queued", "failed"):
+    elif outcome.status in ("queued", "withheld", "failed"):
         later = "will be committed later" if outcome.status == "queued" else "not committed"
         click.echo(f"labbook: {later}: {outcome.reason}", err=True)

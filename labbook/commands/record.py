@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from labbook.errors import UsageError
+from labbook.record.unrecorded import run_in_any_case
+
+if TYPE_CHECKING:
+    from labbook.record.supervisor import ChildEnd
 
 _EPILOG = """\b
 Examples:
@@ -77,29 +85,32 @@ def command(
     uncommitted code and, for PyTorch and PaddlePaddle, its losses and gradient norms become a Markdown entry, committed
     to git. Ends with the exit status of the command.
     """
-    from labbook.errors import UsageError
-    from labbook.record.asking import asked_of
-    from labbook.record.session import RecordRequest, record
-    from labbook.record.supervisor import exit_like
-
     if not command_line:
         raise UsageError("no command to record", hint="put it after `--`: labbook record -- python train.py")
-    asked = asked_of(watch, breaks, stop_on, max_steps, profile)
-    if asked and no_probe:
-        first = next(iter(asked)).replace("_", "-")
-        raise UsageError(f"--{first} needs the probe", hint="leave --no-probe out")
-    flags: dict[str, object] = {}
-    if level:
-        flags["level"] = level
-    if no_probe:
-        flags["probe"] = False
-    if no_commit:
-        flags["commit"] = "off"
-    request = RecordRequest(command_line, notebook, experiment, flags, notes, tags, full_pty, quiet, asked)
-    exit_like(record(request, _say))
+
+    def record_it() -> ChildEnd:
+        from labbook.record.asking import asked_of
+        from labbook.record.session import RecordRequest, record
+
+        asked = asked_of(watch, breaks, stop_on, max_steps, profile)
+        if asked and no_probe:
+            first = next(iter(asked)).replace("_", "-")
+            raise UsageError(f"--{first} needs the probe", hint="leave --no-probe out")
+        flags: dict[str, object] = {}
+        if level:
+            flags["level"] = level
+        if no_probe:
+            flags["probe"] = False
+        if no_commit:
+            flags["commit"] = "off"
+        request = RecordRequest(command_line, notebook, experiment, flags, notes, tags, full_pty, quiet, asked)
+        return record(request, _say)
+
+    run_in_any_case(command_line, record_it, _say)
 
 
 def _say(line: str) -> None:
-    """Shows a line on standard error, begun with the name, so that it is told from the program's own."""
+    """Shows a line on standard error, if it can be written, begun with the name to set it off from the program's."""
     prefix = "" if line.startswith(" ") else "labbook  "
-    click.echo(prefix + line, err=True)
+    with suppress(Exception):
+        click.echo(prefix + line, err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +21,21 @@ Examples:
 """
 
 
+def site_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of building and serving."""
+    folder = click.option(
+        "--site-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Write the site here, also outside the notebook; site_dir in mkdocs.yml must lie inside.",
+    )
+    trust = click.option(
+        "--trust",
+        is_flag=True,
+        help="Run the code that the notebook brings: hooks, plugins, templates of the theme.",
+    )
+    return folder(trust(function))
+
+
 def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options of serving."""
     port = click.option(
@@ -28,25 +44,29 @@ def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
     polling = click.option(
         "--polling", is_flag=True, help="Look at the files again and again; for network file systems."
     )
-    return port(polling(notebook_option(function)))
+    return port(polling(site_options(notebook_option(function))))
 
 
 @click.command(epilog=_EPILOG)
 @serve_options
-def command(port: int | None, polling: bool, notebook: str | None) -> None:
+def command(port: int | None, polling: bool, notebook: str | None, site_dir: Path | None, trust: bool) -> None:
     """Serve the site on this machine, and bring it up to date whenever a note changes.
 
     Pages that are open in a browser follow. Listens on 127.0.0.1 only: to show the site to others, publish the folder
     that `labbook site build` writes.
     """
-    serve_notebook(port, notebook, polling=polling)
+    serve_notebook(port, notebook, polling=polling, site_dir=site_dir, trusted=trust)
 
 
-def serve_notebook(port: int | None, notebook: str | None, *, polling: bool) -> None:
+def serve_notebook(
+    port: int | None, notebook: str | None, *, polling: bool, site_dir: Path | None, trusted: bool
+) -> None:
     """Serves until it is interrupted."""
     from labbook.publish.site import serve_site
 
-    serve_site(open_notebook(notebook), port, click.echo, polling=polling, told=_say_changed)
+    serve_site(
+        open_notebook(notebook), port, click.echo, polling=polling, told=_say_changed, site=site_dir, trusted=trusted
+    )
 
 
 def _say_changed(site: BuiltSite) -> None:

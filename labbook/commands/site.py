@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.commands.options import notebook_option, open_notebook
-from labbook.commands.serve import serve_notebook, serve_options
+from labbook.commands.serve import serve_notebook, serve_options, site_options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from labbook.publish.site import BuiltSite
 
 _EPILOG = """\b
@@ -29,6 +31,7 @@ def command() -> None:
 
 
 @command.command(epilog="\b\nExample:\n  labbook site build && rsync -a site/ host:/var/www/notebook/\n")
+@site_options
 @click.option("--all", "everything", is_flag=True, help="Render pages that did not change, too.")
 @click.option(
     "--engine",
@@ -37,22 +40,23 @@ def command() -> None:
     help="What makes the pages; Zensical (pip install zensical) makes all of them each time.",
 )
 @notebook_option
-def build(everything: bool, engine: str, notebook: str | None) -> None:
+def build(everything: bool, engine: str, notebook: str | None, site_dir: Path | None, trust: bool) -> None:
     """Build the site into the notebook's folder site/.
 
-    Pages that would not differ stay as they are. Files there that do not belong to the site are removed, hidden ones
-    at the top excepted.
+    Pages that would not differ stay as they are. Pages that no longer belong to the site are removed; files that
+    labbook did not write stay. A notebook is data: hooks, plugins and templates that it brings are used with --trust
+    only.
     """
     from labbook.publish.site import build_site
 
-    say_built(build_site(open_notebook(notebook), everything=everything, engine=engine))
+    say_built(build_site(open_notebook(notebook), everything=everything, engine=engine, folder=site_dir, trusted=trust))
 
 
 @command.command(epilog="\b\nExample:\n  labbook site serve --port 8123\n")
 @serve_options
-def serve(port: int | None, polling: bool, notebook: str | None) -> None:
+def serve(port: int | None, polling: bool, notebook: str | None, site_dir: Path | None, trust: bool) -> None:
     """Serve the site on this machine, and bring it up to date whenever a note changes; the same as `labbook serve`."""
-    serve_notebook(port, notebook, polling=polling)
+    serve_notebook(port, notebook, polling=polling, site_dir=site_dir, trusted=trust)
 
 
 def say_built(site: BuiltSite) -> None:

@@ -19,6 +19,7 @@ from labbook.frozen import dataclass
 from labbook.model.check import FAMILIES
 from labbook.model.symptom import CRASH_FAMILIES, SEVERITIES, Example, Pattern, Symptom, Wording
 from labbook.store.frontmatter import parse
+from labbook.store.paths import stays_inside
 
 BUILT_IN = Path(__file__).resolve().parents[1] / "symptoms"
 HEADINGS = {
@@ -64,6 +65,8 @@ def load(*folders: Path) -> Catalogue:
     symptoms, problems = dict(built_in.symptoms), list(built_in.problems)
     for folder in folders:
         for path in sorted(folder.glob("*.md")) if folder.is_dir() else ():
+            if not stays_inside(path, folder.parents[1]):
+                continue  # a link out of the notebook
             try:
                 own = read_page(path, symptoms.get(path.stem))
             except EntryError as error:

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from labbook.health.data import samples_tell_apart
 from labbook.health.evidence import called_in, listed, percent, place_of, said, unobserved
-from labbook.health.reading import Facts, count, finite, flag, histogram, rows, shape, words
+from labbook.health.outputs import one_a_sample, target_of
+from labbook.health.reading import Facts, count, finite, flag, histogram, shape, words
 from labbook.health.regime import BINARY, CLASSIFIERS, opposed_optimizers, training_losses
 from labbook.health.statistics import binomial_at_least, mean, median
 from labbook.model.check import Outcome, check
@@ -43,16 +44,15 @@ def _binary_counts(run: Run, signals: Signals) -> Counter[str]:
     if opposed_optimizers(run, signals):
         return seen
     for batch in signals.batches:
-        target = next((leaf for leaf in rows(batch, "leaves") if words(leaf, "path") == "target"), None)
-        if words(batch, "phase") != "train" or target is None or flag(target, "integer"):
+        target = target_of(batch)
+        if target is None or flag(target, "integer"):
             continue
-        form, zeros, share = shape(target, "shape"), finite(target, "zero"), finite(target, "mean")
-        single = bool(form) and form[0] == count(batch, "samples") and all(n == 1 for n in form[1:])
-        if not single or zeros is None or share is None or abs(zeros + share - 1) > 1e-4:
+        zeros, share, samples = finite(target, "zero"), finite(target, "mean"), count(batch, "samples")
+        if not one_a_sample(batch, target) or zeros is None or share is None or abs(zeros + share - 1) > 1e-4:
             return Counter()
         if not {finite(target, "min"), finite(target, "max")} <= {0.0, 1.0}:
             return Counter()
-        seen.update({"0": round(zeros * form[0]), "1": round(share * form[0])})
+        seen.update({"0": round(zeros * samples), "1": round(share * samples)})
     return +seen
 
 

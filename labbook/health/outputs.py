@@ -6,7 +6,7 @@ import math
 
 from labbook.frozen import dataclass
 from labbook.health.layers import Module, roots_of
-from labbook.health.reading import count, finite, rows, shape, words
+from labbook.health.reading import Facts, count, finite, rows, shape, words
 from labbook.health.statistics import mean
 from labbook.model.signals import Signals
 
@@ -50,15 +50,26 @@ class Single:
         return near and self.last <= max(0.1 * self.deviations[0], 1e-7 * self.target)
 
 
+def target_of(batch: Facts) -> Facts | None:
+    """What the loss of a training batch was given as its target; `None` where that was not seen."""
+    if words(batch, "phase") != "train":
+        return None
+    return next((leaf for leaf in rows(batch, "leaves") if words(leaf, "path") == "target"), None)
+
+
+def one_a_sample(batch: Facts, target: Facts) -> bool:
+    """Whether a target holds one number for each sample of its batch: `(n,)`, `(n, 1)`."""
+    form = shape(target, "shape")
+    return form[:1] == (count(batch, "samples"),) and all(n == 1 for n in form[1:])
+
+
 def single_outputs(signals: Signals) -> list[Single]:
     """The models whose output is one number a sample, with a target of as many numbers, at three looks or more."""
     targets = {}
     for batch in signals.batches:
-        target = next((leaf for leaf in rows(batch, "leaves") if words(leaf, "path") == "target"), None)
-        if words(batch, "phase") == "train" and target is not None and count(batch, "samples") >= _FEWEST:
-            form = shape(target, "shape")
-            if math.prod(form) == count(batch, "samples") == (form or (0,))[0]:
-                targets[count(batch, "step")] = target
+        target = target_of(batch)
+        if target is not None and count(batch, "samples") >= _FEWEST and one_a_sample(batch, target):
+            targets[count(batch, "step")] = target
     found = []
     for root in roots_of(signals):
         seen = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import types
 import typing
@@ -28,6 +29,14 @@ def run_to_json(run: Run, max_points: int | None = None) -> dict[str, Any]:
     if max_points is not None:
         run = dataclasses.replace(run, series=tuple(thinned(s, max_points) for s in run.series))
     return {"schema": RUN_SCHEMA, **_encoded_object(run)}
+
+
+def line_by_line(facts: Mapping[str, Any]) -> str:
+    """A JSON object with one line for each of its fields: short, and a difference names the field."""
+    fields = (
+        f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, default=str)}" for key, value in facts.items()
+    )
+    return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
 def run_from_json(data: Mapping[str, Any]) -> Run:

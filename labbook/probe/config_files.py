@@ -1,4 +1,9 @@
-"""Configuration files that the program opens: their text, when they are small, regular, and belong to the project."""
+"""Configuration files that the program opens: their text, when they are small, regular, and belong to the project.
+
+A runtime file is no configuration: a server writes it for its clients, with its address and the key that opens it (the
+connection file of a Jupyter kernel, `jpserver-1.json`, the client file of an ipyparallel controller). It is recognised
+by its folder or by its content, and its text is never written.
+"""
 
 import os
 import stat
@@ -17,6 +22,31 @@ _NOT_CONFIGURATION = (
     "tokenizer",
     ".index.json",
 )
+RUNTIME_FOLDERS = ("/jupyter/runtime/", "/Jupyter/runtime/", "/security/ipcontroller-", "/security/ipengine-")
+"""Parts of the paths of runtime files, beside the folder that `JUPYTER_RUNTIME_DIR` names."""
+_KEYS = ("key", "exec_key", "token")
+
+
+def is_runtime_text(text):
+    """Whether a JSON text has the shape of a runtime file: an address of a living process, or the key of its messages.
+
+    Source: `jupyter_client.connect.write_connection_file`, `jupyter_server.serverapp.ServerApp.server_info`,
+    `ipyparallel.apps.ipcontrollerapp.IPController.save_connection_dict`. No configuration holds the id of a process.
+    """
+    if '"signature_scheme"' not in text and '"pid"' not in text and '_port"' not in text:
+        return False
+    import json
+
+    try:
+        facts = json.loads(text)
+    except (ValueError, RecursionError):
+        return '"signature_scheme"' in text
+    if not isinstance(facts, dict):
+        return False
+    ports = [name for name in facts if name.endswith("_port")]
+    has_key = any(name in facts for name in _KEYS)
+    is_server = isinstance(facts.get("pid"), int) and any(name in facts for name in ("port", "url", "sock", "address"))
+    return is_server or (has_key and ("signature_scheme" in facts or len(ports) > 1))
 
 
 class ConfigFiles:
@@ -54,7 +84,7 @@ class ConfigFiles:
         if data is None:
             return
         text = data[: self._limit].decode("utf-8", "replace")
-        if kind == "json" and not text.lstrip("\ufeff \t\r\n").startswith("{"):
+        if kind == "json" and (not text.lstrip("\ufeff \t\r\n").startswith("{") or is_runtime_text(text)):
             return
         self._probe.event(protocol.CONFIG, path=path, format=kind, text=text, truncated=len(data) > self._limit)
 

@@ -177,13 +177,13 @@ class Normal:
         """Whether `value` is normal; then it also tells what is."""
         if value - value != 0.0:
             return False
+        abnormal = value > self.highest()
         self._count = count = self._count + 1
         rate = 1.0 / count if count < 32 else 0.03125
         difference = value - self._mean
-        if count > 20 and difference > 10.0 * self._deviation and difference > 2.0 * abs(self._mean):
-            self._mean += rate * difference
-            return False
         self._mean += rate * difference
+        if abnormal:
+            return False
         self._deviation += rate * (abs(difference) - self._deviation)
         return True
 

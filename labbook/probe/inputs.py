@@ -41,6 +41,7 @@ _INSIDE = (
     "/torchinductor_",
     "/matplotlib-",
     ".lock",
+    *config_files.RUNTIME_FOLDERS,
 )
 
 
@@ -53,6 +54,7 @@ class Inputs:
         self._configs = config_files.ConfigFiles(probe)
         prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.__file__), probe.journal}
         prefixes.add(probe.folder)
+        prefixes.add(os.environ.get("JUPYTER_RUNTIME_DIR") or "")
         self._ignored = _SYSTEM + tuple({p.rstrip("/") + "/" for p in prefixes if len(p) > 1})
         self._begin(_PER_FOLDER, _IN_ALL, _AT_ONCE)
 

@@ -82,7 +82,7 @@ class Redaction:
         try:
             redactor = self._redactor or self._make()
             words = [self._short(word) for word in argv]
-            if any(redactor.needs_scan(word) for word in words):
+            if any(redactor.needs_scan(word) for word in words) or redactor.needs_scan(" ".join(words)):
                 with self._library:
                     words = self._module.redact_argv(words, redactor)
             return [Masked(word) for word in words]

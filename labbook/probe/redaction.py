@@ -20,6 +20,7 @@ __all__ = [
     "ENVIRONMENT_ALLOWED",
     "PATH_RULES",
     "FormatRule",
+    "KeyState",
     "Redactor",
     "StreamRedactor",
     "allowed_environment",
@@ -139,6 +140,10 @@ class Redactor:
                 out[index] = self.replace(out[index], _with_escapes(out[index], spans)) if spans else out[index]
         return "".join(out)
 
+    def line_spans(self, line):
+        """What to replace in one line that stands by itself: list of (start, end, rule, text)."""
+        return self.spans(line, KeyState())
+
     def spans(self, line, state):
         """What to replace in one line: list of (start, end, rule, text). Looks through terminal escapes."""
         if "\x1b" not in line:
@@ -201,7 +206,7 @@ class Redactor:
         """Whether a rule of this notebook says that `text` is no secret, or it is masked already."""
         if text in self.allowed:
             return True
-        mark, _, rest = text.partition("]")
+        mark, _, rest = text.lstrip(" \"'`\\(>=:").partition("]")
         return mark.startswith("[REDACTED:") and not any(char.isalnum() for char in rest)
 
     def _known_spans(self, line):

@@ -46,6 +46,9 @@ def known_values(environ, argv):
             found[value] = None
         for part in _secrets_inside(word):
             found[part] = None
+    for part in _secrets_of_formats(" ".join(words)):
+        # Of `user:password` the program may print the password alone.
+        found.update({part: None, part.partition(":")[2]: None})
     pieces = {}
     for value in found:
         # A value of several lines (a private key) is met line by line.
@@ -57,11 +60,9 @@ def known_values(environ, argv):
 
 def _secrets_inside(value):
     """Secrets of fixed format, passwords in URLs, and values under secret names in JSON."""
-    low = lower(value)
-    for rule in rules_data()["rules"] if _long_word(value) else ():
-        if any(word in low for word in rule.keywords):
-            for start, end in rule.spans(value):
-                yield value[start:end]
+    if _long_word(value):
+        for part in _secrets_of_formats(value):
+            yield part
     if "://" in value and "@" in value:
         for start, end, _, _ in url_spans(value):
             login, _, password = value[start:end].partition(":")
@@ -73,6 +74,14 @@ def _secrets_inside(value):
             return
         for part in _json_secrets(data, ""):
             yield part
+
+
+def _secrets_of_formats(value):
+    low = lower(value)
+    for rule in rules_data()["rules"]:
+        if any(word in low for word in rule.keywords):
+            for start, end in rule.spans(value):
+                yield value[start:end]
 
 
 def _long_word(value):

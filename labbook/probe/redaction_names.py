@@ -178,7 +178,7 @@ def _compile():
 
     # Masks, markers and placeholders; shell, template and percent references; truncated values.
     _compiled["harmless"] = re.compile(
-        r"[*\u2022xX.\u2026\u00b7#_-]+$|<|\[REDACTED|\[(?:hidden|filtered|masked|secret|redacted)"
+        r"[*\u2022xX.\u2026\u00b7#_-]+$|<|\\u003c|\[REDACTED|\[(?:hidden|filtered|masked|secret|redacted)"
         r"|\$[A-Za-z_{(]|%[A-Za-z_]+%$|\{|(?:your|my)[-_ ].{0,40}$|env:|ENV\[|\(?(?:hidden|not set|none)\)?$",
         re.IGNORECASE,
     )

@@ -48,7 +48,14 @@ class KeyState:
         found = []
         position = 0
         if self.open:
-            position = self._inside(line, found)
+            # A key that was cut off ends at the latest where another one begins.
+            begin = _compiled["begin"].search(line) or _compiled["putty"].search(line)
+            if begin and not _compiled["end"].search(line, 0, begin.start()):
+                self._inside(line[: begin.start()], found)
+                self.open = False
+                position = begin.start()
+            else:
+                position = self._inside(line, found)
         while not self.open:
             begin = _compiled["begin"].search(line, position) or _compiled["putty"].search(line, position)
             if not begin:

@@ -92,20 +92,18 @@ class Meter:
 
         Cost: 1 microsecond where it is put aside, 5 more when it is taken.
         """
-        self.step += 1
-        before, self._before = self._before, now
-        self._held.append((losses, rates, norm, None if before is None else now - before, backwards, extra))
+        self.hold(losses, rates, now, norm, backwards, extra)
         if now >= self.ready_s or self.step <= AT_ONCE or not _are_finite(losses, norm):
             self._take(now)
 
-    def hold(self, losses, rates, now):
-        """Puts aside a step with finite losses, one call of `backward` and no norm; `add` is to follow at once.
+    def hold(self, losses, rates, now, norm=None, backwards=1, extra=None):
+        """Puts aside a step, as `add` does, with finite losses; `add` is to follow at once.
 
         Cost: half a microsecond.
         """
         self.step += 1
         before, self._before = self._before, now
-        self._held.append((losses, rates, None, None if before is None else now - before, 1, None))
+        self._held.append((losses, rates, norm, None if before is None else now - before, backwards, extra))
 
     def _take(self, now):
         """Takes the steps that were put aside, in order, and writes what is due."""

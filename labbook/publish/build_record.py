@@ -6,10 +6,8 @@ exactly as it was left: of each file that was written it knows size and time.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from hashlib import blake2b
@@ -159,45 +157,6 @@ def files_below(folder: Path, flat: Sequence[str] = ()) -> dict[str, tuple[int, 
 def state_of_folders(folders: Iterable[Path]) -> str:
     """A key of the files in some folders, by their names, sizes and times."""
     return key_of(*(sorted(_sources(files_below(folder)).items()) for folder in folders))
-
-
-def make_room(site: Path, target: Path) -> None:
-    """Takes away what stands where a file of the site, or one of its folders, belongs, and makes its folder."""
-    if target.is_dir() and not target.is_symlink():
-        shutil.rmtree(target)
-    # The site's own folder is left as it is: it may be a link to where a web server looks.
-    for folder in list(target.relative_to(site).parents)[-2::-1]:
-        place = site / folder
-        if os.path.lexists(place) and not place.is_dir():
-            place.unlink()
-    target.parent.mkdir(parents=True, exist_ok=True)
-
-
-def remove_left_over(site: Path, found: Iterable[str], expected: set[str], spared: tuple[str, ...]) -> int:
-    """Removes files that no longer belong to a site, and folders that are empty then; as MkDocs does.
-
-    Args:
-        site: Its folder.
-        found: Files in it.
-        expected: Those that belong to it.
-        spared: Folders that somebody else keeps tidy, each with a slash at its end.
-
-    Returns:
-        How many were removed. Hidden files at the top stay: they belong to whoever publishes the site.
-    """
-    left = [path for path in found if path not in expected and not path.startswith((".", *spared))]
-    for path in left:
-        # A folder may have taken its place meanwhile.
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
-            (site / path).unlink()
-    for folder in sorted({path.rpartition("/")[0] for path in left}, reverse=True):
-        while folder:
-            try:
-                (site / folder).rmdir()
-            except OSError:
-                break
-            folder = folder.rpartition("/")[0]
-    return len(left)
 
 
 def _sources(files: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:

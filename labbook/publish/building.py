@@ -30,15 +30,14 @@ from labbook.publish.build_record import (
     Known,
     files_below,
     key_of,
-    make_room,
     read_record,
-    remove_left_over,
     stat_of,
     write_record,
 )
 from labbook.publish.finish import KEPT_BY_OTHERS
 from labbook.publish.processes import beside, beside_or_later, by_many, can_have_some
 from labbook.publish.site_files import is_the_same_all_day, key_of_settings, made_by, of_navigation, site_files
+from labbook.publish.site_folder import check_kept_folders, make_room, note_written, remove_left_over, written_files
 from labbook.publish.surroundings import Day
 from labbook.publish.theme import REPLACED
 
@@ -138,6 +137,8 @@ class _Build:
         # Ours adds to the files; no other plugin is there.
         config.plugins.on_files(files, config=config)
         self._there = files_below(self._site, KEPT_BY_OTHERS)
+        self._own = written_files(self._site, record_path)
+        check_kept_folders(self._site, self._own)
         set_exclusions(self._files, config)
         self._pages = {file.src_uri: file for file in self._files.documentation_pages()}
         files.in_nav_only = True
@@ -161,6 +162,9 @@ class _Build:
         self._name_the_navigation(keys)
         self._frame = key_of(settings, of_navigation(self._nav.items))
         stale = self._stale(keys)
+        expected = self._expected(others)
+        # Noted before anything is written: whatever a build that is killed leaves is known as labbook's.
+        note_written(self._site, self._own | expected)
         copied = {source: self._other_file(source) for source in sorted(others)}
         for template in sorted(config.theme.static_templates):
             if not self._is_as_it_was(template):
@@ -172,10 +176,11 @@ class _Build:
         for source in self._pages:
             if source not in made:
                 self._heard += self._before.pages[source].told
-        removed = remove_left_over(self._site, self._there, self._expected(others), KEPT_BY_OTHERS)
+        removed = remove_left_over(self._site, self._there, expected, self._own)
         if self._shown is not None:
             self._shown()
         finish()
+        note_written(self._site, {path for path in expected if path not in self._templates or path in copied})
         known = {source: made.get(source) or self._refreshed(source, keys[source]) for source in self._pages}
         around = {day: key_of(settings, key) for day, (key, _) in days.items()}
         write_record(record_path, BuildRecord(self._frame, known, copied, around))
@@ -356,12 +361,12 @@ class _Build:
         try:
             stream = beside.open("wb")
         except (FileNotFoundError, NotADirectoryError):
-            make_room(self._site, target)
+            make_room(self._site, target, self._own)
             stream = beside.open("wb")
         with stream:
             stream.write(content)
         if target.is_dir() and not target.is_symlink():
-            make_room(self._site, target)
+            make_room(self._site, target, self._own)
         beside.replace(target)
         state = target.stat()
         return state.st_size, state.st_mtime_ns

@@ -88,6 +88,7 @@ class SiteSource:
         digests: Path of a run's entry -> what its front matter was read from, as the index knows it.
         months: Month -> keys of its runs; without them nothing is kept.
         kept: What was made in earlier builds.
+        withheld: Files below `notes/` whose commit is withheld, as they may hold a secret: no page shows them.
     """
 
     rows: Sequence[RunRow]
@@ -105,6 +106,7 @@ class SiteSource:
     digests: Mapping[str, str] = field(default_factory=dict)
     months: Mapping[str, MonthKeys] = field(default_factory=dict)
     kept: Kept = field(default_factory=Kept)
+    withheld: frozenset[str] = frozenset()
 
     def front_of(self, path: str, content: bytes) -> Mapping[str, Any] | None:
         """The front matter of an entry with this content, as far as it is known; parsing it takes long."""

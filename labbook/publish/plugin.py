@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import click
 from mkdocs.config.base import Config
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -20,9 +21,9 @@ from mkdocs.structure.pages import Page as MkDocsPage
 
 from labbook.errors import LabbookError
 from labbook.publish import theme
-from labbook.publish.build_record import is_text, key_of
+from labbook.publish.build_record import files_below, is_text, key_of
 from labbook.publish.feed import feed_file
-from labbook.publish.finish import finish_site
+from labbook.publish.finish import KEPT_BY_OTHERS, finish_site
 from labbook.publish.frame_parts import FrameParts, can_use_parts
 from labbook.publish.notes import SiteNote, inert, site_note
 from labbook.publish.page import Page, SiteFile, SiteSource
@@ -30,10 +31,13 @@ from labbook.publish.page_safety import foreign_pictures, page_problems, script_
 from labbook.publish.pages import site_files, site_pages
 from labbook.publish.rendering import PageRenderer
 from labbook.publish.search_page import interface
+from labbook.publish.site_files import LINK_LEFT_OUT
+from labbook.publish.site_folder import check_site_folder, note_written
 from labbook.publish.source import site_source
 from labbook.publish.surroundings import Surroundings
 from labbook.publish.symptom_view import symptom_view
 from labbook.store.notebook import Notebook, find_notebook
+from labbook.store.paths import stays_inside
 from labbook.store.templates import Templates, compiled_templates
 
 log = logging.getLogger("mkdocs.plugins.labbook")
@@ -61,6 +65,13 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         self.data: dict[str, SiteFile] = {}
         self.lazy = False
         """Whether whoever builds calls `read`, and takes the data files from `data`, those that it needs."""
+        self.trusted = True
+        """Whether templates of the theme that the notebook brings are used; MkDocs by itself runs all that it names."""
+        self.folder_is_checked = False
+        """Whether the site's folder needs no look: whoever builds has looked at it."""
+        self.foreign: set[str] = set()
+        """Files of others in the site's folder, which stay."""
+        self._dirty = False
         self._scripts: dict[str, tuple[str, ...]] = {}
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
@@ -72,11 +83,24 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             raise PluginError(f"labbook: {error.message}; {error.hint}") from error
         if self.notebook.paths.notes.resolve() != Path(config.docs_dir).resolve():
             raise PluginError(f"labbook: docs_dir must be the notes/ of a notebook, not {config.docs_dir}")
+        if not stays_inside(self.notebook.paths.notes, root):
+            raise PluginError("labbook: notes/ is a link that leads out of the notebook; put a folder in its place")
+        if not self.folder_is_checked:
+            # MkDocs' own command: --site-dir is a person's choice too, and `mkdocs serve` makes a folder for itself.
+            # An `on_startup` would know the command, but MkDocs then uses one plugin for all builds of a process.
+            context = click.get_current_context(silent=True)
+            named = context and (context.params.get("site_dir") or context.info_name == "serve")
+            self._dirty = bool(context and not context.params.get("clean", True))
+            try:
+                site = Path(config.site_dir)
+                check_site_folder(self.notebook.paths.root, site, site if named else None)
+            except LabbookError as error:
+                raise PluginError(f"labbook: {error.message}; {error.hint}") from error
         language = str(config.theme.get("language") or "")
         self.language = "zh" if language.startswith("zh") else "en"
         self.templates = Templates(self.notebook.paths.templates, self.language)
         theme.without_built_in_search(config.plugins)
-        theme.prepare(config, self.notebook.paths.templates / "site")
+        theme.prepare(config, self.notebook.paths.templates / "site" if self.trusted else None)
         config.extra["labbook"] = interface(self.templates)
         return config
 
@@ -90,6 +114,14 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             self.read()
         self.renderer = PageRenderer(config, anchors=not self.lazy)
         self.notes, self.pages, self._scripts = {}, {}, {}
+        for file in [file for file in files if file.src_uri in self.source.withheld]:
+            files.remove(file)
+            if file.is_documentation_page():
+                log.warning("notes/%s: left out, it may hold a secret; `labbook recover` masks it", file.src_uri)
+        for file in [] if self.lazy else [file for file in files if file.src_dir == config.docs_dir]:
+            if not stays_inside(Path(config.docs_dir, file.src_uri), self.notebook.paths.root):
+                files.remove(file)
+                log.warning(LINK_LEFT_OUT, file.src_uri)
         for file in [file for file in files if not is_text(file.src_uri)]:
             files.remove(file)
             shown = file.src_uri.encode("utf-8", "backslashreplace").decode()
@@ -239,6 +271,10 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
     def on_post_build(self, *, config: MkDocsConfig) -> None:
         """Adds what is made from the whole site."""
         self.tell(self.finish(config))
+        if not self.lazy and not self._dirty:
+            # MkDocs has emptied the folder before.
+            site = Path(config.site_dir)
+            note_written(site, files_below(site, KEPT_BY_OTHERS).keys() - self.foreign)
 
     def finish(self, config: MkDocsConfig) -> str:
         """Adds it, in whatever process; returns what keeps the site from having a search, or ""."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from labbook.errors import LabbookError, NotebookError, UsageError
 from labbook.frozen import dataclass
+from labbook.publish.build_record import files_below
+from labbook.publish.finish import KEPT_BY_OTHERS
+from labbook.publish.mkdocs_settings import read_settings
+from labbook.publish.site_folder import check_site_folder, note_written, remove_written
 from labbook.store.locks import held
 from labbook.store.notebook import Notebook
 
@@ -53,6 +59,8 @@ def build_site(
     workers: int | None = None,
     engine: str = "mkdocs",
     shown: Callable[[], None] | None = None,
+    folder: Path | None = None,
+    trusted: bool = False,
 ) -> BuiltSite:
     """Builds the site of a notebook into its `site/`; pages that would not differ are left as they stand.
 
@@ -64,10 +72,14 @@ def build_site(
         workers: How many processes may render; by default as many as there are cores, eight at most.
         engine: One of `ENGINES`; "zensical" builds everything each time.
         shown: Called as soon as all pages stand, where the search takes longer.
+        folder: Where to, named by a person: it may lie anywhere. By default the one that `mkdocs.yml` names, which
+            must lie in the notebook.
+        trusted: Whether a person trusts the notebook's authors: MkDocs then reads `mkdocs.yml` itself and runs the
+            code that it names, and templates of the theme in `templates/site` are used.
 
     Raises:
         UsageError: MkDocs and its theme are not installed.
-        NotebookError: There is no `mkdocs.yml`, or MkDocs cannot build with it.
+        NotebookError: There is no `mkdocs.yml`, MkDocs cannot build with it, or the site's folder is refused.
     """
     started = time.monotonic()
     many = min(8, _cores()) if workers is None else workers
@@ -77,10 +89,10 @@ def build_site(
         if engine == "zensical":
             from labbook.publish.zensical_build import build_with_zensical
 
-            folder, pages, told = build_with_zensical(notebook)
+            site, pages, told = build_with_zensical(notebook, folder, trusted=trusted)
             warnings = tuple(dict.fromkeys([*told, *heard.messages]))
-            return BuiltSite(folder, pages, time.monotonic() - started, warnings, pages)
-        config = _config(notebook, heard)
+            return BuiltSite(site, pages, time.monotonic() - started, warnings, pages)
+        config = _config(notebook, heard, folder, trusted=trusted)
         pages, rendered = _call(lambda: _build(config, notebook, heard, many, shown, everything=everything), heard)
     warnings = tuple(dict.fromkeys(heard.messages))
     return BuiltSite(Path(config.site_dir), pages, time.monotonic() - started, warnings, rendered)
@@ -97,6 +109,8 @@ def serve_site(
     *,
     polling: bool = False,
     told: Callable[[BuiltSite], None] | None = None,
+    site: Path | None = None,
+    trusted: bool = False,
 ) -> None:
     """Serves the site on this machine until it is interrupted, and brings it up to date whenever a note changes.
 
@@ -106,10 +120,12 @@ def serve_site(
         say: Told the address, and what goes wrong later.
         polling: Look at the notes again and again, for network file systems that do not tell of changes.
         told: Told of each build.
+        site: The site's folder, named by a person; by default the one that `mkdocs.yml` names.
+        trusted: Whether the code that the notebook brings is run.
 
     Raises:
         UsageError: MkDocs is not installed, or the port is taken.
-        NotebookError: There is no `mkdocs.yml`, or MkDocs cannot build with it.
+        NotebookError: There is no `mkdocs.yml`, MkDocs cannot build with it, or the site's folder is refused.
     """
     _require()
     from labbook.index.build import refresh
@@ -117,7 +133,7 @@ def serve_site(
     from labbook.publish.watch import changes
 
     with _Warnings() as heard:
-        folder = Path(_config(notebook, heard).site_dir)
+        folder = Path(_config(notebook, heard, site, trusted=trusted).site_dir)
     builds = Builds()
     try:
         server = SiteServer(_free_port(port), folder, builds)
@@ -130,7 +146,7 @@ def serve_site(
     began = False
     try:
         # Browsers wait for the first build: while it runs in several processes there is no thread beside it.
-        done = build_site(notebook)
+        done = build_site(notebook, folder=site, trusted=trusted)
         thread.start()
         began = True
         if told is not None:
@@ -139,7 +155,7 @@ def serve_site(
             try:
                 # In a large notebook not every note is looked at for each question.
                 refresh(notebook, only=[notebook.paths.root / name for name in changed if name.startswith("notes/")])
-                done = build_site(_reopened(notebook), workers=1, shown=builds.done)
+                done = build_site(_reopened(notebook), workers=1, shown=builds.done, folder=site, trusted=trusted)
             except LabbookError as error:
                 say(f"labbook: {error.message}\n         {error.hint}")
                 continue
@@ -192,12 +208,44 @@ def _settings_file(notebook: Notebook) -> Path:
     return path
 
 
-def _config(notebook: Notebook, heard: _Warnings) -> Any:  # noqa: ANN401 - a configuration of MkDocs
+def _config(notebook: Notebook, heard: _Warnings, folder: Path | None, *, trusted: bool) -> Any:  # noqa: ANN401 - a configuration of MkDocs
     _require()
     from mkdocs.config import load_config
 
     path = _settings_file(notebook)
-    return _call(lambda: load_config(str(path)), heard)
+    chosen = str(folder.absolute()) if folder is not None else None
+    safe = read_settings(notebook.paths.root)
+    if trusted:
+        config = _call(lambda: _loaded_by_mkdocs(path, chosen), heard)
+    else:
+        heard.messages += [safe.warning()] if safe.left_out else []
+        values = {**safe.values, "site_dir": chosen or safe.values.get("site_dir")}
+        config = _call(lambda: load_config(io.BytesIO(b"{}"), config_file_path=str(path), **values), heard)
+    plugin = config.plugins.get("labbook")
+    if plugin is not None:
+        plugin.folder_is_checked, plugin.trusted = True, trusted
+    check_site_folder(notebook.paths.root, Path(config.site_dir), folder)
+    return config
+
+
+def _loaded_by_mkdocs(path: Path, site_dir: str | None) -> Any:  # noqa: ANN401 - a configuration of MkDocs
+    """The configuration of a notebook that a person trusts.
+
+    Raises:
+        NotebookError: Code that it names failed, or it inherits from a file without settings.
+    """
+    from mkdocs.config import load_config
+    from mkdocs.exceptions import Abort, MkDocsException
+
+    try:
+        return load_config(str(path), site_dir=site_dir)
+    except (MkDocsException, Abort, OSError):
+        raise
+    except Exception as error:
+        raise NotebookError(
+            f"MkDocs cannot read {path}: {type(error).__name__}: {error}",
+            hint="correct mkdocs.yml and the files that it names",
+        ) from error
 
 
 def _build(
@@ -213,19 +261,40 @@ def _build(
     from labbook.publish.building import build_changed, can_build
 
     record = notebook.paths.private / "site.json"
+    plugin = config.plugins.get("labbook")
     config.plugins.on_startup(command="build", dirty=False)
     try:
         if can_build(config):
             built = build_changed(config, record, heard.messages, workers=workers, everything=everything, shown=shown)
             return built.pages, built.rendered
-        from mkdocs.commands.build import build
+        site = Path(config.site_dir)
+        foreign = remove_written(site, record)
+        if plugin is not None:
+            plugin.foreign = foreign
+        with _without_cleaning():
+            from mkdocs.commands.build import build
 
+            build(config)
+        made = files_below(site, KEPT_BY_OTHERS).keys() - foreign
+        note_written(site, made)
         record.unlink(missing_ok=True)
-        build(config)
-        pages = sum(1 for _ in Path(config.site_dir).rglob("*.html"))
+        pages = sum(name.endswith(".html") for name in made)
         return pages, pages
     finally:
         config.plugins.on_shutdown()
+
+
+@contextlib.contextmanager
+def _without_cleaning() -> Iterator[None]:
+    """Keeps MkDocs from emptying the site's folder: files that labbook did not write stay."""
+    from mkdocs import utils
+
+    cleaning = utils.clean_directory
+    utils.clean_directory = lambda directory: None
+    try:
+        yield
+    finally:
+        utils.clean_directory = cleaning
 
 
 def _call(work: Callable[[], Any], heard: _Warnings) -> Any:  # noqa: ANN401 - whatever MkDocs returns

@@ -20,6 +20,7 @@ from mkdocs.utils import is_markdown_file, markdown_extensions
 
 from labbook import __version__
 from labbook.publish.build_record import key_of, stat_of, state_of_folders
+from labbook.store.paths import stays_inside
 from labbook.store.templates import builtin_folder
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ _FIRST = ("index", "README")
 
 log = logging.getLogger("mkdocs.structure.files")
 _MAP = "sitemap.xml"
+
+LINK_LEFT_OUT = "notes/%s: left out: it is a link that leads out of the notebook"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -117,6 +120,9 @@ def _folders(docs: str) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
         try:
             with os.scandir(here) as listed:
                 for entry in listed:
+                    if entry.is_symlink() and not stays_inside(Path(entry.path), Path(docs).parent):
+                        log.warning(LINK_LEFT_OUT, prefix + entry.name)
+                        continue
                     (folders if _is_folder(entry) else entries).append(entry)
         except OSError:
             continue

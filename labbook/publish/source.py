@@ -25,6 +25,7 @@ from labbook.publish.page import MonthKeys, RunFacts, SiteFix, SiteSource
 from labbook.publish.run_table import day_of, month_of
 from labbook.publish.symptom_pages import difference_of
 from labbook.report.run_row import RunRow, run_row
+from labbook.store.commit_queue import withheld_files
 from labbook.store.entry_text import read_text
 from labbook.store.notebook import Notebook
 
@@ -44,7 +45,9 @@ def site_source(
         tell: Called with (files read, files to read) while the index is brought up to date.
     """
     kept = Kept(notebook.paths.private / FOLDER, made_with())
+    withheld = withheld_files(notebook.paths)
     runs, refreshed = ask(notebook, _all_runs, tell=tell)
+    runs = [run for run in runs if run.path not in withheld]
     rows, months, with_fix = _rows(runs, kept)
     fronts = _Fronts({run.path: run.front for run in runs})
     experiments = [_with_body(notebook, entry) for entry in listed(notebook, kind="experiment").entries]
@@ -75,6 +78,7 @@ def site_source(
         digests={run.path: run.digest for run in runs if run.digest},
         months=months,
         kept=kept,
+        withheld=frozenset(path.removeprefix("notes/") for path in withheld),
     )
 
 

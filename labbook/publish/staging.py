@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,11 @@ from labbook.publish.notes import inert, site_note
 from labbook.publish.page import SiteSource
 from labbook.publish.pages import site_files, site_pages
 from labbook.publish.search_page import interface
+from labbook.publish.site_files import LINK_LEFT_OUT
 from labbook.publish.surroundings import Surroundings
 from labbook.store import escape
 from labbook.store.notebook import Notebook
+from labbook.store.paths import stays_inside
 from labbook.store.templates import Templates, builtin_folder
 
 DOCS = "docs"
@@ -35,6 +36,8 @@ def stage(
     folder: Path,
     settings: Mapping[str, Any],
     as_text: Container[str] = (),
+    *,
+    trusted: bool = False,
 ) -> list[str]:
     """Writes the folder: `docs/`, `theme/` and `mkdocs.yml`; files that stand there as they should are not touched.
 
@@ -45,6 +48,7 @@ def stage(
         folder: Where to; whatever else is in it is removed.
         settings: Of the site: `site_name`, `site_url`, `repo_url`, `edit_uri`, `language`, `directory_urls`.
         as_text: Notes that are shown as text, whatever stands in them.
+        trusted: Whether the notebook's own templates of the theme are used.
 
     Returns:
         What the notes give reason to warn of.
@@ -55,7 +59,20 @@ def stage(
     wanted: dict[str, bytes | Path] = {}
     told: list[str] = []
     pages = {page.path: page for page in site_pages(source, templates)}
-    notes = {path.relative_to(notebook.paths.notes).as_posix(): path for path in _notes(notebook.paths.notes)}
+    notes = {}
+    for file in _notes(notebook.paths.notes):
+        path = file.relative_to(notebook.paths.notes).as_posix()
+        if path in source.withheld:
+            continue
+        if stays_inside(file, notebook.paths.root):
+            notes[path] = file
+        else:
+            told.append(LINK_LEFT_OUT % path)
+    told += [
+        f"notes/{path}: left out, it may hold a secret; `labbook recover` masks it"
+        for path in sorted(source.withheld)
+        if path.endswith(".md")
+    ]
     pages = {path: page for path, page in pages.items() if path not in notes}
     around = Surroundings(
         source, templates, lambda path: _url(path, settings) if path in notes or path in pages else ""
@@ -73,7 +90,7 @@ def stage(
     feed = feed_file(source, words, settings["site_name"], settings["site_url"], directory_urls=directories)
     for data in (*site_files(source, templates), feed):
         wanted[f"{DOCS}/{data.path}"] = data.read()
-    for own in (builtin_folder() / "site", notebook.paths.templates / "site"):
+    for own in (builtin_folder() / "site", *([notebook.paths.templates / "site"] if trusted else [])):
         for file in _notes(own):
             path = file.relative_to(own).as_posix()
             # What is no template is copied as it stands, like any file of the notes.
@@ -158,6 +175,10 @@ def _notes(folder: Path) -> list[Path]:
 
 
 def _write(folder: Path, wanted: Mapping[str, bytes | Path]) -> None:
+    for here, folders, names in os.walk(folder):
+        # A notebook that was cloned may bring links here; nothing is written or removed behind them.
+        for link in filter(Path.is_symlink, (Path(here, name) for name in (*folders, *names))):
+            link.unlink()
     for path, content in wanted.items():
         target = folder / path
         data = content if isinstance(content, bytes) else _read(content)
@@ -175,25 +196,3 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def replaced(site: Path, made: Path, spared: Callable[[str], bool]) -> int:
-    """Brings a site's folder to what a generator made elsewhere; returns how many pages it has.
-
-    Args:
-        site: The site's folder.
-        made: What was made.
-        spared: Whether a name at the top of the site's folder stays although it was not made.
-    """
-    site.mkdir(parents=True, exist_ok=True)
-    for old in site.iterdir():
-        if not spared(old.name) and not (made / old.name).exists():
-            shutil.rmtree(old) if old.is_dir() else old.unlink()
-    for new in made.iterdir():
-        target = site / new.name
-        if new.is_dir():
-            shutil.rmtree(target, ignore_errors=True)
-            shutil.copytree(new, target)
-        else:
-            shutil.copyfile(new, target)
-    return sum(1 for _ in site.rglob("*.html"))

@@ -73,15 +73,15 @@ _UNLISTED = ("index.md", "fixes/index.md", "compare/index.md")
 _VERDICTS = ("ok", "warn", "fail", "note", "not observed")
 
 
-def prepare(config: Any, own: Path) -> None:  # noqa: ANN401 - a configuration of MkDocs
+def prepare(config: Any, own: Path | None) -> None:  # noqa: ANN401 - a configuration of MkDocs
     """Adds overrides, styles, Markdown extensions and defaults to a configuration; what people set there stays.
 
     Args:
         config: Of MkDocs.
-        own: The notebook's own overrides of the theme.
+        own: The notebook's own overrides of the theme, where they may be used.
     """
     custom = 1 if config.theme.custom_dir else 0
-    folders = [str(folder) for folder in (own, builtin_folder() / "site") if folder.is_dir()]
+    folders = [str(folder) for folder in (own, builtin_folder() / "site") if folder and folder.is_dir()]
     config.theme.dirs[custom:custom] = folders
     config.extra_css[:0] = [path for path in STYLES if path not in config.extra_css]
     for name, settings in EXTENSIONS.items():

@@ -18,9 +18,12 @@ from labbook.report.run_data import load_run
 from labbook.report.run_row import RunRow, run_row
 from labbook.report.week import Week, week_named
 from labbook.store.commit import CommitOutcome, commit_files
+from labbook.store.commit_queue import withheld_files
 from labbook.store.entry_text import read_text
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
+from labbook.store.paths import check_stays_inside
+from labbook.store.restore import restore_before_writing
 from labbook.store.templates import Templates
 
 
@@ -62,6 +65,8 @@ def write_week_report(
     source, problems = week_source(notebook, chosen, tell=tell)
     path = notebook.paths.reports / f"{chosen.name}.md"
     templates = Templates(notebook.paths.templates, notebook.config.language_in_use())
+    check_stays_inside(path, notebook.paths.root)
+    restore_before_writing(notebook, path)
     try:
         existing = read_text(path) if path.exists() else None
         page, trouble = week_markdown(source, templates, existing)
@@ -83,7 +88,9 @@ def week_source(
     """What a week is told from, and the notes that could not be read."""
     runs = listed(notebook, tell=tell)
     since, _ = week.before().span
-    rows = [row for row in map(run_row, runs.entries) if row.started >= since]
+    withheld = withheld_files(notebook.paths)
+    shown = (entry for entry in runs.entries if entry.path not in withheld)
+    rows = [row for row in map(run_row, shown) if row.started >= since]
     pages = listed(notebook, kind="experiment").entries
     experiments = [_with_body(notebook, page) for page in pages]
     return WeekSource(week, rows, experiments, _changes(notebook, rows, week), report_link), runs.refreshed.problems

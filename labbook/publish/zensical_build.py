@@ -13,13 +13,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from labbook.errors import EntryError, NotebookError, UsageError
+from labbook.errors import NotebookError, UsageError
 from labbook.publish import theme
-from labbook.publish.finish import KEPT_BY_OTHERS, finish_site
+from labbook.publish.build_record import files_below
+from labbook.publish.finish import finish_site
+from labbook.publish.mkdocs_settings import SafeSettings, read_settings
 from labbook.publish.page_safety import page_problems, script_hashes, with_policy, without_indents
+from labbook.publish.site_folder import check_site_folder, note_written, replace_site
 from labbook.publish.source import site_source
-from labbook.publish.staging import DOCS, replaced, stage
-from labbook.store import frontmatter
+from labbook.publish.staging import DOCS, stage
 from labbook.store.notebook import Notebook
 from labbook.store.templates import Templates
 
@@ -29,52 +31,52 @@ _CONTENT = re.compile(r"<article\b.*</article>", re.DOTALL)
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def build_with_zensical(notebook: Notebook) -> tuple[Path, int, list[str]]:
-    """Builds the whole site into the folder that `mkdocs.yml` names.
+def build_with_zensical(
+    notebook: Notebook, chosen: Path | None = None, *, trusted: bool = False
+) -> tuple[Path, int, list[str]]:
+    """Builds the whole site into the folder that `mkdocs.yml` names, or into the one that a person named.
 
     Returns:
         The site's folder, how many pages it has, and what the notes give reason to warn of.
 
     Raises:
         UsageError: Zensical is not installed.
-        NotebookError: `mkdocs.yml` cannot be read, or Zensical cannot build with it.
+        NotebookError: `mkdocs.yml` cannot be read, Zensical cannot build with it, or the site's folder is refused.
     """
     if find_spec("zensical") is None:
         raise UsageError("this needs a library that is not installed: zensical", hint="python -m pip install zensical")
-    settings, site = _settings(notebook)
+    safe = read_settings(notebook.paths.root)
+    settings, site = _settings(safe, notebook)
+    site = chosen.absolute() if chosen is not None else site
+    check_site_folder(notebook.paths.root, site, chosen)
     language = "zh" if settings["language"].startswith("zh") else "en"
     templates = Templates(notebook.paths.templates, language)
     source = site_source(notebook, time.time(), language)
     folder = notebook.paths.private / "zensical"
+    if folder.is_symlink():
+        folder.unlink()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    told = stage(notebook, source, templates, folder, settings)
+    told = [] if trusted or not safe.left_out else [safe.warning()]
+    told += stage(notebook, source, templates, folder, settings, trusted=trusted)
     _run(folder)
     acting = _finished(folder / "site")
     if acting:
         # What a note would do is known once it is a page: it is shown as text, and everything is made once more.
         told += [f"notes/{page}: has {what}; it is shown as text" for page, what in acting.items()]
-        stage(notebook, source, templates, folder, settings, as_text=frozenset(acting))
+        stage(notebook, source, templates, folder, settings, as_text=frozenset(acting), trusted=trusted)
         _run(folder)
         left = _finished(folder / "site")
         if left:
             raise NotebookError(f"the page of {next(iter(left))} would not be safe: {next(iter(left.values()))}")
-    kept = {name.rstrip("/") for name in KEPT_BY_OTHERS}
-    pages = replaced(site, folder / "site", lambda name: name.startswith(".") or name in kept)
+    pages = replace_site(site, folder / "site", notebook.paths.private / "site.json")
     problem = finish_site(notebook, source, site, templates, directory_urls=settings["directory_urls"])
+    note_written(site, files_below(folder / "site"))
     return site, pages, [*told, *([problem] if problem else [])]
 
 
-def _settings(notebook: Notebook) -> tuple[dict[str, Any], Path]:
+def _settings(safe: SafeSettings, notebook: Notebook) -> tuple[dict[str, Any], Path]:
     """What of `mkdocs.yml` is used, and where the site is to lie."""
-    path = notebook.paths.root / "mkdocs.yml"
-    try:
-        said, _ = frontmatter.parse(f"---\n{path.read_text('utf-8')}\n---\n", "mkdocs.yml")
-    except OSError as error:
-        raise NotebookError(f"cannot read {path}: {error.strerror}", hint="`labbook init` writes it") from error
-    except EntryError as error:
-        raise NotebookError(
-            f"{path} cannot be read: {error.message}", hint="correct mkdocs.yml, then try again"
-        ) from error
+    said = safe.values
     look = said.get("theme")
     settings = {
         "site_name": str(said.get("site_name") or notebook.config.title or "labbook"),

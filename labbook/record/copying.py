@@ -46,6 +46,7 @@ class Copying:
         self._pump = 0
         self._thread: threading.Thread | None = None
         self._ended = False
+        self._is_handed_over = False
         self._given_up = False
         self._control, self._pump_control = _socket_pair()
         self._receiving, self._sending = _socket_pair()
@@ -65,12 +66,21 @@ class Copying:
     def keep(self, pid: int) -> None:
         """Starts keeping, in a thread, and tells the pump the command's process id."""
         self._tell(COMMAND + str(pid).encode())
-        self._thread = threading.Thread(target=self._keep, name="labbook-console", daemon=True)
-        self._thread.start()
+        try:
+            thread = threading.Thread(target=self._keep, name="labbook-console", daemon=True)
+            thread.start()
+        except Exception:
+            # The pump keeps the output, as if this process had died.
+            self._is_handed_over = True
+            self._control.close()
+            raise
+        self._thread = thread
 
     def finish(self) -> bool:
         """Waits until the output is kept and closes the sink; tells whether a process left behind still holds it."""
         self._ended = True
+        if self._is_handed_over:
+            return not self._has_pump_ended(_LAST_S)
         self._tell(ENDED)
         if self._thread is not None:
             self._thread.join(_KEEP_S)
@@ -83,18 +93,25 @@ class Copying:
         self._tell(KEPT)
         self._control.close()
         left = bool(self._wiring.open_channels)
-        deadline = time.monotonic() + 1.0
-        while not left and not _is_gone(self._pump) and time.monotonic() < deadline:
-            time.sleep(0.002)
+        if not left:
+            self._has_pump_ended(1.0)
         return left
+
+    def _has_pump_ended(self, wait_s: float) -> bool:
+        """Waits so long for the pump's end."""
+        deadline = time.monotonic() + wait_s
+        while not (gone := _is_gone(self._pump)) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        return gone
 
     def abandon(self) -> None:
         """Ends the pump when the command could not be started."""
         self._wiring.close_command_ends()
         self._tell(KEPT)
         self._control.close()
-        with suppress(ChildProcessError):
-            os.waitpid(self._pump, 0)
+        if self._pump:
+            with suppress(ChildProcessError):
+                os.waitpid(self._pump, 0)
 
     def _tell(self, message: bytes) -> None:
         with suppress(OSError):
@@ -108,10 +125,16 @@ class Copying:
         )  # fmt: skip
 
     def _keep(self) -> None:
-        keeper = Keeper(self._receiving, self._sink, self._names, self._wiring.close_source)
-        while not keeper.keep() and not self._given_up:
-            self._receiving = self._pump_here()
-            keeper.go_on(self._receiving)
+        try:
+            keeper = Keeper(self._receiving, self._sink, self._names, self._wiring.close_source)
+            while not keeper.keep() and not self._given_up:
+                self._receiving = self._pump_here()
+                keeper.go_on(self._receiving)
+        except Exception:
+            # The rest of the output is not kept. The pump must not wait for a reader that is gone.
+            self._given_up = True
+            with suppress(OSError):
+                self._receiving.shutdown(socket.SHUT_RDWR)
 
     def _pump_here(self) -> socket.socket:
         """Pumps in a thread of this process, as the pump has been killed; returns where to read from."""

@@ -6,7 +6,6 @@ read nothing but the journal, the notebook and the code's repository.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from labbook.record.keep_traces import with_traces
 from labbook.record.previous import previous_run, remember_run
 from labbook.record.proposing import proposed
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
+from labbook.store.paths import check_stays_inside
 
 if TYPE_CHECKING:
     from labbook.capture import CaptureContext
@@ -151,7 +151,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = _with_text_metrics(run)
     run = _with_captured(notebook, journal, start, run, processes, redactor)
     run = with_traces(run, journal, notebook.paths.attachments(run.id), redactor)
-    run = _with_previous(notebook, run)
+    run = _with_previous(notebook, run, redactor)
     run = _with_judgement(notebook, run)
     entry = _write_entry(notebook, run)
     proposal = proposed(notebook, run)
@@ -213,6 +213,7 @@ def _with_captured(
         files = roll_up(items, context.cwd, notebook.config)
         after["files"] = [redactor.data(vars(f)) for f in files]
         journal.write(journal.paths.after, after, durable=False)
+        after = journal.read(journal.paths.after)  # as it was written: readable where it was no valid UTF-8
     rolled = tuple(FileUse(**f) for f in after.get("files") or ())
     captured = {**before, **{k: v for k, v in after.items() if k != "files"}}
     captured["resources"] = read_resources(journal.paths.resources)
@@ -247,14 +248,16 @@ def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]
     return dict(chosen.hello) if chosen is not None else {}
 
 
-def _with_previous(notebook: Notebook, run: Run) -> Run:
-    from labbook.capture.changes import changes_between
+def _with_previous(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
+    from labbook.capture.changes import changes_between, masked_changes
     from labbook.model.run_json import run_to_json
 
     before = previous_run(notebook.paths, run, by_folder=notebook.personal)
     if before is None:
         return run
-    return replace(run, previous=str(before["id"]), changes=tuple(changes_between(before, run_to_json(run))))
+    # Commits that people made in between, and values of an older entry: neither has passed this run's redactor.
+    changes = masked_changes(changes_between(before, run_to_json(run)), redactor)
+    return replace(run, previous=str(before["id"]), changes=tuple(changes))
 
 
 def _with_judgement(notebook: Notebook, run: Run) -> Run:
@@ -284,6 +287,7 @@ def _write_entry(notebook: Notebook, run: Run) -> Path:
     from labbook.store.entry_text import read_text, to_bytes
 
     entry = notebook.paths.entry(run.id)
+    check_stays_inside(entry, notebook.paths.root)
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
         if run.status != "running":
@@ -299,7 +303,7 @@ def _write_entry(notebook: Notebook, run: Run) -> Path:
 
 
 def _write_attachments(notebook: Notebook, run: Run) -> None:
-    from labbook.model.run_json import run_to_json
+    from labbook.model.run_json import line_by_line, run_to_json
 
     folder = notebook.paths.attachments(run.id)
     folder.mkdir(parents=True, exist_ok=True)
@@ -314,30 +318,29 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
             write_atomically(folder / "curves.svg", curves, durable=False)
         write_atomically(folder / "metrics.csv", metrics_csv(run.series).encode("utf-8"), durable=False)
     points = max(20, min(_SERIES_POINTS, _ALL_POINTS // max(1, len(run.series))))
-    facts = _line_by_line(run_to_json(run, max_points=points))
+    facts = line_by_line(run_to_json(run, max_points=points))
     write_atomically(folder / "run.json", facts.encode("utf-8"), durable=False)
 
 
-def _line_by_line(facts: Mapping[str, Any]) -> str:
-    """A JSON object with one line for each of its fields: short, and a difference names the field."""
-    fields = (
-        f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, default=str)}" for key, value in facts.items()
-    )
-    return "{\n" + ",\n".join(fields) + "\n}\n"
-
-
 def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> CommitOutcome:
-    """Commits the entry and its folder, after a last look for secrets in exactly these files."""
-    from labbook.store.commit import CommitOutcome, commit_files
-    from labbook.store.redact import scan_bytes
+    """Commits the entry and its folder; where the last look refuses them, they are withheld from the site too."""
+    from labbook.store.commit import commit_files, withhold
+    from labbook.store.last_look import mask_files
 
     folder = notebook.paths.attachments(run.id)
     files = [entry, *(sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else [])]
-    hits = [f"{path.name}:{hit.line} ({hit.rule})" for path in files for hit in scan_bytes(path.read_bytes(), redactor)]
-    if hits:
-        shown = ", ".join(hits[:3])
-        return CommitOutcome("failed", "", "", f"it may hold a secret in {shown}; look at it, then `labbook recover`")
-    return commit_files(notebook, files, commit_message(run), when=run.ended)
+    message = redactor.text(commit_message(run))
+    outcome = commit_files(notebook, files, message, when=run.ended, redactor=redactor)
+    if outcome.status == "withheld":
+        # Texts that were masked one by one may look like a secret side by side. Masking them costs less than refusing.
+        with suppress(OSError):
+            mask_files(notebook.paths.root, files, redactor)
+        outcome = commit_files(notebook, files, message, when=run.ended, redactor=redactor)
+    if outcome.status == "withheld":
+        with suppress(OSError):
+            withhold(notebook, files, message, run.ended or run.started, outcome)
+        outcome = replace(outcome, reason=f"{outcome.reason}; `labbook recover` tries again to mask it")
+    return outcome
 
 
 def commit_message(run: Run) -> str:
@@ -359,6 +362,7 @@ def _context(
     from labbook.capture import CaptureContext
 
     attachments = notebook.paths.attachments(journal.run_id)
+    check_stays_inside(attachments, notebook.paths.root)
     attachments.mkdir(parents=True, exist_ok=True)
     return CaptureContext(
         argv=tuple(start.get("argv") or ()),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.model.run import Run
+from labbook.store.commit_queue import withheld_files
 from labbook.store.journal import write_atomically
 from labbook.store.paths import NotebookPaths, is_run_id
 
@@ -28,10 +29,15 @@ def previous_run(paths: NotebookPaths, run: Run, *, by_folder: bool) -> dict[str
     """
     key = _key(run, by_folder)
     noted = _read(paths.private / "latest.json").get(key)
+    # What a withheld entry holds must not travel into the next one.
+    withheld = withheld_files(paths)
     for run_id in (noted, *_ids_before(paths, run.id)):
         if not isinstance(run_id, str) or not is_run_id(run_id) or run_id == run.id:
             continue
-        facts = _read(paths.attachments(run_id) / "run.json")
+        path = paths.attachments(run_id) / "run.json"
+        if path.relative_to(paths.root).as_posix() in withheld:
+            continue
+        facts = _read(path)
         same_folder = facts.get("cwd") == run.cwd or not by_folder
         # Ids of one second are in no order: the time decides.
         earlier = isinstance(facts.get("started"), (int, float)) and facts["started"] < run.started

@@ -16,6 +16,7 @@ from labbook.store.journal import write_atomically
 from labbook.store.paths import NotebookPaths, is_run_id
 
 if TYPE_CHECKING:
+    from labbook.probe.redaction import Redactor
     from labbook.store.notebook import Notebook
 
 LOOK_BACK = 20
@@ -78,7 +79,7 @@ def compared(notebook: Notebook, failed_id: str, now: Run) -> Proposal | None:
     from labbook.report.run_data import load_run
 
     failed = load_run(notebook.paths, failed_id)
-    if failed is None:
+    if failed is None or _is_withheld(notebook.paths, failed_id):
         return None
     symptoms, fingerprints = gone(failed, now)
     if not symptoms and not fingerprints:
@@ -90,30 +91,36 @@ def compared(notebook: Notebook, failed_id: str, now: Run) -> Proposal | None:
     return Proposal(failed.id, now.id, symptoms, fingerprints, changes, by_title=now.title)
 
 
+def _is_withheld(paths: NotebookPaths, run_id: str) -> bool:
+    from labbook.store.commit_queue import withheld_files
+
+    return paths.entry(run_id).relative_to(paths.root).as_posix() in withheld_files(paths)
+
+
 def differences(notebook: Notebook, failed: Run, now: Run) -> list[Change]:
     """Where two runs differ; those of code with their changed lines, in which secrets are masked."""
-    from labbook.capture.changes import changes_between
+    from labbook.capture.changes import changes_between, masked_changes
     from labbook.diagnosis.proposals import HISTORY
     from labbook.model.run_json import run_to_json
+    from labbook.store.redact import make_redactor
 
+    redactor = make_redactor(os.environ, (), notebook.redaction_rules())
     if now.previous == failed.id and now.changes:
         changes = list(now.changes)
     else:
-        changes = changes_between(run_to_json(failed), run_to_json(now))
+        changes = masked_changes(changes_between(run_to_json(failed), run_to_json(now)), redactor)
     files = [change.what for change in changes if change.kind == "code" and change.what not in HISTORY]
-    diffs = _diffs(notebook, failed, now, files) if files else {}
+    diffs = _diffs(notebook, failed, now, files, redactor) if files else {}
     return [replace(c, detail=diffs[c.what]) if c.kind == "code" and c.what in diffs else c for c in changes]
 
 
-def _diffs(notebook: Notebook, failed: Run, now: Run, files: Sequence[str]) -> Mapping[str, str]:
+def _diffs(notebook: Notebook, failed: Run, now: Run, files: Sequence[str], redactor: Redactor) -> Mapping[str, str]:
     from labbook.capture.code_between import code_between
-    from labbook.store.redact import make_redactor
 
     facts = [dict(run.captured.get("code") or {}) for run in (failed, now)]
     if any(not one or "unavailable" in one for one in facts):
         return {}
     folders = [notebook.paths.attachments(run.id) for run in (failed, now)]
-    redactor = make_redactor(os.environ, (), notebook.redaction_rules())
     diffs = code_between(facts[0], folders[0], facts[1], folders[1], files)
     return {path: redactor.text(diff) for path, diff in diffs.items()}
 

@@ -145,13 +145,19 @@ def _own_branch(notebook: Notebook) -> Readiness:
 
 
 def _waiting(notebook: Notebook) -> list[Readiness]:
-    from labbook.store.commit_queue import waiting
+    from labbook.store.commit_queue import QUEUE, WITHHELD, waiting
 
-    items = waiting(notebook.paths)
-    if not items:
-        return []
-    told = f"{len(items)} commit{'s' if len(items) > 1 else ''} had to wait: {items[0].reason}"
-    return [Readiness("queue", "warn", told, "every labbook command tries again")]
+    kinds = (
+        (QUEUE, "had to wait", "every labbook command tries again"),
+        (WITHHELD, "withheld", "`labbook recover` masks what may be a secret and commits"),
+    )
+    found = []
+    for queue, how, advice in kinds:
+        items = waiting(notebook.paths, queue=queue)
+        if items:
+            told = f"{len(items)} commit{'s' if len(items) > 1 else ''} {how}: {items[0].reason}"
+            found.append(Readiness(queue, "warn", told, advice))
+    return found
 
 
 def _open_runs(notebook: Notebook) -> list[Readiness]:

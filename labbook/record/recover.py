@@ -60,9 +60,10 @@ def _finish(notebook: Notebook, journal: Journal) -> Recovered | None:
     if journal.paths.done.exists():
         return None  # somebody else finished it while we waited for the lock
     from labbook.record.finalize import finalize
+    from labbook.record.lost_start import rebuild_start
     from labbook.store.redact import make_redactor
 
-    start = journal.read(journal.paths.start)
+    start = journal.read(journal.paths.start) or rebuild_start(notebook, journal)
     if not start:
         # Killed between making the folder and writing the first file: nothing had run yet.
         journal.write(journal.paths.done, {"entry": "", "status": "empty", "reason": "nothing had started"})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from labbook.model.finding import Diagnosis, Finding
 from labbook.model.run import Run
+from labbook.report.entry_diagnosis import unmarked
 
 if TYPE_CHECKING:
     from labbook.diagnosis.catalogue import Catalogue
@@ -41,7 +42,7 @@ def with_remarks(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language:
     findings = []
     for finding in diagnosis.findings:
         near = _bearing(finding, remarks, catalogue)[:_MOST_REMARKS]
-        lines = [f"{lead}{_place(one, script)}: {one.what.replace('`', '')}" for one in near]
+        lines = [f"{lead}{_place(one, script)}: {unmarked(one.what)}" for one in near]
         findings.append(_with_place(replace(finding, evidence=(*finding.evidence, *lines)), near) if near else finding)
     return replace(diagnosis, findings=tuple(findings))
 

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.errors import LabbookError, UsageError
-from labbook.store.journal import Journal
+from labbook.errors import NotebookError, UsageError
+from labbook.record.unrecorded import reason_of
+from labbook.store.journal import Journal, readable_text
 from labbook.store.paths import new_run_id
 
 if TYPE_CHECKING:
@@ -58,36 +59,49 @@ class RecordRequest:
 def record(request: RecordRequest, say: Say) -> ChildEnd:
     """Runs the command, writes and commits its entry, and returns how the command ended.
 
-    Whatever goes wrong with the notebook, the command runs and its end is returned; trouble is told through `say`.
+    Once the command has started nothing is raised: its end is returned, and trouble is shown through `say`.
 
     Args:
         request: What to record.
-        say: Shows one line to the user, on standard error.
+        say: Shows one line to the user, on standard error; never raises.
 
     Raises:
         UsageError: The command does not exist or cannot be executed; nothing was started.
+        Exception: The run cannot be recorded; nothing was started. See `unrecorded.run_in_any_case`.
     """
-    from labbook.record.recover import recover_pending
     from labbook.record.supervisor import find_program
 
     find_program(request.argv[0], os.environ, Path.cwd())
     session = _open_session(request, say)
-    if session is None:
-        return _run_unrecorded(request)
-    end = session.run(request)
+    try:
+        end = session.run(request)
+    except BaseException:
+        session.journal.discard()
+        raise
+    try:  # noqa: SIM105 - a call of `suppress` could fail as well, and the command would start a second time
+        _write_entry(session, request, end, say)
+    except BaseException:
+        pass  # not even Ctrl-C may change the status of a command that has ended
+    return end
+
+
+def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, say: Say) -> None:
+    """Finishes the entry and says how the run ended; what fails is left to `labbook recover`."""
+    from labbook.record.recover import recover_pending
+
+    if end.trouble:
+        say(f"a part of this run is not recorded: {end.trouble}")
     try:
         finished = session.finish(end)
-    except LabbookError as error:
-        say(f"the entry could not be finished: {error.message}")
-        say(f"nothing is lost: `labbook recover` makes it from {session.journal.paths.root}")
-        return end
+    except (Exception, KeyboardInterrupt) as error:
+        say(f"the entry could not be finished: {reason_of(error)}")
+        say(f"`labbook recover` makes it from {session.journal.paths.root}")
+        return
+    try:
+        _tell_end(finished, session.notebook, request, say)
+        recover_pending(session.notebook, say)
     except Exception as error:
-        say(f"the entry could not be finished, a bug in labbook: {type(error).__name__}: {error}")
-        say(f"nothing is lost: `labbook recover` makes it from {session.journal.paths.root}")
-        return end
-    _tell_end(finished, session.notebook, request, say)
-    recover_pending(session.notebook, say)
-    return end
+        say(f"the entry is written; what follows it failed: {reason_of(error)}")
 
 
 @dataclass
@@ -103,6 +117,7 @@ class _Session:
     sampler: ResourceSampler | None = None
     beside: list[threading.Thread] = field(default_factory=list)
     ended: bool = False
+    counters: dict[str, Any] = field(default_factory=dict)  # of the kernel, before the command
 
     def run(self, request: RecordRequest) -> ChildEnd:
         """Runs the command under the terminal, with the probe's folder first on its path."""
@@ -119,7 +134,7 @@ class _Session:
         redactor = copy(self.redactor)
         redactor.counts = {}
         sink = ConsoleSink(self.journal.paths.console, redactor, config.console_head_bytes, config.console_tail_bytes)
-        before = counters()
+        self.counters = counters()
         end = run_child(
             request.argv,
             env=environ,
@@ -130,14 +145,20 @@ class _Session:
             held=self.journal.held(),
         )
         self.ended = True
+        return end
+
+    def _note_end(self, end: ChildEnd) -> None:
+        """Writes how the command ended, which only the recorder knows."""
+        from labbook.capture.ending import counters
+
         facts: dict[str, Any] = {
             "code": end.code, "signal": end.signal, "ended": end.ended, "output_open": end.output_open,
         }  # fmt: skip
         if end.code != 0:
             facts["core_dump"] = end.core_dump
-            facts["counters"] = {"before": before, "after": counters()}
-        self.journal.write(self.journal.paths.end, facts)
-        return end
+            with suppress(Exception):
+                facts["counters"] = {"before": self.counters, "after": counters()}
+        self.journal.write_end(facts)
 
     def _probe_settings(self, request: RecordRequest) -> dict[str, object]:
         config = self.notebook.config
@@ -171,7 +192,9 @@ class _Session:
 
         with suppress(Exception):
             self.start["author"] = author_of(self.notebook)
-            self.journal.write(self.journal.paths.start, self.start, durable=False)
+        with suppress(Exception):
+            # Synced here, beside the command, so that the command does not wait for the disk.
+            self.journal.write(self.journal.paths.start, self.start)
         with suppress(Exception):
             capture_start(self.notebook, self.journal, self.start, self.redactor)
         with suppress(Exception):
@@ -186,9 +209,10 @@ class _Session:
             load_what_finishing_needs(self.notebook, lambda: self.ended)
 
     def finish(self, end: ChildEnd) -> Finished:
-        """Makes the entry from the journal and commits it."""
+        """Notes the end, makes the entry from the journal and commits it."""
         from labbook.record.finalize import finalize
 
+        self._note_end(end)
         if self.sampler is not None:
             self.sampler.stop()
         for thread in self.beside:
@@ -199,31 +223,30 @@ class _Session:
             self.journal.release()
 
 
-def _open_session(request: RecordRequest, say: Say) -> _Session | None:
-    """A session in the notebook that is meant, else in the personal one, else none: the command runs in any case."""
+def _open_session(request: RecordRequest, say: Say) -> _Session:
+    """A session in the notebook that is meant, else in the personal one.
+
+    Raises:
+        NotebookError: Neither can be used; the message has both reasons.
+    """
     from labbook.store.notebook import find_notebook
 
     meant = partial(find_notebook, Path.cwd(), chosen=request.notebook, environ=dict(os.environ))
     personal = partial(find_notebook, Path("/"), chosen=None, environ={**os.environ, "LABBOOK_NOTEBOOK": ""})
-    troubles: list[LabbookError] = []
+    troubles: list[Exception] = []
     for find in (meant, personal):
         try:
             notebook = find(flags=dict(request.flags))
             session = _begin(notebook, request, say)
         except UsageError:
             raise  # a mistyped experiment: nothing has started, so the user can type it again
-        except LabbookError as error:
+        except Exception as error:
             troubles.append(error)
             continue
         for trouble in troubles:
-            say(f"{trouble.message}; this run goes to the personal notebook {notebook.paths.root}")
-            if trouble.hint:
-                say(f"         {trouble.hint}")
+            say(f"this run goes to the personal notebook {notebook.paths.root}: {reason_of(trouble)}")
         return session
-    for trouble in troubles:
-        say(trouble.message + (f" ({trouble.hint})" if trouble.hint else ""))
-    say("the command runs unrecorded")
-    return None
+    raise NotebookError("; ".join(dict.fromkeys(reason_of(trouble) for trouble in troubles)))
 
 
 def _begin(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
@@ -234,30 +257,37 @@ def _begin(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
     from labbook.store.redact import load_rules, make_redactor
 
     now = time.time()
+    script = readable_text(script_of(list(request.argv), Path.cwd()))
+    argv, notes, tags = (tuple(map(readable_text, words)) for words in (request.argv, request.notes, request.tags))
+    request = replace(request, argv=argv, notes=notes, tags=tags)
     redactor = make_redactor(dict(os.environ), list(request.argv), notebook.redaction_rules())
-    script = redactor.text(script_of(list(request.argv), Path.cwd()))
+    script = redactor.text(script)
     experiment = _experiment(notebook, script, request)
     day = notebook.paths.entry(new_run_id(now)).parent
     others = [path.stem for path in day.glob("*.md")]
     journal = Journal(notebook.paths.journal(new_run_id(now, others)))
-    journal.create()
     start = {
         "schema": 1,
         "id": journal.run_id,
         "argv": redact_argv(list(request.argv), redactor),
-        "cwd": redactor.text(str(Path.cwd())),
+        "cwd": redactor.text(readable_text(str(Path.cwd()))),
         "script": script,
         "experiment": experiment,
         "host": socket.gethostname(),
         "started": now,
         "recorder_pid": os.getpid(),
         "notes": [redactor.text(note) for note in request.notes],
-        "tags": list(request.tags),
+        "tags": [redactor.text(tag) for tag in request.tags],
     }
     own_rules = notebook.redaction_rules()
-    if own_rules is not None:
-        journal.write(journal.paths.root / RULES_FILE, load_rules(own_rules))
-    journal.write(journal.paths.start, start, durable=False)
+    journal.create()
+    try:
+        if own_rules is not None:
+            journal.write(journal.paths.root / RULES_FILE, load_rules(own_rules))
+        journal.write(journal.paths.start, start, durable=False)
+    except BaseException:
+        journal.discard()
+        raise
     if not request.quiet:
         say(f"{journal.run_id}  {experiment}")
     return _Session(notebook, journal, redactor, start, request.quiet, say)
@@ -302,23 +332,10 @@ def start_ticks(pid: int) -> int:
         return 0
 
 
-def _run_unrecorded(request: RecordRequest) -> ChildEnd:
-    import subprocess
-
-    from labbook.record.supervisor import ChildEnd
-
-    started = time.time()
-    code = subprocess.call(list(request.argv))
-    import signal
-
-    name = signal.Signals(-code).name if code < 0 else ""
-    return ChildEnd(code=None if code < 0 else code, signal=name, started=started, ended=time.time(), output_open=False)
-
-
 def _tell_end(finished: Finished, notebook: Notebook, request: RecordRequest, say: Say) -> None:
     """Says in a few lines how the run ended and where its entry is."""
     if request.quiet:
-        if finished.commit.status == "failed":
+        if finished.commit.status in ("withheld", "failed"):
             say(f"the entry is written but not committed: {finished.commit.reason}")
         return
     for line in finished.summary():

@@ -73,7 +73,8 @@ class SignalRelay:
     def wait_for(self, command: subprocess.Popen[bytes]) -> int:
         """Relays until the command has ended; its exit status, negative for a signal."""
         ended = threading.Event()
-        threading.Thread(target=_ring, args=(threading.get_ident(), ended), daemon=True).start()
+        with suppress(RuntimeError):  # no thread can be started; the signal of the command's end wakes us all the same
+            threading.Thread(target=_ring, args=(threading.get_ident(), ended), daemon=True).start()
         try:
             while (status := self._looked_at(command)) is None:
                 # Not `sigtimedwait`: stopped for longer than its time, it answers with a signal that it made up.

@@ -15,17 +15,19 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from labbook.errors import UsageError
 from labbook.frozen import dataclass
 from labbook.record.copying import Copying
 from labbook.record.signal_relay import SignalRelay
 from labbook.record.terminal import Wiring, wired
+from labbook.record.unrecorded import COMMAND_FAULTS, cannot_run
 
 if TYPE_CHECKING:
     from labbook.capture.console_sink import ConsoleSink
 
+_T = TypeVar("_T")
 _MISSING, _NOT_EXECUTABLE = 127, 126
 """Exit codes of a shell for a program that does not exist or cannot be executed."""
 
@@ -74,38 +76,87 @@ def run_child(
         cwd: Its working folder.
         sink: Keeps the output.
         full_pty: Give it a whole terminal, for curses programs.
-        on_start: Called with its process id as soon as it runs; what it raises is told in `trouble`.
+        on_start: Called with its process id as soon as it runs; what it raises is noted in `trouble`.
         held: Descriptors, as of the journal's lock, that the pump holds until the output is kept, should this process
             die before.
 
     Raises:
         UsageError: The program does not exist (`exit_code` 127) or cannot be executed (126). Nothing was started.
+        Exception: Something else failed before the command was started; afterwards nothing is raised.
     """
     program = find_program(argv[0], env, cwd)
     _flush_own_output()
-    with wired(full_pty) as wiring, SignalRelay(shared=not wiring.full) as relay:
-        for stream in wiring.files:
-            sink.file_stream(stream.name, stream.path, stream.offset)
-        wiring.take_keys()
-        copying = Copying(wiring, sink, held)
-        copying.start(relay)
-        try:
-            started = time.time()
-            command = _start(program, argv, env, cwd, wiring, relay)
-        except BaseException:
-            copying.abandon()
+    command: subprocess.Popen[bytes] | None = None
+    end: ChildEnd | None = None
+    started = time.time()
+    try:
+        with wired(full_pty) as wiring, SignalRelay(shared=not wiring.full) as relay:
+            for stream in wiring.files:
+                sink.file_stream(stream.name, stream.path, stream.offset)
+            wiring.take_keys()
+            copying = Copying(wiring, sink, held)
+            try:
+                copying.start(relay)
+                started = time.time()
+                command = _start(program, argv, env, cwd, wiring, relay)
+            except BaseException:
+                copying.abandon()
+                raise
+            end = _follow(command, started, wiring, copying, relay, on_start)
+    except Exception as error:
+        if command is None:
             raise
-        wiring.close_command_ends()
-        _leave_standard_input()
-        copying.keep(command.pid)
-        trouble = _told(on_start, command.pid)
-        status = relay.wait_for(command)
-        ended = time.time()
-        wiring.restore()
-        output_open = copying.finish()
+        if end is None:
+            end = ChildEnd(*_ending(_wait(command)), started, time.time(), False, f"{type(error).__name__}: {error}")
+    assert end is not None
+    return end
+
+
+def _follow(
+    command: subprocess.Popen[bytes],
+    started: float,
+    wiring: Wiring,
+    copying: Copying,
+    relay: SignalRelay,
+    on_start: Callable[[int], None],
+) -> ChildEnd:
+    """Sees a command that runs through to its end; a failure of labbook costs a part of the entry, never its status."""
+    troubles: list[str] = []
+
+    def attempt(work: Callable[..., _T], *arguments: object) -> _T | None:
+        try:
+            return work(*arguments)
+        except Exception as error:
+            troubles.append(f"{type(error).__name__}: {error}")
+            return None
+
+    attempt(wiring.close_command_ends)
+    attempt(_leave_standard_input)
+    attempt(copying.keep, command.pid)
+    attempt(on_start, command.pid)
+    status = attempt(relay.wait_for, command)
+    if status is None:
+        status = attempt(relay.wait_for, command)
+    if status is None:
+        status = _wait(command)
+    ended = time.time()
+    attempt(wiring.restore)
+    output_open = bool(attempt(copying.finish))
+    return ChildEnd(*_ending(status), started, ended, output_open, "; ".join(troubles), relay.core_dumped)
+
+
+def _ending(status: int) -> tuple[int | None, str]:
+    """Exit status and signal of a command whose `Popen.returncode` is `status`."""
     name = signal.Signals(-status).name if status < 0 and -status in set(signal.Signals) else ""
-    code = status if status >= 0 else None if name else 128 - status
-    return ChildEnd(code, name, started, ended, output_open, trouble, relay.core_dumped)
+    return status if status >= 0 else None if name else 128 - status, name
+
+
+def _wait(command: subprocess.Popen[bytes]) -> int:
+    """Waits for the command and does nothing else; signals are passed on no more."""
+    while True:
+        with suppress(Exception):
+            return command.wait()
+        time.sleep(0.05)
 
 
 def find_program(name: str, env: Mapping[str, str], cwd: Path) -> str:
@@ -172,11 +223,9 @@ def _start(
             # A script without its first line is run by the shell, as every shell does.
             return start("/bin/sh", ["sh", program, *argv[1:]])
     except OSError as error:
-        raise UsageError(
-            f"cannot run {argv[0]!r}: {error.strerror or error}",
-            hint="check its first line (`#!...`) and that it is made for this machine",
-            exit_code=_MISSING if error.errno == errno.ENOENT else _NOT_EXECUTABLE,
-        ) from error
+        if error.errno in COMMAND_FAULTS:
+            raise cannot_run(argv[0], error) from error
+        raise
 
 
 def _is_text(path: Path) -> bool:
@@ -200,15 +249,6 @@ def _leave_standard_input() -> None:
         os.close(null)
 
 
-def _told(on_start: Callable[[int], None], pid: int) -> str:
-    """Calls `on_start`; what it raises must not hurt a command that is running."""
-    try:
-        on_start(pid)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
-
-
 def exit_like(end: ChildEnd) -> NoReturn:
     """Ends this process as the command ended: with its exit status, or by the same signal.
 
@@ -216,10 +256,16 @@ def exit_like(end: ChildEnd) -> NoReturn:
     core of this process is written. Where a signal cannot end us, as in the first process of a container, the exit
     status is 128 + its number, as a shell would show it.
     """
-    _flush_own_output()
-    if not end.signal:
-        os._exit((end.code or 0) & 0xFF)
-    number = signal.Signals[end.signal]
+    try:
+        _flush_own_output()
+        if end.signal:
+            _die_of(signal.Signals[end.signal])
+    finally:
+        # Whatever failed here, and where the signal did not end us.
+        os._exit((128 + signal.Signals[end.signal]) if end.signal else (end.code or 0) & 0xFF)
+
+
+def _die_of(number: signal.Signals) -> None:
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if number in _DUMPING:
@@ -229,7 +275,6 @@ def exit_like(end: ChildEnd) -> NoReturn:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)
     time.sleep(0.05)
-    os._exit(128 + number)
 
 
 _DUMPING = {

@@ -1,7 +1,8 @@
 """Where the output of the command goes: decided for each stream, so that it sees what it would see without labbook.
 
-A terminal becomes the slave of a pseudo-terminal that carries output only; a regular file stays the user's own;
-anything else becomes a pipe. Standard input, controlling terminal and process group stay the user's own: Ctrl-C,
+A terminal becomes the slave of a pseudo-terminal that carries output only; a regular file stays the user's own, and so
+does a device such as /dev/full, whose errors a pipe would not pass on; anything else becomes a pipe.
+Standard input, controlling terminal and process group stay the user's own: Ctrl-C,
 Ctrl-Z, `fg`, `pdb` and `getpass` work because nothing stands between them and the command.
 
 Source: mechanisms, section 4.
@@ -122,6 +123,8 @@ def wire(full_pty: bool = False) -> Wiring:
                 wiring.given[2] = wiring.given[1]
         elif places[number][0] == "file":
             wiring.files.append(_file_stream(name, number))
+        elif places[number][0] == "device":
+            continue
         elif places[number][0] == "terminal":
             _add_pty(wiring, name, number)
         else:
@@ -148,6 +151,8 @@ def _place(number: int) -> tuple[str, int, int]:
         return "file", found.st_dev, found.st_ino
     if os.isatty(number):
         return "terminal", 0, found.st_rdev
+    if stat.S_ISCHR(found.st_mode) and found.st_rdev != Path(os.devnull).stat().st_rdev:
+        return "device", 0, found.st_rdev
     return "other", found.st_dev, found.st_ino
 
 

@@ -17,7 +17,7 @@ _MEASURES = re.compile("loss|criterion|metric|acc", re.IGNORECASE)
 
 
 def evaluations(code: Code, source: Source) -> Iterator[ast.Call]:
-    """The first call of what may be a model in each loop that is named as one that evaluates.
+    """The calls of what may be a model in loops that are named as ones that evaluate.
 
     Only loops of the script itself and of functions that the code calls: others may be called under `no_grad`.
 
@@ -44,7 +44,7 @@ def evaluations(code: Code, source: Source) -> Iterator[ast.Call]:
 def _is_named_so(source: Source, loop: ast.For | ast.AsyncFor) -> bool:
     function = source.function(loop)
     names = [*_names_in(loop.iter), *([function.name] if function is not None else [])]
-    words = {word for name in names for word in re.split(r"[_\d]+|(?<=[a-z])(?=[A-Z])", name.split("(")[0])}
+    words = {word for name in names for word in re.split(r"[_\d]+|(?<=[a-z])(?=[A-Z])", name)}
     lower = {word.lower() for word in words}
     return bool(lower & _SAYS_SO) and not lower & _TRAINS
 
@@ -56,5 +56,4 @@ def _takes_batch(call: ast.Call, batch: set[str]) -> bool:
 
 
 def _names_in(node: ast.AST) -> list[str]:
-    found = [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
-    return found + [one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)]
+    return [last_name(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))]

@@ -234,6 +234,7 @@ def _named_so(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _behind_eval(code: Code, source: Source) -> Iterator[Hit]:
+    """The models that run, with gradients, in a loop behind their `eval()`."""
     for where, call in code.calls.get("eval", ()):
         func = call.func
         if where is not source or not isinstance(func, ast.Attribute) or call.args or source.dotted(func):

@@ -16,17 +16,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labbook.errors import GitError
+from labbook.errors import GitError, LabbookError
 from labbook.frozen import dataclass
 from labbook.store import commit_queue
 from labbook.store.fast_import import FileChange, blob_hash, blob_stream, commit_stream, read_changes
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
 from labbook.store.index_refresh import IndexLockedError, clear_leftovers, stage, update_files
+from labbook.store.journal import write_atomically
+from labbook.store.last_look import secrets_in, told
 from labbook.store.locks import held
 from labbook.store.restore import adopt_remote_branch, hide_entries, prefix_of
 
 if TYPE_CHECKING:
+    from labbook.probe.redaction import Redactor
     from labbook.store.notebook import Notebook
 
 _PATIENCE_S = 8.0
@@ -43,7 +46,7 @@ class CommitOutcome:
 
     Args:
         status: "committed", "unchanged" (the branch has these files already), "queued" (a later command makes it),
-            "off" (not wanted, or no repository) or "failed".
+            "off" (not wanted, or no repository), "withheld" (a file or the message may hold a secret) or "failed".
         commit: Full hash, or "".
         ref: Full name of the branch, or "".
         reason: Why it was not committed, as a sentence part, or "".
@@ -56,9 +59,17 @@ class CommitOutcome:
 
 
 def commit_files(
-    notebook: Notebook, files: Sequence[Path], message: str, *, when: float | None = None
+    notebook: Notebook,
+    files: Sequence[Path],
+    message: str,
+    *,
+    when: float | None = None,
+    redactor: Redactor | None = None,
+    only_new: bool = False,
 ) -> CommitOutcome:
-    """Commits the files as they are on disk. Never raises: trouble with git is in the outcome.
+    """Commits the files as they are on disk, after a last look for secrets in them and in the message.
+
+    Never raises: trouble with git is in the outcome.
 
     Args:
         notebook: The notebook.
@@ -66,17 +77,20 @@ def commit_files(
             deletion.
         message: Commit message.
         when: Unix time (s) of the commit; now when `None`.
+        redactor: Of the run that is committed; `None`: the notebook's rules and the secrets of this environment.
+        only_new: Whether files that the branch already has are left out: what it has is never replaced, and comes back
+            on disk in place of a file that nobody has edited since.
 
     Cost: 3 processes of git, about 12 ms; 5 on a branch that is checked out.
     """
     stamp = time.time() if when is None else when
-    outcome = _attempt(notebook, files, message, stamp, _PATIENCE_S)
+    outcome = _attempt(notebook, files, message, stamp, _PATIENCE_S, only_new, redactor)
     if outcome.status != "queued":
         return outcome
     root = notebook.paths.root
     try:
         relative = tuple(str(path.relative_to(root)) for path in files)
-        commit_queue.enqueue(notebook.paths, relative, message, stamp, outcome.reason)
+        commit_queue.enqueue(notebook.paths, relative, message, stamp, outcome.reason, only_new=only_new)
     except (OSError, ValueError) as error:
         return CommitOutcome("failed", "", outcome.ref, f"{outcome.reason}; and it cannot be queued: {error}")
     return outcome
@@ -88,12 +102,24 @@ def commit_queued(notebook: Notebook) -> list[CommitOutcome]:
     with contextlib.suppress(OSError):
         for item in commit_queue.waiting(notebook.paths):
             files = [notebook.paths.root / file for file in item.files]
-            outcome = _attempt(notebook, files, item.message, item.when, patience_s=0.5)
+            outcome = _attempt(notebook, files, item.message, item.when, 0.5, item.only_new)
             outcomes.append(outcome)
-            if outcome.status not in ("committed", "unchanged"):
+            if outcome.status == "withheld":
+                withhold(notebook, files, item.message, item.when, outcome)
+            elif outcome.status not in ("committed", "unchanged"):
                 break
             commit_queue.done(item)
     return outcomes
+
+
+def withhold(notebook: Notebook, files: Sequence[Path], message: str, when: float, outcome: CommitOutcome) -> None:
+    """Notes that a commit was withheld: `labbook recover` makes it, and nothing publishes its files before that.
+
+    Raises:
+        OSError: The note cannot be written.
+    """
+    relative = tuple(path.relative_to(notebook.paths.root).as_posix() for path in files)
+    commit_queue.enqueue(notebook.paths, relative, message, when, outcome.reason, queue=commit_queue.WITHHELD)
 
 
 class _MustWaitError(Exception):
@@ -109,29 +135,62 @@ class _Target:
     trees: tuple[WorkTree, ...]
 
 
-def _attempt(notebook: Notebook, files: Sequence[Path], message: str, when: float, patience_s: float) -> CommitOutcome:
-    if notebook.config.commit == "off":
-        return CommitOutcome("off", reason="commits are switched off")
+def _last_look(
+    notebook: Notebook, changes: Sequence[FileChange], message: str, redactor: Redactor | None
+) -> CommitOutcome | None:
+    """The outcome where a file or the message may hold a secret, or where that cannot be known."""
+    from labbook.store.redact import make_redactor
+
+    try:
+        judge = redactor or make_redactor(os.environ, (), notebook.redaction_rules())
+    except LabbookError as error:
+        return CommitOutcome("failed", reason=error.message)
+    found = secrets_in(changes, message, judge)
+    return CommitOutcome("withheld", reason=told(found)) if found else None
+
+
+def _attempt(
+    notebook: Notebook,
+    files: Sequence[Path],
+    message: str,
+    when: float,
+    patience_s: float,
+    only_new: bool,
+    redactor: Redactor | None = None,
+) -> CommitOutcome:
     folders = notebook.git_folders()
-    if folders is None:
-        return CommitOutcome("off", reason="the notebook is not in a git repository")
+    off = "commits are switched off" if notebook.config.commit == "off" else ""
+    off = off or ("the notebook is not in a git repository" if folders is None else "")
     ref = ""
     try:
+        # Exactly the bytes that are committed. Where nothing is, they are looked at all the same: a site shows them.
+        changes = read_changes(notebook.paths, files)
+        refused = _last_look(notebook, changes, message, redactor)
+        if refused is not None:
+            return refused
+        if off or folders is None:
+            return CommitOutcome("off", reason=off)
         target = _target(notebook, folders)
         ref = target.ref
         prefix = prefix_of(notebook, folders)
-        changes = read_changes(notebook.paths, prefix, files)
+        if prefix:
+            changes = [FileChange(os.fsencode(f"{prefix}/") + change.path, change.data) for change in changes]
         if notebook.config.commit == "branch" and not folders.bare:
             hide_entries(folders, prefix)
         author = notebook.config.author
         with held(folders.common_dir / "labbook-commits", patience_s) as lock, _marked(target, lock) as previous_died:
+            if only_new:
+                changes = _leave_existing(target, changes, when)
             return _land(target, changes, message, author, when, patience_s, lock, previous_died)
     except (GitError, _MustWaitError) as error:
         return CommitOutcome("queued", "", ref, str(error))
     except ValueError as error:
         return CommitOutcome("failed", "", ref, str(error))
     except OSError as error:
-        return CommitOutcome("queued", "", ref, f"{error.filename or folders.top}: {error.strerror or error}")
+        if off:
+            return CommitOutcome("off", reason=off)
+        reason = f"{error.filename or notebook.paths.root}: {error.strerror or error}"
+        return CommitOutcome("queued", "", ref, reason)
 
 
 def _target(notebook: Notebook, folders: GitFolders) -> _Target:
@@ -212,6 +271,21 @@ def _land(
         if lock is not None:
             _clear_stale_locks(target, previous_died)
         time.sleep(random.uniform(0.005, 0.05))
+
+
+def _leave_existing(target: _Target, changes: Sequence[FileChange], when: float) -> list[FileChange]:
+    """The changes of paths that the branch does not have. What it has replaces a file older than the commit."""
+    tip, stored = _stored(target, changes)
+    if not tip and not target.trees and adopt_remote_branch(target.folders, target.ref):
+        tip, stored = _stored(target, changes)
+    for change in changes:
+        blob = stored.get(change.path, "")
+        file = target.folders.top / os.fsdecode(change.path)
+        if blob and blob != blob_hash(change.data, blob) and file.stat().st_mtime <= when:
+            answer = run_git(target.folders, "cat-file", "blob", blob)
+            if answer.code == 0:
+                write_atomically(file, answer.out)
+    return [change for change in changes if not stored.get(change.path)]
 
 
 def _stored(target: _Target, changes: Sequence[FileChange]) -> tuple[str, dict[bytes, str]]:

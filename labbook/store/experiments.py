@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import unicodedata
@@ -14,6 +15,7 @@ from labbook.errors import EntryError, NotebookError, UsageError
 from labbook.frozen import dataclass
 from labbook.store.entry_text import read_text
 from labbook.store.locks import held
+from labbook.store.paths import check_stays_inside, new_run_id
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -77,8 +79,10 @@ def new_experiment(
         UsageError: Nothing of the name can be used, or there is no such mode.
         NotebookError: The page cannot be written.
     """
-    _check(name, mode)
+    _check(notebook, name, mode)
+    check_stays_inside(notebook.paths.experiments, notebook.paths.root)
     with _locked(notebook):
+        _restore_pages(notebook)
         made = _create(notebook, name, mode, script, project)
     if commit:
         _commit(notebook, made)
@@ -96,15 +100,20 @@ def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, proj
 
     Raises:
         UsageError: The chosen experiment does not exist, or several are meant; names the nearest.
-        NotebookError: The page of a new experiment cannot be written.
+        NotebookError: The page of a new experiment cannot be written, or a link leads notes out of the notebook.
     """
+    # The first step of a run: one whose entry would be written elsewhere goes to another notebook.
+    for folder in (notebook.paths.experiments, notebook.paths.entry(new_run_id()).parent):
+        check_stays_inside(folder, notebook.paths.root)
     if chosen:
         return _existing(notebook, chosen).slug
     found = _of_script(notebook, script, project)
     if found is not None:
         return found.slug
     with _locked(notebook):
-        # Another recorder of the same script may have been faster.
+        # Another recorder of the same script may have been faster, and the branch may have a page that is not on disk:
+        # in a fresh clone, or after switching branches.
+        _restore_pages(notebook)
         found = _of_script(notebook, script, project)
         made = found or _create(notebook, _name_of(script, project), "dynamic", script, project)
     if found is None:
@@ -128,7 +137,19 @@ def _locked(notebook: Notebook) -> AbstractContextManager[int | None]:
     return held(notebook.paths.private / "experiments.lock", _LOCK_WAIT_S)
 
 
-def _check(name: str, mode: str) -> None:
+def _restore_pages(notebook: Notebook) -> None:
+    from labbook.store.restore import restore_before_writing
+
+    restore_before_writing(notebook, notebook.paths.experiments)
+
+
+def _check(notebook: Notebook, name: str, mode: str) -> None:
+    from labbook.store.redact import make_redactor, scan_bytes
+
+    # Its page is committed at once, and its file carries the name.
+    redactor = make_redactor(os.environ, (), notebook.redaction_rules())
+    for hit in scan_bytes(name.encode("utf-8", "replace"), redactor):
+        raise UsageError(f"the name may hold a secret ({hit.rule}): no experiment was made", hint="leave the value out")
     if not slug_part(name):
         raise UsageError(f"{name!r} has no letter or digit to make a name of", hint='like: labbook new "digits cnn"')
     if mode not in MODES:
@@ -174,7 +195,7 @@ def _page_text(notebook: Notebook, slug: str, title: str, mode: str, script: str
 def _commit(notebook: Notebook, made: Experiment) -> None:
     from labbook.store.commit import commit_files
 
-    commit_files(notebook, [made.path], f"Start {made.slug}\n")
+    commit_files(notebook, [made.path], f"Start {made.slug}\n", only_new=True)
 
 
 def _of_script(notebook: Notebook, script: str, project: str) -> Experiment | None:
@@ -227,8 +248,11 @@ def _name_of(script: str, project: str) -> str:
 
 
 def _existing(notebook: Notebook, chosen: str) -> Experiment:
+    meant = list(_meant(experiments(notebook), chosen))
+    if not meant:
+        _restore_pages(notebook)
     known = experiments(notebook)
-    meant = list(_meant(known, chosen))
+    meant = meant or list(_meant(known, chosen))
     if len(meant) == 1:
         return meant[0]
     if meant:

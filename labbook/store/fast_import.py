@@ -20,7 +20,7 @@ class FileChange:
     """What a commit does to one path.
 
     Args:
-        path: From the top of the repository, with forward slashes, as bytes.
+        path: Relative to the notebook or to the top of the repository, with forward slashes, as bytes.
         data: The new content, or `None` when the file is gone.
     """
 
@@ -28,7 +28,7 @@ class FileChange:
     data: bytes | None
 
 
-def read_changes(paths: NotebookPaths, prefix: str, files: Sequence[Path]) -> list[FileChange]:
+def read_changes(paths: NotebookPaths, files: Sequence[Path]) -> list[FileChange]:
     """The state on disk of the named files, for a commit.
 
     A folder stands for the regular files in it. Symbolic links and special files are left out, and so is everything
@@ -36,8 +36,10 @@ def read_changes(paths: NotebookPaths, prefix: str, files: Sequence[Path]) -> li
 
     Args:
         paths: The notebook.
-        prefix: Its root relative to the top of the repository, "" when they are the same.
         files: Absolute paths inside the notebook. One that does not exist is a deletion.
+
+    Returns:
+        One change a file, its path relative to the notebook.
 
     Raises:
         OSError: A file cannot be read.
@@ -49,7 +51,7 @@ def read_changes(paths: NotebookPaths, prefix: str, files: Sequence[Path]) -> li
             relative = file.relative_to(paths.root)
             if ".." in relative.parts or relative.parts[:1] in ((), (paths.private.name,)) or ".git" in relative.parts:
                 raise ValueError(f"{file} is no file of the notebook {paths.root}")
-            name = os.fsencode(f"{prefix}/{relative.as_posix()}" if prefix else relative.as_posix())
+            name = os.fsencode(relative.as_posix())
             data = _content(file)
             if data is not None or not os.path.lexists(file):
                 changes[name] = FileChange(name, data)

@@ -9,15 +9,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from labbook.errors import NotebookError
-from labbook.probe.protocol import EVENTS_FOLDER, HELLO
+from labbook.probe.protocol import EVENTS_FOLDER, FILES, HELLO, RULES_FILE
 from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id
 from labbook.store.private import make_private
+
+_RESERVE_BYTES = 8 * 1024
+"""Freed for `end.json` when the disk is full. Source: the file and its temporary name take a block each, 4 KiB on
+common file systems."""
+
+_BEYOND = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Surrogates that stand for no byte."""
 
 _MAX_LINE_BYTES = 4 * 1024 * 1024
 """A longer line is not an event that the probe writes; it is skipped and counted. Source: chosen by us, the longest
@@ -73,14 +81,22 @@ class Journal:
             make_private(self.paths.root.parent.parent)
             self.paths.root.parent.mkdir(mode=0o700, exist_ok=True)
             self.paths.root.mkdir(mode=0o700)
+        except OSError as error:
+            raise self._not_writable(error) from error
+        try:
             (self.paths.root / EVENTS_FOLDER).mkdir(mode=0o700)
             self.paths.console.mkdir(mode=0o700)
+            self._reserve.write_bytes(bytes(_RESERVE_BYTES))
         except OSError as error:
-            raise NotebookError(
-                f"cannot write the journal {self.paths.root}: {error.strerror or error}",
-                hint="free space or permissions there, or choose another notebook with `--notebook PATH`",
-            ) from error
+            self.discard()
+            raise self._not_writable(error) from error
         self.claim()
+
+    def _not_writable(self, error: OSError) -> NotebookError:
+        return NotebookError(
+            f"cannot write the journal {self.paths.root}: {error.strerror or error}",
+            hint="free space or permissions there, or choose another notebook with `--notebook PATH`",
+        )
 
     def claim(self) -> bool:
         """Takes the lock of a living recorder; false when somebody else holds it.
@@ -123,9 +139,47 @@ class Journal:
         return loaded if isinstance(loaded, dict) else {}
 
     def write(self, path: Path, facts: Mapping[str, Any], *, durable: bool = True) -> None:
-        """Replaces one of the journal's files in one step; a crash leaves the old or the new content."""
-        content = json.dumps(facts, ensure_ascii=False, indent=1, default=str).encode("utf-8")
+        """Replaces one of the journal's files in one step; a crash leaves the old or the new content.
+
+        Args:
+            path: One of the journal's files.
+            facts: Its new content.
+            durable: Whether it outlives a power loss: the file, its name in the folder and the folder's own name.
+        """
+        content = _to_json(facts)
         write_atomically(path, content, durable=durable)
+        if durable:
+            for folder in (path.parent, self.paths.root.parent):
+                _sync_folder(folder)
+
+    def write_end(self, facts: Mapping[str, Any]) -> None:
+        """Writes how the command ended; on a full disk into the space that was reserved for it."""
+        try:
+            self.write(self.paths.end, facts)
+        except OSError:
+            self._reserve.unlink(missing_ok=True)
+            self.write(self.paths.end, facts)
+        with contextlib.suppress(OSError):
+            self._reserve.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Removes the journal of a run that did not start; what cannot be removed stays for `labbook recover`."""
+        from shutil import rmtree
+
+        self.release()
+        paths = self.paths
+        rmtree(paths.root, ignore_errors=True)
+        for path in (paths.start, self._reserve, paths.alive, paths.root / RULES_FILE):
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            # Once more without listing a folder: the descriptor for that may be the very one that was missing.
+            for folder in (paths.console, paths.events, paths.root):
+                folder.rmdir()
+
+    @property
+    def _reserve(self) -> Path:
+        return self.paths.root / ".reserve"
 
     def processes(self) -> list[ProcessEvents]:
         """The events of all processes; those that said hello first come first."""
@@ -160,7 +214,41 @@ def _parse_event(line: bytes) -> Mapping[str, Any] | None:
         event = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return event if isinstance(event, dict) and isinstance(event.get("k"), str) else None
+    if not isinstance(event, dict) or not isinstance(event.get("k"), str):
+        return None
+    # Paths of files stay as they are, so that the files are found.
+    return readable_data(event) if b"\\ud" in line and event["k"] != FILES else event
+
+
+def readable_text(text: str) -> str:
+    r"""`text` with what was no valid UTF-8 on the command line or in a path made visible, as in `caf\xe9`.
+
+    Python keeps such bytes as lone surrogates, which no file in UTF-8 can hold. In a locale of ASCII every byte of a
+    character comes so; together they are valid and give the character.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "surrogateescape" if _BEYOND.search(text) is None else "backslashreplace")
+        return data.decode("utf-8", "backslashreplace")
+    return text
+
+
+def readable_data(value: Any) -> Any:  # noqa: ANN401 - JSON data
+    """JSON-like `value` with `readable_text` in all of its texts."""
+    if isinstance(value, str):
+        return readable_text(value)
+    if isinstance(value, dict):
+        return {readable_text(key): readable_data(item) for key, item in value.items()}
+    return [readable_data(item) for item in value] if isinstance(value, list) else value
+
+
+def _to_json(facts: Mapping[str, Any]) -> bytes:
+    text = json.dumps(facts, ensure_ascii=False, indent=1, default=str)
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(readable_data(json.loads(text)), ensure_ascii=False, indent=1).encode("utf-8")
 
 
 def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> None:
@@ -186,6 +274,16 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> Non
     finally:
         with contextlib.suppress(OSError):
             beside.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Waits until the names in a folder are on the disk; file systems that cannot sync a folder need not."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def open_journals(paths: NotebookPaths) -> Iterator[Journal]:

@@ -177,7 +177,7 @@ def _opened(
 
 
 def _named(path: Path, origin: str) -> Path:
-    root = path.expanduser()
+    root = Path(os.path.expanduser(path))  # noqa: PTH111 - of an unknown user, `Path.expanduser` raises RuntimeError
     advice = f"`labbook init {path}` makes one there"
     root = root.parent if root.name in (SETTINGS_FILE, "pyproject.toml") else root
     if not root.is_dir():

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from labbook.errors import UsageError
+from labbook.errors import NotebookError, UsageError
 from labbook.frozen import dataclass
 
 SETTINGS_FILE = "labbook.toml"
@@ -54,6 +54,35 @@ def is_run_id(text: str) -> bool:
     clock, _, tail = rest.partition("-")
     shaped = len(date) == 8 and len(clock) == 6 and 3 <= len(tail) <= 16
     return shaped and (date + clock).isdigit() and (date + clock).isascii() and tail.isalnum() and tail.isascii()
+
+
+def stays_inside(path: Path, root: Path) -> bool:
+    """Whether what a path leads to lies in the notebook, and not in a hidden folder such as `.git`.
+
+    A notebook may have been cloned from anywhere, and git brings symbolic links along.
+
+    Args:
+        path: A file or folder below `root`; it need not exist.
+        root: Of the notebook.
+    """
+    try:
+        place, top = path.resolve(), root.resolve()
+    except (OSError, RuntimeError):
+        return False
+    return place.is_relative_to(top) and not any(part.startswith(".") for part in place.relative_to(top).parts)
+
+
+def check_stays_inside(path: Path, root: Path) -> None:
+    """Refuses to write to a path that a link leads out of the notebook.
+
+    Raises:
+        NotebookError: It does.
+    """
+    if not stays_inside(path, root):
+        raise NotebookError(
+            f"nothing is written to {path}: a link leads out of the notebook {root}",
+            hint="put a folder in the place of the link, or choose another notebook with `--notebook PATH`",
+        )
 
 
 @dataclass(frozen=True)

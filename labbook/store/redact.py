@@ -18,7 +18,9 @@ file holds anything that looks like a secret.
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from labbook.errors import NotebookError
 from labbook.frozen import dataclass
 from labbook.probe.redaction import PATH_RULES, FormatRule, Redactor, known_values
 
+_MOST_RULES_BYTES = 1024 * 1024
 _HINT = "see `labbook redact --help` for the form of a rule"
 
 
@@ -66,7 +69,7 @@ def load_rules(path: Path) -> dict[str, Any]:
         NotebookError: The file cannot be read, is no TOML, or holds a rule that fails one of its examples.
     """
     try:
-        data = _toml(path.read_text(encoding="utf-8"))
+        data = _toml(_read_regular(path).decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise NotebookError(f"cannot read the redaction rules in {path}: {error}", hint=_HINT) from error
     except ValueError as error:
@@ -83,6 +86,18 @@ def load_rules(path: Path) -> dict[str, Any]:
     for number, rule in enumerate(rules, 1):
         _check(rule, number, path)
     return data
+
+
+def _read_regular(path: Path) -> bytes:
+    """The content of a regular file of moderate size; a pipe or a device in a cloned notebook would block for ever."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError("it is not a regular file")
+        content = stream.read(_MOST_RULES_BYTES + 1)
+    if len(content) > _MOST_RULES_BYTES:
+        raise OSError(f"it is larger than {_MOST_RULES_BYTES} bytes")
+    return content
 
 
 def _toml(text: str) -> dict[str, Any]:

@@ -21,11 +21,18 @@ _HIDDEN = ("notes/runs/", "notes/experiments/", "notes/reports/")
 
 def missing_files(notebook: Notebook) -> list[Path]:
     """Files in `notes/` on the notebook's branch that are not on disk; empty when git cannot tell."""
-    return list(_missing(notebook))
+    try:
+        return list(_missing(notebook, notebook.paths.notes))
+    except GitError:
+        return []
 
 
-def restore_missing(notebook: Notebook) -> list[Path]:
+def restore_missing(notebook: Notebook, below: Path | None = None) -> list[Path]:
     """Writes those files and returns them; files that are there stay as they are.
+
+    Args:
+        notebook: Whose files.
+        below: A file or folder in `notes/` to which the search is limited; all of `notes/` by default.
 
     Raises:
         GitError: git could not read them.
@@ -34,12 +41,13 @@ def restore_missing(notebook: Notebook) -> list[Path]:
     folders = notebook.git_folders()
     if folders is None or folders.bare:
         return []
-    if notebook.config.commit == "branch":
+    if notebook.config.commit == "branch" and below is None:
         ref = f"refs/heads/{notebook.config.branch}"
         if run_git(folders, "rev-parse", "--verify", "--quiet", ref).code:
             adopt_remote_branch(folders, ref)
+    wanted = _missing(notebook, below or notebook.paths.notes)
+    if notebook.config.commit == "branch" and (wanted or below is None):
         hide_entries(folders, prefix_of(notebook, folders))
-    wanted = _missing(notebook)
     if not wanted:
         return []
     lines = "".join(f"{blob}\n" for blob in wanted.values()).encode()
@@ -65,6 +73,17 @@ def restore_missing(notebook: Notebook) -> list[Path]:
     return written
 
 
+def restore_before_writing(notebook: Notebook, below: Path) -> None:
+    """Writes the missing files of one folder, or one missing file, so that no new page replaces what the branch has.
+
+    Raises:
+        NotebookError: They cannot be written.
+    """
+    # Without git on the PATH the page is written all the same.
+    with contextlib.suppress(GitError):
+        restore_missing(notebook, below)
+
+
 def prefix_of(notebook: Notebook, folders: GitFolders) -> str:
     """The notebook's root relative to the top of its repository, "" when they are the same."""
     prefix = notebook.paths.root.resolve().relative_to(folders.top).as_posix()
@@ -80,28 +99,44 @@ def hide_entries(folders: GitFolders, prefix: str) -> None:
 
 
 def adopt_remote_branch(folders: GitFolders, ref: str) -> bool:
-    """Starts the branch `ref` where that of `origin` stands; returns whether there is one.
+    """Starts the branch `ref` where that of a remote stands; returns whether there is one.
 
-    In a fresh clone only `origin` has the branch: a new one would have no history in common with it.
+    In a fresh clone only the remote has the branch: a new one would have no history in common with it.
     """
-    remote = ref.replace("refs/heads/", "refs/remotes/origin/", 1)
-    found = run_git(folders, "rev-parse", "--verify", "--quiet", f"{remote}^{{commit}}")
-    commit = found.out.decode("ascii").strip()
-    if found.code or not commit:
+    commit = _known_commit(folders, ref)
+    if not commit:
         return False
     return run_git(folders, "update-ref", ref, commit, "0" * len(commit)).code == 0
 
 
-def _missing(notebook: Notebook) -> dict[Path, str]:
-    """Path -> hash of its content."""
+def _known_commit(folders: GitFolders, ref: str) -> str:
+    """The commit of a branch: the local one, else that of `origin`, else of the only remote that has it; else ""."""
+    name = ref.removeprefix("refs/heads/")
+    remotes = f"refs/remotes/*/{name}"
+    answer = run_git(folders, "for-each-ref", "--format=%(objectname) %(objecttype) %(refname)", ref, remotes)
+    rows = (line.split(" ", 2) for line in os.fsdecode(answer.out).splitlines())
+    known = {found: commit for commit, kind, found in rows if kind == "commit"}
+    others = [commit for found, commit in known.items() if found != ref]
+    first = known.get(ref) or known.get(f"refs/remotes/origin/{name}")
+    return first or (others[0] if len(others) == 1 else "")
+
+
+def _missing(notebook: Notebook, below: Path) -> dict[Path, str]:
+    """Path -> hash of its content.
+
+    Raises:
+        GitError: The repository cannot be read.
+    """
     folders = notebook.git_folders()
     if folders is None or folders.bare:
         return {}
-    ref = f"refs/heads/{notebook.config.branch}" if notebook.config.commit == "branch" else "HEAD"
-    try:
-        answer = run_git(folders, "ls-tree", "-r", "-z", "--full-tree", ref)
-    except GitError:
-        return {}
+    ref = "HEAD"
+    if notebook.config.commit == "branch":
+        ref = _known_commit(folders, f"refs/heads/{notebook.config.branch}")
+        if not ref:
+            return {}
+    inside = f"{prefix_of(notebook, folders)}/{below.relative_to(notebook.paths.root).as_posix()}".lstrip("/")
+    answer = run_git(folders, "ls-tree", "-r", "-z", "--full-tree", ref, "--", inside)
     found = {}
     for line in answer.out.split(b"\0")[:-1] if answer.code == 0 else []:
         facts, _, name = line.partition(b"\t")

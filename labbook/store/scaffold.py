@@ -67,7 +67,7 @@ def append_lines(path: Path, lines: list[str]) -> bool:
         data = path.read_bytes()
     except FileNotFoundError:
         data = b""
-    have = {line.strip() for line in data.decode("utf-8", "replace").splitlines()}
+    have = {line.strip() for line in data.decode("utf-8", "surrogateescape").splitlines()}
     missing = [line for line in lines if line not in have]
     if not missing:
         return False
@@ -76,7 +76,7 @@ def append_lines(path: Path, lines: list[str]) -> bool:
     lead = newline if data and not data.endswith(b"\n") else ""
     # Appended, not written again: somebody may have the file open in an editor.
     with path.open("ab") as stream:
-        stream.write((lead + "".join(line + newline for line in missing)).encode("utf-8"))
+        stream.write((lead + "".join(line + newline for line in missing)).encode("utf-8", "surrogateescape"))
     return True
 
 

@@ -21,8 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.errors import EntryError
 from labbook.store import escape
+from labbook.store.limited import LimitError, run_limited
+from labbook.store.paths import stays_inside
 
 if TYPE_CHECKING:
+    from jinja2 import BaseLoader, Environment
     from jinja2.sandbox import SandboxedEnvironment
 
 _PLAIN_NAME = re.compile(r"[^\W_]+(?:[-_.][^\W_]+)*")
@@ -50,8 +53,13 @@ class Templates:
 
     def __init__(self, own: Path | None, language: str = "en", filters: Filters | None = None) -> None:
         self._own = own if own is not None and own.is_dir() else None
+        self._refused: dict[str, EntryError] = {}
         self._language = language if language in LANGUAGES else "en"
         self._filters = dict(filters or {})
+
+    @functools.cached_property
+    def _has_own(self) -> bool:
+        return self._own is not None and any(self._own.rglob("*.j2"))
 
     @functools.cached_property
     def words(self) -> dict[str, Any]:
@@ -68,8 +76,17 @@ class Templates:
         Raises:
             EntryError: The notebook's own template, or words file, is broken; names file and line.
         """
-        own = [self._own] if self._own is not None else []
-        return self._render(name, data, [*own, builtin_folder()], self.words)
+        if self._own is None or not self._has_own:
+            return self._render(name, data, [builtin_folder()], self.words)
+        if name in self._refused:
+            raise self._refused[name]
+        own, said = self._own, self.words
+        try:
+            return run_limited(lambda: self._render(name, data, [own, builtin_folder()], said))
+        except LimitError as error:
+            # A site has hundreds of pages: none of them waits for the same template again.
+            self._refused[name] = EntryError(f"{own / name}: {error.message}", hint=_HINT)
+            raise self._refused[name] from error
 
     def render_anyway(self, name: str, data: Mapping[str, Any]) -> tuple[str, str]:
         """Like `render`, but with labbook's template where the notebook's own is broken.
@@ -98,6 +115,8 @@ class Templates:
         environment.filters.update({key: _safe_filter(made) for key, made in self._filters.items()})
         try:
             return environment.get_template(name).render({**data, "words": said, "language": self._language})
+        except EntryError:
+            raise
         except jinja2.TemplateNotFound as error:
             raise EntryError(
                 f"there is no template {error.name}", hint="labbook may be installed incompletely"
@@ -155,7 +174,7 @@ def _environment(folders: tuple[Path, ...]) -> SandboxedEnvironment:
 
     environment = ImmutableSandboxedEnvironment(
         bytecode_cache=compiled_templates(),
-        loader=jinja2.FileSystemLoader([str(folder) for folder in folders]),
+        loader=jinja2.ChoiceLoader([_loader(folder) for folder in folders]),
         undefined=jinja2.StrictUndefined,
         # With autoescape, what macros return is marked as finished; the escaping itself is done by `finalize`.
         autoescape=True,
@@ -170,6 +189,24 @@ def _environment(folders: tuple[Path, ...]) -> SandboxedEnvironment:
     ):
         environment.filters[made.__name__] = _safe_filter(made)
     return environment
+
+
+def _loader(folder: Path) -> BaseLoader:
+    """Loads the templates of one folder; links that lead out of the notebook are not followed."""
+    import jinja2
+
+    class Inside(jinja2.FileSystemLoader):
+        def get_source(self, environment: Environment, template: str) -> Any:  # noqa: ANN401 - as the class it extends
+            found = super().get_source(environment, template)
+            _check_link(Path(str(found[1])), folder)
+            return found
+
+    return jinja2.FileSystemLoader(str(folder)) if folder == builtin_folder() else Inside(str(folder))
+
+
+def _check_link(file: Path, folder: Path) -> None:
+    if not stays_inside(file, folder.parent):
+        raise EntryError(f"{file} is a link that leads out of the notebook", hint=_HINT)
 
 
 def plain_name(text: str) -> str:
@@ -242,7 +279,8 @@ def words(language: str, own: Path | None = None) -> dict[str, Any]:
     if language != "en":
         merged = _overlaid(merged, _builtin_words(language))
     mine = own / "words" / f"{language}.toml" if own is not None else None
-    if mine is not None and mine.is_file():
+    if mine is not None and own is not None and mine.is_file():
+        _check_link(mine, own)
         merged = _overlaid(merged, _read_words(mine))
     finished: dict[str, Any] = _finished(merged)
     return finished

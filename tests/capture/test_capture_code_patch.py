@@ -102,8 +102,12 @@ def test_binary_files_are_named_not_included(code, make_context, git_in):
 
 
 @pytest.mark.parametrize(
-    "name", [".env", ".env.local", "deploy/server.pem", "config/credentials.json", "id_rsa", ".netrc"]
-)
+    "name",
+    [
+        ".env", ".env.local", "deploy/server.pem", "config/credentials.json", "id_rsa", ".netrc",
+        "kernel-0b6c1f0e-5a77-4c3e-9d53-6d0f6f0e1a2b.json", "run/jpserver-71.json", "ipcontroller-client.json",
+    ],
+)  # fmt: skip
 def test_key_and_credential_files_are_withheld(code, make_context, git_in, name):
     file = code / name
     file.parent.mkdir(exist_ok=True)

@@ -1,5 +1,6 @@
 """Options and configuration files arrive as plain data, without secrets."""
 
+import json
 import sys
 
 import pytest
@@ -191,3 +192,52 @@ def test_omegaconf_and_hydra_are_told(probed):
     )
     done = probed(sys.executable, "train.py", "lr=0.5", "hydra.run.dir=.")
     assert values(done, "hydra") == [{"lr": 0.5, "model": {"width": "${lr}"}}]
+
+
+KERNEL = {
+    "shell_port": 60495, "iopub_port": 34961, "stdin_port": 34745, "control_port": 41087, "hb_port": 50559,
+    "ip": "127.0.0.1", "transport": "tcp", "signature_scheme": "hmac-sha256", "kernel_name": "python3",
+}  # fmt: skip
+SERVER = {"base_url": "/", "hostname": "localhost", "port": 8888, "pid": 71, "url": "http://localhost:8888/"}
+ENGINES = {"signature_scheme": "hmac-sha256", "interface": "tcp://127.0.0.1", "registration": 51001, "ssh": ""}
+RUNTIME_FILES = {
+    "any-name.json": {**KERNEL, "key": "{key}"},
+    "unsigned.json": {**{k: v for k, v in KERNEL.items() if k != "signature_scheme"}, "key": "{key}"},
+    "ipc.json": {"transport": "ipc", "ip": "sock", "shell_port": 1, "iopub_port": 2, "key": "{key}"},
+    "jpserver-71.json": {**SERVER, "token": "{key}"},
+    "nbserver-71.json": {**SERVER, "token": "{key}", "password": False, "notebook_dir": "x"},
+    "ipcontroller-client.json": {**ENGINES, "key": "{key}"},
+    "engine.json": {**ENGINES, "exec_key": "{key}"},
+    "cut.json": '{"signature_scheme": "hmac-sha256", "key": "{key}"',
+    "jupyter/runtime/other.json": {"anything": "{key}"},
+    "mine/other.json": {"anything": "{key}"},
+}
+
+
+def test_runtime_files_with_the_key_of_a_server_are_no_configuration(probed, tmp_path):
+    key = "4881f5db-58dd22529121dc749841c4a2"
+    for name, facts in RUNTIME_FILES.items():
+        text = facts if isinstance(facts, str) else json.dumps(facts, indent=2)
+        probed.write(name, text.replace("{key}", key))
+    probed.write("read.py", READ)
+    done = probed(sys.executable, "read.py", *RUNTIME_FILES, JUPYTER_RUNTIME_DIR=str(probed.folder / "mine"))
+    assert len(done.out.splitlines()) == len(RUNTIME_FILES)
+    assert key not in str(done.files)
+    assert done.of("config") == []
+    assert "other.json" not in done.paths()
+
+
+CONFIGURATIONS = {
+    "ports.json": {"web_port": 80, "metrics_port": 90},
+    "database.json": {"host": "db", "port": 5432, "user": "lab"},
+    "controller.json": {"pid": {"kp": 1.0, "ki": 0.1}, "port": "/dev/ttyUSB0"},
+    "lookup.json": {"key": "value", "shell_port": 1},
+}
+
+
+def test_configurations_with_ports_and_keys_stay_configurations(probed):
+    for name, facts in CONFIGURATIONS.items():
+        probed.write(name, json.dumps(facts))
+    probed.write("read.py", READ)
+    done = probed(sys.executable, "read.py", *CONFIGURATIONS)
+    assert {event["path"].rpartition("/")[2] for event in done.of("config")} == set(CONFIGURATIONS)

@@ -33,6 +33,7 @@ def test_the_error_of_a_cell_is_told(probed):
     told = [event["values"] for event in kernels[0] if event["k"] == "arguments"]
     assert {"LR": 0.5} in told
     assert "data.txt" in done.paths()
+    assert "signature_scheme" not in str(done.files)  # of the kernel's connection file, which holds its key
     assert not done.of("probe_error")
     text = (probed.folder / "train.nbconvert.ipynb").read_text()
     assert "_labbook_probe" not in text

@@ -16,6 +16,7 @@ from labbook.probe.redaction import (
     ENVIRONMENT_ALLOWED,
     Redactor,
     allowed_environment,
+    known_values,
     names_only,
     redact_argv,
     rules_data,
@@ -247,6 +248,52 @@ def test_argv():
         "\x1f",
     ]
     assert redact_argv(harmless, made) == harmless
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "curl -u wei:Ab3xyz99 https://h/x",
+        "curl -s --user wei:Ab3xyz99 https://h/x",
+        "docker login -u wei -p Ab3xyz99 registry",
+        "sshpass -p Ab3xyz99 ssh h",
+        "mysql -u root -pAb3xyz99 db",
+    ],
+)
+def test_a_command_line_is_masked_as_its_line_and_its_values_become_known(line):
+    words = line.split()
+    shown = redact_argv(words, redactor())
+    assert "Ab3xyz99" not in " ".join(shown) and len(shown) == len(words)
+    assert redact_argv(shown, redactor()) == shown
+    assert sum(old != new for old, new in zip(words, shown, strict=True)) == 1
+    made = redactor(known=known_values({}, words))
+    assert made.text("error: Ab3xyz99 was refused") == "error: [REDACTED:known] was refused"
+
+
+@pytest.mark.parametrize("value", ["QUJDREVGMTIz==", "Ab3=xyz99"])
+@pytest.mark.parametrize("option", ["--password", "--api-key"])
+def test_a_value_with_an_equals_sign_belongs_to_its_option(option, value):
+    assert redact_argv(["x.py", option, value, "--lr=0.1", "model.depth=3"], redactor()) == [
+        "x.py", option, "[REDACTED:option]", "--lr=0.1", "model.depth=3",
+    ]  # fmt: skip
+
+
+def test_counts_of_rules_are_no_passwords():
+    counts = {"lines": 9, "redactions": {"password": 1200, "secret": 4}}
+    assert redactor().data(counts) == counts
+    assert redactor().data({"redactions": {"password": "Zq81xxAb"}}) != {"redactions": {"password": "Zq81xxAb"}}
+
+
+def test_a_header_among_the_words_hides_no_other_word():
+    words = ["curl", "-H", "Authorization: Bearer abcdefghijkl12345", "--data", "a\nb", "https://h/x"]
+    assert redact_argv(words, redactor()) == [*words[:2], "Authorization: [REDACTED:header]", *words[3:]]
+
+
+@pytest.mark.parametrize("label", ["name", "key", "what"])
+@pytest.mark.parametrize("value", ["value", "before", "now"])
+def test_a_row_says_its_name_in_a_value(label, value):
+    row = {label: "--api-key", value: "Zq81xxAb", "kind": "argument"}
+    assert redactor().data(row) == {**row, value: "[REDACTED:secret]"}
 
 
 def test_environment_is_an_allowlist():

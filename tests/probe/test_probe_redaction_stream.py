@@ -115,6 +115,12 @@ def test_a_private_key_on_one_line(newline, end):
     assert out.endswith('"client": "x"}\nnext line\n')
 
 
+def test_a_key_that_is_cut_off_ends_where_the_next_begins():
+    out = redactor().text("\n".join(["before", *KEY[:2], *KEY, *KEY[:2], "-----BEGIN CERTIFICATE-----", "loss 0.5"]))
+    assert "PRIVATE KEY" not in out and not any(part[:20] in out for part in BODY)
+    assert redactor().text(out) == out and out.endswith("loss 0.5")
+
+
 def test_encrypted_and_other_kinds_of_keys():
     for kind in ("OPENSSH PRIVATE KEY", "EC PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "PGP PRIVATE KEY BLOCK"):
         header = ["Proc-Type: 4,ENCRYPTED", "DEK-Info: AES-256-CBC,0123", ""]

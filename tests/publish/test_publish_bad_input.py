@@ -136,19 +136,22 @@ def test_a_folder_where_a_page_belongs(book):
     target = book.folder / f"site/runs/2026/11/21/{RUN}.html"
     target.unlink()
     (target / "deep").mkdir(parents=True)
-    (target / "deep" / "x").write_text("x")
 
     assert page(build_site(book.notebook, workers=1), f"runs/2026/11/21/{RUN}.html")
 
 
 def test_a_file_where_a_folder_belongs_in_a_site_that_is_a_link(book, tmp_path):
     (tmp_path / "www").mkdir()
-    (tmp_path / "www" / "runs").write_text("x")
     (book.folder / "site").symlink_to(tmp_path / "www")
+    book.page("ideas", "x")
+    build_site(book.notebook, workers=1, folder=book.folder / "site")
+    (book.folder / "notes" / "ideas").unlink()
+    book.page("ideas/first.md", "x")
     book.run(RUN)
 
-    build_site(book.notebook, workers=1)
+    build_site(book.notebook, workers=1, folder=book.folder / "site")
 
+    assert (tmp_path / "www" / "ideas" / "first.html").is_file()
     assert (tmp_path / "www" / f"runs/2026/11/21/{RUN}.html").is_file() and (book.folder / "site").is_symlink()
 
 

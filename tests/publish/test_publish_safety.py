@@ -135,13 +135,13 @@ def test_a_theme_that_acts_stops_the_build(book):
         ours + '{% block analytics %}<script src="https://a.example/x.js"></script>{% endblock %}'
     )
     with pytest.raises(NotebookError, match=r"would not be safe: <script> from https://a\.example"):
-        build_site(book.notebook, workers=1)
+        build_site(book.notebook, workers=1, trusted=True)
 
     settings = book.folder / "mkdocs.yml"
     settings.write_text(
         settings.read_text() + "extra:\n  content_security_policy: \"script-src 'self' https://a.example {scripts}\"\n"
     )
-    site = build_site(book.notebook, workers=1).folder
+    site = build_site(book.notebook, workers=1, trusted=True).folder
     assert "https://a.example 'sha256-" in (site / "index.html").read_text()
 
 

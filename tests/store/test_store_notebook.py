@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -169,3 +173,27 @@ def test_settings_that_somebody_planted_in_a_public_folder_do_not_count(tmp_path
     assert find_notebook(public / "mine", environ={}).config.title == "planted", "our own"
     os.chown(public / "labbook.toml", 12345, 12345)
     assert find_notebook(public / "mine", environ=os.environ).personal
+
+
+@pytest.mark.parametrize("name", ["", "runs", "experiments", "runs/2026"])
+def test_entries_are_not_written_behind_a_link(tmp_path, monkeypatch, name):
+    notebook, _ = create_notebook(tmp_path / "book")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    link = notebook.paths.notes / name
+    if not name:
+        shutil.rmtree(link)
+    if name == "runs/2026":
+        link = notebook.paths.runs / time.strftime("%Y", time.gmtime())
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(outside)
+    done = subprocess.run(
+        [sys.executable, "-m", "labbook", "record", "--", "echo", "hi"],
+        cwd=notebook.paths.root,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert "a link leads out of the notebook" in done.stderr and "personal notebook" in done.stderr
+    assert list(outside.rglob("*")) == []

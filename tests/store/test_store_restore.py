@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import os
 import subprocess
+import time
 
-from labbook.store.commit import commit_files
+import pytest
+
+from labbook.publish.weekly import write_week_report
+from labbook.record.fixing import _write_pages
+from labbook.store.commit import commit_files, commit_queued
 from labbook.store.config import Config
+from labbook.store.experiments import choose_experiment, new_experiment
 from labbook.store.notebook import create_notebook, find_notebook
 from labbook.store.restore import missing_files, restore_missing
 
@@ -84,3 +91,86 @@ def test_nothing_is_missing_without_a_repository(tmp_path):
     notebook = find_notebook(folder, environ={})
     assert missing_files(notebook) == restore_missing(notebook) == []
     assert notebook.config == Config()
+
+
+GOAL = "## Goal\n\nReach 99 % on digits with a third of the weights.\n"
+
+
+def with_goal(folder, git):
+    """A code repository whose branch `labbook` holds a team's pages."""
+    first = start(folder, git)
+    slug = choose_experiment(first, "train.py")
+    page = first.paths.experiments / f"{slug}.md"
+    page.write_text(page.read_text().replace("## Goal\n", GOAL))
+    pages = [page, write(first, "symptoms/loss_printed_nan.md", GOAL), write(first, "reports/2026-W47.md", GOAL)]
+    commit_files(first, pages, "The goal")
+    return first, slug
+
+
+def fresh_clone(first, git):
+    git(first.paths.root.parent, "clone", "-q", str(first.repository), "clone")
+    return find_notebook(first.paths.root.parent / "clone", environ={})
+
+
+def clone_of_another_remote(first, git):
+    clone = fresh_clone(first, git)
+    git(clone.repository, "remote", "rename", "origin", "team")
+    return clone
+
+
+def after_switching_branches(first, git):
+    for folder in ("experiments", "symptoms", "reports"):
+        for page in (first.paths.notes / folder).glob("*.md"):
+            page.unlink()
+    git(first.repository, "checkout", "-q", "labbook")
+    git(first.repository, "checkout", "-q", "main")
+    assert not first.paths.experiments.exists()
+    return first
+
+
+@pytest.mark.parametrize("reach", [fresh_clone, clone_of_another_remote, after_switching_branches])
+def test_a_page_of_the_branch_is_never_replaced_by_an_empty_one(tmp_path, git, reach):
+    first, slug = with_goal(tmp_path / "code", git)
+    tip = git(first.repository, "rev-parse", "labbook")
+    notebook = reach(first, git)
+    assert choose_experiment(notebook, "train.py") == slug
+    assert GOAL in (notebook.paths.experiments / f"{slug}.md").read_text()
+    assert choose_experiment(notebook, "other.py").startswith("exp002_")
+    assert GOAL in git(notebook.repository, "show", f"labbook:notes/experiments/{slug}.md") + "\n"
+    assert git(notebook.repository, "rev-parse", "labbook~1") == tip
+    assert git(notebook.repository, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("act", ["named", "new", "report", "symptom"])
+def test_what_is_written_in_a_fresh_clone_goes_on_with_the_page_of_the_branch(tmp_path, git, act):
+    first, slug = with_goal(tmp_path / "code", git)
+    clone = fresh_clone(first, git)
+    page = clone.paths.experiments / f"{slug}.md"
+    if act == "named":
+        assert choose_experiment(clone, "other.py", "exp001") == slug
+    elif act == "new":
+        assert new_experiment(clone, "train", script="train.py").startswith("exp002_")
+    elif act == "report":
+        page = write_week_report(clone, "2026-W47", 1_764_000_000.0).path
+    else:
+        page = _write_pages(clone, ["loss_printed_nan"], [])[0]
+    assert GOAL.strip() in page.read_text()
+    if act in ("new", "report"):
+        assert GOAL.strip() in git(clone.repository, "show", f"labbook:{page.relative_to(clone.paths.root)}")
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_page_made_without_git_leaves_what_the_branch_has(tmp_path, git, monkeypatch, edited):
+    first, slug = with_goal(tmp_path / "code", git)
+    clone = fresh_clone(first, git)
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(tmp_path))
+        assert choose_experiment(clone, "train.py") == slug
+    page = clone.paths.experiments / f"{slug}.md"
+    assert GOAL not in page.read_text()
+    if edited:
+        page.write_text("mine\n")
+        os.utime(page, (time.time() + 60, time.time() + 60))
+    assert [outcome.status for outcome in commit_queued(clone)] == ["unchanged"]
+    assert GOAL.strip() in git(clone.repository, "show", f"labbook:notes/experiments/{slug}.md")
+    assert page.read_text() == "mine\n" if edited else GOAL in page.read_text()

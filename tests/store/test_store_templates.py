@@ -1,8 +1,12 @@
 """Templates escape by themselves, run in a sandbox, and a broken one costs nothing but a note."""
 
+import shutil
+import time
+
 import pytest
 
 from labbook.errors import EntryError
+from labbook.store import limited
 from labbook.store.templates import LANGUAGES, Templates, builtin_folder, words
 
 HOSTILE = "<script>alert(1)</script> [x](javascript:1) | `a` {{ 7*7 }} **b**\n# heading"
@@ -135,3 +139,53 @@ def test_no_word_is_named_like_a_method_of_a_mapping(language):
 
     said = {key: value for key, value in words(language).items() if key != "phrases"}
     assert not [name for name in names(said) if hasattr(dict, name.rsplit(".", 1)[-1])]
+
+
+ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ENDLESS,
+        "{{ 'x' * 10**9 }}",
+        "{{ 'x'.ljust(n) }}",
+        "{{ 10 ** (10 ** 9) % 7 }}",
+        "{% for a in range(99999) %}{{ 'y' * 9999 }}{% endfor %}",
+    ],
+)
+def test_a_template_without_end_costs_only_its_own_page(own, monkeypatch, text):
+    monkeypatch.setattr(limited, "LONGEST_S", 1.0)
+    (own / "experiment.md.j2").write_text(text)
+    templates = Templates(own)
+    began = time.monotonic()
+    for _ in range(5):
+        page, trouble = templates.render_anyway("experiment.md.j2", {"title": "Digits", "n": 10**10})
+        assert page.startswith("# Digits") and "experiment.md.j2" in trouble
+    assert time.monotonic() - began < 20
+
+
+def test_a_recorder_of_a_notebook_with_an_endless_template_ends(book):
+    (book.folder / "templates" / "experiment.md.j2").write_text(ENDLESS)
+    book.record("echo", "hi", timeout=60)
+    assert "hi" in book.entry()
+
+
+@pytest.mark.parametrize("name", ["experiment.md.j2", "part.j2", "words/en.toml", ""])
+@pytest.mark.parametrize("target", ["outside", "hidden"])
+def test_links_out_of_the_notebook_are_not_followed(tmp_path, name, target):
+    root = tmp_path / "book"
+    (root / "templates" / "words").mkdir(parents=True)
+    place = tmp_path / "outside" if target == "outside" else root / ".git"
+    (place / "words").mkdir(parents=True)
+    for file in ("experiment.md.j2", "part.j2"):
+        (place / file).write_text("only this machine")
+    (place / "words" / "en.toml").write_text('[experiment]\ngoal = "only this machine"\n')
+    link = root / "templates" / name if name else root / "templates"
+    if not name:
+        shutil.rmtree(link)
+    link.symlink_to(place / name if name else place)
+    if name == "part.j2":
+        (root / "templates" / "experiment.md.j2").write_text("{% include 'part.j2' %}")
+    page, trouble = Templates(root / "templates").render_anyway("experiment.md.j2", {"title": "Digits"})
+    assert page.startswith("# Digits") and "only this machine" not in page and "leads out of the notebook" in trouble

@@ -1,0 +1,292 @@
+"""Reads `mkdocs.yml` as data: nothing in it is run, and nothing outside the notebook is read.
+
+A notebook may have been cloned from anywhere, and MkDocs runs what its settings name: hooks, YAML tags of Python, a
+theme's folder, plugins, extensions. Here a setting is used only when it is known to be data; all others are left out
+and named. A person who trusts a notebook lets MkDocs read the file itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from labbook.errors import NotebookError
+from labbook.frozen import dataclass
+from labbook.store.paths import stays_inside
+
+FILE = "mkdocs.yml"
+
+_HINT = "correct mkdocs.yml, then try again"
+
+_TEXT = ("site_name", "site_url", "site_description", "site_author", "copyright", "repo_url", "repo_name", "edit_uri")
+_PLAIN = (
+    *("docs_dir", "site_dir", "use_directory_urls", "nav", "extra_css", "strict", "validation"),
+    *("exclude_docs", "draft_docs", "not_in_nav", "dev_addr", "remote_branch", "remote_name"),
+)
+_THEME = ("language", "locale", "variant", "direction", "features", "palette", "font", "icon", "logo", "favicon")
+_NOT_IN_EXTRA = ("content_security_policy", "analytics", "consent", "labbook")
+
+_PLUGINS: Mapping[str, tuple[str, ...]] = {
+    "labbook": (),
+    "search": ("lang", "separator", "pipeline", "min_search_length", "prebuild_index", "indexing"),
+    "material/search": ("lang", "separator", "pipeline", "jieba_dict", "jieba_dict_user"),
+    # Its option `export_file` names a file to write.
+    "tags": (),
+    "material/tags": (),
+}
+"""Plugins that only work on the pages, each with the options that are data."""
+
+_EXTENSIONS = frozenset(
+    (
+        # Not `codehilite`: attributes of a code block name a file that Pygments writes.
+        *("abbr", "admonition", "attr_list", "def_list", "extra", "fenced_code", "footnotes", "legacy_attrs"),
+        *("legacy_em", "md_in_html", "meta", "nl2br", "sane_lists", "smarty", "tables", "toc", "wikilinks"),
+        # Not `snippets` and `b64`: they include files from anywhere.
+        *(
+            f"pymdownx.{name}"
+            for name in (
+                *("arithmatex", "betterem", "blocks.admonition", "blocks.caption", "blocks.definition"),
+                *("blocks.details", "blocks.html", "blocks.tab", "caret", "critic", "details", "emoji", "escapeall"),
+                *("extra", "fancylists", "highlight", "inlinehilite", "keys", "magiclink", "mark", "pathconverter"),
+                *("progressbar", "quotes", "saneheaders", "smartsymbols", "striphtml", "superfences", "tabbed"),
+                *("tasklist", "tilde"),
+            )
+        ),
+    )
+)
+
+_NAMES = frozenset(
+    (
+        *("material.extensions.emoji.twemoji", "material.extensions.emoji.to_svg"),
+        *("pymdownx.emoji.twemoji", "pymdownx.emoji.gemoji", "pymdownx.emoji.emojione", "pymdownx.emoji.to_svg"),
+        *("pymdownx.superfences.fence_code_format", "pymdownx.superfences.fence_div_format"),
+    )
+)
+"""Functions that a `!!python/name` may stand for: they turn text into HTML."""
+
+_MOST_VALUES = 20_000
+_DEEPEST = 40
+_MOST_PARENTS = 10
+_PYTHON_NAME = "tag:yaml.org,2002:python/name:"
+
+
+@dataclass(frozen=True)
+class SafeSettings:
+    """The settings of a site that are data.
+
+    Args:
+        values: For MkDocs.
+        left_out: What is not used, in words for the person who builds.
+    """
+
+    values: Mapping[str, Any]
+    left_out: tuple[str, ...] = ()
+
+    def warning(self) -> str:
+        """One sentence on what is left out and how to use it, or ""."""
+        if not self.left_out:
+            return ""
+        return (
+            f"left out, because it may run code or read other files: {', '.join(self.left_out)}; "
+            "`--trust` uses it, for a notebook whose authors you trust"
+        )
+
+
+def read_settings(root: Path) -> SafeSettings:
+    """What of a notebook's `mkdocs.yml` is data.
+
+    Args:
+        root: Of the notebook.
+
+    Raises:
+        NotebookError: It, or a file that it inherits from, cannot be read or holds no settings; names file and line.
+    """
+    if not stays_inside(root / "notes", root):
+        raise NotebookError(f"{root / 'notes'} is a link that leads out of the notebook", hint="put a folder there")
+    reader = _Reader(root)
+    said = reader.file(root / FILE)
+    values = {key: reader.setting(key, value) for key, value in said.items()}
+    own = root / "templates" / "site"
+    if own.is_dir() and any(own.iterdir()):
+        reader.leave_out("templates/site")
+    kept = {key: value for key, value in values.items() if value is not _NOTHING}
+    if "labbook" not in (names := kept.get("plugins") or []):
+        # Without it MkDocs follows links and shows notes as they are.
+        kept["plugins"] = ["labbook", *names]
+    return SafeSettings(kept, tuple(dict.fromkeys(reader.left_out)))
+
+
+class _Nothing:
+    """Stands for a value that is left out."""
+
+    def __init__(self, tag: str = "") -> None:
+        self.tag = tag
+
+
+_NOTHING = _Nothing()
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads a tag that it does not know as a value that is left out."""
+
+
+def _of_unknown_tag(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> object:
+    tag = str(node.tag)
+    name = tag.removeprefix(_PYTHON_NAME)
+    if tag.startswith(_PYTHON_NAME) and name in _NAMES:
+        module, _, function = name.rpartition(".")
+        try:
+            return getattr(import_module(module), function)
+        except (ImportError, AttributeError):
+            return _Nothing(f"!!python/name:{name}")
+    return _Nothing(tag.replace("tag:yaml.org,2002:", "!!")[:80])
+
+
+# An empty prefix stands for every tag that has no constructor of its own.
+_Loader.add_multi_constructor("", _of_unknown_tag)
+
+
+class _Reader:
+    """Reads the file and those that it inherits from, and notes what is left out."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._values = 0
+        self.left_out: list[str] = []
+
+    def leave_out(self, what: str) -> _Nothing:
+        """Notes that something is not used."""
+        self.left_out.append(what)
+        return _NOTHING
+
+    def file(self, path: Path, parents: int = 0) -> dict[str, Any]:
+        """The settings in a file, on top of those that it inherits."""
+        name = os.path.relpath(path, self._root)
+        if not stays_inside(path, self._root):
+            raise NotebookError(f"{name} is a link that leads out of the notebook", hint="put a file in its place")
+        try:
+            text = path.read_bytes().decode("utf-8-sig")
+            said = yaml.load(text, _Loader)
+        except OSError as error:
+            hint = f"`labbook init {self._root}` writes it" if not parents else _HINT
+            raise NotebookError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            why = " ".join(str(error).split())
+            raise NotebookError(
+                f"labbook cannot build the site: {name} cannot be read: not valid YAML: {why}", hint=_HINT
+            ) from error
+        if said is None:
+            return {}
+        if not isinstance(said, dict):
+            raise NotebookError(f"labbook cannot build the site: {name} holds no settings", hint=_HINT)
+        plain = {str(key): self._plain(value, str(key), 0) for key, value in said.items()}
+        above = plain.pop("INHERIT", _NOTHING)
+        if above is _NOTHING:
+            return plain
+        other = Path(os.path.normpath(path.parent / str(above)))
+        if parents >= _MOST_PARENTS or not stays_inside(other, self._root):
+            self.leave_out(f"INHERIT: {above}")
+            return plain
+        return _merged(self.file(other, parents + 1), plain)
+
+    def _plain(self, value: object, place: str, depth: int) -> Any:  # noqa: ANN401 - plain data
+        """A copy without what is left out. An alias counts as often as it is used."""
+        self._values += 1
+        if self._values > _MOST_VALUES or depth > _DEEPEST:
+            raise NotebookError(f"labbook cannot build the site: {FILE} holds too much", hint=_HINT)
+        if isinstance(value, _Nothing):
+            return self.leave_out(f"{value.tag} in {place}")
+        if isinstance(value, dict):
+            pairs = ((key, self._plain(each, place, depth + 1)) for key, each in value.items())
+            return {key: each for key, each in pairs if each is not _NOTHING}
+        if isinstance(value, (list, tuple, set)):
+            items = (self._plain(each, place, depth + 1) for each in value)
+            return [each for each in items if each is not _NOTHING]
+        return value
+
+    def setting(self, key: str, value: object) -> Any:  # noqa: ANN401 - plain data
+        """The value of one setting, or what stands for one that is left out."""
+        if value is _NOTHING:
+            return value
+        if key in ("site_dir", "docs_dir", "exclude_docs", "draft_docs", "not_in_nav"):
+            return value
+        if key in (*_TEXT, *_PLAIN):
+            return self._without_html(value, key)
+        if key == "extra" and isinstance(value, dict):
+            return self._without_html(self._without(value, lambda name: name not in _NOT_IN_EXTRA, "extra: "), key)
+        if key == "theme":
+            return self._theme(value)
+        if key == "plugins":
+            return self._named(value, self._plugin)
+        if key == "markdown_extensions":
+            return self._named(value, self._extension)
+        return self.leave_out(key)
+
+    def _theme(self, value: object) -> dict[str, Any]:
+        said = value if isinstance(value, dict) else {"name": value}
+        if said.get("name") != "material":
+            self.leave_out(f"theme {said.get('name')}")
+        rest = {key: each for key, each in said.items() if key != "name"}
+        kept = self._without(rest, lambda name: name in _THEME, "theme: ")
+        return {"name": "material", **self._without_html(kept, "theme")}
+
+    def _named(self, value: object, one: Callable[[str, Any], Any]) -> list[Any]:
+        """A list of names, each with or without options, in either of the shapes that MkDocs reads."""
+        if isinstance(value, dict):
+            value = [{key: each} for key, each in value.items()]
+        found = []
+        for item in value if isinstance(value, list) else []:
+            name, options = next(iter(item.items()), ("", None)) if isinstance(item, dict) else (item, None)
+            made = one(str(name), options if isinstance(options, dict) else {})
+            if made is not _NOTHING:
+                found.append({str(name): made} if made else str(name))
+        return found
+
+    def _plugin(self, name: str, options: dict[Any, Any]) -> Any:  # noqa: ANN401 - plain data
+        if name not in _PLUGINS:
+            return self.leave_out(f"plugin {name}")
+        return self._without(options, lambda key: key in _PLUGINS[name], f"plugin {name}: ")
+
+    def _extension(self, name: str, options: dict[Any, Any]) -> Any:  # noqa: ANN401 - plain data
+        if name.removeprefix("markdown.extensions.") not in _EXTENSIONS:
+            return self.leave_out(f"extension {name}")
+        return _without_folders(options)
+
+    def _without(self, said: dict[Any, Any], is_kept: Callable[[str], bool], place: str) -> dict[str, Any]:
+        for key in said:
+            if not is_kept(str(key)):
+                self.leave_out(f"{place}{key}")
+        return {str(key): value for key, value in said.items() if is_kept(str(key))}
+
+    def _without_html(self, value: Any, place: str) -> Any:  # noqa: ANN401 - plain data
+        """The value with `<` and `>` in its texts escaped: the theme writes them into every page as they are."""
+        if isinstance(value, dict):
+            return {self._without_html(key, place): self._without_html(each, place) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self._without_html(each, place) for each in value]
+        if not isinstance(value, str) or ("<" not in value and ">" not in value):
+            return value
+        self.leave_out(f"HTML in {place}")
+        return value.replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _without_folders(options: dict[Any, Any]) -> dict[str, Any]:
+    """Options of an extension without `custom_icons`, folders from which it would include files."""
+    return {
+        str(key): _without_folders(value) if isinstance(value, dict) else value
+        for key, value in options.items()
+        if key != "custom_icons"
+    }
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        merged[key] = _merged(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return merged

@@ -1,0 +1,147 @@
+"""The last look: what is secret in exactly the bytes that are committed, and the same bytes with it masked.
+
+A text is read line by line, as a page shows it. Of a JSON file the texts are read, each with the name that it stands
+under, never the JSON itself: there the key of one value stands beside the next one, and a line feed is two letters.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+from collections.abc import Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+from labbook.frozen import dataclass
+from labbook.model.run_json import line_by_line
+from labbook.probe.redaction import PATH_RULES, KeyState, Redactor
+from labbook.store.fast_import import FileChange
+from labbook.store.journal import write_atomically
+from labbook.store.redact import Hit, scan_bytes
+
+_MOST_NAMED = 3
+_CHARACTER = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?")
+
+
+@dataclass(frozen=True)
+class Found:
+    """Something secret in what is to be committed.
+
+    Args:
+        place: Path of the file, relative to the notebook, or "the commit message".
+        hit: The rule that found it, and the line.
+    """
+
+    place: str
+    hit: Hit
+
+
+def secrets_in(changes: Sequence[FileChange], message: str, redactor: Redactor) -> list[Found]:
+    """What may be secret in the files and in the message of a commit."""
+    looked_at = [(os.fsdecode(change.path), change.data) for change in changes if change.data is not None]
+    found = [Found(name, hit) for name, data in looked_at for hit in find_secrets(name, data, redactor)]
+    said = scan_bytes(message.encode("utf-8", "replace"), redactor)
+    return found + [Found("the commit message", hit) for hit in said]
+
+
+def told(found: Sequence[Found]) -> str:
+    """Where the secrets are and what they look like, as a part of a sentence; never their text."""
+    named = [f"{each.place}, line {each.hit.line} ({each.hit.rule})" for each in found[:_MOST_NAMED]]
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return f"it may hold a secret in {'; '.join(named)}{more}"
+
+
+def find_secrets(name: str, data: bytes, redactor: Redactor) -> list[Hit]:
+    """What may be secret in a file of this name, in the order of lines. Changes no count of the redactor."""
+    fields = _json_object(name, data)
+    if fields is None:
+        return scan_bytes(data, redactor)
+    lines = data.decode("utf-8", "replace").split("\n")
+    return [
+        Hit(rule, _line_of(key, lines))
+        for key, value in fields.items()
+        for rule, times in _masked(key, value, redactor)[1].items()
+        if rule not in PATH_RULES
+        for _ in range(times)
+    ]
+
+
+def mask_secrets(name: str, data: bytes, redactor: Redactor) -> bytes:
+    """The content of a file of this name with everything masked that the last look finds in it."""
+    fields = _json_object(name, data)
+    if fields is not None:
+        masked: dict[str, Any] = {}
+        for key, value in fields.items():
+            masked.update(_masked(key, value, redactor)[0])
+        return line_by_line(masked).encode("utf-8", "surrogatepass")
+    state = KeyState()
+    lines = data.decode("utf-8", "surrogateescape").split("\n")
+    return "\n".join(_masked_line(line, state, redactor) for line in lines).encode("utf-8", "surrogateescape")
+
+
+def mask_files(root: Path, files: Sequence[Path], redactor: Redactor) -> list[Found]:
+    """Masks what the last look finds in the files, in place, and returns what that was.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    found = []
+    for path in files:
+        if not path.is_file() or path.is_symlink():
+            continue
+        data = path.read_bytes()
+        hits = find_secrets(path.name, data, redactor)
+        if hits:
+            write_atomically(path, mask_secrets(path.name, data, redactor))
+            found += [Found(path.relative_to(root).as_posix(), hit) for hit in hits]
+    return found
+
+
+def _json_object(name: str, data: bytes) -> dict[str, Any] | None:
+    if not name.endswith(".json"):
+        return None
+    try:
+        loaded = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return loaded if isinstance(loaded, dict) else None
+
+
+def _masked(key: str, value: object, redactor: Redactor) -> tuple[dict[str, Any], dict[str, int]]:
+    """One field masked, and how often each rule masked something in it."""
+    judge = copy(redactor)
+    judge.counts = {}
+    return judge.data({key: value}), judge.counts
+
+
+def _line_of(key: str, lines: Sequence[str]) -> int:
+    start = json.dumps(key) + ":"
+    return next((number for number, line in enumerate(lines, 1) if line.startswith(start)), 1)
+
+
+def _masked_line(line: str, state: KeyState, redactor: Redactor) -> str:
+    """One line with its secrets masked, looking through `&#42;` and the like, as `scan_bytes` does."""
+    plain, bounds = _shown(line)
+    spans = [span for span in redactor.spans(plain, state) if span[2] not in PATH_RULES]
+    inside = [(bounds[start][0], bounds[end - 1][1], rule, mark) for start, end, rule, mark in spans if end > start]
+    return redactor.replace(line, inside) if inside else line
+
+
+def _shown(line: str) -> tuple[str, list[tuple[int, int]]]:
+    """A line as a page shows it, and for each of its characters where it begins and ends in the line itself."""
+    shown: list[str] = []
+    bounds: list[tuple[int, int]] = []
+    done = 0
+    for match in _CHARACTER.finditer(line) if "&" in line else ():
+        shown.append(line[done : match.start()])
+        bounds += [(at, at + 1) for at in range(done, match.start())]
+        text = html.unescape(match[0])
+        shown.append(text)
+        bounds += [match.span()] * len(text)
+        done = match.end()
+    shown.append(line[done:])
+    bounds += [(at, at + 1) for at in range(done, len(line))]
+    return "".join(shown), bounds

@@ -1,0 +1,116 @@
+"""Runs work that a notebook brings in a child process with limits of time, memory and output.
+
+A template may loop for ever or multiply a text by 10**9, also while it is compiled, and no check inside the process
+covers all ways. A forked child sees what its parent has loaded, so nothing has to be copied or imported again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+
+from labbook.errors import EntryError
+
+LONGEST_S = 10.0
+"""Source: chosen by us; the entry of a run with 300 series takes 0.4 s on 2 loaded cores."""
+
+_MORE_BYTES = 512 * 1024 * 1024
+_MOST_OUTPUT = 64 * 1024 * 1024
+_OK, _FAILED = b"+", b"-"
+
+
+class LimitError(EntryError):
+    """The work took more than it may."""
+
+
+def run_limited(work: Callable[[], str]) -> str:
+    """The text that `work` returns, made in a child process.
+
+    Args:
+        work: Whatever it changes is lost.
+
+    Raises:
+        EntryError: `work` raised one; its message and hint are the same.
+        LimitError: It took too long, too much memory, or made too much text.
+
+    Cost: a fork, about 5 ms in a recorder.
+    """
+    reading, writing = os.pipe()
+    try:
+        child = os.fork()
+    except OSError as error:
+        os.close(reading)
+        os.close(writing)
+        raise LimitError(f"no process could be started for it: {error.strerror}") from error
+    if child == 0:
+        os.close(reading)
+        _answer(work, writing)
+    os.close(writing)
+    try:
+        answer = _read(reading, time.monotonic() + LONGEST_S)
+    finally:
+        os.close(reading)
+        with contextlib.suppress(OSError):
+            os.kill(child, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.waitpid(child, 0)
+    if answer is None:
+        raise LimitError(f"it took more than {LONGEST_S:g} s, or made more than {_MOST_OUTPUT // 1024**2} MiB of text")
+    kind, rest = answer[:1], answer[1:].decode("utf-8", "surrogatepass")
+    if kind == _OK:
+        return rest
+    if kind == _FAILED:
+        message, _, hint = rest.partition("\0")
+        raise EntryError(message, hint=hint)
+    raise LimitError("it took too much memory, or its process was killed")
+
+
+def _answer(work: Callable[[], str], writing: int) -> None:
+    """Does the work in the child and ends it; never returns."""
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            # The parent's handlers pass signals on to the recorded command.
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        with contextlib.suppress(OSError, ValueError):
+            _limit_memory()
+        try:
+            content = _OK + work().encode("utf-8", "surrogatepass")
+        except EntryError as error:
+            content = _FAILED + f"{error.message}\0{error.hint}".encode("utf-8", "surrogatepass")
+        with open(writing, "wb", closefd=False) as stream:
+            stream.write(content)
+    finally:
+        # Whatever happened, MemoryError included: neither handlers nor buffers of the parent may run here.
+        os._exit(0)
+
+
+def _limit_memory() -> None:
+    import resource
+
+    with open("/proc/self/statm", "rb") as stream:  # noqa: PTH123 - nothing is imported in a child
+        pages = int(stream.read().split()[0])
+    most = pages * resource.getpagesize() + _MORE_BYTES
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard == resource.RLIM_INFINITY or most < hard:
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def _read(reading: int, deadline: float) -> bytes | None:
+    """All that the child writes; `None` when the time is up or it is too much."""
+    parts: list[bytes] = []
+    size = 0
+    while size <= _MOST_OUTPUT:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([reading], [], [], left)[0]:
+            return None
+        part = os.read(reading, 1 << 16)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        size += len(part)
+    return None
