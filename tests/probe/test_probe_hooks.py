@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -265,3 +266,33 @@ def test_a_failure_at_any_stage_leaves_the_program_alone(probed, python, target)
     done = probed(python, "train.py", check=None)
     assert (done.code, done.out) == (plain.returncode, plain.stdout)
     assert done.err == plain.stderr
+
+
+NESTED = """
+import sys, traceback, types
+package = types.ModuleType("_labbook_probe")
+package.__path__ = [sys.argv[1]]
+sys.modules["_labbook_probe"] = package
+from contextlib import nullcontext
+from _labbook_probe.wrapping import wrapped
+
+def fail(depth):
+    if depth:
+        return again(depth - 1)
+    raise ValueError("deep inside")
+
+again = wrapped(fail, nullcontext())
+try:
+    again(5)
+except ValueError:
+    print(traceback.format_exc().count("wrapping.py"))
+"""
+
+
+def test_a_traceback_that_the_program_formats_has_at_most_one_frame_of_the_probe(python, tmp_path):
+    """None from Python 3.11 on; before, a bare `raise` puts the frame that raises back."""
+    program = tmp_path / "nested.py"
+    program.write_text(NESTED)
+    folder = str(Path(labbook.probe.__file__).parent)
+    done = subprocess.run([python, str(program), folder], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 1

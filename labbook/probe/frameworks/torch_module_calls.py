@@ -1,13 +1,21 @@
-"""Observes the calls of PyTorch modules through one wrapper around `Module.__call__`; no module is changed.
+"""Observes the calls of PyTorch modules through `Module.__call__`; no module is changed.
 
 Hooks in a module's own dictionaries would change the model for its owner: TorchScript compiles them, pickles contain
 them, `len(model._forward_hooks)` counts them, and PyTorch adds two frames to each traceback. PyTorch's global hooks
 make every call of every module three times as slow.
+
+So `Module.__call__` is compiled again from its own source, with one statement in front that looks the module up. It
+keeps its file and lines: tracebacks, `stacklevel` and the profiler see what they see without it, and the compiler
+passes it over like the rest of PyTorch. A wrapper around it costs four times as much a call.
 """
 
+import ast
+import inspect
 from contextlib import contextmanager
 
 from ..wrapping import disguised, leave_out_one_frame
+
+_LOOK_UP = "if id({self}) in observed: return call({self}, {args}, {kwargs})"
 
 
 class Observer:
@@ -34,12 +42,15 @@ class ModuleCalls:
         self._observers = {}
 
     def install(self, torch):
-        """Wraps `Module.__call__`.
+        """Replaces `Module.__call__`.
 
-        Cost: 0.1 microseconds a call of a module without observers.
+        Cost: 3 ms once; 0.07 microseconds a call of a module without observers.
         """
         kind = torch.nn.Module
-        kind.__call__ = self._wrapper(kind.__call__)
+        original = kind.__call__
+        replacement = disguised(_with_look_up(original, self._observers, self._caller(original)), original)
+        replacement._torchdynamo_inline = original  # what the compiler traces in its place
+        kind.__call__ = replacement
 
     def add(self, module, observer):
         """Observes the calls of a module; an observer compares the module, whose id may come again."""
@@ -69,30 +80,56 @@ class ModuleCalls:
                 else:
                     self._observers[key] = observers
 
-    def _wrapper(self, original):
-        observers_of = self._observers.get
+    def _caller(self, original):
+        observers_of, code = self._observers.get, original.__code__
 
-        # PyTorch's profiler finds the module of a call by the code of `Module.__call__`, as its local variable `self`.
-        def __call__(self, /, *args, **kwargs):  # noqa: N807
-            observers = observers_of(id(self))
+        def call(module, args, kwargs):
+            observers = observers_of(id(module), ())
             try:
-                if observers is None:
-                    return original(self, *args, **kwargs)
                 for observer in observers:
-                    observer.begins(self, args, kwargs)
-                output = original(self, *args, **kwargs)
+                    observer.begins(module, args, kwargs)
+                output = original(module, *args, **kwargs)
             except BaseException as error:
-                for observer in observers or ():
-                    observer.raised(self)
+                for observer in observers:
+                    observer.raised(module)
                 leave_out_one_frame(error)
+                if error.__traceback__ is not None and error.__traceback__.tb_frame.f_code is code:
+                    leave_out_one_frame(error)  # the frame of the replacement stands for it
                 raise
             for observer in observers:
-                observer.ended(self, args, output)
+                observer.ended(module, args, output)
             return output
 
-        wrapper = disguised(__call__, original)
-        wrapper._torchdynamo_inline = original  # what the compiler traces in its place
-        return wrapper
+        return call
+
+
+def _with_look_up(function, observed, call):
+    """`function(self, *args, **kwargs)`, compiled again: `call(self, args, kwargs)` answers for observed ids."""
+    code = function.__code__
+    # Inside a block the source may keep its indentation, and with it the columns that tracebacks underline.
+    tree = ast.parse("if True:\n" + inspect.getsource(function))
+    ast.increment_lineno(tree, code.co_firstlineno - 2)
+    definition = tree.body[0].body[0]
+    definition.decorator_list, definition.returns = [], None
+    names = definition.args
+    look_up = _LOOK_UP.format(self=names.args[0].arg, args=names.vararg.arg, kwargs=names.kwarg.arg)
+    returned = [node for node in ast.walk(definition) if isinstance(node, ast.Return)][-1]
+    definition.body.insert(0, _placed(ast.parse(look_up).body[0], returned))
+    maker = ast.parse("def make(observed, call):\n    return %s" % definition.name)
+    maker.body[0].body.insert(0, definition)
+    scope = {}
+    exec(compile(maker, code.co_filename, "exec"), function.__globals__, scope)
+    made = scope["make"](observed, call)
+    if hasattr(code, "co_qualname"):  # from Python 3.11 on
+        made.__code__ = made.__code__.replace(co_qualname=code.co_qualname)
+    return made
+
+
+def _placed(statement, returned):
+    """A statement whose parts have the place of `return self._call_impl(...)`: that is what tracebacks show of it."""
+    for node in ast.walk(statement):
+        ast.copy_location(node, returned.value if isinstance(node, ast.expr) else returned)
+    return statement
 
 
 def _ignore(*args):
