@@ -23,9 +23,8 @@ from labbook.review.rules import (
     shared_storage,
     training_loop,
 )
-from labbook.review.code_index import Code, last_name
-from labbook.review.violation import Hit, Violation, Rule
 from labbook.review.source_file import Source, Unreadable, read_source
+from labbook.review.violation import Hit, Rule, Violation
 from labbook.store.sentences import Sentences
 
 RULES: tuple[Rule, ...] = (

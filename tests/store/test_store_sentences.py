@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from labbook.model.message import Message, message
 from labbook.model.run import CheckResult, Run
 from labbook.model.run_json import run_from_json, run_to_json
-from labbook.review.reviewing import RULES
+from labbook.review.reviewer import RULES
 from labbook.store.sentences import Sentences, format_number, format_percent
 from labbook.store.templates import builtin_folder, read_words
 
