@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import tomllib
 
 from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, HEADINGS, read_pages

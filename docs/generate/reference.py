@@ -96,7 +96,7 @@ def _settings() -> str:
             "# Settings",
             "",
             "Settings are read from `labbook.toml` at the root of the notebook, or from `[tool.labbook]` in",
-            "`pyproject.toml`. An environment variable overrides the file; the items of a list are separated by commas.",
+            "`pyproject.toml`. An environment variable overrides the file; list items are separated by commas.",
             "An option of a command overrides both. An unknown setting is an error that names the nearest one.",
             "",
             "| setting | default | environment variable | |",
