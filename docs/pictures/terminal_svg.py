@@ -5,10 +5,12 @@ The picture holds text, no font and no script, so it stays small and sharp, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
@@ -45,7 +47,7 @@ def still(lines: Sequence[Line], columns: int, title: str) -> str:
 def animation(lines: Sequence[Line], columns: int, height: int, title: str, pause: float = 5.0) -> str:
     """An animation of `height` rows that scrolls up as lines appear, pauses at the end and begins again.
 
-    Whoever has asked their system for less motion sees the last rows, without any.
+    A viewer whose system is set to reduced motion sees the last rows, without any.
     """
     total = max(line.at + line.typed for line in lines) + pause
     rules, drawn, scroll, number = [], [], [(0.0, 0)], 0
@@ -100,16 +102,21 @@ def _cells(row: list[Segment]) -> int:
 def _row(row: list[Segment], number: int) -> str:
     spans, column = [], 0
     for segment in row:
-        cells = segment.cell_length
-        if segment.text.strip():
-            x = column * _CHAR
-            look = _look(segment)
-            spans.append(
-                f'<text x="{x:.1f}" y="{number * _LINE + 14}" textLength="{cells * _CHAR:.1f}"{look}>'
-                f"{escape(segment.text, quote=False)}</text>"
-            )
-        column += cells
+        for text in _runs(segment.text):
+            cells = cell_len(text)
+            if text.strip():
+                spans.append(
+                    f'<text x="{column * _CHAR:.1f}" y="{number * _LINE + 14}" '
+                    f'textLength="{cells * _CHAR:.1f}"{_look(segment)}>{escape(text, quote=False)}</text>'
+                )
+            column += cells
     return "".join(spans)
+
+
+def _runs(text: str) -> Iterator[str]:
+    """Parts of a text with characters of one width, so that each part has the letter spacing of its script."""
+    for _, run in groupby(text, key=lambda character: (cell_len(character), character == " ")):
+        yield "".join(run)
 
 
 def _curtain(row: list[Segment], number: int, index: int) -> str:
