@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 from urllib.parse import unquote
@@ -70,6 +71,27 @@ def test_targets_that_the_texts_name_are_in_the_makefile():
     for path in TEXTS:
         named = set(re.findall(r"(?:^|`)make ([a-z-]+)", path.read_text(encoding="utf-8"), re.MULTILINE))
         assert named <= targets, (path, named - targets)
+
+
+def test_files_that_the_guides_for_developers_name_exist():
+    for path in (
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "docs" / "pages" / "contribute.md",
+        ROOT / "docs" / "pages" / "inside.md",
+    ):
+        named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py|(?:labbook|tests|templates|docs)/[a-z_/]*)`", prose(path)))
+        assert named
+        assert not [name for name in named if not (ROOT / name).exists() and not (ROOT / "labbook" / name).exists()]
+
+
+def test_the_floors_of_the_docs_are_those_of_the_house():
+    spec = importlib.util.spec_from_file_location("house_rules", ROOT / "tests" / "test_house.py")
+    house = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(house)
+    text = (ROOT / "docs" / "pages" / "inside.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", text, re.MULTILINE)
+    floors = {Path(name).stem: int(floor) for floor, names in rows for name in re.findall(r"`([^`]+)`", names)}
+    assert floors == {name: floor for name, floor in house.FLOORS.items() if not name.startswith("__")}
 
 
 def test_every_review_rule_is_in_the_docs():
