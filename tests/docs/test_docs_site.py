@@ -20,6 +20,7 @@ from labbook.cli import labbook as command_table
 from labbook.store.config import Config, environment_name
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(400),  # the whole catalogue in two languages: 8 s of one core
     pytest.mark.skipif(sys.version_info < (3, 11), reason="MkDocs Material needs Python 3.11"),
 ]
