@@ -126,7 +126,7 @@ def read_page(path: Path, base: Symptom | None = None) -> Symptom | None:
         return _symptom(meta, body, path, base)
     except _WrongPageError as wrong:
         line = _line_of(text, wrong.key)
-        raise EntryError(f"{path}: line {line}: {wrong}", hint="see the format in docs/symptoms.md") from None
+        raise EntryError(f"{path}: line {line}: {wrong}", hint="docs/pages/symptom-pages.md has the format") from None
 
 
 class _WrongPageError(Exception):
