@@ -18,7 +18,7 @@ from labbook.errors import LabbookError, Unavailable
 from labbook.frozen import dataclass
 
 if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
     from labbook.store.config import Config
     from labbook.store.notebook import Notebook
 

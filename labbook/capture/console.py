@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from labbook.capture.console_keep import read_head, read_object, read_objects, read_tail, read_text
 from labbook.capture.console_sink import TAIL_BYTES, ConsoleSink
 from labbook.model.run import Console
-from labbook.probe.redaction import Redactor
+from labbook.probe.redaction.redactor import Redactor
 
 __all__ = ["ConsoleSink", "console_from_file", "read_console"]
 

@@ -23,7 +23,8 @@ from typing import Any
 from labbook.capture.console_fold import LONGEST_LINE, LineFolder
 from labbook.capture.console_keep import KeptLines, last_number, read_object, read_objects, read_text
 from labbook.capture.console_notable import NotableLines, key_line, notable_spans
-from labbook.probe.redaction import Redactor, StreamRedactor
+from labbook.probe.redaction.redactor import Redactor
+from labbook.probe.redaction.stream import StreamRedactor
 
 HEAD_BYTES = 1024 * 1024
 TAIL_BYTES = 4 * 1024 * 1024

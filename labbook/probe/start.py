@@ -5,11 +5,25 @@ import os
 import sys
 import time
 
-from . import jsonline, process, protocol
-from .guarding import Guard, place_of
+from .events import jsonl, protocol
+from .events.event_writer import Writer
+from .guard import Guard, place_of
 from .imports import PostImportFinder
-from .masking import Redaction
-from .writer import Writer
+from .process import process_info
+from .redaction.event_redaction import Redaction
+
+WATCHED = {
+    "torch": "torch.adapter",
+    "paddle": "paddle.adapter",
+    "random": "training.seeds",
+    "numpy.random": "training.seeds",
+    "torch.utils.tensorboard.writer": "process.metric_loggers",
+    "tensorboardX.writer": "process.metric_loggers",
+    "visualdl.writer.writer": "process.metric_loggers",
+    "wandb.sdk.wandb_run": "process.metric_loggers",
+    "mlflow.tracking.client": "process.metric_loggers",
+}
+"""Imported module -> module of the probe whose `attach(module, probe)` is called after the import."""
 
 _MAX_ERRORS = 100
 
@@ -142,11 +156,11 @@ class Probe:
         Raises:
             OSError: The journal cannot be written.
         """
-        ticks = process.start_ticks()
+        ticks = process_info.start_ticks()
         self.role = role
         self.pid = os.getpid()
-        self.writer.open(process.file_name(self.pid, ticks))
-        self.event(protocol.HELLO, **process.hello(role, ticks))
+        self.writer.open(process_info.file_name(self.pid, ticks))
+        self.event(protocol.HELLO, **process_info.hello(role, ticks))
 
     def forked(self):
         """Begins anew in a forked child: own file, own counts; the parent's file is left alone."""
@@ -212,7 +226,7 @@ def boot():
     Cost: about 3 ms.
     """
     since, began = time.monotonic(), time.perf_counter()
-    settings = jsonline.parse(os.environ[protocol.ENV_PROBE])
+    settings = jsonl.parse(os.environ[protocol.ENV_PROBE])
     if not os.path.isdir(os.path.join(str(settings["dir"]), protocol.EVENTS_FOLDER)):
         return
     probe = Probe(settings, since)
@@ -222,9 +236,9 @@ def boot():
         os.register_at_fork(after_in_child=probe.forked)
     atexit.register(probe.finish)
     with probe.guard("hooks"):
-        from . import hooks
+        from .process import interpreter_hooks
 
-        hooks.install(probe)
+        interpreter_hooks.install(probe)
     with probe.guard("adapters"):
         _watch_adapters(probe)
     if settings.get("asked"):
@@ -235,16 +249,13 @@ def boot():
 
 def _steer(probe, settings):
     """Behind the adapters, whose callbacks come first."""
-    from . import asked
-    from .frameworks import steering
+    from .training import request_hooks, user_requests
 
-    probe.asked = asked.Asked(probe, settings)
-    steering.install(probe, settings)
+    probe.asked = user_requests.Asked(probe, settings)
+    request_hooks.install(probe, settings)
 
 
 def _watch_adapters(probe):
-    from .frameworks import WATCHED
-
     for name, adapter in WATCHED.items():
         probe.watch(name, _attaching(probe, adapter))
 
@@ -257,9 +268,8 @@ def _attaching(probe, adapter):
 
 
 def import_adapter(name):
-    """Module `frameworks.<name>` of the island, or a module of the island itself when `name` begins with a dot."""
-    package = __name__.rpartition(".")[0]
-    full = package + name if name.startswith(".") else package + ".frameworks." + name
+    """A module of the probe by its name in it, `torch.adapter`."""
+    full = __name__.rpartition(".")[0] + "." + name
     writes_no_bytecode = sys.dont_write_bytecode
     sys.dont_write_bytecode = writes_no_bytecode or os.stat(os.path.dirname(__file__)).st_uid != os.getuid()
     try:

@@ -17,7 +17,7 @@ from labbook.model.run import (
     Process,
     Run,
 )
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.record.fold_asked import asked_of, was_stopped
 from labbook.record.fold_series import series_of
 from labbook.record.fold_signals import signals_of

@@ -29,7 +29,7 @@ from labbook.store.locks import held
 from labbook.store.restore import adopt_remote_branch, hide_entries, prefix_of
 
 if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
     from labbook.store.notebook import Notebook
 
 _PATIENCE_S = 8.0

@@ -5,7 +5,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.record.fold_signals import signals_of
 from labbook.store.journal import ProcessEvents
 

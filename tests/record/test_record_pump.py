@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from labbook.capture.console import ConsoleSink, read_console
-from labbook.probe.redaction import Redactor
+from labbook.probe.redaction.redactor import Redactor
 from labbook.record.keeper import Keeper
 from labbook.record.tee import COMPLETE, DATA, GAP, Tee
 
@@ -151,7 +151,7 @@ def test_the_journal_lock_is_held_until_the_output_is_kept(tmp_path):
     """Recovery must not take a run whose recorder has died while the pump still keeps its output."""
     program = (
         "import fcntl, os, pathlib, sys; from labbook.capture.console import ConsoleSink\n"
-        "from labbook.probe.redaction import Redactor; from labbook.record.supervisor import run_child\n"
+        "from labbook.probe.redaction.redactor import Redactor; from labbook.record.supervisor import run_child\n"
         "folder = pathlib.Path(sys.argv[1]); lock = os.open(folder / 'alive', os.O_RDWR | os.O_CREAT)\n"
         "fcntl.flock(lock, fcntl.LOCK_EX)\n"
         "run_child(['sh', '-c', 'echo ready; sleep 1.5; echo end'], env=os.environ, cwd=folder,\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from labbook.errors import UsageError
-from labbook.probe.conditions import holds
+from labbook.probe.training.request_conditions import holds
 from labbook.record.asking import asked_of
 from labbook.record.conditions import parse_condition
 

@@ -1,0 +1,70 @@
+"""Attaches the health signals of PaddlePaddle: optimizers as they are made, models, losses, loaders, schedulers."""
+
+from ..training.monitor import Health
+from ..wrapping import disguised
+from .framework_state import averaging_kinds
+from .inspector import Eyes
+
+
+def hook_health(adapter):
+    """Watches everything that health needs beside steps and backward calls, which the adapter passes on."""
+    if adapter.probe.settings.get("level") == "off":
+        adapter.probe.unobserved("health of the training", "switched off by --debug off")
+        return
+    eyes = Eyes(adapter)
+    adapter.health = adapter.training.health = Health(adapter, eyes)
+    _watch_optimizers(adapter, eyes)
+    _watch_grad(adapter, eyes)
+    _watch_replicas(adapter, eyes)
+    eyes.install()
+
+
+def _watch_optimizers(adapter, eyes):
+    """Has the parameters of a new optimizer known before the first forward of their model."""
+    optimizers = adapter.module.optimizer
+    # AdamW sets itself up without the constructor of its base class, and so does LBFGS.
+    kinds = [optimizers.Optimizer] + [kind for name in ("AdamW", "LBFGS") if (kind := getattr(optimizers, name, None))]
+    failed, training, averaging = adapter.probe.failed, adapter.training, averaging_kinds(adapter.module)
+
+    def watched(original):
+        def initialise(optimizer, *args, **kwargs):
+            original(optimizer, *args, **kwargs)
+            if adapter.is_compiling() or not adapter.module.in_dynamic_mode():
+                return
+            began = training.clock()
+            try:
+                if optimizer not in eyes.optimizers and not isinstance(optimizer, averaging):
+                    eyes.optimizer_made(optimizer)
+            except Exception as error:
+                failed("paddle.optimizer made", error)
+            training.spent += training.clock() - began
+
+        return disguised(initialise, original)
+
+    for kind in kinds:
+        if "__init__" in kind.__dict__:
+            eyes.patches.put(kind, "__init__", watched(kind.__init__))
+
+
+def _watch_grad(adapter, eyes):
+    """Counts gradients that the program asks for without `backward`."""
+    paddle, health = adapter.module, adapter.health
+    original = paddle.grad
+
+    def grad(*args, **kwargs):
+        health.loop.backwards_asked = getattr(health.loop, "backwards_asked", 0) + 1
+        return original(*args, **kwargs)
+
+    eyes.patches.put(paddle, "grad", disguised(grad, original))
+
+
+def _watch_replicas(adapter, eyes):
+    """Notes that a model was wrapped to keep replicas equal, also where it is not the wrapper that is called."""
+    kind = adapter.module.DataParallel
+    original = kind.__init__
+
+    def initialise(layer, *args, **kwargs):
+        original(layer, *args, **kwargs)
+        adapter.wrapper = type(layer).__name__
+
+    eyes.patches.put(kind, "__init__", disguised(initialise, original))

@@ -1,0 +1,80 @@
+"""Attaches the health signals of PyTorch: optimizers as they are made, models, losses, loaders, schedulers, seeds."""
+
+import sys
+
+from ..training.monitor import Health
+from ..wrapping import as_import_machinery, disguised
+from .inspector import Eyes
+
+_TOUCHING_TENSORS = (
+    "forward_begins",
+    "forward_ended",
+    "backward_begins",
+    "backward_ended",
+    "step_begins",
+    "step_ended",
+)
+
+
+def hook_health(adapter):
+    """Watches everything that health needs beside steps and backward calls, which the adapter passes on."""
+    if adapter.probe.settings.get("level") == "off":
+        adapter.probe.unobserved("health of the training", "switched off by --debug off")
+        return
+    eyes = Eyes(adapter)
+    adapter.health = adapter.training.health = Health(adapter, eyes)
+    for name in _TOUCHING_TENSORS:
+        setattr(adapter.health, name, eyes.unseen.hiding(getattr(adapter.health, name)))
+    compiling, probe = adapter.is_compiling, adapter.probe
+    with probe.guard("torch.health models"):
+        adapter.registry.install()
+        eyes.calls.install(adapter.module)
+    with probe.guard("torch.health optimizers"):
+        _watch_optimizers(adapter, eyes)
+    with probe.guard("torch.health losses"):
+        eyes.losses.install(compiling)
+    with probe.guard("torch.health loading"):
+        eyes.loading.install(compiling)
+    with probe.guard("torch.health initialisers"):
+        eyes.writes.install(adapter.module, compiling)
+    with probe.guard("torch.health copies"):
+        eyes.copies.install(compiling)
+    with probe.guard("torch.health collectives"):
+        eyes.collectives.install(compiling)
+    with probe.guard("torch.health gradients"):
+        _watch_grad(adapter)
+    probe.watch("torch.utils.data.dataloader", probe.guard("torch.health loaders")(eyes.loaders.install))
+
+
+def _watch_optimizers(adapter, eyes):
+    """Has the model behind a new optimizer found before its first forward."""
+    base = sys.modules["torch.optim.optimizer"].Optimizer
+    original, compiling, failed = base.__init__, adapter.is_compiling, adapter.probe.failed
+    training, made = adapter.training, eyes.unseen.hiding(eyes.optimizer_made)
+
+    def initialise(optimizer, *args, **kwargs):
+        original(optimizer, *args, **kwargs)
+        if compiling():
+            return
+        began = training.clock()
+        try:
+            made(optimizer)
+        except Exception as error:
+            failed("torch.optimizer made", error)
+        training.spent += training.clock() - began
+
+    base.__init__ = disguised(as_import_machinery(initialise), original)
+
+
+def _watch_grad(adapter):
+    """Counts gradients that the program asks for without `backward`."""
+    autograd = adapter.module.autograd
+    original, compiling = autograd.grad, adapter.is_compiling
+    loop_of = adapter.health
+
+    def grad(*args, **kwargs):
+        if not compiling():
+            loop_of.loop.backwards_asked += 1
+        return original(*args, **kwargs)
+
+    autograd.grad = disguised(as_import_machinery(grad), original)

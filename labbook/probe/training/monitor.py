@@ -1,0 +1,399 @@
+"""Watches the health of a training: what its loop does at each step, and what its tensors look like at a few of them.
+
+Knows no framework: it follows the order of forwards, backwards and steps, keeps the counts, and decides when to look;
+the `eyes` of a framework look. Everything follows one thread, the first that calls `backward`.
+"""
+
+from _thread import get_ident
+from collections import deque
+from time import thread_time
+
+from ..events.protocol import LOOP
+from .batch_fingerprints import Windows
+from .evaluation import Evaluation
+from .loop_counts import Loop
+from .model_roles import Roles
+from .overhead import Toll
+from .process_memory import Memory
+from .sampling_schedule import Normal, Schedule
+from .stale_gradients import Standing
+from .step_phases import Phases
+from .step_sampling import Pace
+from .training_loop import may_read_gradients
+
+
+class Health:
+    """The health of the training of one framework in this process.
+
+    Args:
+        adapter: The adapter of the framework; its `probe` and `training` are used.
+        eyes: What looks at tensors; it has
+            `look_forward(root, args, kwargs, batch)` and `looked_forward(root, output)` around a dense forward,
+            `look_evaluation(root)` before one that is no training forward,
+            `look_step(optimizer, meter, closure)` and `looked_step(optimizer, meter, norm)` around a dense step,
+            `first_step(optimizer)`, `turned(steps)` after a dense step,
+            `standing(optimizer, meter, all)`: norm of the gradients standing in it (`None`: not known without waiting),
+            `has_gradient(optimizer)`, `written(optimizer)`: a mark that changes when a gradient is written,
+            `graph(number, tensors)` and `graph_ended(number)` around a backward call,
+            `alive(tensors)`: a weak reference that lives as long as their graph,
+            `batch_of(args, kwargs, want_print, want_rows)`: a `Batch` of a model's inputs, `samples_of(args, kwargs)`,
+            `totals(loop)` fills in names and facts, `device_memory()`,
+            `release()` forgets what was kept for a step, `finish()`, and `flight`, the flight recorder, with
+            `began(root, args, kwargs, batch)`, `rests(root, args, kwargs)`, `ended(root, output)`, `backward(tensors)`,
+            `failed(trigger, value, tensors)` and `last_state`.
+    """
+
+    def __init__(self, adapter, eyes):
+        self.probe = adapter.probe
+        self.training = adapter.training
+        self.lane = adapter.lane
+        self.name = adapter.name
+        self.eyes = eyes
+        self.clock = adapter.training.clock
+        self.level = str(self.probe.settings.get("level") or "normal")
+        self._begin()
+        eyes.health = self
+        self.probe.at_steps(self._tell_loop)
+        self.probe.at_exit(self.finish)
+        self.probe.after_fork(self._begin)
+
+    def _begin(self):
+        now = self.clock()
+        self.thread = None
+        self.schedule = Schedule(self.level, now)
+        self.toll, self._usual = Toll(thread_time), True
+        self.dense = True
+        self.loop = Loop(self.name)
+        self.standing = Standing(self.training, self.eyes)
+        self.phases = Phases(self.clock)
+        self.evaluation = Evaluation(self.probe.event, self.name)
+        self.windows = Windows(self.probe.event, self.name)
+        self.recent = deque(maxlen=20)
+        self.ratio = None
+        self.fresh = None
+        self.inside = None
+        self.loaders_seen = 0
+        self.cost = 0.0
+        self.resting = False
+        self.pace = Pace(now)
+        self.memory = Memory(self.probe.event, self.name, now)
+        self.last_root, self.roles = None, Roles()
+        self.normal_loss, self._normal_norm = Normal(), Normal()
+        self._forward_began = self._backward_began = self._step_began = None
+        self._samples = 0
+        self._trained_elsewhere = False
+
+    @property
+    def step(self):
+        """Number of the optimizer step that is being prepared, from 1."""
+        self.lane.catch_up()
+        return self.pace.steps + 1
+
+    @property
+    def step_s(self):
+        """Seconds of a step, over the last full round of steps; 0 before."""
+        return self.pace.step_s
+
+    def ours(self):
+        """Whether this thread is the one that is followed; the first that asks is."""
+        if self.thread is None:
+            self.thread = get_ident()
+            return True
+        if self.thread == get_ident():
+            return True
+        if not self._trained_elsewhere:
+            self._trained_elsewhere = True
+            self.probe.unobserved("health of training in further threads", "one thread is followed")
+        return False
+
+    # what the data loaders and models do
+
+    def batch(self, batch, waited):
+        """Takes a batch that a loader has delivered after `waited` seconds."""
+        if self.resting:
+            self.fresh = None
+            return
+        self.phases.data += waited
+        self.fresh = batch
+        self.loaders_seen = 8
+
+    def forward_begins(self, root, args, kwargs, grad, training):
+        """Takes a call of an outermost model.
+
+        Args:
+            root: What is known of the model: `index`, `name`, `stochastic`, `training()`, and `shown`, whether its
+                `model` event was written.
+            args: Its arguments; kept by nobody longer than a step.
+            kwargs: Its named arguments.
+            grad: Whether gradients are enabled.
+            training: Its mode.
+
+        Returns:
+            Whether its end is to be told, too.
+        """
+        if self.inside not in (None, root) or self.thread not in (None, get_ident()):
+            return False
+        if self.resting and grad and training and not self.evaluation.open:
+            if root is self.last_root:
+                self.loop.train_grad += 1
+                self.eyes.flight.rests(root, args, kwargs)
+            self.roles.steps[root.index] = self.step
+            return False
+        self.inside = root
+        root.thread = get_ident()
+        self.loop.forward(root.index, grad, training)
+        batch = self._batch(args, kwargs)
+        if batch is None and grad and training and self.windows.evaluated:
+            batch = self.windows.also_trained(self.eyes.samples_of(args, kwargs))
+        samples = self._samples if batch is None else batch.samples
+        other = self.roles.takes(self, root, args, kwargs, grad, samples)
+        if grad and training:
+            if self.evaluation.open:
+                self._evaluated()
+            self.last_root = root
+            phase = "train"
+            if self.probe.asked is not None:
+                self.probe.asked.began(args, kwargs, batch)
+            self.phases.samples += samples
+            if not self.dense and not root.shown and self.schedule.affordable(self.clock()):
+                self.dense = True
+                self.phases.spoiled()
+            self.eyes.flight.began(root, args, kwargs, batch)
+            if self.dense:
+                self._looks(self.eyes.look_forward, root, args, kwargs, batch)
+        else:
+            phase = "eval"
+            self.eyes.release()
+            if grad:
+                self.last_root = root
+                self.eyes.flight.began(root, args, kwargs, batch)
+                if self.dense and not self.loop.train_grad:  # it may be trained in this mode
+                    self._looks(self.eyes.look_forward, root, args, kwargs, batch)
+            elif training and root.stochastic:
+                self.loop.nograd_stochastic = True
+            self.evaluation.forward(self.step, root.name, training, grad, root.stochastic, other)
+            if batch is not None:
+                self.evaluation.batch(batch)
+            self.eyes.look_evaluation(root)
+        if batch is not None:
+            self.windows.add(batch, phase)
+        elif samples:
+            self.windows.count(None, phase, samples)
+        self._forward_began = self.training.moved = self.clock()
+        return True
+
+    def forward_ended(self, root, output):
+        """Takes the end of a call of an outermost model."""
+        if self.inside is not root:
+            return
+        self.inside = None
+        began, self._forward_began = self._forward_began, None
+        if began is None:
+            return
+        self.phases.forward += self.clock() - began
+        self.eyes.flight.ended(root, output)
+        if self.dense:
+            self._looks(self.eyes.looked_forward, root, output)
+
+    def _batch(self, args, kwargs):
+        """The batch of a call: the one that a loader has just delivered, else what the model was given."""
+        batch, self.fresh = self.fresh, None
+        self._samples = 0
+        if batch is not None:
+            return batch
+        if self.loaders_seen:
+            self.loaders_seen -= 1
+            return None
+        wants, rows = self.windows.wants(None, 0)
+        if wants or self.dense:
+            return self.eyes.batch_of(args, kwargs, wants, rows)
+        self._samples = self.eyes.samples_of(args, kwargs)
+        return None
+
+    # what the autograd engine does
+
+    def backward_begins(self, tensors, losses):
+        """Takes a call of `backward`, before it runs.
+
+        Args:
+            tensors: What it was called on.
+            losses: The values among them, as far as known: floats, or scalars on a device.
+        """
+        if not self.ours():
+            return
+        self.inside, loop = None, self.loop
+        if self.resting:
+            loop.backwards += 1
+            self._check_losses(losses, tensors)
+            return
+        loop.backward()
+        root = self.last_root
+        if root is not None:
+            loop.backward_mode(root.training(), root.stochastic)
+        self.standing.before_backward(loop, self.dense)
+        self.eyes.flight.backward(tensors)
+        self.eyes.graph(loop.backwards, tensors)
+        if self.dense and self.memory.marks_wanted():
+            self.memory.mark(self.eyes.alive(tensors))
+        self._check_losses(losses, tensors)
+        self._backward_began = self.clock()
+
+    def _check_losses(self, losses, tensors):
+        for loss in losses:
+            if type(loss) is float and loss - loss != 0.0:
+                self._looks(self.eyes.flight.failed, "loss", loss, tensors)
+                return
+
+    def backward_ended(self):
+        """Takes the end of the outermost call of `backward`."""
+        if self.thread is not None and self.thread != get_ident():
+            return
+        began, self._backward_began = self._backward_began, None
+        if began is None:
+            return
+        self.phases.backward += self.clock() - began
+        self.eyes.graph_ended(self.loop.backwards)
+
+    # what the optimizers do
+
+    def step_begins(self, optimizer, meter, norm, closure):
+        """Takes the beginning of an optimizer step, before it changes anything.
+
+        Args:
+            optimizer: It.
+            meter: Its meter.
+            norm: Total gradient norm: a float, a scalar on a device, or `None` where it was not measured.
+            closure: Whether gradients are only computed inside the step.
+        """
+        if not self.ours():
+            return
+        self.inside = None
+        if self.resting:
+            self._check_norm(norm)
+            return
+        if not closure:
+            self.standing.before_step(self.loop, optimizer, meter, norm)
+            self._check_norm(norm)
+        if self.dense:
+            self._looks(self.eyes.look_step, optimizer, meter, closure)
+        self._step_began = self.clock()
+
+    def step_ended(self, optimizer, meter, norm, backwards):
+        """Takes the end of an optimizer step.
+
+        Returns:
+            Further fields of its `step` record, or `None`.
+        """
+        if self.thread is not None and self.thread != get_ident():
+            return None
+        now = self.clock()
+        if self.resting:
+            self.loop.steps += 1
+            self.eyes.release()
+            self.phases.rest(now)
+            if self.pace.leads(meter):
+                self.turn(now)
+            return None
+        if self._step_began is not None:
+            self.phases.optimizer += now - self._step_began
+            self._step_began = None
+        one = self.loop.optimizer(meter.index)
+        if not backwards and one.steps and self.eyes.written(optimizer) == one.mark:
+            one.without_backward += 1
+        self.loop.step(meter.index, backwards)
+        one.mark = self.eyes.written(optimizer) if one.steps < 256 else None
+        if self.evaluation.open:
+            self._evaluated()
+        if self.dense:
+            self._looks(self.eyes.looked_step, optimizer, meter, norm)
+        self.eyes.release()
+        extra = self.phases.step(now)
+        if self.pace.leads(meter):
+            self.turn(now)
+        return extra
+
+    def _evaluated(self):
+        self.evaluation.end(self.step)
+        self._usual = False
+
+    def turn(self, now):
+        """Goes on to the next step: decides whether it is dense, and whether it is followed at all."""
+        pace = self.pace
+        pace.turned(now, self.training.spent_in_all() - self.toll.counted - self.cost, self.dense)
+        steps = pace.steps
+        usual, self._usual = self._usual, True
+        if self.dense:
+            began = thread_time()
+            self.memory.tell(now, steps, self.eyes.device_memory())
+            self.eyes.turned(steps)
+            now = self.clock()
+            counted, self.cost = self.cost + thread_time() - began, 0.0
+            self.schedule.looked(steps, now, self.toll.looked(steps, counted, usual))
+            if self.schedule.looks == 1:
+                self.phases.spoiled()
+        else:
+            self.toll.ordinary(steps, usual)
+            if self.memory.due(now, steps):
+                self.memory.tell(now, steps, self.eyes.device_memory())
+        self.dense = self.schedule.due(steps + 1, now)
+        if self.dense:
+            self.phases.spoiled()
+        self.resting = pace.fast and not self.dense and pace.asleep()
+        if self.resting:
+            self.windows.cut()
+
+    def clipped(self, norm, limit, function):
+        """Takes a call of a clipping function with the norm before it."""
+        known = type(norm) is float
+        self.loop.clipped(norm if known else None, limit, "value" if "value" in function else "norm")
+        if known and norm - norm != 0.0 and self.ours():
+            self._check_norm(norm)
+
+    def _check_norm(self, norm):
+        """Has the flight recorder look for a norm that is not finite; where losses are scaled such norms are normal."""
+        if type(norm) is float and norm - norm != 0.0 and not self.training.local.scales:
+            self._looks(self.eyes.flight.failed, "gradient", norm, None)
+
+    def arrived(self, meter, losses, rates, norm, extra):
+        """Takes the numbers of a step, once they are known; abnormal ones start a series of looks."""
+        loss = losses[-1] if losses else None
+        ratio, self.ratio = self.ratio, None
+        self.recent.append((meter.step, loss, norm, rates[0] if rates else None, ratio))
+        if extra is not None and "scale" in extra:
+            self.loop.scale(extra["scale"])
+        normal = loss is None or self.normal_loss.takes(loss)
+        if norm is not None:
+            normal = self._normal_norm.takes(norm) and normal
+        if not normal and self.schedule.alarm(self.pace.steps):
+            self.dense = True
+            self.resting = False
+            self.phases.spoiled()
+
+    def _looks(self, look, *args):
+        """Calls one of the eyes and takes its time."""
+        began = thread_time()
+        try:
+            look(*args)
+        finally:
+            self.cost += thread_time() - began
+
+    # what is told
+
+    def _tell_loop(self, step=None):
+        if not (self.loop.backwards or self.loop.steps or self.loop.losses_open):
+            return
+        self.loop.scaler["skipped"] = sum(m.skipped_in_all for m in self.training.meters.values())
+        if may_read_gradients(self.thread):
+            with self.probe.guard(self.name + ".totals"):
+                self.eyes.totals(self.loop)
+        self.probe.event(LOOP, **self.loop.told())
+
+    def finish(self):
+        """Writes what only memory holds."""
+        self.evaluation.end(self.step)
+        self.windows.flush()
+        self.eyes.finish()
+        self._tell_loop()
+        for what, reason in (self.schedule.left_out(), self.pace.left_out()):
+            if reason:
+                self.probe.unobserved(what, reason)
