@@ -154,7 +154,7 @@ def terms_of(loss):
 )
 def test_a_term_without_gradient_is_found(loss):
     ((found,),) = terms_of(loss)
-    assert len(found["values"]) == 3 and found["line"].startswith("test_health_torch_reading.py")
+    assert len(found["values"]) == 3 and found["line"].startswith("test_torch_tensor_reading.py")
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_a_falling_and_a_noisy_series_are_normal(schedules):
 
 def tolls():
     """The class that tells what looks really cost."""
-    spec = importlib.util.spec_from_file_location("_health_toll_under_test", PROBE / "health_toll.py")
+    spec = importlib.util.spec_from_file_location("_overhead_under_test", PROBE / "training" / "overhead.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -165,7 +165,7 @@ def test_what_a_look_costs_stays_within_bounds():
 @pytest.fixture(scope="module")
 def paces():
     """The module that says which very short steps are followed."""
-    spec = importlib.util.spec_from_file_location("_health_pace_under_test", PROBE / "health_pace.py")
+    spec = importlib.util.spec_from_file_location("_step_sampling_under_test", PROBE / "training" / "step_sampling.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
