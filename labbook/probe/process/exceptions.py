@@ -5,12 +5,12 @@ import sys
 
 from .. import wrapping
 from ..events import protocol
+from .user_files import is_user_file, source_line
 
 _MAX_EVENTS = 100
 _MAX_FRAMES = 120
 _MAX_CHAIN = 16
 _MAX_MESSAGE = 32 * 1024
-_MAX_SOURCE_FILE = 4 * 1024 * 1024
 
 
 class ExceptionRecorder:
@@ -140,40 +140,3 @@ def group_of(error, depth=0):
         for member in members[:20]
         if isinstance(member, BaseException)
     ]
-
-
-def is_user_file(file):
-    """Whether a source file belongs to the user: not to the interpreter, an installed package, or the probe."""
-    if file.startswith("<frozen"):
-        return False
-    if "/site-packages/" in file or "/dist-packages/" in file:
-        return False
-    return not file.startswith(_library_folders())
-
-
-def _library_folders():
-    library = os.path.dirname(os.__file__) + os.sep
-    real = os.path.realpath(os.path.dirname(os.__file__)) + os.sep
-    return (library, real, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
-
-
-def source_line(name, path, line, sources):
-    """The text of a line of source; `linecache`, which knows notebook cells, is asked where it is loaded."""
-    cached = getattr(sys.modules.get("linecache"), "cache", {}).get(name)
-    if isinstance(cached, tuple) and len(cached) == 4:
-        lines = cached[2]
-    else:
-        if path not in sources:
-            sources[path] = _read_lines(path)
-        lines = sources[path]
-    return lines[line - 1].strip()[:1000] if lines and 0 < line <= len(lines) else ""
-
-
-def _read_lines(path):
-    try:
-        if path.startswith("<") or not os.path.isfile(path) or os.path.getsize(path) > _MAX_SOURCE_FILE:
-            return []
-        with open(path, "rb") as stream:
-            return stream.read().decode("utf-8", "replace").split("\n")
-    except OSError:
-        return []

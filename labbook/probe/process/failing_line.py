@@ -8,7 +8,7 @@ import re
 import sys
 from itertools import islice
 
-from .exceptions import is_user_file
+from .user_files import is_user_file
 
 _MOST = 8
 _MOST_ELEMENTS = 4

@@ -6,7 +6,7 @@ from _thread import get_ident
 
 from ..events import protocol
 from ..wrapping import is_ours
-from .exceptions import is_user_file, source_line
+from .user_files import is_user_file, source_line
 
 _MAX_THREADS = 64
 _MAX_FRAMES = 40

@@ -8,6 +8,7 @@ import re
 import sys
 from collections import OrderedDict
 
+from ..process.user_files import is_user_file
 from ..training.call_site import place, place_of, user_frame
 from .module_calls import Observer
 from .state_snapshot import Restored
@@ -290,8 +291,6 @@ _ENTRY = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 def place_in(metadata):
     """The user's line in the traceback that anomaly mode keeps of a forward operation."""
-    from ..process.exceptions import is_user_file
-
     for text in reversed(metadata.get("traceback_") or ()):
         entry = _ENTRY.search(text)
         if entry and is_user_file(entry.group(1)):

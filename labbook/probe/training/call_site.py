@@ -3,7 +3,7 @@
 import os
 import sys
 
-from ..process.exceptions import is_user_file, source_line
+from ..process.user_files import is_user_file, source_line
 
 _USER = {}
 

@@ -13,7 +13,7 @@ from collections import deque
 
 from ..events.protocol import MOMENT, STOPPED, WATCHED
 from ..process import debugger
-from ..process.exceptions import is_user_file
+from ..process.user_files import is_user_file
 from . import request_conditions
 
 MOMENTS = 3
