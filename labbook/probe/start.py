@@ -41,8 +41,8 @@ class Probe:
         writer: The event file.
         totals: Fields for the last event, such as `steps` and `backwards`; set by the framework adapters.
         step: Number of the last optimizer step, or `None`; set by the framework adapters.
-        asked: What the user asked for besides looking (`--watch` and its kin), or `None`.
-        resting: Above 0 while `labbook.checks` runs the model for its own ends: adapters look away.
+        requests: What the user asked for besides looking (`--watch` and its kin), or `None`.
+        suspended: Above 0 while `labbook.checks` runs the model for its own ends: adapters look away.
     """
 
     def __init__(self, settings, since=None):
@@ -55,9 +55,9 @@ class Probe:
         self.redaction = Redaction(self.finder, os.path.join(self.journal, protocol.RULES_FILE))
         self.writer = Writer(self.journal, self.redaction)
         self.totals = {}
-        self.asked = None
+        self.requests = None
         self.pulse = None
-        self.resting = 0
+        self.suspended = 0
         self._step = None
         self._next_look = 1
         self._at_exit = []
@@ -69,7 +69,7 @@ class Probe:
         self._ended = False
         self._begun = time.monotonic() if since is None else since
         self._spent = 0.0
-        self._settled = None
+        self._warm = None
 
     @property
     def step(self):
@@ -141,14 +141,14 @@ class Probe:
         """Has `callback(module)` called once after the import of module `name`, at once when it is imported."""
         self.finder.watch(name, callback)
 
-    def spent(self, seconds):
+    def add_overhead(self, seconds):
         """Adds to the time that the probe itself has used."""
         self._spent += seconds
 
-    def settled(self, step):
+    def mark_warm(self, step):
         """Takes that set-up is over, once: what is spent from now on is what a long run goes on paying."""
-        if self._settled is None:
-            self._settled = (step, self._spent, time.monotonic())
+        if self._warm is None:
+            self._warm = (step, self._spent, time.monotonic())
 
     def begin(self, role="python"):
         """Opens the event file of this process and says hello.
@@ -167,7 +167,7 @@ class Probe:
         begun, began = time.monotonic(), time.perf_counter()
         with self.guard("fork"):
             self.writer.forget()
-            self._step, self._next_look, self._spent, self._settled = None, 1, 0.0, None
+            self._step, self._next_look, self._spent, self._warm = None, 1, 0.0, None
             self._begun = begun
             self._ended = False
             self._errors.clear()
@@ -177,9 +177,9 @@ class Probe:
             for call in self._after_fork:
                 with self.guard("after fork"):
                     call()
-            self.spent(time.perf_counter() - began)
+            self.add_overhead(time.perf_counter() - began)
 
-    def leave(self):
+    def flush(self):
         """Writes what only memory holds, because the process may end without a word. Never raises."""
         for call in self._at_exit:
             with self.guard("exit"):
@@ -190,14 +190,14 @@ class Probe:
         if self._ended:
             return
         ended, began = time.monotonic(), time.perf_counter()
-        self.leave()
+        self.flush()
         for (where, _), (text, count) in list(self._errors.items()):
             if count > 1:
                 self.event(protocol.PROBE_ERROR, where=where, error=text, count=count)
         last = {"steps": self._step or 0, "backwards": 0}
         last.update(self.totals)
         last["sustained"] = self._sustained(ended)
-        self.spent(time.perf_counter() - began)
+        self.add_overhead(time.perf_counter() - began)
         last["overhead_s"] = round(self._spent, 6)
         last["elapsed_s"] = round(time.monotonic() - self._begun, 6)
         last["lost_events"] = self.writer.lost
@@ -206,9 +206,9 @@ class Probe:
 
     def _sustained(self, ended):
         """What was spent between the end of set-up and `ended`, `None` for a run that ended before."""
-        if self._settled is None:
+        if self._warm is None:
             return None
-        step, spent, since = self._settled
+        step, spent, since = self._warm
         return {"step": step, "overhead_s": round(self._spent - spent, 6), "elapsed_s": round(ended - since, 6)}
 
     def _look(self, number):
@@ -243,15 +243,15 @@ def boot():
         _watch_adapters(probe)
     if settings.get("asked"):
         with probe.guard("asked"):
-            _steer(probe, settings["asked"])
-    probe.spent(time.perf_counter() - began)
+            _prepare_requests(probe, settings["asked"])
+    probe.add_overhead(time.perf_counter() - began)
 
 
-def _steer(probe, settings):
+def _prepare_requests(probe, settings):
     """Behind the adapters, whose callbacks come first."""
     from .training import request_hooks, user_requests
 
-    probe.asked = user_requests.Asked(probe, settings)
+    probe.requests = user_requests.UserRequests(probe, settings)
     request_hooks.install(probe, settings)
 
 

@@ -13,7 +13,7 @@ from ..torch.compiler import NEVER
 from ..training import seeds
 from ..training.backward import watched_backward
 from ..training.device_values import Step, merged
-from ..training.fast_path import Lane
+from ..training.fast_path import FastPath
 from ..training.training_loop import NOT_DELIVERED, Training, are_floats
 from ..wrapping import disguised, leave_out_one_frame
 from . import framework_state, gradient_norm, monitor_hooks
@@ -57,12 +57,12 @@ class Adapter:
         self.probe = probe
         self.values = Values(module)
         self.training = Training(probe, NAME, self.describe)
-        self.health = None
-        self.is_compiling = lambda: probe.resting > 0
+        self.monitor = None
+        self.is_compiling = lambda: probe.suspended > 0
         self.questions = (bool, NEVER)
         self.alone = _alone(self)
         self.seed_at_import = framework_state.initial_seed(module)
-        self.lane = Lane(self)
+        self.fast_path = FastPath(self)
         self.models = Models()
         self.told = {}
         self.casts = {}
@@ -96,7 +96,7 @@ class Adapter:
 
     def find_model(self, parameters):
         """The module that owns these parameters, or `None`."""
-        known = [root.module() for root in self.health.eyes.roots.all()] if self.health is not None else ()
+        known = [root.module() for root in self.monitor.eyes.roots.all()] if self.monitor is not None else ()
         return framework_state.find_model(self.module, parameters, [layer for layer in known if layer is not None])
 
     def tell_state(self):
@@ -127,10 +127,10 @@ class Adapter:
         training = self.training
         local = training.local
         ordinary = not over and not local.group and framework_state.group_count(optimizer) == 1
-        if ordinary and self.lane.begins(optimizer, local, pairs):
+        if ordinary and self.fast_path.begin_unfollowed_step(optimizer, local, pairs):
             return
-        if local.lane is not None:  # a step that raised has left its mark behind
-            local.lane, local.in_step = None, 0
+        if local.fast_step is not None:  # a step that raised has left its mark behind
+            local.fast_step, local.in_step = None, 0
         update = (id(optimizer), local.backwards)
         if local.group and local.update == update:
             return
@@ -138,64 +138,64 @@ class Adapter:
         local.group, local.update = 0, update
         local.norm = None
         if local.in_backward and not local.closure:
-            meter = local.meter = training.together_meter(optimizer)
-            scratch = meter.parts.setdefault(id(optimizer), {})
+            recorder = local.recorder = training.fused_recorder(optimizer)
+            scratch = recorder.parts.setdefault(id(optimizer), {})
         else:
-            meter = local.meter = training.meter(optimizer)
-            if meter is None:
+            recorder = local.recorder = training.recorder(optimizer)
+            if recorder is None:
                 return
-            scratch = meter.scratch
-        local.norm = self.measure(meter, optimizer, scratch, pairs)
-        if self.health is not None and meter is not training.together and not over:
-            self.health.step_begins(optimizer, meter, local.norm, False)
+            scratch = recorder.scratch
+        local.norm = self.measure(recorder, optimizer, scratch, pairs)
+        if self.monitor is not None and recorder is not training.fused and not over:
+            self.monitor.step_begins(optimizer, recorder, local.norm, False)
 
-    def measure(self, meter, optimizer, scratch, pairs):
+    def measure(self, recorder, optimizer, scratch, pairs):
         """Total gradient norm of an optimizer where it is due: see `gradient_norm.norm`."""
         if isinstance(pairs, dict):
             gradients = gradient_norm.gradients(optimizer)
         else:
             gradients = [gradient for _, gradient in pairs if gradient is not None]
-        return gradient_norm.norm(self, meter, optimizer, scratch, gradients)
+        return gradient_norm.norm(self, recorder, optimizer, scratch, gradients)
 
     def step_ended(self, optimizer, groups=1):
         """Numbers the step, after the last of its parameter groups, and hands its values on."""
         training = self.training
         local = training.local
-        if self.lane.ended(optimizer, local):
+        if self.fast_path.finish_unfollowed_step(optimizer, local):
             return
         local.group += 1
         if local.group < groups:
             return
         local.group = 0
-        meter, local.meter = local.meter, None
+        recorder, local.recorder = local.recorder, None
         norm, local.norm = local.norm, None
-        if meter is None:
+        if recorder is None:
             return
         rates = self.rates(optimizer)
-        if meter is training.together:
+        if recorder is training.fused:
             training.inside_step(rates, norm)
             return
-        losses, backwards, unscaled = local.take(meter)
-        extra = {"local": True} if norm is not None and meter.scratch.get("local") else None
-        if self.health is not None:
-            extra = merged(extra, self.health.step_ended(optimizer, meter, norm, backwards))
+        losses, backwards, unscaled = local.take(recorder)
+        extra = {"local": True} if norm is not None and recorder.scratch.get("local") else None
+        if self.monitor is not None:
+            extra = merged(extra, self.monitor.step_ended(optimizer, recorder, norm, backwards))
         scaling = local.scaling
         if scaling is None and (norm is None or type(norm) is float) and are_floats(losses):
-            training.step(meter, losses, rates, norm, backwards, extra, None)
+            training.step(recorder, losses, rates, norm, backwards, extra, None)
             return
         step = Step(losses, norm, extra=extra)
         if scaling is not None:
             scaling.complete(step, local.clipped, unscaled, None, optimizer._get_auxiliary_var("found_inf"))
         if step.send(self.values):
-            training.step(meter, (), rates, None, backwards, extra, step)
+            training.step(recorder, (), rates, None, backwards, extra, step)
         else:
-            training.step(meter, (), rates, None, backwards, extra, None)
+            training.step(recorder, (), rates, None, backwards, extra, None)
             training.unobserved(*NOT_DELIVERED)
 
     def backward_ended_in_closure(self):
         """Nothing: no optimizer with a closure changes its gradients in place."""
 
-    def roots(self, tensors):
+    def loss_values(self, tensors):
         """The scalars that were passed to `backward`, without the factor of a gradient scaler where that is known."""
         local = self.training.local
         if not isinstance(tensors, (tuple, list)):
@@ -244,26 +244,26 @@ def _watched_update(adapter, original):
     failed, training, dynamic = adapter.probe.failed, adapter.training, adapter.module.in_dynamic_mode
     begins, ended, clock = adapter.step_begins, adapter.step_ended, training.clock
     probe, averaging = adapter.probe, framework_state.averaging_kinds(adapter.module)
-    lane = adapter.lane
+    fast_path = adapter.fast_path
 
     def _apply_optimize(optimizer, *args, **kwargs):
-        steady = lane.steady is optimizer
-        if probe.resting or (not steady and (not dynamic() or isinstance(optimizer, averaging))):
+        steady = fast_path.steady is optimizer
+        if probe.suspended or (not steady and (not dynamic() or isinstance(optimizer, averaging))):
             return original(optimizer, *args, **kwargs)
-        if not steady or not lane.passes(optimizer):
+        if not steady or not fast_path.begin_step(optimizer):
             began = clock()
             try:
                 begins(optimizer, args[2] if len(args) > 2 else kwargs["params_grads"])
             except Exception as error:
                 failed("paddle.step begins", error)
-            training.spent += clock() - began
+            training.overhead_s += clock() - began
         try:
             result = original(optimizer, *args, **kwargs)
         except BaseException as error:
             leave_out_one_frame(error)
             raise
         try:
-            if lane.steady is optimizer and lane.passed(optimizer):
+            if fast_path.steady is optimizer and fast_path.finish_step(optimizer):
                 return result
         except Exception as error:
             failed("paddle.step passed", error)
@@ -272,7 +272,7 @@ def _watched_update(adapter, original):
             ended(optimizer, framework_state.group_count(optimizer))
         except Exception as error:
             failed("paddle.step ended", error)
-        training.spent += clock() - began
+        training.overhead_s += clock() - began
         return result
 
     return disguised(_apply_optimize, original)
@@ -291,8 +291,8 @@ def _watched_step(adapter, original):
         try:
             if not closure:
                 adapter.step_begins(optimizer, {})
-            elif adapter.health is not None and (meter := training.meter(optimizer, True)) is not None:
-                adapter.health.step_begins(optimizer, meter, None, True)
+            elif adapter.monitor is not None and (recorder := training.recorder(optimizer, True)) is not None:
+                adapter.monitor.step_begins(optimizer, recorder, None, True)
         except Exception as error:
             failed("paddle.step begins", error)
         try:
@@ -304,7 +304,7 @@ def _watched_step(adapter, original):
             local.in_step, local.closure = 0, False
         try:
             if closure:
-                local.meter = training.meter(optimizer, True)
+                local.recorder = training.recorder(optimizer, True)
                 adapter.step_begins(optimizer, {}, over=True)
             adapter.step_ended(optimizer)
         except Exception as error:
@@ -389,6 +389,6 @@ SIGNALS = {
     "gradient scaler": gradient_norm.hook_scaler,
     "mixed precision": hook_autocast,
     "compiled and static graphs": hook_graphs,
-    "health": monitor_hooks.hook_health,
+    "health": monitor_hooks.hook_monitor,
 }
 """What is hooked, by the name that the `framework` event lists."""

@@ -18,7 +18,7 @@ class Loading(Watch):
         failed: `failed(where, error)` takes failures of ours.
 
     Attributes:
-        health: Tells the step; set by the eyes.
+        monitor: Tells the step; set by the eyes.
         optimizers: Gives the optimizers that exist; set by the eyes.
     """
 
@@ -62,7 +62,7 @@ class Loading(Watch):
             return None
         try:
             state = args[0] if args else kwargs.get("state_dict")
-            told = {"framework": "paddle", "what": what, "type": type(target).__name__, "step": self.health.step - 1}
+            told = {"framework": "paddle", "what": what, "type": type(target).__name__, "step": self.monitor.step - 1}
             told["line"] = line_of(user_frame())
             if what == "model":
                 named = args[1] if len(args) > 1 else kwargs.get("use_structured_name", True)
@@ -120,7 +120,7 @@ class Loading(Watch):
             inside: Not used: that something was drawn in between is told by the count of seed calls.
         """
         state = rng_print(self.torch)
-        rng, before = self.health.loop.rng, self._boundary
+        rng, before = self.monitor.loop.rng, self._boundary
         self._boundary = state
         if before is None:
             return

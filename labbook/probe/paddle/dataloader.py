@@ -84,7 +84,7 @@ class Loaders(dataloader.Loaders):
         failed: `failed(where, error)` takes failures of ours.
 
     Attributes:
-        health: Takes the batches; set by the eyes.
+        monitor: Takes the batches; set by the eyes.
     """
 
     def install(self, paddle, patches):

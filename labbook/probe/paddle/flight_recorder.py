@@ -118,8 +118,8 @@ class Flight:
         call = self.call
         if self.done or call is None or call.root is not root:
             return
-        health = self.eyes.health
-        keeps = health.dense or self._gap_s > SLOW_S
+        monitor = self.eyes.monitor
+        keeps = monitor.dense or self._gap_s > SLOW_S
         if type(output) is self._tensor:
             tensors = (output,)
         else:
@@ -239,7 +239,7 @@ class Flight:
         return {"finding": "bad parameters", "parameters": names} if names else {"finding": "not replayed"}
 
     def _tell(self, trigger, value, told, call):
-        health = self.eyes.health
+        monitor = self.eyes.monitor
         leaves = []
         if call is not None:
             leaves = [self.eyes.batches.leaf(path, leaf, "input", None) for path, leaf in self._inputs(call)[:16]]
@@ -250,13 +250,13 @@ class Flight:
         self.eyes.emit(
             FLIGHT,
             framework="paddle",
-            step=health.step,
+            step=monitor.step,
             trigger=trigger,
             value="nan" if value != value else "inf",
             batch={"leaves": leaves, "print": batch.print if batch is not None else None, "indices": None},
             recent=[
                 {"step": step, "loss": loss, "grad_norm": norm, "lr": rate, "ratio": ratio}
-                for step, loss, norm, rate, ratio in health.recent
+                for step, loss, norm, rate, ratio in monitor.recent
             ],
             **fields,
         )

@@ -162,7 +162,7 @@ class Functions:
         """Takes a softmax between the model and its loss, by whomever; not one that only shows predictions."""
         try:
             frame = user_frame()
-            if frame is None or result.stop_gradient or get_ident() != self.eyes.health.thread:
+            if frame is None or result.stop_gradient or get_ident() != self.eyes.monitor.thread:
                 return
             key = (name, frame.f_code.co_filename, frame.f_lineno)
             known = self.found.get(key)

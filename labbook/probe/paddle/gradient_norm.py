@@ -3,11 +3,11 @@
 import sys
 
 from ..training.clipping import watched_clip
-from ..training.grad_scaler import Scaling, watched_scale, watched_step
+from ..training.grad_scaler import ScaledStep, watched_scale, watched_step
 from . import framework_state
 
 
-def norm(adapter, meter, optimizer, scratch, gradients):
+def norm(adapter, recorder, optimizer, scratch, gradients):
     """Total gradient norm of an optimizer, before clipping; `None` when it is not due.
 
     Returns:
@@ -21,11 +21,11 @@ def norm(adapter, meter, optimizer, scratch, gradients):
             local.clipped = True
             scratch["local"] = clip.local
             return clip.norm
-    if not meter.budget.due(meter.step + 1):
+    if not recorder.budget.due(recorder.step + 1):
         return None
     began = training.clock()
     value = adapter.values.norm(scratch, gradients)
-    meter.budget.cost(training.clock() - began)
+    recorder.budget.cost(training.clock() - began)
     return value
 
 
@@ -64,4 +64,4 @@ def _scaling(scaler, optimizer):
     if not scaler.is_enable():
         return None
     state = scaler._optimizer_states.get(id(optimizer))
-    return Scaling(scaler._scale, state is None or state["state"].name == "INIT")
+    return ScaledStep(scaler._scale, state is None or state["state"].name == "INIT")

@@ -1,4 +1,4 @@
-"""What looks at the tensors of PaddlePaddle for `Health`: models, batches, steps and graphs, put together."""
+"""What looks at the tensors of PaddlePaddle for `TrainingMonitor`: models, batches, steps and graphs, put together."""
 
 from _thread import get_ident
 from weakref import WeakSet, ref
@@ -44,7 +44,7 @@ class Unseen:
 
 
 class Eyes:
-    """The eyes of one process; see `Health` for what they do.
+    """The eyes of one process; see `TrainingMonitor` for what they do.
 
     Args:
         adapter: The adapter of the framework.
@@ -56,7 +56,7 @@ class Eyes:
         self.adapter = adapter
         self.emit = adapter.probe.event
         self.failed = failed
-        self._health = None
+        self._monitor = None
         self.stats = Stats(paddle)
         self.grad = paddle.grad
         self.unseen = Unseen(paddle.in_dynamic_mode)
@@ -81,16 +81,16 @@ class Eyes:
         adapter.probe.after_fork(self.forget)
 
     @property
-    def health(self):
+    def monitor(self):
         """The health that these eyes look for."""
-        return self._health
+        return self._monitor
 
-    @health.setter
-    def health(self, health):
-        self._health = health
+    @monitor.setter
+    def monitor(self, monitor):
+        self._monitor = monitor
         for eye in (self.roots, self.losses, self.loaders, self.loading):
-            eye.health = health
-        health.memory.workers = self.loaders.workers
+            eye.monitor = monitor
+        monitor.memory.workers = self.loaders.workers
 
     def install(self):
         """Puts all wrappers in place; where one cannot be, the others are."""
@@ -127,15 +127,15 @@ class Eyes:
 
     def is_looking(self):
         """Whether this call belongs to a dense step of the followed thread."""
-        health = self._health
-        return health.dense and health.thread == get_ident() and not self.losses._busy
+        monitor = self._monitor
+        return monitor.dense and monitor.thread == get_ident() and not self.losses._busy
 
     # models
 
     def optimizer_made(self, optimizer):
         """Takes a new optimizer: models that own its parameters are followed."""
         self.optimizers.add(optimizer)
-        self._health.loop.optimizers_made += 1
+        self._monitor.loop.optimizers_made += 1
         self.roots.discover(framework_state.parameters(optimizer))
 
     def held_by_optimizers(self):
@@ -165,7 +165,7 @@ class Eyes:
 
         Gradients of others are never read: their thread may be in a backward call, which replaces them meanwhile.
         """
-        thread = self._health.thread
+        thread = self._monitor.thread
         return [(root, table) for root, table in self.tables() if root.thread == thread or thread is None]
 
     def look_forward(self, root, args, kwargs, batch):
@@ -190,13 +190,13 @@ class Eyes:
         self.modules.begin(root, table.modules, not table.told)
         self.functions.begin(root)
         self.roots.look = self.modules
-        if self.graphs.watches(self._health.loop.backwards + 1):
+        if self.graphs.watches(self._monitor.loop.backwards + 1):
             self.cuts.begin()
 
     def looked_forward(self, root, output):
         """Takes what the look at a forward has found."""
         self.roots.look = None
-        self._health.cost += self.modules.took() + self.functions.took()
+        self._monitor.cost += self.modules.took() + self.functions.took()
         if root is not self._root:
             return
         self.functions.after(root, [tensor for _, tensor in tensors_in(output, self.stats, MOST_LEAVES)])
@@ -255,7 +255,7 @@ class Eyes:
             self.optimizer_made(optimizer)
         self.loading.first_step(optimizer)
 
-    def look_step(self, optimizer, meter, closure):
+    def look_step(self, optimizer, recorder, closure):
         """Looks before a step."""
         held = framework_state.parameters(optimizer)
         self._stepped = self.roots.of(held[0]) if held else None
@@ -267,29 +267,29 @@ class Eyes:
                 if parameter is not None and parameter._grad_ivar() is not None:
                     self.gradients.add((root.index, at))
 
-    def looked_step(self, optimizer, meter, norm):
+    def looked_step(self, optimizer, recorder, norm):
         """Looks after a step, and tells what was seen."""
         told, unchanged = self.parameters.after()
-        one = self._health.loop.optimizer(meter.index)
+        one = self._monitor.loop.optimizer(recorder.index)
         if unchanged is not None and norm != 0.0:
             one.unchanged.takes(unchanged)
         root = self._stepped
         ratios = sorted(p["ratio"] for p in told if p.get("ratio") is not None)
-        self._health.ratio = ratios[len(ratios) // 2] if ratios else None
+        self._monitor.ratio = ratios[len(ratios) // 2] if ratios else None
         modules, functions = list(self.modules.found.values()), self.functions.take()
         if self.modules._root is not None and root is not None and self.modules._root is not root:
             modules = []
         batch, self._batch = self._batch, None
         target, self.losses.target = self.losses.target, None
         if batch is not None:
-            self.emit(BATCH, framework="paddle", step=meter.step + 1, **self.batches.labelled(batch, target))
+            self.emit(BATCH, framework="paddle", step=recorder.step + 1, **self.batches.labelled(batch, target))
         if any(p.get("bad") for p in told) and not self.flight.done:
             self.flight.failed("parameter", float("nan"), None)
         self.emit(
             TENSORS,
             framework="paddle",
-            step=meter.step + 1,
-            opt=meter.index,
+            step=recorder.step + 1,
+            opt=recorder.index,
             model=root.index if root is not None else None,
             param_print=self.parameters.print_of_all(),
             params=[p for p in told if p["i"] is not None],
@@ -308,7 +308,7 @@ class Eyes:
         for root, table in self.tables():
             root.told = None
             self._watch_flags(root, table)
-        fill_in(self, self._health.loop, now=True)  # at exit the models may be gone
+        fill_in(self, self._monitor.loop, now=True)  # at exit the models may be gone
 
     def _watch_flags(self, root, table):
         """Notes parameters whose `stop_gradient` has changed."""
@@ -344,9 +344,9 @@ class Eyes:
                 return ref(mark)
         return None
 
-    def standing(self, optimizer, meter, every):
+    def stale_gradient_norm(self, optimizer, recorder, every):
         """Norm of the gradients that stand in an optimizer's parameters."""
-        return self.parameters.standing(optimizer, meter.scratch, every)
+        return self.parameters.stale_norm(optimizer, recorder.scratch, every)
 
     def has_gradient(self, optimizer):
         """Whether any parameter of an optimizer has a gradient."""

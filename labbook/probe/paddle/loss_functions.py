@@ -9,7 +9,7 @@ from time import thread_time
 from types import FunctionType
 
 from ..torch import loss_functions
-from ..training.loss_calls import Sites
+from ..training.loss_calls import LossCallSites
 from ..wrapping import disguised, leave_out_one_frame
 
 _POINT = ["input", "target", "reduction"]
@@ -72,13 +72,13 @@ class Losses(loss_functions.Losses):
         failed: `failed(where, error)` takes failures of ours.
 
     Attributes:
-        health: Told of calls; set by the eyes.
+        monitor: Told of calls; set by the eyes.
         target: The labels of the dense step under way, or `None`.
     """
 
     def forget(self):
         """Begins anew, in a forked child."""
-        self.sites = Sites(self._emit, "paddle")
+        self.sites = LossCallSites(self._emit, "paddle")
         self._dropouts = 0
 
     def install(self, patches):
@@ -103,9 +103,9 @@ class Losses(loss_functions.Losses):
         dynamic = self.torch.in_dynamic_mode
 
         def loss(*args, **kwargs):
-            health = self.health
+            monitor = self.monitor
             # Nothing is counted where a step is not followed, and nothing is evaluated in it.
-            rests = health.resting and not health.evaluation.open
+            rests = monitor.skipping and not monitor.evaluation.open
             if not rests and not dynamic():
                 return original(*args, **kwargs)
             call = None if rests else begins(told)
@@ -127,20 +127,20 @@ class Losses(loss_functions.Losses):
 
     def _finished(self, site, result, args, kwargs, parameters, fixed):
         self._busy = False
-        health = self.health
+        monitor = self.monitor
         if site.training:
-            health.loop.losses_open += 1
-        due = site.due(health.dense)
-        if not due and not health.evaluation.open:
+            monitor.loop.losses_open += 1
+        due = site.due(monitor.dense)
+        if not due and not monitor.evaluation.open:
             return
-        began, used = health.clock(), thread_time()
+        began, used = monitor.clock(), thread_time()
         try:
             self._look(site, _given(args, kwargs, parameters, fixed), result, due)
         except Exception as error:
             self._failed("paddle.loss", error)
-        if health.dense:
-            health.cost += thread_time() - used
-        health.training.spent += health.clock() - began
+        if monitor.dense:
+            monitor.cost += thread_time() - used
+        monitor.training.overhead_s += monitor.clock() - began
 
     def _refused_by(self, site, args, kwargs, parameters, fixed):
         """Looks at what a loss function would not take, such as a label outside of the head."""
@@ -165,7 +165,7 @@ class Losses(loss_functions.Losses):
             result = result[0]
         if not self.stats.is_tensor(inputs) or not inputs._is_initialized():
             return
-        evaluation = self.health.evaluation
+        evaluation = self.monitor.evaluation
         at_hand = inputs.place.is_cpu_place()
         value = self._value(result) if at_hand or due else None
         if evaluation.open and not site.training and at_hand:
@@ -178,7 +178,7 @@ class Losses(loss_functions.Losses):
         site.takes(self._facts(site.function, given, inputs, target), value)
         if site.calls == 1:
             self.sites.tell(site)
-        if self.health.dense and site.training and self.target is None and self.stats.is_tensor(target):
+        if self.monitor.dense and site.training and self.target is None and self.stats.is_tensor(target):
             self.target = target.detach()
 
     def _value(self, result):
@@ -268,7 +268,7 @@ class Losses(loss_functions.Losses):
         labels = labels.reshape(best.shape) if labels.size == best.size else None
         if labels is not None:
             kept = labels != ignored
-            self.health.evaluation.accuracy(int(((best == labels) & kept).sum()), int(kept.sum()))
+            self.monitor.evaluation.accuracy(int(((best == labels) & kept).sum()), int(kept.sum()))
 
     def _wrapped_dropout(self, original, place):
         active, dynamic = self._active, self.torch.in_dynamic_mode
@@ -281,8 +281,8 @@ class Losses(loss_functions.Losses):
         return disguised(dropout, original)
 
     def _active(self, args, kwargs, place):
-        health = self.health
-        if health.inside is not None and health.evaluation.open:
+        monitor = self.monitor
+        if monitor.inside is not None and monitor.evaluation.open:
             training = args[place] if len(args) > place else kwargs.get("training", True)
             p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
             self._dropout((None, p, training), {})

@@ -1,18 +1,18 @@
 """Attaches the health signals of PaddlePaddle: optimizers as they are made, models, losses, loaders, schedulers."""
 
-from ..training.monitor import Health
+from ..training.monitor import TrainingMonitor
 from ..wrapping import disguised
 from .framework_state import averaging_kinds
 from .inspector import Eyes
 
 
-def hook_health(adapter):
+def hook_monitor(adapter):
     """Watches everything that health needs beside steps and backward calls, which the adapter passes on."""
     if adapter.probe.settings.get("level") == "off":
         adapter.probe.unobserved("health of the training", "switched off by --debug off")
         return
     eyes = Eyes(adapter)
-    adapter.health = adapter.training.health = Health(adapter, eyes)
+    adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, eyes)
     _watch_optimizers(adapter, eyes)
     _watch_grad(adapter, eyes)
     _watch_replicas(adapter, eyes)
@@ -37,7 +37,7 @@ def _watch_optimizers(adapter, eyes):
                     eyes.optimizer_made(optimizer)
             except Exception as error:
                 failed("paddle.optimizer made", error)
-            training.spent += training.clock() - began
+            training.overhead_s += training.clock() - began
 
         return disguised(initialise, original)
 
@@ -48,11 +48,11 @@ def _watch_optimizers(adapter, eyes):
 
 def _watch_grad(adapter, eyes):
     """Counts gradients that the program asks for without `backward`."""
-    paddle, health = adapter.module, adapter.health
+    paddle, monitor = adapter.module, adapter.monitor
     original = paddle.grad
 
     def grad(*args, **kwargs):
-        health.loop.backwards_asked = getattr(health.loop, "backwards_asked", 0) + 1
+        monitor.loop.backwards_asked = getattr(monitor.loop, "backwards_asked", 0) + 1
         return original(*args, **kwargs)
 
     eyes.patches.put(paddle, "grad", disguised(grad, original))

@@ -111,7 +111,7 @@ class Parameters:
         row = [number for part in self._after if part is not None for number in part.tolist()]
         return fingerprint(row[:: max(1, len(row) // _PRINTED)], (len(row),))
 
-    def standing(self, optimizer, scratch, every):
+    def stale_norm(self, optimizer, scratch, every):
         """Norm of the gradients that stand in an optimizer's parameters; `None` where it is not known without waiting.
 
         Args:

@@ -63,7 +63,7 @@ class Roots:
         adapter: The adapter of PaddlePaddle.
 
     Attributes:
-        health: Told of their forwards; set by the eyes.
+        monitor: Told of their forwards; set by the eyes.
         look: What looks at the layers of the forward under way, `None` at ordinary steps: `look.call(layer, original,
             args, kwargs)`.
         abandoned: Called when an outermost call raised.
@@ -71,7 +71,7 @@ class Roots:
 
     def __init__(self, adapter):
         self.paddle = adapter.module
-        self.health = None
+        self.monitor = None
         self.look = None
         self.abandoned = _nothing
         self.inside = Inside()
@@ -193,10 +193,15 @@ class Roots:
         self._refused[id(layer)] = (self._optimizers, ref(layer))
 
     def _outermost(self, root, layer, args, kwargs):
-        health, training, failed, inside = self.health, self.health.training, self._failed, self.inside
+        monitor, training, failed, inside = self.monitor, self.monitor.training, self._failed, self.inside
         clock, grad_on = training.clock, self.paddle.is_grad_enabled
         followed = False
-        if health.lane.steady is not None and layer.training and grad_on() and health.lane.forward(root, args, kwargs):
+        if (
+            monitor.fast_path.steady is not None
+            and layer.training
+            and grad_on()
+            and monitor.fast_path.accept_forward(root, args, kwargs)
+        ):
             root.called += 1
         else:
             began = clock()
@@ -204,15 +209,15 @@ class Roots:
                 grad = grad_on()
                 if grad:
                     root.called += 1
-                followed = health.forward_begins(root, args, kwargs, grad, layer.training)
+                followed = monitor.forward_begins(root, args, kwargs, grad, layer.training)
             except Exception as error:
                 failed("paddle.forward begins", error)
-            training.spent += clock() - began
+            training.overhead_s += clock() - began
         inside.on = True
         try:
             output = self._original(layer, *args, **kwargs)
         except BaseException as error:
-            health.inside = None
+            monitor.inside = None
             self.abandoned()
             leave_out_one_frame(error)
             raise
@@ -222,10 +227,10 @@ class Roots:
             return output
         began = clock()
         try:
-            health.forward_ended(root, output)
+            monitor.forward_ended(root, output)
         except Exception as error:
             failed("paddle.forward ended", error)
-        training.spent += clock() - began
+        training.overhead_s += clock() - began
         return output
 
 

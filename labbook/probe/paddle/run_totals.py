@@ -14,11 +14,11 @@ def fill_in(eyes, loop, now=False):
 
     Args:
         eyes: The eyes of PaddlePaddle.
-        loop: The `Loop`.
+        loop: The `LoopCounts`.
         now: Whether a step has just ended, so that what is trained exists.
     """
     models = [(root, table) for root, table in eyes.followed() if root.called]
-    alive = {m.index for m in eyes.adapter.training.meters.values() if m.owner is not None and m.owner() is not None}
+    alive = {m.index for m in eyes.adapter.training.recorders.values() if m.owner is not None and m.owner() is not None}
     alive.update(("model", root.index) for root, _ in models)
     if not now and loop.facts and not eyes.counted <= alive:
         return  # some is gone, as at the end of a program that trains inside a function: the last look stands
@@ -70,16 +70,20 @@ def fill_in(eyes, loop, now=False):
 
 
 def _of_optimizers(eyes, loop, owned):
-    meters = list(eyes.adapter.training.meters.values())
-    owners = [(meter, meter.owner()) for meter in meters if meter.owner is not None and meter.owner() is not None]
-    for meter, optimizer in owners:
-        if meter.index not in loop.of:  # it never stepped, or in another thread, whose gradients are not read
+    recorders = list(eyes.adapter.training.recorders.values())
+    owners = [
+        (recorder, recorder.owner())
+        for recorder in recorders
+        if recorder.owner is not None and recorder.owner() is not None
+    ]
+    for recorder, optimizer in owners:
+        if recorder.index not in loop.of:  # it never stepped, or in another thread, whose gradients are not read
             continue
         params = framework_state.parameters(optimizer)
         lost = [p for p in params if id(p) not in owned and p._grad_ivar() is None and owned]
         found = {"tensors": len(lost), "elements": sum(prod(p.shape) for p in lost), "held": len(params)}
-        loop.optimizer(meter.index).stale = found if lost else None
-    indices = {id(optimizer): meter.index for meter, optimizer in owners}
+        loop.optimizer(recorder.index).stale = found if lost else None
+    indices = {id(optimizer): recorder.index for recorder, optimizer in owners}
     steps = {index: one.steps for index, one in loop.of.items()}
     known = eyes.loading.schedulers(lambda optimizer: indices.get(id(optimizer)), lambda index: steps.get(index, 0))
     for index, told in known.items():

@@ -119,14 +119,14 @@ class Values:
         return tensor.is_dist() and any(not place.is_replicated() for place in tensor.placements)
 
     def post(self, tensors):
-        """A `Letter` with scalars of one device on their way to the host, `None` when too many are under way."""
+        """A `PendingValues` with scalars of one device on their way to the host, `None` when too many are under way."""
         if self._under_way[0] >= _MAX_UNDER_WAY:
             return None
         self._under_way[0] += 1
-        return Letter(self.paddle, tensors[: 4 + MAX_LOSSES], self._under_way)
+        return PendingValues(self.paddle, tensors[: 4 + MAX_LOSSES], self._under_way)
 
 
-class Letter:
+class PendingValues:
     """Values on their way from a device, in pinned host memory."""
 
     __slots__ = ("_event", "_pinned", "_under_way")
@@ -139,7 +139,7 @@ class Letter:
         self._event.record()
         self._under_way = under_way
 
-    def arrived(self):
+    def is_ready(self):
         """Whether the values can be read without waiting."""
         return self._event.query()
 

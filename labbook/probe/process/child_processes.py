@@ -16,12 +16,12 @@ def watch(popen, probe):
         popen: `multiprocessing.popen_fork`, whose class also those of other ways to start a child are made from.
         probe: The probe of this process.
     """
-    names, told, asked = {}, set(), set()
+    names, told, requests = {}, set(), set()
 
     def forgotten():
         names.clear()
         told.clear()
-        asked.clear()
+        requests.clear()
 
     probe.after_fork(forgotten)
 
@@ -34,11 +34,11 @@ def watch(popen, probe):
 
     def sends(args, kwargs):
         if getattr(args[0], "returncode", 0) is None:
-            asked.add(args[0].pid)
+            requests.add(args[0].pid)
 
     def polled(result, args, kwargs):
         pid = args[0].pid
-        if type(result) is not int or result >= 0 or pid in told or pid in asked or len(told) >= _MOST:
+        if type(result) is not int or result >= 0 or pid in told or pid in requests or len(told) >= _MOST:
             return
         told.add(pid)
         name, target = names.pop(pid, ("", ""))

@@ -71,7 +71,7 @@ def _main_exceptions(probe, exceptions):
             if isinstance(error, KeyboardInterrupt):
                 if probe.pulse is not None:
                     probe.pulse.interrupted(error)
-                probe.leave()
+                probe.flush()
                 _remember_interrupt()
 
     return handle
@@ -214,7 +214,7 @@ def _watch_cells(interactiveshell, probe, exceptions):
             exceptions.record("main", error)
 
     def ending(args, kwargs):
-        probe.leave()
+        probe.flush()
 
     guard = probe.guard("notebook end")
     # The names of the notebook are cleared by this very function, long before the probe's own turn at the end.
@@ -247,7 +247,7 @@ def _spawn_handlers(probe):
     def executed(args):
         with guard:
             spawned("exec", args[1])
-            probe.leave()
+            probe.flush()
 
     return {
         "subprocess.Popen": handler("subprocess", lambda args: args[1]),

@@ -44,8 +44,8 @@ def record(probe, source, step, values):
             told[name] = value
     if told:
         probe.event(SCALARS, source=source, step=_whole(step), values=told)
-    if given and probe.asked is not None:
-        probe.asked.logged(_whole(step), given)
+    if given and probe.requests is not None:
+        probe.requests.logged(_whole(step), given)
 
 
 class _Names:

@@ -11,7 +11,7 @@ from ..inspection.model_lookup import Models
 from ..training import seeds
 from ..training.backward import watched_backward
 from ..training.device_values import Step, merged
-from ..training.fast_path import Lane
+from ..training.fast_path import FastPath
 from ..training.training_loop import NOT_DELIVERED, Training, are_floats, is_engine_thread
 from ..wrapping import disguised
 from . import framework_state, gradient_norm, monitor_hooks
@@ -60,14 +60,14 @@ class Adapter:
         self.values = Values(module)
         self._tensor = module.Tensor
         self.training = Training(probe, NAME, self.describe)
-        self.health = None
+        self.monitor = None
         tracing, flags = self.questions = questions(module)
         # The compiler, which may look into hooks, folds its own question first and never meets the probe.
         recording = module._C._get_tracing_state  # of `torch.jit.trace`
         self.is_compiling = lambda: (
-            tracing() or flags._is_compiling_flag or probe.resting > 0 or recording() is not None
+            tracing() or flags._is_compiling_flag or probe.suspended > 0 or recording() is not None
         )
-        self.lane = Lane(self)
+        self.fast_path = FastPath(self)
         self.models = Models()
         self.capturing = capturing_of(module)
         self.registry = Registry(self.is_compiling, probe.failed)
@@ -129,33 +129,33 @@ class Adapter:
     def step_begins(self, optimizer, args, kwargs):
         """Measures the gradients before the step changes them, or notes that a closure will compute them in it."""
         local = self.training.local
-        if len(args) == 1 and not kwargs and self.lane.begins(optimizer, local):
+        if len(args) == 1 and not kwargs and self.fast_path.begin_unfollowed_step(optimizer, local):
             return
         if local.in_step and self._is_nested():
             local.in_step += 1
             return
         local.in_step = 1
-        local.lane = None
+        local.fast_step = None
         closure = args[1] if len(args) > 1 else kwargs.get("closure") if kwargs else None
         local.closure = closure is not None
         local.norm = None
         training = self.training
         if training.running and (local.in_backward or is_engine_thread()):
-            meter = local.meter = training.together_meter(optimizer)
-            scratch = meter.parts.setdefault(id(optimizer), {})
+            recorder = local.recorder = training.fused_recorder(optimizer)
+            scratch = recorder.parts.setdefault(id(optimizer), {})
         else:
-            meter = local.meter = training.meter(optimizer, local.closure)
-            if meter is None:
+            recorder = local.recorder = training.recorder(optimizer, local.closure)
+            if recorder is None:
                 return
-            scratch = meter.scratch
+            scratch = recorder.scratch
         if not local.closure:
-            local.norm = self.measure(meter, optimizer, scratch)
-        if self.health is not None and meter is not training.together:
-            self.health.step_begins(optimizer, meter, local.norm, local.closure)
+            local.norm = self.measure(recorder, optimizer, scratch)
+        if self.monitor is not None and recorder is not training.fused:
+            self.monitor.step_begins(optimizer, recorder, local.norm, local.closure)
 
-    def measure(self, meter, optimizer, scratch, pairs=None):
+    def measure(self, recorder, optimizer, scratch, pairs=None):
         """Total gradient norm of an optimizer where it is due: see `gradient_norm.norm`."""
-        return gradient_norm.norm(self, meter, optimizer, scratch)
+        return gradient_norm.norm(self, recorder, optimizer, scratch)
 
     def _is_nested(self):
         """Whether a step is really under way: one that raised has left its mark behind without an end."""
@@ -170,46 +170,46 @@ class Adapter:
         """Numbers the step and hands its values on."""
         training = self.training
         local = training.local
-        if self.lane.ended(optimizer, local):
+        if self.fast_path.finish_unfollowed_step(optimizer, local):
             return
         local.in_step -= 1
         if local.in_step > 0:
             return
         local.in_step = 0
-        meter, local.meter = local.meter, None
+        recorder, local.recorder = local.recorder, None
         norm, local.norm = local.norm, None
-        if meter is None:
+        if recorder is None:
             return
         if local.closure and norm is None:
-            norm = gradient_norm.norm(self, meter, optimizer, meter.scratch)
+            norm = gradient_norm.norm(self, recorder, optimizer, recorder.scratch)
         rates = self.rates(optimizer)
-        if meter is training.together:
+        if recorder is training.fused:
             training.inside_step(rates, norm)
             return
-        losses, backwards, unscaled = local.take(meter)
-        extra = {"local": True} if norm is not None and meter.scratch.get("local") else None
-        if self.health is not None:
-            extra = merged(extra, self.health.step_ended(optimizer, meter, norm, backwards))
+        losses, backwards, unscaled = local.take(recorder)
+        extra = {"local": True} if norm is not None and recorder.scratch.get("local") else None
+        if self.monitor is not None:
+            extra = merged(extra, self.monitor.step_ended(optimizer, recorder, norm, backwards))
         scaling = local.scaling
         if scaling is None and (norm is None or type(norm) is float) and are_floats(losses):
-            training.step(meter, losses, rates, norm, backwards, extra, None)
+            training.step(recorder, losses, rates, norm, backwards, extra, None)
             return
         step = Step(losses, norm, extra=extra)
         if scaling is not None:
             divisor, found = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
             scaling.complete(step, local.clipped, unscaled, divisor, found)
         if step.send(self.values):
-            training.step(meter, (), rates, None, backwards, extra, step)
+            training.step(recorder, (), rates, None, backwards, extra, step)
         else:
-            training.step(meter, (), rates, None, backwards, extra, None)
+            training.step(recorder, (), rates, None, backwards, extra, None)
             training.unobserved(*NOT_DELIVERED)
 
     def backward_ended_in_closure(self):
         """Measures the gradients at once where the step will change them in place."""
         local = self.training.local
-        optimizer = local.meter.owner()
+        optimizer = local.recorder.owner()
         if any(group.get("nesterov") for group in optimizer.param_groups):
-            local.norm = gradient_norm.norm(self, local.meter, optimizer, local.meter.scratch)
+            local.norm = gradient_norm.norm(self, local.recorder, optimizer, local.recorder.scratch)
 
     def rates(self, optimizer):
         """Learning rates, one a parameter group; one alone when all groups share it."""
@@ -224,13 +224,13 @@ class Adapter:
             return ()
         return rates[:1] if rates.count(rates[0]) == len(rates) else rates
 
-    def roots(self, tensors):
+    def loss_values(self, tensors):
         """The scalars that were passed to `backward`, without the factor of a gradient scaler where that is known."""
         if self.values.watched():
             with self.values.unseen():
-                return self._roots(tensors)
+                return self._loss_values(tensors)
         value = self.alone(tensors)
-        return [value] if value is not None else self._roots(tensors)
+        return [value] if value is not None else self._loss_values(tensors)
 
     def alone(self, tensor):
         """The value of one scalar in host memory, the usual case; `None` for anything else."""
@@ -242,7 +242,7 @@ class Adapter:
         value = tensor.item()
         return value if type(value) is float else None
 
-    def _roots(self, tensors):
+    def _loss_values(self, tensors):
         local = self.training.local
         if not isinstance(tensors, (tuple, list)):
             tensors = (tensors,)
@@ -263,28 +263,28 @@ class Adapter:
 def hook_steps(adapter):
     """Watches the steps of all optimizers, also of classes that are defined later."""
     probe, failed, training = adapter.probe, adapter.probe.failed, adapter.training
-    begins, ended, clock, lane = adapter.step_begins, adapter.step_ended, training.clock, adapter.lane
+    begins, ended, clock, fast_path = adapter.step_begins, adapter.step_ended, training.clock, adapter.fast_path
     tracing, flags = adapter.questions
 
     def before(optimizer, args, kwargs):
-        if tracing() or flags._is_compiling_flag or probe.resting:
+        if tracing() or flags._is_compiling_flag or probe.suspended:
             return
-        if lane.steady is optimizer:
-            if len(args) == 1 and not kwargs and lane.passes(optimizer):
+        if fast_path.steady is optimizer:
+            if len(args) == 1 and not kwargs and fast_path.begin_step(optimizer):
                 return
-            lane.leave()
+            fast_path.stop()
         began = clock()
         try:
             begins(optimizer, args, kwargs)
         except Exception as error:
             failed("torch.step begins", error)
-        training.spent += clock() - began
+        training.overhead_s += clock() - began
 
     def after(optimizer, args, kwargs):
-        if tracing() or flags._is_compiling_flag or probe.resting:
+        if tracing() or flags._is_compiling_flag or probe.suspended:
             return
         try:
-            if lane.steady is optimizer and lane.passed(optimizer):
+            if fast_path.steady is optimizer and fast_path.finish_step(optimizer):
                 return
         except Exception as error:
             failed("torch.step passed", error)
@@ -293,7 +293,7 @@ def hook_steps(adapter):
             ended(optimizer)
         except Exception as error:
             failed("torch.step ended", error)
-        training.spent += clock() - began
+        training.overhead_s += clock() - began
 
     module = sys.modules["torch.optim.optimizer"]
     if hasattr(module, "register_optimizer_step_pre_hook"):
@@ -360,6 +360,6 @@ SIGNALS = {
     "gradient clipping": gradient_norm.hook_clipping,
     "gradient scaler": gradient_norm.hook_scaler,
     "mixed precision": hook_autocast,
-    "health": monitor_hooks.hook_health,
+    "health": monitor_hooks.hook_monitor,
 }
 """What is hooked, by the name that the `framework` event lists."""

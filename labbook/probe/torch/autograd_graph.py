@@ -149,7 +149,7 @@ class Graph:
         self.eyes.emit(
             GRAPH,
             framework="torch",
-            step=self.eyes.health.step,
+            step=self.eyes.monitor.step,
             backward=number,
             reachable=len(self.reached),
             unreachable=self.missing[:_MOST_NAMES],

@@ -44,12 +44,12 @@ class Loading:
         failed: `failed(where, error)` takes failures of ours.
 
     Attributes:
-        health: Tells the step; set by the eyes.
+        monitor: Tells the step; set by the eyes.
     """
 
     def __init__(self, torch, emit, failed):
         self.torch = torch
-        self.health = None
+        self.monitor = None
         self._emit = emit
         self._failed = failed
         self._depth = 0
@@ -101,7 +101,7 @@ class Loading:
             return None
         try:
             state = args[0] if args else kwargs.get("state_dict")
-            told = {"framework": "torch", "what": what, "type": type(target).__name__, "step": self.health.step - 1}
+            told = {"framework": "torch", "what": what, "type": type(target).__name__, "step": self.monitor.step - 1}
             told["line"] = line_of(user_frame())
             if what == "model":
                 told.update(self._compare(state_of(target), state))
@@ -209,8 +209,8 @@ class Loading:
 
     def _seeded(self):
         try:
-            rng = self.health.loop.rng
-            if self.health.loop.steps:
+            rng = self.monitor.loop.rng
+            if self.monitor.loop.steps:
                 rng["seeded"] += 1
                 rng["line"] = line_of(user_frame())
         except Exception as error:
@@ -223,7 +223,7 @@ class Loading:
             inside: Its state when the forward of this step began, or `None`.
         """
         state = self.torch.get_rng_state()
-        rng, before = self.health.loop.rng, self._boundary
+        rng, before = self.monitor.loop.rng, self._boundary
         self._boundary = state
         if before is None:
             return

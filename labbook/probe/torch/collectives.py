@@ -52,12 +52,12 @@ class Collectives:
         return disguised(as_import_machinery(collective), original)
 
     def _called(self, name, args, kwargs):
-        health = self.eyes.health
-        if health.resting or not health.dense or kwargs.get("group") is not None or len(self._calls) >= MOST:
+        monitor = self.eyes.monitor
+        if monitor.skipping or not monitor.dense or kwargs.get("group") is not None or len(self._calls) >= MOST:
             return
         try:
             tensor = args[0] if args else kwargs.get("tensor")
-            if not self.eyes.stats.is_tensor(tensor) or not self.eyes.stats.plain(tensor) or not health.ours():
+            if not self.eyes.stats.is_tensor(tensor) or not self.eyes.stats.plain(tensor) or not monitor.ours():
                 return
             if not self._calls:
                 self._names = self._gradients()
@@ -79,7 +79,7 @@ class Collectives:
     def step(self):
         """Takes the end of a step that was looked at."""
         calls, self._calls, self._names = self._calls, [], {}
-        if self._first is None and self.eyes.health.dense:
+        if self._first is None and self.eyes.monitor.dense:
             self._first = calls
         if any(type(what) is str for _, what in calls):
             self._of_gradients += 1

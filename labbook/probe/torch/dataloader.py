@@ -92,12 +92,12 @@ class Loaders:
         failed: `failed(where, error)` takes failures of ours.
 
     Attributes:
-        health: Takes the batches; set by the eyes.
+        monitor: Takes the batches; set by the eyes.
     """
 
     def __init__(self, prints, emit, failed):
         self.prints = prints
-        self.health = None
+        self.monitor = None
         self._emit = emit
         self._failed = failed
         self._loaders = WeakKeyDictionary()
@@ -124,10 +124,10 @@ class Loaders:
         delivered, health_of = self.prints.unseen.hiding(self._delivered), self
 
         def following(iterator):
-            health = health_of.health
-            if health is None:
+            monitor = health_of.monitor
+            if monitor is None:
                 return original(iterator)
-            began = health.clock()
+            began = monitor.clock()
             try:
                 data = original(iterator)
             except BaseException as error:  # StopIteration and the program's own, passed on
@@ -141,8 +141,8 @@ class Loaders:
 
     def _begun(self, loader, iterator):
         try:
-            if self.health is not None:
-                self.health.probe.pulse.begin()
+            if self.monitor is not None:
+                self.monitor.probe.pulse.begin()
             known = self._loaders.get(loader)
             if known is None:
                 if self._count >= MOST_LOADERS:
@@ -156,23 +156,23 @@ class Loaders:
             self._failed("torch.loader", error)
 
     def _delivered(self, iterator, data, began):
-        health = self.health
+        monitor = self.monitor
         try:
-            now = health.training.moved = health.clock()
+            now = monitor.training.moved = monitor.clock()
             waited = now - began
-            if health.resting:
-                health.fresh = None
+            if monitor.skipping:
+                monitor.fresh = None
                 return
             known = self._iterators.get(iterator)
-            if known is None or (health.thread is not None and not health.ours()):
+            if known is None or (monitor.thread is not None and not monitor.is_followed_thread()):
                 return
             batch = Batch(*known)
-            wants, rows = health.windows.wants(*known)
-            self.prints.take(data, batch, wants or health.dense, rows)
-            if health.dense:
+            wants, rows = monitor.windows.wants(*known)
+            self.prints.take(data, batch, wants or monitor.dense, rows)
+            if monitor.dense:
                 batch.data = data
-            health.batch(batch, waited)
-            health.training.spent += health.clock() - began - waited
+            monitor.batch(batch, waited)
+            monitor.training.overhead_s += monitor.clock() - began - waited
         except Exception as error:
             self._failed("torch.batch", error)
 

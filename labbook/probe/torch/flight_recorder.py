@@ -81,7 +81,7 @@ class Flight:
         if self.lines.open:
             self.lines.end()
         if self.done:
-            self.last_state = self._state() if self.eyes.health.dense else None
+            self.last_state = self._state() if self.eyes.monitor.dense else None
             return
         state = self.last_state = self._state()
         self._resting = None
@@ -114,11 +114,11 @@ class Flight:
         call = self.call
         if self.done or call is None or call.root is not root:
             return
-        health = self.eyes.health
-        if not self._drew and not health.loop.steps & 15 and self.eyes.unseen.possible():
+        monitor = self.eyes.monitor
+        if not self._drew and not monitor.loop.steps & 15 and self.eyes.unseen.possible():
             self._drew = not self.torch.equal(self._state(), call.state)
             self._drew_not += 1
-        keeps = health.step_s > LONG_STEP_S or health.loop.steps < ALWAYS or health.dense
+        keeps = monitor.step_s > LONG_STEP_S or monitor.loop.steps < ALWAYS or monitor.dense
         call.outputs = []
         for at, (_, tensor) in enumerate(tensors_in(output, self.eyes.stats, MOST_OUTPUTS)):
             call.outputs.append(ref(tensor))
@@ -126,7 +126,7 @@ class Flight:
                 continue
             if tensor.numel() * tensor.element_size() <= SMALL_BYTES and not tensor.is_leaf:
                 tensor.register_hook(_keeper(call, at, self.eyes.failed))
-        if health.dense and self.eyes.unseen.possible() and any(o() is not None and o().grad_fn for o in call.outputs):
+        if monitor.dense and self.eyes.unseen.possible() and any(o() is not None and o().grad_fn for o in call.outputs):
             self.lines.begin()
 
     def release(self):
@@ -241,7 +241,7 @@ class Flight:
         return [p for one in list(self.eyes.optimizers) for group in one.param_groups for p in group["params"]]
 
     def _tell(self, trigger, value, told, call):
-        health = self.eyes.health
+        monitor = self.eyes.monitor
         leaves = []
         if call is not None and self.eyes.unseen.possible():
             with self.eyes.unseen:
@@ -253,13 +253,13 @@ class Flight:
         self.eyes.emit(
             FLIGHT,
             framework="torch",
-            step=health.step,
+            step=monitor.step,
             trigger=trigger,
             value="nan" if value != value else "inf",
             batch={"leaves": leaves, "print": batch.print if batch is not None else None, "indices": None},
             recent=[
                 {"step": step, "loss": loss, "grad_norm": norm, "lr": rate, "ratio": ratio}
-                for step, loss, norm, rate, ratio in health.recent
+                for step, loss, norm, rate, ratio in monitor.recent
             ],
             **fields,
         )

@@ -58,7 +58,7 @@ class Functions:
         """Puts the mode on for the forward that is about to run, from the second step on."""
         self.end()
         self.found = {}
-        first = self.eyes.health.step < 2 and self._armed is None
+        first = self.eyes.monitor.step < 2 and self._armed is None
         if first or compiled() or not hasattr(self.torch.overrides, "TorchFunctionMode"):
             return
         if not self.eyes.unseen.only_devices(self.torch):
@@ -160,8 +160,8 @@ class Functions:
         """
         if self._armed is None and not compiled():
             self._armed = (root, {id(parameter) for _, parameter, _, _ in missing}, place_of(frame))
-            self.eyes.health.dense = True
-            self.eyes.health.phases.spoiled()
+            self.eyes.monitor.dense = True
+            self.eyes.monitor.phases.spoiled()
 
     def looks_at_output(self, root, output):
         """Takes the output of the watched forward: does it reach what the loss did not?"""

@@ -3,11 +3,11 @@
 import sys
 
 from ..training.clipping import watched_clip
-from ..training.grad_scaler import Scaling, watched_scale, watched_step
+from ..training.grad_scaler import ScaledStep, watched_scale, watched_step
 from .framework_state import parameters
 
 
-def norm(adapter, meter, optimizer, scratch):
+def norm(adapter, recorder, optimizer, scratch):
     """Total gradient norm of an optimizer, before clipping where the program clips; `None` when it is not due.
 
     Returns:
@@ -21,7 +21,7 @@ def norm(adapter, meter, optimizer, scratch):
             local.clipped = True
             scratch["local"] = clip.local
             return clip.norm
-    if adapter.capturing() or not meter.budget.due(meter.step + 1):
+    if adapter.capturing() or not recorder.budget.due(recorder.step + 1):
         return None
     began = training.clock()
     if adapter.values.watched():
@@ -29,7 +29,7 @@ def norm(adapter, meter, optimizer, scratch):
             value = adapter.values.norm(scratch, gradients(optimizer))
     else:
         value = adapter.values.norm(scratch, gradients(optimizer))
-    meter.budget.cost(training.clock() - began)
+    recorder.budget.cost(training.clock() - began)
     return value
 
 
@@ -79,4 +79,4 @@ def _scaling(scaler, optimizer):
     if not scaler.is_enabled():
         return None
     state = scaler._per_optimizer_states.get(id(optimizer))
-    return Scaling(scaler._scale, state is None or state["stage"].name == "READY")
+    return ScaledStep(scaler._scale, state is None or state["stage"].name == "READY")

@@ -1,4 +1,4 @@
-"""What looks at the tensors of PyTorch for `Health`: puts the looks at models, batches, steps and graphs together."""
+"""Inspects the models, batches, steps and graphs of PyTorch for `TrainingMonitor`."""
 
 from time import thread_time
 from weakref import WeakSet, ref
@@ -27,7 +27,7 @@ from .tensor_stats import Stats, Unseen, first_tensor
 
 
 class Eyes:
-    """The eyes of one process; see `Health` for what they do.
+    """The eyes of one process; see `TrainingMonitor` for what they do.
 
     Args:
         adapter: The adapter of the framework.
@@ -64,16 +64,16 @@ class Eyes:
         adapter.probe.after_fork(self.forget)
 
     @property
-    def health(self):
+    def monitor(self):
         """The health that these eyes look for."""
-        return self._health
+        return self._monitor
 
-    @health.setter
-    def health(self, health):
-        self._health = health
+    @monitor.setter
+    def monitor(self, monitor):
+        self._monitor = monitor
         for eye in (self.roots, self.losses, self.loaders, self.loading):
-            eye.health = health
-        health.memory.workers = self.loaders.workers
+            eye.monitor = monitor
+        monitor.memory.workers = self.loaders.workers
 
     def forget(self):
         """Begins anew, in a forked child."""
@@ -101,7 +101,7 @@ class Eyes:
         """Takes a new optimizer, whose parameters may be those of a model that was not known."""
         self.optimizers.add(optimizer)
         self._hold(optimizer)
-        self._health.loop.optimizers_made += 1
+        self._monitor.loop.optimizers_made += 1
         self.roots.discover([p for group in optimizer.param_groups for p in group["params"]])
 
     def held_by_optimizers(self):
@@ -126,7 +126,7 @@ class Eyes:
 
     def followed(self):
         """The models whose last forward was in the thread that is followed."""
-        thread = self._health.thread
+        thread = self._monitor.thread
         return [root for root in self.roots.all() if root.thread == thread or thread is None]
 
     def look_forward(self, root, args, kwargs, batch):
@@ -167,7 +167,7 @@ class Eyes:
 
     def looked_forward(self, root, output):
         """Takes what the look at a forward has found."""
-        self._health.cost += self.modules.took() + self.functions.took()
+        self._monitor.cost += self.modules.took() + self.functions.took()
         self.functions.looks_at_output(root, output)
         self.functions.end()
         if root is not self._root:
@@ -185,7 +185,7 @@ class Eyes:
             seen = self.modules if not self._hidden(root) else None
             self.describer.tell(root, table, table.initial, seen, self._spectral)
             table.initial = None
-            self.writes.closed = self._health.loop.steps > 0
+            self.writes.closed = self._monitor.loop.steps > 0
 
     def end_look(self):
         """Observes modules and functions no more: the forward has ended, or has raised."""
@@ -223,7 +223,7 @@ class Eyes:
         """Takes the first step of an optimizer."""
         self.loading.first_step(optimizer)
 
-    def look_step(self, optimizer, meter, closure):
+    def look_step(self, optimizer, recorder, closure):
         """Looks before a step."""
         root = None
         for group in optimizer.param_groups:
@@ -240,35 +240,35 @@ class Eyes:
 
         Those of other threads may be in a backward call, which replaces gradients while they are read.
         """
-        loop, meters = self._health.loop, self.adapter.training.meters
-        trained = [meter.owner() for meter in list(meters.values()) if meter.index in loop.of]
+        loop, recorders = self._monitor.loop, self.adapter.training.recorders
+        trained = [recorder.owner() for recorder in list(recorders.values()) if recorder.index in loop.of]
         held = [p for one in trained if one is not None for group in one.param_groups for p in group["params"]]
         for root in self.followed():
             table = self.table(root)
             held += [p for p in (weak() for weak in (table.held if table is not None else ())) if p is not None]
         self.had_gradient.update(id(p) for p in held if p.grad is not None)
 
-    def looked_step(self, optimizer, meter, norm):
+    def looked_step(self, optimizer, recorder, norm):
         """Looks after a step, and tells what was seen."""
         told, unchanged = self.parameters.after()
-        one = self._health.loop.optimizer(meter.index)
+        one = self._monitor.loop.optimizer(recorder.index)
         if unchanged is not None and norm != 0.0:
             one.unchanged.takes(unchanged)
         root = self._stepped
         ratios = sorted(p["ratio"] for p in told if p.get("ratio") is not None)
-        self._health.ratio = ratios[len(ratios) // 2] if ratios else None
+        self._monitor.ratio = ratios[len(ratios) // 2] if ratios else None
         self.modules.settle()
         modules, functions = list(self.modules.found.values()), self.functions.take()
         if self.modules._root is not None and root is not None and self.modules._root is not root:
             modules = []
-        self.batches.tell(meter.step + 1, self.losses)
+        self.batches.tell(recorder.step + 1, self.losses)
         if any(p.get("bad") for p in told) and not self.flight.done:
             self.flight.failed("parameter", float("nan"), None)
         self.emit(
             TENSORS,
             framework="torch",
-            step=meter.step + 1,
-            opt=meter.index,
+            step=recorder.step + 1,
+            opt=recorder.index,
             model=root.index if root is not None else None,
             param_print=self.parameters.print_of_all(),
             params=[p for p in told if p["i"] is not None],
@@ -297,8 +297,8 @@ class Eyes:
             root.told = None
             if not root.called:
                 root.hidden = ""
-        if self._health.loop.backwards >= JUDGED:
-            self.totals(self._health.loop)  # at exit the models may be gone
+        if self._monitor.loop.backwards >= JUDGED:
+            self.totals(self._monitor.loop)  # at exit the models may be gone
 
     def _watch_flags(self):
         """Notes parameters whose `requires_grad` has changed."""
@@ -341,9 +341,9 @@ class Eyes:
                 self.functions.arm(root, missing, frame)
                 return
 
-    def standing(self, optimizer, meter, every):
+    def stale_gradient_norm(self, optimizer, recorder, every):
         """Norm of the gradients that stand in an optimizer's parameters."""
-        return self.parameters.standing(optimizer, meter.scratch, every)
+        return self.parameters.stale_norm(optimizer, recorder.scratch, every)
 
     def has_gradient(self, optimizer):
         """Whether any parameter of an optimizer has a gradient."""

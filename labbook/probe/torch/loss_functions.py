@@ -9,7 +9,7 @@ import types
 from time import thread_time
 
 from ..training.call_site import line_of, user_frame
-from ..training.loss_calls import Sites
+from ..training.loss_calls import LossCallSites
 from ..wrapping import as_import_machinery, disguised, leave_out_one_frame
 
 _INDEX = ["input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"]
@@ -62,7 +62,7 @@ class Losses:
         failed: `failed(where, error)` takes failures of ours.
 
     Attributes:
-        health: Told of calls; set by the eyes.
+        monitor: Told of calls; set by the eyes.
         target: The labels of the dense step under way: `(path, target)`, or `None`.
     """
 
@@ -70,7 +70,7 @@ class Losses:
         self.torch = torch
         self.stats = stats
         self.unseen = unseen
-        self.health = None
+        self.monitor = None
         self.target = None
         self._emit = emit
         self._failed = failed
@@ -79,7 +79,7 @@ class Losses:
 
     def forget(self):
         """Begins anew, in a forked child."""
-        self.sites = Sites(self._emit, "torch")
+        self.sites = LossCallSites(self._emit, "torch")
         self._dropouts = 0
 
     def install(self, is_compiling):
@@ -101,8 +101,8 @@ class Losses:
         def loss(*args, **kwargs):
             if is_compiling():
                 return original(*args, **kwargs)
-            health = self.health
-            rests = health.resting and not health.evaluation.open
+            monitor = self.monitor
+            rests = monitor.skipping and not monitor.evaluation.open
             call = None if rests else begins(told)
             if call is None and not rests:
                 return original(*args, **kwargs)
@@ -123,16 +123,16 @@ class Losses:
         """The site of a call, `None` for calls from inside another and for other threads."""
         if self._busy:
             return None
-        health = self.health
+        monitor = self.monitor
         try:
-            if health.thread is not None and not health.ours():
+            if monitor.thread is not None and not monitor.is_followed_thread():
                 return None
             frame = user_frame()
             training = self.torch.is_grad_enabled()
             key = None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
             site = self.sites.find(told, key, training)
             if site is None:
-                site = self.sites.add(told, key, training, line_of(frame), health.step)
+                site = self.sites.add(told, key, training, line_of(frame), monitor.step)
             if site is not None:
                 self._busy = True
             return site
@@ -144,22 +144,22 @@ class Losses:
         self._busy = False
         if site is None:
             return
-        health = self.health
-        began, used = health.clock(), thread_time() if health.dense else 0.0
+        monitor = self.monitor
+        began, used = monitor.clock(), thread_time() if monitor.dense else 0.0
         try:
             if site.training:
-                health.loop.losses_open += 1
-            due = site.due(health.dense)
-            if (due or health.evaluation.open) and self.unseen.possible():
+                monitor.loop.losses_open += 1
+            due = site.due(monitor.dense)
+            if (due or monitor.evaluation.open) and self.unseen.possible():
                 given = dict(zip(parameters, args))
                 given.update(kwargs)
                 with self.unseen:
                     self._look(site, given, result, due)
-            if health.dense:
-                health.cost += thread_time() - used
+            if monitor.dense:
+                monitor.cost += thread_time() - used
         except Exception as error:
             self._failed("torch.loss", error)
-        health.training.spent += health.clock() - began
+        monitor.training.overhead_s += monitor.clock() - began
 
     def _refused(self, site, args, kwargs, parameters):
         """Looks at what a loss function would not take, such as a label outside of the head."""
@@ -186,7 +186,7 @@ class Losses:
         if not self.stats.is_tensor(inputs) or not self.stats.plain(inputs):
             return
         at_hand = inputs.is_cpu
-        evaluation = self.health.evaluation
+        evaluation = self.monitor.evaluation
         value = None
         if self.stats.is_tensor(result) and result.numel() and (at_hand or due) and self.stats.plain(result):
             value = float(result.detach().to(self.torch.float32).mean().item())
@@ -199,7 +199,7 @@ class Losses:
         site.takes(self._facts(site.function, given, inputs, target), value)
         if site.calls == 1:
             self.sites.tell(site)
-        if self.health.dense and site.training and self.target is None and self.stats.is_tensor(target):
+        if self.monitor.dense and site.training and self.target is None and self.stats.is_tensor(target):
             self.target = target.detach()
 
     def _summed(self, function, given, inputs, target):
@@ -277,7 +277,7 @@ class Losses:
             return
         kept = target != ignored
         right = (inputs.argmax(axis) == target) & kept
-        self.health.evaluation.accuracy(int(right.sum().item()), int(kept.sum().item()))
+        self.monitor.evaluation.accuracy(int(right.sum().item()), int(kept.sum().item()))
 
     def _watched_dropout(self, original, is_compiling):
         active = self._dropout
@@ -292,15 +292,15 @@ class Losses:
 
     def _dropout(self, args, kwargs):
         """Counts a dropout that is active although the model is evaluated."""
-        health = self.health
-        root = health.inside
-        if root is None or not health.evaluation.open:
+        monitor = self.monitor
+        root = monitor.inside
+        if root is None or not monitor.evaluation.open:
             return
         try:
             training = args[2] if len(args) > 2 else kwargs.get("training", True)
             p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
             if training and p and not root.training():
-                health.evaluation.dropout(line_of(user_frame()))
+                monitor.evaluation.dropout(line_of(user_frame()))
         except Exception as error:
             self._failed("torch.dropout", error)
 

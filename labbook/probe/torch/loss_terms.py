@@ -83,7 +83,7 @@ class Terms:
         eyes = self.eyes
         if type(result) is not self.torch.Tensor or result.dim() or result.grad_fn is None or len(args) < 2:
             return
-        if len(self._noted) >= _MOST or kwargs or not eyes.unseen.possible() or not eyes.health.ours():
+        if len(self._noted) >= _MOST or kwargs or not eyes.unseen.possible() or not eyes.monitor.ours():
             return
         one, other = args[:2]
         if not self._is_constant(other):

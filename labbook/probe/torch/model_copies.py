@@ -93,7 +93,7 @@ class Copies:
             if module is None:
                 continue
             one.changed = one.changed or self._print(module) != one.first
-            if not one.followed and self.eyes.health.loop.backwards - one.since >= LASTING:
+            if not one.followed and self.eyes.monitor.loop.backwards - one.since >= LASTING:
                 self._follow(one, module)
         if self._count == self._looked or self._count >= MOST_MADE:
             return
@@ -114,18 +114,18 @@ class Copies:
     def _take(self, module):
         kinds = [type(one).__name__ for one in self.eyes.adapter.registry.modules() or () if _holds(one, module)]
         one = Copy(module, (kinds or [type(module).__name__])[0], self._print(module))
-        one.since = self.eyes.health.loop.backwards
+        one.since = self.eyes.monitor.loop.backwards
         self.known.append(one)
 
     def _follow(self, one, module):
         one.followed = True
-        grad_on, health = self.torch.is_grad_enabled, self.eyes.health
+        grad_on, monitor = self.torch.is_grad_enabled, self.eyes.monitor
 
         def called(module, args, kwargs):
             if not grad_on() and one.module() is module:
                 one.calls += 1
-                if one.last != health.step:
-                    one.last = health.step
+                if one.last != monitor.step:
+                    one.last = monitor.step
                     one.steps += 1
 
         self.eyes.calls.add(module, Observer(called))

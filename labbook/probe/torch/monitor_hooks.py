@@ -2,7 +2,7 @@
 
 import sys
 
-from ..training.monitor import Health
+from ..training.monitor import TrainingMonitor
 from ..wrapping import as_import_machinery, disguised
 from .inspector import Eyes
 
@@ -16,15 +16,15 @@ _TOUCHING_TENSORS = (
 )
 
 
-def hook_health(adapter):
+def hook_monitor(adapter):
     """Watches everything that health needs beside steps and backward calls, which the adapter passes on."""
     if adapter.probe.settings.get("level") == "off":
         adapter.probe.unobserved("health of the training", "switched off by --debug off")
         return
     eyes = Eyes(adapter)
-    adapter.health = adapter.training.health = Health(adapter, eyes)
+    adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, eyes)
     for name in _TOUCHING_TENSORS:
-        setattr(adapter.health, name, eyes.unseen.hiding(getattr(adapter.health, name)))
+        setattr(adapter.monitor, name, eyes.unseen.hiding(getattr(adapter.monitor, name)))
     compiling, probe = adapter.is_compiling, adapter.probe
     with probe.guard("torch.health models"):
         adapter.registry.install()
@@ -61,7 +61,7 @@ def _watch_optimizers(adapter, eyes):
             made(optimizer)
         except Exception as error:
             failed("torch.optimizer made", error)
-        training.spent += training.clock() - began
+        training.overhead_s += training.clock() - began
 
     base.__init__ = disguised(as_import_machinery(initialise), original)
 
@@ -70,7 +70,7 @@ def _watch_grad(adapter):
     """Counts gradients that the program asks for without `backward`."""
     autograd = adapter.module.autograd
     original, compiling = autograd.grad, adapter.is_compiling
-    loop_of = adapter.health
+    loop_of = adapter.monitor
 
     def grad(*args, **kwargs):
         if not compiling():

@@ -181,7 +181,7 @@ class Parameters:
         sample = self._after
         return fingerprint(sample[:: max(1, sample.numel() // _PRINTED)].tolist(), (sample.numel(),))
 
-    def standing(self, optimizer, scratch, every):
+    def stale_norm(self, optimizer, scratch, every):
         """Norm of the gradients that stand in an optimizer's parameters; `None` where it is not known without waiting.
 
         Args:

@@ -62,13 +62,13 @@ class Roots:
         calls: The `ModuleCalls` of the process.
 
     Attributes:
-        health: Told of their forwards; set by the eyes.
+        monitor: Told of their forwards; set by the eyes.
         end_look: Called when a forward that was followed has ended, in whatever way.
     """
 
     def __init__(self, torch, find, is_compiling, failed, clock, calls):
         self.torch = torch
-        self.health = None
+        self.monitor = None
         self.end_look = None
         self._calls = calls
         self._find = find
@@ -188,14 +188,19 @@ class Roots:
                     self.add(child)
 
     def _observer(self, root):
-        health, is_compiling, failed = self.health, self._is_compiling, self._failed
-        training, clock, owner, end_look = health.training, health.clock, root._module, self.end_look
-        grad_on, lane = self.torch.is_grad_enabled, health.lane
+        monitor, is_compiling, failed = self.monitor, self._is_compiling, self._failed
+        training, clock, owner, end_look = monitor.training, monitor.clock, root._module, self.end_look
+        grad_on, fast_path = self.torch.is_grad_enabled, monitor.fast_path
 
         def begins(module, args, kwargs):
             if owner() is not module or is_compiling():
                 return
-            if lane.steady is not None and module.training and grad_on() and lane.forward(root, args, kwargs):
+            if (
+                fast_path.steady is not None
+                and module.training
+                and grad_on()
+                and fast_path.accept_forward(root, args, kwargs)
+            ):
                 root.called += 1
                 return
             began = clock()
@@ -203,28 +208,28 @@ class Roots:
                 grad = grad_on()
                 if grad:
                     root.called += 1
-                health.forward_begins(root, args, kwargs, grad, module.training)
+                monitor.forward_begins(root, args, kwargs, grad, module.training)
             except Exception as error:
                 failed("torch.forward begins", error)
-            training.spent += clock() - began
+            training.overhead_s += clock() - began
 
         def ended(module, args, output):
-            if health.inside is not root or owner() is not module or is_compiling():
+            if monitor.inside is not root or owner() is not module or is_compiling():
                 return
             began = clock()
             try:
-                health.forward_ended(root, output)
+                monitor.forward_ended(root, output)
                 end_look()
             except Exception as error:
                 failed("torch.forward ended", error)
-            training.spent += clock() - began
+            training.overhead_s += clock() - began
 
         def raised(module):
             if owner() is not module:
                 return
             try:
-                if health.inside is root:
-                    health.inside = None
+                if monitor.inside is root:
+                    monitor.inside = None
                 end_look()
             except Exception as error:
                 failed("torch.forward raised", error)

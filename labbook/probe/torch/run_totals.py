@@ -71,16 +71,16 @@ def _held_twice(optimizers):
 
 
 def _of_optimizers(eyes, loop, owned):
-    meters = list(eyes.adapter.training.meters.values())
-    owners = [(meter, meter.owner()) for meter in meters if meter.owner is not None]
-    indices = {id(optimizer): meter.index for meter, optimizer in owners if optimizer is not None}
+    recorders = list(eyes.adapter.training.recorders.values())
+    owners = [(recorder, recorder.owner()) for recorder in recorders if recorder.owner is not None]
+    indices = {id(optimizer): recorder.index for recorder, optimizer in owners if optimizer is not None}
     loop.facts["held_twice"] = _held_twice([optimizer for _, optimizer in owners if optimizer is not None])
-    for meter, optimizer in owners:
+    for recorder, optimizer in owners:
         if optimizer is None or not owned:
             continue
         params = [p for group in optimizer.param_groups for p in group["params"]]
         lost = [p for p in params if id(p) not in owned and id(p) not in eyes.had_gradient]
-        one = loop.optimizer(meter.index)
+        one = loop.optimizer(recorder.index)
         one.stale = (
             {"tensors": len(lost), "elements": sum(p.numel() for p in lost), "held": len(params)} if lost else None
         )

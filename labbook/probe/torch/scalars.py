@@ -66,7 +66,7 @@ class Values:
 
     def readable(self, tensor):
         """Whether values of this tensor can be fetched without waiting: it lies on a device with streams and events."""
-        return not tensor.is_meta and self._mailbox(tensor.device) is not None
+        return not tensor.is_meta and self._device_reader(tensor.device) is not None
 
     def norm(self, scratch, gradients):
         """Total 2-norm over the gradients, in single precision or better.
@@ -180,19 +180,19 @@ class Values:
         return self.torch.linalg.vector_norm(self.torch.stack(wide), 2)
 
     def post(self, tensors):
-        """A `Letter` with scalars of one device on their way to the host, `None` when that would mean to wait."""
-        mailbox = self._mailbox(tensors[0].device)
-        return None if mailbox is None else mailbox.post(tensors)
+        """`PendingValues` of scalars on one device, on their way to the host; `None` where that would wait."""
+        device_reader = self._device_reader(tensors[0].device)
+        return None if device_reader is None else device_reader.post(tensors)
 
-    def _mailbox(self, device):
+    def _device_reader(self, device):
         if device not in self._mailboxes:
             accelerator = getattr(self.torch, device.type, None)
             able = device.type != "cpu" and all(hasattr(accelerator, n) for n in ("Event", "current_stream"))
-            self._mailboxes[device] = Mailbox(self.torch, accelerator, device) if able else None
+            self._mailboxes[device] = DeviceReader(self.torch, accelerator, device) if able else None
         return self._mailboxes[device]
 
 
-class Mailbox:
+class DeviceReader:
     """Pinned host memory that scalars of one device are copied to, in the order of its current stream.
 
     Args:
@@ -225,9 +225,9 @@ class Mailbox:
         row = self.torch.stack([t.to(self._device, dtype=self.torch.float32, non_blocking=True) for t in tensors])
         self._rows[slot, : len(tensors)].copy_(row, non_blocking=True)
         self._events[slot].record(self._accelerator.current_stream(self._device))
-        return Letter(self, slot, len(tensors))
+        return PendingValues(self, slot, len(tensors))
 
-    def arrived(self, slot):
+    def is_ready(self, slot):
         """Whether the copy into this slot has ended. Does not wait."""
         return self._events[slot].query()
 
@@ -238,23 +238,23 @@ class Mailbox:
         return values
 
 
-class Letter:
+class PendingValues:
     """Values on their way from a device."""
 
     __slots__ = ("_count", "_mailbox", "_slot")
 
-    def __init__(self, mailbox, slot, count):
-        self._mailbox = mailbox
+    def __init__(self, device_reader, slot, count):
+        self._device_reader = device_reader
         self._slot = slot
         self._count = count
 
-    def arrived(self):
+    def is_ready(self):
         """Whether the values can be read without waiting."""
-        return self._mailbox.arrived(self._slot)
+        return self._device_reader.is_ready(self._slot)
 
     def values(self):
         """The values, once."""
-        return self._mailbox.open(self._slot, self._count)
+        return self._device_reader.open(self._slot, self._count)
 
 
 def _zero():

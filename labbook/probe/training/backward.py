@@ -13,29 +13,29 @@ def watched_backward(adapter, original):
         original: Called as the program calls it.
     """
     probe, failed, training = adapter.probe, adapter.probe.failed, adapter.training
-    local, clock, roots, name = training.local, training.clock, adapter.roots, adapter.name
-    lane, alone = adapter.lane, adapter.alone
+    local, clock, roots, name = training.local, training.clock, adapter.loss_values, adapter.name
+    fast_path, alone = adapter.fast_path, adapter.alone
     tracing, flags = adapter.questions
 
     def backward(*args, **kwargs):
         # What one thread has pending, as a plain dictionary: its attributes take five times as long.
         state = local.__dict__
-        if tracing() or flags._is_compiling_flag or probe.resting or state["in_backward"]:
+        if tracing() or flags._is_compiling_flag or probe.suspended or state["in_backward"]:
             return original(*args, **kwargs)
         if training.running and is_engine_thread():
             return original(*args, **kwargs)
-        health, rested = adapter.health, False
+        monitor, rested = adapter.monitor, False
         try:
-            rested = lane.steady is not None and lane.takes(alone(args[0]) if args else None)
+            rested = fast_path.steady is not None and fast_path.accept_backward(alone(args[0]) if args else None)
             if not rested:
                 began = clock()
                 given = args[0] if args else kwargs["tensors"]
                 losses = roots(given)
-                training.root(losses)
-                rested = health is not None and lane.backward(losses)
-                if health is not None and not rested:
-                    health.backward_begins(given if isinstance(given, (tuple, list)) else (given,), losses)
-                training.spent += clock() - began
+                training.on_backward(losses)
+                rested = monitor is not None and fast_path.accept_unfollowed_backward(losses)
+                if monitor is not None and not rested:
+                    monitor.backward_begins(given if isinstance(given, (tuple, list)) else (given,), losses)
+                training.overhead_s += clock() - began
         except Exception as error:
             failed(name + ".backward", error)
         state["in_backward"] = 1
@@ -48,14 +48,14 @@ def watched_backward(adapter, original):
         finally:
             training.running -= 1
             state["in_backward"] = 0
-            if health is not None and not rested:
+            if monitor is not None and not rested:
                 try:
-                    health.backward_ended()
+                    monitor.backward_ended()
                 except Exception as error:
                     failed(name + ".backward ended", error)
             if training.inside or not training.steps or state["in_step"]:
                 try:
-                    if state["in_step"] and state["closure"] and state["meter"] is not None:
+                    if state["in_step"] and state["closure"] and state["recorder"] is not None:
                         adapter.backward_ended_in_closure()
                     training.backward_ended()
                 except Exception as error:

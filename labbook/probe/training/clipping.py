@@ -84,12 +84,12 @@ def watched_clip(adapter, original, norm_type, is_scaled=None):
             if told is None and result is not None:
                 told = adapter.values.scalar(result)
                 scratch["local"] = adapter.values.is_split(result)
-            if is_scaled is not None and local.scales and adapter.health is not None and is_scaled(local):
-                adapter.health.loop.clip["scaled"] += 1
+            if is_scaled is not None and local.scales and adapter.monitor is not None and is_scaled(local):
+                adapter.monitor.loop.clip["scaled"] += 1
             if told is not None:
                 local.clips.append(Clip(parameters, told, scratch.get("local", False)))
-                if adapter.health is not None:
-                    adapter.health.clipped(told, _limit(args, kwargs), original.__name__)
+                if adapter.monitor is not None:
+                    adapter.monitor.clipped(told, _limit(args, kwargs), original.__name__)
         except Exception as error:
             failed(adapter.name + ".clip", error)
         return result

@@ -26,7 +26,7 @@ class Step:
         self._losses_scaled = False
         self._extra = extra
         self._moving = ()
-        self._letter = None
+        self._pending = None
 
     def under(self, factor, divisor, found, losses_scaled):
         """Places the step under a gradient scaler.
@@ -50,22 +50,22 @@ class Step:
                     cells[index] = cell
                     moving.append(index)
         if moving:
-            self._letter = values.post([cells[index] for index in moving])
-            if self._letter is None:
+            self._pending = values.post([cells[index] for index in moving])
+            if self._pending is None:
                 return False
             for index in moving:
                 cells[index] = None
             self._moving = moving
         return True
 
-    def arrived(self):
+    def is_ready(self):
         """Whether all values are numbers by now, or can be read without waiting."""
-        return self._letter is None or self._letter.arrived()
+        return self._pending is None or self._pending.is_ready()
 
     def read(self):
         """`(losses, norm, extra)`, or `None` when the scaler skipped this step."""
-        if self._letter is not None:
-            for index, value in zip(self._moving, self._letter.values()):
+        if self._pending is not None:
+            for index, value in zip(self._moving, self._pending.values()):
                 self._cells[index] = value
         norm, scale, divisor, found = self._cells[:4]
         losses = self._cells[4:]

@@ -1,12 +1,11 @@
-"""The short way for steps that are not followed: of very short steps most, and each takes its toll.
+"""The fast path of a steady loop with very short steps: steps are counted, and processed in batches.
 
-Knows no framework. What is told of a step is the same as on the long way, which takes every step that is anything but
-ordinary: several optimizers in one, closures, gradient scalers, clipping, values on a device or not finite.
+Knows no framework. What is recorded of a step is the same as on the slow path, which processes every unusual step:
+several optimizers in one, closures, gradient scalers, clipping, values on a device or not finite.
 
-A loop whose last step went the short way is steady until something is out of the ordinary: then a call that the program
-makes meets a handful of instructions. In the middle of a training step nothing of ours is in a cache, and each of them
-costs several times what it costs alone. So the steps of a steady loop are only put aside, with their numbers, and all
-that is to be done for them is done for several at once (`catch_up`), before anybody asks for what it changes.
+A loop whose last step took the fast path is steady until a step is unusual. In the middle of a training step none of
+the probe's code is in a cache, and each instruction costs several times what it costs alone. So the steps of a steady
+loop are only queued with their numbers, and processed in batches (`catch_up`) before anybody reads what they change.
 """
 
 from _thread import get_ident
@@ -21,8 +20,8 @@ RARE = 32
 times what the clock beside it tells. Source: chosen by us; the loss is looked at in each step."""
 
 
-class Lane:
-    """The short way of one process.
+class FastPath:
+    """The fast path of one process.
 
     Args:
         adapter: The adapter of the framework; its `training`, `rates(optimizer)` and `measure(meter, optimizer,
@@ -37,13 +36,13 @@ class Lane:
         "_backwards",
         "_clock",
         "_forwards",
-        "_health",
         "_held",
         "_highest",
         "_local",
-        "_meter",
+        "_monitor",
         "_nested",
         "_rates",
+        "_recorder",
         "_release",
         "_rests",
         "_room",
@@ -68,30 +67,30 @@ class Lane:
 
     def forget(self):
         """Begins anew, in a forked child: the steps that were put aside are those of the parent."""
-        self._meter = self.steady = self._health = self._release = self._rests = self._thread = None
+        self._recorder = self.steady = self._monitor = self._release = self._rests = self._thread = None
         self._nested = False
         self._held = []
         self._room = self._backwards = self._forwards = self._until = 0
         self._until_s = self._wait_s = self._highest = -inf
 
-    def backward(self, losses):
+    def accept_unfollowed_backward(self, losses):
         """Takes a call of `backward` with the values passed to it, before it runs.
 
         Returns:
             Whether it is not followed and its values are finite, so that nothing else is to be done.
         """
-        health = self._adapter.health
-        if not health.resting or health.thread != get_ident():
+        monitor = self._adapter.monitor
+        if not monitor.skipping or monitor.thread != get_ident():
             return False
         for loss in losses:
             if type(loss) is not float or loss - loss != 0.0:
                 return False
-        health.inside = None
-        health.loop.backwards += 1
+        monitor.inside = None
+        monitor.loop.backwards += 1
         return True
 
-    def takes(self, value):
-        """Takes a call of `backward` in a steady loop, before it runs, in place of `Training.root` and `backward`.
+    def accept_backward(self, value):
+        """Takes a call of `backward` in a steady loop, in place of `Training.on_backward`.
 
         Args:
             value: The one value it was called on, a float; `None` where it was called on anything else.
@@ -107,10 +106,10 @@ class Lane:
             state["backwards"], state["losses"] = 1, [value]
             self._backwards += 1
             return True
-        self.leave()
+        self.stop()
         return False
 
-    def begins(self, optimizer, local, pairs=None):
+    def begin_unfollowed_step(self, optimizer, local, pairs=None):
         """Takes the beginning of an optimizer step without a closure, before it changes anything.
 
         Args:
@@ -123,34 +122,39 @@ class Lane:
 
         Cost: 2 microseconds, and that of the gradient norm where it is due.
         """
-        health = self._adapter.health
-        self.leave()
-        if health is None or not health.resting or health.thread != get_ident():
+        monitor = self._adapter.monitor
+        self.stop()
+        if monitor is None or not monitor.skipping or monitor.thread != get_ident():
             self._until = 0
             return False
-        if local.lane is not None and local.in_step:
+        if local.fast_step is not None and local.in_step:
             self._nested = True
         if local.in_step or local.in_backward or local.clips or local.scaling is not None:
             return False
         training = self._training
-        meter = training.meters.get(id(optimizer))
-        if meter is None or meter.owner() is not optimizer or meter.waiting or training.probe.asked is not None:
+        recorder = training.recorders.get(id(optimizer))
+        if (
+            recorder is None
+            or recorder.owner() is not optimizer
+            or recorder.waiting
+            or training.probe.requests is not None
+        ):
             return False
         for value in local.losses:
             if type(value) is not float:
                 return False
         local.norm = None
-        if self._due(meter):
-            norm = self._adapter.measure(meter, optimizer, meter.scratch, pairs)
-            if type(norm) is not float or norm - norm != 0.0 or meter.scratch.get("local"):
+        if self._due(recorder):
+            norm = self._adapter.measure(recorder, optimizer, recorder.scratch, pairs)
+            if type(norm) is not float or norm - norm != 0.0 or recorder.scratch.get("local"):
                 return False
             local.norm = norm
-        health.inside = None
-        local.lane = meter
+        monitor.inside = None
+        local.fast_step = recorder
         local.in_step = 1
         return True
 
-    def ended(self, optimizer, local):
+    def finish_unfollowed_step(self, optimizer, local):
         """Takes the end of a step that began this way.
 
         Returns:
@@ -158,74 +162,79 @@ class Lane:
 
         Cost: 8 microseconds.
         """
-        meter = local.lane
-        if meter is None or local.in_step != 1:
+        recorder = local.fast_step
+        if recorder is None or local.in_step != 1:
             return False
-        local.lane = None
+        local.fast_step = None
         local.in_step = 0
         now = self._clock()
-        training, health = self._training, self._adapter.health
+        training, monitor = self._training, self._adapter.monitor
         norm, local.norm = local.norm, None
-        losses, backwards, _ = local.take(meter)
-        health.loop.steps += 1
-        health.eyes.release()
-        health.phases.rest(now)
-        if health.pace.leads(meter):
-            self._turn(health, now)
+        losses, backwards, _ = local.take(recorder)
+        monitor.loop.steps += 1
+        monitor.eyes.release()
+        monitor.phases.rest(now)
+        if monitor.step_sampler.is_leading(recorder):
+            self._turn(monitor, now)
         training.steps += 1
         training.moved = now
-        meter.budget.stepped(now)
+        recorder.budget.stepped(now)
         rates = self._adapter.rates(optimizer)
-        meter.add(losses, rates, norm, now, backwards)
-        health.arrived(meter, losses, rates, norm, None)
-        training.probe.step = meter.step
-        self._settle(optimizer, meter, health, backwards, now)
+        recorder.add(losses, rates, norm, now, backwards)
+        monitor.on_values(recorder, losses, rates, norm, None)
+        training.probe.step = recorder.step
+        self._settle(optimizer, recorder, monitor, backwards, now)
         return True
 
-    def _settle(self, optimizer, meter, health, backwards, now):
+    def _settle(self, optimizer, recorder, monitor, backwards, now):
         """Finds out whether the loop is steady from here to its next step."""
-        if backwards == 1 and not self._nested and meter.step >= AT_ONCE and health.pace.leads(meter):
-            self._meter, self._health, self._thread = meter, health, health.thread
-            self._release, self._rests = health.eyes.flight.release, health.eyes.flight.rests
+        if (
+            backwards == 1
+            and not self._nested
+            and recorder.step >= AT_ONCE
+            and monitor.step_sampler.is_leading(recorder)
+        ):
+            self._recorder, self._monitor, self._thread = recorder, monitor, monitor.thread
+            self._release, self._rests = monitor.eyes.flight.release, monitor.eyes.flight.rests
             self._goes_on(optimizer, now)
 
     def _goes_on(self, optimizer, now):
         """Finds out whether the loop is steady still, and for how many steps, or how long, nothing is due in it."""
-        health, meter = self._health, self._meter
-        if not health.resting or self._due(meter):
+        monitor, recorder = self._monitor, self._recorder
+        if not monitor.skipping or self._due(recorder):
             self.steady = None
             return
-        self._room = max(min(RARE - 1 - meter.step % RARE or RARE, self._until - health.pace.steps), 1)
-        self._wait_s = min(self._until_s, meter.ready_s if meter.ready_s > now else now + SHORTEST_S)
-        self._highest = min(health.normal_loss.highest(), float_info.max)
+        self._room = max(min(RARE - 1 - recorder.step % RARE or RARE, self._until - monitor.step_sampler.steps), 1)
+        self._wait_s = min(self._until_s, recorder.ready_s if recorder.ready_s > now else now + SHORTEST_S)
+        self._highest = min(monitor.normal_loss.highest(), float_info.max)
         self.steady = optimizer
 
-    def _due(self, meter):
+    def _due(self, recorder):
         """Whether the norm of the gradients is due at the next step of an optimizer."""
-        step = meter.step + 1
-        return step % RARE == 0 and meter.budget.due(step)
+        step = recorder.step + 1
+        return step % RARE == 0 and recorder.budget.due(step)
 
-    def forward(self, root, args, kwargs):
-        """Takes a training forward in a steady loop, in place of `Health.forward_begins`.
+    def accept_forward(self, root, args, kwargs):
+        """Takes a training forward in a steady loop, in place of `TrainingMonitor.forward_begins`.
 
         Returns:
             Whether that is all; if not, nothing has happened.
         """
-        health = self._health
-        if root is not health.last_root or health.evaluation.open or get_ident() != self._thread:
+        monitor = self._monitor
+        if root is not monitor.last_root or monitor.evaluation.open or get_ident() != self._thread:
             return False
         self._forwards += 1
         self._rests(root, args, kwargs or {})
         return True
 
-    def passes(self, optimizer):
+    def begin_step(self, optimizer):
         """Takes the beginning of a step of a steady loop.
 
         Args:
             optimizer: Which steps, `steady`.
 
         Returns:
-            Whether it is as the ones before, so that `passed` is to be called when it has ended.
+            Whether it is as the ones before, so that `finish_step` is to be called when it has ended.
         """
         state = self._local.__dict__
         if (
@@ -236,25 +245,25 @@ class Lane:
             and not state["in_backward"]
             and get_ident() == self._thread
         ):
-            state["lane"], state["in_step"] = self._meter, 1
+            state["fast_step"], state["in_step"] = self._recorder, 1
             return True
-        self.leave()
+        self.stop()
         return False
 
-    def passed(self, optimizer):
-        """Takes the end of a step that began in `passes`: puts it aside.
+    def finish_step(self, optimizer):
+        """Takes the end of a step that began in `begin_step`: puts it aside.
 
         Returns:
-            Whether that is all; else `ended` is to be called.
+            Whether that is all; else `finish_unfollowed_step` is to be called.
 
         Cost: 1 microsecond, and 5 more of `catch_up`.
         """
         state = self._local.__dict__
         losses = state["losses"]
         if state["in_step"] != 1 or state["backwards"] != 1 or len(losses) != 1:
-            self.leave()
+            self.stop()
             return False
-        state["lane"], state["in_step"], state["backwards"], state["losses"] = None, 0, 0, []
+        state["fast_step"], state["in_step"], state["backwards"], state["losses"] = None, 0, 0, []
         now = self._clock()
         self._release()
         held = self._held
@@ -264,7 +273,7 @@ class Lane:
             self._goes_on(optimizer, now)
         return True
 
-    def leave(self):
+    def stop(self):
         """Lets the next step be looked at closely; nothing in another thread than the one that is followed."""
         if self.steady is not None and get_ident() == self._thread:
             self.catch_up()
@@ -279,10 +288,10 @@ class Lane:
         if not (self._held or self._backwards or self._forwards) or get_ident() != self._thread:
             return
         began = self._clock()
-        training, health, meter = self._training, self._health, self._meter
+        training, monitor, recorder = self._training, self._monitor, self._recorder
         held, self._held = self._held, []
         training.backwards += self._backwards
-        loop = health.loop
+        loop = monitor.loop
         loop.backwards += self._backwards
         loop.train_grad += self._forwards
         self._backwards = self._forwards = 0
@@ -290,33 +299,33 @@ class Lane:
         for losses, rates, now in held:
             left -= 1
             loop.steps += 1
-            self._turn(health, now)
+            self._turn(monitor, now)
             if left:
-                meter.hold(losses, rates, now)
+                recorder.defer(losses, rates, now)
             else:
-                self._local.taken = meter.seen = (losses, 1, 0)
+                self._local.taken = recorder.seen = (losses, 1, 0)
                 training.moved = now
-                health.phases.rest(now)
-                meter.add(losses, rates, None, now, 1)
-            health.arrived(meter, losses, rates, None, None)
+                monitor.phases.rest(now)
+                recorder.add(losses, rates, None, now, 1)
+            monitor.on_values(recorder, losses, rates, None, None)
         if held:
             training.steps += len(held)
-            meter.budget.stepped(now, len(held))
-            training.probe.step = meter.step
-        if not health.resting:
+            recorder.budget.stepped(now, len(held))
+            training.probe.step = recorder.step
+        if not monitor.skipping:
             self.steady = None
-        training.spent += self._clock() - began
+        training.overhead_s += self._clock() - began
 
-    def _turn(self, health, now):
-        if health.pace.steps + 1 < self._until and now < self._until_s:
-            health.pace.steps += 1
+    def _turn(self, monitor, now):
+        if monitor.step_sampler.steps + 1 < self._until and now < self._until_s:
+            monitor.step_sampler.steps += 1
         else:
-            health.turn(now)
-            self._plan(health)
+            monitor.next_step(now)
+            self._plan(monitor)
 
-    def _plan(self, health):
+    def _plan(self, monitor):
         """Finds out up to which step, and until when, a step need not be asked for what it means to the schedule."""
-        steps = health.pace.steps
-        step, at_s = health.schedule.next()
-        self._until = min(steps - steps % ROUND + ROUND, step - 1, health.memory.next_step)
-        self._until_s = min(at_s, health.memory.next_s())
+        steps = monitor.step_sampler.steps
+        step, at_s = monitor.schedule.next()
+        self._until = min(steps - steps % ROUND + ROUND, step - 1, monitor.memory.next_step)
+        self._until_s = min(at_s, monitor.memory.next_s())

@@ -5,7 +5,7 @@ from weakref import ref
 from ..wrapping import disguised, leave_out_one_frame
 
 
-class Scaling:
+class ScaledStep:
     """One step of a gradient scaler.
 
     Args:
@@ -63,8 +63,8 @@ def watched_step(adapter, original, scaling_of):
     Args:
         adapter: The adapter of the framework.
         original: Called as the program calls it.
-        scaling_of: `scaling_of(scaler, optimizer)` gives the `Scaling` of this step, `None` when the scaler is switched
-            off.
+        scaling_of: `scaling_of(scaler, optimizer)` gives the `ScaledStep` of this step, `None` when the scaler is
+            switched off.
     """
     is_compiling, failed, training = adapter.is_compiling, adapter.probe.failed, adapter.training
     local = training.local
@@ -85,10 +85,10 @@ def watched_step(adapter, original, scaling_of):
             scaling, local.scaling = local.scaling, None
         try:
             if scaling is not None and not scaling.stepped:
-                meter = training.meter(optimizer)
-                if meter is not None:
-                    meter.skip()
-                    local.take(meter)
+                recorder = training.recorder(optimizer)
+                if recorder is not None:
+                    recorder.skip()
+                    local.take(recorder)
         except Exception as error:
             failed(adapter.name + ".scaler", error)
         return result

@@ -54,7 +54,7 @@ class OfOptimizer:
         self.scheduler = None
 
 
-class Loop:
+class LoopCounts:
     """The running totals of one process.
 
     Args:
@@ -127,7 +127,7 @@ class Loop:
         if self.eval_first is None:
             self.eval_first = self.steps + 1
 
-    def standing(self, index, norm):
+    def stale_gradients(self, index, norm):
         """Takes the norm of the gradients that an optimizer holds before a backward call."""
         one = self.optimizer(index)
         if one.waiting is None or norm < one.waiting:
@@ -159,7 +159,7 @@ class Loop:
         if scaler["scale_min"] is None or value < scaler["scale_min"]:
             scaler["scale_min"] = value
 
-    def lonely(self):
+    def without_optimizer(self):
         """Training forwards with gradients that no backward followed.
 
         A backward may follow several forwards of one model; how many that usually are, the most frequent number tells.
@@ -183,7 +183,7 @@ class Loop:
                 "eval_nograd": self.eval_nograd,
                 "of_others": self.of_others,
             },
-            "forwards_lonely": self.lonely(),
+            "forwards_lonely": self.without_optimizer(),
             "losses_lonely": self.losses_open + _beyond_usual(self._loss_opens),
             "backward_in_eval": {
                 "count": self.eval_backwards,

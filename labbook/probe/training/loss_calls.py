@@ -12,7 +12,7 @@ EVERY_EVALUATION = 16
 MOST_SITES = 64
 
 
-class Site:
+class LossCallSite:
     """A line that calls a loss function.
 
     Args:
@@ -132,7 +132,7 @@ _SHARES = ("prob_rows", "logprob_rows", "prob_columns", "unit_range")
 _COUNTED = (*_SHARES, "outside", "broadcast", "negative", "all_ignored")
 
 
-class Sites:
+class LossCallSites:
     """All lines that call loss functions.
 
     Args:
@@ -153,7 +153,7 @@ class Sites:
         """A new site, `None` where there are too many."""
         if len(self._sites) >= MOST_SITES:
             return None
-        site = self._sites[function, key, training] = Site(function, line, training, step)
+        site = self._sites[function, key, training] = LossCallSite(function, line, training, step)
         return site
 
     def tell(self, site):

@@ -12,7 +12,7 @@ FEWER = 4
 policy that plays. A teacher sees what is trained on. Source: chosen by us."""
 
 
-class Roles:
+class ModelRoles:
     """What the models of one process are asked for.
 
     Attributes:
@@ -23,11 +23,11 @@ class Roles:
         self.steps = {}
         self._samples = 0
 
-    def takes(self, health, root, args, kwargs, grad, samples):
+    def takes(self, monitor, root, args, kwargs, grad, samples):
         """Takes a forward of a model.
 
         Args:
-            health: Whose forward it is.
+            monitor: Whose forward it is.
             root: The model.
             args: Its arguments.
             kwargs: Its named arguments.
@@ -40,12 +40,12 @@ class Roles:
         Cost: under a microsecond.
         """
         if grad:
-            self.steps[root.index] = health.step
+            self.steps[root.index] = monitor.step
             self._samples = samples or self._samples
             return False
-        last = health.last_root
-        if last is None or root is last or health.step - self.steps.get(root.index, -RECENT) <= RECENT:
+        last = monitor.last_root
+        if last is None or root is last or monitor.step - self.steps.get(root.index, -RECENT) <= RECENT:
             return False
-        other = not 0 < (samples or health.eyes.samples_of(args, kwargs)) * FEWER <= self._samples
-        health.loop.of_others += other
+        other = not 0 < (samples or monitor.eyes.samples_of(args, kwargs)) * FEWER <= self._samples
+        monitor.loop.of_others += other
         return other

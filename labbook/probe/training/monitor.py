@@ -11,18 +11,18 @@ from time import thread_time
 from ..events.protocol import LOOP
 from .batch_fingerprints import Windows
 from .evaluation import Evaluation
-from .loop_counts import Loop
-from .model_roles import Roles
-from .overhead import Toll
-from .process_memory import Memory
-from .sampling_schedule import Normal, Schedule
-from .stale_gradients import Standing
-from .step_phases import Phases
-from .step_sampling import Pace
+from .loop_counts import LoopCounts
+from .model_roles import ModelRoles
+from .overhead import ProbeOverhead
+from .process_memory import ProcessMemory
+from .sampling_schedule import Schedule, UsualRange
+from .stale_gradients import StaleGradientCheck
+from .step_phases import StepPhases
+from .step_sampling import StepSampler
 from .training_loop import may_read_gradients
 
 
-class Health:
+class TrainingMonitor:
     """The health of the training of one framework in this process.
 
     Args:
@@ -30,9 +30,9 @@ class Health:
         eyes: What looks at tensors; it has
             `look_forward(root, args, kwargs, batch)` and `looked_forward(root, output)` around a dense forward,
             `look_evaluation(root)` before one that is no training forward,
-            `look_step(optimizer, meter, closure)` and `looked_step(optimizer, meter, norm)` around a dense step,
+            `look_step(optimizer, recorder, closure)` and `looked_step(optimizer, recorder, norm)` around a dense step,
             `first_step(optimizer)`, `turned(steps)` after a dense step,
-            `standing(optimizer, meter, all)`: norm of the gradients standing in it (`None`: not known without waiting),
+            `stale_gradient_norm(optimizer, recorder, all)`: norm of its gradients, `None` where reading it would wait,
             `has_gradient(optimizer)`, `written(optimizer)`: a mark that changes when a gradient is written,
             `graph(number, tensors)` and `graph_ended(number)` around a backward call,
             `alive(tensors)`: a weak reference that lives as long as their graph,
@@ -46,13 +46,13 @@ class Health:
     def __init__(self, adapter, eyes):
         self.probe = adapter.probe
         self.training = adapter.training
-        self.lane = adapter.lane
+        self.fast_path = adapter.fast_path
         self.name = adapter.name
         self.eyes = eyes
         self.clock = adapter.training.clock
         self.level = str(self.probe.settings.get("level") or "normal")
         self._begin()
-        eyes.health = self
+        eyes.monitor = self
         self.probe.at_steps(self._tell_loop)
         self.probe.at_exit(self.finish)
         self.probe.after_fork(self._begin)
@@ -61,11 +61,11 @@ class Health:
         now = self.clock()
         self.thread = None
         self.schedule = Schedule(self.level, now)
-        self.toll, self._usual = Toll(thread_time), True
+        self.overhead, self._usual = ProbeOverhead(thread_time), True
         self.dense = True
-        self.loop = Loop(self.name)
-        self.standing = Standing(self.training, self.eyes)
-        self.phases = Phases(self.clock)
+        self.loop = LoopCounts(self.name)
+        self.stale_gradients = StaleGradientCheck(self.training, self.eyes)
+        self.phases = StepPhases(self.clock)
         self.evaluation = Evaluation(self.probe.event, self.name)
         self.windows = Windows(self.probe.event, self.name)
         self.recent = deque(maxlen=20)
@@ -74,11 +74,11 @@ class Health:
         self.inside = None
         self.loaders_seen = 0
         self.cost = 0.0
-        self.resting = False
-        self.pace = Pace(now)
-        self.memory = Memory(self.probe.event, self.name, now)
-        self.last_root, self.roles = None, Roles()
-        self.normal_loss, self._normal_norm = Normal(), Normal()
+        self.skipping = False
+        self.step_sampler = StepSampler(now)
+        self.memory = ProcessMemory(self.probe.event, self.name, now)
+        self.last_root, self.roles = None, ModelRoles()
+        self.normal_loss, self._normal_norm = UsualRange(), UsualRange()
         self._forward_began = self._backward_began = self._step_began = None
         self._samples = 0
         self._trained_elsewhere = False
@@ -86,15 +86,15 @@ class Health:
     @property
     def step(self):
         """Number of the optimizer step that is being prepared, from 1."""
-        self.lane.catch_up()
-        return self.pace.steps + 1
+        self.fast_path.catch_up()
+        return self.step_sampler.steps + 1
 
     @property
     def step_s(self):
         """Seconds of a step, over the last full round of steps; 0 before."""
-        return self.pace.step_s
+        return self.step_sampler.step_s
 
-    def ours(self):
+    def is_followed_thread(self):
         """Whether this thread is the one that is followed; the first that asks is."""
         if self.thread is None:
             self.thread = get_ident()
@@ -110,7 +110,7 @@ class Health:
 
     def batch(self, batch, waited):
         """Takes a batch that a loader has delivered after `waited` seconds."""
-        if self.resting:
+        if self.skipping:
             self.fresh = None
             return
         self.phases.data += waited
@@ -133,7 +133,7 @@ class Health:
         """
         if self.inside not in (None, root) or self.thread not in (None, get_ident()):
             return False
-        if self.resting and grad and training and not self.evaluation.open:
+        if self.skipping and grad and training and not self.evaluation.open:
             if root is self.last_root:
                 self.loop.train_grad += 1
                 self.eyes.flight.rests(root, args, kwargs)
@@ -152,15 +152,15 @@ class Health:
                 self._evaluated()
             self.last_root = root
             phase = "train"
-            if self.probe.asked is not None:
-                self.probe.asked.began(args, kwargs, batch)
+            if self.probe.requests is not None:
+                self.probe.requests.began(args, kwargs, batch)
             self.phases.samples += samples
             if not self.dense and not root.shown and self.schedule.affordable(self.clock()):
                 self.dense = True
                 self.phases.spoiled()
             self.eyes.flight.began(root, args, kwargs, batch)
             if self.dense:
-                self._looks(self.eyes.look_forward, root, args, kwargs, batch)
+                self._timed(self.eyes.look_forward, root, args, kwargs, batch)
         else:
             phase = "eval"
             self.eyes.release()
@@ -168,7 +168,7 @@ class Health:
                 self.last_root = root
                 self.eyes.flight.began(root, args, kwargs, batch)
                 if self.dense and not self.loop.train_grad:  # it may be trained in this mode
-                    self._looks(self.eyes.look_forward, root, args, kwargs, batch)
+                    self._timed(self.eyes.look_forward, root, args, kwargs, batch)
             elif training and root.stochastic:
                 self.loop.nograd_stochastic = True
             self.evaluation.forward(self.step, root.name, training, grad, root.stochastic, other)
@@ -193,7 +193,7 @@ class Health:
         self.phases.forward += self.clock() - began
         self.eyes.flight.ended(root, output)
         if self.dense:
-            self._looks(self.eyes.looked_forward, root, output)
+            self._timed(self.eyes.looked_forward, root, output)
 
     def _batch(self, args, kwargs):
         """The batch of a call: the one that a loader has just delivered, else what the model was given."""
@@ -219,10 +219,10 @@ class Health:
             tensors: What it was called on.
             losses: The values among them, as far as known: floats, or scalars on a device.
         """
-        if not self.ours():
+        if not self.is_followed_thread():
             return
         self.inside, loop = None, self.loop
-        if self.resting:
+        if self.skipping:
             loop.backwards += 1
             self._check_losses(losses, tensors)
             return
@@ -230,7 +230,7 @@ class Health:
         root = self.last_root
         if root is not None:
             loop.backward_mode(root.training(), root.stochastic)
-        self.standing.before_backward(loop, self.dense)
+        self.stale_gradients.before_backward(loop, self.dense)
         self.eyes.flight.backward(tensors)
         self.eyes.graph(loop.backwards, tensors)
         if self.dense and self.memory.marks_wanted():
@@ -241,7 +241,7 @@ class Health:
     def _check_losses(self, losses, tensors):
         for loss in losses:
             if type(loss) is float and loss - loss != 0.0:
-                self._looks(self.eyes.flight.failed, "loss", loss, tensors)
+                self._timed(self.eyes.flight.failed, "loss", loss, tensors)
                 return
 
     def backward_ended(self):
@@ -256,29 +256,29 @@ class Health:
 
     # what the optimizers do
 
-    def step_begins(self, optimizer, meter, norm, closure):
+    def step_begins(self, optimizer, recorder, norm, closure):
         """Takes the beginning of an optimizer step, before it changes anything.
 
         Args:
             optimizer: It.
-            meter: Its meter.
+            recorder: Its meter.
             norm: Total gradient norm: a float, a scalar on a device, or `None` where it was not measured.
             closure: Whether gradients are only computed inside the step.
         """
-        if not self.ours():
+        if not self.is_followed_thread():
             return
         self.inside = None
-        if self.resting:
+        if self.skipping:
             self._check_norm(norm)
             return
         if not closure:
-            self.standing.before_step(self.loop, optimizer, meter, norm)
+            self.stale_gradients.before_step(self.loop, optimizer, recorder, norm)
             self._check_norm(norm)
         if self.dense:
-            self._looks(self.eyes.look_step, optimizer, meter, closure)
+            self._timed(self.eyes.look_step, optimizer, recorder, closure)
         self._step_began = self.clock()
 
-    def step_ended(self, optimizer, meter, norm, backwards):
+    def step_ended(self, optimizer, recorder, norm, backwards):
         """Takes the end of an optimizer step.
 
         Returns:
@@ -287,40 +287,40 @@ class Health:
         if self.thread is not None and self.thread != get_ident():
             return None
         now = self.clock()
-        if self.resting:
+        if self.skipping:
             self.loop.steps += 1
             self.eyes.release()
             self.phases.rest(now)
-            if self.pace.leads(meter):
-                self.turn(now)
+            if self.step_sampler.is_leading(recorder):
+                self.next_step(now)
             return None
         if self._step_began is not None:
             self.phases.optimizer += now - self._step_began
             self._step_began = None
-        one = self.loop.optimizer(meter.index)
+        one = self.loop.optimizer(recorder.index)
         if not backwards and one.steps and self.eyes.written(optimizer) == one.mark:
             one.without_backward += 1
-        self.loop.step(meter.index, backwards)
+        self.loop.step(recorder.index, backwards)
         one.mark = self.eyes.written(optimizer) if one.steps < 256 else None
         if self.evaluation.open:
             self._evaluated()
         if self.dense:
-            self._looks(self.eyes.looked_step, optimizer, meter, norm)
+            self._timed(self.eyes.looked_step, optimizer, recorder, norm)
         self.eyes.release()
         extra = self.phases.step(now)
-        if self.pace.leads(meter):
-            self.turn(now)
+        if self.step_sampler.is_leading(recorder):
+            self.next_step(now)
         return extra
 
     def _evaluated(self):
         self.evaluation.end(self.step)
         self._usual = False
 
-    def turn(self, now):
+    def next_step(self, now):
         """Goes on to the next step: decides whether it is dense, and whether it is followed at all."""
-        pace = self.pace
-        pace.turned(now, self.training.spent_in_all() - self.toll.counted - self.cost, self.dense)
-        steps = pace.steps
+        step_sampler = self.step_sampler
+        step_sampler.end_of_step(now, self.training.spent_in_all() - self.overhead.counted - self.cost, self.dense)
+        steps = step_sampler.steps
         usual, self._usual = self._usual, True
         if self.dense:
             began = thread_time()
@@ -328,48 +328,48 @@ class Health:
             self.eyes.turned(steps)
             now = self.clock()
             counted, self.cost = self.cost + thread_time() - began, 0.0
-            self.schedule.looked(steps, now, self.toll.looked(steps, counted, usual))
+            self.schedule.looked(steps, now, self.overhead.looked(steps, counted, usual))
             if self.schedule.looks == 1:
                 self.phases.spoiled()
         else:
-            self.toll.ordinary(steps, usual)
+            self.overhead.ordinary(steps, usual)
             if self.memory.due(now, steps):
                 self.memory.tell(now, steps, self.eyes.device_memory())
         self.dense = self.schedule.due(steps + 1, now)
         if self.dense:
             self.phases.spoiled()
-        self.resting = pace.fast and not self.dense and pace.asleep()
-        if self.resting:
+        self.skipping = step_sampler.fast and not self.dense and step_sampler.is_skipped()
+        if self.skipping:
             self.windows.cut()
 
     def clipped(self, norm, limit, function):
         """Takes a call of a clipping function with the norm before it."""
         known = type(norm) is float
         self.loop.clipped(norm if known else None, limit, "value" if "value" in function else "norm")
-        if known and norm - norm != 0.0 and self.ours():
+        if known and norm - norm != 0.0 and self.is_followed_thread():
             self._check_norm(norm)
 
     def _check_norm(self, norm):
         """Has the flight recorder look for a norm that is not finite; where losses are scaled such norms are normal."""
         if type(norm) is float and norm - norm != 0.0 and not self.training.local.scales:
-            self._looks(self.eyes.flight.failed, "gradient", norm, None)
+            self._timed(self.eyes.flight.failed, "gradient", norm, None)
 
-    def arrived(self, meter, losses, rates, norm, extra):
+    def on_values(self, recorder, losses, rates, norm, extra):
         """Takes the numbers of a step, once they are known; abnormal ones start a series of looks."""
         loss = losses[-1] if losses else None
         ratio, self.ratio = self.ratio, None
-        self.recent.append((meter.step, loss, norm, rates[0] if rates else None, ratio))
+        self.recent.append((recorder.step, loss, norm, rates[0] if rates else None, ratio))
         if extra is not None and "scale" in extra:
             self.loop.scale(extra["scale"])
         normal = loss is None or self.normal_loss.takes(loss)
         if norm is not None:
             normal = self._normal_norm.takes(norm) and normal
-        if not normal and self.schedule.alarm(self.pace.steps):
+        if not normal and self.schedule.alarm(self.step_sampler.steps):
             self.dense = True
-            self.resting = False
+            self.skipping = False
             self.phases.spoiled()
 
-    def _looks(self, look, *args):
+    def _timed(self, look, *args):
         """Calls one of the eyes and takes its time."""
         began = thread_time()
         try:
@@ -382,7 +382,7 @@ class Health:
     def _tell_loop(self, step=None):
         if not (self.loop.backwards or self.loop.steps or self.loop.losses_open):
             return
-        self.loop.scaler["skipped"] = sum(m.skipped_in_all for m in self.training.meters.values())
+        self.loop.scaler["skipped"] = sum(m.skipped_in_all for m in self.training.recorders.values())
         if may_read_gradients(self.thread):
             with self.probe.guard(self.name + ".totals"):
                 self.eyes.totals(self.loop)
@@ -394,6 +394,6 @@ class Health:
         self.windows.flush()
         self.eyes.finish()
         self._tell_loop()
-        for what, reason in (self.schedule.left_out(), self.pace.left_out()):
+        for what, reason in (self.schedule.left_out(), self.step_sampler.left_out()):
             if reason:
                 self.probe.unobserved(what, reason)

@@ -1,4 +1,4 @@
-"""Tells what looks at tensors really cost.
+"""Estimates what inspecting tensors really costs.
 
 What is measured around them is less: a look pushes the data of the program out of the caches, and what comes after it
 is slower. So a step that was looked at is compared with the steps around it. All is the processor's time of the thread
@@ -13,7 +13,7 @@ UNKNOWN = 1.5
 transformer, 2 to 3 on a small network."""
 
 
-class Toll:
+class ProbeOverhead:
     """What the looks of one process cost.
 
     Args:

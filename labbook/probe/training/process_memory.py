@@ -17,7 +17,7 @@ MARKED = 64
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
-class Memory:
+class ProcessMemory:
     """The memory of one process, as `memory` events.
 
     Args:

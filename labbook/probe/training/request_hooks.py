@@ -13,32 +13,32 @@ from .training_loop import is_engine_thread
 
 
 def install(probe, settings):
-    """Prepares both frameworks; see `protocol.ENV_PROBE` for the settings under `asked`."""
+    """Prepares both frameworks; see `protocol.ENV_PROBE` for the settings under `requests`."""
     for name, attach in (("torch", attach_torch), ("paddle", attach_paddle)):
         probe.watch(name, _attaching(attach, probe, settings))
 
 
 def _attaching(attach, probe, settings):
     def attached(module):
-        attach(module, Steering(module, probe, settings))
+        attach(module, RequestHooks(module, probe, settings))
 
     return attached
 
 
-class Steering:
+class RequestHooks:
     """What is done after a step.
 
     Args:
         module: The framework.
-        probe: The probe of this process; it has `asked`.
-        settings: The settings under `asked`.
+        probe: The probe of this process; it has `requests`.
+        settings: The settings under `requests`.
     """
 
     def __init__(self, module, probe, settings):
-        self.asked = probe.asked
+        self.requests = probe.requests
         self._probe = probe
         self._module = module
-        self.asked.describe = self._describe
+        self.requests.describe = self._describe
         self._local = threading.local()
         wanted = settings.get("profile")
         self._profiling = Profiling(module, probe, wanted, settings.get("max_steps")) if wanted else None
@@ -52,13 +52,13 @@ class Steering:
         Raises:
             SystemExit: The run ends as asked.
         """
-        if self._probe.resting:
+        if self._probe.suspended:
             return
         step = self._probe.step
         if self._profiling is not None and step is not None:
             self._profiling.stepped(step)
-        self.asked.due(step)
-        self.asked.act()
+        self.requests.due(step)
+        self.requests.act()
 
     def unable(self, reason):
         """Tells that nothing can be done after a step."""
@@ -66,7 +66,7 @@ class Steering:
 
     def around_backward(self, original):
         """`original`, a backward function, with what is due done after its outermost call in a thread of Python's."""
-        local, asked = self._local, self.asked
+        local, requests = self._local, self.requests
 
         def backward(*args, **kwargs):
             if getattr(local, "depth", 0) or is_engine_thread():
@@ -79,7 +79,7 @@ class Steering:
                 raise
             finally:
                 local.depth = 0
-            asked.act()
+            requests.act()
             return result
 
         return disguised(backward, original)
@@ -99,34 +99,34 @@ class Steering:
         return disguised(step, original)
 
 
-def attach_torch(torch, steering):
+def attach_torch(torch, request_hooks):
     """Acts after the steps of all optimizers of PyTorch and after `autograd.backward`."""
     optimizers = sys.modules["torch.optim.optimizer"]
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
 
     def after(optimizer, args, kwargs):
         if not is_compiling():
-            steering.stepped()
+            request_hooks.stepped()
 
     if hasattr(optimizers, "register_optimizer_step_post_hook"):
         optimizers.register_optimizer_step_post_hook(after)
     else:
-        steering.unable("this PyTorch has no hooks for the steps of all optimizers; they came with version 2.0")
-    torch.autograd.backward = steering.around_backward(torch.autograd.backward)
+        request_hooks.unable("this PyTorch has no hooks for the steps of all optimizers; they came with version 2.0")
+    torch.autograd.backward = request_hooks.around_backward(torch.autograd.backward)
 
 
-def attach_paddle(paddle, steering):
+def attach_paddle(paddle, request_hooks):
     """Acts after the steps of all optimizers of PaddlePaddle and after `Tensor.backward` and `autograd.backward`."""
     base = paddle.optimizer.Optimizer
     if hasattr(base, "_apply_optimize"):
-        base._apply_optimize = steering.around_step(base._apply_optimize)
+        base._apply_optimize = request_hooks.around_step(base._apply_optimize)
     else:
-        base.step = steering.around_step(base.step)
+        base.step = request_hooks.around_step(base.step)
     closures = getattr(paddle.optimizer, "LBFGS", None)
     if closures is not None:
-        closures.step = steering.around_step(closures.step)
-    paddle.Tensor.backward = steering.around_backward(paddle.Tensor.backward)
-    watched = steering.around_backward(paddle.autograd.backward)
+        closures.step = request_hooks.around_step(closures.step)
+    paddle.Tensor.backward = request_hooks.around_backward(paddle.Tensor.backward)
+    watched = request_hooks.around_backward(paddle.autograd.backward)
     home = sys.modules.get("paddle.autograd.backward_mode")
     if home is not None:
         home.backward = watched

@@ -159,7 +159,7 @@ class Schedule:
         return extra / SHARE[self.level] - (now - self._begun)
 
 
-class Normal:
+class UsualRange:
     """What is normal for one series of positive numbers: a running mean and mean deviation.
 
     A value is abnormal when it is not finite, or ten deviations and a factor of three above the mean.

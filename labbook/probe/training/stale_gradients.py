@@ -1,4 +1,4 @@
-"""Judges the gradients that stand in an optimizer's parameters: left over from before, missing, or all zero.
+"""Checks the gradients in an optimizer's parameters: stale from an earlier step, missing, or all zero.
 
 Knows no framework.
 """
@@ -9,12 +9,12 @@ CHECKED_ALWAYS = 50
 CHECKED_EVERY = 8
 
 
-class Standing:
-    """The standing gradients of one process.
+class StaleGradientCheck:
+    """Checks the gradients of one process for stale values.
 
     Args:
         training: Its optimizers.
-        eyes: What looks at tensors; see `Health`.
+        eyes: What looks at tensors; see `TrainingMonitor`.
     """
 
     def __init__(self, training, eyes):
@@ -22,35 +22,35 @@ class Standing:
         self._eyes = eyes
 
     def before_backward(self, loop, every):
-        """Looks for gradients that stand in an optimizer's parameters, until they were seen cleared once a step.
+        """Looks for stale gradients in the optimizers' parameters, until they were seen cleared once a step.
 
         Args:
             loop: Takes what was found.
             every: Whether all parameters are looked at, else a few of them.
         """
-        for meter in list(self._training.meters.values()):
-            one = loop.of.get(meter.index)
+        for recorder in list(self._training.recorders.values()):
+            one = loop.of.get(recorder.index)
             if one is None or one.waiting == 0.0:
                 continue
             # Judged over all backward calls since its last step, or not at all.
             if one.steps > CHECKED_ALWAYS and one.steps % CHECKED_EVERY:
                 continue
-            optimizer = meter.owner()
+            optimizer = recorder.owner()
             if optimizer is not None:
-                norm = self._eyes.standing(optimizer, meter, every)
+                norm = self._eyes.stale_gradient_norm(optimizer, recorder, every)
                 if norm is not None:
-                    loop.standing(meter.index, norm)
+                    loop.stale_gradients(recorder.index, norm)
 
-    def before_step(self, loop, optimizer, meter, norm):
+    def before_step(self, loop, optimizer, recorder, norm):
         """Notes whether an optimizer is about to step without a gradient, or with nothing but zeros.
 
         Args:
             loop: Takes what was found.
             optimizer: It.
-            meter: Its meter.
-            norm: As in `Health.step_begins`.
+            recorder: Its meter.
+            norm: As in `TrainingMonitor.step_begins`.
         """
-        one = loop.optimizer(meter.index)
+        one = loop.optimizer(recorder.index)
         if not one.steps:
             self._eyes.first_step(optimizer)
         missing = norm is None and not self._eyes.has_gradient(optimizer)

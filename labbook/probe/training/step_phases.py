@@ -4,10 +4,10 @@ Knows no framework. Times are those of the host; what a device does meanwhile co
 """
 
 NAMES = ("data", "forward", "backward", "optimizer", "other")
-"""The phases, in the order of the times in the field `ph` that `Phases.step` gives."""
+"""The phases, in the order of the times in the field `ph` that `StepPhases.step` gives."""
 
 
-class Phases:
+class StepPhases:
     """The times of the step under way, in seconds; each is added to where its phase ends.
 
     Args:

@@ -35,7 +35,7 @@ MAX_RATES = 16
 _MAX_ALARMS = 50
 
 
-class Meter:
+class StepRecorder:
     """The steps of one optimizer, as `step` events.
 
     Args:
@@ -92,11 +92,11 @@ class Meter:
 
         Cost: 1 microsecond where it is put aside, 5 more when it is taken.
         """
-        self.hold(losses, rates, now, norm, backwards, extra)
+        self.defer(losses, rates, now, norm, backwards, extra)
         if now >= self.ready_s or self.step <= AT_ONCE or not _are_finite(losses, norm):
             self._take(now)
 
-    def hold(self, losses, rates, now, norm=None, backwards=1, extra=None):
+    def defer(self, losses, rates, now, norm=None, backwards=1, extra=None):
         """Puts aside a step, as `add` does, with finite losses; `add` is to follow at once.
 
         Cost: half a microsecond.

@@ -22,8 +22,8 @@ PATIENCE = 16
 """Steps of other optimizers after which one that has not stepped leads no more: another phase of the program."""
 
 
-class Pace:
-    """The pace of one process. One optimizer leads: its steps are the steps of the program.
+class StepSampler:
+    """Counts the steps of one process and chooses which are followed. One optimizer leads: its steps are counted.
 
     Args:
         now: Monotonic time, in seconds.
@@ -62,14 +62,14 @@ class Pace:
         self._measured = None
         self._spoiled = False
 
-    def leads(self, meter):
+    def is_leading(self, recorder):
         """Whether the optimizer of this meter, which has just stepped, leads; it will when nobody else does."""
         lead = self._lead
-        if lead is meter:
+        if lead is recorder:
             self._misses = 0
             return True
         if lead is None or lead.owner() is None:
-            self._lead = meter
+            self._lead = recorder
             self._misses = 0
             return True
         self._misses += 1
@@ -77,7 +77,7 @@ class Pace:
             self._lead = None
         return False
 
-    def turned(self, now, spent, looked=False):
+    def end_of_step(self, now, spent, looked=False):
         """Counts a step of the program.
 
         Args:
@@ -103,7 +103,7 @@ class Pace:
             self._round_s = now
             self.fast = (self.fast or self.steps >= RESTS_FROM) and self.follow_s > DEAR * self.step_s
 
-    def asleep(self):
+    def is_skipped(self):
         """Whether the next step is one of those that are not followed where steps are very short."""
         return self.steps % ROUND >= AWAKE
 

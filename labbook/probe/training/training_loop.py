@@ -1,8 +1,8 @@
 """Follows the training loop of one framework: which backward calls belong to which optimizer step.
 
-Knows no framework. An adapter tells it of backward calls and optimizer steps; it keeps what is pending for each thread,
-numbers the steps, and hands the numbers to a `Meter` for each optimizer. Values that are still on a device come with a
-letter (see the `Mailbox` of an adapter) and are added, in order, once they have arrived.
+Knows no framework. An adapter reports backward calls and optimizer steps; this module stores what is pending for each
+thread, numbers the steps, and passes the numbers to the `StepRecorder` of each optimizer. Values that are still on a
+device arrive as pending values (see the `DeviceReader` of an adapter) and are added in order once they can be read.
 """
 
 import os
@@ -14,15 +14,15 @@ from weakref import ref
 
 from ..events.protocol import OPTIMIZER, STATE
 from ..process.stall_watchdog import Pulse
-from .step_recorder import Budget, Meter
+from .step_recorder import Budget, StepRecorder
 
 _MAX_PENDING = 4096
-_LONELY_BACKWARDS = 64
+_BACKWARDS_WITHOUT_STEP = 64
 """After so many backward calls without any optimizer step, steps are counted by backward. Source: chosen by us; longer
 than usual gradient accumulation."""
 
 _MAX_WAITING = 64
-_LAST_LETTERS_S = 2.0
+_LAST_VALUES_S = 2.0
 _NOTHING = ((), 0, 0)
 _FLOATS = {float}
 MAX_OPTIMIZERS = 16
@@ -56,7 +56,7 @@ class Local(threading.local):
         scaler: A weak reference to the gradient scaler that scaled a loss last.
         scaled: `(weak reference to the scaled loss, the loss)` of the last scaling.
         scaling: The step of a gradient scaler that this thread is in.
-        lane: The meter of the step under way, where that is not followed (see `fast_path`).
+        fast_step: The meter of the step under way, where that is not followed (see `fast_path`).
     """
 
     def __init__(self):
@@ -68,7 +68,7 @@ class Local(threading.local):
         self.in_step = 0
         self.group = 0
         self.update = None
-        self.meter = None
+        self.recorder = None
         self.closure = False
         self.norm = None
         self.clipped = False
@@ -77,16 +77,16 @@ class Local(threading.local):
         self.scales = False
         self.scaler = None
         self.scaling = None
-        self.lane = None
+        self.fast_step = None
 
-    def take(self, meter):
+    def take(self, recorder):
         """`(losses, backwards, unscaled)` since the last step; optimizers that step after one backward share them."""
         if self.backwards:
             self.taken = (self.losses, self.backwards, self.unscaled)
             self.losses, self.backwards, self.unscaled = [], 0, 0
-        elif meter.seen is self.taken:
+        elif recorder.seen is self.taken:
             return _NOTHING
-        meter.seen = self.taken
+        recorder.seen = self.taken
         return self.taken
 
 
@@ -104,7 +104,7 @@ class Training:
         self.framework = framework
         self.local = Local()
         self.describe = describe
-        self.health = None
+        self.monitor = None
         self.clock = time.perf_counter
         self.catch_up = _nothing
         self._forget()
@@ -118,78 +118,78 @@ class Training:
     def _settle(self, step):
         if step >= SETTLED:
             self._hand_over()
-            self.probe.settled(step)
+            self.probe.mark_warm(step)
 
     def _hand_over(self):
         """Gives the probe the time that following the training took since this was done last."""
-        self.probe.spent(self.spent)
-        self._handed_over += self.spent
-        self.spent = 0.0
+        self.probe.add_overhead(self.overhead_s)
+        self._handed_over += self.overhead_s
+        self.overhead_s = 0.0
 
     def spent_in_all(self):
         """Seconds that following the training took so far."""
-        return self._handed_over + self.spent
+        return self._handed_over + self.overhead_s
 
     def _forget(self):
-        self.meters = {}
+        self.recorders = {}
         self.count = 0
         self.intervals = 0
         self.steps = 0
         self.backwards = 0
-        self.spent = self._handed_over = 0.0
+        self.overhead_s = self._handed_over = 0.0
         self.moved = self.began = self.clock()
         self.running = 0
         self.inside = 0
-        self.together = None
-        self.lonely = None
+        self.fused = None
+        self.without_optimizer = None
         self.said = set()
         self._closed = False
         self.local.__init__()
 
-    def meter(self, optimizer, closure=False):
+    def recorder(self, optimizer, closure=False):
         """The meter of an optimizer, `None` where too many are in use; the first call writes the `optimizer` event."""
-        meter = self.meters.get(id(optimizer))
-        if meter is None or meter.owner() is not optimizer:
-            meter = self._begin_meter(optimizer, closure)
-        return meter
+        recorder = self.recorders.get(id(optimizer))
+        if recorder is None or recorder.owner() is not optimizer:
+            recorder = self._begin_recorder(optimizer, closure)
+        return recorder
 
-    def _begin_meter(self, optimizer, closure):
-        for known, meter in list(self.meters.items()):
-            if meter.owner() is None:
-                meter.flush()
-                del self.meters[known]
-        if len(self.meters) >= MAX_OPTIMIZERS or self.count >= _MAX_METERS:
-            self.unobserved("steps of some optimizers", "more than %d optimizers are in use" % len(self.meters))
+    def _begin_recorder(self, optimizer, closure):
+        for known, recorder in list(self.recorders.items()):
+            if recorder.owner() is None:
+                recorder.flush()
+                del self.recorders[known]
+        if len(self.recorders) >= MAX_OPTIMIZERS or self.count >= _MAX_METERS:
+            self.unobserved("steps of some optimizers", "more than %d optimizers are in use" % len(self.recorders))
             return None
-        meter = self._new_meter(ref(optimizer))
-        self.meters[id(optimizer)] = meter
-        self._tell_optimizer(meter, optimizer, closure, "")
-        return meter
+        recorder = self._new_recorder(ref(optimizer))
+        self.recorders[id(optimizer)] = recorder
+        self._tell_optimizer(recorder, optimizer, closure, "")
+        return recorder
 
-    def _tell_optimizer(self, meter, optimizer, closure, how):
+    def _tell_optimizer(self, recorder, optimizer, closure, how):
         with self.probe.guard(self.framework + ".describe"):
             fields = self.describe(optimizer, closure)
             fields["type"] += how
-            self.probe.event(OPTIMIZER, framework=self.framework, index=meter.index, **fields)
+            self.probe.event(OPTIMIZER, framework=self.framework, index=recorder.index, **fields)
 
-    def _new_meter(self, owner):
+    def _new_recorder(self, owner):
         def tell(interval):
             self.intervals += 1
             if self.intervals <= _MAX_INTERVALS or not self.intervals & (self.intervals - 1):
                 self.probe.event(STATE, framework=self.framework, grad_norm_every=interval)
 
-        meter = Meter(self.probe.event, self.framework, self.count)
+        recorder = StepRecorder(self.probe.event, self.framework, self.count)
         self.count += 1
-        meter.owner = owner
-        meter.budget = Budget(self.probe.settings.get("budget") or 0.01, tell)
-        meter.waiting = deque()
-        meter.seen = None
-        meter.scratch = {}
-        if self.probe.asked is not None:
-            self.probe.asked.listen(meter, self.framework)
-        return meter
+        recorder.owner = owner
+        recorder.budget = Budget(self.probe.settings.get("budget") or 0.01, tell)
+        recorder.waiting = deque()
+        recorder.seen = None
+        recorder.scratch = {}
+        if self.probe.requests is not None:
+            self.probe.requests.listen(recorder, self.framework)
+        return recorder
 
-    def root(self, losses):
+    def on_backward(self, losses):
         """Takes a call of `backward`, before it runs, with the values that were passed to it."""
         state = self.local.__dict__
         state["backwards"] += 1
@@ -201,113 +201,113 @@ class Training:
 
     def backward_ended(self):
         """Closes a call of `backward`: steps taken inside it become one, steps that nobody takes are counted by it."""
-        if self.together is not None and self.inside:
-            self._step_together()
+        if self.fused is not None and self.inside:
+            self._step_fused()
             return
         if self.steps or self.local.in_step:
             return
-        if self.lonely is not None or self.local.backwards >= _LONELY_BACKWARDS:
-            self._step_alone()
+        if self.without_optimizer is not None or self.local.backwards >= _BACKWARDS_WITHOUT_STEP:
+            self._count_backwards()
 
-    def _step_alone(self):
+    def _count_backwards(self):
         """Counts backward calls as steps, in a loop whose updates are made by hand or inside a compiled function."""
-        first = self.lonely is None
+        first = self.without_optimizer is None
         if first:
-            self._begin_lonely()
-        losses, backwards, _ = self.local.take(self.lonely)
+            self._begin_without_optimizer()
+        losses, backwards, _ = self.local.take(self.without_optimizer)
         now = self.clock()
         numbers = [value for value in losses if type(value) is float]
         if len(numbers) != backwards:
-            self.lonely.add(numbers, (), None, now, backwards)
+            self.without_optimizer.add(numbers, (), None, now, backwards)
             return
         for value in numbers:
             if first:
-                self.lonely.untimed()
-            self.lonely.add([value], (), None, now, 1)
+                self.without_optimizer.untimed()
+            self.without_optimizer.add([value], (), None, now, 1)
 
-    def _begin_lonely(self):
-        self.lonely = self._new_meter(None)
+    def _begin_without_optimizer(self):
+        self.without_optimizer = self._new_recorder(None)
         self.probe.event(
             OPTIMIZER,
             framework=self.framework,
-            index=self.lonely.index,
+            index=self.without_optimizer.index,
             type="none seen, steps are counted by backward",
             options={},
             groups=[],
             closure=False,
         )
         reason = "none was seen in %d calls of backward: updates are made by hand or inside a compiled function"
-        self.unobserved("optimizer steps, learning rate and gradient norm", reason % _LONELY_BACKWARDS)
+        self.unobserved("optimizer steps, learning rate and gradient norm", reason % _BACKWARDS_WITHOUT_STEP)
 
-    def together_meter(self, optimizer):
+    def fused_recorder(self, optimizer):
         """The one meter of all optimizers that step inside `backward`, each for a part of the parameters."""
-        if self.together is None:
-            self.together = self._new_meter(None)
-            self.together.parts = {}
-            self.together.squares, self.together.measured = 0.0, True
-            self._tell_optimizer(self.together, optimizer, False, " inside backward")
-        return self.together
+        if self.fused is None:
+            self.fused = self._new_recorder(None)
+            self.fused.parts = {}
+            self.fused.squares, self.fused.measured = 0.0, True
+            self._tell_optimizer(self.fused, optimizer, False, " inside backward")
+        return self.fused
 
     def inside_step(self, rates, norm):
         """Takes the step of an optimizer that was made inside `backward`, one of many for one backward call."""
-        together = self.together
+        fused = self.fused
         self.inside += 1
-        together.rates = rates
+        fused.rates = rates
         if norm is not None and type(norm) is float:
-            together.squares += norm * norm
+            fused.squares += norm * norm
         else:
-            together.measured = False
+            fused.measured = False
 
-    def _step_together(self):
-        meter = self.together
-        norm = meter.squares**0.5 if meter.measured else None
-        losses, backwards, _ = self.local.take(meter)
+    def _step_fused(self):
+        recorder = self.fused
+        norm = recorder.squares**0.5 if recorder.measured else None
+        losses, backwards, _ = self.local.take(recorder)
         extra = {"in_backward": self.inside}
-        meter.squares, meter.measured, self.inside = 0.0, True, 0
-        self.step(meter, losses, meter.rates, norm, backwards, extra, None)
+        recorder.squares, recorder.measured, self.inside = 0.0, True, 0
+        self.step(recorder, losses, recorder.rates, norm, backwards, extra, None)
 
-    def step(self, meter, losses, rates, norm, backwards, extra, letter):
+    def step(self, recorder, losses, rates, norm, backwards, extra, pending):
         """Takes one step of one optimizer; with a letter its losses and norm are still on their way from a device."""
         now = self.clock()
         self.steps += 1
         self.moved = now
-        meter.budget.stepped(now)
-        if letter is None and not meter.waiting:
-            self._add(meter, losses, rates, norm, now, backwards, extra)
+        recorder.budget.stepped(now)
+        if pending is None and not recorder.waiting:
+            self._add(recorder, losses, rates, norm, now, backwards, extra)
         else:
-            meter.waiting.append((losses, rates, norm, now, backwards, extra, letter))
-            if self.probe.asked is not None and self.probe.asked.exact:
-                self.probe.asked.wait_for(meter)
-            self.collect(meter, len(meter.waiting) > _MAX_WAITING)
+            recorder.waiting.append((losses, rates, norm, now, backwards, extra, pending))
+            if self.probe.requests is not None and self.probe.requests.exact:
+                self.probe.requests.wait_for(recorder)
+            self.collect(recorder, len(recorder.waiting) > _MAX_WAITING)
         totals = self.probe.totals
         totals["backwards"] = self.backwards
-        self.probe.step = meter.step + len(meter.waiting)
+        self.probe.step = recorder.step + len(recorder.waiting)
 
-    def collect(self, meter, force=False):
+    def collect(self, recorder, force=False):
         """Adds the waiting steps whose values have arrived, oldest first; `force` gives up the values of the oldest."""
-        waiting = meter.waiting
+        waiting = recorder.waiting
         while waiting:
-            losses, rates, norm, now, backwards, extra, letter = waiting[0]
-            if letter is not None and letter.arrived():
-                read = letter.read()
+            losses, rates, norm, now, backwards, extra, pending = waiting[0]
+            if pending is not None and pending.is_ready():
+                read = pending.read()
                 if read is None:
                     waiting.popleft()
-                    meter.skip()
+                    recorder.skip()
                     continue
                 losses, norm, extra = read
-            elif letter is not None:
+            elif pending is not None:
                 if not force:
                     return
                 force = False
                 losses, norm = (), None
                 self.unobserved(*NOT_DELIVERED)
             waiting.popleft()
-            self._add(meter, losses, rates, norm, now, backwards, extra)
+            self._add(recorder, losses, rates, norm, now, backwards, extra)
 
-    def _add(self, meter, losses, rates, norm, now, backwards, extra):
-        meter.add(losses, rates, norm, now, backwards, extra)
-        if self.health is not None:
-            self.health.arrived(meter, losses, rates, norm, extra)
+    def _add(self, recorder, losses, rates, norm, now, backwards, extra):
+        recorder.add(losses, rates, norm, now, backwards, extra)
+        if self.monitor is not None:
+            self.monitor.on_values(recorder, losses, rates, norm, extra)
 
     def unobserved(self, what, reason):
         """Says once that something was not observed."""
@@ -316,22 +316,24 @@ class Training:
             self.probe.unobserved(what, reason)
 
     def finish(self):
-        """Writes what is pending at the end of the process. Never waits longer than `_LAST_LETTERS_S` for a device."""
+        """Writes what is pending at the end of the process. Never waits longer than `_LAST_VALUES_S` for a device."""
         if self._closed:
             return
         self._closed = True
         with self.probe.guard(self.framework + ".finish"):
             self.catch_up()
-        deadline = time.monotonic() + _LAST_LETTERS_S
-        for meter in list(self.meters.values()) + [m for m in (self.together, self.lonely) if m is not None]:
+        deadline = time.monotonic() + _LAST_VALUES_S
+        for recorder in list(self.recorders.values()) + [
+            m for m in (self.fused, self.without_optimizer) if m is not None
+        ]:
             with self.probe.guard(self.framework + ".finish"):
-                self.collect(meter)
-                while meter.waiting and time.monotonic() < deadline:
+                self.collect(recorder)
+                while recorder.waiting and time.monotonic() < deadline:
                     time.sleep(0.01)
-                    self.collect(meter)
-                while meter.waiting:
-                    self.collect(meter, force=True)
-            meter.flush()
+                    self.collect(recorder)
+                while recorder.waiting:
+                    self.collect(recorder, force=True)
+            recorder.flush()
         if self.steps or self.backwards:
             self.probe.totals["backwards"] = self.backwards
         elif self.probe.role != "fork" and not is_launcher():

@@ -1,7 +1,7 @@
 """What the user asked the probe to do besides looking: `--watch`, `--break`, `--stop-on`, `--max-steps`.
 
 Exists only in runs that ask for it. Series are followed as the steps are counted; what a condition asks for is done
-after the optimizer's step has ended, outside of every guard (see `Asked.act`), because it may end the program.
+after the optimizer's step has ended, outside of every guard (see `UserRequests.act`), because it may end the program.
 """
 
 import os
@@ -74,7 +74,7 @@ class Condition:
         return came
 
 
-class Asked:
+class UserRequests:
     """All that was asked for in this process.
 
     Args:
@@ -117,21 +117,21 @@ class Asked:
         """Takes the inputs of a training forward; they are kept until the next one."""
         self._batch = (args, kwargs, batch)
 
-    def listen(self, meter, framework):
+    def listen(self, recorder, framework):
         """Has every step of an optimizer pass through here, after it was counted."""
-        add = meter.add
+        add = recorder.add
         guard = self._probe.guard("asked")
 
         def listening(losses, rates, norm, now, backwards, extra=None):
-            before = meter._before
+            before = recorder._before
             add(losses, rates, norm, now, backwards, extra)
             with guard:
-                found = _numbers(meter.index, losses, rates, norm, extra)
+                found = _numbers(recorder.index, losses, rates, norm, extra)
                 if before is not None:
-                    found["step_time_s" + _suffix(meter.index)] = now - before
-                self.take(found, meter.step, framework, meter)
+                    found["step_time_s" + _suffix(recorder.index)] = now - before
+                self.take(found, recorder.step, framework, recorder)
 
-        meter.add = listening
+        recorder.add = listening
 
     def logged(self, step, values):
         """Takes numbers that the program logged itself, then does what they ask for."""
@@ -140,7 +140,7 @@ class Asked:
             self.take({name: float(value) for name, value in values.items()}, step, None, None)
         self.act()
 
-    def take(self, found, step, framework, meter):
+    def take(self, found, step, framework, recorder):
         """Takes the newest values of some series and looks at the conditions that they decide."""
         for name, value in found.items():
             recent = self._recent.get(name)
@@ -152,26 +152,26 @@ class Asked:
             self._values[name] = value
         for condition in self._conditions:
             if condition.concerns(found) and condition.look(self._values, step):
-                self._came_true(condition, step, framework, meter)
-        if self._limit and meter is not None and meter.step >= self._limit:
-            self._stop = self._stop or ("max-steps", "", meter.step, 0)
+                self._came_true(condition, step, framework, recorder)
+        if self._limit and recorder is not None and recorder.step >= self._limit:
+            self._stop = self._stop or ("max-steps", "", recorder.step, 0)
 
-    def wait_for(self, meter):
+    def wait_for(self, recorder):
         """Waits, for the debugger's sake, until the values of the newest step have come from the device."""
         end = time.monotonic() + _LONGEST_WAIT_S
-        while meter.waiting and time.monotonic() < end:
-            letter = meter.waiting[-1][-1]
-            if letter is None or letter.arrived():
+        while recorder.waiting and time.monotonic() < end:
+            pending = recorder.waiting[-1][-1]
+            if pending is None or pending.arrived():
                 return
             time.sleep(0.0002)
 
-    def _came_true(self, condition, step, framework, meter):
+    def _came_true(self, condition, step, framework, recorder):
         frame = program_frame()
         note = ""
         if condition.option == "break":
             note = debugger.why_not()
             if not note and condition.moments <= MOMENTS:
-                self._pending.append((condition, step, meter))
+                self._pending.append((condition, step, recorder))
             elif note:
                 self._probe.unobserved("--break " + condition.expression, note)
         if condition.option == "stop-on":
@@ -216,10 +216,10 @@ class Asked:
         """
         if self._pending:
             pending, self._pending = self._pending, []
-            condition, step, meter = pending[0]
-            if meter is not None:
+            condition, step, recorder = pending[0]
+            if recorder is not None:
                 # The time at the prompt is no step time.
-                meter.untimed()
+                recorder.untimed()
             with self._probe.guard("debugger"):
                 values = ", ".join(
                     "%s %.6g" % (n, self._values[n]) for n in sorted(condition.names) if n in self._values
@@ -238,7 +238,7 @@ class Asked:
         if self._attempts == 1 or how == "terminate":
             self._probe.event(STOPPED, option=option, expression=expression, step=step, how=how, status=status)
         if how == "terminate":
-            self._probe.leave()
+            self._probe.flush()
             os.kill(os.getpid(), signal.SIGTERM)
         elif how == "interrupt" and self._attempts == 1:
             # `SystemExit` ends this thread only; the main thread, which may wait for it, learns by the signal.

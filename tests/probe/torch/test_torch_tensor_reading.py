@@ -31,7 +31,7 @@ LABELS = (Y > 0).float()
         lambda p: (Y - p).abs().sum(),
         lambda p: ((p.squeeze(1) - Y[:, None]) ** 2).mean(),
         lambda p: torch.cosh(p - Y).log().mean(),
-        lambda p: -torch.distributions.Normal(p, 1.0).log_prob(Y).mean(),
+        lambda p: -torch.distributions.UsualRange(p, 1.0).log_prob(Y).mean(),
         lambda p: -(LABELS * p.sigmoid().log() + (1 - LABELS) * (1 - p.sigmoid()).log()).mean(),
         lambda p: (1 + (-Y * p).exp()).log().mean().sqrt(),
     ],
@@ -106,7 +106,7 @@ class Watching:
     """What the watch over terms needs of the other eyes."""
 
     def __init__(self):
-        self.health = self.unseen = self.stats = self
+        self.monitor = self.unseen = self.stats = self
         self.errors = []
 
     def failed(self, where, error):
@@ -183,7 +183,7 @@ def test_copies_of_the_trained_model_are_followed(monkeypatch):
         stats=Stats(torch),
         calls=calls,
         followed=lambda: [root],
-        health=SimpleNamespace(step=1, loop=SimpleNamespace(backwards=1)),
+        monitor=SimpleNamespace(step=1, loop=SimpleNamespace(backwards=1)),
         adapter=SimpleNamespace(registry=SimpleNamespace(modules=lambda: None)),
         failed=lambda *error: pytest.fail(str(error)),
     )
@@ -191,10 +191,10 @@ def test_copies_of_the_trained_model_are_followed(monkeypatch):
     copies.install(lambda: False)
     still, moving, part = copy.deepcopy(model), copy.deepcopy(model), copy.deepcopy(model[0])
     copies.look()
-    eyes.health.loop.backwards = 40
+    eyes.monitor.loop.backwards = 40
     copies.look()
     for step in (1, 2, 2, 3):
-        eyes.health.step = step
+        eyes.monitor.step = step
         with torch.no_grad():
             for one in (still, moving):
                 one(X)

@@ -99,7 +99,7 @@ def test_alarms_are_bounded(schedules):
 
 
 def test_normal_values_are_told_from_abnormal_ones(schedules):
-    normal = schedules.Normal()
+    normal = schedules.UsualRange()
     values = [1.0 + 0.1 * ((7 * at) % 13 - 6) / 6 for at in range(200)]
     assert all(normal.takes(value) for value in values)
     assert not normal.takes(50.0)
@@ -108,7 +108,7 @@ def test_normal_values_are_told_from_abnormal_ones(schedules):
 
 
 def test_a_falling_and_a_noisy_series_are_normal(schedules):
-    falling, noisy = schedules.Normal(), schedules.Normal()
+    falling, noisy = schedules.UsualRange(), schedules.UsualRange()
     assert all(falling.takes(2.5 / (1 + at / 20)) for at in range(500))
     assert sum(not noisy.takes(1.0 + (at * 2654435761 % 97) / 20) for at in range(2000)) == 0
 
@@ -133,32 +133,32 @@ class Processor:
 
 def test_a_look_costs_what_its_step_takes_longer_than_those_around_it():
     module, clock = tolls(), Processor()
-    toll, costs = module.Toll(clock), []
+    overhead, costs = module.ProbeOverhead(clock), []
     for step in range(1, 60):
         dense, evaluates = step % 6 == 0 or step < 3, step % 7 == 0
         clock.now += 0.1 + 0.024 * dense + 5.0 * evaluates
         if dense:
-            costs.append(toll.looked(step, 0.01, usual=not evaluates))
+            costs.append(overhead.looked(step, 0.01, usual=not evaluates))
         else:
-            toll.ordinary(step, usual=not evaluates)
+            overhead.ordinary(step, usual=not evaluates)
     assert costs[:2] == [pytest.approx(0.01), pytest.approx(0.01 * module.UNKNOWN)]
     assert costs[-1] == pytest.approx(0.024)
-    assert toll.counted == pytest.approx(0.01 * len(costs))
+    assert overhead.counted == pytest.approx(0.01 * len(costs))
 
 
 def test_what_a_look_costs_stays_within_bounds():
     module, clock = tolls(), Processor()
-    toll = module.Toll(clock)
+    overhead = module.ProbeOverhead(clock)
     for step in range(1, 20):
         clock.now += 0.1
-        toll.ordinary(step)
+        overhead.ordinary(step)
     clock.now += 50.0
-    assert toll.looked(20, 0.01, usual=False) == pytest.approx(0.01 * module.UNKNOWN)
+    assert overhead.looked(20, 0.01, usual=False) == pytest.approx(0.01 * module.UNKNOWN)
     clock.now += 50.0
-    assert toll.looked(21, 0.01) == pytest.approx(0.01 * module.DEAREST)
+    assert overhead.looked(21, 0.01) == pytest.approx(0.01 * module.DEAREST)
     for step in range(22, 40):  # on a busy machine the clock goes on while nothing is done
         clock.now += 0.1
-        cost = toll.looked(step, 0.01)
+        cost = overhead.looked(step, 0.01)
     assert cost == pytest.approx(0.01 * module.LEAST)
 
 
@@ -180,14 +180,14 @@ class Owned:
 
 def followed(paces, steps, step_s, follow_s, look=lambda step: 0.0):
     """How many of the steps were followed."""
-    pace, meter, now, spent, count = paces.Pace(0.0), Owned(), 0.0, 0.0, 0
+    step_sampler, recorder, now, spent, count = paces.StepSampler(0.0), Owned(), 0.0, 0.0, 0
     for step in range(1, steps + 1):
-        awake = not (pace.fast and pace.asleep())
+        awake = not (step_sampler.fast and step_sampler.is_skipped())
         count += awake
         spent += follow_s * awake + look(step)
         now += step_s
-        assert pace.leads(meter)
-        pace.turned(now, spent)
+        assert step_sampler.is_leading(recorder)
+        step_sampler.end_of_step(now, spent)
     return count
 
 
@@ -208,20 +208,20 @@ def test_one_look_among_them_does_not_make_them_dear(paces):
 
 
 def test_a_look_among_the_steps_that_are_measured_does_not_make_following_cheap(paces):
-    pace, now, spent, resting = paces.Pace(0.0), 0.0, 0.0, 0
+    step_sampler, now, spent, resting = paces.StepSampler(0.0), 0.0, 0.0, 0
     for step in range(1, 256 * 12):
         looked = step % 256 == 9  # part of what a look costs is not counted among what is spent
-        spent += 0.0001 * (not (pace.fast and pace.asleep())) - 0.004 * looked
+        spent += 0.0001 * (not (step_sampler.fast and step_sampler.is_skipped())) - 0.004 * looked
         now += 0.0004 + 0.004 * looked
-        pace.turned(now, spent, looked)
-        resting += pace.fast and pace.asleep()
+        step_sampler.end_of_step(now, spent, looked)
+        resting += step_sampler.fast and step_sampler.is_skipped()
     assert resting > 2000
 
 
 def test_another_optimizer_leads_when_the_first_one_has_stopped(paces):
-    pace, first, second = paces.Pace(0.0), Owned(), Owned()
-    assert pace.leads(first)
-    led = [pace.leads(second) for _ in range(40)]
+    step_sampler, first, second = paces.StepSampler(0.0), Owned(), Owned()
+    assert step_sampler.is_leading(first)
+    led = [step_sampler.is_leading(second) for _ in range(40)]
     assert led.index(True) == paces.PATIENCE + 1
     assert all(led[led.index(True) :])
-    assert not pace.leads(first)
+    assert not step_sampler.is_leading(first)

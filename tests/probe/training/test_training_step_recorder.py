@@ -23,13 +23,13 @@ class Journal:
         return sum(len(json.dumps(record)) + 60 for record in self.records)
 
 
-def meter():
+def recorder():
     journal = Journal()
-    return step_recorder.Meter(journal, "torch", 0), journal
+    return step_recorder.StepRecorder(journal, "torch", 0), journal
 
 
 def test_the_first_thousand_steps_are_written_one_by_one():
-    one, journal = meter()
+    one, journal = recorder()
     for step in range(1000):
         one.add([float(step)], [0.1], 2.0, step * 1e-3, 1)
     one.flush()
@@ -40,7 +40,7 @@ def test_the_first_thousand_steps_are_written_one_by_one():
 
 @pytest.mark.parametrize("step_s", [1e-4, 1e-2, 0.5])
 def test_many_steps_are_few_records_and_every_step_counts(step_s):
-    one, journal = meter()
+    one, journal = recorder()
     count = 200_000
     for step in range(count):
         one.add([math.sin(step)], [0.1], abs(math.cos(step)), step * step_s, 2)
@@ -58,7 +58,7 @@ def test_many_steps_are_few_records_and_every_step_counts(step_s):
 
 
 def test_a_million_cheap_steps_stay_in_a_few_megabytes():
-    one, journal = meter()
+    one, journal = recorder()
     for step in range(1_000_000):
         one.add([0.123456789], [0.1], 0.987654321, step * 4e-4, 1)
     one.flush()
@@ -67,7 +67,7 @@ def test_a_million_cheap_steps_stay_in_a_few_megabytes():
 
 
 def test_a_window_is_not_older_than_two_seconds_when_a_step_is_taken():
-    one, journal = meter()
+    one, journal = recorder()
     now = 0.0
     for step in range(20_000):
         now += 0.3
@@ -78,7 +78,7 @@ def test_a_window_is_not_older_than_two_seconds_when_a_step_is_taken():
 
 
 def test_the_first_value_that_is_not_finite_is_written_at_once_but_not_each_of_many():
-    one, journal = meter()
+    one, journal = recorder()
     for step in range(3000):
         one.add([1.0], [0.1], 1.0, step * 1e-4, 1)
     one.add([float("nan")], [0.1], 1.0, 0.3, 1)
@@ -94,7 +94,7 @@ def test_the_first_value_that_is_not_finite_is_written_at_once_but_not_each_of_m
 
 @pytest.mark.parametrize("step_s", [1e-5, 4e-4, 9e-3])
 def test_very_short_steps_are_put_aside_for_a_twentieth_of_a_second_at_most(step_s):
-    one, journal = meter()
+    one, journal = recorder()
     for step in range(900):
         one.add([float(step)], [0.1], 2.0, step * step_s, 1)
         assert (one.step - len(journal.records)) * step_s <= step_recorder.SHORTEST_S + step_s
@@ -105,7 +105,7 @@ def test_very_short_steps_are_put_aside_for_a_twentieth_of_a_second_at_most(step
 
 
 def test_the_first_steps_are_never_put_aside():
-    one, journal = meter()
+    one, journal = recorder()
     for step in range(200):
         one.add([1.0], [0.1], 2.0, step * 1e-5, 1)
         assert step >= step_recorder.AT_ONCE or len(journal.records) == step + 1
@@ -113,21 +113,21 @@ def test_the_first_steps_are_never_put_aside():
 
 
 def test_a_step_that_takes_long_is_written_at_once():
-    one, journal = meter()
+    one, journal = recorder()
     for step in range(5):
         one.add([1.0], [0.1], 2.0, step * 0.06, 1)
         assert len(journal.records) == step + 1
 
 
 def test_what_was_put_aside_is_written_before_a_value_that_is_not_finite():
-    one, journal = meter()
+    one, journal = recorder()
     for step in range(10):
         one.add([1.0 if step < 9 else math.inf], [0.1], 2.0, step * 1e-4, 1)
     assert [record["step"] for record in journal.records] == list(range(1, 11))
 
 
 def test_skipped_steps_are_counted_apart():
-    one, journal = meter()
+    one, journal = recorder()
     one.add([1.0], [0.1], 1.0, 0.0, 1)
     one.skip()
     one.add([1.0], [0.1], 1.0, 0.1, 1)
@@ -139,7 +139,7 @@ def test_skipped_steps_are_counted_apart():
 
 
 def test_many_losses_of_one_step_are_told_by_their_aggregate():
-    one, journal = meter()
+    one, journal = recorder()
     one.add([float(value) for value in range(100)], [0.1], None, 0.0, 100)
     assert len(journal.records[0]["loss"]) == step_recorder.MAX_LOSSES
     assert journal.records[0]["agg"]["loss"] == [0.0, 99.0, 49.5, 100, 0]
