@@ -241,7 +241,7 @@ class DeviceReader:
 class PendingValues:
     """Values on their way from a device."""
 
-    __slots__ = ("_count", "_mailbox", "_slot")
+    __slots__ = ("_count", "_device_reader", "_slot")
 
     def __init__(self, device_reader, slot, count):
         self._device_reader = device_reader

@@ -31,7 +31,7 @@ LABELS = (Y > 0).float()
         lambda p: (Y - p).abs().sum(),
         lambda p: ((p.squeeze(1) - Y[:, None]) ** 2).mean(),
         lambda p: torch.cosh(p - Y).log().mean(),
-        lambda p: -torch.distributions.UsualRange(p, 1.0).log_prob(Y).mean(),
+        lambda p: -torch.distributions.Normal(p, 1.0).log_prob(Y).mean(),
         lambda p: -(LABELS * p.sigmoid().log() + (1 - LABELS) * (1 - p.sigmoid()).log()).mean(),
         lambda p: (1 + (-Y * p).exp()).log().mean().sqrt(),
     ],

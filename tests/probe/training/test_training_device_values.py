@@ -120,7 +120,7 @@ def device_reader():
     return DeviceReader(torch, Accelerator(), torch.device("cpu"))
 
 
-def test_a_letter_is_read_once_its_event_has_ended(device_reader):
+def test_pending_values_are_read_once_its_event_has_ended(device_reader):
     import torch
 
     pending = device_reader.post(
