@@ -6,11 +6,11 @@ import sys
 import time
 
 from .events import jsonl, protocol
-from .events.event_writer import Writer
+from .events.event_writer import EventWriter
 from .guard import Guard, place_of
 from .imports import PostImportFinder
 from .process import process_info
-from .redaction.event_redaction import Redaction
+from .redaction.event_redaction import EventRedaction
 
 WATCHED = {
     "torch": "torch.adapter",
@@ -52,11 +52,11 @@ class Probe:
         self.pid = os.getpid()
         self.role = "python"
         self.finder = PostImportFinder(self.guard)
-        self.redaction = Redaction(self.finder, os.path.join(self.journal, protocol.RULES_FILE))
-        self.writer = Writer(self.journal, self.redaction)
+        self.redaction = EventRedaction(self.finder, os.path.join(self.journal, protocol.RULES_FILE))
+        self.writer = EventWriter(self.journal, self.redaction)
         self.totals = {}
         self.requests = None
-        self.pulse = None
+        self.watchdog = None
         self.suspended = 0
         self._step = None
         self._next_look = 1

@@ -25,7 +25,7 @@ _HIGH_DESCRIPTOR = 150
 """The program gets the same small numbers as without the probe. Source: chosen by us, below the usual limit."""
 
 
-class Writer:
+class EventWriter:
     """The event file of one process.
 
     Args:

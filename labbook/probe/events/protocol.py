@@ -176,8 +176,8 @@ hex digits of the first leaf: a strided sample and the shape). At dense steps al
 PRINTS = "prints"
 """What batches were seen, in order; an event for each (loader, phase, epoch), written when the epoch ends and at exit.
 `framework`, `loader` (index; null: inputs of the model that came from no loader), `phase`, `epoch` (0, 1, ...: times
-that iteration began), `batches` (delivered in this epoch), `samples`, `prints` (first 2000 of each of the first 4
-epochs, later epochs []), `repeated` (batches with the print of the one before it), `labels` (as many as `prints`;
+that iteration began), `batches` (delivered in this epoch), `samples`, `fingerprints` (first 2000 of each of the first 4
+epochs, later epochs []), `repeated` (batches with the print of the one before it), `labels` (as many as `fingerprints`;
 integer labels only, else []: [entropy in nats, most frequent class]), `rows` (first 4 samples of each batch, at most
 2000: [hex] or [hex, label]), `histogram` ({class: count} over the whole epoch, <= 200 classes, null without labels)"""
 

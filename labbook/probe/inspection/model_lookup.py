@@ -2,7 +2,7 @@
 
 from weakref import ref
 
-from ..process.gc_scan import living
+from ..process.gc_scan import live_instances
 
 
 def find_root(base, parameters, children, frozen, known=None):
@@ -22,7 +22,7 @@ def find_root(base, parameters, children, frozen, known=None):
         best, most = _largest(known, wanted, children)
         if most == len(wanted):
             return _narrowed(best, wanted, most, children, frozen)
-    best, most = _largest(living(base), wanted, children)
+    best, most = _largest(live_instances(base), wanted, children)
     return _narrowed(best, wanted, most, children, frozen) if best is not None else None
 
 
@@ -90,7 +90,7 @@ def class_name(module):
     return "(".join(names) + ")" * (len(names) - 1)
 
 
-class Models:
+class TrainedModels:
     """The models that optimizers train, as far as they still exist."""
 
     SWEEPS = 8

@@ -8,16 +8,16 @@ import sys
 from math import prod
 
 from ..events.protocol import FRAMEWORK, STATE
-from ..inspection.model_lookup import Models
+from ..inspection.model_lookup import TrainedModels
 from ..torch.compiler import NEVER
 from ..training import seeds
 from ..training.backward import watched_backward
 from ..training.device_values import Step, merged
 from ..training.fast_path import FastPath
 from ..training.training_loop import NOT_DELIVERED, Training, are_floats
-from ..wrapping import disguised, leave_out_one_frame
+from ..wrapping import leave_out_one_frame, transparent_wrapper
 from . import framework_state, gradient_norm, monitor_hooks
-from .scalars import Values
+from .scalars import Scalars
 
 NAME = "paddle"
 
@@ -55,7 +55,7 @@ class Adapter:
     def __init__(self, module, probe):
         self.module = module
         self.probe = probe
-        self.values = Values(module)
+        self.values = Scalars(module)
         self.training = Training(probe, NAME, self.describe)
         self.monitor = None
         self.is_compiling = lambda: probe.suspended > 0
@@ -63,7 +63,7 @@ class Adapter:
         self.alone = _alone(self)
         self.seed_at_import = framework_state.initial_seed(module)
         self.fast_path = FastPath(self)
-        self.models = Models()
+        self.models = TrainedModels()
         self.told = {}
         self.casts = {}
         self.cast_ignored = self.wrapper = None
@@ -96,7 +96,7 @@ class Adapter:
 
     def find_model(self, parameters):
         """The module that owns these parameters, or `None`."""
-        known = [root.module() for root in self.monitor.eyes.roots.all()] if self.monitor is not None else ()
+        known = [root.module() for root in self.monitor.inspector.roots.all()] if self.monitor is not None else ()
         return framework_state.find_model(self.module, parameters, [layer for layer in known if layer is not None])
 
     def tell_state(self):
@@ -275,7 +275,7 @@ def _watched_update(adapter, original):
         training.overhead_s += clock() - began
         return result
 
-    return disguised(_apply_optimize, original)
+    return transparent_wrapper(_apply_optimize, original)
 
 
 def _watched_step(adapter, original):
@@ -311,7 +311,7 @@ def _watched_step(adapter, original):
             failed("paddle.step ended", error)
         return result
 
-    return disguised(step, original)
+    return transparent_wrapper(step, original)
 
 
 def hook_backward(adapter):
@@ -346,7 +346,7 @@ def hook_autocast(adapter):
             failed("paddle.autocast", error)
         return original(*args, **kwargs)
 
-    amp_guard = disguised(amp_guard, original)
+    amp_guard = transparent_wrapper(amp_guard, original)
     module.amp_guard = adapter.module.amp.amp_guard = amp_guard
 
 
@@ -367,7 +367,7 @@ def hook_graphs(adapter):
             leave_out_one_frame(error)
             raise
 
-    executor.run = disguised(run, original)
+    executor.run = transparent_wrapper(run, original)
     static = sys.modules["paddle.jit.dy2static.program_translator"].StaticFunction
     call = static.__call__
 
@@ -379,7 +379,7 @@ def hook_graphs(adapter):
             leave_out_one_frame(error)
             raise
 
-    static.__call__ = disguised(called, call)
+    static.__call__ = transparent_wrapper(called, call)
 
 
 SIGNALS = {

@@ -2,7 +2,7 @@
 
 from ..events.protocol import GRAPH
 from ..inspection.model_lookup import parameters_of
-from ..process.gc_scan import living
+from ..process.gc_scan import live_instances
 from ..torch.autograd_graph import AGAIN, FIRST
 from .detach_finder import most_likely
 
@@ -54,24 +54,26 @@ def owners(paddle, addresses):
 
     Cost: that of the sweep.
     """
-    trained = [parameter for parameter in living(paddle.base.framework.EagerParamBase) if not parameter.stop_gradient]
+    trained = [
+        parameter for parameter in live_instances(paddle.base.framework.EagerParamBase) if not parameter.stop_gradient
+    ]
     return [parameter for parameter in trained if node_of(parameter) in addresses]
 
 
-class Graph:
+class AutogradGraph:
     """The graphs of one process.
 
     `bare` says that the last loss had no graph at all, and that the step after it is watched.
 
     Args:
         paddle: The module.
-        eyes: The other eyes; their `roots`, `table` and `held_by_optimizers` are used.
-        cuts: The `CutWatch`.
+        inspector: The other eyes; their `roots`, `table` and `held_by_optimizers` are used.
+        cuts: The `DetachFinder`.
     """
 
-    def __init__(self, paddle, eyes, cuts):
+    def __init__(self, paddle, inspector, cuts):
         self.paddle = paddle
-        self.eyes = eyes
+        self.inspector = inspector
         self.cuts = cuts
         self.forget()
 
@@ -122,12 +124,12 @@ class Graph:
         """Takes the end of the backward call: what has a gradient now was reached after all."""
         pending, self._pending = self._pending, None
         if pending is None:
-            if not self._told_terms and self.eyes.functions.pairs.constant and self._last is not None:
+            if not self._told_terms and self.inspector.functions.pairs.constant and self._last is not None:
                 self.tell(number)
             return
         number, found, before = pending
         missing = []
-        for root, table in self.eyes.followed():
+        for root, table in self.inspector.followed():
             if not root.called:
                 continue
             for at, held in enumerate(table.held):
@@ -155,7 +157,7 @@ class Graph:
         if not strange:
             return []
         parameters = owners(self.paddle, strange)
-        self.eyes.roots.adopt(parameters)
+        self.inspector.roots.register(parameters)
         strange -= self._known_leaves()
         parameters = [one for one in parameters if node_of(one) in strange]
         told = [
@@ -168,8 +170,8 @@ class Graph:
 
     def _known_leaves(self):
         """Nodes of the parameters of optimizers and models."""
-        known = set(map(node_of, self.eyes.held_by_optimizers()))
-        for root in self.eyes.roots.all():
+        known = set(map(node_of, self.inspector.held_by_optimizers()))
+        for root in self.inspector.roots.all():
             layer = root.module()
             known.update(map(node_of, parameters_of(layer, "_sub_layers") if layer is not None else []))
         return known
@@ -178,21 +180,21 @@ class Graph:
         """Writes the event of the last look."""
         self._told = number
         self._told_cut = self.cut is not None
-        self._told_terms = self.eyes.functions.pairs.constant is not None
+        self._told_terms = self.inspector.functions.pairs.constant is not None
         _, found, before = self._last
-        self.eyes.emit(
+        self.inspector.emit(
             GRAPH,
             framework="paddle",
-            step=self.eyes.monitor.step,
+            step=self.inspector.monitor.step,
             backward=number,
             reachable=len(self.reached),
             unreachable=self.missing[:_MOST_NAMES],
             unreachable_n=len(self.missing),
-            held=sum(not one.stop_gradient for one in self.eyes.held_by_optimizers()),
+            held=sum(not one.stop_gradient for one in self.inspector.held_by_optimizers()),
             foreign=self._foreign_leaves(found, before),
             cut=self.cut,
-            blown=self.eyes.functions.pairs.blown,
-            constant=self.eyes.functions.pairs.constant,
+            blown=self.inspector.functions.pairs.blown,
+            constant=self.inspector.functions.pairs.constant,
         )
 
     def finish(self):

@@ -4,19 +4,19 @@ from _thread import get_ident
 
 from ..torch.tensor_stats import tensors_in
 from ..training.call_site import place_of, user_frame
-from .replay import Watcher
+from .replay import NonfiniteWatcher
 
 _UNSEEN = "an operator of the program's own"
 
 
-class Backtrace(Watcher):
+class BackwardOrigin(NonfiniteWatcher):
     """Notes who takes each tensor of one forward, while it is entered, and which gradient was the first bad one.
 
     Hooks are put on results of operators only, which are let go of after the backward; never on parameters.
     """
 
-    def __init__(self, paddle, eyes):
-        super().__init__(paddle, eyes)
+    def __init__(self, paddle, inspector):
+        super().__init__(paddle, inspector)
         self._takers = {}
         self._kept = []
         self._first = None

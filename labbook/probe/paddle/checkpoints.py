@@ -4,12 +4,12 @@ from math import prod
 
 from ..events.protocol import LOADED
 from ..torch.checkpoints import _NAMES, MOST_LOADS
-from ..torch.checkpoints import Loading as Watch
+from ..torch.checkpoints import Checkpoints as Watch
 from ..training.call_site import line_of, user_frame
-from ..wrapping import disguised, leave_out_one_frame
+from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 
-class Loading(Watch):
+class Checkpoints(Watch):
     """The states, schedulers and seeds of one process.
 
     Args:
@@ -54,7 +54,7 @@ class Loading(Watch):
             loads(told, emit)
             return result
 
-        return disguised(set_state_dict, original)
+        return transparent_wrapper(set_state_dict, original)
 
     def _begins(self, what, target, args, kwargs):
         self._depth += 1

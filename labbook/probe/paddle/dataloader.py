@@ -10,12 +10,12 @@ from ..training.batch_fingerprints import ROWS_OF_A_BATCH, fingerprint, histogra
 from ..training.call_site import line_of, user_frame
 
 
-class Prints(dataloader.Prints):
+class BatchFingerprints(dataloader.BatchFingerprints):
     """Takes fingerprints of batches.
 
     Args:
         stats: Looks at tensors.
-        unseen: The context to look in.
+        without_modes: The context to look in.
     """
 
     def take(self, data, batch, wants, rows):
@@ -71,15 +71,15 @@ class Prints(dataloader.Prints):
         few = view[:ROWS_OF_A_BATCH]
         few = few.reshape(few.shape[0], -1)
         rows = few[:, :: max(1, few.shape[1] // _ROW)].tolist()
-        prints = [short_print(row) for row in rows]
-        return [[row, labels[at]] if labels else [row] for at, row in enumerate(prints)]
+        fingerprints = [short_print(row) for row in rows]
+        return [[row, labels[at]] if labels else [row] for at, row in enumerate(fingerprints)]
 
 
-class Loaders(dataloader.Loaders):
+class DataLoaders(dataloader.DataLoaders):
     """The data loaders of one process.
 
     Args:
-        prints: Takes fingerprints.
+        fingerprints: Takes fingerprints.
         emit: `emit(kind, **fields)` writes an event.
         failed: `failed(where, error)` takes failures of ours.
 

@@ -3,12 +3,12 @@
 import sys
 
 from ..training.call_site import place_of, user_frame
-from ..wrapping import disguised, is_ours
+from ..wrapping import is_ours, transparent_wrapper
 
 MOST_CUTS = 16
 
 
-class CutWatch:
+class DetachFinder:
     """Watches, from a dense forward to the backward call after it, where tensors with a graph lose it.
 
     While it is on, methods of `paddle.Tensor` are wrapped; they do what they always do.
@@ -95,7 +95,7 @@ class CutWatch:
             finally:
                 self._quiet -= 1
 
-        return disguised(watched, original)
+        return transparent_wrapper(watched, original)
 
     def _watch_data(self, tensor):
         original = tensor.__dict__.get("data")
@@ -142,7 +142,7 @@ class CutWatch:
                 failed("paddle.cut", error)
             return original(context)
 
-        self._set(kind, "__enter__", disguised(enter, original))
+        self._set(kind, "__enter__", transparent_wrapper(enter, original))
 
 
 _METHODS = {

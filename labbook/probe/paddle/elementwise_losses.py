@@ -16,7 +16,7 @@ _LEAST = 4
 """Samples from which on a square cannot be two axes that are equal by chance."""
 
 
-class Pairs:
+class ElementwiseLosses:
     """The differences and sums of one process.
 
     Args:

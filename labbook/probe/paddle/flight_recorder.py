@@ -12,7 +12,7 @@ from ..events.protocol import FLIGHT
 from ..torch.tensor_stats import tensors_in
 from ..training.call_site import place_of, user_frame
 from . import framework_state
-from .loss_expression import Expression
+from .loss_expression import LossExpression
 from .replay import Replay
 
 SMALL = 1 << 20
@@ -26,33 +26,33 @@ MOST_OTHERS = 4
 """Models that were called before the last one in a step, of which a call is kept."""
 
 
-class Call:
+class RecordedCall:
     """The last call of a model."""
 
     __slots__ = ("args", "batch", "cast", "device_states", "gradients", "kwargs", "outputs", "root", "state")
 
 
-class Flight:
+class FlightRecorder:
     """The flight recorder of one process.
 
     Args:
         paddle: The module.
-        eyes: The other eyes.
+        inspector: The other eyes.
 
     Attributes:
         done: Whether something was found already, so that nothing is kept any more.
         last_state: State of the random generator when the last forward began.
     """
 
-    def __init__(self, paddle, eyes):
+    def __init__(self, paddle, inspector):
         self.paddle = paddle
-        self.eyes = eyes
+        self.inspector = inspector
         self._state = paddle.base.core.default_cpu_generator().get_state
         self._tracer = paddle.base.framework._dygraph_tracer
         self._off = paddle.base.core.AmpLevel.O0
         self._tensor = paddle.Tensor
         self._cuda = paddle.device.is_compiled_with_cuda()
-        self._failed = eyes.failed
+        self._failed = inspector.failed
         self.forget()
 
     def forget(self):
@@ -76,7 +76,7 @@ class Flight:
         self._unfold()
         if self.call is not None and self.call.root is not root and len(self._others) < MOST_OTHERS:
             self._others.append(self.call)
-        call = self.call = Call()
+        call = self.call = RecordedCall()
         call.root, call.args, call.kwargs, call.batch = root, args, kwargs, batch
         call.state = self.last_state = self._state()
         call.device_states = None
@@ -86,13 +86,13 @@ class Flight:
         call.outputs, call.gradients = [], {}
 
     def rests(self, root, args, kwargs):
-        """Keeps a call of a model in a step that is not followed; it is made a `Call` only where it is needed.
+        """Keeps a call of a model in a step that is not followed; it is made a `RecordedCall` only where it is needed.
 
         Cost: 1 microsecond.
         """
         if self.done:
             return
-        casts = self.eyes.adapter.ever_cast and self._cast() is not None
+        casts = self.inspector.adapter.ever_cast and self._cast() is not None
         if self.call is not None or self._cuda or casts:
             self.began(root, args, kwargs, None)
         else:
@@ -102,7 +102,7 @@ class Flight:
         """Makes the call of a step that is not followed one like any other."""
         held, self._resting = self._resting, None
         if held is not None:
-            self.call = Call()
+            self.call = RecordedCall()
             self.call.root, self.call.args, self.call.kwargs, self.call.state = held
             self.call.batch = self.call.device_states = self.call.cast = None
             self.call.outputs, self.call.gradients = [], {}
@@ -118,12 +118,12 @@ class Flight:
         call = self.call
         if self.done or call is None or call.root is not root:
             return
-        monitor = self.eyes.monitor
+        monitor = self.inspector.monitor
         keeps = monitor.dense or self._gap_s > SLOW_S
         if type(output) is self._tensor:
             tensors = (output,)
         else:
-            tensors = [tensor for _, tensor in tensors_in(output, self.eyes.stats, MOST_OUTPUTS)]
+            tensors = [tensor for _, tensor in tensors_in(output, self.inspector.stats, MOST_OUTPUTS)]
         for at, tensor in enumerate(tensors):
             call.outputs.append(ref(tensor))
             # Its `grad_fn` is not read here: PaddlePaddle 3.3 never frees what that returns.
@@ -175,7 +175,7 @@ class Flight:
         found = self._parameters(layer)
         if found["finding"] == "bad parameters":
             return found
-        replay = Replay(self.paddle, self.eyes, call)
+        replay = Replay(self.paddle, self.inspector, call)
         reason = replay.refused()
         if reason:
             return dict(finding="not replayed", reason=reason, **frame)
@@ -206,7 +206,7 @@ class Flight:
 
     def _expression(self, tensors, call, steep):
         """What is known of the expression of a loss: `op`, `may`, and the place of one operation."""
-        return Expression(tensors, call.outputs).told(steep, self.eyes.functions.lines)
+        return LossExpression(tensors, call.outputs).told(steep, self.inspector.functions.lines)
 
     def _before_others(self, told, trigger, others):
         """For models that were called before the last one, as a body before its head, which alone was run again."""
@@ -220,18 +220,18 @@ class Flight:
         )
 
     def _bad(self, tensor):
-        view = self.eyes.stats.view(tensor)
-        return self.eyes.stats.bad(view) if view is not None else 0
+        view = self.inspector.stats.view(tensor)
+        return self.inspector.stats.bad(view) if view is not None else 0
 
     def _inputs(self, call):
-        return tensors_in(call.args, self.eyes.stats) + tensors_in(call.kwargs, self.eyes.stats)
+        return tensors_in(call.args, self.inspector.stats) + tensors_in(call.kwargs, self.inspector.stats)
 
     def _parameters(self, layer):
         """Parameters with bad values: of the model, or of all optimizers."""
         if layer is not None:
             named = list(layer.named_parameters()) + list(layer.named_buffers())
         else:
-            named = [("parameter %d" % at, p) for at, p in enumerate(self.eyes.held_by_optimizers())]
+            named = [("parameter %d" % at, p) for at, p in enumerate(self.inspector.held_by_optimizers())]
         names = []
         for name, value in named:
             if len(names) < 20 and self._bad(value):
@@ -239,15 +239,15 @@ class Flight:
         return {"finding": "bad parameters", "parameters": names} if names else {"finding": "not replayed"}
 
     def _tell(self, trigger, value, told, call):
-        monitor = self.eyes.monitor
+        monitor = self.inspector.monitor
         leaves = []
         if call is not None:
-            leaves = [self.eyes.batches.leaf(path, leaf, "input", None) for path, leaf in self._inputs(call)[:16]]
+            leaves = [self.inspector.batches.leaf(path, leaf, "input", None) for path, leaf in self._inputs(call)[:16]]
         batch = call.batch if call is not None else None
         fields = {"reason": "", "module": None, "op": "", "file": "", "line": None, "function": "", "source": ""}
         fields.update(parameters=[], made=None, may=[])
         fields.update(told)
-        self.eyes.emit(
+        self.inspector.emit(
             FLIGHT,
             framework="paddle",
             step=monitor.step,

@@ -11,9 +11,9 @@ from weakref import ref
 
 from ..torch.tensor_stats import first_tensor
 from ..training.call_site import line_of, user_frame
-from ..wrapping import disguised, leave_out_one_frame
-from .elementwise_losses import Pairs
-from .loss_lines import Lines
+from ..wrapping import leave_out_one_frame, transparent_wrapper
+from .elementwise_losses import ElementwiseLosses
+from .loss_lines import LossLines
 from .module_outputs import cast_dtype
 
 MOST = 64
@@ -33,25 +33,25 @@ _FLAT = ("sigmoid", "tanh")
 _NORMALISING = ("softmax", "log_softmax")
 
 
-class Functions:
+class FunctionalCalls:
     """The watched functions of one process, at dense steps.
 
     Args:
         paddle: The module.
-        eyes: The other eyes.
+        inspector: The other eyes.
     """
 
-    def __init__(self, paddle, eyes):
+    def __init__(self, paddle, inspector):
         self.paddle = paddle
-        self.eyes = eyes
-        self.stats = eyes.stats
+        self.inspector = inspector
+        self.stats = inspector.stats
         self._on = False
         self._outputs = None
         self._took = 0.0
         self._root = None
         self._busy = False
-        self.pairs = Pairs(paddle, eyes.failed)
-        self.lines = Lines(paddle, eyes.failed)
+        self.pairs = ElementwiseLosses(paddle, inspector.failed)
+        self.lines = LossLines(paddle, inspector.failed)
         self.found = {}
         self.reads = {}
 
@@ -138,7 +138,7 @@ class Functions:
             self._took += thread_time() - began
             return result
 
-        return disguised(function, original)
+        return transparent_wrapper(function, original)
 
     def _called(self, name, args, kwargs, result):
         """Takes a call of an activation by the program itself, not by a layer of PaddlePaddle."""
@@ -156,13 +156,13 @@ class Functions:
                     told["line"] = line_of(caller)
                     self.found[key] = told
         except Exception as error:
-            self.eyes.failed("paddle.look at function", error)
+            self.inspector.failed("paddle.look at function", error)
 
     def _called_after(self, name, args, kwargs, result):
         """Takes a softmax between the model and its loss, by whomever; not one that only shows predictions."""
         try:
             frame = user_frame()
-            if frame is None or result.stop_gradient or get_ident() != self.eyes.monitor.thread:
+            if frame is None or result.stop_gradient or get_ident() != self.inspector.monitor.thread:
                 return
             key = (name, frame.f_code.co_filename, frame.f_lineno)
             known = self.found.get(key)
@@ -173,13 +173,13 @@ class Functions:
                 if told is not None:
                     self.found[key] = dict(told, line=line_of(frame))
         except Exception as error:
-            self.eyes.failed("paddle.look at function", error)
+            self.inspector.failed("paddle.look at function", error)
 
     def _describe(self, name, args, kwargs, result, key):
         given = first_tensor(args or tuple(kwargs.values()), self.stats)
         if not self.stats.is_tensor(result) or given is None:
             return None
-        modules = self.eyes.modules
+        modules = self.inspector.modules
         told = {"fn": name, "calls": 1, "training": self._root.training()}
         told.update(self.stats.look(result))
         view = self.stats.view(given)
@@ -221,24 +221,24 @@ class Functions:
 
     def _embedding(self, original):
         def embedding(*args, **kwargs):
-            if self.eyes.is_looking():
+            if self.inspector.is_looking():
                 try:
                     named = dict(zip(("x", "weight"), args), **kwargs)
                     if self.stats.is_tensor(named.get("x")):
                         self._check("embedding", named["x"], 0, named["weight"].shape[0])
                 except Exception as error:
-                    self.eyes.failed("paddle.bounds", error)
+                    self.inspector.failed("paddle.bounds", error)
             return original(*args, **kwargs)
 
-        return disguised(embedding, original)
+        return transparent_wrapper(embedding, original)
 
     def _indexing(self, original):
         def indexed(tensor, item):
-            if self.eyes.is_looking():
+            if self.inspector.is_looking():
                 self._index(tensor, item)
             return original(tensor, item)
 
-        return disguised(indexed, original)
+        return transparent_wrapper(indexed, original)
 
     def _index(self, tensor, item):
         try:
@@ -251,4 +251,4 @@ class Functions:
                         return
                     self._check("index", one, -tensor.shape[axis], tensor.shape[axis])
         except Exception as error:
-            self.eyes.failed("paddle.bounds", error)
+            self.inspector.failed("paddle.bounds", error)

@@ -7,30 +7,30 @@ from ..events.protocol import BATCH, TENSORS
 from ..torch.tensor_stats import first_tensor, tensors_in
 from ..training.batch_fingerprints import Batch
 from . import framework_state
-from .autograd_graph import Graph
-from .checkpoints import Loading
-from .dataloader import Loaders, Prints
-from .detach_finder import CutWatch
-from .flight_recorder import Flight
-from .functional_calls import Functions
-from .loss_functions import Losses
-from .model_inputs import Batches
-from .model_table import Describer, Table, Writes, key_of
-from .module_outputs import Modules
-from .parameter_stats import Parameters, has_gradient, written
+from .autograd_graph import AutogradGraph
+from .checkpoints import Checkpoints
+from .dataloader import BatchFingerprints, DataLoaders
+from .detach_finder import DetachFinder
+from .flight_recorder import FlightRecorder
+from .functional_calls import FunctionalCalls
+from .loss_functions import LossFunctions
+from .model_inputs import ModelInputs
+from .model_table import Describer, InitialWrites, ModelTable, key_of
+from .module_outputs import ModuleOutputs
+from .parameter_stats import ParameterStats, has_gradient, written
 from .patches import Patches
-from .root_modules import Roots
+from .root_modules import RootModules
 from .run_totals import fill_in
-from .tensor_stats import Stats
+from .tensor_stats import TensorStats
 
 MOST_LEAVES = 16
 
 
-class Unseen:
+class WithoutModes:
     """The context in which tensors are looked at: looks leave no graph anyway."""
 
     def __init__(self, dynamic):
-        self.possible = dynamic
+        self.is_possible = dynamic
 
     def __enter__(self):
         return self
@@ -38,12 +38,12 @@ class Unseen:
     def __exit__(self, *error):
         return None
 
-    def hiding(self, method):
+    def wrap(self, method):
         """`method` as it is: PaddlePaddle has no modes that watch every call."""
         return method
 
 
-class Eyes:
+class TensorInspector:
     """The eyes of one process; see `TrainingMonitor` for what they do.
 
     Args:
@@ -57,25 +57,25 @@ class Eyes:
         self.emit = adapter.probe.event
         self.failed = failed
         self._monitor = None
-        self.stats = Stats(paddle)
+        self.stats = TensorStats(paddle)
         self.grad = paddle.grad
-        self.unseen = Unseen(paddle.in_dynamic_mode)
+        self.without_modes = WithoutModes(paddle.in_dynamic_mode)
         self.patches = Patches(paddle)
-        self.roots = Roots(adapter)
-        self.modules = Modules(paddle, self.stats, failed)
-        self.functions = Functions(paddle, self)
+        self.roots = RootModules(adapter)
+        self.modules = ModuleOutputs(paddle, self.stats, failed)
+        self.functions = FunctionalCalls(paddle, self)
         deep = str(adapter.probe.settings.get("level")) == "deep"
-        self.parameters = Parameters(paddle, self.stats, adapter.values, deep)
-        self.writes = Writes(failed)
+        self.parameters = ParameterStats(paddle, self.stats, adapter.values, deep)
+        self.writes = InitialWrites(failed)
         self.describer = Describer(self.stats, self.emit, self.writes)
-        self.cuts = CutWatch(paddle, failed)
-        self.graphs = Graph(paddle, self, self.cuts)
-        self.losses = Losses(paddle, self.stats, self.unseen, self.emit, failed)
-        self.prints = Prints(self.stats, self.unseen)
-        self.loaders = Loaders(self.prints, self.emit, failed)
-        self.loading = Loading(paddle, self.emit, failed)
+        self.cuts = DetachFinder(paddle, failed)
+        self.graphs = AutogradGraph(paddle, self, self.cuts)
+        self.losses = LossFunctions(paddle, self.stats, self.without_modes, self.emit, failed)
+        self.fingerprints = BatchFingerprints(self.stats, self.without_modes)
+        self.loaders = DataLoaders(self.fingerprints, self.emit, failed)
+        self.loading = Checkpoints(paddle, self.emit, failed)
         self.loading.optimizers = lambda: list(self.optimizers)
-        self.flight = Flight(paddle, self)
+        self.flight_recorder = FlightRecorder(paddle, self)
         self.roots.abandoned = self.abandoned
         self.forget()
         adapter.probe.after_fork(self.forget)
@@ -108,7 +108,7 @@ class Eyes:
         self.optimizers = WeakSet()
         self._tables = {}
         self._batch = None
-        self.batches = Batches(self.stats)
+        self.batches = ModelInputs(self.stats)
         self.gradients = set()
         self._flags = {}
         self.toggled = []
@@ -123,7 +123,7 @@ class Eyes:
         self.losses.forget()
         self.graphs.forget()
         self.functions.forget()
-        self.flight.forget()
+        self.flight_recorder.forget()
 
     def is_looking(self):
         """Whether this call belongs to a dense step of the followed thread."""
@@ -150,7 +150,7 @@ class Eyes:
         layer = root.module()
         if layer is None:
             return None
-        known = self._tables[root.index] = Table(layer)
+        known = self._tables[root.index] = ModelTable(layer)
         known.initial = None
         known.told = False
         return known
@@ -168,7 +168,7 @@ class Eyes:
         thread = self._monitor.thread
         return [(root, table) for root, table in self.tables() if root.thread == thread or thread is None]
 
-    def look_forward(self, root, args, kwargs, batch):
+    def before_forward(self, root, args, kwargs, batch):
         """Prepares the look at a forward that is about to run."""
         table = self.table(root)
         layer = root.module()
@@ -193,7 +193,7 @@ class Eyes:
         if self.graphs.watches(self._monitor.loop.backwards + 1):
             self.cuts.begin()
 
-    def looked_forward(self, root, output):
+    def after_forward(self, root, output):
         """Takes what the look at a forward has found."""
         self.roots.look = None
         self._monitor.cost += self.modules.took() + self.functions.took()
@@ -221,7 +221,7 @@ class Eyes:
         self.modules.end()
         self.cuts.end()
 
-    def look_evaluation(self, root):
+    def before_evaluation(self, root):
         """Looks at a model that is evaluated: once, for spectral norms that never iterated."""
         if root.training() or root.index in self._evaluated:
             return
@@ -237,7 +237,7 @@ class Eyes:
     def batch_of(self, args, kwargs, wants, rows):
         """A `Batch` of what a model was given, `None` where that holds no tensor."""
         batch = Batch(None, 0)
-        self.prints.take((args, kwargs) if kwargs else args, batch, wants, rows)
+        self.fingerprints.take((args, kwargs) if kwargs else args, batch, wants, rows)
         return batch if batch.samples else None
 
     def samples_of(self, args, kwargs):
@@ -255,7 +255,7 @@ class Eyes:
             self.optimizer_made(optimizer)
         self.loading.first_step(optimizer)
 
-    def look_step(self, optimizer, recorder, closure):
+    def before_step(self, optimizer, recorder, closure):
         """Looks before a step."""
         held = framework_state.parameters(optimizer)
         self._stepped = self.roots.of(held[0]) if held else None
@@ -267,7 +267,7 @@ class Eyes:
                 if parameter is not None and parameter._grad_ivar() is not None:
                     self.gradients.add((root.index, at))
 
-    def looked_step(self, optimizer, recorder, norm):
+    def after_step(self, optimizer, recorder, norm):
         """Looks after a step, and tells what was seen."""
         told, unchanged = self.parameters.after()
         one = self._monitor.loop.optimizer(recorder.index)
@@ -283,8 +283,8 @@ class Eyes:
         target, self.losses.target = self.losses.target, None
         if batch is not None:
             self.emit(BATCH, framework="paddle", step=recorder.step + 1, **self.batches.labelled(batch, target))
-        if any(p.get("bad") for p in told) and not self.flight.done:
-            self.flight.failed("parameter", float("nan"), None)
+        if any(p.get("bad") for p in told) and not self.flight_recorder.done:
+            self.flight_recorder.failed("parameter", float("nan"), None)
         self.emit(
             TENSORS,
             framework="paddle",
@@ -298,7 +298,7 @@ class Eyes:
         )
         self.parameters.clear()
 
-    def turned(self, steps):
+    def end_of_step(self, steps):
         """Takes the end of a dense step."""
         self.modules.clear()
         self.losses.sites.tell_news()
@@ -332,7 +332,7 @@ class Eyes:
         """Takes the end of a backward call."""
         self.graphs.ended(number)
 
-    def alive(self, tensors):
+    def mark_graph(self, tensors):
         """Marks the graph of a backward call: a weak reference that lives as long as the node of the loss does.
 
         The mark is a hook on the gradient of the loss, which does nothing.
@@ -378,7 +378,7 @@ class Eyes:
     def release(self):
         """Forgets what was kept for a step."""
         self.functions.end()
-        self.flight.release()
+        self.flight_recorder.release()
         if self.cuts.on and not self.graphs.bare:
             self.cuts.end()
 

@@ -19,7 +19,7 @@ _PARTIAL = frozenset(PARTIAL.values())
 _MOST_MAY = 6
 
 
-class Expression:
+class LossExpression:
     """The expression of one loss.
 
     Args:

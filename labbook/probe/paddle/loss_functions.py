@@ -10,7 +10,7 @@ from types import FunctionType
 
 from ..torch import loss_functions
 from ..training.loss_calls import LossCallSites
-from ..wrapping import disguised, leave_out_one_frame
+from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 _POINT = ["input", "target", "reduction"]
 LOSSES = {
@@ -61,13 +61,13 @@ _ROWS = 4096
 _MOST_ACCURACY = 1 << 20
 
 
-class Losses(loss_functions.Losses):
+class LossFunctions(loss_functions.LossFunctions):
     """The loss functions of one process.
 
     Args:
         paddle: The module.
         stats: Looks at tensors.
-        unseen: The context to look in.
+        without_modes: The context to look in.
         emit: `emit(kind, **fields)` writes an event.
         failed: `failed(where, error)` takes failures of ours.
 
@@ -123,7 +123,7 @@ class Losses(loss_functions.Losses):
                 ended(call, result, args, kwargs, parameters, fixed)
             return result
 
-        return disguised(loss, original)
+        return transparent_wrapper(loss, original)
 
     def _finished(self, site, result, args, kwargs, parameters, fixed):
         self._busy = False
@@ -278,7 +278,7 @@ class Losses(loss_functions.Losses):
                 active(args, kwargs, place)
             return original(*args, **kwargs)
 
-        return disguised(dropout, original)
+        return transparent_wrapper(dropout, original)
 
     def _active(self, args, kwargs, place):
         monitor = self.monitor

@@ -24,7 +24,7 @@ _OPERATORS.update(__pow__="Pow", __rpow__="Pow")
 _MOST = 200
 
 
-class Lines:
+class LossLines:
     """The lines of the losses of one process.
 
     Args:

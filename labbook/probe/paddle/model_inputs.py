@@ -8,7 +8,7 @@ _COLUMNS = 4096
 _CHANNELS = 16
 
 
-class Batches:
+class ModelInputs:
     """The batches of one process, at dense steps.
 
     Args:

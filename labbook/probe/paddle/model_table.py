@@ -5,7 +5,7 @@ from weakref import ref
 
 from ..events.protocol import MODEL
 from ..inspection.model_lookup import class_name, parameters_of
-from ..wrapping import disguised
+from ..wrapping import transparent_wrapper
 from .root_modules import is_statistic
 
 MOST_MODULES = 400
@@ -33,7 +33,7 @@ _OPTIONS = {
 PyTorch, so it is told as PyTorch has it."""
 
 
-class Table:
+class ModelTable:
     """The layers and parameters of one model, numbered. Running statistics of batch norms are no parameters here.
 
     Attributes:
@@ -134,9 +134,9 @@ class Describer:
 
         Args:
             root: The model.
-            table: Its `Table`.
+            table: Its `ModelTable`.
             initial: From `initial`, or `None` when training had begun.
-            modules: `Modules` after the first forward, or `None` when nothing could be seen inside.
+            modules: `ModuleOutputs` after the first forward, or `None` when nothing could be seen inside.
             spectral: Names of spectral norms that were evaluated first.
         """
         order = {number: at for at, number in enumerate(modules.order)} if modules is not None else {}
@@ -219,7 +219,7 @@ def options(layer):
     return told
 
 
-class Writes:
+class InitialWrites:
     """How often initialisers were called on a tensor.
 
     Args:
@@ -247,7 +247,7 @@ class Writes:
                 take(type(initialiser).__name__, args, kwargs)
             return result
 
-        patches.put(kind, "__call__", disguised(called, original))
+        patches.put(kind, "__call__", transparent_wrapper(called, original))
 
     def _take(self, name, args, kwargs):
         try:

@@ -14,7 +14,7 @@ _RECTIFIERS = ("ReLU", "ReLU6")
 _MOST_ELEMENTS = 1 << 20
 
 
-class Modules:
+class ModuleOutputs:
     """The layers of one process, at dense forwards.
 
     Args:

@@ -1,9 +1,9 @@
 """Attaches the health signals of PaddlePaddle: optimizers as they are made, models, losses, loaders, schedulers."""
 
 from ..training.monitor import TrainingMonitor
-from ..wrapping import disguised
+from ..wrapping import transparent_wrapper
 from .framework_state import averaging_kinds
-from .inspector import Eyes
+from .inspector import TensorInspector
 
 
 def hook_monitor(adapter):
@@ -11,15 +11,15 @@ def hook_monitor(adapter):
     if adapter.probe.settings.get("level") == "off":
         adapter.probe.unobserved("health of the training", "switched off by --debug off")
         return
-    eyes = Eyes(adapter)
-    adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, eyes)
-    _watch_optimizers(adapter, eyes)
-    _watch_grad(adapter, eyes)
-    _watch_replicas(adapter, eyes)
-    eyes.install()
+    inspector = TensorInspector(adapter)
+    adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, inspector)
+    _watch_optimizers(adapter, inspector)
+    _watch_grad(adapter, inspector)
+    _watch_replicas(adapter, inspector)
+    inspector.install()
 
 
-def _watch_optimizers(adapter, eyes):
+def _watch_optimizers(adapter, inspector):
     """Has the parameters of a new optimizer known before the first forward of their model."""
     optimizers = adapter.module.optimizer
     # AdamW sets itself up without the constructor of its base class, and so does LBFGS.
@@ -33,20 +33,20 @@ def _watch_optimizers(adapter, eyes):
                 return
             began = training.clock()
             try:
-                if optimizer not in eyes.optimizers and not isinstance(optimizer, averaging):
-                    eyes.optimizer_made(optimizer)
+                if optimizer not in inspector.optimizers and not isinstance(optimizer, averaging):
+                    inspector.optimizer_made(optimizer)
             except Exception as error:
                 failed("paddle.optimizer made", error)
             training.overhead_s += training.clock() - began
 
-        return disguised(initialise, original)
+        return transparent_wrapper(initialise, original)
 
     for kind in kinds:
         if "__init__" in kind.__dict__:
-            eyes.patches.put(kind, "__init__", watched(kind.__init__))
+            inspector.patches.put(kind, "__init__", watched(kind.__init__))
 
 
-def _watch_grad(adapter, eyes):
+def _watch_grad(adapter, inspector):
     """Counts gradients that the program asks for without `backward`."""
     paddle, monitor = adapter.module, adapter.monitor
     original = paddle.grad
@@ -55,10 +55,10 @@ def _watch_grad(adapter, eyes):
         monitor.loop.backwards_asked = getattr(monitor.loop, "backwards_asked", 0) + 1
         return original(*args, **kwargs)
 
-    eyes.patches.put(paddle, "grad", disguised(grad, original))
+    inspector.patches.put(paddle, "grad", transparent_wrapper(grad, original))
 
 
-def _watch_replicas(adapter, eyes):
+def _watch_replicas(adapter, inspector):
     """Notes that a model was wrapped to keep replicas equal, also where it is not the wrapper that is called."""
     kind = adapter.module.DataParallel
     original = kind.__init__
@@ -67,4 +67,4 @@ def _watch_replicas(adapter, eyes):
         original(layer, *args, **kwargs)
         adapter.wrapper = type(layer).__name__
 
-    eyes.patches.put(kind, "__init__", disguised(initialise, original))
+    inspector.patches.put(kind, "__init__", transparent_wrapper(initialise, original))

@@ -12,13 +12,13 @@ _STANDING = 8
 _PRINTED = 4096
 
 
-class Parameters:
+class ParameterStats:
     """The parameters of one process, at dense steps.
 
     Args:
         paddle: The module.
         stats: Looks at tensors.
-        values: The `Values` of the adapter.
+        values: The `Scalars` of the adapter.
         deep: Whether histograms are always wanted.
     """
 

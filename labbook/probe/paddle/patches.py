@@ -8,7 +8,7 @@ import sys
 from threading import Lock
 from types import BuiltinFunctionType, FunctionType
 
-from ..wrapping import as_import_machinery, disguised, leave_out_one_frame
+from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
 
 _FUNCTIONS = (FunctionType, BuiltinFunctionType)
 
@@ -78,7 +78,7 @@ class Patches:
                 return call(function, *args, **kwargs)
             return aside(function, *args, **kwargs)
 
-        static.__call__ = disguised(as_import_machinery(called), call)
+        static.__call__ = transparent_wrapper(as_import_machinery(called), call)
 
     def _aside_during(self, original):
         def called(*args, **kwargs):
@@ -91,7 +91,7 @@ class Patches:
             finally:
                 self._on()
 
-        return disguised(called, original)
+        return transparent_wrapper(called, original)
 
     @property
     def aside(self):

@@ -11,7 +11,7 @@ from ..inspection.model_lookup import parameters_of
 from ..torch.replay import _FILLS as FILLS
 from ..torch.tensor_stats import tensors_in
 from ..training.call_site import place_of, user_frame
-from .state_snapshot import Restored
+from .state_snapshot import StateSnapshot
 
 MOST_EVENTS = 200
 _REFUSED = {
@@ -51,13 +51,13 @@ class Replay:
 
     Args:
         paddle: The module.
-        eyes: The other eyes.
-        call: The `Call` to run again.
+        inspector: The other eyes.
+        call: The `RecordedCall` to run again.
     """
 
-    def __init__(self, paddle, eyes, call):
+    def __init__(self, paddle, inspector, call):
         self.paddle = paddle
-        self.eyes = eyes
+        self.inspector = inspector
         self.call = call
         self.layer = call.root.module()
         if type(self.layer).__name__ == "DataParallel":
@@ -76,17 +76,17 @@ class Replay:
             return self.call.root.hidden
         if any(p.is_dist() or not p.is_dense() for p in parameters_of(self.layer, "_sub_layers")):
             return "its parameters are no plain tensors"
-        if self.eyes.patches.aside or not self.paddle.in_dynamic_mode():
+        if self.inspector.patches.aside or not self.paddle.in_dynamic_mode():
             return "a part of the program is compiled"
         return ""
 
     def forward(self):
         """Runs the forward again without a graph; what first went wrong in it, or `None`."""
-        watcher = Watcher(self.paddle, self.eyes)
+        watcher = NonfiniteWatcher(self.paddle, self.inspector)
         names = {id(one): name for name, one in self.layer.named_sublayers(include_self=True)}
         with self._again() as again, watcher, self.paddle.no_grad():
             output = self.layer(*again.args, **again.kwargs)
-        self._outputs = [tensor for _, tensor in tensors_in(output, self.eyes.stats)]
+        self._outputs = [tensor for _, tensor in tensors_in(output, self.inspector.stats)]
         if not any(watcher.kinds([tensor]) != (False, False) for tensor in self._outputs):
             return None
         event = watcher.cause()
@@ -99,12 +99,12 @@ class Replay:
 
     @contextmanager
     def _again(self):
-        with Unfollowed(self.eyes), Restored(self.paddle, self.layer, self.call) as again:
+        with WithoutObservers(self.inspector), StateSnapshot(self.paddle, self.layer, self.call) as again:
             yield again
 
     def differs(self):
         """Whether what is still alive of the first outputs is not what came out now."""
-        stats = self.eyes.stats
+        stats = self.inspector.stats
         for held, tensor in zip(self.call.outputs, self._outputs):
             before = held()
             if before is None:
@@ -121,16 +121,16 @@ class Replay:
 
     def backward(self):
         """Runs forward and backward again, and looks at each gradient; where the first bad one arose, or `None`."""
-        from .backward_origin import Backtrace  # it watches as the forward is watched here
+        from .backward_origin import BackwardOrigin  # it watches as the forward is watched here
 
-        trace = Backtrace(self.paddle, self.eyes)
+        trace = BackwardOrigin(self.paddle, self.inspector)
         with self._again() as again, self.paddle.enable_grad():
             with trace:
                 output = self.layer(*again.args, **again.kwargs)
             outputs, gradients, guessed = self._roots(output)
             if not outputs or not again.leaves:
                 return None
-            found = self.eyes.grad(outputs, again.leaves, gradients, allow_unused=True)
+            found = self.inspector.grad(outputs, again.leaves, gradients, allow_unused=True)
             culprit = trace.culprit(again.leaves, found)
         if culprit is None:
             return None
@@ -142,7 +142,7 @@ class Replay:
     def _roots(self, output):
         """`(outputs, gradients, whether any gradient is a guess)`."""
         outputs, gradients, guessed = [], [], False
-        for at, (_, tensor) in enumerate(tensors_in(output, self.eyes.stats)):
+        for at, (_, tensor) in enumerate(tensors_in(output, self.inspector.stats)):
             if tensor.stop_gradient:
                 continue
             known = self.call.gradients.get(at)
@@ -156,12 +156,12 @@ class Replay:
         return outputs, gradients, guessed
 
 
-class Unfollowed:
+class WithoutObservers:
     """A context in which calls of models and losses are none of the program's."""
 
-    def __init__(self, eyes):
-        self._roots = eyes.roots
-        self._losses = eyes.losses
+    def __init__(self, inspector):
+        self._roots = inspector.roots
+        self._losses = inspector.losses
 
     def __enter__(self):
         self._before = self._roots.inside.on, self._roots.look, self._losses._busy
@@ -171,17 +171,17 @@ class Unfollowed:
         self._roots.inside.on, self._roots.look, self._losses._busy = self._before
 
 
-class Watcher:
+class NonfiniteWatcher:
     """Notes the operators of one forward whose results are not finite, while it is entered.
 
     Args:
         paddle: The module.
-        eyes: The other eyes.
+        inspector: The other eyes.
     """
 
-    def __init__(self, paddle, eyes):
+    def __init__(self, paddle, inspector):
         self.paddle = paddle
-        self.stats = eyes.stats
+        self.stats = inspector.stats
         self._layers = []
         self._events = []
         self._put_back = []

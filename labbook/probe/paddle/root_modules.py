@@ -9,13 +9,13 @@ import threading
 from weakref import ref
 
 from ..inspection import model_lookup as modules
-from ..wrapping import disguised, leave_out_one_frame
+from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 MOST_ROOTS = 16
 _MOST_REFUSED = 2048
 
 
-class Root:
+class RootModule:
     """An outermost model.
 
     Attributes:
@@ -56,7 +56,7 @@ class Inside(threading.local):
     on = False
 
 
-class Roots:
+class RootModules:
     """All outermost models of this process.
 
     Args:
@@ -117,7 +117,7 @@ class Roots:
         """Wraps the call of all layers."""
         kind = self.paddle.nn.Layer
         self._original = kind.__call__
-        patches.put(kind, "__call__", disguised(self._watched(self._original), self._original))
+        patches.put(kind, "__call__", transparent_wrapper(self._watched(self._original), self._original))
 
     def _watched(self, original):
         inside, find, outermost, local = self.inside, self._find, self._outermost, self._local
@@ -165,7 +165,7 @@ class Roots:
             return self._refuse(layer)
         return self._follow(layer) or self._refuse(layer)
 
-    def adopt(self, parameters):
+    def register(self, parameters):
         """Follows models that no optimizer trains, because a backward call reaches these parameters of theirs."""
         reached = set(map(id, parameters))
         for key, (_, held) in list(self._refused.items()):
@@ -175,13 +175,13 @@ class Roots:
                 del self._refused[key]
 
     def _follow(self, layer):
-        """The `Root` of a new model, `None` where there are too many."""
+        """The `RootModule` of a new model, `None` where there are too many."""
         for key, root in list(self._known.items()):
             if root.module() is None:
                 del self._known[key]
         if len(self._known) >= MOST_ROOTS or self._count >= 8 * MOST_ROOTS:
             return None
-        root = Root(layer, self._count, self.paddle)
+        root = RootModule(layer, self._count, self.paddle)
         root.hidden = why_hidden(layer)
         self._count += 1
         self._known[id(layer)] = root

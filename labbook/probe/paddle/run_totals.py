@@ -9,22 +9,24 @@ SOME = 3
 """Backward calls after which a parameter without gradient is told; the checks judge the longer runs."""
 
 
-def fill_in(eyes, loop, now=False):
+def fill_in(inspector, loop, now=False):
     """Fills in the names and facts of the running totals.
 
     Args:
-        eyes: The eyes of PaddlePaddle.
+        inspector: The eyes of PaddlePaddle.
         loop: The `LoopCounts`.
         now: Whether a step has just ended, so that what is trained exists.
     """
-    models = [(root, table) for root, table in eyes.followed() if root.called]
-    alive = {m.index for m in eyes.adapter.training.recorders.values() if m.owner is not None and m.owner() is not None}
+    models = [(root, table) for root, table in inspector.followed() if root.called]
+    alive = {
+        m.index for m in inspector.adapter.training.recorders.values() if m.owner is not None and m.owner() is not None
+    }
     alive.update(("model", root.index) for root, _ in models)
-    if not now and loop.facts and not eyes.counted <= alive:
+    if not now and loop.facts and not inspector.counted <= alive:
         return  # some is gone, as at the end of a program that trains inside a function: the last look stands
-    eyes.counted = alive
+    inspector.counted = alive
     loop.facts["judged"] = loop.backwards
-    everything = [id(p) for p in eyes.held_by_optimizers()]
+    everything = [id(p) for p in inspector.held_by_optimizers()]
     held = set(everything)
     never, outside, uncalled = [], [], []
     trainable = frozen = elements = 0
@@ -47,30 +49,30 @@ def fill_in(eyes, loop, now=False):
                 frozen += size
                 continue
             trainable += 1
-            had = (root.index, at) in eyes.gradients or parameter._grad_ivar() is not None
+            had = (root.index, at) in inspector.gradients or parameter._grad_ivar() is not None
             if had and id(parameter) not in held:
                 outside.append(table.names[at])
                 judges.add(root.index)
             if not had and id(parameter) in held and loop.backwards >= SOME:
                 never.append(table.names[at])
-                if eyes.modules.ever and (root.index, table.owners[at]) not in eyes.modules.ever:
+                if inspector.modules.ever and (root.index, table.owners[at]) not in inspector.modules.ever:
                     uncalled.append(table.names[at])
-    loop.names.update(never_grad=never, outside=outside, toggled=eyes.toggled, never_called=uncalled)
+    loop.names.update(never_grad=never, outside=outside, toggled=inspector.toggled, never_called=uncalled)
     loop.facts.update(trainable_n=trainable, frozen=frozen, elements=elements)
     loop.facts["outside_models"] = bool(judges) and judges.isdisjoint(trained)
     loop.facts["held_twice"] = len(everything) - len(held)
-    if eyes.adapter.cast_ignored is not None:
-        loop.facts["cast_ignored"] = eyes.adapter.cast_ignored
-    if eyes.adapter.wrapper is not None:
-        loop.facts["wrapper"] = eyes.adapter.wrapper
-    reads = eyes.functions.out_of_bounds()
+    if inspector.adapter.cast_ignored is not None:
+        loop.facts["cast_ignored"] = inspector.adapter.cast_ignored
+    if inspector.adapter.wrapper is not None:
+        loop.facts["wrapper"] = inspector.adapter.wrapper
+    reads = inspector.functions.out_of_bounds()
     if reads:
         loop.facts["out_of_bounds"] = reads
-    _of_optimizers(eyes, loop, owned)
+    _of_optimizers(inspector, loop, owned)
 
 
-def _of_optimizers(eyes, loop, owned):
-    recorders = list(eyes.adapter.training.recorders.values())
+def _of_optimizers(inspector, loop, owned):
+    recorders = list(inspector.adapter.training.recorders.values())
     owners = [
         (recorder, recorder.owner())
         for recorder in recorders
@@ -85,6 +87,8 @@ def _of_optimizers(eyes, loop, owned):
         loop.optimizer(recorder.index).stale = found if lost else None
     indices = {id(optimizer): recorder.index for recorder, optimizer in owners}
     steps = {index: one.steps for index, one in loop.of.items()}
-    known = eyes.loading.schedulers(lambda optimizer: indices.get(id(optimizer)), lambda index: steps.get(index, 0))
+    known = inspector.loading.schedulers(
+        lambda optimizer: indices.get(id(optimizer)), lambda index: steps.get(index, 0)
+    )
     for index, told in known.items():
         loop.optimizer(index).scheduler = told

@@ -10,7 +10,7 @@ from ..training.device_values import MAX_LOSSES
 _MAX_UNDER_WAY = 64
 
 
-class Values:
+class Scalars:
     """The reading half of the adapter.
 
     Args:

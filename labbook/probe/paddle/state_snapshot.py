@@ -17,7 +17,7 @@ MOST_COPIED = 1 << 27
 _HOOKS = ("_forward_pre_hooks", "_forward_post_hooks")
 
 
-class Restored:
+class StateSnapshot:
     """A context in which a model may run once more, with the arguments and the random state of a call.
 
     Inside it the model works on copies of its buffers, of its parameters and of its arguments: the running statistics
@@ -27,7 +27,7 @@ class Restored:
     Args:
         paddle: The module.
         layer: The model.
-        call: The `Call`.
+        call: The `RecordedCall`.
 
     Attributes:
         args: Copies of the arguments.

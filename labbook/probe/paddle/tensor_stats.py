@@ -24,7 +24,7 @@ CLIP = 5.0
 BINS = 20
 
 
-class Stats:
+class TensorStats:
     """Looks at tensors.
 
     Args:

@@ -46,9 +46,9 @@ def watch(popen, probe):
 
     kind = popen.Popen
     guard = probe.guard("children")
-    kind.__init__ = wrapping.wrapped(kind.__init__, guard, after=started)
-    kind.poll = wrapping.wrapped(kind.poll, guard, after=polled)
-    kind._send_signal = wrapping.wrapped(kind._send_signal, guard, before=sends)
+    kind.__init__ = wrapping.wrap_function(kind.__init__, guard, after=started)
+    kind.poll = wrapping.wrap_function(kind.poll, guard, after=polled)
+    kind._send_signal = wrapping.wrap_function(kind._send_signal, guard, before=sends)
 
 
 def _signal_name(number):

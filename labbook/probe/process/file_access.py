@@ -46,7 +46,7 @@ _INSIDE = (
 )
 
 
-class Inputs:
+class FileAccess:
     """What this process has opened so far."""
 
     def __init__(self, probe):
@@ -224,7 +224,7 @@ class Inputs:
 
 def install(probe):
     """Begins to watch files; returns the audit events it wants, as name -> handler."""
-    inputs = Inputs(probe)
+    inputs = FileAccess(probe)
     probe.after_fork(inputs.forked)
     probe.at_steps(inputs.look)
     probe.at_exit(inputs.leave)

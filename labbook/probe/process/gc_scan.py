@@ -12,7 +12,7 @@ SLOW_S = 0.3
 _state = {"slow": False}
 
 
-def living(base):
+def live_instances(base):
     """All objects whose class is `base` or derives from it, told by `type`: `isinstance` would wake lazy proxies.
 
     The list of all objects also holds tuples that another thread is still building, and a tuple that somebody else

@@ -69,8 +69,8 @@ def _main_exceptions(probe, exceptions):
             if isinstance(error, BaseException):
                 exceptions.record("main", error, ends_process=not hasattr(sys, "ps1"))
             if isinstance(error, KeyboardInterrupt):
-                if probe.pulse is not None:
-                    probe.pulse.interrupted(error)
+                if probe.watchdog is not None:
+                    probe.watchdog.interrupted(error)
                 probe.flush()
                 _remember_interrupt()
 
@@ -126,7 +126,7 @@ def _watch_threads(threading, probe, exceptions):
 
         return invoke_excepthook
 
-    threading._make_invoke_excepthook = wrapping.disguised(_make_invoke_excepthook, make)
+    threading._make_invoke_excepthook = wrapping.transparent_wrapper(_make_invoke_excepthook, make)
 
 
 def _chain_thread_hook(threading, guard, exceptions):
@@ -134,7 +134,7 @@ def _chain_thread_hook(threading, guard, exceptions):
         if not issubclass(args[0].exc_type, SystemExit):
             exceptions.record("thread", args[0].exc_value, thread=str(getattr(args[0].thread, "name", "")))
 
-    threading.excepthook = wrapping.wrapped(threading.excepthook, guard, before=before)
+    threading.excepthook = wrapping.wrap_function(threading.excepthook, guard, before=before)
 
 
 def _watch_children(process, probe, exceptions):
@@ -150,7 +150,7 @@ def _watch_children(process, probe, exceptions):
         finally:
             probe.finish()
 
-    process.BaseProcess._bootstrap = wrapping.disguised(_bootstrap, original)
+    process.BaseProcess._bootstrap = wrapping.transparent_wrapper(_bootstrap, original)
 
 
 def _watch_deaths(popen, probe):
@@ -170,7 +170,7 @@ def _watch_printing(traceback, guard, bootstrap, exceptions):
                 exceptions.record("child", error, ends_process=True)
         return original(*args, **kwargs)
 
-    traceback.print_exc = wrapping.disguised(print_exc, original)
+    traceback.print_exc = wrapping.transparent_wrapper(print_exc, original)
 
 
 def _watch_warnings(warnings, probe):
@@ -200,7 +200,7 @@ def _watch_warnings(warnings, probe):
             line=message.lineno,
         )
 
-    warnings._showwarnmsg = wrapping.wrapped(show, probe.guard("warnings"), before=before)
+    warnings._showwarnmsg = wrapping.wrap_function(show, probe.guard("warnings"), before=before)
 
 
 def _watch_cells(interactiveshell, probe, exceptions):
@@ -218,8 +218,8 @@ def _watch_cells(interactiveshell, probe, exceptions):
 
     guard = probe.guard("notebook end")
     # The names of the notebook are cleared by this very function, long before the probe's own turn at the end.
-    shell.atexit_operations = wrapping.wrapped(shell.atexit_operations, guard, before=ending)
-    shell.showtraceback = wrapping.wrapped(shell.showtraceback, probe.guard("notebook cells"), before=before)
+    shell.atexit_operations = wrapping.wrap_function(shell.atexit_operations, guard, before=ending)
+    shell.showtraceback = wrapping.wrap_function(shell.showtraceback, probe.guard("notebook cells"), before=before)
 
 
 def _spawn_handlers(probe):

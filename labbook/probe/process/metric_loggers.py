@@ -5,7 +5,7 @@ fetched values from a device anyway.
 """
 
 from ..events.protocol import SCALARS
-from ..wrapping import disguised, leave_out_one_frame
+from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 ONE_BY_ONE = 5000
 """Values of one name that are all written; of later ones every 2nd, from twice as many on every 4th, and so on, and the
@@ -128,7 +128,7 @@ def _watched(original, reader, probe):
             record(probe, source, step, values)
         return result
 
-    return disguised(log, original)
+    return transparent_wrapper(log, original)
 
 
 def _tensorboard_scalar(writer, tag, scalar_value, global_step=None, *args, **kwargs):

@@ -42,6 +42,6 @@ def _wrapping(probe, opened, row):
             if isinstance(given, (str, bytes)) or hasattr(given, "__fspath__"):
                 opened(os.fspath(given), mode, 0)
 
-        setattr(owner, last, wrapping.wrapped(getattr(owner, last), probe.guard("reader " + name), after=after))
+        setattr(owner, last, wrapping.wrap_function(getattr(owner, last), probe.guard("reader " + name), after=after))
 
     return wrap

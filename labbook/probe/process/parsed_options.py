@@ -4,7 +4,7 @@ import sys
 
 from .. import wrapping
 from ..events import protocol
-from .settings_values import plain, settings_of_class
+from .settings_values import settings_of_class, to_plain
 
 _MOST = 20
 _NAME_WORDS = (
@@ -28,7 +28,7 @@ _LAUNCHERS = frozenset(_LAUNCHER_WORDS.split())
 """Programs and libraries that parse options of their own; the program under them is the one that is recorded."""
 
 
-class Settings:
+class ParsedOptions:
     """Writes each set of options once."""
 
     def __init__(self, probe):
@@ -44,7 +44,7 @@ class Settings:
             name: Of the parser or variable.
             values: Anything that `plain` turns into an object.
         """
-        values = plain(values)
+        values = to_plain(values)
         if not isinstance(values, dict) or not values or len(self._known) >= _MOST:
             return
         key = (source, repr(values))
@@ -89,7 +89,7 @@ def _is_constant(name):
 
 def install(probe):
     """Watches the parsers, and looks at the main module at the first step and at the end."""
-    settings = Settings(probe)
+    settings = ParsedOptions(probe)
     probe.watch("argparse", lambda module: _watch_argparse(module, probe, settings))
     probe.watch("click.core", lambda module: _watch_click(module, probe, settings))
     probe.watch("hydra.core.utils", lambda module: _watch_hydra(module, probe, settings))
@@ -106,7 +106,7 @@ def _watch_argparse(argparse, probe, settings):
             return
         settings.found("argparse", str(getattr(args[0], "prog", "")), result[0])
 
-    wrapper = wrapping.wrapped(original, probe.guard("argparse"), after=after)
+    wrapper = wrapping.wrap_function(original, probe.guard("argparse"), after=after)
     argparse.ArgumentParser.parse_known_args = wrapper
 
 
@@ -135,7 +135,7 @@ def _watch_click(core, probe, settings):
         if _root(getattr(args[0], "callback", None)) not in _LAUNCHERS:
             settings.found("click", str(context.command_path), dict(context.params))
 
-    core.Command.invoke = wrapping.wrapped(core.Command.invoke, probe.guard("click"), before=before)
+    core.Command.invoke = wrapping.wrap_function(core.Command.invoke, probe.guard("click"), before=before)
 
 
 def _root(function):
@@ -145,9 +145,9 @@ def _root(function):
 def _watch_hydra(utils, probe, settings):
     def before(args, kwargs):
         composed = kwargs.get("config") if "config" in kwargs else args[1]
-        values = plain(composed)
+        values = to_plain(composed)
         if isinstance(values, dict):
             values.pop("hydra", None)
         settings.found("hydra", str(getattr(sys.modules.get("__main__"), "__file__", "")), values)
 
-    utils.run_job = wrapping.wrapped(utils.run_job, probe.guard("hydra"), before=before)
+    utils.run_job = wrapping.wrap_function(utils.run_job, probe.guard("hydra"), before=before)

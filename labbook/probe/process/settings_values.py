@@ -7,7 +7,7 @@ from ..events.jsonl import MAX_DEPTH, MAX_ITEMS, describe
 _SCALARS = (str, int, float, bool, type(None))
 
 
-def plain(value, depth=0):
+def to_plain(value, depth=0):
     """Plain data for a settings object; values that are no settings are described in a few words.
 
     Knows dictionaries and their subclasses, `Namespace`, dataclasses, attrs, pydantic, OmegaConf and mmengine.
@@ -19,11 +19,11 @@ def plain(value, depth=0):
     inner = _fields(value)
     if inner is not None:
         few = list(inner.items())[:MAX_ITEMS]
-        return {name if type(name) is str else describe(name): plain(item, depth + 1) for name, item in few}
+        return {name if type(name) is str else describe(name): to_plain(item, depth + 1) for name, item in few}
     if isinstance(value, (list, tuple)):
-        return [plain(item, depth + 1) for item in value[:MAX_ITEMS]]
+        return [to_plain(item, depth + 1) for item in value[:MAX_ITEMS]]
     if isinstance(value, (set, frozenset)):
-        return sorted([str(plain(item, depth + 1)) for item in list(value)[:MAX_ITEMS]])
+        return sorted([str(to_plain(item, depth + 1)) for item in list(value)[:MAX_ITEMS]])
     if isinstance(value, bytes):
         return value[:200].decode("utf-8", "replace")
     if isinstance(value, float):

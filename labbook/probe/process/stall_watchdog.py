@@ -13,7 +13,7 @@ import time
 from _thread import allocate_lock, get_native_id, start_new_thread
 
 from ..events.protocol import STACKS, STACKS_ENDING
-from ..wrapping import wrapped
+from ..wrapping import wrap_function
 from . import thread_stacks
 
 SILENCE_S = 10.0
@@ -30,7 +30,7 @@ _STOPS_IN_S = 1.0
 _FAULTS = ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGBUS", "SIGILL")
 
 
-class Pulse:
+class StallWatchdog:
     """The pulse of one process. Nothing that it offers ever raises.
 
     Args:
@@ -157,7 +157,7 @@ class Pulse:
         self._faults = True
         guard = self._probe.guard("pulse")
         for name in ("enable", "disable"):
-            setattr(faulthandler, name, wrapped(getattr(faulthandler, name), guard, before=self._taken_over))
+            setattr(faulthandler, name, wrap_function(getattr(faulthandler, name), guard, before=self._taken_over))
 
     def _taken_over(self, args, kwargs):
         """The program uses it itself."""

@@ -18,7 +18,7 @@ _PATHS = {
 other people's folders keep their names here, and lose them when the entry is made."""
 
 
-class Redaction:
+class EventRedaction:
     """The redactor of this process, made when the first string asks for it.
 
     Args:

@@ -10,7 +10,7 @@ _EXAMPLES = frozenset(["user", "username", "login", "name", "pass", "password", 
 _compiled = {}
 
 
-class Places:
+class PathsAndUrls:
     """Finds the home folder, homes of others, the user's name in paths.
 
     Args:

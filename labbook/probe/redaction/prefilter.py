@@ -15,7 +15,7 @@ _WORDS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~"
 _SHAPES = bytes(97 if chr(code) in _WORDS else 10 if code == 10 else 32 for code in range(256))
 
 
-class Gate:
+class LinePrefilter:
     """Words with the detectors that each of them calls for.
 
     Args:

@@ -9,8 +9,8 @@ import os
 
 from .known_secrets import spellings, worth_masking
 from .named_secrets import context_spans
-from .paths_and_urls import Places, url_spans
-from .prefilter import Gate
+from .paths_and_urls import PathsAndUrls, url_spans
+from .prefilter import LinePrefilter
 from .rules import FormatRule, rules_data
 from .stream import KeyState, StreamRedactor, cut_lines, has_key
 from .structures import redact_data
@@ -166,12 +166,12 @@ class Redactor:
         for word in [*rules_data()["names"]["stems"], *self.names]:
             words.setdefault(word, []).append(word)
         words.setdefault("://", []).append(url_spans)
-        places = Places(self._home, self._user)
+        places = PathsAndUrls(self._home, self._user)
         for word in places.gates:
             words.setdefault(word, []).append(places.spans)
         self._needles = sorted({form for value in self._known for form in spellings(value)}, key=len, reverse=True)
         self._words = frozenset(value for value in self._known if value.isalpha())
-        self._gate = Gate(words, run_words, {form: [self._known_spans] for form in self._needles})
+        self._gate = LinePrefilter(words, run_words, {form: [self._known_spans] for form in self._needles})
 
     def _detect(self, line, detectors):
         found = []

@@ -7,17 +7,17 @@ every hook steps aside before it does anything, and a hook never returns a value
 import sys
 
 from ..events.protocol import FRAMEWORK, STATE
-from ..inspection.model_lookup import Models
+from ..inspection.model_lookup import TrainedModels
 from ..training import seeds
 from ..training.backward import watched_backward
 from ..training.device_values import Step, merged
 from ..training.fast_path import FastPath
 from ..training.training_loop import NOT_DELIVERED, Training, are_floats, is_engine_thread
-from ..wrapping import disguised
+from ..wrapping import transparent_wrapper
 from . import framework_state, gradient_norm, monitor_hooks
 from .compiler import compiled, hide_from_compiler, questions
-from .module_registry import Registry
-from .scalars import Values
+from .module_registry import ModuleRegistry
+from .scalars import Scalars
 from .tensor_stats import capturing_of
 
 NAME = "torch"
@@ -57,7 +57,7 @@ class Adapter:
     def __init__(self, module, probe):
         self.module = module
         self.probe = probe
-        self.values = Values(module)
+        self.values = Scalars(module)
         self._tensor = module.Tensor
         self.training = Training(probe, NAME, self.describe)
         self.monitor = None
@@ -68,9 +68,9 @@ class Adapter:
             tracing() or flags._is_compiling_flag or probe.suspended > 0 or recording() is not None
         )
         self.fast_path = FastPath(self)
-        self.models = Models()
+        self.models = TrainedModels()
         self.capturing = capturing_of(module)
-        self.registry = Registry(self.is_compiling, probe.failed)
+        self.registry = ModuleRegistry(self.is_compiling, probe.failed)
         self.told = {}
         self.casts = {}
         self.seed_at_import = framework_state.initial_seed(module)
@@ -85,7 +85,7 @@ class Adapter:
     def describe(self, optimizer, closure):
         """Fields of the `optimizer` event; what is known of the model and the process is told beside it."""
         if self.values.watched():
-            with self.values.unseen():
+            with self.values.without_modes():
                 return self._describe(optimizer, closure)
         return self._describe(optimizer, closure)
 
@@ -227,7 +227,7 @@ class Adapter:
     def loss_values(self, tensors):
         """The scalars that were passed to `backward`, without the factor of a gradient scaler where that is known."""
         if self.values.watched():
-            with self.values.unseen():
+            with self.values.without_modes():
                 return self._loss_values(tensors)
         value = self.alone(tensors)
         return [value] if value is not None else self._loss_values(tensors)
@@ -314,7 +314,7 @@ def wrap_steps(base, before, after, probe):
             if not hasattr(kind.step, "_labbook"):
                 kind.step = _with_hooks(kind.step, before, after)
 
-    base.__init__ = disguised(initialise, original)
+    base.__init__ = transparent_wrapper(initialise, original)
 
 
 def _with_hooks(original, before, after):
@@ -324,7 +324,7 @@ def _with_hooks(original, before, after):
         after(optimizer, args, kwargs)
         return result
 
-    step = disguised(step, original)
+    step = transparent_wrapper(step, original)
     step._labbook = True
     return step
 
@@ -351,7 +351,7 @@ def hook_autocast(adapter):
                 failed("torch.autocast", error)
         return original(context)
 
-    kind.__enter__ = disguised(enter, original)
+    kind.__enter__ = transparent_wrapper(enter, original)
 
 
 SIGNALS = {

@@ -5,7 +5,7 @@ import sys
 from ..events.protocol import GRAPH
 from ..training.call_site import line_of, place_of, user_frame
 from .loss_expression import blown_up
-from .loss_terms import Terms
+from .loss_terms import LossTerms
 
 MOST_NODES = 200000
 FIRST = 4
@@ -16,18 +16,18 @@ _MOST_NAMES = 100
 _MOST_FOREIGN = 20
 
 
-class Graph:
+class AutogradGraph:
     """The graphs of one process.
 
     Args:
         torch: The module.
-        eyes: The other eyes; their `roots`, `tables` and `optimizers` are used.
+        inspector: The other eyes; their `roots`, `tables` and `optimizers` are used.
     """
 
-    def __init__(self, torch, eyes):
+    def __init__(self, torch, inspector):
         self.torch = torch
-        self.eyes = eyes
-        self.terms = Terms(torch, eyes)
+        self.inspector = inspector
+        self.terms = LossTerms(torch, inspector)
         self.forget()
 
     def forget(self):
@@ -59,7 +59,7 @@ class Graph:
             return
         leaves = self.reach(tensors)
         if number == 1:
-            self.eyes.roots.discover(list(leaves.values()))
+            self.inspector.roots.discover(list(leaves.values()))
         if number == 1:
             self.terms.arm(tensors)
         if self.blown is None:
@@ -69,7 +69,7 @@ class Graph:
         self._pending = (leaves, before, user_frame())
 
     def _blown_up(self, tensors):
-        with self.eyes.unseen:
+        with self.inspector.without_modes:
             found = blown_up(tensors)
         if found is not None:
             found["line"] = line_of(user_frame())
@@ -107,9 +107,9 @@ class Graph:
             return
         leaves, before, frame = pending
         missing = []
-        for root in self.eyes.followed():
+        for root in self.inspector.followed():
             module = root.module()
-            table = self.eyes.table(root)
+            table = self.inspector.table(root)
             if not root.called or module is None or table is None:
                 continue
             for at, held in enumerate(table.held):
@@ -124,17 +124,17 @@ class Graph:
         if number in (1, AGAIN) or (self._told == 1 and self.cut is not None):
             self.tell(*self._last)
         if missing and self.cut is None and number <= FIRST:
-            self.eyes.arm_cut(missing, frame)
+            self.inspector.watch_for_detach(missing, frame)
 
     def _foreign_leaves(self, leaves, before):
-        held = self.eyes.held_by_optimizers()
-        for root in self.eyes.roots.all():
-            held |= self.eyes.roots.ids(root)
+        held = self.inspector.held_by_optimizers()
+        for root in self.inspector.roots.all():
+            held |= self.inspector.roots.ids(root)
         strange = [
             leaf for key, leaf in leaves.items() if key not in held and isinstance(leaf, self.torch.nn.Parameter)
         ]
-        for root in self.eyes.roots.adopt(strange):
-            held |= self.eyes.roots.ids(root)
+        for root in self.inspector.roots.register(strange):
+            held |= self.inspector.roots.ids(root)
         foreign = []
         for key, leaf in leaves.items():
             if key not in held:
@@ -145,11 +145,11 @@ class Graph:
     def tell(self, number, foreign):
         """Writes the event."""
         self._told = number
-        groups = [group for one in list(self.eyes.optimizers) for group in one.param_groups]
-        self.eyes.emit(
+        groups = [group for one in list(self.inspector.optimizers) for group in one.param_groups]
+        self.inspector.emit(
             GRAPH,
             framework="torch",
-            step=self.eyes.monitor.step,
+            step=self.inspector.monitor.step,
             backward=number,
             reachable=len(self.reached),
             unreachable=self.missing[:_MOST_NAMES],

@@ -9,7 +9,7 @@ from .tensor_stats import short
 _OF_A_TENSOR = ("shape", "dtype", "min", "max", "mean", "std", "zero", "bad", "nan", "across")
 
 
-class Batched:
+class BatchedStats:
     """What is still to be computed of one look, tensors in host memory only.
 
     Args:
@@ -42,7 +42,7 @@ class Batched:
         self._samples.setdefault((sample.numel(), sample.dtype), []).append((told, sample))
 
     def across(self, told, rows):
-        """Has `across` filled into `told`: see `Modules.across`.
+        """Has `across` filled into `told`: see `ModuleOutputs.across`.
 
         Args:
             told: A dict.

@@ -5,7 +5,7 @@ from weakref import ref
 
 from ..events.protocol import LOADED
 from ..training.call_site import line_of, user_frame
-from ..wrapping import as_import_machinery, disguised, leave_out_one_frame
+from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
 
 MOST_LOADS = 20
 _NAMES = 20
@@ -35,7 +35,7 @@ _SCHEDULERS = ("LRScheduler", "_LRScheduler", "SequentialLR", "ChainedScheduler"
 """Classes whose initialiser is called for every scheduler; the others inherit it."""
 
 
-class Loading:
+class Checkpoints:
     """The states, schedulers and seeds of one process.
 
     Args:
@@ -93,7 +93,7 @@ class Loading:
             return result
 
         leave = leave_out_one_frame
-        return disguised(as_import_machinery(load_state_dict), original)
+        return transparent_wrapper(as_import_machinery(load_state_dict), original)
 
     def _load_begins(self, what, target, args, kwargs):
         self._depth += 1
@@ -150,7 +150,7 @@ class Loading:
             original(scheduler, *args, **kwargs)
             made(scheduler)
 
-        return disguised(as_import_machinery(initialise), original)
+        return transparent_wrapper(as_import_machinery(initialise), original)
 
     def _made(self, scheduler):
         try:
@@ -205,7 +205,7 @@ class Loading:
                 seeded()
             return original(*args, **kwargs)
 
-        return disguised(as_import_machinery(manual_seed), original)
+        return transparent_wrapper(as_import_machinery(manual_seed), original)
 
     def _seeded(self):
         try:

@@ -2,7 +2,7 @@
 
 import sys
 
-from ..wrapping import as_import_machinery, disguised
+from ..wrapping import as_import_machinery, transparent_wrapper
 
 WATCHED = ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast")
 MOST = 400
@@ -14,12 +14,12 @@ class Collectives:
 
     Args:
         torch: The module.
-        eyes: The other eyes.
+        inspector: The other eyes.
     """
 
-    def __init__(self, torch, eyes):
+    def __init__(self, torch, inspector):
         self.torch = torch
-        self.eyes = eyes
+        self.inspector = inspector
         self.forget()
 
     def forget(self):
@@ -49,37 +49,45 @@ class Collectives:
                 called(name, args, kwargs)
             return original(*args, **kwargs)
 
-        return disguised(as_import_machinery(collective), original)
+        return transparent_wrapper(as_import_machinery(collective), original)
 
     def _called(self, name, args, kwargs):
-        monitor = self.eyes.monitor
+        monitor = self.inspector.monitor
         if monitor.skipping or not monitor.dense or kwargs.get("group") is not None or len(self._calls) >= MOST:
             return
         try:
             tensor = args[0] if args else kwargs.get("tensor")
-            if not self.eyes.stats.is_tensor(tensor) or not self.eyes.stats.plain(tensor) or not monitor.ours():
+            if (
+                not self.inspector.stats.is_tensor(tensor)
+                or not self.inspector.stats.is_plain(tensor)
+                or not monitor.is_followed_thread()
+            ):
                 return
             if not self._calls:
                 self._names = self._gradients()
             self._calls.append([name, self._names.get(tensor.data_ptr()) or tensor.numel()])
         except Exception as error:
-            self.eyes.failed("torch.collective", error)
+            self.inspector.failed("torch.collective", error)
 
     def _gradients(self):
         """Where each gradient lies -> the name of its parameter."""
         found = {}
-        for root in self.eyes.followed():
-            table = self.eyes.table(root)
+        for root in self.inspector.followed():
+            table = self.inspector.table(root)
             for at, held in enumerate(table.held if table is not None else ()):
                 parameter = held()
-                if parameter is not None and parameter.grad is not None and self.eyes.stats.plain(parameter.grad):
+                if (
+                    parameter is not None
+                    and parameter.grad is not None
+                    and self.inspector.stats.is_plain(parameter.grad)
+                ):
                     found[parameter.grad.data_ptr()] = table.names[at]
         return found
 
     def step(self):
         """Takes the end of a step that was looked at."""
         calls, self._calls, self._names = self._calls, [], {}
-        if self._first is None and self.eyes.monitor.dense:
+        if self._first is None and self.inspector.monitor.dense:
             self._first = calls
         if any(type(what) is str for _, what in calls):
             self._of_gradients += 1

@@ -6,7 +6,7 @@ from ..events.protocol import LOADER
 from ..training.batch_fingerprints import ROWS_OF_A_BATCH, Batch, fingerprint, histogram, short_print
 from ..training.call_site import line_of, user_frame
 from ..training.worker_seeds import drawn_alike
-from ..wrapping import as_import_machinery, disguised, leave_out_one_frame
+from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
 from .tensor_stats import tensors_in
 
 MOST_LOADERS = 32
@@ -16,17 +16,17 @@ _MOST_LABELS = 4096
 _LEAVES = 8
 
 
-class Prints:
+class BatchFingerprints:
     """Takes fingerprints of batches.
 
     Args:
         stats: Looks at tensors.
-        unseen: The context to look in.
+        without_modes: The context to look in.
     """
 
-    def __init__(self, stats, unseen):
+    def __init__(self, stats, without_modes):
         self.stats = stats
-        self.unseen = unseen
+        self.without_modes = without_modes
 
     def take(self, data, batch, wants, rows):
         """Fills in a `Batch`.
@@ -44,9 +44,9 @@ class Prints:
             return
         first = leaves[0][1]
         batch.samples = first.shape[0] if first.dim() else 1
-        if not wants or not self.unseen.possible():
+        if not wants or not self.without_modes.is_possible():
             return
-        with self.unseen:
+        with self.without_modes:
             numbers = None
             for _, leaf in leaves[:4]:
                 taken = self.stats.numbers(self.stats.real(leaf), _PRINTED) if leaf.is_cpu and leaf.numel() else None
@@ -67,27 +67,27 @@ class Prints:
     def labels(self, leaves, samples):
         """The labels among the leaves of a batch, one whole number a sample, as a list; `None` where there are none."""
         for _, leaf in reversed(leaves[1:]):
-            if leaf.is_floating_point() or leaf.is_complex() or not leaf.is_cpu or not self.stats.plain(leaf):
+            if leaf.is_floating_point() or leaf.is_complex() or not leaf.is_cpu or not self.stats.is_plain(leaf):
                 continue
             if leaf.dim() and leaf.shape[0] == samples == leaf.numel() and 0 < samples <= _MOST_LABELS:
                 return [int(label) for label in leaf.reshape(-1).tolist()]
         return None
 
     def _rows(self, first, labels):
-        if not first.is_cpu or first.dim() < 2 or not first.numel() or not self.stats.plain(first):
+        if not first.is_cpu or first.dim() < 2 or not first.numel() or not self.stats.is_plain(first):
             return ()
         few = self.stats.real(first.detach())[:ROWS_OF_A_BATCH]
         few = few.reshape(few.shape[0], -1)
         rows = few[:, :: max(1, few.shape[1] // _ROW)].tolist()
-        prints = [short_print(row) for row in rows]
-        return [[row, labels[at]] if labels else [row] for at, row in enumerate(prints)]
+        fingerprints = [short_print(row) for row in rows]
+        return [[row, labels[at]] if labels else [row] for at, row in enumerate(fingerprints)]
 
 
-class Loaders:
+class DataLoaders:
     """The data loaders of one process.
 
     Args:
-        prints: Takes fingerprints.
+        fingerprints: Takes fingerprints.
         emit: `emit(kind, **fields)` writes an event.
         failed: `failed(where, error)` takes failures of ours.
 
@@ -95,8 +95,8 @@ class Loaders:
         monitor: Takes the batches; set by the eyes.
     """
 
-    def __init__(self, prints, emit, failed):
-        self.prints = prints
+    def __init__(self, fingerprints, emit, failed):
+        self.fingerprints = fingerprints
         self.monitor = None
         self._emit = emit
         self._failed = failed
@@ -118,10 +118,10 @@ class Loaders:
             begun(loader, iterator)
             return iterator
 
-        return disguised(as_import_machinery(iterate), original)
+        return transparent_wrapper(as_import_machinery(iterate), original)
 
     def _watched_next(self, original):
-        delivered, health_of = self.prints.unseen.hiding(self._delivered), self
+        delivered, health_of = self.fingerprints.without_modes.wrap(self._delivered), self
 
         def following(iterator):
             monitor = health_of.monitor
@@ -137,12 +137,12 @@ class Loaders:
             return data
 
         leave = leave_out_one_frame
-        return disguised(as_import_machinery(following), original)
+        return transparent_wrapper(as_import_machinery(following), original)
 
     def _begun(self, loader, iterator):
         try:
             if self.monitor is not None:
-                self.monitor.probe.pulse.begin()
+                self.monitor.probe.watchdog.begin()
             known = self._loaders.get(loader)
             if known is None:
                 if self._count >= MOST_LOADERS:
@@ -168,7 +168,7 @@ class Loaders:
                 return
             batch = Batch(*known)
             wants, rows = monitor.windows.wants(*known)
-            self.prints.take(data, batch, wants or monitor.dense, rows)
+            self.fingerprints.take(data, batch, wants or monitor.dense, rows)
             if monitor.dense:
                 batch.data = data
             monitor.batch(batch, waited)

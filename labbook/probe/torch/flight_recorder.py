@@ -9,8 +9,8 @@ from weakref import ref
 from ..events.protocol import FLIGHT
 from ..training.call_site import place_of, user_frame
 from .loss_expression import kind
-from .loss_lines import Lines
-from .nonfinite_origin import PARTIAL, STEEP, Origin
+from .loss_lines import LossLines
+from .nonfinite_origin import PARTIAL, STEEP, NonfiniteOrigin
 from .replay import Replay
 from .tensor_stats import capturing_of, tensors_in
 
@@ -27,7 +27,7 @@ SEEN = 8
 """Forwards, one in 16, that were seen to draw no random number before it is taken for granted."""
 
 
-class Call:
+class RecordedCall:
     """The last call of a model."""
 
     __slots__ = ("args", "batch", "casts", "cuda", "gradients", "kwargs", "outputs", "root", "state")
@@ -43,26 +43,26 @@ class Call:
         self.gradients = {}
 
 
-class Flight:
+class FlightRecorder:
     """The flight recorder of one process.
 
     Args:
         torch: The module.
-        eyes: The other eyes.
+        inspector: The other eyes.
 
     Attributes:
         done: Whether something was found already, so that nothing is kept any more.
         last_state: State of the random generator when the last forward began.
     """
 
-    def __init__(self, torch, eyes):
+    def __init__(self, torch, inspector):
         self.torch = torch
-        self.eyes = eyes
+        self.inspector = inspector
         self._any_cast = getattr(torch._C, "_is_any_autocast_enabled", None)
         self._state = torch.default_generator.get_state
         self._has_cuda = bool(torch.version.cuda or getattr(torch.version, "hip", None))
         self._capturing = capturing_of(torch)
-        self.lines = Lines(torch)
+        self.lines = LossLines(torch)
         self.forget()
 
     def forget(self):
@@ -81,11 +81,11 @@ class Flight:
         if self.lines.open:
             self.lines.end()
         if self.done:
-            self.last_state = self._state() if self.eyes.monitor.dense else None
+            self.last_state = self._state() if self.inspector.monitor.dense else None
             return
         state = self.last_state = self._state()
         self._resting = None
-        call = self.call = Call(root, args, kwargs, batch, state)
+        call = self.call = RecordedCall(root, args, kwargs, batch, state)
         if self._any_cast is None or self._any_cast():
             call.casts = self._casts()
         if self._has_cuda:
@@ -114,19 +114,23 @@ class Flight:
         call = self.call
         if self.done or call is None or call.root is not root:
             return
-        monitor = self.eyes.monitor
-        if not self._drew and not monitor.loop.steps & 15 and self.eyes.unseen.possible():
+        monitor = self.inspector.monitor
+        if not self._drew and not monitor.loop.steps & 15 and self.inspector.without_modes.is_possible():
             self._drew = not self.torch.equal(self._state(), call.state)
             self._drew_not += 1
         keeps = monitor.step_s > LONG_STEP_S or monitor.loop.steps < ALWAYS or monitor.dense
         call.outputs = []
-        for at, (_, tensor) in enumerate(tensors_in(output, self.eyes.stats, MOST_OUTPUTS)):
+        for at, (_, tensor) in enumerate(tensors_in(output, self.inspector.stats, MOST_OUTPUTS)):
             call.outputs.append(ref(tensor))
-            if not keeps or not tensor.requires_grad or not self.eyes.unseen.possible():
+            if not keeps or not tensor.requires_grad or not self.inspector.without_modes.is_possible():
                 continue
             if tensor.numel() * tensor.element_size() <= SMALL_BYTES and not tensor.is_leaf:
-                tensor.register_hook(_keeper(call, at, self.eyes.failed))
-        if monitor.dense and self.eyes.unseen.possible() and any(o() is not None and o().grad_fn for o in call.outputs):
+                tensor.register_hook(_keeper(call, at, self.inspector.failed))
+        if (
+            monitor.dense
+            and self.inspector.without_modes.is_possible()
+            and any(o() is not None and o().grad_fn for o in call.outputs)
+        ):
             self.lines.begin()
 
     def release(self):
@@ -140,7 +144,7 @@ class Flight:
         if self.lines.open:
             self.lines.end()
             if self.call is not None and self.call.outputs:
-                self.lines.take(Origin(self.torch, self.eyes.stats, tensors, self.call.outputs).nodes)
+                self.lines.take(NonfiniteOrigin(self.torch, self.inspector.stats, tensors, self.call.outputs).nodes)
 
     def failed(self, trigger, value, tensors):
         """Finds out where a value that is not finite came from, the first time, and writes it.
@@ -153,12 +157,12 @@ class Flight:
         if self.done or self._capturing():
             return
         self.done = True
-        call = self.call if self._resting is None else Call(*self._resting)
+        call = self.call if self._resting is None else RecordedCall(*self._resting)
         self.release()
         try:
             told = self._find(trigger, call, tensors)
         except Exception as error:
-            self.eyes.failed("torch.flight", error)
+            self.inspector.failed("torch.flight", error)
             told = {"finding": "not replayed", "reason": "the search itself failed: %s" % type(error).__name__}
         self._tell(trigger, value, told, call)
 
@@ -166,14 +170,14 @@ class Flight:
         frame = place_of(user_frame())
         if call is None:
             return dict(self._parameters(None), reason="no forward of a model was seen before it", **frame)
-        with self.eyes.unseen:
-            bad = [(path, leaf) for path, leaf in self._inputs(call) if self.eyes.stats.bad(leaf)]
+        with self.inspector.without_modes:
+            bad = [(path, leaf) for path, leaf in self._inputs(call) if self.inspector.stats.bad(leaf)]
             if bad:
                 return {"finding": "bad batch", "op": "; ".join(self._first_bad(*one) for one in bad[:4])}
         found = self._parameters(call.root.module())
         if found["finding"] == "bad parameters":
             return found
-        replay = Replay(self.torch, self.eyes, call)
+        replay = Replay(self.torch, self.inspector, call)
         reason = replay.refused()
         if reason:
             return dict(finding="not replayed", reason=reason, **frame)
@@ -189,8 +193,8 @@ class Flight:
 
     def _backward(self, replay, call, frame):
         """Where the gradient of a finite loss went wrong."""
-        with self.eyes.unseen:
-            bad = any(self.eyes.stats.bad(gradient) for gradient in call.gradients.values())
+        with self.inspector.without_modes:
+            bad = any(self.inspector.stats.bad(gradient) for gradient in call.gradients.values())
         if bad:
             loss = self._loss() if self._loss is not None else None
             told = self._expression([loss], call, STEEP)
@@ -202,9 +206,9 @@ class Flight:
 
     def _expression(self, tensors, call, names):
         """What is known of the expression of a loss: `op`, `made`, `may`, and the place of one operation."""
-        with self.eyes.unseen:
-            origin = Origin(self.torch, self.eyes.stats, tensors, call.outputs)
-            made = origin.made() if names is PARTIAL and self.eyes.unseen.possible() else None
+        with self.inspector.without_modes:
+            origin = NonfiniteOrigin(self.torch, self.inspector.stats, tensors, call.outputs)
+            made = origin.made() if names is PARTIAL and self.inspector.without_modes.is_possible() else None
             marked = made.pop("node") if made is not None else None
             places = dict(zip(origin.nodes, self.lines.of(origin.nodes)))
             may = [] if marked is not None else [{"op": kind(n), **places[n]} for n in origin.may(names)]
@@ -220,7 +224,7 @@ class Flight:
         return "input %s%s = %s" % (path, where, leaf.detach()[tuple(where)].item())
 
     def _inputs(self, call):
-        return tensors_in(call.args, self.eyes.stats) + tensors_in(call.kwargs, self.eyes.stats)
+        return tensors_in(call.args, self.inspector.stats) + tensors_in(call.kwargs, self.inspector.stats)
 
     def _parameters(self, module):
         """Parameters with bad values: of the model, or of all optimizers."""
@@ -229,28 +233,28 @@ class Flight:
         else:
             named = [("parameter %d" % at, p) for at, p in enumerate(self._held())]
         names = []
-        with self.eyes.unseen:
+        with self.inspector.without_modes:
             for name, value in named:
-                if len(names) < 20 and self.eyes.stats.bad(value):
+                if len(names) < 20 and self.inspector.stats.bad(value):
                     names.append(name)
         if names:
             return {"finding": "bad parameters", "parameters": names}
         return {"finding": "not replayed"}
 
     def _held(self):
-        return [p for one in list(self.eyes.optimizers) for group in one.param_groups for p in group["params"]]
+        return [p for one in list(self.inspector.optimizers) for group in one.param_groups for p in group["params"]]
 
     def _tell(self, trigger, value, told, call):
-        monitor = self.eyes.monitor
+        monitor = self.inspector.monitor
         leaves = []
-        if call is not None and self.eyes.unseen.possible():
-            with self.eyes.unseen:
-                leaves = [self.eyes.batches.leaf(path, leaf, "input", None) for path, leaf in self._inputs(call)]
+        if call is not None and self.inspector.without_modes.is_possible():
+            with self.inspector.without_modes:
+                leaves = [self.inspector.batches.leaf(path, leaf, "input", None) for path, leaf in self._inputs(call)]
         batch = call.batch if call is not None else None
         fields = {"reason": "", "module": None, "op": "", "file": "", "line": None, "function": "", "source": ""}
         fields.update(parameters=[], made=None, may=[])
         fields.update(told)
-        self.eyes.emit(
+        self.inspector.emit(
             FLIGHT,
             framework="torch",
             step=monitor.step,

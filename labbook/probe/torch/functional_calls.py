@@ -35,17 +35,17 @@ _MODULES = ("torch/nn/modules/", "torch\\nn\\modules\\")
 _INSIDE = ("torch/nn/functional.py", "torch/overrides.py", "torch/_tensor.py")
 
 
-class Functions:
+class FunctionalCalls:
     """The watched functions of the dense forward under way.
 
     Args:
         torch: The module.
-        eyes: The other eyes.
+        inspector: The other eyes.
     """
 
-    def __init__(self, torch, eyes):
+    def __init__(self, torch, inspector):
         self.torch = torch
-        self.eyes = eyes
+        self.inspector = inspector
         self.found = {}
         self._mode = None
         self._root = None
@@ -58,10 +58,10 @@ class Functions:
         """Puts the mode on for the forward that is about to run, from the second step on."""
         self.end()
         self.found = {}
-        first = self.eyes.monitor.step < 2 and self._armed is None
+        first = self.inspector.monitor.step < 2 and self._armed is None
         if first or compiled() or not hasattr(self.torch.overrides, "TorchFunctionMode"):
             return
-        if not self.eyes.unseen.only_devices(self.torch):
+        if not self.inspector.without_modes.only_devices(self.torch):
             return
         self._root = root
         if self._armed is not None and self._armed[0] is root:
@@ -97,7 +97,7 @@ class Functions:
     # activations
 
     def _watching(self):
-        look, failed, functions = self._look, self.eyes.failed, self
+        look, failed, functions = self._look, self.inspector.failed, self
 
         class Watching(self.torch.overrides.TorchFunctionMode):
             off = False
@@ -117,9 +117,9 @@ class Functions:
         return Watching()
 
     def _look(self, name, args, kwargs, result):
-        eyes = self.eyes
+        inspector = self.inspector
         frame = _caller()
-        if frame is None or not eyes.stats.is_tensor(result) or not eyes.unseen.possible():
+        if frame is None or not inspector.stats.is_tensor(result) or not inspector.without_modes.is_possible():
             return
         line = line_of(frame)
         known = self.found.get((name, line))
@@ -129,16 +129,16 @@ class Functions:
         if len(self.found) >= MOST:
             return
         given = args[0] if args else kwargs.get("input")
-        with eyes.unseen:
+        with inspector.without_modes:
             told = {"fn": name, "line": line, "calls": 1, "training": True}
-            told.update(eyes.stats.look(result))
-            is_tensor = eyes.stats.is_tensor(given)
-            told["in_bad"] = eyes.stats.bad(given) if is_tensor and told["bad"] else 0
-            told["sat"] = eyes.modules._saturated(given) if is_tensor and name in ("tanh", "sigmoid") else None
-            told["across"] = eyes.modules.across(result)
+            told.update(inspector.stats.look(result))
+            is_tensor = inspector.stats.is_tensor(given)
+            told["in_bad"] = inspector.stats.bad(given) if is_tensor and told["bad"] else 0
+            told["sat"] = inspector.modules._saturated(given) if is_tensor and name in ("tanh", "sigmoid") else None
+            told["across"] = inspector.modules.across(result)
             told["cast"] = None
             if name == "relu":
-                told.update(eyes.modules.dead((name, line), result))
+                told.update(inspector.modules.dead((name, line), result))
             elif name in ("softmax", "log_softmax"):
                 dim = args[1] if len(args) > 1 else kwargs.get("dim")
                 if type(dim) is int and result.dim():
@@ -160,15 +160,15 @@ class Functions:
         """
         if self._armed is None and not compiled():
             self._armed = (root, {id(parameter) for _, parameter, _, _ in missing}, place_of(frame))
-            self.eyes.monitor.dense = True
-            self.eyes.monitor.phases.spoiled()
+            self.inspector.monitor.dense = True
+            self.inspector.monitor.phases.spoiled()
 
     def looks_at_output(self, root, output):
         """Takes the output of the watched forward: does it reach what the loss did not?"""
         if self._armed is None or self._armed[0] is not root or self._mode is None:
             return
-        tensors = [t for _, t in tensors_in(output, self.eyes.stats) if t.requires_grad]
-        leaves = self.eyes.graphs.reach(tensors)
+        tensors = [t for _, t in tensors_in(output, self.inspector.stats) if t.requires_grad]
+        leaves = self.inspector.graphs.reach(tensors)
         self._reaches = not self._armed[1].isdisjoint(leaves)
 
     def _take_cut(self, op, place):
@@ -179,9 +179,9 @@ class Functions:
         _, _, place = self._armed
         self._armed = None
         if self._reaches:
-            self.eyes.graphs.found_cut(dict(place, op="after the model"))
+            self.inspector.graphs.found_cut(dict(place, op="after the model"))
         elif self._cuts:
-            self.eyes.graphs.found_cut(self._cuts[0])
+            self.inspector.graphs.found_cut(self._cuts[0])
 
 
 def _caller():

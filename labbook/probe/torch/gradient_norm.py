@@ -25,7 +25,7 @@ def norm(adapter, recorder, optimizer, scratch):
         return None
     began = training.clock()
     if adapter.values.watched():
-        with adapter.values.unseen():
+        with adapter.values.without_modes():
             value = adapter.values.norm(scratch, gradients(optimizer))
     else:
         value = adapter.values.norm(scratch, gradients(optimizer))

@@ -5,28 +5,28 @@ from weakref import WeakSet, ref
 
 from ..events.protocol import TENSORS
 from ..training.batch_fingerprints import Batch
-from .autograd_graph import Graph
-from .checkpoints import Loading
+from .autograd_graph import AutogradGraph
+from .checkpoints import Checkpoints
 from .collectives import Collectives
 from .compiler import compiled, listening
-from .dataloader import Loaders, Prints
-from .flight_recorder import Flight
+from .dataloader import BatchFingerprints, DataLoaders
+from .flight_recorder import FlightRecorder
 from .framework_state import awake
-from .functional_calls import Functions
-from .loss_functions import Losses
-from .model_copies import Copies
-from .model_inputs import Batches
-from .model_table import Describer, Table, Writes, key_of
+from .functional_calls import FunctionalCalls
+from .loss_functions import LossFunctions
+from .model_copies import ModelCopies
+from .model_inputs import ModelInputs
+from .model_table import Describer, InitialWrites, ModelTable, key_of
 from .module_calls import ModuleCalls
-from .module_outputs import Modules
-from .parameter_stats import Parameters, has_gradient, written
-from .root_modules import Roots
+from .module_outputs import ModuleOutputs
+from .parameter_stats import ParameterStats, has_gradient, written
+from .root_modules import RootModules
 from .run_totals import JUDGED, fill_in
 from .spectral_norms import evaluated_first
-from .tensor_stats import Stats, Unseen, first_tensor
+from .tensor_stats import TensorStats, WithoutModes, first_tensor
 
 
-class Eyes:
+class TensorInspector:
     """The eyes of one process; see `TrainingMonitor` for what they do.
 
     Args:
@@ -39,27 +39,27 @@ class Eyes:
         self.adapter = adapter
         self.emit = adapter.probe.event
         self.failed = failed
-        self.stats = Stats(torch)
-        self.unseen = Unseen(torch)
+        self.stats = TensorStats(torch)
+        self.without_modes = WithoutModes(torch)
         self.calls = ModuleCalls()
         clock = adapter.training.clock
-        self.roots = Roots(torch, adapter.find_model, adapter.is_compiling, failed, clock, self.calls)
+        self.roots = RootModules(torch, adapter.find_model, adapter.is_compiling, failed, clock, self.calls)
         self.roots.end_look = self.end_look
-        self.modules = Modules(torch, self.stats, self.unseen, failed, thread_time, self.calls)
-        self.functions = Functions(torch, self)
+        self.modules = ModuleOutputs(torch, self.stats, self.without_modes, failed, thread_time, self.calls)
+        self.functions = FunctionalCalls(torch, self)
         deep = str(adapter.probe.settings.get("level")) == "deep"
-        self.parameters = Parameters(torch, self.stats, self.unseen, adapter.values, deep)
-        self.writes = Writes(failed)
-        self.describer = Describer(torch, self.stats, self.unseen, self.emit, self.writes)
-        self.graphs = Graph(torch, self)
-        self.losses = Losses(torch, self.stats, self.unseen, self.emit, failed)
-        self.prints = Prints(self.stats, self.unseen)
-        self.batches = Batches(torch, self.stats, self.unseen, self.emit)
-        self.loaders = Loaders(self.prints, self.emit, failed)
-        self.loading = Loading(torch, self.emit, failed)
-        self.flight = Flight(torch, self)
+        self.parameters = ParameterStats(torch, self.stats, self.without_modes, adapter.values, deep)
+        self.writes = InitialWrites(failed)
+        self.describer = Describer(torch, self.stats, self.without_modes, self.emit, self.writes)
+        self.graphs = AutogradGraph(torch, self)
+        self.losses = LossFunctions(torch, self.stats, self.without_modes, self.emit, failed)
+        self.fingerprints = BatchFingerprints(self.stats, self.without_modes)
+        self.batches = ModelInputs(torch, self.stats, self.without_modes, self.emit)
+        self.loaders = DataLoaders(self.fingerprints, self.emit, failed)
+        self.loading = Checkpoints(torch, self.emit, failed)
+        self.flight_recorder = FlightRecorder(torch, self)
         self.collectives = Collectives(torch, self)
-        self.copies = Copies(torch, self)
+        self.copies = ModelCopies(torch, self)
         self.forget()
         adapter.probe.after_fork(self.forget)
 
@@ -91,7 +91,7 @@ class Eyes:
         self.loading.forget()
         self.losses.forget()
         self.graphs.forget()
-        self.flight.forget()
+        self.flight_recorder.forget()
         self.collectives.forget()
         self.copies.forget()
 
@@ -121,7 +121,7 @@ class Eyes:
         module = root.module()
         if module is None:
             return None
-        known = self._tables[root.index] = Table(module)
+        known = self._tables[root.index] = ModelTable(module)
         return known
 
     def followed(self):
@@ -129,7 +129,7 @@ class Eyes:
         thread = self._monitor.thread
         return [root for root in self.roots.all() if root.thread == thread or thread is None]
 
-    def look_forward(self, root, args, kwargs, batch):
+    def before_forward(self, root, args, kwargs, batch):
         """Prepares the look at a forward that is about to run."""
         table = self.table(root)
         module = root.module()
@@ -141,8 +141,8 @@ class Eyes:
             table = self.table(root)
         if not table.told and table.initial is None and root.called < 2:
             table.initial = self.describer.initial(table)
-        if not table.told and root.called < 2 and not self._spectral and self.unseen.possible():
-            with self.unseen:
+        if not table.told and root.called < 2 and not self._spectral and self.without_modes.is_possible():
+            with self.without_modes:
                 self._spectral += evaluated_first(self.torch, module)
         self.modules.clear()
         self._root = root
@@ -163,9 +163,9 @@ class Eyes:
             return "a part of the program is compiled"
         if self.adapter.capturing():
             return "a CUDA graph is being captured"
-        return "" if self.unseen.possible() else "another tool watches every call"
+        return "" if self.without_modes.is_possible() else "another tool watches every call"
 
-    def looked_forward(self, root, output):
+    def after_forward(self, root, output):
         """Takes what the look at a forward has found."""
         self._monitor.cost += self.modules.took() + self.functions.took()
         self.functions.looks_at_output(root, output)
@@ -192,7 +192,7 @@ class Eyes:
         self.modules.end()
         self.functions.end()
 
-    def look_evaluation(self, root):
+    def before_evaluation(self, root):
         """Looks at a model that is evaluated: once, for spectral norms that were never trained."""
         if self._evaluated or root.called or root.training():
             return
@@ -207,7 +207,7 @@ class Eyes:
     def batch_of(self, args, kwargs, wants, rows):
         """A `Batch` of what a model was given, `None` where that holds no tensor."""
         batch = Batch(None, 0)
-        self.prints.take((args, kwargs) if kwargs else args, batch, wants, rows)
+        self.fingerprints.take((args, kwargs) if kwargs else args, batch, wants, rows)
         return batch if batch.samples else None
 
     def samples_of(self, args, kwargs):
@@ -223,7 +223,7 @@ class Eyes:
         """Takes the first step of an optimizer."""
         self.loading.first_step(optimizer)
 
-    def look_step(self, optimizer, recorder, closure):
+    def before_step(self, optimizer, recorder, closure):
         """Looks before a step."""
         root = None
         for group in optimizer.param_groups:
@@ -248,7 +248,7 @@ class Eyes:
             held += [p for p in (weak() for weak in (table.held if table is not None else ())) if p is not None]
         self.had_gradient.update(id(p) for p in held if p.grad is not None)
 
-    def looked_step(self, optimizer, recorder, norm):
+    def after_step(self, optimizer, recorder, norm):
         """Looks after a step, and tells what was seen."""
         told, unchanged = self.parameters.after()
         one = self._monitor.loop.optimizer(recorder.index)
@@ -262,8 +262,8 @@ class Eyes:
         if self.modules._root is not None and root is not None and self.modules._root is not root:
             modules = []
         self.batches.tell(recorder.step + 1, self.losses)
-        if any(p.get("bad") for p in told) and not self.flight.done:
-            self.flight.failed("parameter", float("nan"), None)
+        if any(p.get("bad") for p in told) and not self.flight_recorder.done:
+            self.flight_recorder.failed("parameter", float("nan"), None)
         self.emit(
             TENSORS,
             framework="torch",
@@ -277,22 +277,22 @@ class Eyes:
         )
         self.parameters.clear()
 
-    def turned(self, steps):
+    def end_of_step(self, steps):
         """Takes the end of a dense step."""
         self.modules.clear()
         self.collectives.step()
         self.graphs.terms.begin()
         self.losses.sites.tell_news()
         self.losses.target = None
-        if self.unseen.possible():
-            self.loading.boundary(self.flight.last_state)
+        if self.without_modes.is_possible():
+            self.loading.boundary(self.flight_recorder.last_state)
         self._watch_flags()
         if steps == 1:
             self.writes.closed = True
             if not any(root.called for root in self.roots.all()):  # a wrapper made after the optimizer may be called
                 for optimizer in list(self.optimizers):
                     self.roots.discover([p for group in optimizer.param_groups for p in group["params"]])
-            self.roots.descend()
+            self.roots.find_submodels()
         for root in self.roots.all():
             root.told = None
             if not root.called:
@@ -323,7 +323,7 @@ class Eyes:
         """Takes the end of a backward call."""
         self.graphs.ended(number)
 
-    def alive(self, tensors):
+    def mark_graph(self, tensors):
         """Marks the graph of a backward call: a weak reference that lives as long as the graph does."""
         node = next((t.grad_fn for t in tensors if t.grad_fn is not None), None)
         if node is None or not hasattr(node, "metadata"):
@@ -332,7 +332,7 @@ class Eyes:
         node.metadata["labbook"] = mark
         return ref(mark)
 
-    def arm_cut(self, missing, frame):
+    def watch_for_detach(self, missing, frame):
         """Has the next forward watched for the place where a graph is cut."""
         held = self.held_by_optimizers()
         called = set(self.modules.order)
@@ -357,7 +357,7 @@ class Eyes:
 
     def totals(self, loop):
         """Fills in names and facts of the loop."""
-        with self.unseen:
+        with self.without_modes:
             fill_in(self, loop)
 
     def device_memory(self):
@@ -375,7 +375,7 @@ class Eyes:
 
     def release(self):
         """Forgets what was kept for a step."""
-        self.flight.release()
+        self.flight_recorder.release()
 
     def finish(self):
         """Writes what only memory holds."""

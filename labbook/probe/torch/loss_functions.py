@@ -10,7 +10,7 @@ from time import thread_time
 
 from ..training.call_site import line_of, user_frame
 from ..training.loss_calls import LossCallSites
-from ..wrapping import as_import_machinery, disguised, leave_out_one_frame
+from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
 
 _INDEX = ["input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"]
 _POINT = ["input", "target", "size_average", "reduce", "reduction", "weight"]
@@ -51,13 +51,13 @@ _ROWS = 4096
 _MOST_ACCURACY = 1 << 20
 
 
-class Losses:
+class LossFunctions:
     """The loss functions of one process.
 
     Args:
         torch: The module.
         stats: Looks at tensors.
-        unseen: The context to look in.
+        without_modes: The context to look in.
         emit: `emit(kind, **fields)` writes an event.
         failed: `failed(where, error)` takes failures of ours.
 
@@ -66,10 +66,10 @@ class Losses:
         target: The labels of the dense step under way: `(path, target)`, or `None`.
     """
 
-    def __init__(self, torch, stats, unseen, emit, failed):
+    def __init__(self, torch, stats, without_modes, emit, failed):
         self.torch = torch
         self.stats = stats
-        self.unseen = unseen
+        self.without_modes = without_modes
         self.monitor = None
         self.target = None
         self._emit = emit
@@ -95,8 +95,8 @@ class Losses:
                 setattr(functional, name, self._watched_dropout(original, is_compiling))
 
     def _watched(self, original, told, parameters, is_compiling):
-        begins, ended = self.unseen.hiding(self._begins), self.unseen.hiding(self._ended)
-        refused = self.unseen.hiding(self._refused)
+        begins, ended = self.without_modes.wrap(self._begins), self.without_modes.wrap(self._ended)
+        refused = self.without_modes.wrap(self._refused)
 
         def loss(*args, **kwargs):
             if is_compiling():
@@ -150,10 +150,10 @@ class Losses:
             if site.training:
                 monitor.loop.losses_open += 1
             due = site.due(monitor.dense)
-            if (due or monitor.evaluation.open) and self.unseen.possible():
+            if (due or monitor.evaluation.open) and self.without_modes.is_possible():
                 given = dict(zip(parameters, args))
                 given.update(kwargs)
-                with self.unseen:
+                with self.without_modes:
                     self._look(site, given, result, due)
             if monitor.dense:
                 monitor.cost += thread_time() - used
@@ -170,11 +170,11 @@ class Losses:
             given = dict(zip(parameters, args))
             given.update(kwargs)
             inputs = given.get("input")
-            if not self.unseen.possible() or not self.stats.is_tensor(inputs) or not inputs.is_cpu:
+            if not self.without_modes.is_possible() or not self.stats.is_tensor(inputs) or not inputs.is_cpu:
                 return
             site.refused += 1
-            with self.unseen:
-                if self.stats.plain(inputs):
+            with self.without_modes:
+                if self.stats.is_plain(inputs):
                     site.calls += 1
                     site.takes(self._facts(site.function, given, inputs, given.get("target")), None)
                     self.sites.tell(site)
@@ -183,12 +183,12 @@ class Losses:
 
     def _look(self, site, given, result, due):
         inputs, target = given.get("input"), given.get("target")
-        if not self.stats.is_tensor(inputs) or not self.stats.plain(inputs):
+        if not self.stats.is_tensor(inputs) or not self.stats.is_plain(inputs):
             return
         at_hand = inputs.is_cpu
         evaluation = self.monitor.evaluation
         value = None
-        if self.stats.is_tensor(result) and result.numel() and (at_hand or due) and self.stats.plain(result):
+        if self.stats.is_tensor(result) and result.numel() and (at_hand or due) and self.stats.is_plain(result):
             value = float(result.detach().to(self.torch.float32).mean().item())
         if evaluation.open and not site.training and value is not None:
             evaluation.loss(site.function, value / self._summed(site.function, given, inputs, target))
@@ -216,7 +216,7 @@ class Losses:
             "reduction": given.get("reduction", "mean"),
             "weight": given.get("weight") is not None or given.get("pos_weight") is not None,
         }
-        if not self.stats.is_tensor(target) or not self.stats.plain(target) or not target.numel():
+        if not self.stats.is_tensor(target) or not self.stats.is_plain(target) or not target.numel():
             return facts
         facts["target"] = self.stats.look(target)
         facts["items"] = target.numel()
@@ -313,7 +313,7 @@ def in_place_of(wrapper, original):
         wrapper = types.FunctionType(
             wrapper.__code__, names, wrapper.__name__, wrapper.__defaults__, wrapper.__closure__
         )
-    return disguised(wrapper, original)
+    return transparent_wrapper(wrapper, original)
 
 
 def _product(shape):

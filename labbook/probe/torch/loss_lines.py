@@ -12,7 +12,7 @@ LOOKS = 3
 """Losses whose lines are kept. A line costs 0.1 ms."""
 
 
-class Lines:
+class LossLines:
     """The lines of the losses of one process.
 
     Args:

@@ -5,7 +5,7 @@ next `backward`, three times. Between these moments `torch.Tensor` is as it was.
 """
 
 from ..training.call_site import line_of, user_frame
-from ..wrapping import as_import_machinery, disguised
+from ..wrapping import as_import_machinery, transparent_wrapper
 from .compiler import compiled
 from .loss_expression import kind, nodes
 
@@ -15,17 +15,17 @@ _MOST = 200
 _EQUAL = 1e-6
 
 
-class Terms:
+class LossTerms:
     """The terms without gradient of one process.
 
     Args:
         torch: The module.
-        eyes: The other eyes.
+        inspector: The other eyes.
     """
 
-    def __init__(self, torch, eyes):
+    def __init__(self, torch, inspector):
         self.torch = torch
-        self.eyes = eyes
+        self.inspector = inspector
         self._put_in = {}
         self.forget()
 
@@ -67,7 +67,7 @@ class Terms:
                 delattr(self.torch.Tensor, name)
 
     def _watched(self, original):
-        note, failed = self._note, self.eyes.failed
+        note, failed = self._note, self.inspector.failed
 
         def added(*args, **kwargs):
             result = original(*args, **kwargs)
@@ -77,20 +77,25 @@ class Terms:
                 failed("torch.terms", error)
             return result
 
-        return disguised(as_import_machinery(added), original)
+        return transparent_wrapper(as_import_machinery(added), original)
 
     def _note(self, args, kwargs, result):
-        eyes = self.eyes
+        inspector = self.inspector
         if type(result) is not self.torch.Tensor or result.dim() or result.grad_fn is None or len(args) < 2:
             return
-        if len(self._noted) >= _MOST or kwargs or not eyes.unseen.possible() or not eyes.monitor.ours():
+        if (
+            len(self._noted) >= _MOST
+            or kwargs
+            or not inspector.without_modes.is_possible()
+            or not inspector.monitor.is_followed_thread()
+        ):
             return
         one, other = args[:2]
         if not self._is_constant(other):
             one, other = other, one
-        if not self._is_constant(other) or not eyes.stats.is_tensor(one) or not one.is_cpu:
+        if not self._is_constant(other) or not inspector.stats.is_tensor(one) or not one.is_cpu:
             return
-        with eyes.unseen:
+        with inspector.without_modes:
             value, beside = float(other), float(one.detach())
         if value and abs(value - beside) > _EQUAL * abs(value):  # x - x.detach() is a trick, and meant
             self._noted.append((result.grad_fn, line_of(user_frame()), value, type(other) in (int, float)))
@@ -98,7 +103,7 @@ class Terms:
     def _is_constant(self, thing):
         if type(thing) in (int, float):
             return True
-        return self.eyes.stats.is_tensor(thing) and not thing.requires_grad and thing.numel() == 1 and thing.is_cpu
+        return self.inspector.stats.is_tensor(thing) and not thing.requires_grad and thing.numel() == 1 and thing.is_cpu
 
     def backward(self, tensors):
         """Takes a call of `backward`: what was added on the way to its loss counts.

@@ -16,7 +16,7 @@ _SAMPLE = 64
 _PRINTED = 8
 
 
-class Copy:
+class ModelCopy:
     """A copy of a trained model.
 
     Attributes:
@@ -49,17 +49,17 @@ class Copy:
         }
 
 
-class Copies:
+class ModelCopies:
     """The copies of one process.
 
     Args:
         torch: The module.
-        eyes: The other eyes.
+        inspector: The other eyes.
     """
 
-    def __init__(self, torch, eyes):
+    def __init__(self, torch, inspector):
         self.torch = torch
-        self.eyes = eyes
+        self.inspector = inspector
         self.forget()
 
     def forget(self):
@@ -71,7 +71,7 @@ class Copies:
 
     def install(self, is_compiling):
         """Has modules told that are made by copying, which restores their state."""
-        kind, copies, failed = self.torch.nn.Module, self, self.eyes.failed
+        kind, copies, failed = self.torch.nn.Module, self, self.inspector.failed
         original = kind.__setstate__
 
         def __setstate__(module, state):  # noqa: N807 - the name that a traceback shows
@@ -93,12 +93,12 @@ class Copies:
             if module is None:
                 continue
             one.changed = one.changed or self._print(module) != one.first
-            if not one.followed and self.eyes.monitor.loop.backwards - one.since >= LASTING:
+            if not one.followed and self.inspector.monitor.loop.backwards - one.since >= LASTING:
                 self._follow(one, module)
         if self._count == self._looked or self._count >= MOST_MADE:
             return
         self._looked = self._count
-        called = [root.module() for root in self.eyes.followed() if root.called]
+        called = [root.module() for root in self.inspector.followed() if root.called]
         trained = [module for module in called if module is not None]
         shapes = [_shapes(module) for module in trained]
         inside = {id(part) for module in trained for part in module.modules()}
@@ -112,14 +112,14 @@ class Copies:
                 self._take(module)
 
     def _take(self, module):
-        kinds = [type(one).__name__ for one in self.eyes.adapter.registry.modules() or () if _holds(one, module)]
-        one = Copy(module, (kinds or [type(module).__name__])[0], self._print(module))
-        one.since = self.eyes.monitor.loop.backwards
+        kinds = [type(one).__name__ for one in self.inspector.adapter.registry.modules() or () if _holds(one, module)]
+        one = ModelCopy(module, (kinds or [type(module).__name__])[0], self._print(module))
+        one.since = self.inspector.monitor.loop.backwards
         self.known.append(one)
 
     def _follow(self, one, module):
         one.followed = True
-        grad_on, monitor = self.torch.is_grad_enabled, self.eyes.monitor
+        grad_on, monitor = self.torch.is_grad_enabled, self.inspector.monitor
 
         def called(module, args, kwargs):
             if not grad_on() and one.module() is module:
@@ -128,14 +128,14 @@ class Copies:
                     one.last = monitor.step
                     one.steps += 1
 
-        self.eyes.calls.add(module, Observer(called))
+        self.inspector.calls.add(module, Observer(called))
 
     def _print(self, module):
-        stats = self.eyes.stats
+        stats = self.inspector.stats
         parameters = list(module.parameters())
         numbers = []
         for parameter in parameters[:: max(1, len(parameters) // _PRINTED)]:
-            if stats.plain(parameter) and parameter.numel():
+            if stats.is_plain(parameter) and parameter.numel():
                 numbers += stats.flat(stats.real(parameter.detach()), _SAMPLE).tolist()
         return fingerprint(numbers, (len(numbers),))
 

@@ -9,20 +9,20 @@ _COLUMNS = 4096
 _CHANNELS = 16
 
 
-class Batches:
+class ModelInputs:
     """The batches of one process, at dense steps.
 
     Args:
         torch: The module.
         stats: Looks at tensors.
-        unseen: The context to look in.
+        without_modes: The context to look in.
         emit: `emit(kind, **fields)` writes an event.
     """
 
-    def __init__(self, torch, stats, unseen, emit):
+    def __init__(self, torch, stats, without_modes, emit):
         self.torch = torch
         self.stats = stats
-        self.unseen = unseen
+        self.without_modes = without_modes
         self.emit = emit
         self.forget()
 
@@ -33,9 +33,9 @@ class Batches:
 
     def look(self, root, args, kwargs, batch):
         """Looks at the batch of a dense forward, the first of its step; the labels come with the loss."""
-        if self._batch is not None or not self.unseen.possible():
+        if self._batch is not None or not self.without_modes.is_possible():
             return
-        with self.unseen:
+        with self.without_modes:
             inputs = tensors_in(args, self.stats, MOST_LEAVES) + tensors_in(kwargs, self.stats, MOST_LEAVES)
             # What another model has computed is no input of the training.
             given = [(path, leaf) for path, leaf in inputs if leaf.grad_fn is None]
@@ -68,7 +68,7 @@ class Batches:
         told.update(self.stats.look(leaf))
         told["integer"] = not (leaf.is_floating_point() or leaf.is_complex())
         told["constant"] = None
-        if self.stats.plain(leaf) and leaf.is_floating_point() and leaf.numel():
+        if self.stats.is_plain(leaf) and leaf.is_floating_point() and leaf.numel():
             if leaf.dim() == 4 and leaf.shape[1] <= _CHANNELS:
                 few = leaf.detach()[:: max(1, leaf.numel() >> 20)].to(self.torch.float32)
                 variance, mean = self.torch.var_mean(few, (0, 2, 3), correction=0)
@@ -95,8 +95,8 @@ class Batches:
         target, losses.target = losses.target, None
         if told is None:
             return
-        if target is not None and self.unseen.possible():
-            with self.unseen:
+        if target is not None and self.without_modes.is_possible():
+            with self.without_modes:
                 told["leaves"] = [*told["leaves"], self.leaf("target", target, "label", None)][: MOST_LEAVES + 1]
                 if told["labels"] is None and self._are_labels(target):
                     counts = histogram([int(label) for label in target.reshape(-1)[:65536].tolist()])
@@ -108,4 +108,4 @@ class Batches:
 
     def _are_labels(self, target):
         whole = not target.is_floating_point() and not target.is_complex()
-        return whole and self.stats.plain(target) and 0 < target.numel() <= 1 << 20
+        return whole and self.stats.is_plain(target) and 0 < target.numel() <= 1 << 20

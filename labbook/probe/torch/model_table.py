@@ -5,7 +5,7 @@ from weakref import ref
 
 from ..events.protocol import MODEL
 from ..inspection.model_lookup import class_name
-from ..wrapping import as_import_machinery, disguised
+from ..wrapping import as_import_machinery, transparent_wrapper
 
 MOST_MODULES = 400
 MOST_PARAMETERS = 800
@@ -48,7 +48,7 @@ _INITIALISERS = [
 ]
 
 
-class Table:
+class ModelTable:
     """The modules and parameters of one model, numbered.
 
     Attributes:
@@ -113,27 +113,27 @@ class Describer:
     Args:
         torch: The module.
         stats: Looks at tensors.
-        unseen: The context to look in.
+        without_modes: The context to look in.
         emit: `emit(kind, **fields)` writes an event.
         writes: The calls of initialisers.
     """
 
-    def __init__(self, torch, stats, unseen, emit, writes):
+    def __init__(self, torch, stats, without_modes, emit, writes):
         self.torch = torch
         self.stats = stats
-        self.unseen = unseen
+        self.without_modes = without_modes
         self.emit = emit
         self.writes = writes
 
     def initial(self, table):
         """The initial values of the parameters, as they are now; `None` for each that cannot be read."""
-        if not self.unseen.possible():
+        if not self.without_modes.is_possible():
             return [None] * len(table.held)
-        with self.unseen:
+        with self.without_modes:
             return [self._initial(held()) for held in table.held]
 
     def _initial(self, parameter):
-        if parameter is None or not parameter.numel() or not self.stats.plain(parameter):
+        if parameter is None or not parameter.numel() or not self.stats.is_plain(parameter):
             return None
         look = self.stats.look(parameter)
         told = {name: look[name] for name in ("mean", "std", "min", "max", "zero", "bad")}
@@ -157,9 +157,9 @@ class Describer:
 
         Args:
             root: The model.
-            table: Its `Table`.
+            table: Its `ModelTable`.
             initial: From `initial`, or `None` when training had begun.
-            modules: `Modules` after the first forward, or `None` when nothing could be seen inside.
+            modules: `ModuleOutputs` after the first forward, or `None` when nothing could be seen inside.
             spectral: Names of spectral norms that were evaluated first.
         """
         order = {number: at for at, number in enumerate(modules.order)} if modules is not None else {}
@@ -227,7 +227,7 @@ def _options(module):
     return told
 
 
-class Writes:
+class InitialWrites:
     """How often initialisers were called on a tensor.
 
     Args:
@@ -266,7 +266,7 @@ class Writes:
                 self._depth = 0
                 take(name, args, kwargs)
 
-        return disguised(as_import_machinery(initialise), original)
+        return transparent_wrapper(as_import_machinery(initialise), original)
 
     def _take(self, name, args, kwargs):
         try:

@@ -13,7 +13,7 @@ import ast
 import inspect
 from contextlib import contextmanager
 
-from ..wrapping import disguised, leave_out_one_frame
+from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 _LOOK_UP = "if id({self}) in observed: return call({self}, {args}, {kwargs})"
 
@@ -48,7 +48,7 @@ class ModuleCalls:
         """
         kind = torch.nn.Module
         original = kind.__call__
-        replacement = disguised(_with_look_up(original, self._observers, self._caller(original)), original)
+        replacement = transparent_wrapper(_with_look_up(original, self._observers, self._caller(original)), original)
         replacement._torchdynamo_inline = original  # what the compiler traces in its place
         kind.__call__ = replacement
 

@@ -3,7 +3,7 @@
 from collections import deque
 from weakref import ref
 
-from .batched_stats import Batched, share
+from .batched_stats import BatchedStats, share
 from .module_calls import Observer
 from .tensor_stats import MOST, RUN, first_tensor, tensors_in
 
@@ -18,27 +18,27 @@ _FLAT = ("Tanh", "Sigmoid")
 _RECTIFIERS = ("ReLU", "ReLU6")
 
 
-class Modules:
+class ModuleOutputs:
     """The modules of one process, at dense forwards.
 
     Args:
         torch: The module.
         stats: Looks at tensors.
-        unseen: The context to look in.
+        without_modes: The context to look in.
         failed: `failed(where, error)` takes failures of ours.
         clock: The processor's time of this thread.
         calls: The `ModuleCalls` of the process.
     """
 
-    def __init__(self, torch, stats, unseen, failed, clock, calls):
+    def __init__(self, torch, stats, without_modes, failed, clock, calls):
         self.torch = torch
         self.stats = stats
-        self.unseen = unseen
+        self.without_modes = without_modes
         self._failed = failed
         self._calls = calls
         self._observed = []
         self._dead = {}
-        self._batched = Batched(torch)
+        self._batched = BatchedStats(torch)
         self.clock = clock
         self.cost = 0.0
         self.clear()
@@ -55,7 +55,7 @@ class Modules:
 
     def settle(self):
         """Computes what the looks have left to be computed, after the forward."""
-        with self.unseen:
+        with self.without_modes:
             self._batched.settle()
 
     def begin(self, root, table, first):
@@ -85,15 +85,15 @@ class Modules:
         self._returned = {}
 
     def _look_of(self, number, owner):
-        unseen, failed = self.unseen, self._failed
+        without_modes, failed = self.without_modes, self._failed
 
         def look(module, args, output):
             if owner() is not module:
                 return
             began = self.clock()
             try:
-                if unseen.possible():
-                    with unseen:
+                if without_modes.is_possible():
+                    with without_modes:
                         self._look(number, module, args, output)
             except Exception as error:
                 failed("torch.look at module", error)
@@ -108,8 +108,8 @@ class Modules:
 
     def look_root(self, module, args, output):
         """Looks at what the model itself returned."""
-        if self.unseen.possible():
-            with self.unseen:
+        if self.without_modes.is_possible():
+            with self.without_modes:
                 self._look(0, module, args, output)
 
     def _look(self, number, module, args, output):
@@ -169,7 +169,7 @@ class Modules:
         return bad
 
     def _saturated(self, tensor):
-        if not self.stats.plain(tensor) or not tensor.is_floating_point() or not tensor.numel():
+        if not self.stats.is_plain(tensor) or not tensor.is_floating_point() or not tensor.numel():
             return None
         sample = self.stats.runs(tensor, MOST)
         return self.torch.count_nonzero(sample.abs() > SATURATED).item() / sample.numel()
@@ -197,7 +197,7 @@ class Modules:
 
     def _rows(self, tensor):
         """Some units of some samples of a batch, a row for each sample; `None` where it has no samples."""
-        if not self.stats.plain(tensor) or tensor.dim() < 2 or tensor.shape[0] < 2 or not tensor.is_floating_point():
+        if not self.stats.is_plain(tensor) or tensor.dim() < 2 or tensor.shape[0] < 2 or not tensor.is_floating_point():
             return None
         if not tensor.numel():
             return None
@@ -218,7 +218,7 @@ class Modules:
 
     def dead(self, key, tensor):
         """`dead` and `dead_n` of a rectifier: units that were 0 for all of the last samples, over several looks."""
-        if not self.stats.plain(tensor) or tensor.dim() < 2 or not tensor.numel():
+        if not self.stats.is_plain(tensor) or tensor.dim() < 2 or not tensor.numel():
             return {"dead": None, "dead_n": 0}
         unit = 1 if tensor.dim() in (2,) or tensor.dim() > 3 else tensor.dim() - 1
         value = tensor.detach()
@@ -254,7 +254,7 @@ class Modules:
 
     def _norm(self, module, given):
         """Values for each channel, and how far the running variance is from that of the batch."""
-        if not self.stats.plain(given) or given.dim() < 2 or not given.numel():
+        if not self.stats.is_plain(given) or given.dim() < 2 or not given.numel():
             return None
         channels = given.shape[1]
         told = {"n": given.numel() // max(channels, 1), "ratio": None}

@@ -8,7 +8,7 @@ MOST = 50000
 """Modules that are remembered at a time; a program that makes more is searched by a sweep."""
 
 
-class Registry:
+class ModuleRegistry:
     """The modules of one process that were given a parameter or a child. Modules that were copied or unpickled are not.
 
     Args:

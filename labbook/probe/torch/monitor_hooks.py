@@ -3,8 +3,8 @@
 import sys
 
 from ..training.monitor import TrainingMonitor
-from ..wrapping import as_import_machinery, disguised
-from .inspector import Eyes
+from ..wrapping import as_import_machinery, transparent_wrapper
+from .inspector import TensorInspector
 
 _TOUCHING_TENSORS = (
     "forward_begins",
@@ -21,36 +21,36 @@ def hook_monitor(adapter):
     if adapter.probe.settings.get("level") == "off":
         adapter.probe.unobserved("health of the training", "switched off by --debug off")
         return
-    eyes = Eyes(adapter)
-    adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, eyes)
+    inspector = TensorInspector(adapter)
+    adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, inspector)
     for name in _TOUCHING_TENSORS:
-        setattr(adapter.monitor, name, eyes.unseen.hiding(getattr(adapter.monitor, name)))
+        setattr(adapter.monitor, name, inspector.without_modes.wrap(getattr(adapter.monitor, name)))
     compiling, probe = adapter.is_compiling, adapter.probe
     with probe.guard("torch.health models"):
         adapter.registry.install()
-        eyes.calls.install(adapter.module)
+        inspector.calls.install(adapter.module)
     with probe.guard("torch.health optimizers"):
-        _watch_optimizers(adapter, eyes)
+        _watch_optimizers(adapter, inspector)
     with probe.guard("torch.health losses"):
-        eyes.losses.install(compiling)
+        inspector.losses.install(compiling)
     with probe.guard("torch.health loading"):
-        eyes.loading.install(compiling)
+        inspector.loading.install(compiling)
     with probe.guard("torch.health initialisers"):
-        eyes.writes.install(adapter.module, compiling)
+        inspector.writes.install(adapter.module, compiling)
     with probe.guard("torch.health copies"):
-        eyes.copies.install(compiling)
+        inspector.copies.install(compiling)
     with probe.guard("torch.health collectives"):
-        eyes.collectives.install(compiling)
+        inspector.collectives.install(compiling)
     with probe.guard("torch.health gradients"):
         _watch_grad(adapter)
-    probe.watch("torch.utils.data.dataloader", probe.guard("torch.health loaders")(eyes.loaders.install))
+    probe.watch("torch.utils.data.dataloader", probe.guard("torch.health loaders")(inspector.loaders.install))
 
 
-def _watch_optimizers(adapter, eyes):
+def _watch_optimizers(adapter, inspector):
     """Has the model behind a new optimizer found before its first forward."""
     base = sys.modules["torch.optim.optimizer"].Optimizer
     original, compiling, failed = base.__init__, adapter.is_compiling, adapter.probe.failed
-    training, made = adapter.training, eyes.unseen.hiding(eyes.optimizer_made)
+    training, made = adapter.training, inspector.without_modes.wrap(inspector.optimizer_made)
 
     def initialise(optimizer, *args, **kwargs):
         original(optimizer, *args, **kwargs)
@@ -63,7 +63,7 @@ def _watch_optimizers(adapter, eyes):
             failed("torch.optimizer made", error)
         training.overhead_s += training.clock() - began
 
-    base.__init__ = disguised(as_import_machinery(initialise), original)
+    base.__init__ = transparent_wrapper(as_import_machinery(initialise), original)
 
 
 def _watch_grad(adapter):
@@ -77,4 +77,4 @@ def _watch_grad(adapter):
             loop_of.loop.backwards_asked += 1
         return original(*args, **kwargs)
 
-    autograd.grad = disguised(as_import_machinery(grad), original)
+    autograd.grad = transparent_wrapper(as_import_machinery(grad), original)

@@ -36,7 +36,7 @@ _PAIRED = frozenset(["Add", "Sub", "Mul", "Div", "Where", "Maximum", "Minimum"])
 _SECOND = ("other", "exponent", "mat2")
 
 
-class Origin:
+class NonfiniteOrigin:
     """One search.
 
     Args:

@@ -3,7 +3,7 @@
 from weakref import ref
 
 from ..training.batch_fingerprints import fingerprint
-from .batched_stats import Batched
+from .batched_stats import BatchedStats
 from .collectives import several_ranks
 from .tensor_stats import short
 
@@ -18,24 +18,24 @@ _STANDING = 8
 _PRINTED = 4096
 
 
-class Parameters:
+class ParameterStats:
     """The parameters of one process, at dense steps.
 
     Args:
         torch: The module.
         stats: Looks at tensors.
-        unseen: The context to look in.
-        values: The `Values` of the adapter.
+        without_modes: The context to look in.
+        values: The `Scalars` of the adapter.
         deep: Whether histograms are always wanted.
     """
 
-    def __init__(self, torch, stats, unseen, values, deep):
+    def __init__(self, torch, stats, without_modes, values, deep):
         self.torch = torch
         self.stats = stats
-        self.unseen = unseen
+        self.without_modes = without_modes
         self.values = values
         self.deep = deep
-        self._batched = Batched(torch)
+        self._batched = BatchedStats(torch)
         self.clear()
 
     def clear(self):
@@ -54,16 +54,16 @@ class Parameters:
             closure: Whether gradients are only computed inside the step; then only the sample is taken.
         """
         self.clear()
-        if not self.unseen.possible():
+        if not self.without_modes.is_possible():
             return
         held = []
         for group in optimizer.param_groups:
             rate = group.get("lr")
             moves = type(rate) is not float or rate > 0
-            held += [(p, moves) for p in group["params"] if self.stats.plain(p) and p.numel()]
+            held += [(p, moves) for p in group["params"] if self.stats.is_plain(p) and p.numel()]
         held = held[:MOST]
         scale = self._scale(optimizer)
-        with self.unseen:
+        with self.without_modes:
             self._params = [p for p, _ in held]
             self._told = [{"i": table.get(id(p)), "w": None, "g": None} for p in self._params]
             if not closure:
@@ -89,7 +89,7 @@ class Parameters:
                 continue
             if gradient.layout is self.torch.sparse_coo and not gradient.is_quantized:
                 gradient = gradient.coalesce().values()
-            if self.stats.plain(gradient) and gradient.numel():
+            if self.stats.is_plain(gradient) and gradient.numel():
                 seen.append((told, self.stats.real(gradient.detach())))
         norms = self._norms([gradient for _, gradient in seen])
         samples = {}
@@ -137,9 +137,9 @@ class Parameters:
             `(params, unchanged)`: what is told of each, and whether every element of the sample is bitwise as before,
             `None` where there was nothing to change.
         """
-        if self._before is None or not self.unseen.possible():
+        if self._before is None or not self.without_modes.is_possible():
             return self._told, None
-        with self.unseen:
+        with self.without_modes:
             before, after = self._before, self._sample()
             if after is None or after.numel() != before.numel():
                 return self._told, None
@@ -206,7 +206,7 @@ class Parameters:
         gradients = [g for p in held if (g := p.grad) is not None]
         if not gradients:
             return 0.0
-        if (not every and not gradients[0].is_cpu) or not self.unseen.possible():
+        if (not every and not gradients[0].is_cpu) or not self.without_modes.is_possible():
             return None
         norm = self.values.norm(scratch.setdefault("standing", {}), gradients)
         return norm if norm is None or type(norm) is float else float(norm.item())

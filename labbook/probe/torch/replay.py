@@ -11,7 +11,7 @@ from collections import OrderedDict
 from ..process.user_files import is_user_file
 from ..training.call_site import place, place_of, user_frame
 from .module_calls import Observer
-from .state_snapshot import Restored
+from .state_snapshot import StateSnapshot
 from .tensor_stats import tensors_in
 
 MOST_NODES = 20000
@@ -67,13 +67,13 @@ class Replay:
 
     Args:
         torch: The module.
-        eyes: The other eyes.
-        call: The `Call` to run again.
+        inspector: The other eyes.
+        call: The `RecordedCall` to run again.
     """
 
-    def __init__(self, torch, eyes, call):
+    def __init__(self, torch, inspector, call):
         self.torch = torch
-        self.eyes = eyes
+        self.inspector = inspector
         self.call = call
         self.module = call.root.module()
         if type(self.module).__name__ == "DistributedDataParallel":
@@ -94,9 +94,9 @@ class Replay:
                 return "a part of the model is a TorchScript"
         if self.call.root.hidden:
             return self.call.root.hidden
-        if any(not self.eyes.stats.plain(p) for p in self.module.parameters()):
+        if any(not self.inspector.stats.is_plain(p) for p in self.module.parameters()):
             return "its parameters are no plain tensors"
-        if not self.eyes.unseen.possible() or self.eyes.adapter.is_compiling():
+        if not self.inspector.without_modes.is_possible() or self.inspector.adapter.is_compiling():
             return "another tool watches every call"
         if self.torch.cuda.is_initialized() and self.torch.cuda.is_current_stream_capturing():
             return "a CUDA graph is being captured"
@@ -106,15 +106,15 @@ class Replay:
 
     def forward(self):
         """Runs the forward again without a graph; what first went wrong in it, or `None`."""
-        watcher = Watcher(self.torch, self.eyes.stats)
+        watcher = NonfiniteWatcher(self.torch, self.inspector.stats)
         observer = Observer(watcher.enters, watcher.leaves)
-        with Restored(self.torch, self.module, self.call, self.eyes.calls, observer):
+        with StateSnapshot(self.torch, self.module, self.call, self.inspector.calls, observer):
             with self.torch.no_grad(), watcher.mode():
                 output = self.module(*self.call.args, **self.call.kwargs)
-            self._outputs = [tensor for _, tensor in tensors_in(output, self.eyes.stats)]
+            self._outputs = [tensor for _, tensor in tensors_in(output, self.inspector.stats)]
             names = {id(one): name for name, one in self.module.named_modules()}
             with self.torch.no_grad():
-                bad = any(self.eyes.stats.bad(tensor) for tensor in self._outputs)
+                bad = any(self.inspector.stats.bad(tensor) for tensor in self._outputs)
             event = watcher.cause() if bad else None
         if event is None:
             return {"finding": "forward", "reason": "which operation is not known"} if bad else None
@@ -125,12 +125,12 @@ class Replay:
 
     def differs(self):
         """Whether what is still alive of the first outputs is not what came out now."""
-        with self.eyes.unseen:
+        with self.inspector.without_modes:
             for held, tensor in zip(self.call.outputs, self._outputs):
                 before = held()
-                if before is None or before.shape != tensor.shape or not self.eyes.stats.plain(before):
+                if before is None or before.shape != tensor.shape or not self.inspector.stats.is_plain(before):
                     continue
-                if self.eyes.stats.bad(before) != self.eyes.stats.bad(tensor):
+                if self.inspector.stats.bad(before) != self.inspector.stats.bad(tensor):
                     return True
         return False
 
@@ -138,7 +138,7 @@ class Replay:
         """Runs forward and backward again; what first went wrong in the backward, or `None`."""
         torch, anomaly = self.torch, self.torch.is_anomaly_enabled()
         found = []
-        with Restored(torch, self.module, self.call, self.eyes.calls, graph=True):
+        with StateSnapshot(torch, self.module, self.call, self.inspector.calls, graph=True):
             torch.set_anomaly_enabled(True, False)
             try:
                 with torch.enable_grad():
@@ -147,7 +147,7 @@ class Replay:
                     if not outputs:
                         return None
                     self._watch_nodes(outputs, found)
-                    leaves = list(self.eyes.graphs.reach(outputs).values())
+                    leaves = list(self.inspector.graphs.reach(outputs).values())
                     torch.autograd.grad(outputs, leaves, gradients, allow_unused=True)
             finally:
                 torch.set_anomaly_enabled(anomaly, torch.is_anomaly_check_nan_enabled())
@@ -161,7 +161,7 @@ class Replay:
     def _roots(self, output):
         """`(outputs, gradients, whether any gradient is a guess)`."""
         outputs, gradients, guessed = [], [], False
-        for at, (_, tensor) in enumerate(tensors_in(output, self.eyes.stats)):
+        for at, (_, tensor) in enumerate(tensors_in(output, self.inspector.stats)):
             if not tensor.requires_grad:
                 continue
             known = self.call.gradients.get(at)
@@ -187,7 +187,7 @@ class Replay:
             waiting += [following for following, _ in node.next_functions if following is not None]
 
     def _node_hook(self, node, found):
-        stats = self.eyes.stats
+        stats = self.inspector.stats
 
         def look(given, received):
             if found:
@@ -199,7 +199,7 @@ class Replay:
         return look
 
 
-class Watcher:
+class NonfiniteWatcher:
     """Notes the operations of one forward whose results are not finite.
 
     Args:

@@ -12,7 +12,7 @@ SWEEPS_S = 0.6
 SWEEPS_SHARE = 0.01
 
 
-class Root:
+class RootModule:
     """An outermost model.
 
     Attributes:
@@ -49,7 +49,7 @@ class Root:
         return True if module is None else module.training
 
 
-class Roots:
+class RootModules:
     """All outermost models of this process.
 
     Args:
@@ -119,7 +119,7 @@ class Roots:
             if module is not None:
                 self.add(module)
 
-    def adopt(self, parameters):
+    def register(self, parameters):
         """Follows the models of parameters that no optimizer trains and a backward call reaches.
 
         Those that a known model keeps in a plain list or dictionary belong to no model: they are not registered.
@@ -170,14 +170,14 @@ class Roots:
                 self._calls.remove(key, root.observer)
         if len(self._known) >= MOST_ROOTS or isinstance(module, self.torch.jit.ScriptModule):
             return None
-        root = Root(module, self._count, self.torch)
+        root = RootModule(module, self._count, self.torch)
         self._count += 1
         self._known[id(module)] = root
         root.observer = self._observer(root)
         self._calls.add(module, root.observer)
         return root
 
-    def descend(self):
+    def find_submodels(self):
         """Follows the children of models that train without being called: something else calls their parts."""
         for root in self.all():
             module = root.module()

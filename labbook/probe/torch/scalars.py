@@ -13,7 +13,7 @@ _SLOTS = 64
 _WIDTH = 4 + MAX_LOSSES
 
 
-class Values:
+class Scalars:
     """The reading half of the adapter.
 
     Args:
@@ -30,7 +30,7 @@ class Values:
         names = ("DisableTorchFunction", "_DisableTorchDispatch")
         self._hiding = [getattr(c, name) for name in names if hasattr(c, name)]
         self._foreach = getattr(torch, "_foreach_norm", None)
-        self._mailboxes = {}
+        self._device_readers = {}
         self._half = {torch.float16, torch.bfloat16}
         self._plain = {torch.float32, torch.float64}
 
@@ -42,7 +42,7 @@ class Values:
         """Whether a mode of the program (a FLOP counter, fake tensors, a default device) sees every call now."""
         return self.dispatch_modes() or self.function_modes()
 
-    def unseen(self):
+    def without_modes(self):
         """A context in which no mode of the program sees a call."""
         stack = ExitStack()
         for context in self._hiding:
@@ -185,11 +185,11 @@ class Values:
         return None if device_reader is None else device_reader.post(tensors)
 
     def _device_reader(self, device):
-        if device not in self._mailboxes:
+        if device not in self._device_readers:
             accelerator = getattr(self.torch, device.type, None)
             able = device.type != "cpu" and all(hasattr(accelerator, n) for n in ("Event", "current_stream"))
-            self._mailboxes[device] = DeviceReader(self.torch, accelerator, device) if able else None
-        return self._mailboxes[device]
+            self._device_readers[device] = DeviceReader(self.torch, accelerator, device) if able else None
+        return self._device_readers[device]
 
 
 class DeviceReader:

@@ -16,7 +16,7 @@ _HOOKS = (
 )
 
 
-class Restored:
+class StateSnapshot:
     """A context in which a model may run once more, with the arguments and the random state of a call.
 
     Inside it the model works on copies of its buffers and on aliases of its parameters, so that neither their values,
@@ -25,7 +25,7 @@ class Restored:
     Args:
         torch: The module.
         module: The model.
-        call: The `Call`.
+        call: The `RecordedCall`.
         calls: The `ModuleCalls` of the process.
         observer: Observes the modules in place of the others.
         graph: Whether the aliases need gradients.

@@ -14,7 +14,7 @@ RUN = 16
 BINS = 20
 
 
-class Unseen:
+class WithoutModes:
     """A context in which looking stays unseen: no graph, no mode of the program's own. Reusable, not reentrant.
 
     Args:
@@ -33,7 +33,7 @@ class Unseen:
         self._capturing = capturing_of(torch)
         self._here = _Stack()
 
-    def possible(self):
+    def is_possible(self):
         """Whether tensors can be looked at now: no function transform, no mode that watches every call, no capture."""
         return not self._dispatch_modes() and self._transforms() is None and not self._capturing()
 
@@ -55,7 +55,7 @@ class Unseen:
         if context is not None:
             context.__exit__(*error)
 
-    def hiding(self, method):
+    def wrap(self, method):
         """`method`, called so that no function mode of the program sees what it does with tensors."""
         modes, without = self._function_modes, self._without
         if without is None:
@@ -98,7 +98,7 @@ class _Stack(local):
         self.stack = []
 
 
-class Stats:
+class TensorStats:
     """Looks at tensors.
 
     Args:
@@ -121,7 +121,7 @@ class Stats:
         """Whether it is a tensor, of whatever class."""
         return issubclass(type(thing), self.torch.Tensor)
 
-    def plain(self, tensor):
+    def is_plain(self, tensor):
         """Whether its elements can be read: not sparse, quantised, nested, fake, distributed, on no device at all."""
         kind = type(tensor)
         known = self._plain.get(kind)
@@ -172,7 +172,7 @@ class Stats:
 
     def numbers(self, tensor, most):
         """A strided sample of a tensor in host memory as a list of numbers; `None` where that is not at hand."""
-        if not tensor.is_cpu or not self.plain(tensor):
+        if not tensor.is_cpu or not self.is_plain(tensor):
             return None
         return self.flat(tensor, most).tolist()
 
@@ -194,12 +194,12 @@ class Stats:
         Args:
             tensor: It.
             most: Elements that mean, deviation and shares are computed from.
-            later: A `Batched` that may fill in `mean`, `std` and `zero` when it settles.
+            later: A `BatchedStats` that may fill in `mean`, `std` and `zero` when it settles.
 
         Cost: 25 microseconds for a small tensor, one pass over a large one.
         """
         told = {"shape": list(tensor.shape), "dtype": self.dtype(tensor)}
-        if not self.plain(tensor) or not tensor.numel():
+        if not self.is_plain(tensor) or not tensor.numel():
             told.update(min=None, max=None, mean=None, std=None, zero=None, bad=0, nan=False)
             return told
         tensor = self.real(tensor.detach())
@@ -282,7 +282,7 @@ class Stats:
 
     def bad(self, tensor):
         """How many of its values are not finite; 0 for a tensor that cannot be read. One pass, two when there are."""
-        if not self.plain(tensor) or not tensor.numel():
+        if not self.is_plain(tensor) or not tensor.numel():
             return 0
         tensor = self.real(tensor.detach())
         if not tensor.is_floating_point():

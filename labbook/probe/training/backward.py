@@ -1,6 +1,6 @@
 """Calls of `backward`, whatever they are called on; knows no framework."""
 
-from ..wrapping import disguised, leave_out_one_frame
+from ..wrapping import leave_out_one_frame, transparent_wrapper
 from .training_loop import is_engine_thread
 
 
@@ -61,4 +61,4 @@ def watched_backward(adapter, original):
                 except Exception as error:
                     failed(name + ".backward ended", error)
 
-    return disguised(backward, original)
+    return transparent_wrapper(backward, original)

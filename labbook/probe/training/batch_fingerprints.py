@@ -146,7 +146,7 @@ class Windows:
         for key in self._open:
             if key[0] == loader:
                 window = self._open[key]
-        if window is not None and window.epoch == epoch and len(window.prints) >= BATCHES:
+        if window is not None and window.epoch == epoch and len(window.fingerprints) >= BATCHES:
             return False, False
         return True, self._rows.get(loader, 0) < ROWS
 
@@ -206,7 +206,7 @@ class Window:
         self.batches = 0
         self.samples = 0
         self.repeated = 0
-        self.prints = []
+        self.fingerprints = []
         self.labels = []
         self.rows = []
         self.counts = {}
@@ -216,7 +216,7 @@ class Window:
     def cut(self):
         """Has no order told, because batches are missing in it."""
         self._is_cut = True
-        self.prints, self.labels = [], []
+        self.fingerprints, self.labels = [], []
 
     def add(self, batch):
         """Takes a batch."""
@@ -226,8 +226,8 @@ class Window:
             if batch.print == self._last:
                 self.repeated += 1
             self._last = batch.print
-            if self.epoch < EPOCHS and len(self.prints) < BATCHES and not self._is_cut:
-                self.prints.append(batch.print)
+            if self.epoch < EPOCHS and len(self.fingerprints) < BATCHES and not self._is_cut:
+                self.fingerprints.append(batch.print)
                 if batch.labels:
                     most = max(batch.labels, key=batch.labels.get)
                     self.labels.append([round(entropy(batch.labels), 4), most])
@@ -243,9 +243,9 @@ class Window:
         return {
             "batches": self.batches,
             "samples": self.samples,
-            "prints": self.prints,
+            "prints": self.fingerprints,
             "repeated": self.repeated,
-            "labels": self.labels if len(self.labels) == len(self.prints) else [],
+            "labels": self.labels if len(self.labels) == len(self.fingerprints) else [],
             "rows": self.rows,
             "histogram": told_histogram(self.counts) if self.counts else None,
         }

@@ -2,7 +2,7 @@
 
 from types import GeneratorType
 
-from ..wrapping import disguised, leave_out_one_frame
+from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 
 class Clip:
@@ -94,7 +94,7 @@ def watched_clip(adapter, original, norm_type, is_scaled=None):
             failed(adapter.name + ".clip", error)
         return result
 
-    return disguised(clip, original)
+    return transparent_wrapper(clip, original)
 
 
 def _limit(args, kwargs):

@@ -172,7 +172,7 @@ class FastPath:
         norm, local.norm = local.norm, None
         losses, backwards, _ = local.take(recorder)
         monitor.loop.steps += 1
-        monitor.eyes.release()
+        monitor.inspector.release()
         monitor.phases.rest(now)
         if monitor.step_sampler.is_leading(recorder):
             self._turn(monitor, now)
@@ -195,7 +195,10 @@ class FastPath:
             and monitor.step_sampler.is_leading(recorder)
         ):
             self._recorder, self._monitor, self._thread = recorder, monitor, monitor.thread
-            self._release, self._rests = monitor.eyes.flight.release, monitor.eyes.flight.rests
+            self._release, self._rests = (
+                monitor.inspector.flight_recorder.release,
+                monitor.inspector.flight_recorder.rests,
+            )
             self._goes_on(optimizer, now)
 
     def _goes_on(self, optimizer, now):

@@ -2,7 +2,7 @@
 
 from weakref import ref
 
-from ..wrapping import disguised, leave_out_one_frame
+from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 
 class ScaledStep:
@@ -54,7 +54,7 @@ def watched_scale(adapter, original):
                 failed(adapter.name + ".scale", error)
         return result
 
-    return disguised(scale, original)
+    return transparent_wrapper(scale, original)
 
 
 def watched_step(adapter, original, scaling_of):
@@ -93,4 +93,4 @@ def watched_step(adapter, original, scaling_of):
             failed(adapter.name + ".scaler", error)
         return result
 
-    return disguised(step, original)
+    return transparent_wrapper(step, original)

@@ -46,6 +46,6 @@ class ModelRoles:
         last = monitor.last_root
         if last is None or root is last or monitor.step - self.steps.get(root.index, -RECENT) <= RECENT:
             return False
-        other = not 0 < (samples or monitor.eyes.samples_of(args, kwargs)) * FEWER <= self._samples
+        other = not 0 < (samples or monitor.inspector.samples_of(args, kwargs)) * FEWER <= self._samples
         monitor.loop.of_others += other
         return other

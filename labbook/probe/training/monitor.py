@@ -1,7 +1,7 @@
 """Watches the health of a training: what its loop does at each step, and what its tensors look like at a few of them.
 
 Knows no framework: it follows the order of forwards, backwards and steps, keeps the counts, and decides when to look;
-the `eyes` of a framework look. Everything follows one thread, the first that calls `backward`.
+the `inspector` of a framework look. Everything follows one thread, the first that calls `backward`.
 """
 
 from _thread import get_ident
@@ -27,32 +27,32 @@ class TrainingMonitor:
 
     Args:
         adapter: The adapter of the framework; its `probe` and `training` are used.
-        eyes: What looks at tensors; it has
-            `look_forward(root, args, kwargs, batch)` and `looked_forward(root, output)` around a dense forward,
-            `look_evaluation(root)` before one that is no training forward,
-            `look_step(optimizer, recorder, closure)` and `looked_step(optimizer, recorder, norm)` around a dense step,
-            `first_step(optimizer)`, `turned(steps)` after a dense step,
+        inspector: What looks at tensors; it has
+            `before_forward(root, args, kwargs, batch)` and `after_forward(root, output)` around a dense forward,
+            `before_evaluation(root)` before one that is no training forward,
+            `before_step(optimizer, recorder, closure)` and `after_step(optimizer, recorder, norm)` around a dense step,
+            `first_step(optimizer)`, `end_of_step(steps)` after a dense step,
             `stale_gradient_norm(optimizer, recorder, all)`: norm of its gradients, `None` where reading it would wait,
             `has_gradient(optimizer)`, `written(optimizer)`: a mark that changes when a gradient is written,
             `graph(number, tensors)` and `graph_ended(number)` around a backward call,
-            `alive(tensors)`: a weak reference that lives as long as their graph,
+            `mark_graph(tensors)`: a weak reference that lives as long as their graph,
             `batch_of(args, kwargs, want_print, want_rows)`: a `Batch` of a model's inputs, `samples_of(args, kwargs)`,
             `totals(loop)` fills in names and facts, `device_memory()`,
-            `release()` forgets what was kept for a step, `finish()`, and `flight`, the flight recorder, with
+            `release()` forgets what was kept for a step, `finish()`, and `flight_recorder`, the flight recorder, with
             `began(root, args, kwargs, batch)`, `rests(root, args, kwargs)`, `ended(root, output)`, `backward(tensors)`,
             `failed(trigger, value, tensors)` and `last_state`.
     """
 
-    def __init__(self, adapter, eyes):
+    def __init__(self, adapter, inspector):
         self.probe = adapter.probe
         self.training = adapter.training
         self.fast_path = adapter.fast_path
         self.name = adapter.name
-        self.eyes = eyes
+        self.inspector = inspector
         self.clock = adapter.training.clock
         self.level = str(self.probe.settings.get("level") or "normal")
         self._begin()
-        eyes.monitor = self
+        inspector.monitor = self
         self.probe.at_steps(self._tell_loop)
         self.probe.at_exit(self.finish)
         self.probe.after_fork(self._begin)
@@ -64,7 +64,7 @@ class TrainingMonitor:
         self.overhead, self._usual = ProbeOverhead(thread_time), True
         self.dense = True
         self.loop = LoopCounts(self.name)
-        self.stale_gradients = StaleGradientCheck(self.training, self.eyes)
+        self.stale_gradients = StaleGradientCheck(self.training, self.inspector)
         self.phases = StepPhases(self.clock)
         self.evaluation = Evaluation(self.probe.event, self.name)
         self.windows = Windows(self.probe.event, self.name)
@@ -136,7 +136,7 @@ class TrainingMonitor:
         if self.skipping and grad and training and not self.evaluation.open:
             if root is self.last_root:
                 self.loop.train_grad += 1
-                self.eyes.flight.rests(root, args, kwargs)
+                self.inspector.flight_recorder.rests(root, args, kwargs)
             self.roles.steps[root.index] = self.step
             return False
         self.inside = root
@@ -144,7 +144,7 @@ class TrainingMonitor:
         self.loop.forward(root.index, grad, training)
         batch = self._batch(args, kwargs)
         if batch is None and grad and training and self.windows.evaluated:
-            batch = self.windows.also_trained(self.eyes.samples_of(args, kwargs))
+            batch = self.windows.also_trained(self.inspector.samples_of(args, kwargs))
         samples = self._samples if batch is None else batch.samples
         other = self.roles.takes(self, root, args, kwargs, grad, samples)
         if grad and training:
@@ -158,23 +158,23 @@ class TrainingMonitor:
             if not self.dense and not root.shown and self.schedule.affordable(self.clock()):
                 self.dense = True
                 self.phases.spoiled()
-            self.eyes.flight.began(root, args, kwargs, batch)
+            self.inspector.flight_recorder.began(root, args, kwargs, batch)
             if self.dense:
-                self._timed(self.eyes.look_forward, root, args, kwargs, batch)
+                self._timed(self.inspector.before_forward, root, args, kwargs, batch)
         else:
             phase = "eval"
-            self.eyes.release()
+            self.inspector.release()
             if grad:
                 self.last_root = root
-                self.eyes.flight.began(root, args, kwargs, batch)
+                self.inspector.flight_recorder.began(root, args, kwargs, batch)
                 if self.dense and not self.loop.train_grad:  # it may be trained in this mode
-                    self._timed(self.eyes.look_forward, root, args, kwargs, batch)
+                    self._timed(self.inspector.before_forward, root, args, kwargs, batch)
             elif training and root.stochastic:
                 self.loop.nograd_stochastic = True
             self.evaluation.forward(self.step, root.name, training, grad, root.stochastic, other)
             if batch is not None:
                 self.evaluation.batch(batch)
-            self.eyes.look_evaluation(root)
+            self.inspector.before_evaluation(root)
         if batch is not None:
             self.windows.add(batch, phase)
         elif samples:
@@ -191,9 +191,9 @@ class TrainingMonitor:
         if began is None:
             return
         self.phases.forward += self.clock() - began
-        self.eyes.flight.ended(root, output)
+        self.inspector.flight_recorder.ended(root, output)
         if self.dense:
-            self._timed(self.eyes.looked_forward, root, output)
+            self._timed(self.inspector.after_forward, root, output)
 
     def _batch(self, args, kwargs):
         """The batch of a call: the one that a loader has just delivered, else what the model was given."""
@@ -206,8 +206,8 @@ class TrainingMonitor:
             return None
         wants, rows = self.windows.wants(None, 0)
         if wants or self.dense:
-            return self.eyes.batch_of(args, kwargs, wants, rows)
-        self._samples = self.eyes.samples_of(args, kwargs)
+            return self.inspector.batch_of(args, kwargs, wants, rows)
+        self._samples = self.inspector.samples_of(args, kwargs)
         return None
 
     # what the autograd engine does
@@ -231,17 +231,17 @@ class TrainingMonitor:
         if root is not None:
             loop.backward_mode(root.training(), root.stochastic)
         self.stale_gradients.before_backward(loop, self.dense)
-        self.eyes.flight.backward(tensors)
-        self.eyes.graph(loop.backwards, tensors)
+        self.inspector.flight_recorder.backward(tensors)
+        self.inspector.graph(loop.backwards, tensors)
         if self.dense and self.memory.marks_wanted():
-            self.memory.mark(self.eyes.alive(tensors))
+            self.memory.mark(self.inspector.mark_graph(tensors))
         self._check_losses(losses, tensors)
         self._backward_began = self.clock()
 
     def _check_losses(self, losses, tensors):
         for loss in losses:
             if type(loss) is float and loss - loss != 0.0:
-                self._timed(self.eyes.flight.failed, "loss", loss, tensors)
+                self._timed(self.inspector.flight_recorder.failed, "loss", loss, tensors)
                 return
 
     def backward_ended(self):
@@ -252,7 +252,7 @@ class TrainingMonitor:
         if began is None:
             return
         self.phases.backward += self.clock() - began
-        self.eyes.graph_ended(self.loop.backwards)
+        self.inspector.graph_ended(self.loop.backwards)
 
     # what the optimizers do
 
@@ -275,7 +275,7 @@ class TrainingMonitor:
             self.stale_gradients.before_step(self.loop, optimizer, recorder, norm)
             self._check_norm(norm)
         if self.dense:
-            self._timed(self.eyes.look_step, optimizer, recorder, closure)
+            self._timed(self.inspector.before_step, optimizer, recorder, closure)
         self._step_began = self.clock()
 
     def step_ended(self, optimizer, recorder, norm, backwards):
@@ -289,7 +289,7 @@ class TrainingMonitor:
         now = self.clock()
         if self.skipping:
             self.loop.steps += 1
-            self.eyes.release()
+            self.inspector.release()
             self.phases.rest(now)
             if self.step_sampler.is_leading(recorder):
                 self.next_step(now)
@@ -298,15 +298,15 @@ class TrainingMonitor:
             self.phases.optimizer += now - self._step_began
             self._step_began = None
         one = self.loop.optimizer(recorder.index)
-        if not backwards and one.steps and self.eyes.written(optimizer) == one.mark:
+        if not backwards and one.steps and self.inspector.written(optimizer) == one.mark:
             one.without_backward += 1
         self.loop.step(recorder.index, backwards)
-        one.mark = self.eyes.written(optimizer) if one.steps < 256 else None
+        one.mark = self.inspector.written(optimizer) if one.steps < 256 else None
         if self.evaluation.open:
             self._evaluated()
         if self.dense:
-            self._timed(self.eyes.looked_step, optimizer, recorder, norm)
-        self.eyes.release()
+            self._timed(self.inspector.after_step, optimizer, recorder, norm)
+        self.inspector.release()
         extra = self.phases.step(now)
         if self.step_sampler.is_leading(recorder):
             self.next_step(now)
@@ -324,8 +324,8 @@ class TrainingMonitor:
         usual, self._usual = self._usual, True
         if self.dense:
             began = thread_time()
-            self.memory.tell(now, steps, self.eyes.device_memory())
-            self.eyes.turned(steps)
+            self.memory.tell(now, steps, self.inspector.device_memory())
+            self.inspector.end_of_step(steps)
             now = self.clock()
             counted, self.cost = self.cost + thread_time() - began, 0.0
             self.schedule.looked(steps, now, self.overhead.looked(steps, counted, usual))
@@ -334,7 +334,7 @@ class TrainingMonitor:
         else:
             self.overhead.ordinary(steps, usual)
             if self.memory.due(now, steps):
-                self.memory.tell(now, steps, self.eyes.device_memory())
+                self.memory.tell(now, steps, self.inspector.device_memory())
         self.dense = self.schedule.due(steps + 1, now)
         if self.dense:
             self.phases.spoiled()
@@ -352,7 +352,7 @@ class TrainingMonitor:
     def _check_norm(self, norm):
         """Has the flight recorder look for a norm that is not finite; where losses are scaled such norms are normal."""
         if type(norm) is float and norm - norm != 0.0 and not self.training.local.scales:
-            self._timed(self.eyes.flight.failed, "gradient", norm, None)
+            self._timed(self.inspector.flight_recorder.failed, "gradient", norm, None)
 
     def on_values(self, recorder, losses, rates, norm, extra):
         """Takes the numbers of a step, once they are known; abnormal ones start a series of looks."""
@@ -385,14 +385,14 @@ class TrainingMonitor:
         self.loop.scaler["skipped"] = sum(m.skipped_in_all for m in self.training.recorders.values())
         if may_read_gradients(self.thread):
             with self.probe.guard(self.name + ".totals"):
-                self.eyes.totals(self.loop)
+                self.inspector.totals(self.loop)
         self.probe.event(LOOP, **self.loop.told())
 
     def finish(self):
         """Writes what only memory holds."""
         self.evaluation.end(self.step)
         self.windows.flush()
-        self.eyes.finish()
+        self.inspector.finish()
         self._tell_loop()
         for what, reason in (self.schedule.left_out(), self.step_sampler.left_out()):
             if reason:

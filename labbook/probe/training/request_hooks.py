@@ -6,7 +6,7 @@ Attached only to runs that ask for something, behind the adapters, so that a ste
 import sys
 import threading
 
-from ..wrapping import disguised, leave_out_one_frame
+from ..wrapping import leave_out_one_frame, transparent_wrapper
 from .batch_stats import batch_facts
 from .profiling import Profiling
 from .training_loop import is_engine_thread
@@ -82,7 +82,7 @@ class RequestHooks:
             requests.act()
             return result
 
-        return disguised(backward, original)
+        return transparent_wrapper(backward, original)
 
     def around_step(self, original):
         """`original`, a step or the last part of it, with what is due done after it."""
@@ -96,7 +96,7 @@ class RequestHooks:
             self.stepped()
             return result
 
-        return disguised(step, original)
+        return transparent_wrapper(step, original)
 
 
 def attach_torch(torch, request_hooks):

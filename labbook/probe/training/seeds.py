@@ -1,6 +1,6 @@
 """Notes the seeds that a program gives to Python and NumPy; the calls themselves are passed on unchanged."""
 
-from ..wrapping import disguised, leave_out_one_frame
+from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 SEEN = {}
 """Source -> the seed it was given last; the adapter of the framework tells it with its own."""
@@ -28,7 +28,7 @@ def watch(module, function, source, probe):
             SEEN[source] = _plain(args[0] if args else next(iter(kwargs.values()), None))
         return result
 
-    setattr(module, function, disguised(seed, original))
+    setattr(module, function, transparent_wrapper(seed, original))
 
 
 def _plain(value):

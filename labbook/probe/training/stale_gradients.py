@@ -14,12 +14,12 @@ class StaleGradientCheck:
 
     Args:
         training: Its optimizers.
-        eyes: What looks at tensors; see `TrainingMonitor`.
+        inspector: What looks at tensors; see `TrainingMonitor`.
     """
 
-    def __init__(self, training, eyes):
+    def __init__(self, training, inspector):
         self._training = training
-        self._eyes = eyes
+        self._inspector = inspector
 
     def before_backward(self, loop, every):
         """Looks for stale gradients in the optimizers' parameters, until they were seen cleared once a step.
@@ -37,7 +37,7 @@ class StaleGradientCheck:
                 continue
             optimizer = recorder.owner()
             if optimizer is not None:
-                norm = self._eyes.stale_gradient_norm(optimizer, recorder, every)
+                norm = self._inspector.stale_gradient_norm(optimizer, recorder, every)
                 if norm is not None:
                     loop.stale_gradients(recorder.index, norm)
 
@@ -52,8 +52,8 @@ class StaleGradientCheck:
         """
         one = loop.optimizer(recorder.index)
         if not one.steps:
-            self._eyes.first_step(optimizer)
-        missing = norm is None and not self._eyes.has_gradient(optimizer)
+            self._inspector.first_step(optimizer)
+        missing = norm is None and not self._inspector.has_gradient(optimizer)
         if self._training.local.backwards:
             one.empty.takes(missing)
             if type(norm) is float:

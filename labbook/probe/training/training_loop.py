@@ -13,7 +13,7 @@ from collections import deque
 from weakref import ref
 
 from ..events.protocol import OPTIMIZER, STATE
-from ..process.stall_watchdog import Pulse
+from ..process.stall_watchdog import StallWatchdog
 from .step_recorder import Budget, StepRecorder
 
 _MAX_PENDING = 4096
@@ -108,9 +108,9 @@ class Training:
         self.clock = time.perf_counter
         self.catch_up = _nothing
         self._forget()
-        if probe.pulse is None:
-            probe.pulse = Pulse(probe)
-        probe.pulse.follow(self)
+        if probe.watchdog is None:
+            probe.watchdog = StallWatchdog(probe)
+        probe.watchdog.follow(self)
         probe.at_steps(self._settle)
         probe.at_exit(self.finish)
         probe.after_fork(self._forget)

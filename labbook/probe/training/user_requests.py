@@ -161,7 +161,7 @@ class UserRequests:
         end = time.monotonic() + _LONGEST_WAIT_S
         while recorder.waiting and time.monotonic() < end:
             pending = recorder.waiting[-1][-1]
-            if pending is None or pending.arrived():
+            if pending is None or pending.is_ready():
                 return
             time.sleep(0.0002)
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from labbook.probe.events.event_writer import Writer
+from labbook.probe.events.event_writer import EventWriter
 
 
-def _writer(folder: Path) -> Writer:
+def _writer(folder: Path) -> EventWriter:
     (folder / "events").mkdir()
-    return Writer(str(folder), SimpleNamespace(text=str, data=lambda plain: plain))
+    return EventWriter(str(folder), SimpleNamespace(text=str, data=lambda plain: plain))
 
 
 def test_nothing_is_written_where_no_event_file_is_open(tmp_path, monkeypatch):

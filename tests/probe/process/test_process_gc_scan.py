@@ -22,7 +22,7 @@ class Proxy:
 
 def test_instances_of_a_class_and_of_those_below_it_are_found():
     held = [Layer(), Linear(), Proxy(), Linear()]
-    assert {id(thing) for thing in gc_scan.living(Layer)} == {id(held[0]), id(held[1]), id(held[3])}
+    assert {id(thing) for thing in gc_scan.live_instances(Layer)} == {id(held[0]), id(held[1]), id(held[3])}
 
 
 def test_a_tuple_that_another_thread_is_building_is_let_go():
@@ -40,7 +40,7 @@ def test_a_tuple_that_another_thread_is_building_is_let_go():
     for thread in threads:
         thread.start()
     for _ in range(60):
-        gc_scan.living(Layer)
+        gc_scan.live_instances(Layer)
     done.set()
     for thread in threads:
         thread.join()
@@ -49,11 +49,11 @@ def test_a_tuple_that_another_thread_is_building_is_let_go():
 
 def test_the_collector_is_left_as_it_was():
     assert gc.isenabled()
-    gc_scan.living(Layer)
+    gc_scan.live_instances(Layer)
     assert gc.isenabled()
     gc.disable()
     try:
-        gc_scan.living(Layer)
+        gc_scan.live_instances(Layer)
         assert not gc.isenabled()
     finally:
         gc.enable()
@@ -63,5 +63,5 @@ def test_nothing_is_swept_again_after_a_slow_sweep(monkeypatch):
     monkeypatch.setitem(gc_scan._state, "slow", False)
     monkeypatch.setattr(gc_scan, "SLOW_S", 0.0)
     held = Layer()
-    assert gc_scan.living(Layer) == [held]
-    assert gc_scan.living(Layer) == []
+    assert gc_scan.live_instances(Layer) == [held]
+    assert gc_scan.live_instances(Layer) == []

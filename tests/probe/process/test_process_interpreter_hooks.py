@@ -240,9 +240,9 @@ def fail(*a, **k): raise {kind}("broken on purpose")
         "probe.failed",
         "sys.modules['_labbook_probe.wrapping'].strip",
         "sys.modules['_labbook_probe.process.exceptions'].message_of",
-        "sys.modules['_labbook_probe.process.file_access'].Inputs.opened",
-        "sys.modules['_labbook_probe.process.file_access'].Inputs.flush",
-        "sys.modules['_labbook_probe.process.parsed_options'].plain",
+        "sys.modules['_labbook_probe.process.file_access'].FileAccess.opened",
+        "sys.modules['_labbook_probe.process.file_access'].FileAccess.flush",
+        "sys.modules['_labbook_probe.process.parsed_options'].to_plain",
         "sys.modules['_labbook_probe.process.process_info'].start_ticks",
         "sys.modules['_labbook_probe.events.jsonl'].encode",
     ],
@@ -274,14 +274,14 @@ package = types.ModuleType("_labbook_probe")
 package.__path__ = [sys.argv[1]]
 sys.modules["_labbook_probe"] = package
 from contextlib import nullcontext
-from _labbook_probe.wrapping import wrapped
+from _labbook_probe.wrapping import wrap_function
 
 def fail(depth):
     if depth:
         return again(depth - 1)
     raise ValueError("deep inside")
 
-again = wrapped(fail, nullcontext())
+again = wrap_function(fail, nullcontext())
 try:
     again(5)
 except ValueError:

@@ -8,8 +8,8 @@ SCENE = """
 import copy, io, json, sys, torch
 from torch import nn
 home = sys.modules["_labbook_probe.inspection.model_lookup"]
-sweeps, original = [], home.living
-home.living = lambda base: sweeps.append(1) or original(base)
+sweeps, original = [], home.live_instances
+home.live_instances = lambda base: sweeps.append(1) or original(base)
 
 class Net(nn.Module):
     def __init__(self):
@@ -88,7 +88,7 @@ import gc, json, sys, torch, weakref
 from torch import nn
 gone = weakref.ref(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
 gc.collect()
-known = next(o for o in gc.get_objects() if type(o).__name__ == "Registry")._known
+known = next(o for o in gc.get_objects() if type(o).__name__ == "ModuleRegistry")._known
 kept = nn.Linear(2, 2)
 print(json.dumps([gone() is None, len(known)]))
 """

@@ -11,12 +11,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from labbook.probe.torch.loss_expression import blown_up  # noqa: E402
-from labbook.probe.torch.loss_terms import Terms  # noqa: E402
-from labbook.probe.torch.model_copies import Copies  # noqa: E402
-from labbook.probe.torch.model_inputs import Batches  # noqa: E402
+from labbook.probe.torch.loss_terms import LossTerms  # noqa: E402
+from labbook.probe.torch.model_copies import ModelCopies  # noqa: E402
+from labbook.probe.torch.model_inputs import ModelInputs  # noqa: E402
 from labbook.probe.torch.module_calls import ModuleCalls  # noqa: E402
 from labbook.probe.torch.spectral_norms import evaluated_first  # noqa: E402
-from labbook.probe.torch.tensor_stats import Stats  # noqa: E402
+from labbook.probe.torch.tensor_stats import TensorStats  # noqa: E402
 from labbook.probe.training.process_memory import own_bytes  # noqa: E402
 
 MODEL = torch.nn.Linear(5, 1)
@@ -106,16 +106,16 @@ class Watching:
     """What the watch over terms needs of the other eyes."""
 
     def __init__(self):
-        self.monitor = self.unseen = self.stats = self
+        self.monitor = self.without_modes = self.stats = self
         self.errors = []
 
     def failed(self, where, error):
         self.errors.append(error)
 
-    def ours(self):
+    def is_followed_thread(self):
         return True
 
-    possible = ours
+    is_possible = is_followed_thread
 
     def is_tensor(self, thing):
         return isinstance(thing, torch.Tensor)
@@ -129,8 +129,8 @@ class Watching:
 
 def terms_of(loss):
     """What is found where `loss(fit, other, step)` is the loss of every step."""
-    eyes = Watching()
-    terms, told = Terms(torch, eyes), []
+    inspector = Watching()
+    terms, told = LossTerms(torch, inspector), []
     for step in range(6):
         terms.begin()
         p = MODEL(X)
@@ -138,7 +138,7 @@ def terms_of(loss):
         told.append(terms.backward([value]))
         if not step:
             terms.arm([value])
-    assert not eyes.errors and not {"__add__", "__radd__", "add", "sub"} & torch.Tensor.__dict__.keys()
+    assert not inspector.errors and not {"__add__", "__radd__", "add", "sub"} & torch.Tensor.__dict__.keys()
     return [one for one in told if one]
 
 
@@ -179,22 +179,22 @@ def test_copies_of_the_trained_model_are_followed(monkeypatch):
     calls.install(torch)
     model = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Linear(3, 1))
     root = SimpleNamespace(module=lambda: model, called=1)
-    eyes = SimpleNamespace(
-        stats=Stats(torch),
+    inspector = SimpleNamespace(
+        stats=TensorStats(torch),
         calls=calls,
         followed=lambda: [root],
         monitor=SimpleNamespace(step=1, loop=SimpleNamespace(backwards=1)),
         adapter=SimpleNamespace(registry=SimpleNamespace(modules=lambda: None)),
         failed=lambda *error: pytest.fail(str(error)),
     )
-    copies = Copies(torch, eyes)
+    copies = ModelCopies(torch, inspector)
     copies.install(lambda: False)
     still, moving, part = copy.deepcopy(model), copy.deepcopy(model), copy.deepcopy(model[0])
     copies.look()
-    eyes.monitor.loop.backwards = 40
+    inspector.monitor.loop.backwards = 40
     copies.look()
     for step in (1, 2, 2, 3):
-        eyes.monitor.step = step
+        inspector.monitor.step = step
         with torch.no_grad():
             for one in (still, moving):
                 one(X)
@@ -209,8 +209,8 @@ def test_copies_of_the_trained_model_are_followed(monkeypatch):
 
 def test_what_another_model_computed_is_no_input():
     told = []
-    eyes = Watching()
-    batches = Batches(torch, Stats(torch), eyes, lambda kind, **fields: told.append(fields))
+    inspector = Watching()
+    batches = ModelInputs(torch, TensorStats(torch), inspector, lambda kind, **fields: told.append(fields))
     coordinates = torch.randn(4, 2, requires_grad=True)
     batches.look(SimpleNamespace(index=0), (MODEL(X), X[:4], coordinates), {}, None)
     batches.tell(1, SimpleNamespace(target=None))

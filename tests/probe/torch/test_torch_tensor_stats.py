@@ -7,15 +7,15 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from labbook.probe.torch.module_calls import ModuleCalls  # noqa: E402
-from labbook.probe.torch.module_outputs import Modules  # noqa: E402
-from labbook.probe.torch.tensor_stats import MOST, Stats, Unseen  # noqa: E402
+from labbook.probe.torch.module_outputs import ModuleOutputs  # noqa: E402
+from labbook.probe.torch.tensor_stats import MOST, TensorStats, WithoutModes  # noqa: E402
 
 SHAPES = [(7,), (40, 300), (4, 8, 30, 30)]
 
 
 @pytest.fixture(scope="module")
 def stats():
-    return Stats(torch)
+    return TensorStats(torch)
 
 
 def numbers(shape, scale=1.0, shift=0.0):
@@ -64,14 +64,14 @@ def test_extremes_are_exact_for_every_kind_of_number(stats, shape, kind):
 
 @pytest.mark.parametrize(("shape", "unit"), [((40, 30), 1), ((6, 30, 5, 5), 1), ((6, 7, 30), 2)])
 def test_dead_units_are_those_without_a_value_above_zero(stats, shape, unit):
-    looks = Modules(torch, stats, Unseen(torch), pytest.fail, float, ModuleCalls())
+    looks = ModuleOutputs(torch, stats, WithoutModes(torch), pytest.fail, float, ModuleCalls())
     tensor = numbers(shape).relu()
     tensor.transpose(0, unit)[:12] = 0.0
     assert looks.dead("relu", tensor) == {"dead": 12 / 30, "dead_n": shape[0]}
 
 
 def test_how_much_samples_differ_is_the_share_of_their_variance(stats):
-    looks = Modules(torch, stats, Unseen(torch), pytest.fail, float, ModuleCalls())
+    looks = ModuleOutputs(torch, stats, WithoutModes(torch), pytest.fail, float, ModuleCalls())
     rows = numbers((32, 256)) + torch.linspace(-3.0, 3.0, 256)
     spread, square = rows.var(0, correction=0).mean().item(), rows.mean(0).square().mean().item()
     assert looks.across(rows) == pytest.approx(spread / (spread + square), rel=1e-4)

@@ -3,7 +3,7 @@
 import pytest
 
 from labbook.probe.start import Probe
-from labbook.probe.torch.scalars import DeviceReader, Values
+from labbook.probe.torch.scalars import DeviceReader, Scalars
 from labbook.probe.training.device_values import Step
 from labbook.probe.training.training_loop import Training
 
@@ -154,7 +154,7 @@ def test_a_user_default_device_does_not_redirect_the_device_reader(device_reader
     assert pending.values() == [1.0]
 
 
-class OnDevice(Values):
+class OnDevice(Scalars):
     """Values that take every tensor for one on a device."""
 
     def __init__(self, torch, device_reader):

@@ -34,7 +34,7 @@ class Program:
             role="python",
             add_overhead=nothing,
             mark_warm=nothing,
-            pulse=SimpleNamespace(follow=nothing),
+            watchdog=SimpleNamespace(follow=nothing),
         )
         self.probe.at_steps = self.probe.at_exit = self.probe.after_fork = self.probe.before_reading = nothing
         self.probe.event = lambda kind, **fields: self.events.append((kind, fields))
@@ -48,7 +48,7 @@ class Program:
             thread=threading.get_ident(),
             inside=None,
             loop=SimpleNamespace(steps=0, backwards=0, train_grad=0),
-            eyes=SimpleNamespace(release=nothing, flight=SimpleNamespace(release=nothing, rests=nothing)),
+            inspector=SimpleNamespace(release=nothing, flight_recorder=SimpleNamespace(release=nothing, rests=nothing)),
             normal_loss=SimpleNamespace(highest=lambda: self.highest),
             phases=SimpleNamespace(rest=nothing),
             step_sampler=StepSampler(0.0),
