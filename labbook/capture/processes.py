@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.capture.launchers import is_python
-from labbook.probe.protocol import ENV_PROBE, EVENTS_FOLDER
+from labbook.probe.events.protocol import ENV_PROBE, EVENTS_FOLDER
 
 _YOUNG_S = 1.5
 """How long a new process is looked at in every poll: it may still turn from a fork into another program."""

@@ -22,7 +22,7 @@ from labbook.capture.processes import ProcessTree, SeenPython, read_bytes, read_
 from labbook.errors import Unavailable
 
 if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
 
 _EARLY_SAMPLES_S = (0.1, 0.5, 1.0, 2.0)
 """First samples, so that short runs have some."""
@@ -168,7 +168,7 @@ class ResourceSampler:
 
     def _shown(self, argv: Sequence[str]) -> list[str]:
         if self._redactor is not None:
-            from labbook.probe.redaction import redact_argv
+            from labbook.probe.redaction.structures import redact_argv
 
             with contextlib.suppress(Exception):
                 return [str(word)[:300] for word in redact_argv(list(argv), self._redactor)][:40]

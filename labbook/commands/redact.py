@@ -12,7 +12,7 @@ import click
 from labbook.commands.options import json_option, notebook_option, print_json
 
 if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
 
 _EPILOG = """\b
 Exit status of --check, so that it can guard a commit:

@@ -13,7 +13,7 @@ from labbook.model.run import Run
 from labbook.store.journal import Journal, write_atomically
 
 if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
 
 _MAX_BYTES = 512 * 1024
 """Largest trace that is committed, compressed. Source: entry.md, the folder of an entry stays under 1 MiB."""

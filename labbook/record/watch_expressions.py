@@ -33,7 +33,7 @@ class _ConditionError(Exception):
 
 
 def parse_condition(text: str, option: str) -> list[Any]:
-    """The condition as nested lists of texts, see `labbook/probe/conditions.py`.
+    """The condition as nested lists of texts, see `probe.training.request_conditions`.
 
     Args:
         text: As the user typed it.

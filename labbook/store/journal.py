@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.errors import NotebookError
-from labbook.probe.protocol import EVENTS_FOLDER, FILES, HELLO, RULES_FILE
+from labbook.probe.events.protocol import EVENTS_FOLDER, FILES, HELLO, RULES_FILE
 from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id
 from labbook.store.private_folder import make_private
 

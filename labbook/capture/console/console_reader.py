@@ -16,7 +16,7 @@ from labbook.capture.console.console_store import (
     read_text,
 )
 from labbook.model.run import Console
-from labbook.probe.redaction import Redactor
+from labbook.probe.redaction.redactor import Redactor
 
 __all__ = ["ConsoleSink", "console_from_file", "read_console"]
 

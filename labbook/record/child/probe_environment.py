@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import labbook
-from labbook.probe.protocol import ENV_PROBE
+from labbook.probe.events.protocol import ENV_PROBE
 
 
 def inject_environment(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.store.journal import ProcessEvents
 
 
