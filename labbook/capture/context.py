@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from labbook.frozen import dataclass
 
 if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
     from labbook.store.config import Config
     from labbook.store.notebook import Notebook
 

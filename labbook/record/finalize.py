@@ -26,7 +26,7 @@ from labbook.store.paths import check_stays_inside
 
 if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
     from labbook.store.commit import CommitOutcome
     from labbook.store.notebook import Notebook
 
@@ -155,7 +155,7 @@ def _with_captured(
     from labbook.capture.reproducibility import verdict
     from labbook.capture.resources import read_resources
     from labbook.capture.sources import capture_after
-    from labbook.probe import protocol
+    from labbook.probe.events import protocol
     from labbook.record.run_from_journal.ending_events import with_standstill
 
     before = journal.read(journal.paths.before)
@@ -194,7 +194,7 @@ def _with_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
 
 def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]:
     """The hello of the interpreter that stands for the run: the one that trained, else the command's own."""
-    from labbook.probe import protocol
+    from labbook.probe.events import protocol
 
     trained = next((p for p in processes if p.of_kind(protocol.STEP)), None)
     imported = next((p for p in processes if p.of_kind(protocol.FRAMEWORK)), None)

@@ -22,7 +22,7 @@ from labbook.store.process_identity import start_ticks
 
 if TYPE_CHECKING:
     from labbook.capture.resources import ResourceSampler
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
     from labbook.record.child.supervisor import ChildEnd
     from labbook.record.end_summary import Finished
     from labbook.store.notebook import Notebook
@@ -253,8 +253,8 @@ def _open_session(request: RecordRequest, say: Say) -> _Session:
 def _begin(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
     """Opens the journal and writes down what is known before the command starts."""
     from labbook.capture.command import script_name
-    from labbook.probe.protocol import RULES_FILE
-    from labbook.probe.redaction import redact_argv
+    from labbook.probe.events.protocol import RULES_FILE
+    from labbook.probe.redaction.structures import redact_argv
     from labbook.store.redact import load_rules, make_redactor
 
     now = time.time()

@@ -29,7 +29,8 @@ from labbook.capture.console.console_store import (
 )
 from labbook.capture.console.notable_lines import NotableLines, key_line, notable_spans
 from labbook.capture.console.terminal_folding import LONGEST_LINE, LineFolder
-from labbook.probe.redaction import Redactor, StreamRedactor
+from labbook.probe.redaction.redactor import Redactor
+from labbook.probe.redaction.stream import StreamRedactor
 
 HEAD_BYTES = 1024 * 1024
 TAIL_BYTES = 4 * 1024 * 1024

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from labbook.model.run import CaughtException, Frame, Run
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
 from labbook.store.journal import ProcessEvents
 

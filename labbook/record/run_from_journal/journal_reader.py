@@ -17,7 +17,7 @@ from labbook.model.run import (
     Process,
     Run,
 )
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.request_events import fold_requests, was_stopped
 from labbook.record.run_from_journal.series_events import fold_series

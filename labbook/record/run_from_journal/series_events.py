@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labbook.model.series import Series
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from labbook.model.series import Series
 from labbook.model.signals import Facts, Signals
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.series_events import number, process_labels
 from labbook.store.journal import ProcessEvents

@@ -12,7 +12,7 @@ import pytest
 from labbook.capture.console.console_reader import console_from_file, read_console
 from labbook.capture.console.console_sink import ConsoleSink
 from labbook.capture.console.notable_lines import NotableLines, key_line, notable_spans
-from labbook.probe.redaction import Redactor
+from labbook.probe.redaction.redactor import Redactor
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -219,7 +219,7 @@ def test_a_full_disk_is_survived(tmp_path):
     program = (
         "import resource, sys\nfrom pathlib import Path\n"
         "from labbook.capture.console.console_sink import ConsoleSink\n"
-        "from labbook.probe.redaction import Redactor\n"
+        "from labbook.probe.redaction.redactor import Redactor\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
         "sink = ConsoleSink(Path(sys.argv[1]), Redactor())\n"
         "for n in range(1000): sink.feed('stdout', b'line %d\\n' % n)\n"
