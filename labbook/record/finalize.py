@@ -150,9 +150,9 @@ def _add_captured(
 ) -> Run:
     """Adds the facts of the capture sources; `after.json` stores those of the end for a later recovery."""
     from labbook.capture.artifacts import summarize_files
-    from labbook.capture.exit_cause import ending_facts
+    from labbook.capture.exit_cause import explain_exit
     from labbook.capture.processes import find_unobserved
-    from labbook.capture.reproducibility import verdict
+    from labbook.capture.reproducibility import judge_reproducibility
     from labbook.capture.resources import read_resources
     from labbook.capture.sources import capture_after
     from labbook.probe import protocol
@@ -163,7 +163,7 @@ def _add_captured(
     items = [item for process in processes for e in process.of_kind(protocol.FILES) for item in e.get("items") or ()]
     if not after:
         context = _context(notebook, journal, start, redactor, _main_python(processes, run))
-        after = dict(capture_after(context, items))
+        after = dict(capture_after(context))
         files = summarize_files(items, context.cwd, notebook.config)
         after["files"] = [redactor.data(vars(f)) for f in files]
         journal.write(journal.paths.after, after, durable=False)
@@ -171,8 +171,8 @@ def _add_captured(
     file_uses = tuple(FileUse(**f) for f in after.get("files") or ())
     captured = {**before, **{k: v for k, v in after.items() if k != "files"}}
     captured["resources"] = read_resources(journal.paths.resources)
-    captured["reproducibility"] = verdict(captured)
-    ending = ending_facts(journal.read(journal.paths.end), journal.paths.resources, run.started, os.environ)
+    captured["reproducibility"] = judge_reproducibility(captured)
+    ending = explain_exit(journal.read(journal.paths.end), journal.paths.resources, run.started, os.environ)
     ending = {**ending, **standstill_facts(run, processes, journal.paths.events)}
     if ending:
         captured["ending"] = redactor.data(ending)

@@ -123,7 +123,7 @@ class _Session:
     def run(self, request: RecordRequest) -> ChildEnd:
         """Runs the command with the probe's folder first on its `PYTHONPATH`."""
         from labbook.capture.console.console_sink import ConsoleSink
-        from labbook.capture.exit_cause import counters
+        from labbook.capture.exit_cause import read_oom_counters
         from labbook.record.child.probe_environment import inject_environment
         from labbook.record.child.supervisor import run_child
 
@@ -135,7 +135,7 @@ class _Session:
         redactor = copy(self.redactor)
         redactor.counts = {}
         sink = ConsoleSink(self.journal.paths.console, redactor, config.console_head_bytes, config.console_tail_bytes)
-        self.counters = counters()
+        self.counters = read_oom_counters()
         end = run_child(
             request.argv,
             env=environ,
@@ -150,7 +150,7 @@ class _Session:
 
     def _write_end(self, end: ChildEnd) -> None:
         """Writes `end.json`: how the command ended, which only the recorder knows."""
-        from labbook.capture.exit_cause import counters
+        from labbook.capture.exit_cause import read_oom_counters
 
         facts: dict[str, Any] = {
             "code": end.code, "signal": end.signal, "ended": end.ended, "output_open": end.output_open,
@@ -158,7 +158,7 @@ class _Session:
         if end.code != 0:
             facts["core_dump"] = end.core_dump
             with suppress(Exception):
-                facts["counters"] = {"before": self.counters, "after": counters()}
+                facts["counters"] = {"before": self.counters, "after": read_oom_counters()}
         self.journal.write_end(facts)
 
     def _probe_settings(self, request: RecordRequest) -> dict[str, object]:

@@ -12,7 +12,7 @@ import socket
 from collections import deque
 from dataclasses import dataclass, field
 
-from labbook.capture.console.notable_lines import key_line, notable_spans
+from labbook.capture.console.notable_lines import notable_spans, open_key_line
 
 DATA, GAP, RESCUED, CLOSED, COMPLETE = range(5)
 """Kinds of messages: output; a gap in the output (a flag byte for an end within a line, 8 bytes with the number of
@@ -122,7 +122,7 @@ class Tee:
                 left.append(entry)
                 continue
             self._pending_bytes -= len(entry.content)
-            keys[entry.channel] = key_line(entry.content, keys.get(entry.channel, b""))
+            keys[entry.channel] = open_key_line(entry.content, keys.get(entry.channel, b""))
             for piece in _replace_by_gaps(entry, keep_errors=self._rescued < _RESCUED_BYTES):
                 if piece.kind == RESCUED:
                     self._rescued += len(piece.content)
