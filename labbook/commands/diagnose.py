@@ -43,14 +43,14 @@ def command(as_json: bool, language: str | None, notebook: str | None, what: str
     """
     from labbook.commands.options import warn_of_pages
     from labbook.diagnosis.service import Diagnoser
-    from labbook.record.diagnosing import remembered
+    from labbook.record.diagnosing import add_earlier_runs
     from labbook.report.diagnosis_json import diagnosis_data
     from labbook.report.terminal_diagnosis import print_diagnosis, unsure_lines
 
     book = open_notebook(notebook)
     diagnoser = Diagnoser(book, language or "")
     evidence, run_id = _read_evidence(book, what)
-    diagnosis = remembered(book, diagnoser.diagnose(evidence), but=run_id)
+    diagnosis = add_earlier_runs(book, diagnoser.diagnose(evidence), but=run_id)
     warn_of_pages(diagnoser.catalogue.problems)
     pages = _propose_pages(diagnoser, evidence) if diagnosis.primary is None and not run_id else []
     if as_json:

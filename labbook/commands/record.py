@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.errors import UsageError
-from labbook.record.child.unrecorded import run_in_any_case
+from labbook.record.child.unrecorded import record_or_exec
 
 if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd
@@ -106,7 +106,7 @@ def command(
         request = RecordRequest(command_line, notebook, experiment, flags, notes, tags, full_pty, quiet, asked)
         return record(request, _say)
 
-    run_in_any_case(command_line, record_it, _say)
+    record_or_exec(command_line, record_it, _say)
 
 
 def _say(line: str) -> None:

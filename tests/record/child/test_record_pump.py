@@ -228,7 +228,7 @@ def test_a_reader_that_lags_never_holds_up_the_tee(tmp_path):
     sink = ConsoleSink(tmp_path, Redactor())
     keeper = Keeper(receiving, sink, ["stdout"], drained.append)
     tee.say(COMPLETE)
-    thread = threading.Thread(target=lambda: drained.append(keeper.keep()))
+    thread = threading.Thread(target=lambda: drained.append(keeper.store_output()))
     thread.start()
     assert tee.drain(10)
     thread.join(30)
@@ -250,7 +250,7 @@ def test_key_material_stays_masked_after_a_gap(tmp_path):
     sending.send(bytes((GAP, 0, 1)) + (3).to_bytes(8, "big") + b"-----BEGIN RSA PRIVATE KEY-----")
     sending.send(bytes((DATA, 0)) + b"cut line\n" + body.encode() + b"\n-----END RSA PRIVATE KEY-----\nafter\n")
     sending.send(bytes((COMPLETE, 0)))
-    assert Keeper(receiving, sink, ["stdout"], lambda n: None).keep()
+    assert Keeper(receiving, sink, ["stdout"], lambda n: None).store_output()
     sink.close()
 
     assert b"MIIEow" not in on_disk(tmp_path)
