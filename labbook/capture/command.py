@@ -77,7 +77,8 @@ def find_program_file(argv: Sequence[str], cwd: Path) -> Program:
 
 def capture(context: CaptureContext) -> dict[str, Any]:
     """Returns the facts of the command; the module's docstring lists them."""
-    from labbook.probe.redaction import allowed_environment, redact_argv
+    from labbook.probe.redaction.environment_variables import allowed_environment
+    from labbook.probe.redaction.structures import redact_argv
 
     argv = redact_argv(list(context.argv), context.redactor)
     program = find_program_file(argv, context.cwd)

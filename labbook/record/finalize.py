@@ -155,7 +155,7 @@ def _add_captured(
     from labbook.capture.reproducibility import judge_reproducibility
     from labbook.capture.resources import read_resources
     from labbook.capture.sources import capture_after
-    from labbook.probe import protocol
+    from labbook.probe.events import protocol
     from labbook.record.run_from_journal.ending_events import standstill_facts
 
     before = journal.read(journal.paths.before)
@@ -194,7 +194,7 @@ def _add_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
 
 def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]:
     """Returns the hello event of the process that trained, or of the command's own interpreter."""
-    from labbook.probe import protocol
+    from labbook.probe.events import protocol
 
     trained = next((p for p in processes if p.of_kind(protocol.STEP)), None)
     imported = next((p for p in processes if p.of_kind(protocol.FRAMEWORK)), None)

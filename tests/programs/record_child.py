@@ -14,7 +14,8 @@ from pathlib import Path
 
 from labbook.capture.console.console_sink import ConsoleSink
 from labbook.errors import UsageError
-from labbook.probe.redaction import Redactor, known_values
+from labbook.probe.redaction.redactor import Redactor
+from labbook.probe.redaction.known_secrets import known_values
 from labbook.record.child.supervisor import exit_like_child, run_child
 
 

@@ -12,7 +12,7 @@ import pytest
 from labbook.capture.console.console_reader import read_console
 from labbook.capture.console.console_sink import ConsoleSink
 from labbook.capture.console.notable_lines import NotableLines, notable_spans, open_key_line
-from labbook.probe.redaction import Redactor
+from labbook.probe.redaction.redactor import Redactor
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
