@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,9 @@ PROGRAMS = ROOT / "tests" / "programs"
 def pytest_configure() -> None:
     """Signals as a user's shell leaves them: what starts the tests may ignore some, and programs inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Without compiled files each of some thousand processes would compile all of labbook again: 0.2 s each.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(tempfile.gettempdir()) / f"labbook-tests-pyc-{os.getuid()}"))
     # Programs that train are many here, and each would take all cores and wait for them in busy loops.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):

@@ -56,12 +56,16 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
     line, the symptom it causes, and the fix. Code that cannot be followed statically is not judged.
     """
     from labbook.errors import UsageError
-    from labbook.review.reviewer import at_least, review
+    from labbook.review.reviewer import at_least, review, rule_rows
     from labbook.store.sentences import Sentences
 
     say = Sentences(language or terminal_language())
     if list_rules:
-        _list_rules(say.language, as_json=as_json)
+        rows = rule_rows(say.language)
+        if as_json:
+            print_json(rows)
+        else:
+            _print_rules(rows)
         return
     if not paths:
         raise UsageError(say.line("terminal.review.no_path"), hint=say.line("terminal.review.no_path_advice"))
@@ -77,21 +81,6 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
         click.echo(f"         {more}", err=True)
     if fail_on and any(at_least(violation.severity, fail_on) for violation in result.remarks):
         sys.exit(1)
-
-
-def _list_rules(language: str, *, as_json: bool) -> None:
-    from labbook.review.reviewer import RULES
-
-    which = 1 if language == "zh" else 0
-    rows: list[dict[str, object]] = [
-        {"rule": r.name, "symptom": r.symptom, "severity": r.severity, "tier": r.tier, "what": r.what[which],
-         "do": r.advice[which], "source": r.source}
-        for r in RULES
-    ]  # fmt: skip
-    if as_json:
-        print_json(rows)
-    else:
-        _print_rules(rows)
 
 
 def violation_json(violation: Violation) -> dict[str, object]:
