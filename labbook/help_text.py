@@ -1,7 +1,7 @@
 """The help of a command in the language of the notebook.
 
 English help is where Click expects it, in docstrings and options. Every other language is data:
-`templates/words/help/<language>.toml` has a table for each command, with its `text`, its `epilog` and its `options`.
+`templates/words/help/<language>*.toml` has a table for each command, with its `text`, its `epilog` and its `options`.
 """
 
 from __future__ import annotations
@@ -59,8 +59,11 @@ def help_words(language: str) -> Mapping[str, Any]:
     """Returns the translated help texts; empty for English."""
     from labbook.store.templates import builtin_folder, read_words
 
-    path = builtin_folder() / "words" / "help" / f"{language}.toml"
-    return read_words(path) if language != "en" and path.is_file() else {}
+    words: dict[str, Any] = {}
+    if language != "en":
+        for path in sorted((builtin_folder() / "words" / "help").glob(f"{language}*.toml")):
+            words |= read_words(path)
+    return words
 
 
 def command_words(words: Mapping[str, Any], path: Iterable[str]) -> Mapping[str, Any]:
