@@ -26,7 +26,7 @@ def test_output_names_new_and_existing_files(tmp_path, git, capsys, monkeypatch)
     out = capsys.readouterr().out
     assert "created    labbook.toml" in out
     assert "unchanged  mkdocs.yml" in out
-    assert f"on the branch labbook of {tmp_path}" in out
+    assert f"to the branch labbook of {tmp_path}" in out
     assert (tmp_path / "mkdocs.yml").read_text() == "site_name: mine\n"
     assert main(["init"]) == 0
     out = capsys.readouterr().out
