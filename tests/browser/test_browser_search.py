@@ -69,7 +69,7 @@ def test_words_in_english_and_chinese_and_whole_messages_find_the_symptom(search
     notes = asked(search, "cosine schedules")
     assert notes["Notes, experiments, reports"][0].startswith("Ideas for the next quarter")
     assert asked(search, "zzzyx qwkjh") == {}
-    assert "Nothing fits" in search.locator(".lbs__status").inner_text()
+    assert "No results" in search.locator(".lbs__status").inner_text()
 
 
 def test_filters_narrow_what_is_found(search):
