@@ -31,6 +31,7 @@ FLOORS = {
     "review": 3,
     "compare": 4,
     "fixes": 5,
+    "help_text": 7,
     "installation_check": 7,
     "record": 6,
     "publish": 6,
