@@ -234,7 +234,7 @@ def _python(environ: Mapping[str, str]) -> Readiness:
 
 def _probe(environ: Mapping[str, str]) -> Readiness:
     """Starts the user's Python as a recorded run would and looks for the first event of the probe."""
-    from labbook.probe.protocol import EVENTS_FOLDER, HELLO
+    from labbook.probe.events.protocol import EVENTS_FOLDER, HELLO
     from labbook.record.child.probe_environment import inject_environment
 
     program = _user_python(environ)

@@ -10,7 +10,6 @@ import click
 
 from labbook.errors import UsageError
 from labbook.help_text import HelpCommand
-from labbook.record.child.unrecorded import run_in_any_case
 
 if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd

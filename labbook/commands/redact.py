@@ -12,9 +12,6 @@ import click
 from labbook.commands.options import json_option, notebook_option, print_json
 from labbook.help_text import HelpCommand, terminal_language
 
-if TYPE_CHECKING:
-    from labbook.probe.redaction.redactor import Redactor
-
 _EPILOG = """\b
 Examples:
   labbook redact train.log > train.clean.log

@@ -28,7 +28,8 @@ from typing import Any
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
 from labbook.probe.redaction.known_secrets import known_values
-from labbook.probe.redaction.redactor import PATH_RULES, FormatRule, Redactor
+from labbook.probe.redaction.redactor import PATH_RULES, Redactor
+from labbook.probe.redaction.rules import FormatRule
 from labbook.store.toml_parser import parse_toml
 
 _MOST_RULES_BYTES = 1024 * 1024
