@@ -1,6 +1,8 @@
 # make demo   records a real training run of digits and shows its entry (FRAMEWORK=paddle for PaddlePaddle)
-# make test   lint, types and tests
-# make test-all  and the tests that record many trainings, which `make bench-health` does as well
+# make check  lint, types, house rules and the pure tests: under a minute
+# make test   what every change must pass: lint, types and tests
+# make test-all  and the further cases of these tests
+# make transcripts  writes what the commands of tests/transcripts/ print now
 # make bench  the figures of docs and README, measured here
 # make bench-health  how well the health checklist finds planted faults (about half an hour)
 # make bench-site  how fast the site is built, against the stock, and one entry more (about half an hour)
@@ -11,8 +13,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+# Without compiled files every process of every test compiles labbook again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all bench bench-health bench-diagnosis bench-site lint clean
+.PHONY: demo check pure test test-all transcripts bench bench-health bench-diagnosis bench-site lint clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -34,11 +39,20 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+pure: $(VENV)/.dev
+	$(PYTEST) -q -m pure
+
+check: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint pure
+
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 12 -m "not long"
+	$(PYTEST) --durations 12 -m "not long"
 
 test-all: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 12
+	$(PYTEST) --durations 12
+
+transcripts: $(VENV)/.dev
+	$(BIN)/python -m pytest -q tests/transcripts --update-transcripts
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

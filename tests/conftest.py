@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,24 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "programs"
 
 
+STARTS_A_PROCESS = frozenset(
+    ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "pty.spawn", "socket.connect")
+)
+FRAMEWORKS = frozenset(("torch", "paddle"))
+IMPURE_FOLDERS = frozenset(("browser", "probe", "record", "transcripts"))
+IMPURE_FIXTURES = frozenset(("book", "project", "git", "git_in", "code"))
+IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle")
+
+_impurities: list[str] = []
+"""What the present test did that a pure test must not do."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-transcripts", action="store_true", help="write what the commands print into tests/transcripts/*.txt"
+    )
+
+
 def pytest_configure() -> None:
     """Signals as a user's shell leaves them: what starts the tests may ignore some, and programs inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -28,6 +47,45 @@ def pytest_configure() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
         signal.signal(number, signal.SIG_DFL)
+    sys.addaudithook(note_impurity)
+
+
+def note_impurity(event: str, arguments: tuple) -> None:
+    """Audit hook: remembers the start of a process, a connection, and the import of a framework."""
+    if event in STARTS_A_PROCESS or (event == "import" and arguments[0] in FRAMEWORKS):
+        _impurities.append(f"{event} {arguments[0]!r}" if arguments else event)
+
+
+def is_pure(item: pytest.Item) -> bool:
+    """Whether a test starts no process and loads no framework, by its folder, its fixtures and its marks."""
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    marked = any(item.get_closest_marker(mark) for mark in IMPURE_MARKS)
+    return not (marked or folder in IMPURE_FOLDERS or IMPURE_FIXTURES.intersection(item.fixturenames))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the pure tests, and puts the files that have no others last: short files fill up both workers at the end."""
+    rank: dict[Path, int] = {}
+    for item in items:
+        if is_pure(item):
+            item.add_marker("pure")
+            rank.setdefault(item.path, 2)
+        else:
+            rank[item.path] = 0 if "browser" in item.path.parts else 1
+    items.sort(key=lambda item: rank[item.path])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fails a pure test that does what a pure test must not do, so that `make check` stays fast."""
+    yield
+    if _impurities and item.get_closest_marker("pure"):
+        pytest.fail(f"not pure, mark it with `@pytest.mark.process`: {_impurities}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    _impurities.clear()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -40,6 +98,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             scope = super()._split_scope(nodeid)
             return "tests/browser" if scope.startswith("tests/browser/") else scope
 
+    config.option.loadscopereorder = False  # by number of tests; the order of `pytest_collection_modifyitems` is better
     return ByFolder(config, log)
 
 
