@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ STARTS_A_PROCESS = frozenset(
     ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "pty.spawn", "socket.connect")
 )
 FRAMEWORKS = frozenset(("torch", "paddle"))
-IMPURE_FOLDERS = frozenset(("browser", "probe", "record", "transcripts"))
+IMPURE_FOLDERS = frozenset(("browser", "commands", "probe", "record", "transcripts"))
 IMPURE_FIXTURES = frozenset(("book", "project", "git", "git_in", "code"))
 IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle")
 
@@ -64,7 +64,7 @@ def is_pure(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the pure tests, and puts the files that have no others last: short files fill up both workers at the end."""
+    """Marks the pure tests, and puts files that have no others last: they are short and fill up both workers."""
     rank: dict[Path, int] = {}
     for item in items:
         if is_pure(item):
@@ -113,6 +113,24 @@ def own_surroundings(tmp_path_factory, monkeypatch):
     for name in list(os.environ):
         if name.startswith("LABBOOK_") and name != "LABBOOK_TEST_PYTHONS":
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def each() -> Callable[[Iterable, Callable[..., None]], None]:
+    """Runs a check for every case of a property in one test, and names all the cases in which it fails."""
+
+    def check_each(cases: Iterable, check: Callable[..., None]) -> None:
+        count, failed = 0, []
+        for case in cases:
+            count += 1
+            try:
+                check(*case) if isinstance(case, tuple) else check(case)
+            except AssertionError as error:
+                failed.append(f"{case!r}: {error}")
+        assert count, "no case"
+        assert not failed, f"{len(failed)} of {count} cases:\n" + "\n\n".join(failed[:20])
+
+    return check_each
 
 
 class Labbook:

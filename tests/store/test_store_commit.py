@@ -16,6 +16,8 @@ from labbook.store.commit_queue import enqueue, pending_commits
 from labbook.store.config import Config
 from labbook.store.notebook import create_notebook, find_notebook
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def own(tmp_path):

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from labbook.store.locks import hold_lock
 
 
@@ -18,6 +20,7 @@ def test_one_holder_at_a_time_and_the_block_runs_anyway(tmp_path):
         assert again is not None
 
 
+@pytest.mark.process
 def test_released_when_the_holder_is_killed_but_not_before_its_child(tmp_path):
     path = tmp_path / "lock"
     code = (

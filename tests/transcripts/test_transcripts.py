@@ -1,7 +1,7 @@
 """Golden transcripts: whole commands with everything that they print, as a user sees it.
 
-A transcript `tests/transcripts/*.txt` is prose, commands (`$ ...`) and, indented by two spaces, what each command prints;
-`[exit status 1]` follows where a command fails. Its commands run in one new folder that holds the files of `programs/`.
+A transcript `tests/transcripts/*.txt` is prose, commands (`$ ...`) and, indented by two spaces, what each prints;
+`[exit status 1]` follows where a command fails. Its commands run in one new folder with the files of `programs/`.
 
 `make transcripts` writes what the commands print now into the files; review the result as a diff. Values that vary from
 run to run are placeholders: see `PLACEHOLDERS`.
