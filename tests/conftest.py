@@ -27,7 +27,7 @@ STARTS_A_PROCESS = frozenset(
 )
 FRAMEWORKS = frozenset(("torch", "paddle"))
 IMPURE_FOLDERS = frozenset(("browser", "commands", "probe", "record", "transcripts"))
-IMPURE_FIXTURES = frozenset(("book", "project", "git", "git_in", "code"))
+IMPURE_FIXTURES = frozenset(("make_book", "make_project", "git", "git_in"))
 IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle")
 
 _impurities: list[str] = []
@@ -102,10 +102,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return ByFolder(config, log)
 
 
-@pytest.fixture(autouse=True)
-def own_surroundings(tmp_path_factory, monkeypatch):
-    """Keeps the user's notebook, git settings and probe out of the tests."""
-    home = tmp_path_factory.mktemp("home")
+def leave_surroundings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps the user's notebook, git settings and probe out of what runs now."""
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local" / "share"))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
@@ -113,6 +111,20 @@ def own_surroundings(tmp_path_factory, monkeypatch):
     for name in list(os.environ):
         if name.startswith("LABBOOK_") and name != "LABBOOK_TEST_PYTHONS":
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_surroundings_of_shared_runs(tmp_path_factory) -> Iterator[None]:
+    """Fixtures that several tests share see no more of the user than the tests do."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        leave_surroundings(tmp_path_factory.mktemp("home"), monkeypatch)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def own_surroundings(tmp_path_factory, monkeypatch):
+    """Each test has a home of its own."""
+    leave_surroundings(tmp_path_factory.mktemp("home"), monkeypatch)
 
 
 @pytest.fixture
@@ -167,7 +179,7 @@ class Labbook:
         return (self.folder / self.run(which)["entry"]).read_text(encoding="utf-8")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def git():
     """Runs git in a folder and returns what it printed."""
 
@@ -178,30 +190,48 @@ def git():
     return call
 
 
+@pytest.fixture(scope="session")
+def make_book():
+    """Makes a team notebook that is its own repository, in a new folder."""
+
+    def make(folder: Path) -> Labbook:
+        folder.mkdir()
+        labbook = Labbook(folder)
+        labbook("init")
+        return labbook
+
+    return make
+
+
 @pytest.fixture
-def book(tmp_path) -> Labbook:
+def book(tmp_path, make_book) -> Labbook:
     """A team notebook that is its own repository."""
-    folder = tmp_path / "book"
-    folder.mkdir()
-    labbook = Labbook(folder)
-    labbook("init")
-    return labbook
+    return make_book(tmp_path / "book")
+
+
+@pytest.fixture(scope="session")
+def make_project(git):
+    """Makes a notebook inside a code repository with one committed script, in a new folder."""
+
+    def make(folder: Path) -> Labbook:
+        folder.mkdir()
+        git(folder, "init", "-q", "-b", "main")
+        git(folder, "config", "user.name", "Wei")
+        git(folder, "config", "user.email", "wei@example.com")
+        (folder / "train.py").write_text("import sys\nprint('loss: 0.5')\n")
+        git(folder, "add", "train.py")
+        git(folder, "commit", "-qm", "first")
+        labbook = Labbook(folder)
+        labbook("init")
+        return labbook
+
+    return make
 
 
 @pytest.fixture
-def project(tmp_path, git) -> Labbook:
+def project(tmp_path, make_project) -> Labbook:
     """A notebook inside a code repository with one committed script."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    git(folder, "init", "-q", "-b", "main")
-    git(folder, "config", "user.name", "Wei")
-    git(folder, "config", "user.email", "wei@example.com")
-    (folder / "train.py").write_text("import sys\nprint('loss: 0.5')\n")
-    git(folder, "add", "train.py")
-    git(folder, "commit", "-qm", "first")
-    labbook = Labbook(folder)
-    labbook("init")
-    return labbook
+    return make_project(tmp_path / "project")
 
 
 class Notes:
@@ -249,7 +279,7 @@ def notes(tmp_path) -> Notes:
 IDENTITY = ("-c", "user.name=Wei", "-c", "user.email=wei@example.com", "-c", "init.defaultBranch=main")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def git_in():
     """Runs git in a folder, with an identity, and returns what it printed."""
 
