@@ -43,6 +43,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """Signals as a user's shell leaves them: what starts the tests may ignore some, and programs inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Without compiled files each of some thousand processes would compile all of labbook again, 0.2 s each, and each
+    # start of pytest all of the tests, 10 s.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     # Programs that train are many here, and each would take all cores and wait for them in busy loops.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):

@@ -56,7 +56,7 @@ def _code(code: Mapping[str, Any]) -> tuple[bool, bool, list[Message]]:
         found.append(message("capture.code.clean", commit=commit))
     elif complete:
         on_commit = message("capture.code.patch_on", commit=commit)
-        found.append(on_commit if commit else message("capture.code.patch"))
+        found.append(on_commit if commit else message("capture.code.as_patch"))
     else:
         notes = code.get("patch_note_messages") or [str(code.get("patch_note") or "")]
         partial = [message("capture.code.partial_patch"), *(note for note in notes if note)]

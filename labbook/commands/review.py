@@ -44,16 +44,11 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
     Each finding has its file and line, the symptom, and what to do. What cannot be followed in the text is not judged.
     """
     from labbook.errors import UsageError
-    from labbook.review.reviewer import RULES, at_least, review
+    from labbook.review.reviewer import at_least, review, rule_rows
 
     language = language or _language()
     if list_rules:
-        which = 1 if language == "zh" else 0
-        rows = [
-            {"rule": r.name, "symptom": r.symptom, "severity": r.severity, "tier": r.tier, "what": r.what[which],
-             "do": r.advice[which], "source": r.source}
-            for r in RULES
-        ]  # fmt: skip
+        rows = rule_rows(language)
         if as_json:
             print_json(rows)
         else:

@@ -80,12 +80,12 @@ def collect_candidates(evidence: Evidence, matcher: Matcher) -> list[Candidate]:
 
 
 def order_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """One candidate for each symptom: what failed first and ended the program in front, consequences behind causes."""
+    """One candidate for each page: first what failed first and ended the program, consequences after causes."""
     return _interrupt_behind(_caused_first(_one_each(sorted(candidates, key=_importance))))
 
 
 def _importance(candidate: Candidate) -> tuple[object, ...]:
-    """Sorts what ended the program before what it only said, certain before likely, causes in time order."""
+    """Sort key: what ended the program before other output, certain before likely, causes in time order."""
     consequence = ANYTHING in candidate.match.symptom.caused_by
     hint = candidate.exception is None and candidate.match.weight == 1
     several_ranks = candidate.rank is not None
@@ -106,7 +106,7 @@ def _importance(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _one_each(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The first candidate of each symptom."""
+    """The first candidate of each page."""
     first: dict[str, Candidate] = {}
     for candidate in candidates:
         first.setdefault(candidate.id, candidate)
@@ -114,7 +114,7 @@ def _one_each(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _caused_first(candidates: list[Candidate]) -> list[Candidate]:
-    """Moves a cause in front of what the catalogue says follows from it."""
+    """Moves a cause before the pages that name it as their cause."""
     ordered = list(candidates)
     for _ in range(len(ordered)):
         moved = False
@@ -135,7 +135,7 @@ def _caused_first(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def _interrupt_behind(ordered: list[Candidate]) -> list[Candidate]:
-    """Puts an interruption behind another failure of the same text: who reports that failure pressed Ctrl-C."""
+    """Moves an interruption behind another failure of the same text, after which somebody pressed Ctrl-C."""
     if not ordered or ordered[0].match.symptom.family != "interrupted" or ordered[0].exception is None:
         return ordered
     first = ordered[0]
@@ -147,9 +147,9 @@ def _interrupt_behind(ordered: list[Candidate]) -> list[Candidate]:
 
 
 def is_cause_of(cause: Candidate, effect: Candidate) -> bool:
-    """Whether a page calls the one a cause of the other."""
+    """Whether a page names the first as a cause of the second."""
     named = cause.id in effect.match.symptom.caused_by or effect.id in cause.match.symptom.causes_of
-    # Where pages name each other, the order in time stays.
+    # Where pages name each other, the order in time decides.
     back = effect.id in cause.match.symptom.caused_by or cause.id in effect.match.symptom.causes_of
     return named and not back
 
@@ -163,10 +163,10 @@ def _match_chain(raised: ObservedException, matcher: Matcher, framework: str) ->
             # Raised inside a library: the user's line is the one that called it.
             one = replace(one, frames=raised.frames)
         matches = matcher.match_exception(one, framework)
-        kept = matches[:1] + [m for m in matches[1:] if m.weight == 3 and _related(m, matches[0])]
+        chosen = matches[:1] + [m for m in matches[1:] if m.weight == 3 and _related(m, matches[0])]
         found += [
             Candidate(match, one, fatal=raised.ended_process, order=raised.order, rank=raised.rank, depth=depth)
-            for match in kept
+            for match in chosen
         ]
     return found
 
@@ -207,7 +207,7 @@ def _explains(
 
 
 def _match_lines(evidence: Evidence, matcher: Matcher, *, as_exception: bool) -> Iterator[Candidate]:
-    """The best page for each line of output, after sentences that only suppose or ask something are removed."""
+    """The best page for each line of output, without sentences that only suppose or ask something."""
     printed_nan = matcher.catalogue.symptoms.get(_PRINTED_NAN)
     for line in evidence.lines:
         text = without_speculation(line.text)

@@ -1,4 +1,4 @@
-"""A finding in words: where it is, the evidence with its numbers, causes and fixes in order for this run."""
+"""Builds findings: the place, the evidence with its numbers, causes and fixes in the order for this run."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ _WAITING = {
 
 
 def build_finding(
-    match: Match, raised: ObservedException | None, said: OutputLine | None, evidence: Evidence, language: str
+    match: Match, exception: ObservedException | None, line: OutputLine | None, evidence: Evidence, language: str
 ) -> Finding:
-    """The finding of a match.
+    """The finding of a page that matches.
 
     Args:
         match: Of a symptom.
-        raised: The exception that it rests on, or `None`.
-        said: The line of output that it rests on, or `None`.
+        exception: That matched, or `None`.
+        line: Of output that matched, or `None`.
         evidence: What else is known.
         language: "en" or "zh".
     """
     symptom = match.symptom
     wording = symptom.said(language)
-    whole = raised.message if raised else said.text if said else ""
+    whole = exception.message if exception else line.text if line else ""
     read = read_values(match, whole)
     values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **read}
-    conditions = find_conditions(values, evidence, raised)
+    conditions = find_conditions(values, evidence, exception)
     message = first_message_line(whole)
-    sentences = _said(wording, values, evidence)
-    if raised is not None:
-        sentences.append(f"{raised.type}: {message}" if raised.type else message)
-        sentences += [_tensor(tensor) for tensor in select_tensors(raised.tensors, symptom.family, whole)]
+    sentences = _first_sentence(wording, values, evidence)
+    if exception is not None:
+        sentences.append(f"{exception.type}: {message}" if exception.type else message)
+        sentences += [_tensor(tensor) for tensor in select_tensors(exception.tensors, symptom.family, whole)]
         sentences += _of_others(symptom.family, evidence)
-    elif said is not None:
-        times = f" ({said.count} times)" if said.count > 1 else ""
+    elif line is not None:
+        times = f" ({line.count} times)" if line.count > 1 else ""
         sentences.append(message + times)
     else:
         sentences += _ending(evidence)
@@ -73,16 +73,16 @@ def build_finding(
         tier=max(symptom.tier, 4 - match.weight),
         severity=symptom.severity,
         title=wording.title,
-        where=_where(raised, said, evidence),
+        where=_where(exception, line, evidence),
         evidence=tuple(sentences),
         causes=_filled_all(causes, values, evidence.framework),
         fixes=_filled_all(fixes, values, evidence.framework),
-        fingerprint=fingerprint_exception(raised, evidence.framework)
-        if raised
+        fingerprint=fingerprint_exception(exception, evidence.framework)
+        if exception
         else fingerprint_fault(symptom.id, evidence.framework, ""),
         values=dict(match.values),
         message=message,
-        exception=raised.type if raised else "",
+        exception=exception.type if exception else "",
     )
 
 
@@ -128,7 +128,7 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
     if symptom is not None:
         wording = symptom.said(language)
         title = wording.title
-        sentences = _said(wording, values, evidence)
+        sentences = _first_sentence(wording, values, evidence)
         causes, fixes = order_advice(symptom, wording.why, wording.attempts or tuple(fixes), conditions)
     return Finding(
         symptom=check.id,
@@ -150,9 +150,9 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
 def order_advice(
     symptom: Symptom, causes: Sequence[str], fixes: Sequence[str], conditions: frozenset[str]
 ) -> tuple[list[str], list[str]]:
-    """Causes and fixes with those first that the conditions of this run speak for, in the order of the page.
+    """Causes and fixes in the order of the page; those that a condition of this run suggests come first.
 
-    Those that the conditions rule out are left out.
+    Those that a condition rules out are removed.
     """
     first: tuple[list[int], list[int]] = ([], [])
     ruled_out: tuple[set[int], set[int]] = (set(), set())
@@ -174,35 +174,35 @@ def _first(items: Sequence[str], wanted: Sequence[int], ruled_out: set[int]) -> 
     return [items[index] for index in chosen if 0 <= index < len(items) and index not in ruled_out]
 
 
-def _said(wording: Wording, values: Mapping[str, str], evidence: Evidence) -> list[str]:
-    """The first sentence of the page for this evidence whose values are all known, as a list of one or none."""
-    told = (fill_slots(sentence, values, evidence.framework) for sentence in wording.says.splitlines())
-    return [sentence for sentence in told if sentence][:1]
+def _first_sentence(wording: Wording, values: Mapping[str, str], evidence: Evidence) -> list[str]:
+    """The first sentence of `says` whose values are all known, as a list of one or none."""
+    sentences = (fill_slots(sentence, values, evidence.framework) for sentence in wording.says.splitlines())
+    return [sentence for sentence in sentences if sentence][:1]
 
 
 def _filled_all(sentences: Sequence[str], values: Mapping[str, str], framework: str) -> tuple[str, ...]:
-    # A sentence whose values are not known stands as the page has it.
+    # A sentence with unknown values remains as on the page.
     return tuple(fill_slots(sentence, values, framework) or sentence for sentence in sentences)
 
 
-def locate_exception(raised: ObservedException) -> dict[str, Any]:
+def locate_exception(exception: ObservedException) -> dict[str, Any]:
     """Where an exception comes from: the innermost line of the user's code, else of any code."""
-    frame = innermost_user_frame(raised.frames)
+    frame = innermost_user_frame(exception.frames)
     found: dict[str, Any] = {}
     if frame is not None:
         found = {"file": frame.file, "line": frame.line, "function": frame.function, "source": frame.source.strip()}
-    for name, value in (("step", raised.step), ("rank", raised.rank), ("thread", raised.thread)):
+    for name, value in (("step", exception.step), ("rank", exception.rank), ("thread", exception.thread)):
         if value not in (None, ""):
             found[name] = value
     return found
 
 
 def _with_source(where: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]:
-    """A place that a check found, with the text of its line where an exception came past it."""
+    """The place of a check, with the source line where the traceback of an exception contains it."""
     if where.get("source") or not where.get("file"):
         return dict(where)
     line, file = where.get("line"), str(where["file"])
-    frames = (frame for raised in evidence.exceptions for frame in raised.frames)
+    frames = (frame for exception in evidence.exceptions for frame in exception.frames)
     same = (f for f in frames if f.line == line and (f.file == file or f.file.endswith("/" + file)))
     frame = next((frame for frame in same if frame.source.strip()), None)
     return {**where, "source": frame.source.strip()} if frame is not None else dict(where)
@@ -215,27 +215,27 @@ def innermost_user_frame(frames: Sequence[Frame]) -> Frame | None:
 
 
 def first_message_line(message: str) -> str:
-    """The first line of a message that says something, shortened."""
+    """The first line of a message with words, shortened."""
     line = next((line.strip() for line in message.splitlines() if line.strip(" -=*")), "")
     return line if len(line) <= _MOST_MESSAGE else line[: _MOST_MESSAGE - 3] + "..."
 
 
 def _tensor(tensor: Mapping[str, Any]) -> str:
-    said = [f"{tensor.get('name') or 'a tensor'}: {tensor.get('shape')}"]
-    said += [str(tensor[key]) for key in ("dtype", "device") if tensor.get(key)]
-    return " ".join(said)
+    line = [f"{tensor.get('name') or 'a tensor'}: {tensor.get('shape')}"]
+    line += [str(tensor[key]) for key in ("dtype", "device") if tensor.get(key)]
+    return " ".join(line)
 
 
-def _where(raised: ObservedException | None, said: OutputLine | None, evidence: Evidence) -> dict[str, Any]:
-    if raised is not None:
-        return locate_exception(raised)
-    if said is not None:
-        return {"rank": said.rank} if said.rank is not None else {}
+def _where(exception: ObservedException | None, line: OutputLine | None, evidence: Evidence) -> dict[str, Any]:
+    if exception is not None:
+        return locate_exception(exception)
+    if line is not None:
+        return {"rank": line.rank} if line.rank is not None else {}
     return dict(evidence.ending.facts.get("where") or {})
 
 
 def _of_others(family: str, evidence: Evidence) -> list[str]:
-    """What is known of the death of another process, where that is what an exception is about."""
+    """Facts about the death of another process, for families that report one."""
     if family not in _DEATHS_OF_OTHERS:
         return []
     facts = evidence.ending.facts

@@ -1,4 +1,4 @@
-"""The evidence of a recorded run: its exceptions, its output, its checks, how it ended, and what holds in it."""
+"""Collects the evidence of a recorded run: exceptions, output, health checks, its end, and the conditions it meets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LATER_STEPS = 10
 
 
 def collect_run_evidence(run: Run) -> Evidence:
-    """All that is known of a run's failure; its health checks alone where it did not fail."""
+    """The evidence of a run; only its health checks where it did not fail."""
     failed = run.status in _FAILED or is_standstill(run)
     framework = next((f.name for f in run.frameworks if f.optimizers), "") or next((f.name for f in run.frameworks), "")
     ending = Ending(run.exit_code, run.signal, _ending_facts(run))
@@ -38,22 +38,22 @@ def collect_run_evidence(run: Run) -> Evidence:
         return Evidence(checks=run.checks, conditions=conditions, facts=facts, framework=framework, clean_end=True)
     caught = [e for e in run.exceptions if e.type not in _INTERRUPTS]
     if run.status == "interrupted":
-        # What a program raises and prints while it is being stopped is no reason; a thread that died before may be.
+        # Errors while a program is being stopped are no cause; a thread that died before may be.
         raised = (
             tuple(read_caught_exception(e) for e in caught if e.where == "thread")
             if ending.facts.get("reader_died")
             else ()
         )
         return Evidence(raised, (), ending, run.checks, conditions, facts, framework)
-    # An exception of a thread may be why the main thread waits, or why what it waits for is gone.
+    # An exception of a thread may be the reason why the main thread waits.
     ended = [e for e in caught if e.ended_process or e.where == "thread"] or caught
     raised = tuple(read_caught_exception(e) for e in sorted(ended, key=lambda e: e.t))
     if raised and ending.facts.get("child_signal"):
-        # The exception speaks of the child, or of what followed from its death.
+        # The exception is about the child, or a consequence of its death.
         ending = replace(ending, facts={k: v for k, v in ending.facts.items() if k != "child_signal"})
     printed = _read_text(run.console.text) if run.console.text.strip() else Evidence()
     return Evidence(
-        # What the probe saw as an object is better than the same as text.
+        # An exception that the probe captured has more detail than its printed text.
         exceptions=raised or printed.exceptions,
         lines=printed.lines,
         ending=ending,
@@ -65,14 +65,14 @@ def collect_run_evidence(run: Run) -> Evidence:
 
 
 def is_standstill(run: Run) -> bool:
-    """Whether a run was ended from outside while it stood still, so that there is something to find out."""
+    """Whether a run made no progress when it was ended from outside: a standstill has a cause to find."""
     ended = run.captured.get("ending") or {}
     limit = ended.get("time_limit")
     return run.status == "interrupted" and bool(ended.get("stalled") or ended.get("reader_died") or limit)
 
 
 def read_caught_exception(caught: CaughtException) -> ObservedException:
-    """An exception as the probe saw it, with what its message quotes of another process taken apart."""
+    """An exception that the probe captured; what its message quotes of another process becomes `inner`."""
     inner, message = split_quoted_exception(caught.type, caught.message)
     return ObservedException(
         type=caught.type,
@@ -91,7 +91,7 @@ def read_caught_exception(caught: CaughtException) -> ObservedException:
 
 
 def _chain(caught: CaughtException) -> tuple[tuple[str, str, str], ...]:
-    """What is behind an exception, without the broken connections by which a dead worker is noticed."""
+    """The chain of an exception, without the broken connections that reveal a dead worker."""
     if not caught.message.startswith("DataLoader worker"):
         return caught.chain
     return tuple(link for link in caught.chain if link[0] not in _BROKEN)
@@ -100,7 +100,7 @@ def _chain(caught: CaughtException) -> tuple[tuple[str, str, str], ...]:
 def split_quoted_exception(kind: str, message: str) -> tuple[ObservedException | None, str]:
     """The exception that a message quotes with its traceback, and the message without it."""
     if message[:1] in "'\"" and "\\n" in message:
-        # The text of a KeyError is the repr of its key, which is another error's text here.
+        # The text of a KeyError is the repr of its key; here the key is the text of another error.
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             message = str(ast.literal_eval(message))
     if "Traceback (most recent call last)" not in message and " with message:" not in message:
@@ -121,7 +121,7 @@ def _read_text(text: str) -> Evidence:
 
 
 def _ending_facts(run: Run) -> dict[str, Any]:
-    """What is known of who ended the run; see `labbook.model.evidence.Ending`."""
+    """Facts about what ended the run; see `labbook.model.evidence.Ending`."""
     ended = run.captured.get("ending") or {}
     return {key: value for key, value in ended.items() if value}
 
@@ -164,22 +164,22 @@ _PARTIAL = re.compile(
     r"|a(?:cos|sin|tanh|cosh))(?:Backward\d*)?(?![A-Za-z])",
     re.IGNORECASE,
 )
-"""Operations that are finite for some arguments only, as torch and paddle call them."""
+"""Operations that are finite only for some arguments, by their names in torch and paddle."""
 _MARK = "!"
-"""Ends the operation that the recorder saw make the value, in a chain of several."""
+"""Marks, in a chain of operations, the one that the flight recorder saw create the value."""
 _ROSE = 5.0
 """Source: chosen by us; noise of gradient norms is below a factor of three in the healthy runs of the bench."""
 
 
 def _out_of_domain(flight: Mapping[str, Any]) -> bool:
-    """Whether what made the first value that is not finite, or may have made it, is finite for some arguments only."""
+    """Whether the operation that created the first non-finite value is finite only for some arguments."""
     chain = str(flight.get("op") or "").split()
     marked = [one for one in chain if one.endswith(_MARK)]
     return any(_PARTIAL.search(one) for one in marked or chain)
 
 
 def _rose(flight: Mapping[str, Any]) -> bool:
-    """Whether the gradient norms of the last steps before a value that is not finite grew."""
+    """Whether gradient norms grew in the last steps before a non-finite value."""
     recent = flight.get("recent")
     norms = [row.get("grad_norm") for row in recent if isinstance(row, Mapping)] if isinstance(recent, list) else []
     known = [n for n in norms if isinstance(n, (int, float)) and not isinstance(n, bool) and math.isfinite(n)]
@@ -205,7 +205,7 @@ def _frozen(state: Mapping[str, Any]) -> bool:
 
 
 def _facts(run: Run) -> dict[str, Any]:
-    """Values that the texts of fixes may name."""
+    """Values that the texts of fixes may use."""
     found: dict[str, Any] = {"script": run.script} if run.script else {}
     for loader in _loaders(run):
         if isinstance(loader.get("batch_size"), int):
@@ -219,7 +219,7 @@ def _facts(run: Run) -> dict[str, Any]:
 
 
 def _label_facts(run: Run) -> dict[str, int]:
-    """The labels and the classes of the first loss that met a label outside of its classes."""
+    """Labels and number of classes of the first loss with a label out of range."""
     losses = [loss for signals in run.signals for loss in signals.losses if loss.get("outside")]
     for loss in sorted(losses, key=lambda loss: loss.get("training") is False):
         target = loss.get("target")
@@ -230,7 +230,7 @@ def _label_facts(run: Run) -> dict[str, int]:
         found = {"classes": classes, "label_low": low, "label_high": high}
         if low < 0 or high == MARK:
             return found | {"label_mark": low if low < 0 else MARK}
-        # Where labels begin elsewhere, the largest does not tell how many there are.
+        # Where labels do not start at 0, the largest is not their number.
         return found | ({"classes_needed": high + 1} if low == 0 and high >= classes else {})
     return {}
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1 << 20
 _MAX_NOTEBOOK_BYTES = 64 << 20
 _FINGERPRINTED = 4
-"""Exceptions of a text, the last ones, that get a fingerprint."""
+"""The last exceptions of a text get fingerprints."""
 
 
 class Diagnoser:

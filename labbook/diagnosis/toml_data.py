@@ -20,7 +20,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def join_patterns(table: Mapping[str, Any]) -> str:
-    """A choice of regular expressions as one: `before`, the `items`, `after`; the last two and the first may miss."""
+    """A choice of regular expressions as one: `before`, the `items`, `after`; `before` and `after` are optional."""
     return f"{table.get('before', '(?:')}{'|'.join(table['items'])}{table.get('after', ')')}"
 
 

@@ -1,7 +1,7 @@
-"""What a later run did differently, and which of it is likely to be the cure.
+"""Ranks the differences between a failed run and a later one by how likely each of them fixed the failure.
 
-Nothing here says that a difference was the cure. The order is: what the symptom's page says usually cures it, then the
-file in which the failing line stands, then by kind, arguments before packages before hardware.
+First come the kinds that the page of the symptom lists in `cured_by`, then the file of the failing line, then the other
+kinds: arguments before packages before hardware. The result is a proposal; a person confirms it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _KINDS = ("argument", "config", "code", "input", "package", "environment", "hard
 """In the order in which people change them."""
 
 HISTORY = frozenset({"commit", "branch", "repository"})
-"""Rows of kind "code" that only say that something was committed."""
+"""Rows of kind "code" that only record a commit."""
 
 _NO_CODE = frozenset({".gitignore", ".gitkeep", ".gitattributes", "labbook.toml", "mkdocs.yml"})
 
@@ -24,15 +24,15 @@ _HELP = frozenset({"-h", "--help", "--version", "-V", "--dry-run", "--dry_run"})
 
 
 def find_cured(failed: Run, now: Run) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What the first run showed and the later one, which could have, does not.
+    """The symptoms and fingerprints of a failed run that a later run, which came as far, does not have.
 
     Args:
         failed: The earlier run.
         now: The later run.
 
     Returns:
-        Symptoms and fingerprints. Nothing where the later run did not get as far: it did not finish, it was asked for
-        its help only, it made no more steps than the first one had when it failed, or the check was not made in it.
+        Symptoms and fingerprints. Empty where the later run did not come as far: it did not finish, it only printed
+        its help, it made no more steps than the first one before its failure, or it lacks the check.
     """
     if not failed.symptoms and not failed.fingerprints and failed.status not in ("failed", "killed"):
         return (), ()
@@ -43,7 +43,7 @@ def find_cured(failed: Run, now: Run) -> tuple[tuple[str, ...], tuple[str, ...]]
     symptoms = tuple(
         name
         for name in failed.symptoms
-        # A check that was not made, or had nothing to look at, says nothing.
+        # A check that was not made, or had no data, proves nothing.
         if name not in now.symptoms and (name not in checked or later.get(name) == "ok")
     )
     fingerprints = tuple(one for one in failed.fingerprints if one not in now.fingerprints)
@@ -72,15 +72,15 @@ def rank_changes(
     catalogue: Mapping[str, Symptom],
     failing_files: Collection[str] = (),
 ) -> tuple[Change, ...]:
-    """The differences that may be the cure, likeliest first.
+    """The differences that may have fixed a failure, likeliest first.
 
     Args:
-        changes: Between the two runs; numbers that they reached are no cause and are left out.
-        symptoms: What is gone.
+        changes: Between the two runs; metrics are results and are left out.
+        symptoms: Those that the later run does not have.
         catalogue: Pages by id: `cured_by` of those symptoms.
         failing_files: Files of the user's code on the way to the failing line, the innermost first.
     """
-    told = [change for change in changes if change.kind != "metric" and not _is_our_own(change)]
+    possible = [change for change in changes if change.kind != "metric" and not _is_our_own(change)]
     patterns = [p for name in symptoms if name in catalogue for p in catalogue[name].cured_by]
     files = [path.replace("\\", "/") for path in failing_files]
 
@@ -92,18 +92,18 @@ def rank_changes(
         kind = _KINDS.index(change.kind) if change.kind in _KINDS else len(_KINDS)
         return by_page, by_place, kind + len(_KINDS) * (change.kind == "code" and change.what in HISTORY)
 
-    return tuple(sorted(told, key=order))
+    return tuple(sorted(possible, key=order))
 
 
 def _is_our_own(change: Change) -> bool:
-    """Whether a difference is one of labbook, of its notebook, or of git itself: none of these changes a training."""
+    """Whether a difference concerns labbook, its notebook or git itself, none of which changes a training."""
     if change.kind == "code":
         return change.what.startswith("notes/") or change.what.rpartition("/")[2] in _NO_CODE
     return change.kind == "package" and change.what.split(" ")[0] == "labbook"
 
 
 def matches_cure(change: Change, pattern: str) -> bool:
-    """Whether a difference is of the kind that a page's `cured_by` names: "argument:lr", "config:*size*", "code".
+    """Whether a difference fits an entry of `cured_by`: "argument:lr", "config:*size*", "code".
 
     Args:
         change: The difference.
@@ -119,7 +119,7 @@ def matches_cure(change: Change, pattern: str) -> bool:
 
 
 def _names(change: Change) -> list[str]:
-    """What a difference may be called: the whole name, its last part, and the keys of changed lines."""
+    """The names of a difference: the whole name, its last part, and the keys of changed lines."""
     name = _plain(change.what)
     names = [name, name.rpartition(".")[2], name.rpartition("/")[2]]
     if change.kind in ("config", "command"):

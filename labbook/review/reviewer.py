@@ -10,6 +10,7 @@ from pathlib import Path
 
 from labbook.errors import UsageError
 from labbook.frozen import dataclass
+from labbook.model.message import Message
 from labbook.model.symptom import SEVERITIES
 from labbook.review.code_index import Code, last_name
 from labbook.review.rules import (
@@ -24,6 +25,7 @@ from labbook.review.rules import (
 )
 from labbook.review.source_file import Source, Unreadable, read_source
 from labbook.review.violation import Hit, Rule, Violation
+from labbook.store.sentences import Sentences
 
 RULES: tuple[Rule, ...] = (
     *training_loop.RULES,
@@ -205,9 +207,29 @@ def runs_by_trainer(source: Source) -> bool:
     )
 
 
+def rule_rows(language: str = "en") -> list[dict[str, object]]:
+    """Returns a row for each rule: `rule`, `symptom`, `severity`, `tier`, `what`, `do` and `source`.
+
+    The sentences have placeholders for what a place in the code would fill in.
+    """
+    say = Sentences(language)
+    return [
+        {
+            "rule": rule.name,
+            "symptom": rule.symptom,
+            "severity": rule.severity,
+            "tier": rule.tier,
+            "what": say.template(rule.message_key("what")),
+            "do": say.template(rule.message_key("advice")),
+            "source": rule.source,
+        }
+        for rule in RULES
+    ]
+
+
 def _remark(rule: Rule, hit: Hit, source: Source, language: str) -> Violation:
     line, cell, text = source.line(hit.node)
-    which = 1 if language == "zh" else 0
+    say = Sentences(language)
     return Violation(
         rule=rule.name,
         symptom=rule.symptom,
@@ -216,16 +238,10 @@ def _remark(rule: Rule, hit: Hit, source: Source, language: str) -> Violation:
         file=source.shown,
         line=line,
         text=text,
-        what=_filled(rule.what[which], hit),
-        advice=_filled(rule.advice[which], hit),
+        what=say(Message(rule.message_key("what"), hit.values)),
+        advice=say(Message(rule.message_key("advice"), hit.values)),
         cell=cell,
     )
-
-
-def _filled(sentence: str, hit: Hit) -> str:
-    for name, value in hit.values.items():
-        sentence = sentence.replace("{" + name + "}", value)
-    return sentence
 
 
 def at_least(severity: str, limit: str) -> bool:

@@ -62,16 +62,14 @@ Find = Callable[["Code", "Source"], Iterator[Hit]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of the review.
+    """A rule of the review. Its sentences stand in `templates/words/messages/<language>_review.toml`.
 
     Args:
         name: What silences it.
         symptom: Id of the catalogue, or "" where it has none.
-        find: Gives the places in one file.
-        what: Sentence with `{values}` of the hit, English and Chinese.
-        advice: The same.
+        find: Yields the places in one file.
         source: Where the rule comes from.
-        loop: Whether it judges a hand-written loop; not asked where a trainer runs the loop.
+        loop: Whether it judges a hand-written loop; it does not apply where a trainer runs the loop.
     """
 
     name: str
@@ -79,7 +77,9 @@ class Rule:
     severity: str
     tier: int
     find: Find
-    what: tuple[str, str]
-    advice: tuple[str, str]
     source: str
     loop: bool = False
+
+    def message_key(self, part: str) -> str:
+        """Returns the key of a sentence: `part` is "what" (is wrong at a place) or "advice"."""
+        return f"review.{self.name.replace('-', '_')}.{part}"

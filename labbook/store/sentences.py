@@ -73,7 +73,7 @@ class Sentences:
             return str(_messages(self.language, "texts", self._own).get(said, said))
         key, values = (said.key, said.values) if isinstance(said, Message) else (said["key"], said["values"])
         parts = []
-        for literal, name, spec, _ in _FORMATTER.parse(self._template(str(key))):
+        for literal, name, spec, _ in _FORMATTER.parse(self.template(str(key))):
             parts.append(literal)
             if name is not None:
                 parts.append(self._value(values[name], spec or ""))
@@ -85,7 +85,12 @@ class Sentences:
             for room in rooms:
                 _messages(self.language, room, self._own)
 
-    def _template(self, key: str) -> str:
+    def template(self, key: str) -> str:
+        """Returns the template of a key with its placeholders.
+
+        Raises:
+            LookupError: There is no such key.
+        """
         room, _, rest = key.partition(".")
         for language in dict.fromkeys((self.language, "en")):
             found: Any = _messages(language, room, self._own)
@@ -113,12 +118,12 @@ class Sentences:
         return self.fill(value) if spec == "text" else value
 
     def _list(self, values: Sequence[Any], spec: str) -> str:
-        separator = self._template(_SEPARATORS.get(spec, "values.separator"))
+        separator = self.template(_SEPARATORS.get(spec, "values.separator"))
         return separator.join(self._value(value, "" if spec in _SEPARATORS else spec) for value in values)
 
     def _number(self, value: float, spec: str) -> str:
         if not math.isfinite(value):
-            return self._template(f"values.{'nan' if math.isnan(value) else 'inf' if value > 0 else 'minus_inf'}")
+            return self.template(f"values.{'nan' if math.isnan(value) else 'inf' if value > 0 else 'minus_inf'}")
         if spec == "percent":
             return format_percent(value)
         if spec == "ms":

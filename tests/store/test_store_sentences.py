@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from labbook.model.message import Message, message
 from labbook.model.run import CheckResult, Run
 from labbook.model.run_json import run_from_json, run_to_json
+from labbook.review.reviewer import RULES
 from labbook.store.sentences import Sentences, format_number, format_percent
 from labbook.store.templates import builtin_folder, read_words
 
@@ -92,6 +93,7 @@ def test_every_key_of_the_code_has_a_template():
 
 def test_every_template_is_used():
     used = {key for key, _ in keys_in_code()}
+    used |= {rule.message_key(part) for rule in RULES for part in ("what", "advice")}
     renderer = {key for key in ENGLISH if key.startswith("values.")}
     assert sorted(set(ENGLISH) - used - renderer) == []
 

@@ -1,7 +1,7 @@
-"""The catalogue that labbook brings, read once and kept as one file in the user's cache folder.
+"""Caches the built-in catalogue as one file in the user's cache folder.
 
-Reading 230 pages of YAML and Markdown takes a quarter of a second at the end of a run that has just failed; the file
-takes a tenth of that. It is only a short cut: it is made again when a page changes, and nothing needs it.
+Reading 290 pages of YAML and Markdown takes a quarter of a second at the end of a failed run, reading the cache a tenth
+of that. It is written again when a page changes, and everything works without it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from labbook.model.symptom import Pattern, Symptom, Wording
 
 Part = TypeVar("Part", Wording, Pattern)
 
-_FORM = 3
-"""Number of the form of the file; another number is read as no file."""
+_FORM = 4
+"""Version of the file format; a file of another version is ignored."""
 _NAMES: Mapping[type, Sequence[str]] = {kind: [field.name for field in fields(kind)] for kind in (Wording, Pattern)}
 _UNKEPT = ("matches", "misses")
-"""Examples are for tests and for people who read the page."""
+"""Examples are for tests and for readers of the page."""
 
 
 def compute_stamp(pages: Iterable[Path]) -> list[Any]:
-    """What a set of pages is known by: names, sizes and times, and labbook's version."""
+    """Identifies a set of pages: names, sizes and times, and the version of labbook."""
     seen = [(path.name, (status := path.stat()).st_size, status.st_mtime_ns) for path in sorted(pages)]
     return [_FORM, __version__, *map(list, seen)]
 
 
 def read_cache(stamp: Sequence[Any]) -> tuple[list[Symptom], list[str]] | None:
-    """The symptoms and problems kept under a stamp, or `None` where there are none."""
+    """The cached symptoms and problems of a stamp, or `None`."""
     try:
         data = json.loads(_file().read_text(encoding="utf-8"))
         if data["stamp"] != list(stamp):
@@ -45,7 +45,7 @@ def read_cache(stamp: Sequence[Any]) -> tuple[list[Symptom], list[str]] | None:
 
 
 def write_cache(stamp: Sequence[Any], symptoms: Iterable[Symptom], problems: Sequence[str]) -> None:
-    """Keeps symptoms and problems under a stamp; where that is not possible, nothing happens."""
+    """Caches symptoms and problems under a stamp; does nothing where the folder cannot be written."""
     data = {"stamp": list(stamp), "symptoms": [_data(symptom) for symptom in symptoms], "problems": list(problems)}
     with contextlib.suppress(OSError):
         file = _file()
@@ -68,7 +68,7 @@ def _file() -> Path:
 
 def _data(symptom: Symptom) -> dict[str, Any]:
     data: dict[str, Any] = {f.name: getattr(symptom, f.name) for f in fields(symptom) if f.name not in _UNKEPT}
-    data["wording"] = {language: _values(said) for language, said in symptom.wording.items()}
+    data["wording"] = {language: _values(wording) for language, wording in symptom.wording.items()}
     data["patterns"] = [_values(pattern) for pattern in symptom.patterns]
     return data
 
@@ -86,7 +86,7 @@ def _symptom(data: Mapping[str, Any]) -> Symptom:
 
 
 def _made(kind: type[Part], values: Sequence[Any]) -> Part:
-    """A wording or a pattern, of which there are two thousand: the way of frozen classes takes five times as long."""
+    """A wording or a pattern. There are thousands; the constructor of a frozen class takes five times as long."""
     made = kind.__new__(kind)
     made.__dict__.update(zip(_NAMES[kind], map(_whole, values), strict=True))
     return made

@@ -1,4 +1,4 @@
-"""Which symptoms an exception, a line or an ending shows, by the patterns of the catalogue."""
+"""Matches exceptions, lines and exit statuses with the patterns of the catalogue."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _MOST_LETTERS = 20_000
 _HALF = _MOST_LETTERS // 2
 _CUT_SIGNS = re.compile(r"[\s.…'\"`*)\]]+$")
 _SPEAKS_ALONE = 24
-"""Letters from which on a template that asks for a class may be read without one: `'model'` may be any word."""
+"""A pattern with a class needs so many characters to match a message without a class: `'model'` may be any word."""
 
 ENDINGS = ("oom_kill", "time_limit", "reader_died", "stalled")
-"""Facts of an ending that a pattern `exit:` may name beside statuses and signals."""
+"""Facts of `Ending` that a pattern `exit:` may name beside statuses and signals."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """A symptom that a piece of evidence shows.
+    """A page that fits a piece of evidence.
 
     Args:
         weight: 3 certain, 2 likely, 1 a hint.
-        length: Letters of the template: of two templates that fit, the longer one says more.
+        length: Characters of the pattern; of two that fit, the longer one is more specific.
         values: What its placeholders captured.
-        typed: Whether the class of the exception was asked for, and was that.
+        typed: Whether the pattern names the class of the exception.
     """
 
     symptom: Symptom
@@ -40,7 +40,7 @@ class Match:
 
     @property
     def strength(self) -> tuple[int, bool, int]:
-        """What matches are ordered by: the strongest has the largest."""
+        """Sort key; the strongest match has the largest."""
         return (self.weight, self.length > 0 or self.typed, self.length)
 
 
@@ -51,7 +51,7 @@ class _Shape:
 
 
 class Matcher:
-    """The patterns of a catalogue, ready to be asked."""
+    """The patterns of a catalogue, prepared for matching."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -67,11 +67,11 @@ class Matcher:
                     self._shapes[pattern.kind].append(shape)
 
     def match_exception(self, raised: ObservedException, framework: str = "") -> list[Match]:
-        """Symptoms that one exception shows, strongest first; those that it re-raises are not looked at."""
+        """The pages that fit one exception, strongest first; its `inner` exception does not count."""
         text = normalise_text(_shortened(raised.message or _asserted(raised)))
         names = {raised.type, f"{raised.module}.{raised.type}"} if raised.type else set()
         found = self._matching(self._shapes["exception"], text, names, framework)
-        # A class is written in front of its message where a library prints one inside the other.
+        # Libraries print one exception inside another, with the class before its message.
         found += self._matching(self._shapes["output"], text, names, framework)
         for name in names:
             for shape in self._by_type.get(name, ()):
@@ -81,24 +81,24 @@ class Matcher:
             found += self._cut(raised.message, names, framework)
         return _strongest(found)
 
-    def match_line(self, said: OutputLine, framework: str = "", *, as_exception: bool = False) -> list[Match]:
-        """Symptoms that a line of output shows, strongest first.
+    def match_line(self, line: OutputLine, framework: str = "", *, as_exception: bool = False) -> list[Match]:
+        """The pages that fit a line of output, strongest first.
 
         Args:
-            said: The line.
+            line: The line.
             framework: "torch", "paddle" or "" when not known.
-            as_exception: Whether it may be the message of an exception whose class is not there.
+            as_exception: Whether it may be the message of an exception without its class.
         """
-        text = normalise_text(_shortened(said.text))
+        text = normalise_text(_shortened(line.text))
         found = self._matching(self._shapes["output"], text, set(), framework)
-        if said.kind == "warning":
+        if line.kind == "warning":
             found += self._matching(self._shapes["warning"], text, set(), framework)
         elif as_exception:
             found += self._matching(self._shapes["exception"], text, set(), framework)
         return _strongest(found)
 
     def match_ending(self, ending: Ending) -> list[Match]:
-        """Symptoms that the way in which a process ended shows, strongest first."""
+        """The pages that fit how a process ended, strongest first."""
         names = {ending.signal} if ending.signal else set()
         if ending.exit_code is not None:
             names.add(str(ending.exit_code))
@@ -109,13 +109,13 @@ class Matcher:
         for shape in self._shapes["exit"]:
             wanted = set(shape.pattern.exits)
             if wanted & (names | known):
-                # What is known of why it ended says more than the bare status or signal.
-                said = 1 if wanted & known else 0
-                found.append(Match(shape.symptom, shape.pattern.weight, said, {}, typed=True))
+                # A known reason is more specific than a status or signal.
+                specific = 1 if wanted & known else 0
+                found.append(Match(shape.symptom, shape.pattern.weight, specific, {}, typed=True))
         return _strongest(found)
 
     def _cut(self, message: str, names: set[str], framework: str) -> list[Match]:
-        """What a message whose end is missing begins like; nothing where it could be several things."""
+        """The pages whose patterns start like a message without its end; none where their families differ."""
         line = next((line for line in message.splitlines() if line.strip()), "")
         text = normalise_text(_CUT_SIGNS.sub("", line[:_MOST_LETTERS]))
         best: list[Match] = []
@@ -142,8 +142,8 @@ class Matcher:
             if not _of_framework(shape, framework):
                 continue
             values = template.find(text)
-            asked = shape.pattern.differ
-            if values is None or (asked and not is_different(asked, values["a"], values["b"])):
+            quantity = shape.pattern.differ
+            if values is None or (quantity and not is_different(quantity, values["a"], values["b"])):
                 continue
             if not _excluded(shape.symptom, text):
                 found.append(Match(shape.symptom, shape.pattern.weight, template.length, values, typed))
@@ -151,7 +151,7 @@ class Matcher:
 
 
 def _asserted(raised: ObservedException) -> str:
-    """The line of an `assert` without a message, which is all that such an exception says."""
+    """The source line of an `assert` without a message."""
     return raised.frames[-1].source if raised.type == "AssertionError" and raised.frames else ""
 
 
@@ -165,7 +165,7 @@ def _excluded(symptom: Symptom, text: NormalisedText) -> bool:
 
 
 def _strongest(found: Sequence[Match]) -> list[Match]:
-    """One match for each symptom, strongest first; of equally strong ones the first by id, so that it is always one."""
+    """One match for each page, strongest first; equally strong ones in the order of their ids."""
     best: dict[str, Match] = {}
     for match in found:
         known = best.get(match.symptom.id)
@@ -175,5 +175,5 @@ def _strongest(found: Sequence[Match]) -> list[Match]:
 
 
 def _shortened(message: str) -> str:
-    """The beginning and the end of a very long message, which hold what it says."""
+    """The beginning and the end of a very long message."""
     return message if len(message) <= _MOST_LETTERS else f"{message[:_HALF]}\n{message[-_HALF:]}"

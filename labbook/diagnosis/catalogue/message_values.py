@@ -1,4 +1,4 @@
-"""The quantities of a message that matched: what its page has slots for, whichever sentence of the message says it.
+"""Reads the values of a message for the slots of its page, from any sentence of the message.
 
 The template that fits best need not be the one with the numbers: Paddle says a thing in a sentence, says it again with
 values behind "But received", and once more in a hint. So every template of the page is asked, those that only read
@@ -18,13 +18,13 @@ from labbook.diagnosis.catalogue.pattern import SLOT, compile_pattern, normalise
 _MOST_LETTERS = 8000
 _MOST_TENSORS = 3
 _LEAST_WEIGHT = 2
-"""A template that is only a hint may have read anything."""
+"""A pattern of weight 1 may have matched anything."""
 _VALUE = r"-?\d[\d.]*|\[[\d, -]{1,60}\]"
 _COMPARED = re.compile(
     rf"\breceived [^\n]{{1,160}}?[:(](?P<a>{_VALUE})\)? (?P<sign>[!<>=]=?) [^\n]{{1,160}}?[:(](?P<b>{_VALUE})[.\])]"
 )
 _RANKS = re.compile(r"%|rank|ndim|dims?\.size\(\)|\bof \w*dimensions\b")
-"""Counts of axes and remainders, which are no sizes."""
+"""Comparisons of ranks and remainders, which are no sizes."""
 _SHAPE = re.compile(
     r"(?:shape|size|dims?|dimensions?)s?(?:\(s\))?\]?(?: of \S{1,40})?(?: ?[=:]| is| are| was| of)? ?"
     r"(?:(?<=[\s:=])|(?<=size))(?P<shape>(?:torch\.Size\()?[\[(]-?\d[\d, -]{0,60}[\])])",
@@ -37,14 +37,14 @@ _TYPE = re.compile(
     r"|bool)\b"
 )
 _LISTED = re.compile(r"\b(?:support\w*|one of|following)\b[^\n.]{0,160}$|\bor $|\bmust be (?:\w+ )?$", re.IGNORECASE)
-"""In front of a type that is only among those that would do."""
+"""Before a type that is only one of the accepted ones."""
 _DEVICE = re.compile(
     r"\bPlace\((?:gpu|cpu|xpu|npu)[:\d]*\)|\b(?:cuda|gpu|xpu|npu|mps):\d+|\b(?:CUDA|CPU|GPU)Place(?:\(\d*\))?"
     r"|\b(?:cpu|cuda|gpu|mps|xpu|npu)\b(?! (?:memory|kernel))"
 )
 _RANGE = re.compile(r"\b(?:range|in) (?:of )?\[ ?-?\d+, ?(?P<n>\d+) ?[)\]]")
 _BEHIND = re.compile(r"\.? ?(?:\[Hint|\((?:run with|at /)).*", re.DOTALL)
-"""What messages put behind what they say."""
+"""Additions at the end of a message."""
 _SIZE_OF = re.compile(r"(?:torch|paddle)\.Size\((\[.*\])\)")
 _LONG = re.compile(r"(\d+\.\d{3,}) ?([A-Za-z]+)")
 _BYTES = re.compile(r"\d+")
@@ -54,43 +54,43 @@ _OF_SIZES = ("asked", "free", "requested", "reserved", "allocated")
 
 
 def read_values(match: Match, message: str) -> dict[str, str]:
-    """What a message says, by the names that the page of its symptom uses.
+    """The values of a message, by the names of the slots of the page.
 
     Args:
-        match: The symptom, with what its own template captured.
+        match: The page, with the values that the pattern captured.
         message: The whole message or line.
     """
     symptom = match.symptom
     known = dict(match.values)
-    said = symptom.said("en")
-    slots = [slot for text in (said.says, *said.why, *said.attempts) for slot in SLOT.finditer(text)]
-    asked = {slot.group(1) for slot in slots}
-    if asked - set(known) and message:
+    wording = symptom.said("en")
+    slots = [slot for text in (wording.says, *wording.why, *wording.attempts) for slot in SLOT.finditer(text)]
+    wanted = {slot.group(1) for slot in slots}
+    if wanted - set(known) and message:
         text = normalise_text(message[:_MOST_LETTERS])
         for pattern in symptom.patterns:
             if pattern.text and pattern.weight >= _LEAST_WEIGHT and not pattern.differ:
                 known = {**(compile_pattern(pattern.text).find(text) or {}), **known}
         read = _GRAMMARS.get(symptom.family)
-        if read is not None and asked - set(known):
+        if read is not None and wanted - set(known):
             if read is _shapes and any(slot.group(2) for slot in slots):
                 read = _sizes
-            known = {**_fitting(dict(read(text.flat)), asked, known), **known}
+            known = {**_fitting(dict(read(text.flat)), wanted, known), **known}
     readable = {name: _readable(name, value) for name, value in known.items()}
     return {name: value for name, value in readable.items() if value}
 
 
-def _fitting(read: Mapping[str, str], asked: set[str], known: Mapping[str, str]) -> dict[str, str]:
-    """Of what the grammar read what the page asks for; of a pair nothing that repeats the half that is known."""
+def _fitting(read: Mapping[str, str], wanted: set[str], known: Mapping[str, str]) -> dict[str, str]:
+    """The values that the page has slots for; of a pair none that equals the known half."""
     halves = {known.get("a"), known.get("b")}
     return {
         name: value
         for name, value in read.items()
-        if name in asked and (name not in ("a", "b") or ("a" in asked and value not in halves))
+        if name in wanted and (name not in ("a", "b") or ("a" in wanted and value not in halves))
     }
 
 
 def _shapes(message: str) -> Sequence[tuple[str, str]]:
-    """Two shapes that should be alike; frameworks name the input first."""
+    """Two shapes that should match; frameworks name the input first."""
     shapes = [found["shape"] for found in _SHAPE.finditer(message)]
     apart = [shape for shape in shapes[1:] if shape != shapes[0]]
     if apart:
@@ -99,15 +99,15 @@ def _shapes(message: str) -> Sequence[tuple[str, str]]:
 
 
 def _sizes(message: str) -> Sequence[tuple[str, str]]:
-    """The two sizes that differ, which a shape need not hold: it may be written before it is flattened."""
-    # A condition that Paddle could not take apart is said as "0 != true:1".
+    """The two sizes that differ; they need not be part of a shape, which may be printed before it is flattened."""
+    # Paddle prints a condition that it could not split as "0 != true:1".
     signed = (c for c in _COMPARED.finditer(message) if c["sign"] == "!=" and not _RANKS.search(c.group()))
     compared = next((c for c in signed if {c["a"], c["b"]} != {"0", "1"}), None)
     return (("a", compared["a"]), ("b", compared["b"])) if compared is not None else ()
 
 
 def _types(message: str) -> Sequence[tuple[str, str]]:
-    """The type that came, and the other one where one is named."""
+    """The type that was passed, and the other one where the message names it."""
     found = [f.group() for f in _TYPE.finditer(message) if not _LISTED.search(message[: f.start()])]
     kinds = {scalar_type(one): one for one in reversed(found)}
     names = sorted(kinds.values(), key=found.index)
@@ -120,7 +120,7 @@ def _devices(message: str) -> Sequence[tuple[str, str]]:
 
 
 def _limits(message: str) -> Iterator[tuple[str, str]]:
-    """An index and the number that it has to stay below."""
+    """An index and its limit."""
     compared = next((c for c in _COMPARED.finditer(message) if c["sign"] in (">=", ">", "<", "<=")), None)
     if compared is not None:
         yield "v", compared["a"]
@@ -138,11 +138,11 @@ _GRAMMARS: Mapping[str, Callable[[str], Iterable[tuple[str, str]]]] = {
     "device_mismatch": _devices,
     "index_out_of_range": _limits,
 }
-"""Family -> what reads the quantities that its messages compare."""
+"""Family -> function that reads the quantities that its messages compare."""
 
 
 def _readable(name: str, value: str) -> str:
-    """A value as a sentence says it: without the quotes and full stops of the message, sizes with a unit."""
+    """A value for a sentence: without quotes and full stops of the message, sizes with a unit."""
     plain = _SIZE_OF.sub(r"\1", _BEHIND.sub("", value.strip())).strip("'\"`").rstrip(".,;:")
     if name not in _OF_SIZES or not _BYTES.fullmatch(plain):
         return _LONG.sub(lambda found: f"{float(found[1]):.2f} {found[2]}", plain) if name in _OF_SIZES else plain
@@ -153,7 +153,7 @@ def _readable(name: str, value: str) -> str:
 
 
 def select_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: str) -> list[Mapping[str, Any]]:
-    """The few tensors of the failing line that bear on its message; at most `_MOST_TENSORS`.
+    """The tensors of the failing line that its message is about; at most `_MOST_TENSORS`.
 
     Args:
         tensors: Each with `name`, `shape`, `dtype`, `device`.
@@ -165,7 +165,7 @@ def select_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: s
         kinds: dict[str, Mapping[str, Any]] = {}
         for tensor in tensors:
             kinds.setdefault(str(tensor.get(quantity)), tensor)
-        # Where all are alike, the odd one is not among them.
+        # Where all are equal, the different one is not among them.
         return list(kinds.values())[:_MOST_TENSORS]
     sizes = {number for number in _NUMBER.findall(message) if int(number) > 1}
     shared = [(len(sizes & set(_NUMBER.findall(str(t.get("shape"))))), t) for t in tensors]

@@ -1,4 +1,4 @@
-"""A symptom as a page to read, without what only the matcher needs."""
+"""Renders the page of a symptom for readers, without its patterns."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ def render_page_markdown(symptom: Symptom, language: str, runs: Sequence[Mapping
         language: "en" or "zh".
         runs: Runs that had it, each with `run`, `title` and `fix`.
     """
-    said = symptom.said(language)
+    wording = symptom.said(language)
     words: Mapping[str, Any] = _WORDS.get(language, _WORDS["en"])
     see, why, attempts = HEADINGS.get(language, HEADINGS["en"])
     frameworks = ", ".join(symptom.frameworks)
     lines = [
-        f"# {said.title}",
+        f"# {wording.title}",
         "",
         f"`{symptom.id}` · {words['family']} `{symptom.family}` · {words['tiers'][symptom.tier]}"
         + (f" · {frameworks}" if frameworks else ""),
         "",
         f"## {see}",
         "",
-        fill_slots(said.see, {}) or said.see,
+        fill_slots(wording.see, {}) or wording.see,
         "",
         f"## {why}",
         "",
-        *(f"- {fill_slots(cause, {}) or cause}" for cause in said.why),
+        *(f"- {fill_slots(cause, {}) or cause}" for cause in wording.why),
         "",
         f"## {attempts}",
         "",
-        *(f"{number}. {fill_slots(fix, {}) or fix}" for number, fix in enumerate(said.attempts, 1)),
+        *(f"{number}. {fill_slots(fix, {}) or fix}" for number, fix in enumerate(wording.attempts, 1)),
         "",
     ]
     if runs:

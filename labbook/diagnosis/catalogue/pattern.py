@@ -38,7 +38,7 @@ KINDS: Mapping[str, str] = {
     "word": r"\S{1,300}",
     "line": r"[^\n]{0,400}",
 }
-"""Kind -> what it looks like. Each is read without going back over more than one value."""
+"""Kind -> regular expression. None of them backtracks over more than one value."""
 
 _ANY = 200
 _ANYTHING = 2000
@@ -52,13 +52,13 @@ _SPACES = re.compile(r"[^\S\n]+")
 _BREAKS = re.compile(r" ?\n\s*")
 _JOINED = re.compile(r"(?<=[A-Za-z)\]])([:,])(?=[A-Za-z'])")
 _LEAST_CUT = 24
-"""Letters of its words that have to be there of a message whose end is cut off. Source: chosen by us; the shortest
-beginning that tells the messages of torch 2.13 and paddle 3.3 in the catalogue apart nearly always."""
+"""Characters that a message without its end must have. Source: chosen by us; the shortest beginning that nearly always
+distinguishes the messages of torch 2.13 and paddle 3.3 in the catalogue."""
 
 
 @dataclass(frozen=True)
 class NormalisedText:
-    """A text made ready for matching: `flat` keeps its letters and lines, `low` is what literals are compared with.
+    """A text prepared for matching: `flat` has its letters and lines, `low` is compared with literals.
 
     Shape: both have the same length.
     """
@@ -68,7 +68,7 @@ class NormalisedText:
 
 
 def normalise_text(text: str) -> NormalisedText:
-    """A text with its white space, quotation marks and wide punctuation made alike."""
+    """A text with uniform white space, quotation marks and punctuation."""
     flat = _BREAKS.sub("\n", _SPACES.sub(" ", _JOINED.sub(r"\1 ", text.translate(_FLAT)))).strip()
     return NormalisedText(flat, flat.translate(_LOW))
 
@@ -88,7 +88,7 @@ class CompiledPattern:
         source: As written.
         pieces: Literals and placeholders in order.
         anchor: Its longest literal: a text without it cannot match.
-        length: Letters of all its literals, a measure of how much it says.
+        length: Characters of all its literals: how specific it is.
     """
 
     source: str
@@ -98,11 +98,11 @@ class CompiledPattern:
 
     @property
     def names(self) -> frozenset[str]:
-        """What its placeholders are called."""
+        """The names of its placeholders."""
         return frozenset(piece.name for piece in self.pieces if piece.name)
 
     def find(self, text: NormalisedText) -> dict[str, str] | None:
-        """What its placeholders captured at the first place where it fits, or `None`."""
+        """The values of its placeholders at the first place where it fits, or `None`."""
         if self.anchor not in text.low:
             return None
         lead = 1 if not self.pieces[0].literal else 0
@@ -142,7 +142,7 @@ class CompiledPattern:
         return captured
 
     def find_cut(self, text: NormalisedText) -> int:
-        """Letters of its words with which the text ends, when the text breaks off inside of it; else 0."""
+        """Characters of its literals at the end of a text that breaks off inside the pattern; else 0."""
         head = self.pieces[0].literal
         position = text.low.rfind(head[:_LEAST_CUT]) if len(head) >= _LEAST_CUT else -1
         letters = 0
@@ -164,7 +164,7 @@ class CompiledPattern:
         return 0
 
     def _before(self, text: NormalisedText, position: int, captured: dict[str, str]) -> bool:
-        """Reads the placeholder that stands in front of the first literal."""
+        """Reads the placeholder before the first literal."""
         piece = self.pieces[0]
         before = text.flat[max(0, position - _ANY) : position]
         found = _ending(piece.kind).search(before)
@@ -223,7 +223,7 @@ def _add_literal(pieces: list[_Piece], text: str) -> None:
 
 
 def _end_of(piece: _Piece, following: str, text: NormalisedText, position: int) -> int | None:
-    """Where the value of a placeholder ends, or `None` when none stands here."""
+    """The end of the value of a placeholder, or `None` when there is no value."""
     if not piece.kind:
         return _end_of_any(following, text, position, _ANY, "\n")
     if piece.kind == "**":
@@ -231,13 +231,13 @@ def _end_of(piece: _Piece, following: str, text: NormalisedText, position: int) 
     shape = _regex(piece.kind)
     greedy = shape.match(text.flat, position)
     if greedy is None and text.flat.startswith(" ", position) and text.flat[position - 1 : position] in (":", ","):
-        # The space between a colon and a word, which the template cannot see in front of a value.
+        # The normalised space between a colon and a word, which the pattern does not have before a value.
         greedy = shape.match(text.flat, position + 1)
     if greedy is None:
         return None
     if not following or text.low.startswith(following, greedy.end()):
         return greedy.end()
-    # It took too much: a word up to a full stop, a path up to a bracket.
+    # It matched too much: a word up to a full stop, a path up to a bracket.
     end = text.low.find(following, position, greedy.end() + len(following))
     return end if end > position and shape.fullmatch(text.flat, position, end) else None
 
@@ -247,7 +247,7 @@ def _end_of_any(following: str, text: NormalisedText, position: int, most: int, 
     line_end = text.flat.find(stop, position, limit) if stop else -1
     if not following:
         return line_end if line_end >= 0 else limit
-    # The literal may itself begin with the line's end.
+    # The literal may itself start with the end of the line.
     reach = line_end + len(following) if line_end >= 0 else limit + len(following)
     end = text.low.find(following, position, reach)
     return end if end >= 0 else None
@@ -282,7 +282,7 @@ _SCALARS = {
 
 
 def is_different(quantity: str, first: str, second: str) -> bool:
-    """Whether two names of tensor types or devices differ in one of `QUANTITIES`: a sentence may be said of both.
+    """Whether two names of tensor types or devices differ in one of `QUANTITIES`.
 
     "torch.cuda.FloatTensor" and "torch.FloatTensor" differ in the device, "Double" and "torch.float64" in nothing.
     """
@@ -308,7 +308,7 @@ def scalar_type(value: str) -> str:
 
 SLOT = re.compile(r"\{([A-Za-z_]\w*)(?:\.(-?\d+))?(?:\|([^{}]*))?\}")
 FRAMEWORKS = ("torch", "paddle")
-"""Slots of these names hold what only one of them needs to be told."""
+"""Slots of these names have text for one framework only."""
 _PART = re.compile(r"\{(torch|paddle)\|([^{}]*)\}")
 _TWINS = re.compile(r"\{torch\|([^{}]*)\}/\{paddle\|([^{}]*)\}")
 

@@ -1,4 +1,4 @@
-"""What holds in a run or in a message and speaks for one cause before another: the names of `when:` on a page."""
+"""Conditions of a run or a message that make one cause likelier than another: the names of `when:` on a page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONDITIONS: Mapping[str, str] = {
     "labels_marked": "a label is negative or 255, as labels are that shall be ignored",
     "out_of_domain": "a logarithm, root, power or quotient is where the first value that is not finite was born",
 }
-"""Condition -> what it means. Those of a run come with the evidence; those of a message are read here."""
+"""Condition -> its meaning. Those of a run come with the evidence; those of a message are read here."""
 
 _LATER = 10
 MARK = 255
@@ -46,7 +46,7 @@ _SIZE = re.compile(r"(-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\s?([KMGTP]?i?B|byte
 
 
 def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: ObservedException | None) -> frozenset[str]:
-    """The conditions that hold, of the run and of the numbers of the message.
+    """The conditions that are met by the run and by the numbers of the message.
 
     Args:
         values: What the template captured; sizes are called `requested`, `reserved` and `allocated`, memory of another
@@ -70,7 +70,7 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
 
 
 def read_label_mark(values: Mapping[str, str]) -> dict[str, str]:
-    """The label of a message as `read_label_mark` where it seems to mark what does not count; else nothing."""
+    """`{"label_mark": label}` where the label of a message seems to mark ignored pixels or tokens; else empty."""
     return {"label_mark": values["v"]} if "labels_marked" in _of_labels({"v": values.get("v", "")}) else {}
 
 

@@ -1,4 +1,4 @@
-"""The catalogue of symptoms, read from its pages: those that labbook brings, and a notebook's own on top.
+"""Loads the catalogue of symptoms from its pages: the built-in ones, with those of a notebook on top.
 
 A page is `<id>.md`: front matter, then fixed headings. A notebook's page of the same id overrides what it says and
 keeps the rest. A page that cannot be read is named with its line and left out; it never stops a diagnosis.
@@ -27,7 +27,7 @@ HEADINGS = {
     "zh": ("现象", "原因", "怎么办"),
 }
 LEFT_OUT = "!"
-"""In front of a condition of `Symptom.when`: its cause and fix cannot be meant then."""
+"""Prefix of a condition of `Symptom.when` that rules out its cause and fix."""
 _MATCHES, _MISSES = "Matches", "Does not match"
 _KINDS = ("exception", "output", "warning", "exit", "reads")
 _LISTS = ("frameworks", "not_when", "causes_of", "caused_by", "cured_by", "words", "source")
@@ -43,7 +43,7 @@ class Catalogue:
 
     Args:
         symptoms: By id.
-        problems: What could not be read: file, line, reason.
+        problems: Pages that could not be read: file, line, reason.
     """
 
     symptoms: Mapping[str, Symptom]
@@ -56,7 +56,7 @@ class Catalogue:
 
 
 def load_catalogue(*folders: Path) -> Catalogue:
-    """The catalogue that labbook brings, with the pages of further folders on top.
+    """The built-in catalogue with the pages of further folders on top.
 
     Args:
         folders: Such as `notes/symptoms` of a notebook; one that is not there is empty.
@@ -108,7 +108,7 @@ def read_page(path: Path, base: Symptom | None = None) -> Symptom | None:
 
     Args:
         path: The file.
-        base: The symptom that it extends; what the page does not say is taken from it.
+        base: The symptom that it extends; it supplies everything that the page leaves out.
 
     Returns:
         The symptom; `None` for a page of a notebook that says nothing of its own (it only lists fixes).
@@ -126,11 +126,11 @@ def read_page(path: Path, base: Symptom | None = None) -> Symptom | None:
         return _symptom(meta, body, path, base)
     except _WrongPageError as wrong:
         line = _line_of(text, wrong.key)
-        raise EntryError(f"{path}: line {line}: {wrong}", hint="see the format in docs/symptoms.md") from None
+        raise EntryError(f"{path}: line {line}: {wrong}", hint="docs/pages/symptom-pages.md has the format") from None
 
 
 class _WrongPageError(Exception):
-    """Something on a page that is not as the format says; `key` is where."""
+    """An error in the format of a page; `key` is where."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)
@@ -176,7 +176,7 @@ def _symptom(meta: Mapping[str, Any], body: str, path: Path, base: Symptom | Non
         tier=tier,
         severity=severity,
         wording=wording,
-        # A notebook's own patterns come to those that are known.
+        # A notebook's own patterns are added to the known ones.
         patterns=patterns + (base.patterns if base else ()),
         when=_when(meta) or (base.when if base else {}),
         matches=_examples(sections.get(_MATCHES, "")),
@@ -200,7 +200,7 @@ def _wording(
         see=sections.get(see, "").strip() or (known.see if known else ""),
         why=_items(sections.get(why, "")) or (known.why if known else ()),
         attempts=_items(sections.get(attempts, "")) or (known.attempts if known else ()),
-        # Of several sentences the first is said whose values are all known.
+        # Of several sentences the first with all values known is used.
         says="\n".join(_texts(meta, "says" + suffix)) or (known.says if known else ""),
         check=str(meta.get("check" + suffix) or (known.check if known else "")),
         expected=str(meta.get("expected" + suffix) or (known.expected if known else "")),
@@ -275,7 +275,7 @@ def _texts(meta: Mapping[Any, Any], key: str) -> tuple[str, ...]:
 
 
 def _sections(body: str) -> dict[str, str]:
-    """Heading of the second level -> what stands below it; fenced text is no heading."""
+    """Heading of the second level -> the text below it; fenced text is no heading."""
     sections: dict[str, list[str]] = {}
     current: list[str] = []
     fence = ""

@@ -115,10 +115,10 @@ def is_user_check(exception: ObservedException, sentence: str) -> bool:
     """
     own = bool(exception.frames) and exception.frames[-1].user
     if exception.type in ("AssertionError", "NotImplementedError"):
-        asked = own or not exception.frames
+        applies = own or not exception.frames
     else:
-        asked = own and exception.type == "ValueError"
-    if not asked:
+        applies = own and exception.type == "ValueError"
+    if not applies:
         return False
     words = sentence.count(" ")
     if exception.type == "NotImplementedError" and 1 <= words <= 6:

@@ -1,4 +1,4 @@
-"""The parts of a long log that may tell of a failure, found by searching blocks of bytes for rare words."""
+"""Finds the parts of a long log that may report a failure, by searching blocks of bytes for rare words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WEAK: dict[bytes, re.Pattern[bytes] | None] = {
         )
     ),
 }  # fmt: skip
-"""Rare parts of words, with what has to be in the line too where the word is common in healthy logs."""
+"""Rare parts of words; where a word is common in healthy logs, with a pattern that its line must fit too."""
 _STRONG_LINE = re.compile(
     rb"Traceback \(|^[\w.]{1,200}\.[A-Z]\w{2,60}: |\bException: "
     rb"|[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt|Exit|Failure)\w{0,3}(?:[:'`\"]|\s*$|\xef\xbc\x9a)"
@@ -51,22 +51,22 @@ _TRACE_LIKE = re.compile(rb'File "|^\s*\S{0,30}\s*[|\xe2]|^[\t ]+\S|^\s*-{1,6}> 
 
 _BEFORE = 12
 _AFTER = 30
-"""Lines read behind the last one that looks like a failure: a message may go on, a chain may follow."""
+"""Lines read after the last one that looks like a failure: a message may continue, a chain may follow."""
 _LONGEST = 4_000
 _BUDGET = 20_000
-"""Lines that are read in full. A program that prints a traceback at each step is known by the first thousand; of the
-rest only the last region is read. Source: chosen by us, some two seconds of reading."""
+"""Lines that are parsed. Of a program that prints a traceback at each step the first thousand are enough; after the
+budget only the last window is parsed. Source: chosen by us, about two seconds of parsing."""
 _LONGEST_BYTES = 8 * LONGEST_LINE
 _BLOCK = 1 << 20
 
 
 class ErrorWindow(NamedTuple):
-    """Lines that belong together.
+    """Consecutive lines that are parsed together.
 
     Args:
         lines: With their numbers.
         whole: Whether they are the whole text.
-        alone: Whether each line is read for itself.
+        alone: Whether each line is parsed on its own.
     """
 
     lines: list[tuple[int, bytes]]
@@ -75,7 +75,7 @@ class ErrorWindow(NamedTuple):
 
 
 def find_windows(chunks: Iterable[bytes], short: int) -> Iterator[ErrorWindow]:
-    """The parts of a log that are worth reading, in order; a text of up to `short` lines as it is.
+    """The windows of a log that may hold a failure, in order; a text of up to `short` lines as one window.
 
     Args:
         chunks: UTF-8 or another encoding in which ASCII is itself.
@@ -101,7 +101,7 @@ def find_windows(chunks: Iterable[bytes], short: int) -> Iterator[ErrorWindow]:
 
 
 def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Blocks that end with a line; a line beyond all measure is cut in its middle."""
+    """Blocks of whole lines; a line of more than 2 MiB loses its middle."""
     rest = bytearray()
     cut = False
     for chunk in chunks:
@@ -121,7 +121,7 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _WindowFinder:
-    """Finds regions block by block; keeps the one that a block's end has cut."""
+    """Finds windows block by block; a window may continue in the next block."""
 
     def __init__(self) -> None:
         self._open: list[tuple[int, bytes]] = []
@@ -167,7 +167,7 @@ class _WindowFinder:
         yield from self._singles()
 
     def _begin(self, block: bytes, at: int, start: int, number: int) -> None:
-        """Opens a region a few lines above the line that was found."""
+        """Opens a window a few lines above the line that was found."""
         above: list[tuple[int, bytes]] = []
         end = start
         while len(above) < _BEFORE and end > at:
@@ -204,7 +204,7 @@ class _WindowFinder:
         lines, self._alone = self._alone, []
         self._alone_read += len(lines)
         if lines:
-            # Of a flood of warnings a thinning share is read; their counts are then those of the lines that were read.
+            # Of a flood of warnings only a shrinking share is parsed, and counted.
             step = 1 + self._alone_read // (10 * _BUDGET)
             yield ErrorWindow(lines[::step], alone=True)
 

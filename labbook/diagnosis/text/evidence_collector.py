@@ -1,4 +1,4 @@
-"""What the reading of a text gathers, bounded: of alike exceptions and lines the first and the last few."""
+"""Collects exceptions and lines of a text with bounded memory: of similar ones the first and the last few."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from labbook.model.run import Frame
 _FIRST = 4
 _LAST = 4
 _KINDS = 400
-"""Wordings that are told apart; a text with more of them than that tells nothing by them."""
+"""Groups of similar exceptions or lines; everything beyond them shares one group."""
 _LONGEST_SAID = 4_000
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d[\d.,]*(?:e[-+]?\d+)?")
 
 PRINTS_STEPS = "prints_steps"
-"""Condition of evidence: the text holds the lines of a training that goes on."""
+"""Condition of evidence: the text contains step lines of a training."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class _Bounded:
 
 @dataclass
 class EvidenceCollector:
-    """Everything that was read so far."""
+    """The evidence read so far."""
 
     stacks: list[tuple[Frame, ...]] = field(default_factory=list)
     clues: Counter[str] = field(default_factory=Counter)
@@ -50,15 +50,15 @@ class EvidenceCollector:
     proposed: bool = False
     steps: bool = False
     going: list[int] = field(default_factory=list)
-    """Numbers of the last lines of a training that goes on, in order."""
+    """Numbers of the last step lines, in order."""
     tail: bytes = b""
     newlines: int = 0
     _raised: dict[str, _Bounded] = field(default_factory=dict)
-    _said: dict[str, _Bounded] = field(default_factory=dict)
+    _outputs: dict[str, _Bounded] = field(default_factory=dict)
     _lines: int = 0
 
     def add_exceptions(self, found: Iterable[ParsedException]) -> None:
-        """Takes exceptions of one writer, without last lines that only repeat a traceback."""
+        """Adds the exceptions of one writer, without last lines that only repeat a traceback."""
         for one in found:
             made = one.to_observed()
             if one.bare and self._is_repetition(made):
@@ -66,12 +66,12 @@ class EvidenceCollector:
             wording = _NUMBER.sub("0", f"{made.type}|{made.message[:200]}")
             place = made.frames[-1] if made.frames else None
             kind = f"{made.rank}|{wording}|{(place.file, place.line) if place else ''}"
-            self._keep(self._raised, kind, made)
+            self._store(self._raised, kind, made)
 
     def _is_repetition(self, made: ObservedException) -> bool:
         first = made.message.split("\n", 1)[0].strip()
-        for kept in self._raised.values():
-            for one in (*kept.first, *kept.last):
+        for group in self._raised.values():
+            for one in (*group.first, *group.last):
                 assert isinstance(one, ObservedException)
                 known = [one, *(behind for behind, _ in one.context), *([one.inner] if one.inner else [])]
                 if any(k.type == made.type and first and first in k.message for k in known) and (
@@ -81,15 +81,15 @@ class EvidenceCollector:
         return False
 
     def add_line(self, line: LogLine, kind: str, text: str) -> None:
-        """Takes one line or block outside of exceptions."""
+        """Adds one line or block outside of exceptions."""
         when = line.time if line.time is not None else float(line.number)
-        said = OutputLine(text[:_LONGEST_SAID], kind, line.number, line.rank, 1, when)
-        # Blocks beside lines: the same words count once as each.
+        output = OutputLine(text[:_LONGEST_SAID], kind, line.number, line.rank, 1, when)
+        # The same words are counted once as a line and once as a block.
         wording = _NUMBER.sub("0", text[:160])
-        self._keep(self._said, f"{kind}|{line.rank}|{chr(10) in text}|{wording}", said)
+        self._store(self._outputs, f"{kind}|{line.rank}|{chr(10) in text}|{wording}", output)
 
     def note_wording(self, text: str, *, whole: bool) -> None:
-        """Counts what a text says of the framework, and whether it only asks for something or proposes a change.
+        """Counts words of each framework, and notes whether the text is a feature request or describes a change.
 
         Args:
             text: Without prefixes.
@@ -101,44 +101,44 @@ class EvidenceCollector:
         self.clues.update(count_framework_words(text[:400_000]))
 
     def note_steps(self, text: str) -> None:
-        """Notes whether a text holds the lines of a training that goes on."""
+        """Notes whether a text contains step lines of a training."""
         self.steps = self.steps or has_training_steps(text)
 
     def add_step(self, number: int) -> None:
-        """Notes a line of a training that goes on."""
+        """Adds the number of a step line."""
         self.going.append(number)
         del self.going[: -2 * _KINDS]
 
     @staticmethod
-    def _keep(where: dict[str, _Bounded], kind: str, one: object) -> None:
+    def _store(where: dict[str, _Bounded], kind: str, one: object) -> None:
         if kind not in where and len(where) >= _KINDS:
             kind = ""
         where.setdefault(kind, _Bounded()).add(one)
 
     def exceptions(self) -> list[ObservedException]:
-        """The exceptions that are kept."""
+        """The collected exceptions."""
         all_ = [
             one
-            for kept in self._raised.values()
-            for one in (*kept.first, *kept.last)
+            for group in self._raised.values()
+            for one in (*group.first, *group.last)
             if isinstance(one, ObservedException)
         ]
-        # A traceback whose end is missing says something only where nothing else does.
+        # A traceback without its end counts only where nothing else was found.
         return [one for one in all_ if one.type or one.message] or all_
 
     def lines(self) -> list[OutputLine]:
-        """The lines that are kept; the first of a wording tells how many there were."""
-        told = []
-        for kept in self._said.values():
-            for place, one in enumerate((*kept.first, *kept.last)):
+        """The collected lines; the first of a group has the count of all."""
+        outputs = []
+        for group in self._outputs.values():
+            for place, one in enumerate((*group.first, *group.last)):
                 assert isinstance(one, OutputLine)
-                count = kept.count if place == 0 else 1
-                told.append(OutputLine(one.text, one.kind, one.line, one.rank, count, one.order))
-        return told
+                count = group.count if place == 0 else 1
+                outputs.append(OutputLine(one.text, one.kind, one.line, one.rank, count, one.order))
+        return outputs
 
 
 def guess_framework(clues: Counter[str]) -> str:
-    """The framework that a text speaks of; "" when it speaks of neither or of both alike."""
+    """The framework whose words are more frequent; "" when neither is."""
     torch, paddle = clues["torch"], clues["paddle"]
     if torch == paddle:
         return ""

@@ -1,4 +1,4 @@
-"""The lines of an exception's message: where it goes on, where something else begins."""
+"""Reads the lines of an exception's message: where it continues, where something else begins."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _NATIVE = re.compile(
     r"^\s*(?:Check failed: \S|\((?:InvalidArgument|NotFound|OutOfRange|AlreadyExists|ResourceExhausted"
     r"|PreconditionNotMet|PermissionDenied|ExecutionTimeout|Unimplemented|Unavailable|Fatal|External|InvalidType)\) \S)"
 )
-"""How glog begins what it ends a process with, and Paddle a message whose class was left out."""
+"""The beginning of a fatal message of glog, and of a Paddle message without its class."""
 _NAMED = re.compile(r"^:?\w+Error:\s*$")
-"""Paddle's class of an error inside of another one, with what it says behind an empty line."""
+"""A Paddle class within another message; its own message follows an empty line."""
 _NUMBERED = re.compile(r"^\s*(?:\d{1,3}\s+\S|frame #\d|#\d+\s|-{4,}\s*$|$|[\w./+-]+\(.*\)\s*\[0x|\(no|@\s+0x)")
 _OF_LAUNCHER = re.compile(r"\S FAILED\s*$")
-"""The head of the table in which a launcher tells of its children."""
+"""The head of the table in which a launcher lists its failed children."""
 _CLOSES = re.compile(
     r"^\s*(?:\[[IWEF] ?[\dA-Z]|\[[Rr]ank ?\d|`{3}|~{3}|\"{3}|'{3}|\$ |PS [A-Z]:|>>> |In \[\d|wandb:"
     r"|\([\w.-]+\) [\w.-]+@"
@@ -57,7 +57,7 @@ _CLOSES = re.compile(
 
 
 def read_native_message(line: LogLine) -> str:
-    """What native code says that ends a process, "" where a line is nothing of that kind.
+    """The fatal message of native code in a line, or "".
 
     Args:
         line: One that names no class.
@@ -68,7 +68,7 @@ def read_native_message(line: LogLine) -> str:
 
 
 def find_stack_end(lines: list[LogLine], start: int) -> int:
-    """The place behind a stack of C++ functions.
+    """The place after a stack of C++ functions.
 
     Args:
         lines: All lines of the writer.
@@ -85,7 +85,7 @@ def is_edge(text: str, begun: bool) -> bool:
 
     Args:
         text: A line inside a traceback.
-        begun: Whether a frame or a message came before.
+        begun: Whether a frame or message precedes it.
     """
     return (
         (begun and bool(HEADER.search(text)))
@@ -97,12 +97,12 @@ def is_edge(text: str, begun: bool) -> bool:
 
 
 def read_message(lines: list[LogLine], at: int, first: str, most_flush: int) -> tuple[list[str], int, list[int]]:
-    """The lines of the message that begins at a place, the place behind it, and the places that belong to it.
+    """The lines of the message that begins at a place, the place after it, and the places that belong to it.
 
     Args:
         lines: All lines of the writer.
         at: Place of the first one.
-        first: What of it is message.
+        first: The part of the first line that is message.
         most_flush: How many further lines may begin without white space.
     """
     own = lines[at]
@@ -130,7 +130,7 @@ def read_message(lines: list[LogLine], at: int, first: str, most_flush: int) -> 
 
 
 def _goes_on(text: str, first: str, words: list[str]) -> bool:
-    """Whether the message goes on behind an empty line."""
+    """Whether the message continues after an empty line."""
     if _GOES_ON.match(text):
         return True
     if not any(word.strip() for word in words):
@@ -141,7 +141,7 @@ def _goes_on(text: str, first: str, words: list[str]) -> bool:
 
 
 def _closes(line: LogLine, own: LogLine, words: list[str]) -> bool:
-    """Whether the line belongs no longer to the message."""
+    """Whether a line is no longer part of the message."""
     text = line.text
     if is_edge(text, True) or FRAME.match(text) or _CLOSES.match(text) or PYTHON_SECTION.search(text):
         return True
@@ -152,14 +152,14 @@ def _closes(line: LogLine, own: LogLine, words: list[str]) -> bool:
         or is_exit_line(text)
         or is_progress_bar(text)
     ):
-        # The table of a launcher tells of endings itself.
+        # The table of a launcher contains exit codes itself.
         return not any(map(_OF_LAUNCHER.search, words))
     if (line.level and not own.level) or (line.time is not None and own.time is None):
         return True
     if RULE.match(text):
-        said = "".join(words).strip()
-        if not said:
+        so_far = "".join(words).strip()
+        if not so_far:
             return text.lstrip().startswith("-")
-        return not any(map(_OF_LAUNCHER.search, words)) and not set(said) <= set("=-*")
+        return not any(map(_OF_LAUNCHER.search, words)) and not set(so_far) <= set("=-*")
     shown = EXCEPTION.match(text)
     return bool(shown and shown["message"] is not None and is_exception_class(shown["type"]))

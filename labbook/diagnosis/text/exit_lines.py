@@ -1,4 +1,7 @@
-"""Lines that say something outside of exceptions: warnings, errors of native code, and how a process ended."""
+"""Recognises lines outside of exceptions: warnings, errors of native code, and how a process ended.
+
+The patterns of error lines are in `error_lines.toml`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _SIGNALS = {
     24: "SIGXCPU", 25: "SIGXFSZ",
 }  # fmt: skip
 _WINDOWS = {0xC0000005: "SIGSEGV", 0xC0000409: "SIGABRT", 0xC00000FD: "SIGSEGV", 0xC000001D: "SIGILL"}
-"""Statuses of Windows that mean what a signal means elsewhere. Source: ntstatus.h."""
+"""Windows status codes that correspond to a signal. Source: ntstatus.h."""
 
 _DEATHS = {
     "SIGKILL": r"[Kk]illed|KILLED|已杀死|已终止 \(Killed\)",
@@ -61,14 +64,14 @@ _SIGNAL = re.compile(
 _PATTERNS = compile_patterns(Path(__file__).with_name("error_lines.toml"))
 _OOM_KILL, _TIME_LIMIT = _PATTERNS["oom_kill"], _PATTERNS["time_limit"]
 _CHILD = re.compile(r"DataLoader|data loader")
-"""A worker of a loader that dies is not the process that ends."""
+"""A dying DataLoader worker is not the process that ends."""
 _KERNEL = re.compile(
     r"[Kk]ernel (?:appears to have )?(?:died|crashed)|[Ss]ession crashed|内核(?:已经?)?(?:崩溃|挂掉|死亡)"
 )
 _CORE = re.compile(r"core dumped|核心已转储|吐核")
 
 _GLOG_DEATH = re.compile(r"^\s*(?:\*{3} )?(?:SIG[A-Z]{2,6} \(@0x|Aborted at \d+ \(unix)")
-"""glog tells of a crash line by line, as warnings."""
+"""glog reports a crash line by line, as warnings."""
 _WARNING = re.compile(
     r"^\s*(?:(?P<where>(?:[A-Za-z]:)?[^\s:][^:\n]{0,400}):\d+: )?(?P<class>\w*Warning)\s*[:：] ?(?P<text>.*)$"
 )
@@ -86,7 +89,7 @@ _NONFINITE = re.compile(
 _BEST_SO_FAR = re.compile(
     r"\b(?:best|lowest|min)[_ ](?:\w{1,20}[_ ])?(?:loss|cost|ppl|nll|perplexity)\W{1,4}inf", re.IGNORECASE
 )
-"""The value before the first evaluation."""
+"""The best loss before the first evaluation is infinite."""
 _SKIPPED = re.compile(r"\bskip(?:s|ped|ping)?\b|跳过", re.IGNORECASE)
 _ERROR_SAID = re.compile(
     r"^\s*\[?(?:ERROR|FATAL|CRITICAL|Error|Fatal|error|fatal error|fatal)\]?\s*[:：]\s*(?!0\b"
@@ -96,15 +99,14 @@ _ERROR_SAID = re.compile(
 
 
 def is_exit_line(text: str) -> bool:
-    """Whether a line tells how a process ended."""
+    """Whether a line reports how a process ended."""
     return bool(_DEATH.match(text) or _SRUN.search(text) or ("exit" in text and _CODE.search(text)))
 
 
 def prints_nonfinite(text: str) -> bool:
     """Whether a line prints a loss or norm that is not finite.
 
-    A norm of gradients that overflowed in a step that the same line says is skipped is how a loss scaler works; a loss
-    that is nan stays one, skipped or not.
+    A loss scaler skips steps in which the gradient norm overflows; a loss that is NaN counts, skipped or not.
     """
     found = _NONFINITE.findall(_BEST_SO_FAR.sub("", text))
     if _SKIPPED.search(text):
@@ -123,7 +125,7 @@ def count_framework_words(text: str) -> dict[str, int]:
 
 
 def line_kind(line: LogLine) -> str:
-    """Kind of a line that says something, "warning" or "output"; "" for any other.
+    """Kind of a line that may report something, "warning" or "output"; "" for any other.
 
     Args:
         line: Not part of an exception.
@@ -149,27 +151,27 @@ def line_kind(line: LogLine) -> str:
 
 
 def strip_warning_place(text: str) -> str:
-    """The words of a warning, without the file that gave it."""
+    """The class and words of a warning, without the file and line that printed it."""
     found = _WARNING.match(text)
     return f"{found['class']}: {found['text']}" if found else text.strip()
 
 
 def parse_ending(lines: Iterable[str]) -> Ending:
-    """How a process ended, from the lines that tell it; unknown where none does.
+    """How a process ended, as far as its lines report it.
 
     Args:
-        lines: Outside of exceptions, in order, and messages of launchers that tell how their children ended.
+        lines: Outside of exceptions, in order, and messages of launchers about their children.
     """
     code: int | None = None
     signal = ""
     facts: dict[str, Any] = {}
     for text in lines:
-        death, told, number = _DEATH.match(text), _SIGNAL.search(text), _CODE.search(text)
+        death, signalled, number = _DEATH.match(text), _SIGNAL.search(text), _CODE.search(text)
         srun = _SRUN.search(text)
         if death and not signal:
             signal = next(name for name, words in death.groupdict().items() if words)
-        if told and not signal and not _CHILD.search(text):
-            signal = _signal_named(told.groupdict())
+        if signalled and not signal and not _CHILD.search(text):
+            signal = _signal_named(signalled.groupdict())
         if srun:
             signal = signal or _srun_signal(srun["what"])
             code = int(srun["code"]) if srun["code"] and code is None else code
@@ -190,7 +192,7 @@ def parse_ending(lines: Iterable[str]) -> Ending:
 
 
 def _value(text: str) -> int:
-    # Who copies a status by hand writes the letter O.
+    # People who copy a status by hand write O for 0.
     text = text.lower().replace("o", "0")
     text = re.sub(r"(?<=^0xc0)0+(?=0{5}[\da-f]$)", "", text)
     return int(text, 16) if "0x" in text else int(text)
@@ -210,7 +212,7 @@ def _srun_signal(what: str) -> str:
 
 
 def _signal_of(code: int | None) -> str:
-    """The signal behind an exit status: -9 of Python, 137 of a shell, a status of Windows."""
+    """The signal of an exit status: -9 of Python, 137 of a shell, a Windows status."""
     if code is None:
         return ""
     if code & 0xFFFFFFFF in _WINDOWS and (code < -255 or code > 255):

@@ -1,4 +1,4 @@
-"""The frames of one traceback: where they go on, where strangers' lines stand among them, where they were cut."""
+"""Reads the frames of one traceback, also with lines of other writers in between, or cut off."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from labbook.diagnosis.text.stack_frames import (
 from labbook.model.run import Frame
 
 _MOST_STRAY = 6
-"""Lines of others that may stand inside a traceback before it counts as cut."""
+"""Unrelated lines inside a traceback before it counts as cut."""
 
 
 def read_frames(lines: Sequence[LogLine], at: int, base: int, used: set[int]) -> tuple[list[Frame], int]:
@@ -76,7 +76,7 @@ def _source(lines: Sequence[LogLine], at: int, indent: int, base: int) -> str:
         return line.text.strip()
     if indent > base:
         return ""
-    # A paste without indentation: what is no exception's name is the code of the frame.
+    # Pasted without indentation: a line that names no exception is the source of the frame.
     shown = EXCEPTION.match(line.text.strip())
     return "" if shown and is_exception_class(shown["type"]) else line.text.strip()
 

@@ -1,4 +1,4 @@
-"""Lines of any log: decoded, without escapes and prefixes, with the rank and the time that the prefix told."""
+"""Decodes the lines of any log and removes escapes and prefixes; the prefix gives rank, time and level."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 LONGEST_LINE = 8_000
-"""Characters kept of a line: its beginning and its end. Source: chosen by us; a message that matters is shorter."""
+"""Longer lines lose their middle. Source: chosen by us; messages are shorter."""
 
 
 class LogLine(NamedTuple):
@@ -18,9 +18,9 @@ class LogLine(NamedTuple):
 
     Args:
         number: From 1, counted by newlines.
-        text: Without escapes and prefixes; indentation is kept.
+        text: Without escapes and prefixes, with its indentation.
         rank: As the prefix says, or `None`.
-        source: Which of several writers it came from, "" when the line does not say.
+        source: The writer, where the prefix names one, or "".
         time: Seconds, comparable within one text, or `None`.
         level: "ERROR", "WARNING", "INFO", ... of a logging prefix, or "".
     """
@@ -34,7 +34,7 @@ class LogLine(NamedTuple):
 
     @property
     def indent(self) -> int:
-        """Width of the white space in front."""
+        """Width of the leading white space."""
         return len(self.text) - len(self.text.lstrip())
 
 
@@ -86,18 +86,18 @@ _LEVEL_BEHIND = re.compile(
     rf"(?P<names>.{{0,90}}?)\b(?P<level>{_LEVELS})\b\s{{0,8}}[\])|:-]{{0,2}} ?"
     r"(?:[|-]? ?[\w.<>]+:[\w.<>]+:\d+ - )?(?:- )?"
 )
-"""What stands between a time and the words: names of the logger, the process, the module, and the level."""
+"""Between the time and the words: the logger, process, module and level."""
 _NAMES = re.compile(r"[\w.<>/@:\[\]()|,*-]{0,60}(?:[ \t]{1,4}[\w.<>/@:\[\]()|,*-]{0,60}){0,5}")
 _RANK_INSIDE = re.compile(r"(?:\[|\b)(?:[Rr]ank|RANK)[ :=_]{0,2}(\d{1,6})\b")
 _FENCED = re.compile(r"^\s*```(?P<text>[A-Z][\w.]*: [^`]+)$")
-"""The first line of a block, written behind the fence."""
+"""The first line of a code block, written on the line of the fence."""
 _OF_NCCL = re.compile(r"^[\w.-]+:\d+:\d+ \[\d+\] (?:\S+:\d+ )?(?:NCCL )?(?=WARN |INFO )")
-"""What NCCL writes in front of its lines; before its version 2.4 its name was not among it."""
+"""The prefix of NCCL; before version 2.4 without its name."""
 _GLOG_LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}
 
 
 def clean_line(text: str) -> str:
-    """A line without escapes, control characters and the remains of a progress bar in front of it."""
+    """A line without escapes, control characters and a leading progress bar."""
     if len(text) > LONGEST_LINE:
         text = text[: LONGEST_LINE // 2] + " ... " + text[-LONGEST_LINE // 2 :]
     if "\x1b" in text or "[" in text:
@@ -112,7 +112,7 @@ def clean_line(text: str) -> str:
 
 
 def split_line(number: int, raw: str) -> Iterator[LogLine]:
-    """The line, or its parts where a program went back to the line's start or a log holds lines within a string."""
+    """The line, or its parts where it holds carriage returns or a traceback written as one string."""
     if "\\n" in raw and _ESCAPED_LINES.search(raw):
         raw = raw.replace("\\r", "").replace("\\n", "\n").replace('\\"', '"').replace("\\t", "\t").replace("\\'", "'")
     raw = _with_breaks(raw.rstrip("\r"))
@@ -125,7 +125,7 @@ def split_line(number: int, raw: str) -> Iterator[LogLine]:
 
 
 def _with_breaks(raw: str) -> str:
-    """A line that holds a whole traceback, as forms and titles of one line leave it, with its breaks put back."""
+    """A line that holds a whole traceback, as one-line forms leave it, with its line breaks restored."""
     if 'ile "' not in raw[:LONGEST_LINE] or ", line " not in raw:
         return raw
     text = raw[: 4 * LONGEST_LINE]
@@ -137,7 +137,7 @@ def _with_breaks(raw: str) -> str:
 
 
 def strip_prefix(number: int, text: str) -> LogLine:
-    """Takes from a cleaned line what launchers, schedulers, containers, loggers and quoting put in front of it."""
+    """Removes the prefixes of launchers, schedulers, containers, loggers and quoting from a cleaned line."""
     rank: int | None = None
     source, level = "", ""
     time: float | None = None
@@ -163,13 +163,13 @@ def strip_prefix(number: int, text: str) -> LogLine:
     text = _OF_NCCL.sub("NCCL ", _unmarked(text))
     if rank is None and "ank" in text:
         inside = _RANK_INSIDE.search(text[:160])
-        told = int(inside.group(1)) if inside else None
-        return LogLine(number, text, told, source, time, level)
+        rank_inside = int(inside.group(1)) if inside else None
+        return LogLine(number, text, rank_inside, source, time, level)
     return LogLine(number, text, rank, f"{source}#{rank}" if rank is not None else source, time, level)
 
 
 def _unmarked(text: str) -> str:
-    """A line without the marks of a page around it: bold letters, or one end of code that goes over several lines."""
+    """A line without Markdown marks around it: bold text, or one end of code over several lines."""
     if not text or (text[-1] not in "`*" and text.lstrip()[:1] not in ("`", "*")):
         return text
     if "```" in text:
@@ -213,10 +213,10 @@ _GENERAL = re.compile(r"\d+")
 
 
 def strip_learned_prefix(lines: list[LogLine]) -> list[LogLine]:
-    """Takes a prefix of unknown form from the lines, when a traceback's head and the line below it share one.
+    """Removes a prefix of unknown form, when the header of a traceback and the line below it share one.
 
-    The words in front of `Traceback` are compared with those in front of the frame that follows, numbers aside. So the
-    prefixes of `srun -l`, `pdsh`, a pasted line number or a house's own logging need no rule of their own.
+    The words before `Traceback` are compared with those before the frame that follows, without numbers. So the prefixes
+    of `srun -l`, `pdsh`, pasted line numbers or a custom logger need no rule of their own.
     """
     learned: list[re.Pattern[str]] = []
     for above, below in pairwise(lines):
@@ -239,8 +239,8 @@ def strip_learned_prefix(lines: list[LogLine]) -> list[LogLine]:
 
 def _counts_up(pattern: re.Pattern[str], lines: list[LogLine]) -> bool:
     """Whether the only number of the prefix grows from line to line: a line number, not a rank."""
-    told = [found.group(2) for line in lines if (found := pattern.match(line.text)) and pattern.groups == 2]
-    numbers = [int(number) for number in told if number and len(number) < 10]
+    numbers_found = [found.group(2) for line in lines if (found := pattern.match(line.text)) and pattern.groups == 2]
+    numbers = [int(number) for number in numbers_found if number and len(number) < 10]
     return len(numbers) > 2 and all(b > a for a, b in pairwise(numbers))
 
 
@@ -259,7 +259,7 @@ def _stripped(line: LogLine, learned: list[re.Pattern[str]], numbered: bool) -> 
 
 
 def decode_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes, turned to UTF-8 when they are UTF-16 or UTF-32; other encodings are left to `decode_line`."""
+    """The same bytes; UTF-16 and UTF-32 become UTF-8, other encodings are decoded by `decode_line`."""
     source = iter(chunks)
     first = b""
     for chunk in source:

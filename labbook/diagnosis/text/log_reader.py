@@ -1,7 +1,7 @@
 """Evidence from text: a pasted report, or a log of any length.
 
-A short text is read line by line. Of a long one only the surroundings of lines are read that may belong to a failure;
-they are found by searching whole blocks of bytes, so that a healthy log costs little more than reading it.
+A short text is parsed line by line. Of a long one only windows around lines that may belong to a failure are parsed;
+they are found by searching blocks of bytes, so that a healthy log costs little more than reading it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from labbook.diagnosis.text.traceback_styles import normalise_tracebacks
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
 SHORT = 200
-"""A text of up to so many lines is read as a report: each of its lines may mean something."""
+"""Up to so many lines a text is parsed as a report: every line counts."""
 _PIECE = 1 << 20
 _HEAD = 1 << 16
 _TAIL = 1 << 14
@@ -41,13 +41,13 @@ _RETYPED = re.compile(
     r"(?=\s{0,2}(?:[:：]|\(?['\"]|\[Errno))",
     re.IGNORECASE,
 )
-"""A class of Python's own as people type it from memory: "Key error: 'x'", "keyerror 'x'"."""
+"""A class of Python as people type it: "Key error: 'x'", "keyerror 'x'"."""
 _WORDS = re.compile(r"[^\W_]")
 _EDGES = re.compile(r"^\s*(?:`{3}|~{3})|^\s*$")
 
 
 def read_text(text: str) -> Evidence:
-    """Evidence from a text, however it was cut or decorated; empty where it tells nothing. Never raises.
+    """The evidence in a text, however it was cut or decorated; may be empty. Never raises.
 
     Args:
         text: A report, a traceback, a log.
@@ -57,7 +57,7 @@ def read_text(text: str) -> Evidence:
 
 
 def read_stream(chunks: Iterable[bytes]) -> Evidence:
-    """Evidence from the bytes of a log; memory does not grow with its length. Never raises for what the bytes hold.
+    """The evidence in the bytes of a log, with bounded memory. Never raises for their content.
 
     Args:
         chunks: In order, cut anywhere.
@@ -73,7 +73,7 @@ def read_stream(chunks: Iterable[bytes]) -> Evidence:
         else:
             _read_region(region, collected)
     if not whole:
-        # Of a long log only the surroundings of what may matter were read.
+        # Of a long log only windows were parsed.
         lines = collected.tail.decode("utf-8", "replace").splitlines()
         for number in find_last_steps(lines, collected.newlines):
             collected.add_step(number)
@@ -82,7 +82,7 @@ def read_stream(chunks: Iterable[bytes]) -> Evidence:
 
 
 def _seen(chunks: Iterable[bytes], collected: EvidenceCollector) -> Iterator[bytes]:
-    """The chunks as they are; of the first it is noted whether it prints steps, as regions leave such lines out."""
+    """Passes the chunks through; notes whether the first one prints training steps, which windows leave out."""
     for place, chunk in enumerate(chunks):
         if place == 0:
             collected.note_steps(chunk[:_HEAD].decode("utf-8", "replace"))
@@ -96,7 +96,7 @@ def _lines_of(region: ErrorWindow) -> list[LogLine]:
 
 
 def _read_alone(region: ErrorWindow, collected: EvidenceCollector) -> None:
-    """Takes lines of which each stands for itself."""
+    """Adds lines that are read one by one."""
     for line in _lines_of(region):
         kind = line_kind(line)
         if kind:
@@ -117,7 +117,7 @@ def _read_region(region: ErrorWindow, collected: EvidenceCollector) -> None:
         used = reader.used
         rest = [line for place, line in enumerate(shaped) if place not in used]
         if region.whole and not any(one.type for one in found):
-            # Of a traceback whose end was cut off, the title often says what it ended in.
+            # A title often has the last line of a traceback whose end was cut off.
             found = _joined([*found, *_inline(rest)])
         collected.add_exceptions(found)
         collected.stacks.extend(reader.stacks[: 100 - len(collected.stacks)])
@@ -126,7 +126,7 @@ def _read_region(region: ErrorWindow, collected: EvidenceCollector) -> None:
 
 
 def _joined(found: list[ParsedException]) -> list[ParsedException]:
-    """The exceptions of a report, the title's put to the traceback whose own end was cut off."""
+    """The exceptions of a report; an exception in the title completes a traceback without its end."""
     named = [one for one in found if one.type and one.bare and not one.frames]
     cut = [one for one in found if one.frames and not one.type and one.inner is None]
     if len(found) != 2 or len(named) != 1 or len(cut) != 1:
@@ -136,7 +136,7 @@ def _joined(found: list[ParsedException]) -> list[ParsedException]:
 
 
 def _say_rest(rest: list[LogLine], collected: EvidenceCollector, *, whole: bool, blocks: bool) -> None:
-    """Takes the lines outside of exceptions: the notable ones, of a short text all."""
+    """Adds the lines outside of exceptions: of a short text all, of a long one those of a `line_kind`."""
     block: list[LogLine] = []
     warned = 0
     for line in rest:
@@ -145,7 +145,7 @@ def _say_rest(rest: list[LogLine], collected: EvidenceCollector, *, whole: bool,
             continue
         kind = line_kind(line)
         if not kind and "NCCL INFO" in text:
-            continue  # what it tries in turn is no failure
+            continue  # NCCL logs what it tries in turn
         warned = line.number if kind == "warning" else 0
         if kind or (whole and _WORDS.search(text) and not is_progress_bar(text) and not _EDGES.match(text)):
             collected.add_line(line, kind or "output", strip_warning_place(text) if kind == "warning" else text)
@@ -160,7 +160,7 @@ def _say_rest(rest: list[LogLine], collected: EvidenceCollector, *, whole: bool,
 
 
 def _say_block(block: list[LogLine], collected: EvidenceCollector) -> None:
-    """Takes neighbouring lines together too, as a message may have been broken anywhere."""
+    """Adds neighbouring lines as one block, as a message may be broken anywhere."""
     for first in range(0, len(block), _MOST_IN_A_BLOCK):
         part = block[first : first + _MOST_IN_A_BLOCK]
         if len(part) > 1:
@@ -183,8 +183,8 @@ def _inline(lines: list[LogLine]) -> Iterator[ParsedException]:
         yield ParsedException(line, type=name, module=module, message=message, bare=True)
 
 
-def _told_of_ending(raised: ObservedException) -> list[str]:
-    """Lines of a message that tell how a process ended."""
+def _exit_reports(raised: ObservedException) -> list[str]:
+    """Lines of a message that report how a process ended."""
     if raised.type == "ChildFailedError":
         return raised.message.split("Root Cause", 1)[-1].splitlines()
     if raised.type in ("", "FatalError", "ProcessExitedException", "CalledProcessError"):
@@ -194,26 +194,26 @@ def _told_of_ending(raised: ObservedException) -> list[str]:
 
 def _evidence(collected: EvidenceCollector) -> Evidence:
     raised: list[ObservedException] = collected.exceptions()
-    said: list[OutputLine] = collected.lines()
-    timed = all(one.order != one.line for one in raised) and all(one.order != one.line for one in said)
+    outputs: list[OutputLine] = collected.lines()
+    timed = all(one.order != one.line for one in raised) and all(one.order != one.line for one in outputs)
     if not timed:
         raised = [replace(one, order=float(one.line)) for one in raised]
-        said = [replace(one, order=float(one.line)) for one in said]
+        outputs = [replace(one, order=float(one.line)) for one in outputs]
     raised.sort(key=lambda one: (one.order, one.line))
-    said.sort(key=lambda one: (one.order, one.line))
+    outputs.sort(key=lambda one: (one.order, one.line))
     if collected.proposed and not any(one.frames or (one.inner and one.inner.frames) for one in raised):
-        # What a description of a change quotes is what the change mends.
+        # The errors that a description of a change quotes are those that the change fixes.
         raised = []
-    told = [text for one in raised for text in _told_of_ending(one)]
-    if collected.steps and not told:
-        raised, said = drop_survived(raised, said, collected.going)
-    lines = (without_speculation(one.text) for one in said if one.kind == "output" and "\n" not in one.text)
-    ending = parse_ending([*told, *lines])
+    reports = [text for one in raised for text in _exit_reports(one)]
+    if collected.steps and not reports:
+        raised, outputs = drop_survived(raised, outputs, collected.going)
+    lines = (without_speculation(one.text) for one in outputs if one.kind == "output" and "\n" not in one.text)
+    ending = parse_ending([*reports, *lines])
     if collected.stacks:
         ending = replace(ending, facts={**ending.facts, "stacks": tuple(collected.stacks)})
     return Evidence(
         tuple(raised),
-        tuple(said),
+        tuple(outputs),
         ending,
         conditions=frozenset({PRINTS_STEPS} if collected.steps else ()),
         framework=guess_framework(collected.clues),

@@ -1,4 +1,4 @@
-"""An exception while it is read from text."""
+"""An exception while it is parsed from text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labbook.model.evidence import ObservedException
 from labbook.model.run import Frame
 
 MAX_CHAIN = 12
-"""Exceptions kept of a chain, and of quotations within quotations."""
+"""Length of a chain, and depth of quotations within quotations."""
 _MOST_FRAMES = 200
 _RAISES = re.compile(
     r"(?:raise (?P<type>(?:\w+\.)*[A-Z]\w*(?:Error|Exception))\b\(?|(?P<asserts>assert)\b.*,) ?"
@@ -23,12 +23,12 @@ _HOLE = re.compile(r"%[-+#.\d]*[a-zA-Z]|\{[^{}]*\}")
 
 @dataclass
 class ParsedException:
-    """An exception while it is read; `to_observed` makes it a `Raised`.
+    """An exception while it is parsed.
 
     Args:
         at: Its first line.
-        end: Place of the line behind its last one.
-        bare: Whether it is only a last line.
+        end: Place of the line after its last one.
+        bare: Whether it has no traceback.
     """
 
     at: LogLine
@@ -44,13 +44,13 @@ class ParsedException:
     bare: bool = False
 
     def to_observed(self) -> ObservedException:
-        """The same as plain data; what is quoted deeper than a dozen times is left out."""
+        """The exception as plain data, quoted exceptions up to a depth of `MAX_CHAIN`."""
         chain = [self]
         while chain[-1].inner is not None and len(chain) < MAX_CHAIN:
             chain.append(chain[-1].inner)
         for outer, inner in itertools.pairwise(chain):
             if not inner.type and not inner.message and _CAUGHT.match(outer.message):
-                # The end of the quotation is cut off: what is raised again is of the same class.
+                # The end of the quotation is cut off; the outer exception has the same class.
                 inner.type, inner.module = outer.type, outer.module
         made = _only_named(chain[-1])
         for one in reversed(chain):
@@ -87,7 +87,7 @@ class ParsedException:
 
 
 def _only_named(one: ParsedException) -> ObservedException | None:
-    """The exception of a worker of which a paste has left no more than its class; `None` where it left none."""
+    """The exception of a worker of which only the class is left, or `None`."""
     found = _CAUGHT.match(one.message)
     if found is None or one.inner is not None:
         return None
@@ -95,7 +95,7 @@ def _only_named(one: ParsedException) -> ObservedException | None:
 
 
 def _to_be_raised(source: str) -> tuple[str, str]:
-    """Class and words of what the last line of a cut traceback raises; values that it fills in are not known."""
+    """Class and message of the `raise` in the last line of a cut traceback, with ? for inserted values."""
     found = _RAISES.match(source)
     if found is None:
         return "", ""
@@ -104,14 +104,14 @@ def _to_be_raised(source: str) -> tuple[str, str]:
 
 
 def has_same_start(one: ParsedException, other: ParsedException) -> bool:
-    """Whether two tracebacks begin in the same function."""
+    """Whether two tracebacks start in the same function."""
     if not one.frames or not other.frames:
         return False
     return one.frames[0].file == other.frames[0].file and one.frames[0].function == other.frames[0].function
 
 
 def is_remote(one: ParsedException) -> bool:
-    """Whether it only quotes what a pool's worker raised."""
+    """Whether it only quotes the exception of a pool worker."""
     return one.type.endswith("RemoteTraceback")
 
 
@@ -119,10 +119,10 @@ _OPERATOR = re.compile(r"^\s*Invoke operator \w+ error\.?\s*(?:\n|$)")
 
 
 def find_operator_error(found: list[ParsedException]) -> ParsedException | None:
-    """The exception of Paddle Fluid that names only its operator: where that was made and what was wrong stand below.
+    """The exception of Paddle Fluid that names only its operator; its place and its message follow below.
 
     Args:
-        found: In order; frames that stand alone behind the exception become its own.
+        found: In order; frames without an exception after it become its own.
     """
     for place in (-1, -2):
         if len(found) < -place or not _OPERATOR.match(found[place].message):
@@ -141,9 +141,9 @@ _DISPLAY = re.compile(r"IPython[\\/]core[\\/](?:ultratb|interactiveshell|debugge
 
 
 def drop_display_failure(one: ParsedException) -> ParsedException:
-    """The exception that a notebook failed to display, in place of the one that this failure raised.
+    """The exception that a notebook failed to display, instead of the one that this failure raised.
 
-    A program that exits within a cell makes IPython fail at its own traceback; neither of the two is the cause.
+    When a program exits within a cell, IPython fails in its own traceback; neither is the cause.
     """
     for _ in range(MAX_CHAIN):
         displayed = bool(one.frames and _DISPLAY.search(one.frames[-1].file)) or one.type == "SystemExit"
@@ -156,7 +156,7 @@ def drop_display_failure(one: ParsedException) -> ParsedException:
 
 
 def unwrap_remote(one: ParsedException) -> None:
-    """Puts what a pool's worker quoted where the quotation of others is: into `inner`."""
+    """Moves the exception that a pool worker quoted into `inner`, as for other quotations."""
     if one.context and is_remote(one.context[0][0]) and one.inner is None:
         one.inner = one.context[0][0].inner
         one.context = one.context[1:]

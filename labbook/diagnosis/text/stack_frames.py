@@ -63,7 +63,7 @@ def is_exception_class(name: str, *, in_traceback: bool = False) -> bool:
 
     Args:
         name: As printed, maybe with its module.
-        in_traceback: Where a class must stand, unusual names are believed too.
+        in_traceback: At the end of a traceback unusual names count too.
     """
     last = re.split(r"\.|::", name)[-1]
     if _DOTTED.match(name):

@@ -1,6 +1,6 @@
-"""What a training outlived: a log that prints steps behind a warning or a handled error tells that it was borne.
+"""Removes errors that a training survived: its log prints steps after a warning or a handled error.
 
-Only logs are read so: where somebody asks or tells, what they show is what they ask about.
+Only for logs: in the report of a person every error that they show counts.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _PEOPLE = re.compile(
     re.MULTILINE,
 )
 _ENOUGH = 3
-"""Lines of a training behind something that it outlived. Source: chosen by us; one may be another rank's last word."""
+"""Step lines after an error that the training survived. Source: chosen by us; one may come from another rank."""
 
 
 def has_training_steps(text: str) -> bool:
-    """Whether a text holds lines of a training that goes on."""
+    """Whether a text contains step lines of a training."""
     return _STEP.search(text) is not None
 
 
 def is_training_step(text: str) -> bool:
-    """Whether a line is one of a training that goes on, with numbers that are finite."""
+    """Whether a line is a step line with finite numbers."""
     return _STEP.search(text) is not None and not prints_nonfinite(text)
 
 
 def find_last_steps(lines: Sequence[str], last: int) -> Iterable[int]:
-    """Numbers of the lines of a training among the last lines of a log.
+    """Numbers of the step lines among the last lines of a log.
 
     Args:
         lines: Its end.
@@ -49,21 +49,21 @@ def find_last_steps(lines: Sequence[str], last: int) -> Iterable[int]:
 
 
 def drop_survived(
-    raised: list[ObservedException], said: list[OutputLine], steps: Sequence[int]
+    raised: list[ObservedException], lines: list[OutputLine], steps: Sequence[int]
 ) -> tuple[list[ObservedException], list[OutputLine]]:
-    """Exceptions and lines behind which the training did not go on.
+    """The exceptions and lines after which the training did not continue.
 
     Args:
-        raised: Those with frames of a traceback ended something and stay.
-        said: Lines outside of exceptions.
-        steps: Numbers of the lines of a training, in order.
+        raised: If one of them has a traceback, all remain.
+        lines: Lines outside of exceptions.
+        steps: Numbers of the step lines, in order.
     """
     if len(steps) < _ENOUGH or any(one.frames or one.inner for one in raised):
-        return raised, said
-    if any(_PEOPLE.search(one.text) for one in said if one.kind == "output"):
-        return raised, said
+        return raised, lines
+    if any(_PEOPLE.search(one.text) for one in lines if one.kind == "output"):
+        return raised, lines
 
     def stays(one: ObservedException | OutputLine) -> bool:
         return len(steps) - bisect_right(steps, one.line) < _ENOUGH
 
-    return [one for one in raised if stays(one)], [one for one in said if stays(one)]
+    return [one for one in raised if stays(one)], [one for one in lines if stays(one)]

@@ -1,7 +1,7 @@
-"""Exceptions in the lines of one writer: tracebacks whole or cut, chains, quoted tracebacks, bare last lines.
+"""Parses the exceptions in the lines of one writer: tracebacks, chains, quoted tracebacks, bare last lines.
 
-The reader walks once over the lines and never goes back, so its cost is linear. It trusts shapes (a frame, the name of
-a class in front of a colon) more than indentation, since much of what it reads was pasted.
+The parser goes once over the lines, so its cost is linear. It trusts shapes (a frame, a class before a colon) more than
+indentation, since many texts were pasted.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TracebackReader:
     """Reads the exceptions of one writer's lines.
 
     Args:
-        lines: In the shape of Python's own tracebacks (`text_shapes.plain`).
+        lines: In the shape of Python's own tracebacks (`traceback_styles.normalise_tracebacks`).
     """
 
     def __init__(self, lines: list[LogLine]) -> None:
@@ -135,7 +135,7 @@ class TracebackReader:
             self._free(text)
 
     def _block(self) -> None:
-        """Reads a traceback from its header, or from its first frame where the header is cut off."""
+        """Parses a traceback from its header, or from its first frame where the header is cut off."""
         start, head = self._at, HEADER.search(self.lines[self._at].text)
         lead = self.lines[start].text[: head.start()] if head else ""
         relation = self._relation(start, lead)
@@ -151,8 +151,8 @@ class TracebackReader:
         shown = EXCEPTION.match(self.lines[at].text.strip()) if at < len(self.lines) else None
         if shown and names_exception(self.lines[at], base, frames):
             self._named(one, at, shown)
-        elif head and frames and (told := _CLASS_BEHIND.match(self.lines[start].text[head.end() :])):
-            one.module, one.type = split_class(told[1])
+        elif head and frames and (behind := _CLASS_BEHIND.match(self.lines[start].text[head.end() :])):
+            one.module, one.type = split_class(behind[1])
         self._at = max(one.end, start + 1)
         if not frames and not one.type:
             return
@@ -163,7 +163,7 @@ class TracebackReader:
         self._attach(one, relation)
 
     def _relation(self, start: int, lead: str) -> str:
-        """How the traceback that begins here belongs to what was read last."""
+        """How the traceback that begins here relates to the last exception."""
         if self._link:
             relation, self._link = self._link, ""
             return relation if self._last is not None else ""
@@ -193,7 +193,7 @@ class TracebackReader:
         return words, end
 
     def _attach(self, one: ParsedException, relation: str) -> None:
-        """Puts an exception in its place among those read before."""
+        """Adds an exception to those parsed before: as a new one, as quoted, or as a link of a chain."""
         self._thread, self._ignored = "", False
         last = self._last
         if last is None or not relation:
@@ -216,7 +216,7 @@ class TracebackReader:
 
     def _chain(self, one: ParsedException, relation: str, last: ParsedException) -> None:
         outer = self._outer
-        # What follows a quoted traceback continues the quotation, unless it starts where the quoting one started.
+        # The next traceback continues the quotation, unless it starts where the quoting one started.
         if outer is not None and not has_same_start(one, outer) and not is_remote(outer):
             one.context = [(last, relation), *last.context]
             last.context = []
@@ -226,14 +226,14 @@ class TracebackReader:
         before = outer or last
         one.context = [(before, relation), *before.context][: 2 * MAX_CHAIN]
         before.context = []
-        self.found = [kept for kept in self.found if kept is not before]
+        self.found = [other for other in self.found if other is not before]
         one.thread = one.thread or before.thread
         one.ended = one.ended and before.ended
         self.found.append(one)
         self._last, self._outer = one, None
 
     def _free(self, text: str) -> None:
-        """Takes a line that names an exception without a traceback."""
+        """Parses a line that names an exception without a traceback."""
         lead = _IN_FRONT.match(text)
         shown = EXCEPTION.match(text[lead.end() :] if lead else text)
         if (
@@ -286,7 +286,7 @@ class TracebackReader:
         self._attach(one, "")
 
     def _native_stack(self) -> None:
-        """Steps over a stack of C++ functions."""
+        """Skips a stack of C++ functions."""
         at = find_stack_end(self.lines, self._at)
         self.used.update(n for n in range(self._at, at) if self.lines[n].text.strip())
         if self._last is not None and self._at - self._last.end < 8:
@@ -298,7 +298,7 @@ class TracebackReader:
         self._at = at
 
     def _summary(self) -> None:
-        """Reads Paddle's *Error Message Summary*, which says what an exception above or a signal was."""
+        """Parses Paddle's *Error Message Summary*: the message of an exception above, or of a signal."""
         start = self._at
         self.used.add(start)
         at = start + 1
@@ -317,7 +317,7 @@ class TracebackReader:
             self._attach(last, "")
         above = self.found[-2] if len(self.found) > 1 and self.found[-1] is last else None
         if above is not None and not last.type and above.type and not above.message.strip():
-            # The frames in between say where the operator was made, which is where the program is wrong.
+            # The frames in between show where the operator was created: the line to fix.
             above.frames += last.frames
             self.found.pop()
             self._last = last = above
@@ -327,7 +327,7 @@ class TracebackReader:
         last.message, last.end = message, end
 
     def _thread_stack(self) -> None:
-        """Reads one thread of a dump by `faulthandler`, whose innermost frame comes first."""
+        """Parses one thread of a `faulthandler` dump; the innermost frame comes first."""
         found = THREAD_STACK.match(self.lines[self._at].text)
         self.used.add(self._at)
         at, frames = self._at + 1, []

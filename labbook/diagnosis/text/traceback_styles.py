@@ -1,4 +1,4 @@
-"""Tracebacks of IPython, rich and pytest, and exception groups, rewritten as Python's own."""
+"""Rewrites tracebacks of IPython, rich and pytest, and exception groups, in the form of Python."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _GROUP_RULE = re.compile(r"^\s*(?:\+-)?\+-{6,}(?: \d+ -+)?\s*$|^\s*\| ?\.\.\. an
 
 PLAIN_HEAD = "Traceback (most recent call last):"
 GROUP_RULE = "\u0001 next of the group"
-"""Stands between the exceptions of a group in rewritten lines; logs hold no control characters when they come here."""
+"""Separates the exceptions of a group in rewritten lines; control characters were removed from logs before."""
 
 
 _LINKED = re.compile(
@@ -44,11 +44,11 @@ _LINKED = re.compile(
     r"|vscode\S{0,40}):/{2,3}[^)\n]{0,600}\),? in "
     r"(?P<function>.*)$"
 )
-"""Notebooks of Colab and of an editor write a frame's file as a link."""
+"""Colab and VS Code write the file of a frame as a link."""
 
 
 def normalise_tracebacks(lines: list[LogLine]) -> list[LogLine]:
-    """The same lines with each traceback in the shape of Python's own."""
+    """The same lines with each traceback in the form of Python."""
     text = "\n".join(line.text for line in lines)
     if "Exception Group Traceback" in text:
         lines = list(_groups(lines))
@@ -97,11 +97,11 @@ def _groups(lines: list[LogLine]) -> Iterable[LogLine]:
 
 def _rich(lines: list[LogLine]) -> Iterable[LogLine]:
     inside = False
-    held: LogLine | None = None
+    pending: LogLine | None = None
     broken = ""
     for line in lines:
         if _RICH_HEAD.match(line.text):
-            inside, held, broken = True, None, ""
+            inside, pending, broken = True, None, ""
             yield line._replace(text=PLAIN_HEAD)
             continue
         if not inside:
@@ -109,8 +109,8 @@ def _rich(lines: list[LogLine]) -> Iterable[LogLine]:
             continue
         if _RICH_END.match(line.text) or (line.text.strip() and not _RICH_LINE.match(line.text)):
             inside = False
-            if held is not None:
-                yield held
+            if pending is not None:
+                yield pending
             if not _RICH_END.match(line.text):
                 yield line
             continue
@@ -119,17 +119,17 @@ def _rich(lines: list[LogLine]) -> Iterable[LogLine]:
         place = _RICH_FILE.match(text) or _RICH_FILE.match(broken + text.strip())
         arrow = _RICH_ARROW.match(text)
         if place:
-            if held is not None:
-                yield held
-            held = next(iter(_frame_lines(line, place["file"], place["line"], place["function"], "")))
+            if pending is not None:
+                yield pending
+            pending = next(iter(_frame_lines(line, place["file"], place["line"], place["function"], "")))
             broken = ""
-        elif arrow and held is not None:
-            yield held
+        elif arrow and pending is not None:
+            yield pending
             source = arrow["source"].lstrip(" │|┃").rstrip(" │|┃")
             yield line._replace(text=f"    {source}")
-            held = None
+            pending = None
         else:
-            # A long path goes on in the next line of the box.
+            # A long path continues in the next line of the box.
             broken = text.strip() if re.match(r"^\s?(?:/|~|[A-Za-z]:[\\/])", text) else ""
 
 
@@ -141,7 +141,7 @@ def _ipython(lines: list[LogLine]) -> list[LogLine]:
         line = lines[at]
         if head := _IPYTHON_HEAD.match(line.text):
             inside = True
-            # The class stands in front here, which is all that is left of it where the end is cut off.
+            # The class comes first here: it is left where the end is cut off.
             made.append(line._replace(text=f"{PLAIN_HEAD} {head['type']}"))
             rest = HEADER.split(line.text, maxsplit=1)[-1].lstrip("): ")
             if rest and _OLD.match(rest):
@@ -187,7 +187,7 @@ def _arrow_below(lines: list[LogLine], at: int) -> bool:
 
 
 def _function_above(lines: list[LogLine], at: int) -> str:
-    """Name of the function whose code pytest prints above a place."""
+    """Name of the function whose source pytest prints above a place."""
     found = (re.match(r"\s*(?:async )?def (\w+)", line.text) for line in reversed(lines[max(0, at - 200) : at]))
     return next((name[1] for name in found if name), "<module>")
 

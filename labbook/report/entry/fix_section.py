@@ -107,6 +107,9 @@ def _sides(change: Change, say: Sentences) -> tuple[str, str]:
     counts = line_counts(change)
     if counts is not None:
         return before, say(message("capture.lines", added=counts[0], removed=counts[1]))
+    if (before, now) != (change.before, change.now):
+        # The line that changed, or the part in which two long values differ.
+        return before, now
     return say(change.messages.get("before"), before), say(change.messages.get("now"), now)
 
 

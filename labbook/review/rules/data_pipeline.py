@@ -172,29 +172,18 @@ def trains(code: Code) -> bool:
 RULES = (
     Rule(
         "not-shuffled", "training_not_shuffled", "warning", 2, not_shuffled,
-        ("the training loader has {said}: each epoch sees the samples in the same order",
-         "训练数据加载器{said}：每轮样本顺序相同"),
-        ("pass `shuffle=True`", "传入 `shuffle=True`"),
         "torch.utils.data.DataLoader: shuffle=False by default, the same in paddle", loop=True,
     ),
     Rule(
         "validated-on-training", "train_val_overlap", "warning", 1, validated_on_training,
-        ("`{name}` runs over `{data}`, which `{other}` trains on",
-         "`{name}` 使用的 `{data}` 正是 `{other}` 训练用的数据"),
-        ("give it data that are not trained on", "改用不参与训练的数据"),
         "Humbatova et al., ICSE 2020",
     ),
     Rule(
         "validated-on-training-split", "train_val_overlap", "warning", 1, validated_on_training_split,
-        ("`{name}` is made of the training part of the data", "`{name}` 用的是数据的训练部分"),
-        ("pass `train=False` (paddle: `mode=\"test\"`)", "传入 `train=False`（paddle 为 `mode=\"test\"`）"),
         "torchvision.datasets; paddle.vision.datasets",
     ),
     Rule(
         "no-set-epoch", "order_identical_each_epoch", "warning", 1, no_set_epoch,
-        ("nothing calls `set_epoch` of the distributed sampler, so each epoch has the same order",
-         "没有调用分布式采样器的 `set_epoch`，每轮顺序都相同"),
-        ("call `{name}.set_epoch(epoch)` at the start of each epoch", "每轮开始时调用 `{name}.set_epoch(epoch)`"),
         "torch.utils.data.distributed.DistributedSampler", loop=True,
     ),
 )  # fmt: skip

@@ -129,20 +129,14 @@ def raw_bytes(code: Code, source: Source) -> Iterator[Hit]:
 RULES = (
     Rule(
         "no-normalise", "input_not_normalised", "note", 3, no_normalise,
-        ("images become values from 0 to 1 and are not normalised", "图像变为 0 到 1 的值，但没有归一化"),
-        ("add `Normalize(mean, std)` behind `ToTensor`", "在 `ToTensor` 之后加 `Normalize(mean, std)`"),
         "torchvision.transforms",
     ),
     Rule(
         "divided-twice", "input_double_normalised", "warning", 1, divided_twice,
-        ("`{name}` is divided by 255 here, and {first}", "`{name}` 在这里除以 255，而 {first}"),
-        ("divide once", "只除一次"),
         "torchvision.transforms.ToTensor: scales to [0, 1]",
     ),
     Rule(
         "raw-bytes", "input_not_normalised", "note", 3, raw_bytes,
-        ("an image is made a float tensor with values from 0 to 255", "图像转成了 0 到 255 的浮点张量"),
-        ("divide by 255, and normalise", "除以 255 并归一化"),
         "Karpathy, A Recipe for Training Neural Networks (2019)",
     ),
 )  # fmt: skip

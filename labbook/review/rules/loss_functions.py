@@ -337,47 +337,26 @@ _FORUM = "PyTorch documentation: autograd mechanics"
 RULES = (
     Rule(
         "softmax-before-loss", "softmax_before_cross_entropy", "error", 1, softmax_before_loss,
-        ("the loss applies {own} itself and is given values that went through {given} already",
-         "损失函数自带 {own}，而输入已经过 {given}"),
-        ("give the loss the raw outputs; keep {given} for predictions only",
-         "把原始输出交给损失函数，{given} 只用于预测"),
         "torch.nn.CrossEntropyLoss, torch.nn.BCEWithLogitsLoss; the same in paddle",
     ),
     Rule(
         "missing-output-activation", "missing_output_activation", "error", 1, missing_output,
-        ("the loss wants what {wants} gives and is given the output of {given}",
-         "损失函数需要 {wants} 的结果，得到的却是 {given} 的输出"),
-        ("apply {wants} first, or use {other}", "先做 {wants}，或改用 {other}"),
         "torch.nn.NLLLoss, torch.nn.BCELoss; the same in paddle",
     ),
     Rule(
         "shadowed-callable", "name_shadowed_callable", "error", 1, shadowed,
-        ("`{name}` ({kind}) is replaced by its own result, so the second turn of the loop calls a tensor",
-         "`{name}`（{kind}）被自己的结果覆盖，循环第二次会把张量当函数调用"),
-        ("give the result another name", "给结果换一个名字"),
         "reports of `'Tensor' object is not callable`",
     ),
     Rule(
         "loss-accumulated", "memory_graph_retained", "warning", 1, accumulated,
-        ("`{total}` collects `{loss}` with its graph, so memory grows with every step",
-         "`{total}` 连同计算图累积 `{loss}`，内存随步数增长"),
-        ("add `{loss}.item()`, or `{loss}.detach()` to stay on the device",
-         "改为累加 `{loss}.item()`；若要留在设备上用 `{loss}.detach()`"),
         "PyTorch FAQ: My model reports out of memory",
     ),
     Rule(
         "detached-loss", "detached_graph", "error", 1, detached,
-        ("`{how}` cuts `{loss}` off from the model: backward reaches no parameter",
-         "`{how}` 把 `{loss}` 与模型切断，反向传播到不了任何参数"),
-        ("compute the loss from the model's output itself, and detach only what is printed",
-         "直接用模型输出计算损失，只对要打印的值做 detach"),
         _FORUM,
     ),
     Rule(
         "forced-gradient", "detached_graph", "error", 2, forced_gradient,
-        ("`{loss}` is told to require a gradient just before backward, which hides that it leads back to no model",
-         "在 backward 之前强行让 `{loss}` 需要梯度，掩盖了它与模型断开的事实"),
-        ("take this line out, and find where the graph is cut", "去掉这一行，找出计算图在哪里断开"),
         _FORUM,
     ),
 )  # fmt: skip

@@ -342,49 +342,26 @@ _DOCS = "documentation of torch.nn and paddle.nn"
 RULES = (
     Rule(
         "unused-layer", "param_never_gets_grad", "warning", 2, unused_layer,
-        ("`{layer}` ({kind}) is made and never used: its parameters get no gradient",
-         "`{layer}`（{kind}）定义后从未使用，参数得不到梯度"),
-        ("use it in `forward`, or delete it", "在 `forward` 中使用它，或删除"),
         "chosen by us; the check param_never_gets_grad",
     ),
     Rule(
         "layers-in-list", "unregistered_parameters", "error", 1, layers_in_list,
-        ("`{list}` holds layers ({kind}) in a plain list or dict: the model does not know their parameters, so the "
-         "optimizer, `.to()` and checkpoints leave them out",
-         "`{list}` 用普通列表或字典保存层（{kind}）：模型不知道这些参数，优化器、`.to()` 和检查点都会漏掉它们"),
-        ("keep them in `nn.ModuleList` or `nn.ModuleDict` (paddle: `nn.LayerList`, `nn.LayerDict`)",
-         "改用 `nn.ModuleList` 或 `nn.ModuleDict`（paddle 为 `nn.LayerList`、`nn.LayerDict`）"),
         _DOCS,
     ),
     Rule(
         "no-activation", "missing_nonlinearity", "note", 3, no_activation,
-        ("two linear layers follow each other without an activation and are together one linear layer",
-         "两个线性层之间没有激活函数，合起来仍是一个线性层"),
-        ("put an activation such as ReLU between them, or keep one of them",
-         "中间加入 ReLU 等激活函数，或只保留一层"),
         "UMLAUT; NeuraLint",
     ),
     Rule(
         "functional-dropout", "dropout_active_in_eval", "error", 1, functional_dropout,
-        ("`{call}` is not told whether the model trains, so it drops values in evaluation too",
-         "`{call}` 没有得到 training 参数，评估时也会丢弃"),
-        ("pass `training=self.training`", "传入 `training=self.training`"),
         "torch.nn.functional.dropout: training=True by default, the same in paddle",
     ),
     Rule(
         "softmax-over-batch", "softmax_wrong_axis", "warning", 2, softmax_over_batch,
-        ("softmax runs over axis 0, the samples of a batch, and not over the classes",
-         "softmax 沿第 0 轴（批次中的样本）而不是类别计算"),
-        ("use `dim=-1` (paddle: `axis=-1`)", "使用 `dim=-1`（paddle 为 `axis=-1`）"),
         "torch.nn.functional.softmax",
     ),
     Rule(
         "batchnorm-momentum", "batchnorm_frozen_or_tiny_batch", "warning", 2, batchnorm_momentum,
-        ("momentum {value} gives each batch a weight of {share} in the running statistics; the other framework means "
-         "{turned} by it",
-         "momentum={value} 使每个批次在滑动统计量中占 {share}；另一框架中它等于 {turned}"),
-        ("use {turned}: torch weighs the new batch by momentum, paddle the old statistics",
-         "改用 {turned}：torch 的 momentum 是新批次的权重，paddle 的是旧统计量的权重"),
         _DOCS,
     ),
 )  # fmt: skip

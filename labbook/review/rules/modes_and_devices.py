@@ -367,33 +367,18 @@ def _over_loader(code: Code, source: Source, loop: ast.For | ast.AsyncFor) -> bo
 RULES = (
     Rule(
         "never-eval", "eval_in_train_mode", "error", 1, never_eval,
-        ("`{model}` has {layer} and is evaluated in training mode: nothing calls `{model}.eval()`",
-         "`{model}` 含 {layer}，却在训练模式下评估：没有任何地方调用 `{model}.eval()`"),
-        ("call `{model}.eval()` before the evaluation and `{model}.train()` after it",
-         "评估前调用 `{model}.eval()`，之后调用 `{model}.train()`"),
         "torch.nn.Module.eval; paddle.nn.Layer.eval", loop=True,
     ),
     Rule(
         "never-back-to-train", "backward_in_eval_mode", "error", 1, never_back_to_train,
-        ("`{model}` ({layer}) is set to evaluation mode here, and nothing sets it back: later epochs train in it",
-         "`{model}`（{layer}）在这里进入评估模式，循环中没有切换回来，之后各轮都在评估模式下训练"),
-        ("call `{model}.train()` at the start of each epoch", "每轮开始时调用 `{model}.train()`"),
         "torch.nn.Module.train; research of the project", loop=True,
     ),
     Rule(
         "grad-in-evaluation", "grad_enabled_in_validation", "warning", 2, grad_in_evaluation,
-        ("`{model}` is evaluated with gradients switched on, which costs memory and time",
-         "评估 `{model}` 时没有关闭梯度，浪费显存和时间"),
-        ("put the evaluation under `with torch.no_grad():` (paddle: `paddle.no_grad()`)",
-         "把评估放在 `with torch.no_grad():`（paddle 为 `paddle.no_grad()`）之下"),
         "torch.no_grad; paddle.no_grad", loop=True,
     ),
     Rule(
         "data-not-moved", "device_mismatch", "error", 2, data_not_moved,
-        ("`{model}` is moved to the GPU, and nothing moves `{data}` there",
-         "`{model}` 移到了 GPU，而 `{data}` 没有移过去"),
-        ("call `{data} = {data}.to(device)` in the loop, the labels too",
-         "在循环中调用 `{data} = {data}.to(device)`，标签也一样"),
         "torch.nn.Module.to", loop=True,
     ),
 )  # fmt: skip

@@ -112,9 +112,6 @@ def _written(code: Code, source: Source, option: str) -> ast.AST | None:
 RULES = (
     Rule(
         "option-not-used", "", "warning", 1, option_not_used,
-        ("the script has the option `{option}`, which nothing reads: a number is written here instead",
-         "脚本有选项 `{option}`，但没有任何地方读取，这里写的是固定数值"),
-        ("use the option here", "在这里使用该选项"),
         "chosen by us",
     ),
 )  # fmt: skip

@@ -337,37 +337,22 @@ def _replaces(code: Code, source: Source, node: ast.stmt, model: str) -> str:
 RULES = (
     Rule(
         "leaf-in-place", "inplace_on_leaf", "error", 1, leaf_in_place,
-        ("`{name}` requires a gradient and is changed in place outside of `no_grad`, which raises an error",
-         "`{name}` 需要梯度，却在 `no_grad` 之外被原地修改，会报错"),
-        ("put the update under `with torch.no_grad():`", "把更新放在 `with torch.no_grad():` 之下"),
         "PyTorch: a leaf Variable that requires grad is being used in an in-place operation",
     ),
     Rule(
         "leaf-replaced", "optimizer_non_leaf", "error", 1, leaf_replaced,
-        ("`{name}` is replaced by a new tensor, which is no leaf: its `.grad` is None in the next step",
-         "`{name}` 被新张量替换，不再是叶子：下一步 `.grad` 为 None"),
-        ("change it in place under `with torch.no_grad():`", "在 `with torch.no_grad():` 下原地修改"),
         "PyTorch: autograd mechanics",
     ),
     Rule(
         "saved-in-place", "inplace_modified_saved_tensor", "error", 1, saved_in_place,
-        ("`{name}` is changed in place, and {operation} needs it unchanged for its gradient",
-         "`{name}` 被原地修改，而 {operation} 求梯度时需要它原来的值"),
-        ("write `{name} = {name} + ...`", "写成 `{name} = {name} + ...`"),
         "PyTorch: in-place correctness checks",
     ),
     Rule(
         "best-alias", "best_checkpoint_alias", "error", 1, best_alias,
-        ("`{name} = {value}` shares its tensors with the model, which is trained on: it ends as the last weights",
-         "`{name} = {value}` 与继续训练的模型共享张量，最后得到的是最后的权重"),
-        ("keep a copy: `copy.deepcopy({value})`", "保留副本：`copy.deepcopy({value})`"),
         "PyTorch: saving and loading models",
     ),
     Rule(
         "stale-optimizer", "optimizer_params_stale", "error", 1, stale_optimizer,
-        ("`{what}` is replaced after `{optimizer}` (line {line}) got the parameters: the new ones are not trained",
-         "`{optimizer}`（第 {line} 行）拿到参数之后 `{what}` 又被替换，新参数不会被训练"),
-        ("make the optimizer after the model is complete", "模型完成之后再创建优化器"),
         "torch.optim: constructing it",
     ),
 )  # fmt: skip
