@@ -29,11 +29,11 @@ def command(polling: bool, notebook: str | None) -> None:
 
     book = open_notebook(notebook)
     say_built(build_site(book))
-    click.echo(f"watching {book.paths.notes}  (Ctrl-C ends it)")
     for changed in changes(book, polling=polling, tell_start=True):
         if not changed:
             # What was written during the first build.
             build_site(book)
+            click.echo(f"watching {book.paths.notes}  (Ctrl-C ends it)")
             continue
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         click.echo(f"changed: {changed[0]}{more}")
