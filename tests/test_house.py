@@ -196,6 +196,7 @@ def modules_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.process
 def test_help_imports_no_command_and_no_slow_library():
     loaded = modules_after("import labbook.cli")
 
@@ -203,6 +204,7 @@ def test_help_imports_no_command_and_no_slow_library():
     assert not {name for name in loaded if name.startswith("labbook.commands.")}
 
 
+@pytest.mark.process
 def test_recording_starts_without_slow_libraries():
     """What happens before the command starts must not wait for libraries that only the end needs."""
     loaded = modules_after(
@@ -228,6 +230,7 @@ def test_every_command_is_in_the_table():
     assert {module.rsplit(".", 1)[-1] for module, _ in COMMANDS.values()} == in_files
 
 
+@pytest.mark.process
 def test_nothing_names_a_machine_or_a_registry_host():
     hosts = ("pypi" + ".org", "pythonhosted" + ".org", "npmjs" + ".org", "deb.debian" + ".org", "/work" + "/main")
     listed = subprocess.run(

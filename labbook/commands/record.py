@@ -102,6 +102,8 @@ def command(
     if not command_line:
         raise UsageError("no command to record", hint="put it after `--`: labbook record -- python train.py")
 
+    from labbook.record.child.unrecorded import record_or_exec
+
     def record_it() -> ChildEnd:
         from labbook.record.program_requests import parse_requests
         from labbook.record.session import RecordRequest, record

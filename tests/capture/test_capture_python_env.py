@@ -73,6 +73,7 @@ def test_names_and_versions_are_those_of_the_interpreter():
     assert origins["labbook"]["editable"] is True
 
 
+@pytest.mark.process
 def test_a_virtual_environment_is_listed_and_can_be_installed_again(venv, tmp_path, make_context):
     wheels = [wheel(tmp_path, "tiny_one", "1.2.0"), wheel(tmp_path, "Tiny.Two", "2.0")]
     pip = [sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python"), "--disable-pip-version-check"]
@@ -170,6 +171,7 @@ def test_kinds_of_environment(tmp_path, settings, place, kind):
     assert python_env.environment_kind(prefix, prefix) == kind
 
 
+@pytest.mark.process
 def test_without_hello_the_interpreter_is_found_by_its_name(venv, tmp_path, make_context):
     dist_info(site_of(venv), "tiny", "1.0")
     environ = {**os.environ, "PATH": f"{venv / 'bin'}:{os.environ['PATH']}"}
@@ -353,6 +355,7 @@ def test_lock_files_are_compared_with_what_is_installed(code, venv, make_context
     assert files["sub/requirements-dev.txt"]["matches"] is None
 
 
+@pytest.mark.process
 def test_no_lock_file_is_said(tmp_path, make_context):
     facts = capture_after(make_context(tmp_path, "python", "train.py", python=hello_of(sys.executable)))
     assert "no lock file" in facts["lockfiles"]["unavailable"]

@@ -214,6 +214,7 @@ def test_what_cannot_be_redacted_is_withheld(tmp_path):
     assert console.lines == 4
 
 
+@pytest.mark.process
 def test_a_full_disk_is_survived(tmp_path):
     """A limit on the size of files stands for the full disk: every later write fails in the same way."""
     program = (

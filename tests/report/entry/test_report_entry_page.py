@@ -254,6 +254,7 @@ def test_a_long_console_gives_way_and_says_so(runs, notebook):
     )
 
 
+@pytest.mark.process
 def test_a_broken_template_of_the_notebook_is_named_in_the_entry(runs, notebook):
     folder = notebook.paths.templates
     folder.mkdir(parents=True)
