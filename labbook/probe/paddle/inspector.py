@@ -4,7 +4,7 @@ from _thread import get_ident
 from weakref import WeakSet, ref
 
 from ..events.protocol import BATCH, TENSORS
-from ..torch.tensor_stats import first_tensor, tensors_in
+from ..inspection.nested import first_tensor, tensors_in
 from ..training.batch_fingerprints import Batch
 from . import framework_state
 from .autograd_graph import AutogradGraph
