@@ -1,5 +1,7 @@
 # make demo   records a real training run of digits and shows its entry (FRAMEWORK=paddle for PaddlePaddle)
 # make test   lint, types and tests
+# make docs   builds the documentation into build/docs
+# make pictures  makes the pictures of README and docs again, from real runs
 # make test-all  and the tests that record many trainings, which `make bench-health` does as well
 # make bench  the figures of docs and README, measured here
 # make bench-health  how well the health checklist finds planted faults (about half an hour)
@@ -9,25 +11,34 @@ PYTHON ?= python3
 FRAMEWORK ?= torch
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
+PIP := $(PIP_INSTALL) --quiet
 WORKERS ?= 2
 
-.PHONY: demo test test-all bench bench-health bench-diagnosis bench-site lint clean
+.PHONY: demo test test-all docs pictures bench bench-health bench-diagnosis bench-site lint clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo-$(FRAMEWORK): $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[$(FRAMEWORK)]' scikit-learn
-	touch $@
+	@echo 'Installing labbook, $(FRAMEWORK) and scikit-learn into $(VENV); this takes a minute the first time ...'
+	@$(PIP_INSTALL) --progress-bar on --editable '.[$(FRAMEWORK)]' scikit-learn
+	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[torch,paddle,site,dev]'
 	touch $@
 
+$(VENV)/.docs: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[docs]'
+	touch $@
+
 demo: $(VENV)/.demo-$(FRAMEWORK)
 	$(BIN)/labbook record -- $(BIN)/python examples/digits_$(FRAMEWORK).py
-	$(BIN)/labbook show last
+	@echo
+	@$(BIN)/labbook list --limit 3
+	@echo
+	@echo 'The entry is the file named above. Read it here with: $(BIN)/labbook show last'
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -39,6 +50,13 @@ test: lint
 
 test-all: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 12
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/mkdocs.yml
+	@echo 'The documentation is in build/docs/index.html; its search needs a server: $(BIN)/python -m http.server -d build/docs'
+
+pictures: $(VENV)/.dev
+	$(BIN)/python docs/pictures/make.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from labbook.diagnosis.catalogue import load
-from labbook.diagnosis.match import Matcher
-from labbook.diagnosis.rank import diagnose
-from labbook.diagnosis.reading import read_text
+from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.diagnosis.cause_ranking import diagnose
+from labbook.diagnosis.text.log_reader import read_text
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "programs"
@@ -227,7 +227,7 @@ def _row(name: str, count: int, counts: Counter[str]) -> str:
 def main() -> None:
     """Prints the tables."""
     began = time.perf_counter()
-    matcher = Matcher(load())
+    matcher = Matcher(load_catalogue())
     start_up = time.perf_counter() - began
     samples = list(written())
     if "--texts" not in sys.argv:

@@ -13,7 +13,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 
-from labbook.diagnosis.reading import read_stream
+from labbook.diagnosis.text.log_reader import read_stream
 
 _HEALTHY = (
     "2026-03-04 10:{m:02d}:{s:02d},123 - trainer - INFO - epoch {e} step {n} "
@@ -63,7 +63,7 @@ def main(megabytes: int = 100) -> None:
     raised = hits = 0
     for _ in range(3):
         start = time.perf_counter()
-        raised = len(read_stream(blocks).raised)
+        raised = len(read_stream(blocks).exceptions)
         times["reader"].append(time.perf_counter() - start)
         start = time.perf_counter()
         hits = plain_loop(blocks)

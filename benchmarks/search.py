@@ -47,7 +47,7 @@ def peers(root):
 
 def main():
     from labbook.index.build import refresh
-    from labbook.index.query import listed
+    from labbook.index.query import list_notes
     from labbook.store.notebook import find_notebook
 
     with tempfile.TemporaryDirectory() as top:
@@ -67,7 +67,7 @@ def main():
         cases = {"labbook search 'out of memory'": lambda: asked(book, "out of memory"), **peers(root)}
         show(interleaved(cases, ROUNDS))
         more = {f"search {words}": lambda words=words: asked(book, words) for words in QUESTIONS}
-        more["list, newest 20"] = lambda: listed(book, limit=20)
+        more["list, newest 20"] = lambda: list_notes(book, limit=20)
         more["refresh, nothing changed"] = lambda: refresh(book)
         more["refresh of one entry, named"] = lambda: refresh(book, [newest])
         show(interleaved(more, ROUNDS))

@@ -38,8 +38,8 @@ QUESTIONS = (
 def main(entries=ENTRIES):
     from labbook.commands.search import understood_by
     from labbook.errors import NothingFoundError
+    from labbook.fixes.fix_history import seen_before, symptom_counts
     from labbook.index.build import refresh
-    from labbook.index.memory import seen_before, symptom_counts
     from labbook.index.query import search
     from labbook.model.finding import Finding
     from labbook.store.notebook import find_notebook

@@ -18,7 +18,7 @@ BUDGET_MS = 15.0
 
 def measure(python, journal):
     """Runs `python -c pass` in turn with and without the probe, prints both, and returns what it adds, ms."""
-    from labbook.record.environment import inject_environment
+    from labbook.record.child.probe_environment import inject_environment
 
     plain = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
     probed = inject_environment(plain, {"dir": str(journal), "run": "bench", "level": "normal", "budget": 0.01})

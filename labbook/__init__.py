@@ -17,7 +17,7 @@ from labbook.api import log, note
 
 __all__ = ["__version__", "checks", "diagnose", "diagnosed", "log", "note"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module

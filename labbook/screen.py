@@ -137,7 +137,7 @@ def print_markdown(text: str) -> None:
     console.print(Markdown(harmless(text), hyperlinks=False, code_theme="ansi_dark"), width=width)
 
 
-def marked(text: str, words: Sequence[str], style: str = "bold") -> list[Cell]:
+def highlight(text: str, words: Sequence[str], style: str = "bold") -> list[Cell]:
     """`text` as cells in which the given words stand out."""
     wanted = sorted(
         {w.strip("* ").lower() for w in words if len(w.strip("* ")) > 1 or not w.isascii()}, key=len, reverse=True

@@ -7,9 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+
+from labbook.capture.context import CaptureContext
+from labbook.probe.redaction.redactor import Redactor
+from labbook.store.config import Config
+from labbook.store.notebook import Notebook
+from labbook.store.paths import NotebookPaths
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "programs"
@@ -18,6 +25,9 @@ PROGRAMS = ROOT / "tests" / "programs"
 def pytest_configure() -> None:
     """Signals as a user's shell leaves them: what starts the tests may ignore some, and programs inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Without compiled files each of some thousand processes would compile all of labbook again: 0.2 s each.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(tempfile.gettempdir()) / f"labbook-tests-pyc-{os.getuid()}"))
     # Programs that train are many here, and each would take all cores and wait for them in busy loops.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
@@ -161,3 +171,53 @@ class Notes:
 def notes(tmp_path) -> Notes:
     """An empty notebook, and functions that write notes into it."""
     return Notes(tmp_path / "notebook")
+
+
+IDENTITY = ("-c", "user.name=Wei", "-c", "user.email=wei@example.com", "-c", "init.defaultBranch=main")
+
+
+@pytest.fixture
+def git_in():
+    """Runs git in a folder, with an identity, and returns what it printed."""
+
+    def call(folder: Path, *arguments: str, check: bool = True) -> str:
+        done = subprocess.run(["git", *IDENTITY, *arguments], cwd=folder, capture_output=True, check=False)
+        assert not check or done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode("utf-8", "surrogateescape").strip()
+
+    return call
+
+
+@pytest.fixture
+def make_context(tmp_path):
+    """A context for a command that runs in a folder."""
+
+    def make(cwd: Path, *argv: str, python=None, environ=None, root: Path | None = None, known=(), **settings):
+        config = Config(**settings)
+        notebook = Notebook(NotebookPaths(root or tmp_path / "book"), config)
+        attachments = notebook.paths.attachments("20261121-153012-k3f9")
+        attachments.mkdir(parents=True, exist_ok=True)
+        return CaptureContext(
+            argv=argv,
+            cwd=cwd,
+            environ=dict(os.environ) if environ is None else environ,
+            config=config,
+            attachments=attachments,
+            notebook=notebook,
+            redactor=Redactor(known=known),
+            python=python or {},
+        )
+
+    return make
+
+
+@pytest.fixture
+def code(tmp_path, git_in) -> Path:
+    """A repository with one committed script."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    git_in(folder, "init", "-q")
+    (folder / "train.py").write_text("import sys\n\nlr = 0.1\nsteps = 10\nprint(lr)\n")
+    git_in(folder, "add", ".")
+    git_in(folder, "commit", "-qm", "first")
+    return folder

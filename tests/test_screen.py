@@ -98,11 +98,11 @@ def test_a_narrow_terminal_loses_columns_not_the_run():
 
 
 def test_words_stand_out():
-    cells = screen.marked("Loss is NaN (loss)", ["loss", "nan*"])
+    cells = screen.highlight("Loss is NaN (loss)", ["loss", "nan*"])
 
     assert [cell.text for cell in cells if cell.style] == ["Loss", "NaN", "loss"]
     assert "".join(cell.text for cell in cells) == "Loss is NaN (loss)"
-    assert screen.marked("(a", ["(", "a["]) and screen.marked("x", []) == [screen.Cell("x")]
+    assert screen.highlight("(a", ["(", "a["]) and screen.highlight("x", []) == [screen.Cell("x")]
 
 
 def test_progress_is_silent_without_a_terminal(capfd):

@@ -1,134 +1,18 @@
-"""Capture sources: each takes one kind of facts of a run, and may decline with a reason.
+"""Takes the facts of a run that nobody has to type: code, command, machine, packages, console, files, resources.
 
-A source is a module with `capture(context) -> dict`, which raises `Unavailable`. It is listed here, in what is taken
-right after the command has started (what must be the state at the start, and what no interpreter needs to be known
-for), or in what is taken after its end.
+Start with `sources.py`: it calls the capture sources in turn and collects what they return. A source is a module with
+one function, `capture(context) -> dict`. It receives a `context.CaptureContext` (command, working folder, environment,
+notebook, redactor), returns plain JSON data, and raises `Unavailable(reason)` when it cannot answer; the reason
+then stands in the entry. A source that fails harms no other source.
+
+- `code/` reads the user's repository (or the script beside it where there is none): commit, branch, uncommitted patch.
+- `console/` stores what the command prints, bounded and redacted, and reads it back for the entry.
+- `command`, `launchers`, `processes`, `exit_cause`: which program ran behind which launcher, and how it ended.
+- `python_env`, `conda_env`, `lockfiles`, `requirements`, `reproducibility`: packages, and whether they can be rebuilt.
+- `hardware`, `gpus`, `container`, `resources`: the machine, and what the run used of it over time.
+- `artifacts`, `fingerprints`, `metrics_text`, `metric_names`: files read and written, metrics printed.
+
+To add a source, write one module here and list it in `sources.py`. What compares two runs belongs to `compare/`, what
+judges a training to `health/`, what reads the events of the probe to `record/run_from_journal/`. This room imports
+only `model/` and `store/`, and no program is started to read the machine.
 """
-
-from __future__ import annotations
-
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from labbook.errors import LabbookError, Unavailable
-from labbook.frozen import dataclass
-
-if TYPE_CHECKING:
-    from labbook.probe.redaction.redactor import Redactor
-    from labbook.store.config import Config
-    from labbook.store.notebook import Notebook
-
-BEFORE = ("code", "command", "hardware", "container")
-"""Sources of the start, by the key of their facts; the code first, as it must be read before the program changes it."""
-
-_MODULES = {
-    "code": "code_state",
-    "command": "command",
-    "hardware": "hardware",
-    "container": "container",
-    "python": "python_env",
-}
-_PATIENCE_S = 60.0
-"""So long is waited for the sources of the start; one that hangs on a dead network drive is then left behind."""
-
-
-@dataclass(frozen=True)
-class CaptureContext:
-    """What a source may know of the run.
-
-    Args:
-        argv: The command.
-        cwd: Its working folder.
-        environ: Its environment.
-        config: Settings of the notebook.
-        attachments: Folder of the entry's files; sources may write into it.
-        python: The `hello` of the interpreter that stands for the run; empty before the start and when none said hello.
-        notebook: Where the entry goes.
-        redactor: Masks secrets and personal paths.
-    """
-
-    argv: Sequence[str]
-    cwd: Path
-    environ: Mapping[str, str]
-    config: Config
-    attachments: Path
-    notebook: Notebook
-    redactor: Redactor
-    python: Mapping[str, Any] = field(default_factory=dict)
-
-
-def capture_before(context: CaptureContext) -> dict[str, dict[str, Any]]:
-    """Facts of the sources of the start, redacted; writes `changes.patch` into the entry's folder.
-
-    Call it right after the command has started: an interpreter needs longer to read its first line of user code than
-    git needs to be asked. The sources work side by side.
-
-    Cost: 15 to 30 ms where the code is clean, about 5 ms more with changes; most of it in git.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    threads = []
-    for name in BEFORE:
-        thread = threading.Thread(target=_into, args=(found, name, context), name=f"labbook-{name}", daemon=True)
-        thread.start()
-        threads.append(thread)
-    for thread in threads:
-        thread.join(timeout=_PATIENCE_S)
-    late = {"unavailable": f"it took more than {_PATIENCE_S:g} s"}
-    return {name: found.get(name, late) for name in BEFORE}
-
-
-def capture_after(context: CaptureContext, opened: Sequence[Mapping[str, Any]] = ()) -> dict[str, dict[str, Any]]:
-    """Facts of the sources that need to know the interpreter, redacted; writes `environment.txt` beside the entry.
-
-    Args:
-        context: With the hello of the interpreter in `python`.
-        opened: What the probe says of files; the rows of `labbook.capture.artifacts.roll_up` are made from it.
-
-    Returns:
-        Facts by source: "python", "lockfiles".
-
-    Cost: 5 to 10 ms for 200 packages.
-    """
-    from labbook.capture import lockfiles
-
-    python = _answer("python", _capture_of("python"), context)
-    packages = python.get("packages")
-    known = packages if isinstance(packages, Mapping) else None
-    locks = _answer("lockfiles", lambda c: lockfiles.capture(c, known), context)
-    return {"python": python, "lockfiles": locks}
-
-
-def _into(found: dict[str, dict[str, Any]], name: str, context: CaptureContext) -> None:
-    found[name] = _answer(name, _capture_of(name), context)
-
-
-def _capture_of(name: str) -> Callable[[CaptureContext], dict[str, Any]]:
-    def load_and_capture(context: CaptureContext) -> dict[str, Any]:
-        facts: dict[str, Any] = import_module(f"labbook.capture.{_MODULES[name]}").capture(context)
-        return facts
-
-    return load_and_capture
-
-
-def _answer(name: str, capture: Callable[[CaptureContext], dict[str, Any]], context: CaptureContext) -> dict[str, Any]:
-    """Redacted facts of one source, or why there are none; a source that fails harms no other."""
-    try:
-        facts = capture(context)
-        # Names of packages are no secrets, but some look like one (`password`), and their version would be masked.
-        packages = facts.pop("packages", None)
-        redacted: dict[str, Any] = context.redactor.data(facts)
-    except Unavailable as reason:
-        return {"unavailable": context.redactor.text(str(reason))}
-    except (LabbookError, OSError) as error:
-        return {"unavailable": context.redactor.text(str(error))}
-    except Exception as error:
-        return {
-            "unavailable": f"a bug in labbook ({name}): {type(error).__name__}: {context.redactor.text(str(error))}"
-        }
-    if packages is not None:
-        redacted["packages"] = packages
-    return redacted

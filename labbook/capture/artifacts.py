@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from labbook.capture.fingerprints import Budget, Fingerprint, fingerprint, listed, manifest
+from labbook.capture.fingerprints import Budget, Fingerprint, fingerprint, list_files, manifest
 from labbook.model.run import FileUse
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class _Use:
     members: int = 1
 
 
-def roll_up(items: Iterable[Mapping[str, Any]], cwd: Path, config: Config) -> list[FileUse]:
+def summarize_files(items: Iterable[Mapping[str, Any]], cwd: Path, config: Config) -> list[FileUse]:
     """The files that a run read and wrote, what was read first.
 
     Fingerprints are of the files as they are now; a file that was read and has changed since has none. A folder in
@@ -133,7 +133,7 @@ def _row(folder: str, uses: Sequence[_Use], cwd: Path, budget: Budget) -> FileUs
     for use in uses:
         if use.folder:
             counted += use.members
-            inside = listed(Path(use.path).expanduser())
+            inside = list_files(Path(use.path).expanduser())
             members |= {_below(f"{use.path}/{name}", folder): value for name, value in inside.items()}
     for use in uses:
         if not use.folder:

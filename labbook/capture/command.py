@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.capture.launchers import LAUNCHERS, Launcher, behind, is_python
+from labbook.capture.launchers import LAUNCHERS, Launcher, is_python, unwrap_launcher
 from labbook.frozen import dataclass
 
 if TYPE_CHECKING:
-    from labbook.capture import CaptureContext
+    from labbook.capture.context import CaptureContext
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "ash"})
 _NOT_THE_PROGRAM = frozenset({
@@ -57,12 +57,12 @@ class Program:
     interpreter: str = ""
 
 
-def script_of(argv: Sequence[str], cwd: Path) -> str:
+def script_name(argv: Sequence[str], cwd: Path) -> str:
     """The program behind a command, relative to the code's top folder: "train.py" of `torchrun ... train.py --lr 1`."""
-    return program_of(argv, cwd).script
+    return find_program_file(argv, cwd).script
 
 
-def program_of(argv: Sequence[str], cwd: Path) -> Program:
+def find_program_file(argv: Sequence[str], cwd: Path) -> Program:
     """The program behind a command, seen through launchers, interpreters, `env` and shells.
 
     Args:
@@ -81,7 +81,7 @@ def capture(context: CaptureContext) -> dict[str, Any]:
     from labbook.probe.redaction.structures import redact_argv
 
     argv = redact_argv(list(context.argv), context.redactor)
-    program = program_of(argv, context.cwd)
+    program = find_program_file(argv, context.cwd)
     allowed = allowed_environment(dict(context.environ), tuple(context.config.environment_allow))
     return {
         "argv": argv,
@@ -117,7 +117,7 @@ def _resolve(words: list[str], cwd: Path, depth: int) -> Program:
 def _launched(
     name: str, launcher: Launcher, rest: list[str], words: list[str], cwd: Path, depth: int, interpreter: str = ""
 ) -> Program:
-    found, module = behind(launcher, rest)
+    found, module = unwrap_launcher(launcher, rest)
     if not found:
         return Program(name, "program", cwd, arguments=tuple(rest), interpreter=interpreter)
     if module:
@@ -280,13 +280,13 @@ def _shown(file: Path, cwd: Path) -> str:
     absolute = Path(re.sub(r"/(\./)+", "/", str(file)))
     if ".." in absolute.parts:
         absolute = absolute.resolve()
-    for base in (top_of(absolute.parent), cwd):
+    for base in (find_repository(absolute.parent), cwd):
         if base is not None and absolute.is_relative_to(base):
             return absolute.relative_to(base).as_posix()
     return absolute.name
 
 
-def top_of(folder: Path) -> Path | None:
+def find_repository(folder: Path) -> Path | None:
     """The top folder of the git repository that holds `folder`, found without git; `None` outside a repository."""
     for candidate in (folder, *folder.parents):
         if (candidate / ".git").exists():

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from labbook.capture.requirements import normal_name, requirement
 from labbook.frozen import dataclass
 
 _CHANNEL = re.compile(rb'"channel":\s*"([^"]*)"')
@@ -84,8 +85,6 @@ def _channel(address: str) -> str:
 
 
 def _by_pip(sys_path: Iterable[Path]) -> Iterable[str]:
-    from labbook.capture.python_env import normal_name
-
     for folder in dict.fromkeys(sys_path):
         with contextlib.suppress(OSError):
             for entry in os.listdir(folder):  # noqa: PTH208 - names are all that is needed
@@ -101,8 +100,6 @@ def environment_yml(
     conda: CondaEnvironment, packages: Mapping[str, str], origins: Mapping[str, Mapping[str, Any]]
 ) -> str:
     """The text of an `environment.yml` that `conda env create -f` accepts; what pip installed stands under `pip`."""
-    from labbook.capture.python_env import requirement
-
     lines = [f"name: {_scalar(conda.name)}", "channels:"]
     lines += [f"  - {_scalar(channel)}" for channel in conda.channels]
     lines.append("dependencies:")

@@ -16,7 +16,7 @@ from labbook.frozen import dataclass
 from labbook.store.remotes import credential_free
 
 if TYPE_CHECKING:
-    from labbook.capture import CaptureContext
+    from labbook.capture.context import CaptureContext
 
 _IMAGE_HINTS = (
     "NVIDIA_PRODUCT_NAME", "NVIDIA_PYTORCH_VERSION", "NVIDIA_BUILD_ID", "PYTORCH_VERSION", "PYTORCH_BUILD_VERSION",

@@ -114,7 +114,7 @@ def manifest(members: Mapping[str, tuple[int, str]]) -> str:
     return f"{'manifest' if whole else 'names'}:{digest.hexdigest()}"
 
 
-def listed(folder: Path) -> dict[str, tuple[int, str]]:
+def list_files(folder: Path) -> dict[str, tuple[int, str]]:
     """Regular files of a folder, without those of folders below: name -> size and no fingerprint. Empty when gone."""
     found: dict[str, tuple[int, str]] = {}
     try:

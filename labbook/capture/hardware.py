@@ -18,7 +18,7 @@ from labbook.capture.gpus import gpus_without_nvml, has_nvidia, open_gpus
 from labbook.errors import Unavailable
 
 if TYPE_CHECKING:
-    from labbook.capture import CaptureContext
+    from labbook.capture.context import CaptureContext
 
 _NO_LIMIT_BYTES = 1 << 60
 """Control groups write a huge number for "no limit"."""

@@ -154,7 +154,7 @@ def is_python(name: str) -> bool:
     return False
 
 
-def behind(launcher: Launcher, words: Sequence[str]) -> tuple[list[str], bool]:
+def unwrap_launcher(launcher: Launcher, words: Sequence[str]) -> tuple[list[str], bool]:
     """The command behind a launcher, and whether its first word is a module.
 
     Args:

@@ -16,13 +16,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.capture.command import program_of
-from labbook.capture.python_env import normal_name
+from labbook.capture.command import find_program_file
+from labbook.capture.requirements import normal_name
 from labbook.errors import Unavailable
 from labbook.store.git_process import discover
 
 if TYPE_CHECKING:
-    from labbook.capture import CaptureContext
+    from labbook.capture.context import CaptureContext
 
 Pins = dict[str, set[str]]
 """Package -> versions that the file allows; several where it distinguishes platforms."""
@@ -67,7 +67,7 @@ def capture(context: CaptureContext, packages: Mapping[str, str] | None = None) 
     Raises:
         Unavailable: There are none.
     """
-    program = program_of(context.argv, context.cwd)
+    program = find_program_file(context.argv, context.cwd)
     folder = program.path.parent if program.path is not None else program.folder
     repository = discover(folder) if folder.is_dir() else None
     top = repository.top if repository is not None else context.cwd
@@ -81,13 +81,13 @@ def _candidates(folders: tuple[Path, ...]) -> Iterator[Path]:
     for folder in dict.fromkeys(folders):
         with contextlib.suppress(OSError):
             for file in sorted(folder.iterdir()):
-                if kind_of(file.name) and file.is_file() and not file.is_symlink():
+                if lockfile_kind(file.name) and file.is_file() and not file.is_symlink():
                     yield file
             for file in sorted((folder / "requirements").glob("*.txt")):
                 yield file
 
 
-def kind_of(name: str) -> str:
+def lockfile_kind(name: str) -> str:
     """What sort of dependency file a name stands for, "" for none."""
     if re.fullmatch(r"(?:[\w.-]*[-_.])?requirements?[\w.-]*\.(?:txt|in)", name) or name == "constraints.txt":
         return "requirements"
@@ -98,7 +98,7 @@ def kind_of(name: str) -> str:
 
 def describe(file: Path, top: Path, packages: Mapping[str, str] | None) -> dict[str, Any]:
     """The facts of one dependency file."""
-    kind = kind_of(file.name) or "requirements"
+    kind = lockfile_kind(file.name) or "requirements"
     shown = file.relative_to(top).as_posix() if file.is_relative_to(top) else file.name
     try:
         content = file.read_bytes() if file.stat().st_size <= _MAX_BYTES else b""
@@ -116,12 +116,12 @@ def describe(file: Path, top: Path, packages: Mapping[str, str] | None) -> dict[
     }
     if kind in _DECLARATIONS:
         return facts
-    pins, complete = pins_of(kind, text)
+    pins, complete = read_pins(kind, text)
     facts |= {"pins": len(pins), "locks": bool(pins) and complete, "hashed": _is_hashed(kind, text)}
     return facts | (_compared(pins, packages) if packages and pins else {})
 
 
-def pins_of(kind: str, text: str) -> tuple[Pins, bool]:
+def read_pins(kind: str, text: str) -> tuple[Pins, bool]:
     """The versions that a file fixes, and whether it fixes all that it names."""
     if kind in ("uv", "poetry", "pdm", "pylock"):
         found = _TOML_PACKAGE.findall(text) or _TOML_PACKAGE_SWAPPED.findall(text)

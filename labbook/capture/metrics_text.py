@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from labbook.capture.metric_names import CHINESE_NAMES, QUALIFIERS, metric_name, names_a_part, part_of_data
+from labbook.model.downsampling import thinned
 from labbook.model.series import Series
-from labbook.model.thinning import thinned
 
 _MAX_LINE = 2000
 _MAX_SERIES = 48

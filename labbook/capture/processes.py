@@ -232,7 +232,7 @@ def _ids(pid: int) -> tuple[int, ...]:
     return group
 
 
-def unobserved_in(resources: Path) -> list[dict[str, Any]]:
+def find_unobserved(resources: Path) -> list[dict[str, Any]]:
     """Python processes of the run that never said hello.
 
     Args:
@@ -289,12 +289,12 @@ def _version(executable: str) -> tuple[int, int] | None:
 
 
 def _pythons_in(resources: Path) -> Iterator[dict[str, Any]]:
-    for record in records_of(resources):
+    for record in read_samples(resources):
         if record.get("k") == "python" and isinstance(record.get("pid"), int) and isinstance(record.get("ticks"), int):
             yield record
 
 
-def records_of(resources: Path) -> Iterator[dict[str, Any]]:
+def read_samples(resources: Path) -> Iterator[dict[str, Any]]:
     """The sampler's records, in order; lines that are torn or no objects are skipped."""
     with contextlib.suppress(OSError), resources.open("rb") as stream:
         for line in stream:

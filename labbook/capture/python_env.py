@@ -17,16 +17,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.capture.code_git import head_commit
-from labbook.capture.command import program_of
+from labbook.capture.code.git_reader import head_commit
+from labbook.capture.command import find_program_file
 from labbook.capture.conda_env import conda_facts, environment_yml
 from labbook.capture.launchers import is_python
+from labbook.capture.requirements import normal_name, requirement
 from labbook.errors import Unavailable
 from labbook.store.git_process import discover
 from labbook.store.remotes import credential_free
 
 if TYPE_CHECKING:
-    from labbook.capture import CaptureContext
+    from labbook.capture.context import CaptureContext
 
 TEXT_FILE = "environment.txt"
 YML_FILE = "environment.yml"
@@ -45,13 +46,13 @@ def capture(context: CaptureContext) -> dict[str, Any]:
         hello = _guess(context)
     prefix = Path(str(hello.get("prefix") or "")).expanduser()
     paths = [Path(str(p)).expanduser() for p in hello.get("sys_path") or () if p]
-    packages, origins = packages_in(paths)
+    packages, origins = find_packages(paths)
     facts: dict[str, Any] = {
         "version": str(hello.get("version") or ""),
         "implementation": str(hello.get("implementation") or "cpython"),
         "executable": str(hello.get("executable") or ""),
         "prefix": str(hello.get("prefix") or ""),
-        "kind": kind_of(prefix, Path(str(hello.get("base_prefix") or prefix)).expanduser()),
+        "kind": environment_kind(prefix, Path(str(hello.get("base_prefix") or prefix)).expanduser()),
         "packages": packages,
         "count": len(packages),
         "origins": origins,
@@ -83,7 +84,7 @@ def _guess(context: CaptureContext) -> dict[str, Any]:
     Raises:
         Unavailable: It names none, or its packages are not where they usually are.
     """
-    program = program_of(context.argv, context.cwd)
+    program = find_program_file(context.argv, context.cwd)
     name = program.interpreter or ("python" if program.kind in ("python", "module", "notebook") else "")
     if not name and context.argv:
         name = context.argv[0] if is_python(Path(context.argv[0]).name) else ""
@@ -105,7 +106,7 @@ def _guess(context: CaptureContext) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def kind_of(prefix: Path, base_prefix: Path) -> str:
+def environment_kind(prefix: Path, base_prefix: Path) -> str:
     """What sort of environment lies at `prefix`."""
     if (prefix / "conda-meta").is_dir():
         return "conda"
@@ -136,12 +137,7 @@ def _settings(file: Path) -> dict[str, str]:
     return {}
 
 
-def normal_name(name: str) -> str:
-    """A package's name as registries compare it: lower case, runs of "-", "_" and "." as one "-"."""
-    return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part)
-
-
-def packages_in(paths: Iterable[Path]) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+def find_packages(paths: Iterable[Path]) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """Packages that an interpreter with this `sys.path` finds, the first of a name as in an import.
 
     Args:
@@ -227,15 +223,3 @@ def environment_text(facts: Mapping[str, Any]) -> str:
     for name, version in facts["packages"].items():
         lines.append(requirement(name, version, origins.get(name)))
     return "\n".join(lines) + "\n"
-
-
-def requirement(name: str, version: str, origin: Mapping[str, Any] | None) -> str:
-    """One line of a requirements file; a folder of this machine is a comment beside its version."""
-    if origin is None:
-        return f"{name}=={version}" if version else name
-    url, commit = str(origin["url"]), str(origin["commit"])
-    if "://" not in url:
-        at = f", commit {commit}" if commit else ""
-        kind = "editable" if origin["editable"] else "installed"
-        return f"# {kind} from {url}{at}\n{name}=={version}" if version else f"# {kind} from {url}{at}: {name}"
-    return f"{name} @ {url}@{commit}" if commit else f"{name} @ {url}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.capture.gpus import GpuReader, open_gpus
-from labbook.capture.processes import ProcessTree, SeenPython, read_bytes, records_of
+from labbook.capture.processes import ProcessTree, SeenPython, read_bytes, read_samples
 from labbook.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def read_resources(path: Path) -> dict[str, Any]:
         `own_peak_memory_bytes`, `mean_utilisation_percent`), `sampling_fraction` (processor time of the sampler over
         the run's time); each only where it was observed. `{"unavailable": reason}` when there is nothing.
     """
-    records = list(records_of(path))
+    records = list(read_samples(path))
     samples = [r for r in records if r.get("k") == "sample"]
     end: Mapping[str, Any] = next((r for r in reversed(records) if r.get("k") == "end"), {})
     if not samples and not end:

@@ -1,12 +1,18 @@
 """Checks to call from a training program, the same for PyTorch and PaddlePaddle.
 
-`checklist(model, loader, optimizer, loss)` looks at data, model, loss, gradients and one step before a long training;
-`overfit_one_batch(...)`, `gradcheck(...)` and `trace(...)` answer one question each. Everything they touch is put back:
-weights, gradients, optimizer, modes and random state are bitwise as before. Results print as tables; inside a recorded
-run they land in the entry. Only the framework whose objects were given is imported.
+Start with `checklist(model, loader, optimizer, loss)` in `check_suite`: it examines data, model, loss, gradients and
+one step before a long training. `overfit_one_batch`, `gradcheck` and `trace` answer one question each. Results
+(`results`) print as tables; inside a recorded run they appear in the entry (`report_to_run`).
+
+`backend.py` is the interface to a framework, with two implementations, `torch_backend` and `paddle_backend`; only the
+framework whose objects were passed is imported. `state_guard` restores everything that a check touches: weights,
+gradients, optimizer, modes and random state are bitwise the same afterwards.
+
+To add a row to the checklist, write a function in `rows_data` or `rows_step`. Checks of a recorded run, which nobody
+has to call, belong to `health/`.
 """
 
-from labbook.checks.asking import checklist
+from labbook.checks.check_suite import checklist
 from labbook.checks.gradients import gradcheck
 from labbook.checks.layers import trace
 from labbook.checks.overfit import overfit_one_batch

@@ -110,7 +110,7 @@ class Backend(Protocol):
         """The framework's own check: "" when it passes, else what it says; `None` where it has none."""
 
 
-def backend_of(*things: object) -> Backend:
+def choose_backend(*things: object) -> Backend:
     """The framework that these objects belong to; looks into lists, tuples and dictionaries.
 
     Raises:

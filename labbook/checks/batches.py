@@ -80,7 +80,7 @@ class Batch:
         return 0 if first is None else int(first.shape[0])
 
 
-def batch_of(value: Any, model: Any, backend: Backend) -> Batch:  # noqa: ANN401
+def split_batch(value: Any, model: Any, backend: Backend) -> Batch:  # noqa: ANN401
     """Takes a batch apart, after moving its tensors to where the model is."""
     whole = mapped(value, lambda part: backend.move(part, model) if backend.is_tensor(part) else part)
     if isinstance(whole, Mapping):

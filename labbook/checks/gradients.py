@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from labbook.checks.backend import Backend, backend_of, named
+from labbook.checks.backend import Backend, choose_backend, named
+from labbook.checks.report_to_run import report
 from labbook.checks.results import GradCheck, names_text, shape_text, worst
-from labbook.checks.telling import told
-from labbook.checks.untouched import untouched
+from labbook.checks.state_guard import untouched
 
 _STEP = 1e-6
 """Of the differences, in double precision. Source: the default of `torch.autograd.gradcheck`."""
@@ -31,7 +31,7 @@ def gradcheck(function: Callable[..., Any], inputs: Any, rtol: float = 1e-3) -> 
         TypeError: The inputs belong to no known framework, or none is of floating point.
     """
     given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-    backend = backend_of(*given)
+    backend = choose_backend(*given)
     # Only modules are snapshot as models; plain functions hold no state.
     model = function if hasattr(function, "parameters") and hasattr(function, "forward") else None
     with untouched(backend, model), backend.with_grad():
@@ -51,7 +51,7 @@ def gradcheck(function: Callable[..., Any], inputs: Any, rtol: float = 1e-3) -> 
         summary = f"The gradient for {names_text(wrong)} is wrong."
     if own:
         summary = f"{summary} {backend.name}.autograd.gradcheck: {own}".strip()
-    return told(GradCheck(f"Gradients of {name}", verdict, summary, tuple(errors)))
+    return report(GradCheck(f"Gradients of {name}", verdict, summary, tuple(errors)))
 
 
 def _differences(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from labbook.checks.backend import Backend, backend_of, named
-from labbook.checks.batches import batch_of
+from labbook.checks.backend import Backend, choose_backend, named
+from labbook.checks.batches import split_batch
+from labbook.checks.report_to_run import report
 from labbook.checks.results import Layer, Trace
-from labbook.checks.telling import told
-from labbook.checks.untouched import untouched
+from labbook.checks.state_guard import untouched
 
 _MAX_LAYERS = 2000
 
@@ -27,11 +27,11 @@ def trace(model: Any, batch: Any) -> Trace:  # noqa: ANN401
     Raises:
         TypeError: The model belongs to no known framework.
     """
-    backend = backend_of(model)
+    backend = choose_backend(model)
     layers: list[Layer] = []
     stopped = ""
     with untouched(backend, model), backend.no_grad():
-        whole = batch_of(batch, model, backend)
+        whole = split_batch(batch, model, backend)
         watched = backend.leaves(model) or [("", model)]
         ends = [backend.watch(module, _seen(backend, name, module, layers)) for name, module in watched]
         try:
@@ -41,7 +41,7 @@ def trace(model: Any, batch: Any) -> Trace:  # noqa: ANN401
         finally:
             for end in ends:
                 end()
-    return told(_answer(type(model).__name__, layers, stopped))
+    return report(_answer(type(model).__name__, layers, stopped))
 
 
 def _seen(backend: Backend, name: str, module: Any, layers: list[Layer]) -> Any:  # noqa: ANN401

@@ -6,11 +6,11 @@ import math
 from contextlib import suppress
 from typing import Any
 
-from labbook.checks.backend import Backend, backend_of
-from labbook.checks.batches import Batch, Loss, batch_of
+from labbook.checks.backend import Backend, choose_backend
+from labbook.checks.batches import Batch, Loss, split_batch
+from labbook.checks.report_to_run import report
 from labbook.checks.results import Overfit, number
-from labbook.checks.telling import told
-from labbook.checks.untouched import untouched
+from labbook.checks.state_guard import untouched
 
 RATES = (1e-3, 1e-2, 1e-4)
 """Learning rates of Adam that are tried, until one is enough. Source: chosen by us; the first suits most models."""
@@ -44,17 +44,17 @@ def overfit_one_batch(
     """
     if steps < 1:
         raise ValueError(f"labbook.checks: overfit_one_batch with {steps} steps")
-    backend = backend_of(model, optimizer)
+    backend = choose_backend(model, optimizer)
     attempts: list[tuple[float | None, list[float], float | None]] = []
     for rate in [None] if optimizer is not None else RATES:
         with untouched(backend, model, optimizer):
-            taken = batch_of(batch, model, backend)
+            taken = split_batch(batch, model, backend)
             stepper = optimizer if rate is None else backend.adam(model, rate)
             losses, accuracy = _train(backend, model, taken, loss, stepper, steps)
         attempts.append((rate, losses, accuracy))
         if _is_learned(losses, accuracy):
             break
-    return told(_answer(min(attempts, key=lambda attempt: _last(attempt[1]))))
+    return report(_answer(min(attempts, key=lambda attempt: _last(attempt[1]))))
 
 
 def _train(

@@ -28,9 +28,9 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     that were withheld for that reason are masked and committed first, as by `labbook recover`.
     """
     from labbook.errors import EntryError, GitError
-    from labbook.record.release import release_withheld
+    from labbook.record.withheld_entries import release_withheld
+    from labbook.store.changed_notes import edited_notes
     from labbook.store.commit import commit_files
-    from labbook.store.edited import edited_notes
 
     book = open_notebook(notebook)
     released = release_withheld(book, click.echo) if not notes else 0

@@ -11,8 +11,8 @@ from labbook.commands.options import json_option, notebook_option, open_notebook
 from labbook.errors import UsageError
 
 if TYPE_CHECKING:
+    from labbook.compare.comparison import Measured
     from labbook.model.run import Change, Run
-    from labbook.report.comparison import Measured
     from labbook.store.notebook import Notebook
     from labbook.store.repository import CodeRepository, HistoryCommit
 
@@ -43,9 +43,9 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
     Arguments, configuration, code, inputs, packages, hardware and numbers. RUN and OTHERS are "last", an id, its
     beginning or end; up to twenty runs. With one run alone: that run, and the one of the same script before it.
     """
-    from labbook.capture.changes import changes_between
+    from labbook.compare.comparison import comparison_data
+    from labbook.compare.run_changes import changes_between
     from labbook.model.run_json import run_to_json
-    from labbook.report.comparison import comparison_data
 
     book = open_notebook(notebook)
     runs = _runs(book, run, others)
@@ -70,11 +70,11 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
 
 def _compare_many(book: Notebook, runs: Sequence[Run], *, markdown: bool, as_json: bool) -> None:
     """Runs side by side: the same rows as on the site's page."""
-    from labbook.capture.compared import differences, facts_of
+    from labbook.compare.comparison import comparison_markdown, many_data, metric_table
+    from labbook.compare.run_table import comparable_facts, differences
     from labbook.model.run_json import run_to_json
-    from labbook.report.comparison import comparison_markdown, many_data, metric_table
 
-    found = differences([facts_of(run_to_json(run)) for run in runs])
+    found = differences([comparable_facts(run_to_json(run)) for run in runs])
     rows = [(each.kind, each.what, each.values) for each in found]
     measured = metric_table(runs)
     if as_json:
@@ -92,11 +92,11 @@ def _print_many(
     runs: Sequence[Run], rows: Sequence[tuple[str, str, tuple[str, ...]]], measured: Sequence[Measured]
 ) -> None:
     from labbook import screen
-    from labbook.report.comparison import heads_of
+    from labbook.compare.comparison import summary_rows
     from labbook.report.numbers import number
 
     table: list[list[screen.Cell | str]] = [
-        [screen.Cell(what, "dim"), *(value or "-" for value in values)] for what, values in heads_of(runs)
+        [screen.Cell(what, "dim"), *(value or "-" for value in values)] for what, values in summary_rows(runs)
     ]
     table += [
         [screen.Cell(row.name if row.what == "last" else f"{row.name} ({row.what})", "dim"), *map(number, row.values)]
@@ -169,7 +169,7 @@ def _commits(repository: CodeRepository, before: Run, now: Run) -> list[HistoryC
 
 def _print(before: Run, now: Run, changes: Sequence[Change]) -> None:
     from labbook import screen
-    from labbook.report.comparison import heads, metric_rows
+    from labbook.compare.comparison import heads, metric_rows
     from labbook.report.numbers import pair
 
     rows: list[list[screen.Cell | str]] = [

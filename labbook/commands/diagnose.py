@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import click
 
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json
 
 if TYPE_CHECKING:
+    from labbook.diagnosis.service import Diagnoser
     from labbook.model.evidence import Evidence
-    from labbook.model.finding import Diagnosis, Finding
+    from labbook.model.symptom import Symptom
     from labbook.store.notebook import Notebook
 
 _EPILOG = """\b
@@ -28,9 +28,6 @@ Examples:
 \b
 Ends with status 1 when nothing is found.
 """
-_CHUNK = 1 << 20
-_MOST_SHOWN = 4
-_LARGEST_NOTEBOOK = 64 << 20
 
 
 @click.command(epilog=_EPILOG)
@@ -41,38 +38,56 @@ _LARGEST_NOTEBOOK = 64 << 20
 def command(as_json: bool, language: str | None, notebook: str | None, what: str) -> None:
     """Say what went wrong in a run, a log or a pasted message, why, and what to try.
 
-    The symptom, the evidence with its numbers, the likeliest cause first, fixes with how to tell that they worked, and
-    what cured the same failure in this notebook.
+    Prints the symptom, the evidence with its numbers, the likeliest cause first, fixes with how to check them, and
+    what fixed the same failure in this notebook. For a text without an error message it proposes the nearest pages.
     """
+    from labbook.commands.options import warn_of_pages
+    from labbook.diagnosis.service import Diagnoser
     from labbook.record.diagnosing import remembered
-    from labbook.report.finding_data import diagnosis_data
+    from labbook.report.diagnosis_json import diagnosis_data
+    from labbook.report.terminal_diagnosis import print_diagnosis, unsure_lines
 
     book = open_notebook(notebook)
-    language = language or book.config.language_in_use()
-    evidence, run_id = _evidence(book, what)
-    diagnosis = remembered(book, _diagnosed(book, evidence, language), but=run_id)
+    diagnoser = Diagnoser(book, language or "")
+    evidence, run_id = _read_evidence(book, what)
+    diagnosis = remembered(book, diagnoser.diagnose(evidence), but=run_id)
+    warn_of_pages(diagnoser.catalogue.problems)
+    pages = _propose_pages(diagnoser, evidence) if diagnosis.primary is None and not run_id else []
     if as_json:
-        print_json(diagnosis_data(diagnosis))
+        print_json({**diagnosis_data(diagnosis), "nearest_pages": [page.id for page in pages]})
+    elif diagnosis.primary is None:
+        for line in unsure_lines(diagnosis, pages, diagnoser.language):
+            click.echo(line, err=True)
     else:
-        _print(diagnosis, language)
+        print_diagnosis(diagnosis, diagnoser.language)
     if diagnosis.primary is None:
         sys.exit(1)
 
 
-def _evidence(book: Notebook, what: str) -> tuple[Evidence, str]:
-    """The evidence of what is meant, and the id of the run if it is one.
+def _propose_pages(diagnoser: Diagnoser, evidence: Evidence) -> list[Symptom]:
+    """The nearest pages for a text without an exception, such as a question of a person."""
+    if any(one.type or one.message for one in evidence.exceptions):
+        return []
+    from labbook.index.nearest_pages import nearest_pages
+
+    text = " ".join(line.text for line in evidence.lines if line.kind == "output" and "\n" not in line.text)
+    return nearest_pages(text, diagnoser.catalogue.symptoms.values())
+
+
+def _read_evidence(book: Notebook, what: str) -> tuple[Evidence, str]:
+    """The evidence of a run, a file or standard input, with the id of the run or "".
 
     Raises:
         LabbookError: There is no such file or run, or it cannot be read.
     """
-    from labbook.diagnosis.reading import read_stream
-
     if what == "-":
-        return read_stream(_chunks(sys.stdin.buffer)), ""
+        from labbook.diagnosis.service import read_log
+
+        return read_log(sys.stdin.buffer), ""
     path = Path(what)
     if path.is_file() and not (path.suffix == ".md" and path.resolve().is_relative_to(book.paths.root)):
-        return _of_file(path), ""
-    from labbook.diagnosis.of_run import evidence_of_run
+        return _read_file(path), ""
+    from labbook.diagnosis.run_evidence import collect_run_evidence
     from labbook.errors import NothingFoundError, UsageError
     from labbook.index.query import find_run
     from labbook.report.run_data import load_run
@@ -85,84 +100,16 @@ def _evidence(book: Notebook, what: str) -> tuple[Evidence, str]:
         raise
     run = load_run(book.paths, entry.id)
     if run is not None:
-        return evidence_of_run(run), entry.id
-    return _of_file(book.paths.root / entry.path), entry.id
+        return collect_run_evidence(run), entry.id
+    return _read_file(book.paths.root / entry.path), entry.id
 
 
-def _of_file(path: Path) -> Evidence:
-    from labbook.diagnosis.reading import read_stream, read_text
+def _read_file(path: Path) -> Evidence:
+    from labbook.diagnosis.service import read_file
     from labbook.errors import UsageError
 
     try:
-        if path.suffix == ".ipynb" and path.stat().st_size <= _LARGEST_NOTEBOOK:
-            from labbook.diagnosis.notebook_text import outputs_of
-
-            return read_text(outputs_of(path.read_bytes()))
-        with path.open("rb") as stream:
-            return read_stream(_chunks(stream))
+        return read_file(path)
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(f"cannot read {path}: {reason}", hint="give a file that you may read") from error
-
-
-def _chunks(stream: BinaryIO) -> Iterator[bytes]:
-    while chunk := stream.read(_CHUNK):
-        yield chunk
-
-
-def _diagnosed(book: Notebook, evidence: Evidence, language: str) -> Diagnosis:
-    from labbook.commands.options import warn_of_pages
-    from labbook.diagnosis.catalogue import load
-    from labbook.diagnosis.match import Matcher
-    from labbook.diagnosis.rank import diagnose
-
-    catalogue = load(book.paths.symptoms)
-    warn_of_pages(catalogue.problems)
-    return diagnose(evidence, Matcher(catalogue), language)
-
-
-def _print(diagnosis: Diagnosis, language: str) -> None:
-    from labbook import screen
-    from labbook.report.entry_diagnosis import headline, spoken
-    from labbook.store.templates import words
-
-    said = words(language)["diagnosis"]
-    if diagnosis.primary is None:
-        click.echo(spoken(said["unsure_line"], reason=diagnosis.unsure or "no failure"), err=True)
-        return
-    told = [finding for finding in diagnosis.findings if not finding.follows_from]
-    follow = [finding for finding in diagnosis.findings if finding.follows_from]
-    for number, finding in enumerate(told[:_MOST_SHOWN]):
-        if number:
-            screen.print_line("")
-        _print_finding(finding, said)
-        for other in follow:
-            if other.follows_from == finding.symptom:
-                screen.print_line("  ", f"{said['follows']} ", screen.Cell(headline(other, said), "dim"))
-    for finding in told[_MOST_SHOWN:]:
-        screen.print_line(f"{said['further']} ", headline(finding, said))
-
-
-def _print_finding(finding: Finding, said: dict[str, str]) -> None:
-    from labbook import screen
-    from labbook.report.entry_diagnosis import headline, seen_line, spoken, unmarked
-
-    style = "bold red" if finding.severity == "error" else "bold yellow"
-    screen.print_line(screen.Cell(headline(finding, said), style))
-    where = finding.where
-    if where.get("file"):
-        place = f"{where['file']}:{where['line']}" if where.get("line") else str(where["file"])
-        screen.print_line("  ", screen.Cell(place, "cyan"), f"  {where.get('source') or ''}".rstrip())
-    for sentence in finding.evidence:
-        screen.print_line("  ", sentence)
-    for number, cause in enumerate(finding.causes):
-        screen.print_line("  ", screen.Cell(str(said["why" if number == 0 else "else"]), "bold"), " ", unmarked(cause))
-    for number, fix in enumerate(finding.fixes, 1):
-        lead = str(said["fixes"]) if number == 1 else " " * len(said["fixes"])
-        screen.print_line("  ", screen.Cell(lead, "bold"), f" {number}. {unmarked(fix)}")
-    for seen in finding.seen_before:
-        if seen.fix:
-            screen.print_line("  ", screen.Cell(spoken(said["cured_line"], run=seen.run, fix=seen.fix), "green"))
-            return
-    if finding.seen_before:
-        screen.print_line("  ", seen_line(finding, said))

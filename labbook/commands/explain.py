@@ -9,7 +9,7 @@ import click
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, warn_of_pages
 
 if TYPE_CHECKING:
-    from labbook.diagnosis.catalogue import Catalogue
+    from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
     from labbook.model.symptom import Symptom
 
 _EPILOG = """\b
@@ -31,19 +31,19 @@ def command(as_json: bool, language: str | None, notebook: str | None, symptom: 
     SYMPTOM is an id, as `labbook symptoms` lists them.
     """
     from labbook import screen
-    from labbook.diagnosis.catalogue import load
-    from labbook.diagnosis.page_text import page_markdown
+    from labbook.diagnosis.catalogue.page_text import render_page_markdown
+    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 
     book = open_notebook(notebook)
     language = language or book.config.language_in_use()
-    catalogue = load(book.paths.symptoms)
+    catalogue = load_catalogue(book.paths.symptoms)
     warn_of_pages(catalogue.problems)
     page = _page(catalogue, symptom)
     runs = _runs(notebook, page.id)
     if as_json:
         print_json({**_data(page, language), "runs": runs})
         return
-    text = page_markdown(page, language, runs)
+    text = render_page_markdown(page, language, runs)
     if screen.is_terminal():
         screen.print_markdown(text)
     else:
@@ -74,10 +74,10 @@ def _page(catalogue: Catalogue, wanted: str) -> Symptom:
 def _runs(notebook: str | None, symptom: str) -> list[dict[str, object]]:
     """Runs of the notebook that had it, newest first, with the fix where one is known."""
     from labbook.errors import NothingFoundError
-    from labbook.index.query import listed
+    from labbook.index.query import list_notes
 
     try:
-        found = listed(open_notebook(notebook), f"symptom:{symptom}", limit=10)
+        found = list_notes(open_notebook(notebook), f"symptom:{symptom}", limit=10)
     except NothingFoundError:
         return []
     return [

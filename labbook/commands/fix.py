@@ -9,7 +9,7 @@ import click
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, run_argument
 
 if TYPE_CHECKING:
-    from labbook.record.fixing import Written
+    from labbook.fixes.confirm_fix import Written
     from labbook.store.notebook import Notebook
 
 _EPILOG = """\b
@@ -36,7 +36,7 @@ def command(by: str, message: str, rejecting: bool, as_json: bool, notebook: str
     both entries and to the notebook's page of the symptom, in one commit.
     """
     from labbook.errors import UsageError
-    from labbook.record.fixing import confirm, reject
+    from labbook.fixes.confirm_fix import confirm, reject
 
     if rejecting and message.strip():
         raise UsageError("--reject takes no -m", hint='reject first, then `labbook fix RUN -m "..."`')

@@ -32,9 +32,9 @@ def command(path: Path, title: str | None, language: str | None, commit: str | N
     stay as they are. Elsewhere the folder becomes a repository. Files that exist are kept; running it again adds what
     is missing, in a fresh clone the entries too.
     """
+    from labbook.store.branch_checkout import restore_missing
     from labbook.store.config import Config
     from labbook.store.notebook import create_notebook
-    from labbook.store.restore import restore_missing
 
     wanted: dict[str, str] = {"language": language or Config().language_in_use()}
     wanted |= {key: value for key, value in (("title", title), ("commit", commit)) if value is not None}

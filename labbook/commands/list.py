@@ -46,12 +46,12 @@ def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str,
     """
     from labbook import screen
     from labbook.errors import NothingFoundError
-    from labbook.index.query import listed
-    from labbook.index.question import near_filters
+    from labbook.index.query import list_notes
+    from labbook.index.query_parser import near_filters
     from labbook.report.run_row import run_row
 
     with screen.progress("reading notes") as tell:
-        found = listed(open_notebook(notebook), " ".join(filters), limit=limit or None, tell=tell)
+        found = list_notes(open_notebook(notebook), " ".join(filters), limit=limit or None, tell=tell)
     rows = [run_row(entry) for entry in found.entries]
     if as_json:
         print_json([{**entry.meta, **_data(row)} for entry, row in zip(found.entries, rows, strict=True)])

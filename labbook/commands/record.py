@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.errors import UsageError
-from labbook.record.unrecorded import run_in_any_case
+from labbook.record.child.unrecorded import run_in_any_case
 
 if TYPE_CHECKING:
-    from labbook.record.supervisor import ChildEnd
+    from labbook.record.child.supervisor import ChildEnd
 
 _EPILOG = """\b
 Examples:
@@ -89,10 +89,10 @@ def command(
         raise UsageError("no command to record", hint="put it after `--`: labbook record -- python train.py")
 
     def record_it() -> ChildEnd:
-        from labbook.record.asking import asked_of
+        from labbook.record.program_requests import parse_requests
         from labbook.record.session import RecordRequest, record
 
-        asked = asked_of(watch, breaks, stop_on, max_steps, profile)
+        asked = parse_requests(watch, breaks, stop_on, max_steps, profile)
         if asked and no_probe:
             first = next(iter(asked)).replace("_", "-")
             raise UsageError(f"--{first} needs the probe", hint="leave --no-probe out")

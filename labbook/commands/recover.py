@@ -20,7 +20,7 @@ def command(notebook: str | None) -> None:
     is masked in the entry and in the files beside it, and the entry is committed. Nothing is lost by running it twice.
     """
     from labbook.record.recover import recover
-    from labbook.record.release import release_withheld
+    from labbook.record.withheld_entries import release_withheld
     from labbook.store.commit import commit_queued
     from labbook.store.notebook import find_notebook
 

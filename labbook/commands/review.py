@@ -12,8 +12,8 @@ import click
 from labbook.commands.options import json_option, print_json
 
 if TYPE_CHECKING:
-    from labbook.review.remark import Remark
-    from labbook.review.reviewing import Review
+    from labbook.review.reviewer import Review
+    from labbook.review.violation import Violation
 
 _EPILOG = """\b
 Examples:
@@ -44,16 +44,11 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
     Each finding has its file and line, the symptom, and what to do. What cannot be followed in the text is not judged.
     """
     from labbook.errors import UsageError
-    from labbook.review.reviewing import RULES, at_least, review
+    from labbook.review.reviewer import at_least, review, rule_rows
 
     language = language or _language()
     if list_rules:
-        which = 1 if language == "zh" else 0
-        rows = [
-            {"rule": r.name, "symptom": r.symptom, "severity": r.severity, "tier": r.tier, "what": r.what[which],
-             "do": r.advice[which], "source": r.source}
-            for r in RULES
-        ]  # fmt: skip
+        rows = rule_rows(language)
         if as_json:
             print_json(rows)
         else:
@@ -63,7 +58,7 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
         raise UsageError("there is nothing to review", hint="give Python files, notebooks or folders")
     done = review([Path(path) for path in paths], language)
     if as_json:
-        print_json([data_of(remark) for remark in done.remarks])
+        print_json([violation_json(remark) for remark in done.remarks])
     else:
         _print(done)
     for problem in done.problems[:_MOST_PROBLEMS]:
@@ -74,7 +69,7 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
         sys.exit(1)
 
 
-def data_of(remark: Remark) -> dict[str, object]:
+def violation_json(remark: Violation) -> dict[str, object]:
     """A remark as data for programs."""
     return {
         "file": remark.file,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,10 @@ from labbook.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from labbook.index.meaning import Meant
-    from labbook.index.query import Found, Hit
+    from labbook.diagnosis.service import Diagnoser
+    from labbook.index.hit import Hit
+    from labbook.index.query import SearchResult
+    from labbook.index.query_symptoms import QuerySymptoms
     from labbook.model.symptom import Symptom
     from labbook.store.notebook import Notebook
 
@@ -79,29 +81,30 @@ def command(limit: int, as_json: bool, notebook: str | None, words: tuple[str, .
         warn_of_problems(found.refreshed.problems)
 
 
-def understood_by(book: Notebook, typed: str) -> tuple[str, Meant]:
+def understood_by(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
     """The words to look for, and the failures that they are about, for whatever was typed or pasted."""
-    from labbook.diagnosis.catalogue import load
-    from labbook.index.meaning import meant_by
-    from labbook.index.question import understood
+    from labbook.diagnosis.service import Diagnoser
+    from labbook.index.query_parser import parse_query
+    from labbook.index.query_symptoms import match_symptoms
 
-    catalogue = load(book.paths.symptoms)
+    diagnoser = Diagnoser(book)
+    catalogue = diagnoser.catalogue
     pasted = "\n" in typed.strip() or _ERROR.search(typed) is not None
     if not pasted:
-        meant = meant_by(typed, catalogue.symptoms.values())
-        question = understood(typed)
+        meant = match_symptoms(typed, catalogue.symptoms.values())
+        question = parse_query(typed)
         if not meant.whole and len(question.terms) > _PAGES and not question.filters:
             # It may be a message without its class.
-            _, read = _of_paste(book, typed, catalogue.symptoms)
+            _, read = _of_paste(diagnoser, typed)
             meant = read if read.symptoms else meant
     else:
         # Filters beside a message stay; in a report of many lines nothing is meant as one.
         filters = [] if "\n" in typed.strip() else [word for word in typed.split() if _is_filter(word)]
         message = typed if not filters else " ".join(word for word in typed.split() if word not in filters)
-        words, meant = _of_paste(book, message, catalogue.symptoms)
+        words, meant = _of_paste(diagnoser, message)
         if "\n" in typed.strip() or meant.whole:
             typed = " ".join([words, *filters])
-        question = understood(typed)
+        question = parse_query(typed)
     if question.terms and not question.filters and question.since is None and question.before is None:
         language = book.config.language_in_use()
         pages = [_page(catalogue.symptoms[name], language) for name in meant.symptoms[:_PAGES]]
@@ -110,32 +113,30 @@ def understood_by(book: Notebook, typed: str) -> tuple[str, Meant]:
 
 
 def _is_filter(word: str) -> bool:
-    from labbook.index.question import FILTERS
+    from labbook.index.query_parser import FILTERS
 
     return re.match(r"-?([a-z]+):\S", word) is not None and word.lstrip("-").partition(":")[0] in FILTERS
 
 
-def _of_paste(book: Notebook, text: str, symptoms: Mapping[str, Symptom]) -> tuple[str, Meant]:
+def _of_paste(diagnoser: Diagnoser, text: str) -> tuple[str, QuerySymptoms]:
     """The words of a pasted error's message, and the failures that it shows."""
-    from labbook.diagnosis.catalogue import Catalogue
-    from labbook.diagnosis.fingerprint import fingerprint_of_exception
-    from labbook.diagnosis.match import Matcher
-    from labbook.diagnosis.rank import diagnose
-    from labbook.diagnosis.reading import read_text
-    from labbook.index.meaning import Meant
+    from labbook.diagnosis.service import list_fingerprints
+    from labbook.diagnosis.text.log_reader import read_text
+    from labbook.index.query_symptoms import QuerySymptoms
 
     evidence = read_text(text)
-    diagnosis = diagnose(evidence, Matcher(Catalogue(symptoms)), book.config.language_in_use())
+    diagnosis = diagnoser.diagnose(evidence)
     primary = diagnosis.primary
-    frameworks = dict.fromkeys((evidence.framework, "torch", "paddle", ""))
-    identities = [
-        fingerprint_of_exception(raised, framework) for raised in evidence.raised[-4:] for framework in frameworks
-    ]
-    message = primary.message if primary else evidence.raised[-1].message if evidence.raised else _last_line(text)
+    message = (
+        primary.message if primary else evidence.exceptions[-1].message if evidence.exceptions else _last_line(text)
+    )
     names = [f.symptom for f in diagnosis.findings if f.symptom and not f.follows_from]
     families = [primary.family] if primary is not None and primary.family != "other" else []
-    fingerprints = tuple(dict.fromkeys([*(f.fingerprint for f in diagnosis.findings[:1] if f.exception), *identities]))
-    return _plain_words(message), Meant(fingerprints, tuple(names[:_PAGES]), tuple(families), whole=bool(primary))
+    own = [f.fingerprint for f in diagnosis.findings[:1] if f.exception]
+    fingerprints = tuple(dict.fromkeys([*own, *list_fingerprints(evidence)]))
+    return _plain_words(message), QuerySymptoms(
+        fingerprints, tuple(names[:_PAGES]), tuple(families), whole=bool(primary)
+    )
 
 
 def _last_line(text: str) -> str:
@@ -151,13 +152,13 @@ def _plain_words(message: str) -> str:
 
 def _page(symptom: Symptom, language: str) -> Hit:
     """A page of the catalogue among the answers: what it advises first."""
-    from labbook.index.query import Hit
+    from labbook.index.hit import Hit
 
     said = symptom.said(language)
     meta = {"id": symptom.id, "family": symptom.family, "tier": symptom.tier}
     advice = re.sub(r"\{[\w.-]+\|?([^{}]*)\}", r"\1", said.attempts[0]) if said.attempts else said.title
-    snippet = advice.replace("`", "")
-    return Hit(symptom.origin, 1, said.title, snippet, meta, "catalogue", False, "same symptom", symptom.id)
+    title, snippet = said.title.replace("`", ""), advice.replace("`", "")
+    return Hit(symptom.origin, 1, title, snippet, meta, "catalogue", False, "same symptom", symptom.id)
 
 
 def _data(hit: Hit) -> dict[str, object]:
@@ -178,7 +179,7 @@ def _data(hit: Hit) -> dict[str, object]:
     }
 
 
-def _print(found: Found, words: str) -> None:
+def _print(found: SearchResult, words: str) -> None:
     from labbook import screen
     from labbook.index.ranking import COUNTED
 
@@ -189,7 +190,7 @@ def _print(found: Found, words: str) -> None:
         lead: list[screen.Cell | str] = (
             [screen.status_cell(status), "  "] if status else [screen.Cell(hit.kind, "magenta"), "  "]
         )
-        screen.print_line(*lead, *screen.marked(hit.title, found.words, "bold underline"))
+        screen.print_line(*lead, *screen.highlight(hit.title, found.words, "bold underline"))
         if hit.kind == "catalogue":
             screen.print_line("  ", screen.Cell(f"labbook explain {hit.symptom}", "cyan"))
             screen.print_line("  ", hit.snippet)
@@ -197,7 +198,7 @@ def _print(found: Found, words: str) -> None:
         why = [screen.Cell(f"  {_why(hit)}", "dim")] if hit.why.startswith("same") else []
         screen.print_line("  ", screen.Cell(f"{hit.path}:{hit.line}", "cyan"), *why)
         if hit.snippet and hit.snippet != hit.title:
-            screen.print_line("  ", *screen.marked(hit.snippet, found.words))
+            screen.print_line("  ", *screen.highlight(hit.snippet, found.words))
         for line in _fix(hit):
             screen.print_line("  ", screen.Cell(line, "green"))
     if found.total > len(found.hits):

@@ -33,8 +33,8 @@ def command(as_json: bool, raw: bool, notebook: str | None, run: str) -> None:
     """
     from labbook import screen
     from labbook.index.query import find_run
-    from labbook.report.reading import for_reading
     from labbook.report.run_data import load_run, run_data
+    from labbook.report.terminal_page import for_reading
 
     book = open_notebook(notebook)
     entry = find_run(book, run)
@@ -51,7 +51,7 @@ def command(as_json: bool, raw: bool, notebook: str | None, run: str) -> None:
 
 def _commit_of(book: Notebook, run_id: str) -> str:
     """The commit that holds the entry: as noted when it was made, else the latest one in git that touched it."""
-    from labbook.store.git_history import last_commit_of
+    from labbook.store.git_history import last_commit
     from labbook.store.journal import Journal
     from labbook.store.paths import is_run_id
 
@@ -59,4 +59,4 @@ def _commit_of(book: Notebook, run_id: str) -> str:
         return ""
     journal = Journal(book.paths.journal(run_id))
     noted = str(journal.read(journal.paths.done).get("commit") or "")
-    return noted or last_commit_of(book, book.paths.entry(run_id))
+    return noted or last_commit(book, book.paths.entry(run_id))

@@ -10,7 +10,7 @@ import click
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, warn_of_pages
 
 if TYPE_CHECKING:
-    from labbook.index.memory import SymptomCount
+    from labbook.fixes.fix_history import SymptomCount
     from labbook.model.symptom import Symptom
 
 _EPILOG = """\b
@@ -35,12 +35,12 @@ def command(everything: bool, as_json: bool, notebook: str | None, words: tuple[
 
     Ends with status 1 when none fits.
     """
-    from labbook.diagnosis.catalogue import load
+    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
     from labbook.errors import NothingFoundError
-    from labbook.index.memory import symptom_counts
+    from labbook.fixes.fix_history import symptom_counts
 
     book = open_notebook(notebook)
-    catalogue = load(book.paths.symptoms)
+    catalogue = load_catalogue(book.paths.symptoms)
     counts = symptom_counts(book)
     language = book.config.language_in_use()
     rows = [
@@ -98,7 +98,7 @@ def _print(rows: list[Symptom], counts: Mapping[str, SymptomCount], language: st
             [
                 screen.Cell(symptom.id, "bold"),
                 screen.Cell(symptom.family, "dim"),
-                symptom.said(language).title,
+                symptom.said(language).title.replace("`", ""),
                 str(count.runs) if count else "",
                 str(count.fixed) if count else "",
                 screen.Cell(count.last if count else "", "dim"),

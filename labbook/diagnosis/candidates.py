@@ -1,12 +1,19 @@
-"""Matches with the evidence that they rest on, and the order of several: which is the cause, which the consequence."""
+"""Pages of the catalogue that fit the evidence of a failure, in order: the cause first, its consequences behind it.
+
+The first exception that ended the program is the cause; within one exception it is the innermost one that was raised
+again. A page that another page names as its cause moves behind it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from labbook.diagnosis.match import Match
+from labbook.diagnosis.catalogue.matcher import Match, Matcher
+from labbook.diagnosis.text.exit_lines import prints_nonfinite
+from labbook.diagnosis.text.hedging import drop_questions, without_speculation
 from labbook.frozen import dataclass
-from labbook.model.evidence import Raised, Said
+from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
 ANYTHING = "any"
 """In `caused_by`: the symptom is a consequence of whatever else ended the program."""
@@ -19,22 +26,32 @@ _OF_INTERRUPTS = (
     "shared_memory",
     "other",
 )
-"""What other processes say when the one that they belong to is interrupted."""
+"""Families of what child processes report when their parent is interrupted."""
+_COMPUTING = (
+    *("shape_mismatch", "dtype_mismatch", "device_mismatch", "cuda_oom", "cuda_device_assert", "illegal_memory_access"),
+    *("cudnn_error", "nccl_or_collective", "nan_or_inf", "disk_full", "host_oom_killed", "backward_twice"),
+    "no_grad_path",
+)
+"""Failures of the computation itself. A programming error in the code that handles one of them is not the cause."""
+_PRINTED_NAN = "loss_printed_nan"
+_MAX_DEPTH = 12
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A match with the evidence that it rests on.
+    """A matching page with the evidence that it matched.
 
     Args:
+        exception: The exception, or `None`.
+        line: The line of output, or `None`.
         fatal: Whether it ended a program, as far as is known.
         order: Position in time.
-        depth: Place in the chain of one exception: 0 is what happened first.
+        depth: Place in the chain of one exception: 0 happened first.
     """
 
     match: Match
-    raised: Raised | None = None
-    said: Said | None = None
+    exception: ObservedException | None = None
+    line: OutputLine | None = None
     fatal: bool = True
     order: float = 0.0
     rank: int | None = None
@@ -46,26 +63,42 @@ class Candidate:
         return self.match.symptom.id
 
 
-def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """One candidate for each symptom: what failed first and ended the program in front, consequences behind causes."""
+def collect_candidates(evidence: Evidence, matcher: Matcher) -> list[Candidate]:
+    """The pages that fit the exceptions, lines and exit status of a failure, in the order of `order_candidates`.
+
+    Args:
+        evidence: Of the failure.
+        matcher: Of the catalogue.
+    """
+    found = [c for one in evidence.exceptions for c in _match_chain(one, matcher, evidence.framework)]
+    if not evidence.clean_end:
+        # Words without a class are read as a message only where no exception has a message that a page knows.
+        bare = not any(c.match.weight > 1 for c in found)
+        found += _match_lines(evidence, matcher, as_exception=bare)
+        found += [Candidate(match, order=float("inf")) for match in matcher.match_ending(evidence.ending)[:1]]
+    return order_candidates(found)
+
+
+def order_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """One candidate for each page: first what failed first and ended the program, consequences after causes."""
     return _interrupt_behind(_caused_first(_one_each(sorted(candidates, key=_importance))))
 
 
 def _importance(candidate: Candidate) -> tuple[object, ...]:
-    """Sorts what ended the program before what it only said, certain before likely, causes in time order."""
+    """Sort key: what ended the program before other output, certain before likely, causes in time order."""
     consequence = ANYTHING in candidate.match.symptom.caused_by
-    hint = candidate.raised is None and candidate.match.weight == 1
+    hint = candidate.exception is None and candidate.match.weight == 1
     several_ranks = candidate.rank is not None
     # Of several ranks the first to fail is the cause; in one process what came last ended it.
-    order = candidate.order if several_ranks or candidate.raised is None else -candidate.order
+    order = candidate.order if several_ranks or candidate.exception is None else -candidate.order
     weight = candidate.match.weight
     return (
         not candidate.fatal,
         hint,
         consequence,
         weight == 1,
-        candidate.raised is None and weight < 3,
-        candidate.raised is None,
+        candidate.exception is None and weight < 3,
+        candidate.exception is None,
         order,
         candidate.depth,
         -weight,
@@ -73,7 +106,7 @@ def _importance(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _one_each(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The first candidate of each symptom."""
+    """The first candidate of each page."""
     first: dict[str, Candidate] = {}
     for candidate in candidates:
         first.setdefault(candidate.id, candidate)
@@ -81,7 +114,7 @@ def _one_each(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _caused_first(candidates: list[Candidate]) -> list[Candidate]:
-    """Moves a cause in front of what the catalogue says follows from it."""
+    """Moves a cause before the pages that name it as their cause."""
     ordered = list(candidates)
     for _ in range(len(ordered)):
         moved = False
@@ -90,7 +123,7 @@ def _caused_first(candidates: list[Candidate]) -> list[Candidate]:
             if cause.match.weight == 1:
                 continue
             for earlier in range(later):
-                if causes(cause, ordered[earlier]):
+                if is_cause_of(cause, ordered[earlier]):
                     ordered.insert(earlier, ordered.pop(later))
                     moved = True
                     break
@@ -102,20 +135,90 @@ def _caused_first(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def _interrupt_behind(ordered: list[Candidate]) -> list[Candidate]:
-    """Puts an interruption behind another failure of the same text: who reports that failure pressed Ctrl-C."""
-    if not ordered or ordered[0].match.symptom.family != "interrupted" or ordered[0].raised is None:
+    """Moves an interruption behind another failure of the same text, after which somebody pressed Ctrl-C."""
+    if not ordered or ordered[0].match.symptom.family != "interrupted" or ordered[0].exception is None:
         return ordered
     first = ordered[0]
     for place, other in enumerate(ordered):
-        apart = other.raised is not None and other.order != first.order and other.rank == first.rank
+        apart = other.exception is not None and other.order != first.order and other.rank == first.rank
         if apart and other.fatal and other.match.weight > 1 and other.match.symptom.family not in _OF_INTERRUPTS:
             return [other, *ordered[:place], *ordered[place + 1 :]]
     return ordered
 
 
-def causes(cause: Candidate, effect: Candidate) -> bool:
-    """Whether a page calls the one a cause of the other."""
+def is_cause_of(cause: Candidate, effect: Candidate) -> bool:
+    """Whether a page names the first as a cause of the second."""
     named = cause.id in effect.match.symptom.caused_by or effect.id in cause.match.symptom.causes_of
-    # Where pages name each other, the order in time stays.
+    # Where pages name each other, the order in time decides.
     back = effect.id in cause.match.symptom.caused_by or cause.id in effect.match.symptom.causes_of
     return named and not back
+
+
+def _match_chain(raised: ObservedException, matcher: Matcher, framework: str) -> list[Candidate]:
+    """The pages that fit one exception and its chain, the root first."""
+    chain = _root_first(raised, matcher, framework)
+    found = []
+    for depth, one in enumerate(chain):
+        if not any(frame.user for frame in one.frames) and any(frame.user for frame in raised.frames):
+            # Raised inside a library: the user's line is the one that called it.
+            one = replace(one, frames=raised.frames)
+        matches = matcher.match_exception(one, framework)
+        chosen = matches[:1] + [m for m in matches[1:] if m.weight == 3 and _related(m, matches[0])]
+        found += [
+            Candidate(match, one, fatal=raised.ended_process, order=raised.order, rank=raised.rank, depth=depth)
+            for match in chosen
+        ]
+    return found
+
+
+def _related(match: Match, first: Match) -> bool:
+    return match.symptom.id in first.symptom.caused_by or first.symptom.id in match.symptom.causes_of
+
+
+def _root_first(raised: ObservedException, matcher: Matcher, framework: str, depth: int = 0) -> list[ObservedException]:
+    """The chain of an exception, the root cause first; at most `_MAX_DEPTH` deep."""
+    chain = [raised]
+    if depth >= _MAX_DEPTH:
+        return chain
+    if raised.inner is not None:
+        # A re-raised error quotes the real one, which comes first.
+        chain = [*_root_first(raised.inner, matcher, framework, depth + 1), raised]
+    for behind, relation in raised.context[:_MAX_DEPTH]:
+        deeper = _root_first(replace(behind, context=()), matcher, framework, depth + 1)
+        chain = [*deeper, *chain] if _explains(behind, raised, relation, matcher, framework) else [*chain, *deeper]
+    return chain
+
+
+def _explains(
+    behind: ObservedException, shown: ObservedException, relation: str, matcher: Matcher, framework: str
+) -> bool:
+    """Whether the earlier exception of a chain is the cause of the later one."""
+    inner = shown.inner or shown
+    ours = matcher.match_exception(inner, framework)
+    theirs = matcher.match_exception(behind, framework)
+    if not theirs:
+        return False
+    if not ours or theirs[0].symptom.id in ours[0].symptom.caused_by or ANYTHING in ours[0].symptom.caused_by:
+        return True
+    if relation == "cause":
+        return theirs[0].weight >= ours[0].weight
+    slipped = ours[0].symptom.family == "type_error_user_code" and theirs[0].symptom.family in _COMPUTING
+    return theirs[0].weight >= ours[0].weight if slipped else theirs[0].weight > ours[0].weight
+
+
+def _match_lines(evidence: Evidence, matcher: Matcher, *, as_exception: bool) -> Iterator[Candidate]:
+    """The best page for each line of output, without sentences that only suppose or ask something."""
+    printed_nan = matcher.catalogue.symptoms.get(_PRINTED_NAN)
+    for line in evidence.lines:
+        text = without_speculation(line.text)
+        matches = matcher.match_line(replace(line, text=text), evidence.framework, as_exception=as_exception)
+        if matches and matches[0].weight < 3 and line.kind == "output":
+            # Words that no program prints in this form may be part of a question.
+            statements = drop_questions(text)
+            if statements != text:
+                text = statements
+                matches = matcher.match_line(replace(line, text=text), evidence.framework, as_exception=as_exception)
+        if not matches and printed_nan and line.kind == "output" and prints_nonfinite(text):
+            matches = [Match(printed_nan, 1, 0, {})]
+        for match in matches[:1]:
+            yield Candidate(match, None, line, line.kind != "warning", line.order, line.rank)

@@ -1,8 +1,7 @@
 """The identity of a failure: the same in another run, folder, shape and machine, another for another failure.
 
 A fingerprint is `v1:` and sixteen hexadecimal digits. The number of the version changes with the algorithm, so that
-entries that were written before keep their group. The values that are taken out of the message here are what a fix
-talks about; they are kept in `Finding.values`, not in the identity.
+older entries remain in their group. The values that are removed from the message here are in `Finding.values`.
 
 Source: grouping by class, message and the innermost frame of one's own code is what error trackers do; which parts of
 the messages of torch and paddle vary was read from their messages.
@@ -15,14 +14,14 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from labbook.model.evidence import Raised
+from labbook.model.evidence import ObservedException
 from labbook.model.run import Frame
 
 VERSION = "v1"
 
 _MOST_LETTERS = 4000
 _MOST_UNITS = 3
-"""Sentences of a message that count. Source: chosen by us; what follows the third one is advice or a list of values."""
+"""Sentences of a message that count. Source: chosen by us; after the third come advice and lists of values."""
 _UNIT_LETTERS = 240
 _DEEPEST = 20
 
@@ -35,20 +34,20 @@ _STOPS = (
     "traceback (most recent", 'file "', "frame #", "exception raised from", "c++ traceback", "c++ capturedtraceback",
     "stack trace", "original traceback",
 )  # fmt: skip
-"""What begins so, and all behind it, is no part of the message."""
+"""A line that starts so, and everything after it, is no part of the message."""
 _ADVICE = (
     "cuda kernel errors might", "for debugging consider", "compile with", "search for `cuda", "search for cuda",
     "for more information", "please ", "you can ", "you may ", "you might ", "if you ", "if reserved", "consider ",
     "try ", "set ", "see ", "hint", "note", "did you mean", "to fix", "use ", "device-side assertion tracking",
 )  # fmt: skip
-"""What a library says besides what went wrong: it comes and goes with its version."""
+"""Advice that a library adds; it differs between versions."""
 
 _QUOTED = re.compile(r"(['\"`])([^'\"`\n]{0,200})\1")
 _LISTED = re.compile(r"<q>(?:\s*,\s*<q>)+")
 _OF_PARAMETERS = re.compile(r"state_?dict|parameter|key\(s\)|\bkeys?\b|\bparam\b|\blayers?\b|variable", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z_ -]*\Z")
 _NAMED_BY = frozenset({"ModuleNotFoundError", "ImportError", "AttributeError", "NameError", "UnboundLocalError"})
-"""Classes of which the quoted name is what is missing, dots and digits or not."""
+"""Classes whose quoted name is the missing thing, even with dots and digits."""
 
 _DTYPE_WORDS = r"float|double|half|bfloat|long|int|uint|short|byte|char|bool|complex|cfloat|cdouble|qint|quint|fp|bf|tf"
 _PLACES = (
@@ -83,42 +82,42 @@ _NUMBER = re.compile(r"(?<![\w.])\d[\w.]*")
 _NOTEBOOK = re.compile(r"<ipython-input-|ipykernel_|<cell|<stdin>|<string>")
 
 
-def fingerprint_of_exception(raised: Raised, framework: str) -> str:
+def fingerprint_exception(raised: ObservedException, framework: str) -> str:
     """The fingerprint of an exception.
 
     Args:
         raised: The exception; of one that re-raises another, the inner one counts.
         framework: "torch", "paddle" or "".
     """
-    return _digest(parts(raised, framework))
+    return _digest(fingerprint_parts(raised, framework))
 
 
-def fingerprint_of_fault(symptom: str, module_type: str = "", condition: str = "") -> str:
+def fingerprint_fault(symptom: str, module_type: str = "", condition: str = "") -> str:
     """The fingerprint of a silent fault.
 
     Args:
         symptom: Its id.
         module_type: Class of the module that shows it ("Linear"), or "".
-        condition: What else tells two of them apart, in words; values in it do not count.
+        condition: Words that distinguish two faults of one symptom; values in it do not count.
     """
-    return _digest(("fault", symptom, module_type, template_of(condition)))
+    return _digest(("fault", symptom, module_type, normalise_message(condition)))
 
 
-def parts(raised: Raised, framework: str) -> tuple[str, str, str, str]:
-    """What the fingerprint of an exception is made of: framework, class, template of the message, place in the code."""
+def fingerprint_parts(raised: ObservedException, framework: str) -> tuple[str, str, str, str]:
+    """The parts of an exception's fingerprint: framework, class, message without values, place in the code."""
     chain = list(_inwards(raised))
     innermost = chain[-1]
     kind = innermost.type.rpartition(".")[2]
     place = next((place for one in reversed(chain) if (place := _place(one.frames))), "")
-    return framework, kind, template_of(innermost.message, kind), place
+    return framework, kind, normalise_message(innermost.message, kind), place
 
 
-def template_of(message: str, kind: str = "") -> str:
-    """A message in lower case without what differs between two runs of the same failure.
+def normalise_message(message: str, kind: str = "") -> str:
+    """A message in lower case without values that differ between runs of the same failure.
 
     Args:
         message: As the exception gives it.
-        kind: Class of the exception: of some the quoted name is what counts.
+        kind: Class of the exception; for some classes the quoted name counts.
     """
     text = _ESCAPES.sub("", message[:_MOST_LETTERS]).strip()
     summary = _SUMMARY.search(text)
@@ -142,14 +141,14 @@ def template_of(message: str, kind: str = "") -> str:
 
 
 def _parameterised(text: str, kind: str, *, within: str) -> str:
-    """One sentence with its values taken out.
+    """One sentence without its values.
 
     Args:
         text: The sentence.
         kind: Class of the exception.
         within: The whole message, which tells whether quoted words are names of parameters.
     """
-    kept: list[str] = []
+    names: list[str] = []
     of_parameters = kind == "ValueError" or (
         kind not in _NAMED_BY and kind != "KeyError" and _OF_PARAMETERS.search(within) is not None
     )
@@ -162,15 +161,15 @@ def _parameterised(text: str, kind: str, *, within: str) -> str:
             known = not of_parameters and _PLAIN_WORD.match(inside) is not None
         if not known:
             return "<q>"
-        # Set aside while the rest loses its values.
-        kept.append(inside)
-        return f"\x00{_LETTERS[len(kept) % len(_LETTERS)]}\x00"
+        # Protected while values are removed from the rest.
+        names.append(inside)
+        return f"\x00{_LETTERS[len(names) % len(_LETTERS)]}\x00"
 
     text = _QUOTED.sub(quoted, text)
     for pattern, instead in (*_PLACES, *_SHAPES):
         text = pattern.sub(instead, text)
     text = _LISTED.sub("<q>", text)
-    for number, inside in enumerate(kept, 1):
+    for number, inside in enumerate(names, 1):
         text = text.replace(f"\x00{_LETTERS[number % len(_LETTERS)]}\x00", f"'{inside}'", 1)
     return _SPACES.sub(" ", text).strip(" .:,;!").lower()
 
@@ -178,9 +177,9 @@ def _parameterised(text: str, kind: str, *, within: str) -> str:
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def _inwards(raised: Raised) -> Iterator[Raised]:
+def _inwards(raised: ObservedException) -> Iterator[ObservedException]:
     """The exception, and those that it re-raises, the innermost last."""
-    one: Raised | None = raised
+    one: ObservedException | None = raised
     for _ in range(_DEEPEST):
         if one is None:
             return
@@ -192,7 +191,7 @@ def _place(frames: Sequence[Frame]) -> str:
     """Module, function and cleaned line of the innermost frame in the user's code; of a library's without the line."""
     own = next((frame for frame in reversed(frames) if frame.user), None)
     if own is not None:
-        return f"{_module(own.file)}:{own.function}:{cleaned(own.source)}"
+        return f"{_module(own.file)}:{own.function}:{normalise_source(own.source)}"
     return f"{_module(frames[-1].file)}:{frames[-1].function}" if frames else ""
 
 
@@ -202,7 +201,7 @@ def _module(file: str) -> str:
     return PurePosixPath(file.replace("\\", "/")).stem
 
 
-def cleaned(source: str) -> str:
+def normalise_source(source: str) -> str:
     """A line of code without comment, spaces, numbers and the text of its strings."""
     bare = _STRING.sub("''", source[:500]).partition("#")[0]
     return re.sub(r"\s+", "", _NUMBER.sub("0", bare))

@@ -1,14 +1,15 @@
-"""Checks of what layers put out: dead and saturated units, collapsed outputs, order of layers."""
+"""Checks of activations: dead and saturated units, collapsed outputs, softmax axis, batch norm."""
 
 from __future__ import annotations
 
-from labbook.health.evidence import called_in, percent, place_of, said, too_few
-from labbook.health.layers import Module, functions_of, modules_of, roots_of
-from labbook.health.outputs import single_outputs
-from labbook.health.reading import Facts, count, finite, flag, names, rows, shape, words
-from labbook.health.regime import acts, opposed_optimizers
-from labbook.health.statistics import median
+from labbook.health.event_fields import Facts, count, finite, flag, names, rows, shape, words
+from labbook.health.layer_history import Module, functions_of, modules_of, roots_of
+from labbook.health.measurements import called_in, place_of, too_few
+from labbook.health.regression_outputs import single_outputs
+from labbook.health.training_kind import acts, opposed_optimizers
+from labbook.health.trend_tests import median
 from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -18,24 +19,20 @@ _CONFIRMED = 3
 _NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm", "rmsnorm")
 
 
-@check(
-    "dead_relu",
-    "units are alive",
-    "at most half of a layer silent",
-    family="activation",
-    tier=2,
-    needs=("modules",),
-    advice="Lower the learning rate, scale the inputs, initialise for ReLU, or use LeakyReLU.",
-)
+@check("dead_relu", family="activation", tier=2, needs=("modules",))
 def units_alive(run: Run, signals: Signals) -> Outcome | None:
     """Whether more than half of the units of a ReLU layer were 0 for at least 512 samples, and stay so.
 
     Source: SageMaker DeadRelu (0 of 12 healthy runs, 5 of 13 faulty ones).
     """
-    looked = [(m.said, m.name, [r for _, r in m.history]) for m in modules_of(signals)]
-    looked += [(f"{fn} in {line}", "", [r for _, r in h]) for (fn, line), h in functions_of(signals).items()]
-    judged, dead = 0, []
-    for said_as, name, history in looked:
+    layers = [(m.label, m.name, [r for _, r in m.history]) for m in modules_of(signals)]
+    layers += [
+        (message("health.dead_relu.function", function=fn, line=line), "", [r for _, r in h])
+        for (fn, line), h in functions_of(signals).items()
+    ]
+    judged = 0
+    dead: list[tuple[float, Message | str, str]] = []
+    for layer, name, history in layers:
         shares = [finite(row, "dead") for row in history if count(row, "dead_n") >= _SAMPLES]
         known = [share for share in shares if share is not None][-2:]
         # A layer that died while samples were collected: nothing but zeros, three looks in a row.
@@ -43,27 +40,21 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
         silent = len(zeros) == _CONFIRMED and min(zeros) > 0.99
         judged += len(known) == 2 or silent
         if silent or (len(known) == 2 and min(known) > 0.5):
-            dead.append((1.0 if silent else known[-1], said_as, name))
+            dead.append((1.0 if silent else known[-1], layer, name))
     if dead:
-        share, said_as, name = max(dead)
-        told = tuple(f"{percent(s)} silent in {which}" for s, which, _ in sorted(dead, reverse=True)[:5])
-        return Outcome("fail", f"{percent(share)} of {said_as} gave 0 for all samples", told, {"module": name})
+        dead.sort(key=lambda one: (one[0], str(one[1])), reverse=True)
+        share, layer, name = dead[0]
+        evidence = tuple(message("health.dead_relu.layer", share=s, layer=which) for s, which, _ in dead[:5])
+        observed = message("health.dead_relu.dead", share=share, layer=layer)
+        return Outcome("fail", observed, evidence, {"module": name})
     if not judged:
         return None
-    return Outcome("ok", f"{judged} layers looked at")
+    return Outcome("ok", message("health.layers_inspected", layers=judged))
 
 
-@check(
-    "saturated_activation",
-    "activations are not saturated",
-    "at most half of the inputs beyond 5",
-    family="activation",
-    tier=2,
-    needs=("modules",),
-    advice="Scale inputs and initial weights, or use another activation in hidden layers.",
-)
+@check("saturated_activation", family="activation", tier=2, needs=("modules",))
 def not_saturated(run: Run, signals: Signals) -> Outcome | None:
-    """Whether most inputs of a hidden tanh or sigmoid lie where it is flat. A last one may saturate: it decides.
+    """Whether most inputs of a hidden tanh or sigmoid lie where it is flat. The output activation may saturate.
 
     Source: DeepDiagnosis, beyond 5 (0 of 12 healthy runs); median over dense steps.
     """
@@ -78,21 +69,14 @@ def not_saturated(run: Run, signals: Signals) -> Outcome | None:
         return None
     share, module = worst
     if share > 0.5:
-        return Outcome("fail", f"{percent(share)} of the inputs of {module.said}", where={"module": module.name})
-    return Outcome("ok", f"at most {percent(share)} of the inputs of a layer")
+        observed = message("health.saturated_activation.saturated", share=share, layer=module.label)
+        return Outcome("fail", observed, where={"module": module.name})
+    return Outcome("ok", message("health.saturated_activation.ok", share=share))
 
 
-@check(
-    "activation_collapse",
-    "outputs differ between samples",
-    "not the same for all samples",
-    family="activation",
-    tier=2,
-    needs=("modules",),
-    advice="Look for dead or cut-off layers, statistics of batch norms, and overfit a single batch first.",
-)
+@check("activation_collapse", family="activation", tier=2, needs=("modules",))
 def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the model gives (nearly) the same output for every sample, at three looks in a row, though inputs differ.
+    """Whether the model returns (nearly) the same output for every sample at three looks in a row, for varied inputs.
 
     Source: diagnosis catalogue, `activation_collapse` (tier 2): variance over samples under 1e-6 of that over units.
     The first steps are not judged: a head may begin at 0. One number a sample is also measured by its targets.
@@ -108,21 +92,22 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
         single = bool(root.history) and (shape(root.history[-1][1], "shape") or (0,))[-1] == 1
         if max(shares) < (1e-10 if single else 1e-6) and not _inputs_alike(signals):
             first = _first_collapsed(root, signals)
-            told = (f"first collapsed in the order of the forward: {first.said}",) if first is not None else ()
-            observed = f"{root.type} gives the same output for all samples (variance {said(max(shares))} of its square)"
-            return Outcome("fail", observed, told, {"module": first.name if first is not None else ""})
+            evidence = (message("health.activation_collapse.first", layer=first.label),) if first is not None else ()
+            observed = message("health.activation_collapse.collapsed", model=root.type, variance=max(shares))
+            return Outcome("fail", observed, evidence, {"module": first.name if first is not None else ""})
     singles = [] if acts(signals) or opposed_optimizers(run, signals) else single_outputs(signals)
     worst = min(singles, key=lambda one: one.last / one.target, default=None)
     if worst is not None:
-        observed = f"deviation over samples {said(worst.last)}, that of the targets {said(worst.target)}"
+        spread = message("health.activation_collapse.deviations", outputs=worst.last, targets=worst.target)
         if worst.collapsed and not _inputs_alike(signals):
-            return Outcome("warn", f"{worst.root.type} gives nearly the same output for all samples: {observed}")
+            observed = message("health.activation_collapse.nearly", model=worst.root.type, deviations=spread)
+            return Outcome("warn", observed)
         if lowest is None:
-            return Outcome("ok", observed)
+            return Outcome("ok", spread)
     if lowest is None:
         looks = max((len(root.last("across", 99, _SETTLED)) for root in roots), default=0)
-        return too_few(looks, _CONFIRMED, "looks at an output of several samples")
-    return Outcome("ok", f"variance over samples {said(lowest)} of the mean square")
+        return too_few(looks, _CONFIRMED, "health.too_few.outputs")
+    return Outcome("ok", message("health.activation_collapse.ok", variance=lowest))
 
 
 def _inputs_alike(signals: Signals) -> bool:
@@ -146,47 +131,32 @@ def _first_collapsed(root: Module, signals: Signals) -> Module | None:
     return None
 
 
-@check(
-    "batchnorm_frozen_or_tiny_batch",
-    "batch norm has enough samples",
-    "at least 4 values for each channel",
-    family="loop-bug",
-    tier=2,
-    needs=("modules",),
-    advice="Use larger batches, GroupNorm, or SyncBatchNorm.",
-)
+@check("batchnorm_frozen_or_tiny_batch", family="loop-bug", tier=2, needs=("modules",))
 def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
-    """Whether batch norms see hardly any value for a channel, or keep statistics far from those of the batches.
+    """Whether batch norms see hardly any value for a channel, or have running statistics far from those of the batches.
 
     Source: diagnosis catalogue (tier 2): running variance outside [0.1, 10] times that of the batch, after 100 steps;
     fewer than 16 values for each channel is common in small healthy runs, so only fewer than 4 count.
     """
-    looked = False
+    judged = False
     for module in modules_of(signals):
-        told = [(step, bn) for step, row in module.history if isinstance(bn := row.get("bn"), dict)]
-        sizes = [n for _, bn in told if (n := finite(bn, "n")) is not None]
+        looks = [(step, bn) for step, row in module.history if isinstance(bn := row.get("bn"), dict)]
+        sizes = [n for _, bn in looks if (n := finite(bn, "n")) is not None]
         if len(sizes) < _CONFIRMED:
             continue
-        looked = True
+        judged = True
         where = {"module": module.name}
         if median(sizes) < 4:
-            observed = f"{module.said} normalises over {said(median(sizes))} values for each channel"
+            observed = message("health.batchnorm.few_values", layer=module.label, values=median(sizes))
             return Outcome("warn", observed, where=where)
-        ratios = [r for step, bn in told if step >= 100 and (r := finite(bn, "ratio")) is not None]
+        ratios = [r for step, bn in looks if step >= 100 and (r := finite(bn, "ratio")) is not None]
         if len(ratios) >= _CONFIRMED and not 0.1 <= median(ratios[-5:]) <= 10:
-            observed = f"{module.said} keeps a variance of {said(median(ratios[-5:]))} times that of the batches"
+            observed = message("health.batchnorm.stale", layer=module.label, ratio=median(ratios[-5:]))
             return Outcome("warn", observed, where=where)
-    return Outcome("ok", "enough") if looked else None
+    return Outcome("ok", message("health.batchnorm.ok")) if judged else None
 
 
-@check(
-    "softmax_wrong_axis",
-    "softmax runs over the classes",
-    "an axis of several classes",
-    family="loop-bug",
-    tier=1,
-    advice="Give dim=-1 (axis=-1); for one output use a sigmoid.",
-)
+@check("softmax_wrong_axis", family="loop-bug", tier=1)
 def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
     """Whether a softmax runs over an axis of length 1, or a loss gets scores that sum to 1 over the batch.
 
@@ -198,22 +168,23 @@ def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
             and len(history) >= _CONFIRMED
             and all(count(r, "size") == 1 for _, r in history)
         ):
-            return Outcome("fail", f"{fn} over an axis of length 1 is constant", (f"called in {line}",), place_of(line))
+            observed = message("health.softmax_wrong_axis.length_1", softmax=fn)
+            return Outcome("fail", observed, (message("health.called_in", line=line),), place_of(line))
         if len(history) >= _CONFIRMED and all(_over_the_batch(signals, step, row) for step, row in history):
-            observed = f"{fn} of the model's output runs over the batch, not over the classes"
-            return Outcome("warn", observed, (f"called in {line}",), place_of(line))
+            observed = message("health.softmax_wrong_axis.batch", softmax=fn)
+            return Outcome("warn", observed, (message("health.called_in", line=line),), place_of(line))
     for module in modules_of(signals):
         if module.type in ("Softmax", "LogSoftmax") and len(module.history) >= _CONFIRMED:
             axis = finite(module.options, "dim")
             axis = finite(module.options, "axis") if axis is None else axis
             forms = [row.get("shape") for _, row in module.history]
             if axis is not None and all(_length(form, int(axis)) == 1 for form in forms):
-                observed = f"{module.said} over an axis of length 1 is constant"
+                observed = message("health.softmax_wrong_axis.length_1", softmax=module.label)
                 return Outcome("fail", observed, where={"module": module.name})
     for loss in signals.losses:
         share, seen = finite(loss, "prob_columns"), count(loss, "observed")
         if share is not None and share > 0.95 and seen >= _CONFIRMED:
-            observed = f"the input of {words(loss, 'fn')} sums to 1 over the batch, not over the classes"
+            observed = message("health.softmax_wrong_axis.loss_input", function=words(loss, "fn"))
             return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")))
     return None
 
@@ -238,15 +209,7 @@ def _length(form: object, axis: int) -> int | None:
     return form[axis] if isinstance(form[axis], int) else None
 
 
-@check(
-    "missing_nonlinearity",
-    "layers have an activation between them",
-    "no two linear layers in a row",
-    family="activation",
-    tier=3,
-    needs=("models",),
-    advice="Put an activation between them; together they are one layer.",
-)
+@check("missing_nonlinearity", family="activation", tier=3, needs=("models",))
 def activations_between(run: Run, signals: Signals) -> Outcome | None:
     """Whether the output of one linear or convolution layer is directly the input of another.
 
@@ -257,8 +220,12 @@ def activations_between(run: Run, signals: Signals) -> Outcome | None:
         both = _is_linear(first) and _is_linear(second) and first.type == second.type
         widths = [_width(first, "in"), _width(first, "out"), _width(second, "out")]
         if both and None not in widths and widths[1] >= min(widths[0], widths[2]):  # type: ignore[operator, type-var]
-            found.append(f"{first.said} to {second.said}")
-    return Outcome("note", f"{len(found)} times", tuple(found[:5])) if found else None
+            found.append(message("health.missing_nonlinearity.pair", first=first.label, second=second.label))
+    return (
+        Outcome("note", message("health.missing_nonlinearity.times", times=len(found)), tuple(found[:5]))
+        if found
+        else None
+    )
 
 
 def _is_linear(module: Module) -> bool:
@@ -270,15 +237,7 @@ def _width(module: Module, side: str) -> float | None:
     return finite(module.options, f"{side}_channels") if features is None else features
 
 
-@check(
-    "double_activation",
-    "one activation at a time",
-    "no activation of probabilities",
-    family="activation",
-    tier=3,
-    needs=("models",),
-    advice="Leave one of them out.",
-)
+@check("double_activation", family="activation", tier=3, needs=("models",))
 def activations_single(run: Run, signals: Signals) -> Outcome | None:
     """Whether an activation gets what a softmax or sigmoid has just put out.
 
@@ -287,29 +246,23 @@ def activations_single(run: Run, signals: Signals) -> Outcome | None:
     squashing, activations = ("Softmax", "Sigmoid"), ("ReLU", "Softmax", "Sigmoid", "Tanh", "LogSoftmax")
     for first, second in _fed(signals):
         if first.type in squashing and second.type in activations:
-            return Outcome("note", f"{first.said} feeds {second.said}", where={"module": second.name})
+            observed = message("health.feeds", first=first.label, second=second.label)
+            return Outcome("note", observed, where={"module": second.name})
     return None
 
 
-@check(
-    "dropout_before_norm",
-    "dropout stands behind batch norm",
-    "not directly before it",
-    family="activation",
-    tier=3,
-    needs=("models",),
-    advice="Move dropout behind the norm: its variance differs between training and evaluation.",
-)
+@check("dropout_before_norm", family="activation", tier=3, needs=("models",))
 def dropout_behind_norm(run: Run, signals: Signals) -> Outcome | None:
     """Whether a dropout feeds a batch norm directly. Source: a hint (tier 3); NeuraLint; Li et al. 2019."""
     for first, second in _fed(signals):
         if first.type.startswith("Dropout") and (finite(first.options, "p") or 0) > 0 and "BatchNorm" in second.type:
-            return Outcome("note", f"{first.said} feeds {second.said}", where={"module": first.name})
+            observed = message("health.feeds", first=first.label, second=second.label)
+            return Outcome("note", observed, where={"module": first.name})
     return None
 
 
 def _fed(signals: Signals) -> list[tuple[Module, Module]]:
-    """Pairs of modules of which the first hands its output to the second as it is."""
+    """Pairs of modules: the output of the first is directly the input of the second."""
     by_place = {(m.model, m.number): m for m in modules_of(signals)}
     pairs = []
     for model in signals.models:
@@ -323,15 +276,7 @@ def _fed(signals: Signals) -> list[tuple[Module, Module]]:
     return pairs
 
 
-@check(
-    "dropout_too_high",
-    "dropout leaves enough",
-    "at most half dropped",
-    family="activation",
-    tier=3,
-    needs=("models",),
-    advice="Lower it.",
-)
+@check("dropout_too_high", family="activation", tier=3, needs=("models",))
 def dropout_moderate(run: Run, signals: Signals) -> Outcome | None:
     """Whether a dropout drops more than half. Source: a hint (tier 3); UMLAUT."""
     high = [
@@ -342,18 +287,11 @@ def dropout_moderate(run: Run, signals: Signals) -> Outcome | None:
     if not high:
         return None
     p, module = max(high, key=lambda pair: pair[0])
-    return Outcome("note", f"{module.said} drops {percent(p)}", where={"module": module.name})
+    observed = message("health.dropout_too_high.share", layer=module.label, share=p)
+    return Outcome("note", observed, where={"module": module.name})
 
 
-@check(
-    "spectral_norm_uninitialised",
-    "spectral norm has run in training",
-    "before it is evaluated",
-    family="activation",
-    tier=1,
-    needs=("models",),
-    advice="Use torch.nn.utils.parametrizations.spectral_norm, or train first.",
-)
+@check("spectral_norm_uninitialised", family="activation", tier=1, needs=("models",))
 def spectral_norm_ready(run: Run, signals: Signals) -> Outcome | None:
     """Whether an old-style spectral norm was evaluated before it had ever run in training mode.
 
@@ -362,7 +300,8 @@ def spectral_norm_ready(run: Run, signals: Signals) -> Outcome | None:
     early = [name for model in signals.models for name in names(model, "spectral_eval_first")]
     if not early:
         return None
-    return Outcome("fail", f"{len(early)} modules ran in evaluation mode first", where={"module": early[0]})
+    observed = message("health.spectral_norm_uninitialised.early", modules=len(early))
+    return Outcome("fail", observed, where={"module": early[0]})
 
 
 def has_batch_norm(signals: Signals) -> bool:

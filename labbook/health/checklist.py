@@ -1,39 +1,41 @@
-"""The health checklist of a run: every check once, effects under their causes, and only rows worth reading."""
+"""The health checklist of a run: runs every check once, puts effects under their causes, keeps rows worth reading."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from labbook.health import (
     activation,
+    batch_order,
     convergence,
-    data,
+    coverage,
     distributed,
-    environment,
     gradient,
     initial,
+    input_data,
     labels,
     loop,
-    memory,
+    memory_use,
     numeric,
-    observation,
-    order,
     performance,
     precision,
+    requested_settings,
     schedule,
     updates,
     validation,
     wiring,
 )
 from labbook.health.causes import explanations
-from labbook.health.evidence import missing, said, trained, unobserved
-from labbook.model.check import Check, Outcome
+from labbook.health.measurements import has_trained, missing, unobserved
+from labbook.model.check import Check, CheckPages, CheckWording, Outcome
+from labbook.model.message import Message, message
 from labbook.model.run import CheckResult, Run
 from labbook.model.signals import Signals
+from labbook.store.sentences import Sentences
 
 _MODULES = (
-    observation,
+    coverage,
     initial,
     schedule,
     wiring,
@@ -42,16 +44,16 @@ _MODULES = (
     activation,
     numeric,
     precision,
-    data,
+    input_data,
     labels,
-    order,
+    batch_order,
     loop,
     convergence,
     validation,
-    memory,
+    memory_use,
     performance,
     distributed,
-    environment,
+    requested_settings,
 )
 
 CLASSIC = (
@@ -79,37 +81,45 @@ CLASSIC = (
     "determinism",
     "probe_overhead",
 )
-"""Rows that are always there, in their order; the others only when there is something to say."""
+"""Rows that are always shown, in their order; the others only when they found something."""
 
 CHECKS: tuple[Check, ...] = tuple(check for module in _MODULES for check in module.CHECKS)
 """All checks."""
 
 _WORST = ("fail", "warn", "note", "ok", "not observed")
 _ALPHA = 0.01
-"""Chance that any of the tests with a stated probability fires on a healthy run, all of them together."""
+"""Family-wise error rate: the chance that any of the tests with a stated null fires on a healthy run."""
 
 _NOTES = 6
 _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_ENGLISH = Sentences("en")
+_CHECK_FAILED = "health.not_observed.check_failed"
+_OTHERS_TITLE = message("health.other_checks.title")
 
 
-def checklist(run: Run) -> list[CheckResult]:
-    """Rows of the checklist: what is wrong first, causes before effects; then the classic rows, then notes.
+def checklist(run: Run, pages: CheckPages) -> list[CheckResult]:
+    """Returns the rows of the checklist: findings first, causes before effects; then the classic rows, then notes.
 
     Empty for a run that trained nothing. A check that fails itself becomes a row that says so: it must not cost the
     entry. The last row counts the checks that have none.
+
+    Args:
+        run: The run.
+        pages: What the symptom pages say of the checks.
     """
-    if not trained(run):
+    if not has_trained(run):
         return []
     answers = [(check, answer(check, run)) for check in CHECKS]
-    asked = [(check, outcome) for check, outcome in corrected(answers) if outcome is not None]
-    rows = _explained(_corroborated([_row(check, outcome) for check, outcome in asked], run))
+    outcomes = [(check, outcome) for check, outcome in corrected(answers) if outcome is not None]
+    rows = _corroborated([_row(check, outcome, pages) for check, outcome in outcomes], run, pages)
+    rows = _explained(rows, pages.causes_of)
     shown = _worth_reading(rows)
     rest = [row for row in rows if row not in shown]
     return [*shown, _other_checks(rest)] if rest and run.signals else shown
 
 
 def answer(check: Check, run: Run) -> Outcome | None:
-    """The worst answer of one check over the processes that trained; `None` when its question does not arise."""
+    """Returns the worst answer of one check over the processes that trained; `None` when it does not apply."""
     processes = run.signals or (Signals(""),)
     if check.whole:
         return _guarded(check, run, processes[0])
@@ -130,46 +140,66 @@ def _guarded(check: Check, run: Run, signals: Signals) -> Outcome | None:
                 return unobserved(reason)
         return check.run(run, signals)
     except _BROKEN as error:
-        return unobserved(f"the check failed ({type(error).__name__}: {error})")
+        return unobserved(message(_CHECK_FAILED, type=type(error).__name__, error=str(error)))
 
 
 def corrected(answers: Iterable[tuple[Check, Outcome | None]]) -> list[tuple[Check, Outcome | None]]:
-    """The same answers; tests that do not stand against so many of them at once become ok.
+    """Returns the same answers; tests that are not significant among so many become ok.
 
     Source: Holm 1979, family-wise at `_ALPHA`.
     """
-    told = list(answers)
-    tests = sorted((o.p, i) for i, (_, o) in enumerate(told) if o is not None and o.p is not None and o.verdict != "ok")
+    results = list(answers)
+    tests = sorted(
+        (o.p, i) for i, (_, o) in enumerate(results) if o is not None and o.p is not None and o.verdict != "ok"
+    )
     for place, (p, _) in enumerate(tests):
         if p > _ALPHA / (len(tests) - place):
             for _, weak in tests[place:]:
-                check, outcome = told[weak]
+                check, outcome = results[weak]
                 if outcome is not None:
-                    told[weak] = (check, replace(outcome, verdict="ok"))
+                    results[weak] = (check, replace(outcome, verdict="ok"))
             break
-    return told
+    return results
 
 
-def _row(check: Check, outcome: Outcome) -> CheckResult:
+def _row(check: Check, outcome: Outcome, pages: CheckPages) -> CheckResult:
     verdict = outcome.verdict
     if check.tier == 3 and verdict in ("fail", "warn") and check.family != "record":
         verdict = "note"
-    return CheckResult(
+    wording = pages.wording.get(check.id, {})
+    english = wording.get("en", CheckWording(check.id.replace("_", " ")))
+    evidence = tuple(e for e in outcome.evidence if e) if verdict in ("fail", "warn", "note") else ()
+    row = CheckResult(
         id=check.id,
-        title=check.title,
-        expected=outcome.expected or check.expected,
-        observed=outcome.observed,
+        title=english.title,
+        expected=_ENGLISH(outcome.expected, english.expected),
+        observed=_ENGLISH(outcome.observed),
         verdict=verdict,
-        detail=check.advice if verdict in ("fail", "warn") else "",
         tier=check.tier,
         family=check.family,
-        evidence=tuple(e for e in outcome.evidence if e) if verdict in ("fail", "warn", "note") else (),
+        evidence=tuple(map(_ENGLISH, evidence)),
         where={key: value for key, value in outcome.where.items() if value not in ("", None)},
+        observed_message=outcome.observed,
+        evidence_messages=evidence,
+        page_words={
+            language: {"title": words.title, "expected": words.expected}
+            for language, words in wording.items()
+            if language != "en"
+        },
+        run_messages={"expected": outcome.expected} if outcome.expected is not None else {},
     )
+    return _with_advice(row, outcome, wording) if verdict in ("fail", "warn") else row
 
 
-def _corroborated(rows: Sequence[CheckResult], run: Run) -> list[CheckResult]:
-    """The rows, in which hints that steps are too small are verdicts where the loss stands still as well.
+def _with_advice(row: CheckResult, outcome: Outcome, wording: Mapping[str, CheckWording]) -> CheckResult:
+    english = wording["en"].advice if "en" in wording else ""
+    page_words = {language: {**words, "detail": wording[language].advice} for language, words in row.page_words.items()}
+    messages = row.run_messages if outcome.advice is None else {**row.run_messages, "detail": outcome.advice}
+    return replace(row, detail=_ENGLISH(outcome.advice, english), page_words=page_words, run_messages=messages)
+
+
+def _corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> list[CheckResult]:
+    """Returns the rows, in which hints that steps are too small are verdicts where the loss is flat as well.
 
     Two observations that are weak alone, and that one cause explains, are a statistical finding together (tier 2).
     """
@@ -177,20 +207,24 @@ def _corroborated(rows: Sequence[CheckResult], run: Run) -> list[CheckResult]:
     found = [o for each in run.signals if (o := updates.hardly_moved(run, each)) is not None] if flat else []
     if not found or len(found) < len(run.signals):
         return list(rows)
-    kept = {row.id: row for row in rows}
+    by_id = {row.id: row for row in rows}
     small = next(check for check in CHECKS if check.id == "update_too_small")
-    told = replace(_row(small, found[0]), verdict="warn", tier=2, detail=small.advice)
-    clipped = kept.get("clip_always_active")
-    if clipped is not None and clipped.verdict == "note":
-        advice = next(check.advice for check in CHECKS if check.id == clipped.id)
-        kept[clipped.id] = replace(clipped, verdict="warn", tier=2, detail=advice)
-    kept[small.id] = told
-    return list(kept.values())
+    by_id[small.id] = _raised(_row(small, found[0], pages), found[0], pages)
+    clipped = by_id.get("clip_always_active")
+    if clipped is not None and clipped.verdict == "note" and clipped.observed_message is not None:
+        by_id[clipped.id] = _raised(clipped, Outcome("warn", clipped.observed_message), pages)
+    return list(by_id.values())
 
 
-def _explained(rows: Sequence[CheckResult]) -> list[CheckResult]:
+def _raised(row: CheckResult, outcome: Outcome, pages: CheckPages) -> CheckResult:
+    """Returns the row of a hint as a statistical finding, with its advice."""
+    return replace(_with_advice(row, outcome, pages.wording.get(row.id, {})), verdict="warn", tier=2)
+
+
+def _explained(rows: Sequence[CheckResult], causes_of: Mapping[str, tuple[str, ...]]) -> list[CheckResult]:
     wrong = {row.id: _step(row) for row in rows if row.verdict in ("fail", "warn")}
-    causes = explanations(wrong | {row.id: _step(row) for row in rows if row.verdict == "note" and row.tier > 1})
+    hints = {row.id: _step(row) for row in rows if row.verdict == "note" and row.tier > 1}
+    causes = explanations(wrong | hints, causes_of)
     return [replace(row, explained_by=causes[row.id]) if causes.get(row.id) in wrong else row for row in rows]
 
 
@@ -204,22 +238,47 @@ def _worth_reading(rows: Sequence[CheckResult]) -> list[CheckResult]:
     causes = [row for row in wrong if not row.explained_by]
     effects = [row for row in wrong if row.explained_by]
     first = sorted(causes, key=lambda row: (_WORST.index(row.verdict), row.tier))
-    told: list[CheckResult] = []
+    findings: list[CheckResult] = []
     for cause in first:
-        told += [cause, *(row for row in effects if row.explained_by == cause.id)]
-    classic = [row for name in CLASSIC for row in rows if row.id == name and row not in told]
+        findings += [cause, *(row for row in effects if row.explained_by == cause.id)]
+    classic = [row for name in CLASSIC for row in rows if row.id == name and row not in findings]
     others = [row for row in rows if row.verdict == "note" and row.id not in CLASSIC and not row.explained_by]
-    broken = [row for row in rows if "the check failed" in row.observed and row.id not in CLASSIC]
-    return [*told, *classic, *others[:_NOTES], *broken]
+    broken = [row for row in rows if _has_failed(row) and row.id not in CLASSIC]
+    return [*findings, *classic, *others[:_NOTES], *broken]
+
+
+def _has_failed(row: CheckResult) -> bool:
+    """Whether the check itself failed."""
+    reason = _reason(row)
+    return isinstance(reason, Message) and reason.key == _CHECK_FAILED
+
+
+def _reason(row: CheckResult) -> object:
+    """Returns why a row was not observed: a message, or the words of the probe."""
+    return row.observed_message.values.get("reason") if row.observed_message is not None else None
 
 
 def _other_checks(rest: Sequence[CheckResult]) -> CheckResult:
-    """One row for all that are not shown, so that silence is not read as health."""
-    passed = [row for row in rest if row.verdict == "ok"]
+    """Returns one row for all that are not shown, so that silence is not read as health."""
+    passed = sum(row.verdict == "ok" for row in rest)
     unseen = [row for row in rest if row.verdict == "not observed"]
-    reasons: dict[str, list[str]] = {}
+    by_reason: dict[str, list[CheckResult]] = {}
     for row in unseen:
-        reasons.setdefault(row.observed.partition(": ")[2], []).append(row.id)
-    told = tuple(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
-    observed = f"{said(len(passed))} ok, {said(len(unseen))} not observed"
-    return CheckResult("other_checks", "further checks", "", observed, "ok", tier=0, family="record", evidence=told)
+        by_reason.setdefault(row.observed, []).append(row)
+    evidence = tuple(
+        message("health.other_checks.reason", checks=[row.id for row in rows], reason=_reason(rows[0]))
+        for rows in by_reason.values()
+    )
+    observed = message("health.other_checks.counts", passed=passed, unseen=len(unseen))
+    return CheckResult(
+        id="other_checks",
+        title=_ENGLISH(_OTHERS_TITLE),
+        expected="",
+        observed=_ENGLISH(observed),
+        verdict="ok",
+        family="record",
+        evidence=tuple(map(_ENGLISH, evidence)),
+        observed_message=observed,
+        evidence_messages=evidence,
+        run_messages={"title": _OTHERS_TITLE},
+    )

@@ -1,4 +1,4 @@
-"""Checks of where the loss goes. Trends are judged robustly, after warm-up, and only where the loss has to fall."""
+"""Checks of the course of the loss. Trends are tested robustly, after warm-up, and only where the loss has to fall."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from labbook.health.evidence import finite_points, measured_in, percent, said, too_few, unobserved
-from labbook.health.reading import count, histogram, words
-from labbook.health.regime import TrainingLoss, is_contrastive, pretrained, training_loss
-from labbook.health.statistics import (
+from labbook.health.event_fields import count, histogram, words
+from labbook.health.measurements import finite_points, measured_in, too_few, unobserved
+from labbook.health.training_kind import TrainingLoss, is_contrastive, pretrained, training_loss
+from labbook.health.trend_tests import (
     blocks,
     mann_kendall,
     mean,
@@ -21,6 +21,7 @@ from labbook.health.statistics import (
     welch,
 )
 from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -30,19 +31,11 @@ _CHANCE = 0.03
 _BOTTOMLESS = 1000.0
 """Source: chosen by us; likelihoods of continuous values are negative, but not by that much."""
 
-_MEANT = 0.15
-"""A fall that a training is meant to show at least, as a share of the loss. Source: chosen by us."""
+_EXPECTED_FALL = 0.15
+"""The least fall that is expected of a training, as a share of the loss. Source: chosen by us."""
 
 
-@check(
-    "loss_not_decreasing",
-    "loss falls",
-    "a falling trend",
-    family="convergence",
-    tier=2,
-    needs=("loss",),
-    advice="Check the loop's rows first, then overfit a single batch, then the learning rate.",
-)
+@check("loss_not_decreasing", family="convergence", tier=2, needs=("loss",))
 def loss_falls(run: Run, signals: Signals) -> Outcome:
     """Whether the loss fell at all: first against last 50 values, a trend, or a fall anywhere between.
 
@@ -51,26 +44,21 @@ def loss_falls(run: Run, signals: Signals) -> Outcome:
     and a loss so noisy that a fall of a seventh would not be seen is not judged.
     """
     loss = training_loss(run, signals)
-    if isinstance(loss, str):
+    if isinstance(loss, Message):
         return unobserved(loss)
     values = loss.values[_warm_up(run, signals, loss) :]
     if len(values) < _FEWEST:
         return too_few(len(values), _FEWEST)
-    first, last = _level(loss.values[:50]), _level(values[-50:])
+    first, last = median(loss.values[:50]), median(values[-50:])
     z, _ = welch(values[:50], values[-50:])
     trend = mann_kendall(values)
-    observed = f"from {said(first)} to {said(last)}"
     if z >= 2 or trend.falling <= 0.05 or _fell_early(loss.values) or _largest_fall(values) > 5:
-        return Outcome("ok", observed)
-    if _possible_fall(values) > _MEANT:
-        return unobserved(f"the loss is too noisy to tell a fall of 15 % ({observed})")
-    told = f"first against last 50 values: z = {z:.1f}; trend: tau = {trend.tau:.2f}, p = {trend.falling:.2g}"
-    verdict = "note" if pretrained(signals) else "warn"
-    return Outcome(verdict, f"{observed} over {len(values)} values, no fall", (told,))
-
-
-def _level(values: Sequence[float]) -> float:
-    return median(values)
+        return Outcome("ok", message("health.from_to", first=first, last=last))
+    if _possible_fall(values) > _EXPECTED_FALL:
+        return unobserved(message("health.not_observed.noisy", first=first, last=last))
+    evidence = message("health.loss_not_decreasing.test", z=z, tau=trend.tau, p=trend.falling)
+    observed = message("health.loss_not_decreasing.flat", first=first, last=last, values=len(values))
+    return Outcome("note" if pretrained(signals) else "warn", observed, (evidence,))
 
 
 def _warm_up(run: Run, signals: Signals, loss: TrainingLoss) -> int:
@@ -116,23 +104,15 @@ def _largest_fall(values: Sequence[float]) -> float:
     return fall / error if error > 0 else (math.inf if fall > 0 else 0.0)
 
 
-@check(
-    "loss_at_chance",
-    "loss leaves chance",
-    "below ln(classes)",
-    family="convergence",
-    tier=2,
-    needs=("loss", "losses"),
-    advice="Check the loop's rows first; then labels, a softmax too many, frozen layers, and the learning rate.",
-)
+@check("loss_at_chance", family="convergence", tier=2, needs=("loss", "losses"))
 def loss_beats_chance(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a classifier's loss ends where guessing is, and was never clearly below.
+    """Whether a classifier's loss ends at chance level and was never clearly below it.
 
     Source: within 3 % of ln K over the last 50 values without a trend (0 of 14 healthy runs), or of the entropy of the
     labels where they are known. Contrastive losses, whose classes are the batch, are left out.
     """
     loss = training_loss(run, signals)
-    if isinstance(loss, str):
+    if isinstance(loss, Message):
         return unobserved(loss)
     if loss.classes < 2 or is_contrastive(loss.function) or words(loss.function, "reduction") == "sum":
         return None
@@ -145,13 +125,14 @@ def loss_beats_chance(run: Run, signals: Signals) -> Outcome | None:
     for chance in levels:
         close = abs(last - chance) <= _CHANCE * chance
         if close and trend.falling > 0.01 and min(blocks(values, _BLOCKS)) > 0.9 * chance:
-            observed = f"{said(last)} over the last 50 values, guessing gives {said(chance)}"
-            return Outcome("fail", observed, (f"{loss.classes} classes; no falling trend, p = {trend.falling:.2g}",))
-    return Outcome("ok", f"{said(last)}, guessing gives {said(levels[0])}")
+            observed = message("health.loss_at_chance.stuck", loss=last, chance=chance)
+            evidence = message("health.loss_at_chance.test", classes=loss.classes, p=trend.falling)
+            return Outcome("fail", observed, (evidence,))
+    return Outcome("ok", message("health.loss_at_chance.ok", loss=last, chance=levels[0]))
 
 
 def _label_entropy(signals: Signals, loss: TrainingLoss) -> list[float]:
-    """Entropy of the labels of an epoch: what guessing their shares gives. Only for as many classes as the loss has."""
+    """Entropy of the labels of an epoch: the chance level of unbalanced classes. Only for as many as the loss has."""
     for event in signals.prints:
         counts = histogram(event, "histogram")
         total = sum(counts.values())
@@ -160,15 +141,7 @@ def _label_entropy(signals: Signals, loss: TrainingLoss) -> list[float]:
     return []
 
 
-@check(
-    "loss_diverging",
-    "loss stays down",
-    "at most twice its best level",
-    family="convergence",
-    tier=2,
-    needs=("loss",),
-    advice="Lower the learning rate, warm it up, or clip gradients.",
-)
+@check("loss_diverging", family="convergence", tier=2, needs=("loss",))
 def loss_stays_down(run: Run, signals: Signals) -> Outcome:
     """Whether the loss ends far above both its best level and where it began.
 
@@ -179,7 +152,7 @@ def loss_stays_down(run: Run, signals: Signals) -> Outcome:
     bottomless = _without_bottom(run, signals)
     if bottomless is not None:
         return bottomless
-    if isinstance(loss, str):
+    if isinstance(loss, Message):
         return unobserved(loss)
     values = loss.values
     lost = _lost(run, signals)
@@ -189,13 +162,13 @@ def loss_stays_down(run: Run, signals: Signals) -> Outcome:
         return too_few(len(values), 40)
     smooth = moving_median(values, 20)[19:]
     best, end, begin = min(smooth), smooth[-1], max(median(values[:3]), median(values[:20]))
-    observed = f"best {said(best)}, last {said(end)}"
     noise = spread(values[-20:]) / math.sqrt(20)
     if best <= 0 or end <= 2 * best or end <= 1.5 * begin or end - max(best, begin) < 4 * noise:
-        return Outcome("ok", observed)
+        return Outcome("ok", message("health.loss_diverging.ok", best=best, last=end))
     at = loss.steps[19 + smooth.index(best)]
     verdict = "fail" if end > 4 * best else "warn"
-    return Outcome(verdict, f"{observed}, first {said(values[0])}", (f"rising since step {at}",), {"step": at})
+    observed = message("health.loss_diverging.rose", best=best, last=end, first=values[0])
+    return Outcome(verdict, observed, (message("health.loss_diverging.since", step=at),), {"step": at})
 
 
 def _without_bottom(run: Run, signals: Signals) -> Outcome | None:
@@ -204,13 +177,13 @@ def _without_bottom(run: Run, signals: Signals) -> Outcome | None:
     steps, values = finite_points(series[0]) if len(series) == 1 else ([], [])
     if len(values) < 20 or median(values[-5:]) > -_BOTTOMLESS * max(1.0, abs(values[0])):
         return None
-    observed = f"from {said(values[0])} to {said(values[-1])}: it has no lowest value"
+    observed = message("health.loss_diverging.unbounded", first=values[0], last=values[-1])
     below = next(s for s, v in zip(steps, values, strict=True) if v < 0)
-    return Outcome("fail", observed, (f"below 0 since step {below}",), {"step": below})
+    return Outcome("fail", observed, (message("health.loss_diverging.below_0", step=below),), {"step": below})
 
 
 def _lost(run: Run, signals: Signals) -> Outcome | None:
-    """A loss that grew to 4 times its best value in at least 5 steps, each above the last, and then was no number."""
+    """A loss that grew to 4 times its best value in at least 5 steps, each above the last, and then was not finite."""
     series = next(iter(measured_in(run, signals, "loss")), None)
     if series is None or not series.nonfinite:
         return None
@@ -220,21 +193,12 @@ def _lost(run: Run, signals: Signals) -> Outcome | None:
     best = min(series.values[:first], default=0.0)
     if not grows or best <= 0 or before[-1] <= 4 * best or before[-1] <= 1.5 * series.values[0]:
         return None
-    observed = (
-        f"{said(before[0])} in step {series.steps[first - 5]}, {said(before[-1])} in step {series.steps[first - 1]}"
-    )
-    return Outcome("fail", f"{observed}, then no number", where={"step": series.steps[first - 5]})
+    begin, end = series.steps[first - 5], series.steps[first - 1]
+    observed = message("health.loss_diverging.to_nan", low=before[0], begin=begin, high=before[-1], end=end)
+    return Outcome("fail", observed, where={"step": begin})
 
 
-@check(
-    "loss_spike",
-    "loss has no outliers",
-    "no value far above its neighbours",
-    family="convergence",
-    tier=2,
-    needs=("loss",),
-    advice="Look at the samples of that batch; skip or clip such steps.",
-)
+@check("loss_spike", family="convergence", tier=2, needs=("loss",))
 def loss_without_outliers(run: Run, signals: Signals) -> Outcome | None:
     """Whether rare steps had a loss far above all around them and above the beginning, from which it came back.
 
@@ -242,7 +206,7 @@ def loss_without_outliers(run: Run, signals: Signals) -> Outcome | None:
     scale, 10 times the level and twice the beginning, in at most 5 % of the steps.
     """
     loss = training_loss(run, signals)
-    if isinstance(loss, str):
+    if isinstance(loss, Message):
         return unobserved(loss)
     values = loss.values
     if len(values) < 60 or min(values) <= 0:
@@ -259,36 +223,29 @@ def loss_without_outliers(run: Run, signals: Signals) -> Outcome | None:
         return None
     step = loss.steps[found[0]]
     batch = next((words(b, "print") for b in signals.batches if count(b, "step") == step), "")
-    told = (f"batch {batch}",) if batch else ()
-    observed = f"{said(values[found[0]])} in step {step}, {said(math.exp(smooth[found[0]]))} around it"
-    return Outcome(
-        "warn", observed if len(found) == 1 else f"{observed}; {len(found)} such steps", told, {"step": step}
-    )
+    evidence = (message("health.loss_spike.batch", batch=batch),) if batch else ()
+    level = math.exp(smooth[found[0]])
+    observed = message("health.loss_spike.one", loss=values[found[0]], step=step, level=level)
+    if len(found) > 1:
+        observed = message("health.loss_spike.several", spike=observed, steps=len(found))
+    return Outcome("warn", observed, evidence, {"step": step})
 
 
-@check(
-    "loss_oscillating",
-    "loss does not swing",
-    "no alternation from step to step",
-    family="convergence",
-    tier=3,
-    needs=("loss",),
-    advice="Lower the learning rate.",
-)
+@check("loss_oscillating", family="convergence", tier=3, needs=("loss",))
 def loss_does_not_swing(run: Run, signals: Signals) -> Outcome | None:
     """Whether the loss goes up and down in turns, as gradient descent does above its stable learning rate.
 
     Source: a hint (tier 3), chosen by us: correlation of neighbours under -0.6; sign changes alone are noise.
     """
     loss = training_loss(run, signals)
-    if isinstance(loss, str) or len(loss.values) < _FEWEST or _alternating_batches(signals):
+    if isinstance(loss, Message) or len(loss.values) < _FEWEST or _alternating_batches(signals):
         return None
     tail = loss.values[len(loss.values) // 2 :]
     flat = [a - b for a, b in zip(tail, moving_median(tail, 10), strict=True)]
     correlation = serial_correlation(flat)
     if correlation > -0.6 or spread(tail) < 0.05 * abs(median(tail)):
         return None
-    return Outcome("note", f"correlation of neighbouring steps {correlation:.2f}")
+    return Outcome("note", message("health.loss_oscillating.correlation", correlation=correlation))
 
 
 def _alternating_batches(signals: Signals) -> bool:
@@ -296,47 +253,32 @@ def _alternating_batches(signals: Signals) -> bool:
     return any(words(e, "phase") == "train" and 0 < count(e, "batches") <= 4 for e in signals.prints)
 
 
-@check(
-    "loss_plateau",
-    "loss goes on falling",
-    "or the learning rate does",
-    family="convergence",
-    tier=3,
-    needs=("loss",),
-    advice="Decay the learning rate, or stop earlier.",
-)
+@check("loss_plateau", family="convergence", tier=3, needs=("loss",))
 def loss_goes_on(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the second half brought nothing at a constant learning rate, though the loss is still high.
+    """Whether the loss did not fall in the second half at a constant learning rate, though it is still high.
 
     Source: a hint (tier 3), chosen by us: no trend over half of at least 400 steps, above half of the beginning.
     """
     loss = training_loss(run, signals)
     rates = [v for s in measured_in(run, signals, "lr") for v in s.values]
-    if isinstance(loss, str) or len(loss.values) < 400 or not rates or min(rates) < 0.5 * max(rates):
+    if isinstance(loss, Message) or len(loss.values) < 400 or not rates or min(rates) < 0.5 * max(rates):
         return None
     half = loss.values[len(loss.values) // 2 :]
     begin, end = median(loss.values[:5]), median(half)
     if end < 0.5 * begin or end > 0.95 * begin or mann_kendall(half).falling < 0.3:
         return None
-    return Outcome("note", f"{said(end)} over the last {len(half)} values, {percent(end / begin)} of the beginning")
+    observed = message("health.loss_plateau.flat", loss=end, values=len(half), share=end / begin)
+    return Outcome("note", observed)
 
 
-@check(
-    "train_loss_to_zero",
-    "loss stays above 0",
-    "above 0.00001",
-    family="convergence",
-    tier=3,
-    needs=("loss", "losses"),
-    advice="Check the data for leaks and repeated batches; regularise if it matters.",
-)
+@check("train_loss_to_zero", family="convergence", tier=3, needs=("loss", "losses"))
 def loss_above_nothing(run: Run, signals: Signals) -> Outcome | None:
     """Whether a classifier's loss all but vanished. Source: a hint (tier 3); TheDeepChecker, 1e-5."""
     loss = training_loss(run, signals)
-    if isinstance(loss, str) or not loss.classes or len(loss.values) < 50:
+    if isinstance(loss, Message) or not loss.classes or len(loss.values) < 50:
         return None
     end = median(loss.values[-20:])
-    return Outcome("note", f"{said(end)} at the end") if end < 1e-5 else None
+    return Outcome("note", message("health.train_loss_to_zero.end", loss=end)) if end < 1e-5 else None
 
 
 CHECKS = (

@@ -1,13 +1,13 @@
-"""What went through the model at the first and the last look: for the tables of an entry that people read to debug."""
+"""Batches, outputs and parameters at the first and the last inspected step, for the debugging tables of an entry."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from labbook.health.layers import Module, modules_of, parameters_of
-from labbook.health.reading import Facts, count, finite, flag, histogram, rows, shape, words
-from labbook.health.statistics import median
+from labbook.health.event_fields import Facts, count, finite, flag, histogram, rows, shape, words
+from labbook.health.layer_history import Module, modules_of, parameters_of
+from labbook.health.trend_tests import median
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
@@ -17,7 +17,7 @@ _LEAVES = 6
 
 
 def batches(signals: Signals) -> list[dict[str, Any]]:
-    """The first and last batch of each phase, leaf by leaf.
+    """Returns the first and last batch of each phase, leaf by leaf.
 
     Returns:
         Rows of `phase`, `step`, `leaf` (its path), `role`, `shape` (as "64x1x8x8"), `dtype`, `low`, `high`, `mean`,
@@ -25,8 +25,8 @@ def batches(signals: Signals) -> list[dict[str, Any]]:
     """
     found = []
     for phase in ("train", "eval"):
-        told = [b for b in signals.batches if words(b, "phase") == phase and rows(b, "leaves")]
-        for batch in told[:1] + told[-1:] if len(told) > 1 else told:
+        looks = [b for b in signals.batches if words(b, "phase") == phase and rows(b, "leaves")]
+        for batch in looks[:1] + looks[-1:] if len(looks) > 1 else looks:
             found += [_leaf(batch, leaf) for leaf in rows(batch, "leaves")[:_LEAVES]]
     return found
 
@@ -56,7 +56,7 @@ def _tensor(facts: Facts) -> dict[str, Any]:
 
 
 def layers(signals: Signals) -> dict[str, Any]:
-    """What each layer gave at the first and at the last look; empty when no output was looked at.
+    """Returns the outputs of each layer at the first and at the last look; empty when no output was inspected.
 
     Returns:
         `steps`: the numbers of the two looks (one where there was one). `left_out`: layers beyond the first 60.
@@ -83,7 +83,7 @@ def _look(module: Module, step: int) -> dict[str, Any]:
 
 
 def parameters(signals: Signals) -> dict[str, Any]:
-    """Each parameter at the last look; empty when none was looked at.
+    """Returns each parameter at the last look; empty when none was inspected.
 
     Returns:
         `step`, `left_out`, and `rows`: `name`, `shape`, `trainable`, `weight` and `gradient` (2-norms), `gradient_std`,

@@ -1,15 +1,15 @@
-"""Checks across ranks: equal parameters, data of their own, none that is always late."""
+"""Checks across ranks: equal parameters, separate data, even speed, equal collective calls."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from labbook.health.data import samples_tell_apart
-from labbook.health.evidence import percent, said
-from labbook.health.layers import modules_of
-from labbook.health.reading import count, table, words
-from labbook.health.statistics import median
+from labbook.health.event_fields import count, table, words
+from labbook.health.input_data import has_distinct_fingerprints
+from labbook.health.layer_history import modules_of
+from labbook.health.trend_tests import median
 from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -22,24 +22,16 @@ def _ranks(run: Run) -> dict[int, Signals]:
 
 
 def _replicated(run: Run) -> bool:
-    """Whether a wrapper for data parallelism keeps replicas equal, or the program reduces gradients itself."""
+    """Whether a data-parallel wrapper keeps replicas equal, or the program reduces gradients itself."""
     wrappers = ("DistributedDataParallel", "DataParallel")
     if any(words(s.loop, "wrapper") or count(s.loop, "collectives", "of_gradients") for s in run.signals):
         return True
     return any(module.type in wrappers for signals in run.signals for module in modules_of(signals))
 
 
-@check(
-    "replica_divergence",
-    "replicas are equal",
-    "the same parameters on every rank",
-    family="distributed",
-    tier=1,
-    whole=True,
-    advice="Call the wrapped model, not the one inside; build it alike on every rank, clip on all of them.",
-)
+@check("replica_divergence", family="distributed", tier=1, whole=True)
 def replicas_equal(run: Run, signals: Signals) -> Outcome | None:
-    """Whether parameters of replicas that began equal, or are kept equal by a wrapper, differ.
+    """Whether parameters of replicas that began equal, or that a wrapper synchronises, differ.
 
     Source: a logical invariant (tier 1); TrainCheck Consistency: correct training differs by exactly 0. Sharded models
     differ from the beginning and are left out.
@@ -55,35 +47,28 @@ def replicas_equal(run: Run, signals: Signals) -> Outcome | None:
     apart = [step for step, found in common.items() if len(set(found.values())) > 1]
     first = min(common)
     if not apart:
-        return Outcome("ok", f"equal in {len(common)} looks")
+        return Outcome("ok", message("health.replica_divergence.ok", steps=len(common)))
     if first in apart and not _replicated(run):
         return None
-    observed = f"different from step {apart[0]} on, in {len(apart)} of {len(common)} looks"
+    observed = message("health.replica_divergence.apart", step=apart[0], bad=len(apart), steps=len(common))
     return Outcome("fail" if _replicated(run) else "warn", observed, _majority(common[apart[0]]), {"step": apart[0]})
 
 
-def _majority(found: dict[int, str]) -> tuple[str, ...]:
+def _majority(found: dict[int, str]) -> tuple[Message, ...]:
     commonest, times = Counter(found.values()).most_common(1)[0]
-    others = [str(rank) for rank, value in sorted(found.items()) if value != commonest]
-    return (f"ranks that differ from the others: {', '.join(others)}",) if times > 1 else ()
+    others = [rank for rank, value in sorted(found.items()) if value != commonest]
+    return (message("health.replica_divergence.ranks", ranks=others),) if times > 1 else ()
 
 
-@check(
-    "rank_data_overlap",
-    "ranks have data of their own",
-    "no sample on two ranks",
-    family="distributed",
-    tier=1,
-    whole=True,
-    advice="Give the loader a DistributedSampler.",
-)
+@check("rank_data_overlap", family="distributed", tier=1, whole=True)
 def ranks_share_nothing(run: Run, signals: Signals) -> Outcome | None:
     """Whether replicas were trained on the same samples in the same epoch.
 
-    Source: a logical invariant (tier 1). Of each batch only the first samples are known: who reads everything in an
-    order of his own shares by chance as many of them as are known of all; half of that is told, and at least 8.
+    Source: a logical invariant (tier 1). Of each batch only the first samples are known: a rank that reads everything
+    in its own order shares by chance as many of them as are known of all; from half of that on, and at least 8, it
+    counts.
     """
-    if not _replicated(run) or not samples_tell_apart(run.signals[0]):
+    if not _replicated(run) or not has_distinct_fingerprints(run.signals[0]):
         return None
     seen = {rank: _rows(each) for rank, each in _ranks(run).items()}
     known = {rank: found for rank, found in seen.items() if len(found) >= 8}
@@ -93,10 +78,11 @@ def ranks_share_nothing(run: Run, signals: Signals) -> Outcome | None:
             both, fewer = known[one] & known[other], min(len(known[one]), len(known[other]))
             share = min(1.0, fewer / max(1, _samples(_ranks(run)[one])))
             if one < other and len(both) >= 8 and len(both) > max(0.5 * share, _PADDED) * fewer:
-                return Outcome(
-                    "fail", f"ranks {one} and {other} share {len(both)} of {len(known[one])} samples looked at"
+                observed = message(
+                    "health.rank_data_overlap.shared", one=one, other=other, bad=len(both), samples=len(known[one])
                 )
-    return Outcome("ok", f"{len(ranks)} ranks") if len(ranks) >= 2 else None
+                return Outcome("fail", observed)
+    return Outcome("ok", message("health.rank_data_overlap.ok", ranks=len(ranks))) if len(ranks) >= 2 else None
 
 
 def _samples(signals: Signals) -> int:
@@ -109,22 +95,14 @@ def _rows(signals: Signals) -> set[str]:
     found: set[str] = set()
     for event in signals.prints:
         if words(event, "phase") == "train" and count(event, "epoch") == 0:
-            told: object = event.get("rows")
-            found.update(str(row[0]) for row in told if isinstance(row, list) and row) if isinstance(
-                told, list
-            ) else None
+            rows: object = event.get("rows")
+            found.update(
+                str(row[0]) for row in (rows if isinstance(rows, list) else ()) if isinstance(row, list) and row
+            )
     return found
 
 
-@check(
-    "straggler",
-    "ranks are equally fast",
-    "none always last",
-    family="distributed",
-    tier=2,
-    whole=True,
-    advice="Look at that rank's machine and share of the data.",
-)
+@check("straggler", family="distributed", tier=2, whole=True)
 def no_straggler(run: Run, signals: Signals) -> Outcome | None:
     """Whether one rank is slowest in over 80 % of at least 100 steps, by a fifth of the time of the others.
 
@@ -140,10 +118,10 @@ def no_straggler(run: Run, signals: Signals) -> Outcome | None:
     slow = median([own[rank][step] for step in steps])
     others = median([t[step] for r, t in own.items() if r != rank for step in steps])
     if times <= 0.8 * len(steps) or slow < 1.2 * others:
-        return Outcome("ok", "none")
-    observed = f"rank {rank} is slowest in {percent(times / len(steps))} of {len(steps)} steps"
-    told = (f"its own work takes {said(slow)} s a step, {said(others)} s on the others",)
-    return Outcome("warn", observed, told, {"rank": rank})
+        return Outcome("ok", message("health.straggler.ok"))
+    observed = message("health.straggler.slowest", rank=rank, share=times / len(steps), steps=len(steps))
+    evidence = message("health.straggler.times", own=slow, others=others)
+    return Outcome("warn", observed, (evidence,), {"rank": rank})
 
 
 def _own_times(signals: Signals) -> dict[int, float]:
@@ -155,20 +133,12 @@ def _own_times(signals: Signals) -> dict[int, float]:
     return found
 
 
-@check(
-    "rank_step_count_mismatch",
-    "ranks have equally many batches",
-    "the same number on every rank",
-    family="distributed",
-    tier=1,
-    whole=True,
-    advice="Give every rank as many batches, or use the join context.",
-)
+@check("rank_step_count_mismatch", family="distributed", tier=1, whole=True)
 def ranks_do_as_much(run: Run, signals: Signals) -> Outcome | None:
-    """Whether an epoch has more batches on one rank than on another, so that one waits for a partner that is gone.
+    """Whether an epoch has more batches on one rank than on another, so that one waits for a rank that has ended.
 
-    Source: a logical invariant (tier 1) where replicas are kept equal: ranks that may end apart (a join context) also
-    take steps in that proportion, and are left out. Else ranks whose steps differ in a run that finished.
+    Source: a logical invariant (tier 1) where replicas have to stay equal: ranks that may end separately (a join
+    context) also take steps in that proportion, and are left out. Else ranks whose steps differ in a finished run.
     """
     batches: dict[int, int] = {}
     steps: dict[int, int] = {}
@@ -181,30 +151,25 @@ def ranks_do_as_much(run: Run, signals: Signals) -> Outcome | None:
     if not _replicated(run) or len(batches) < 2 or len(batches) != len(steps):
         return None
     if len(set(batches.values())) == 1:
-        return Outcome("ok", f"{next(iter(batches.values()))} batches an epoch on each of {len(batches)} ranks")
+        number = next(iter(batches.values()))
+        return Outcome("ok", message("health.rank_step_count_mismatch.ok", batches=number, ranks=len(batches)))
     if max(steps.values()) > min(steps.values()) + 1:
-        return Outcome("note", f"{_said_by_rank(batches)} batches an epoch; {_said_by_rank(steps)} steps")
+        observed = message("health.rank_step_count_mismatch.steps", batches=_by_rank(batches), steps=_by_rank(steps))
+        return Outcome("note", observed)
     first = min(batches, key=lambda rank: batches[rank])
-    return Outcome("fail", f"{_said_by_rank(batches)} batches an epoch", where={"rank": first})
+    observed = message("health.rank_step_count_mismatch.batches", batches=_by_rank(batches))
+    return Outcome("fail", observed, where={"rank": first})
 
 
-def _said_by_rank(numbers: dict[int, int]) -> str:
-    return ", ".join(f"rank {rank}: {numbers[rank]}" for rank in sorted(numbers)[:8])
+def _by_rank(numbers: dict[int, int]) -> list[Message]:
+    return [message("health.at_rank", rank=rank, value=numbers[rank]) for rank in sorted(numbers)[:8]]
 
 
-@check(
-    "collective_order_mismatch",
-    "ranks call collectives in one order",
-    "the same calls on every rank",
-    family="distributed",
-    tier=1,
-    whole=True,
-    advice="Walk the parameters in the same order on every rank: sums are of different things, or ranks wait for ever.",
-)
+@check("collective_order_mismatch", family="distributed", tier=1, whole=True)
 def collectives_agree(run: Run, signals: Signals) -> Outcome | None:
-    """Whether ranks gave the same gradients to their collective calls, in another order.
+    """Whether ranks passed the same gradients to their collective calls in a different order.
 
-    Source: a logical invariant (tier 1) over the first step. Ranks that give others, as in a pipeline, are left out.
+    Source: a logical invariant (tier 1) over the first step. Ranks that pass others, as in a pipeline, are left out.
     """
     orders = {rank: _calls(each) for rank, each in _ranks(run).items()}
     orders = {rank: calls for rank, calls in orders.items() if calls}
@@ -214,19 +179,30 @@ def collectives_agree(run: Run, signals: Signals) -> Outcome | None:
         if one == two or sorted(one) != sorted(two):
             continue
         at = next(i for i, (a, b) in enumerate(zip(one, two, strict=True)) if a != b)
-        observed = f"call {at + 1} of a step is {_call(one[at])} on rank {ranks[0]}, {_call(two[at])} on rank {other}"
+        observed = message(
+            "health.collective_order_mismatch.differs",
+            number=at + 1,
+            one=_call(one[at]),
+            first=ranks[0],
+            two=_call(two[at]),
+            second=other,
+        )
         return Outcome("fail", observed, where={"rank": other})
-    return Outcome("ok", f"the same {len(orders[ranks[0]])} calls") if len(ranks) >= 2 else None
+    if len(ranks) < 2:
+        return None
+    return Outcome("ok", message("health.collective_order_mismatch.ok", calls=len(orders[ranks[0]])))
 
 
 def _calls(signals: Signals) -> list[tuple[str, str]]:
-    told: object = table(signals.loop, "collectives").get("first")
-    pairs = [pair for pair in told if isinstance(pair, list) and len(pair) == 2] if isinstance(told, list) else []
+    calls: object = table(signals.loop, "collectives").get("first")
+    pairs = [pair for pair in calls if isinstance(pair, list) and len(pair) == 2] if isinstance(calls, list) else []
     return [(str(name), str(what)) for name, what in pairs]
 
 
-def _call(pair: tuple[str, str]) -> str:
-    return f"{pair[0]} of {pair[1]}" + (" elements" if pair[1].isdigit() else "")
+def _call(pair: tuple[str, str]) -> Message:
+    if pair[1].isdigit():
+        return message("health.collective_order_mismatch.elements", call=pair[0], elements=pair[1])
+    return message("health.collective_order_mismatch.tensor", call=pair[0], name=pair[1])
 
 
 CHECKS = (replicas_equal, ranks_share_nothing, no_straggler, ranks_do_as_much, collectives_agree)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.evidence import finite_points, measured, measured_in, said, too_few, unobserved
-from labbook.health.layers import Parameter, parameters_of
-from labbook.health.reading import count, finite, table
-from labbook.health.regime import acts, opposed_optimizers
-from labbook.health.statistics import change_point, mann_kendall, median, spread
+from labbook.health.event_fields import count, finite, table
+from labbook.health.layer_history import Parameter, parameters_of
+from labbook.health.measurements import finite_points, measured, measured_in, of_optimizer, too_few, unobserved
+from labbook.health.training_kind import acts, opposed_optimizers
+from labbook.health.trend_tests import change_point, mann_kendall, median, spread
 from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
@@ -18,15 +19,7 @@ from labbook.model.signals import Signals
 _STREAK = 3
 
 
-@check(
-    "grad_not_cleared",
-    "gradients are cleared between steps",
-    "0 before the first backward",
-    family="gradient",
-    tier=1,
-    needs=("loop.cleared",),
-    advice="Call zero_grad() (clear_grad() in paddle) once for each step, before backward.",
-)
+@check("grad_not_cleared", family="gradient", tier=1, needs=("loop.cleared",))
 def gradients_cleared(run: Run, signals: Signals) -> Outcome:
     """Whether the gradients of the optimizer that steps were zero before a backward since its last step.
 
@@ -39,38 +32,29 @@ def gradients_cleared(run: Run, signals: Signals) -> Outcome:
         seen = count(cleared, opt, "checked")
         if streak >= _STREAK and bad > 0.5 * seen:
             largest = finite(cleared, opt, "largest")
-            norm = f", norm up to {said(largest)}" if largest is not None else ""
-            which = f" of optimizer {opt}" if len(cleared) > 1 else ""
-            return Outcome("fail", f"old gradients{which} were still there in {bad} of {seen} steps{norm}")
-    return Outcome("ok", f"0 in {checked} steps") if checked else too_few(0, 1)
+            norm = message("health.grad_not_cleared.norm", norm=largest) if largest is not None else ""
+            which = of_optimizer(opt, cleared)
+            stale = message("health.grad_not_cleared.stale", optimizer=which, bad=bad, seen=seen, norm=norm)
+            return Outcome("fail", stale)
+    return Outcome("ok", message("health.grad_not_cleared.ok", steps=checked)) if checked else too_few(0, 1)
 
 
-@check(
-    "step_with_no_gradient",
-    "steps have a gradient",
-    "a gradient at every step",
-    family="gradient",
-    tier=1,
-    needs=("loop",),
-    advice="Clear gradients before backward and not after it, keep the loss attached to the graph, and give the "
-    "optimizer the parameters of the model that runs.",
-)
+@check("step_with_no_gradient", family="gradient", tier=1, needs=("loop",))
 def steps_have_gradients(run: Run, signals: Signals) -> Outcome:
-    """Whether an optimizer stepped after a backward that left it nothing.
+    """Whether an optimizer stepped after a backward pass that gave its parameters no gradient.
 
     Source: a logical invariant (tier 1). Zeros count only while the loss is not exactly 0, as a satisfied hinge is.
     """
-    told = table(signals.loop, "steps_without_gradient")
+    empty = table(signals.loop, "steps_without_gradient")
     steps = max(1, count(signals.loop, "steps"))
     satisfied = _ever_zero(measured_in(run, signals, "loss"))
-    for opt in told:
-        none, zero = count(told, opt, "none"), 0 if satisfied else count(told, opt, "zero")
-        taken = _steps_of(run, signals, opt) or steps
-        if none + zero >= _STREAK and none + zero >= 0.5 * taken:
-            what = "no gradient" if none >= zero else "a gradient of exactly 0"
-            which = f" of optimizer {opt}" if len(told) > 1 else ""
-            return Outcome("fail", f"{what} in {none + zero} of {taken} steps{which}, after backward")
-    return Outcome("ok", f"a gradient in {steps} steps")
+    for opt in empty:
+        none, zero = count(empty, opt, "none"), 0 if satisfied else count(empty, opt, "zero")
+        seen = _steps_of(run, signals, opt) or steps
+        if none + zero >= _STREAK and none + zero >= 0.5 * seen:
+            key = "health.step_with_no_gradient.none" if none >= zero else "health.step_with_no_gradient.zero"
+            return Outcome("fail", message(key, bad=none + zero, steps=seen, optimizer=of_optimizer(opt, empty)))
+    return Outcome("ok", message("health.step_with_no_gradient.ok", steps=steps))
 
 
 def _ever_zero(series: Sequence[Series]) -> bool:
@@ -83,16 +67,7 @@ def _steps_of(run: Run, signals: Signals, opt: str) -> int:
     return next((s.last_step or 0 for s in found), 0)
 
 
-@check(
-    "gradient_all_zero",
-    "gradient norm is not zero",
-    "above 0",
-    family="gradient",
-    tier=1,
-    whole=True,
-    needs=("grad_norm",),
-    advice="Look for dead ReLUs, saturated outputs, and a loss that is cut off from the model.",
-)
+@check("gradient_all_zero", family="gradient", tier=1, whole=True, needs=("grad_norm",))
 def gradient_nonzero(run: Run, signals: Signals) -> Outcome:
     """Whether the gradient was ever exactly zero for several steps in a row.
 
@@ -105,12 +80,13 @@ def gradient_nonzero(run: Run, signals: Signals) -> Outcome:
         loss = losses.get((each.rank, each.name))
         start, length = _longest_zero(each, loss)
         if length >= _STREAK:
-            return Outcome("fail", f"exactly 0 for {length} points from step {start} on", where={"step": start})
+            observed = message("health.gradient_all_zero.zero", points=length, step=start)
+            return Outcome("fail", observed, where={"step": start})
     lows = [low for each in series for low in (each.low or each.values) if math.isfinite(low)]
     if not lows:
-        return unobserved("no value is finite")
+        return unobserved(message("health.not_observed.no_finite_value"))
     highs = [high for each in series for high in (each.high or each.values) if math.isfinite(high)]
-    return Outcome("ok", f"{said(min(lows))} to {said(max(highs))}")
+    return Outcome("ok", message("health.range", low=min(lows), high=max(highs)))
 
 
 def _longest_zero(series: Series, loss: Series | None) -> tuple[int, int]:
@@ -128,15 +104,7 @@ def _longest_zero(series: Series, loss: Series | None) -> tuple[int, int]:
     return best
 
 
-@check(
-    "vanishing_gradient",
-    "gradients reach the first layers",
-    "first layer at least 1/1000 of the last",
-    family="gradient",
-    tier=2,
-    needs=("params",),
-    advice="Use ReLU-like activations, normalisation layers or residual connections, and a standard initialisation.",
-)
+@check("vanishing_gradient", family="gradient", tier=2, needs=("params",))
 def gradients_reach_the_front(run: Run, signals: Signals) -> Outcome | None:
     """Whether gradient norms fall log-linearly over depth towards the input.
 
@@ -145,18 +113,23 @@ def gradients_reach_the_front(run: Run, signals: Signals) -> Outcome | None:
     """
     profile = _profile(signals)
     if len(profile) < 4:
-        return unobserved("fewer than 4 layers with gradients")
+        return unobserved(message("health.not_observed.few_layers"))
     norms = [norm for _, norm in profile]
     ratio = norms[0] / norms[-1]
     if ratio < 1e-3 and norms[0] < 1e-4 and max(_tau(profile), _tau(_profile(signals, biases=True))) > 0.6:
-        observed = f"{profile[0][0].name}: {said(norms[0])}, {profile[-1][0].name}: {said(norms[-1])}"
-        return Outcome("fail", observed, (_flow(profile),), {"parameter": profile[0][0].name})
-    return Outcome("ok", f"first layer {said(norms[0])}, last {said(norms[-1])}")
+        return Outcome("fail", _ends(profile), (_by_depth(profile),), {"parameter": profile[0][0].name})
+    return Outcome("ok", message("health.vanishing_gradient.ok", first=norms[0], last=norms[-1]))
 
 
-def _flow(profile: Sequence[tuple[Parameter, float]]) -> str:
+def _ends(profile: Sequence[tuple[Parameter, float]]) -> Message:
+    (front, first), (back, last) = profile[0], profile[-1]
+    return message("health.gradient.ends", front=front.name, first=first, back=back.name, last=last)
+
+
+def _by_depth(profile: Sequence[tuple[Parameter, float]]) -> Message:
     shown = profile if len(profile) <= 8 else [*profile[:4], *profile[-4:]]
-    return "gradient norm by depth: " + ", ".join(f"{p.name} {norm:.2g}" for p, norm in shown)
+    layers = [message("health.gradient.layer", name=parameter.name, norm=norm) for parameter, norm in shown]
+    return message("health.gradient.by_depth", layers=layers)
 
 
 def _tau(profile: Sequence[tuple[Parameter, float]]) -> float:
@@ -177,15 +150,7 @@ def _profile(signals: Signals, *, biases: bool = False) -> list[tuple[Parameter,
     return found
 
 
-@check(
-    "exploding_gradient",
-    "gradient norm stays in its range",
-    "no lasting growth above 10 times its level",
-    family="gradient",
-    tier=2,
-    needs=("grad_norm",),
-    advice="Clip gradients, warm the learning rate up, or lower it; look at initialisation and sequence length.",
-)
+@check("exploding_gradient", family="gradient", tier=2, needs=("grad_norm",))
 def gradients_stay_small(run: Run, signals: Signals) -> Outcome:
     """Whether the norm rose far above where it began and stayed there, or grows from layer to layer.
 
@@ -194,7 +159,7 @@ def gradients_stay_small(run: Run, signals: Signals) -> Outcome:
     falls (a run that leaves a plateau has larger gradients).
     """
     if opposed_optimizers(run, signals) or acts(signals):
-        return Outcome("ok", "not judged: losses that need not fall")
+        return Outcome("ok", message("health.exploding_gradient.not_judged"))
     losses = measured_in(run, signals, "loss")
     for number, series in enumerate(measured_in(run, signals, "grad_norm")):
         steps, values = finite_points(series)
@@ -205,7 +170,8 @@ def gradients_stay_small(run: Run, signals: Signals) -> Outcome:
         before = median(values[max(0, at - 50) : at])
         if loss is not None and _falls_across(loss, steps[at]) and not _out_of_proportion(values, at, loss):
             continue
-        observed = f"{said(before)} before, {said(max(values[at : at + 5]))} from step {steps[at]} on"
+        now = max(values[at : at + 5])
+        observed = message("health.exploding_gradient.rose", before=before, now=now, step=steps[at])
         clipped = count(signals.loop, "clip", "calls") > 0
         return Outcome("note" if clipped else "fail", observed, where={"step": steps[at]})
     return _risen(run, signals) or _grows_by_layer(signals)
@@ -220,8 +186,8 @@ def _risen(run: Run, signals: Signals) -> Outcome | None:
             continue
         at, p = change_point(values)
         if p < 1e-6 and 20 <= at <= 0.8 * len(values) and _out_of_proportion(values, at, losses[0]):
-            begin, now = said(median(values[:20])), said(median(values[at:]))
-            observed = f"{begin} in the first 20 steps, {now} from step {steps[at]} on"
+            begin, now = median(values[:20]), median(values[at:])
+            observed = message("health.exploding_gradient.level", before=begin, now=now, step=steps[at])
             return Outcome("warn", observed, where={"step": steps[at]}, p=p)
     return None
 
@@ -262,9 +228,8 @@ def _grows_by_layer(signals: Signals) -> Outcome:
     profile = _profile(signals)
     norms = [norm for _, norm in profile]
     if len(profile) >= 5 and norms[0] / norms[-1] > 70 and norms[0] > 10 and _tau(profile) < -0.8:
-        observed = f"{profile[0][0].name}: {said(norms[0])}, {profile[-1][0].name}: {said(norms[-1])}"
-        return Outcome("warn", observed, (_flow(profile),), {"parameter": profile[0][0].name})
-    return Outcome("ok", "no lasting growth")
+        return Outcome("warn", _ends(profile), (_by_depth(profile),), {"parameter": profile[0][0].name})
+    return Outcome("ok", message("health.exploding_gradient.ok"))
 
 
 CHECKS = (

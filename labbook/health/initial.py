@@ -1,4 +1,4 @@
-"""Checks of how a training begins: its first loss, and its initial weights."""
+"""Checks of the initial loss and the initial weights."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from labbook.health.evidence import called_in, listed, said, unobserved
-from labbook.health.layers import Parameter, parameters_of
-from labbook.health.reading import Facts, count, finite, flag, table, words
-from labbook.health.regime import CLASSIFIERS, is_contrastive, is_the_whole_loss, pretrained, training_losses
+from labbook.health.event_fields import Facts, count, finite, flag, table, words
+from labbook.health.layer_history import Parameter, parameters_of
+from labbook.health.measurements import called_in, join_names, unobserved
+from labbook.health.training_kind import CLASSIFIERS, is_contrastive, is_the_whole_loss, pretrained, training_losses
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -19,17 +20,9 @@ _FAR_ABOVE = 2.0
 _FAR_IN_PADDLE = 2.0
 
 
-@check(
-    "init_loss_off",
-    "initial loss",
-    "ln(classes)",
-    family="activation",
-    tier=2,
-    needs=("losses",),
-    advice="Scale inputs and initial weights, average the loss over the batch, and check the number of classes.",
-)
+@check("init_loss_off", family="activation", tier=2, needs=("losses",))
 def initial_loss(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a classifier that knows nothing begins at ln(classes).
+    """Whether an untrained classifier begins at ln(classes).
 
     Source: Karpathy 2019; max(0.5 ln K, 0.5) above it (0 of 14 healthy runs in torch) is noted, as Xavier weights on
     wide inputs exceed it in paddle. A warning above max(ln K, 2), TheDeepChecker's relative deviation of 1, and twice
@@ -45,25 +38,28 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
         if is_contrastive(loss) or flag(loss, "soft") or flag(loss, "weight") or count(loss, "step") > 2:
             continue
         chance = math.log(classes)
-        expected = f"ln({classes}) = {chance:.3g}"
+        expected = message("health.init_loss_off.expected", classes=classes, chance=chance)
         if words(loss, "reduction") == "sum":
             if not count(loss, "items"):
                 continue
             first /= count(loss, "items")
             if _summed(run, signals, loss, fn):
-                observed = f"{said(first * count(loss, 'items'))}, summed over {count(loss, 'items')} targets"
+                targets = count(loss, "items")
+                observed = message("health.init_loss_off.summed", loss=first * targets, targets=targets)
                 return Outcome("warn", observed, called_in(loss), {"step": 1}, expected=expected)
-        over = first - chance
-        told = (f"{fn} in {words(loss, 'line')}",)
+        over, observed = first - chance, message("health.init_loss_off.loss", loss=first)
+        call = (message("health.init_loss_off.call", function=fn, line=words(loss, "line")),)
         # The standard weights of PaddlePaddle are larger: 5.1 for 5 classes behind one convolution is usual there.
         far = _FAR_IN_PADDLE if signals.framework == "paddle" else 1.0
         if over > far * max(chance, _FAR_ABOVE):
-            return Outcome("note" if pretrained(signals) else "warn", said(first), told, {"step": 1}, expected=expected)
+            return Outcome("note" if pretrained(signals) else "warn", observed, call, {"step": 1}, expected=expected)
         if over > max(0.5 * chance, 0.5):
-            return Outcome("note", said(first), told, {"step": 1}, expected=expected)
-        return Outcome("ok", said(first), expected=expected)
-    functions = ", ".join(dict.fromkeys(words(loss, "fn") for loss in training_losses(signals)))
-    return unobserved(f"{functions} has no value to expect") if functions else None
+            return Outcome("note", observed, call, {"step": 1}, expected=expected)
+        return Outcome("ok", observed, expected=expected)
+    functions = list(dict.fromkeys(words(loss, "fn") for loss in training_losses(signals)))
+    if not any(functions):
+        return None
+    return unobserved(message("health.not_observed.no_expectation", functions=functions))
 
 
 def _summed(run: Run, signals: Signals, loss: Facts, fn: str) -> bool:
@@ -71,15 +67,7 @@ def _summed(run: Run, signals: Signals, loss: Facts, fn: str) -> bool:
     return fn in CLASSIFIERS and count(loss, "items") >= 8 and is_the_whole_loss(run, signals, loss)
 
 
-@check(
-    "init_symmetric",
-    "initial weights differ",
-    "no two units alike",
-    family="activation",
-    tier=1,
-    needs=("models",),
-    advice="Initialise weights at random: units that begin alike stay alike.",
-)
+@check("init_symmetric", family="activation", tier=1, needs=("models",))
 def initial_weights_differ(run: Run, signals: Signals) -> Outcome | None:
     """Whether the weights of several layers in a row are constant, so that their units can never become different.
 
@@ -94,20 +82,17 @@ def initial_weights_differ(run: Run, signals: Signals) -> Outcome | None:
     if not layers:
         return None
     if neighbours and (len(alike) > 0.5 * len(hidden) or len(constant) >= 2):
-        observed = f"{len(alike)} of {len(hidden)} weight matrices have equal rows: {listed([p.name for p in alike])}"
+        observed = message(
+            "health.init_symmetric.equal_rows",
+            bad=len(alike),
+            matrices=len(hidden),
+            names=join_names([p.name for p in alike]),
+        )
         return Outcome("fail", observed, where={"parameter": alike[0].name})
-    return Outcome("ok", f"{len(hidden)} matrices looked at")
+    return Outcome("ok", message("health.init_symmetric.ok", matrices=len(hidden)))
 
 
-@check(
-    "init_scale_bad",
-    "scale of initial weights",
-    "standard deviation near 1 / sqrt(inputs)",
-    family="activation",
-    tier=2,
-    needs=("models",),
-    advice="Use the framework's standard initialisation.",
-)
+@check("init_scale_bad", family="activation", tier=2, needs=("models",))
 def initial_scale(run: Run, signals: Signals) -> Outcome | None:
     """Whether most layers begin with weights far too large, and outputs show it, or far too small.
 
@@ -122,18 +107,17 @@ def initial_scale(run: Run, signals: Signals) -> Outcome | None:
     small = [p for scale, p in scales if scale < 1 / (10 * _FAR)]
     if len(large) > 0.5 * len(scales) and _amplifies(signals, large):
         worst = max(scales, key=lambda pair: pair[0])
-        observed = (
-            f"{said(worst[0])} times 1 / sqrt(inputs) in {worst[1].name}, large in {len(large)} of {len(scales)} layers"
+        observed = message(
+            "health.init_scale_bad.large", scale=worst[0], name=worst[1].name, bad=len(large), layers=len(scales)
         )
         return Outcome("warn", observed, where={"parameter": worst[1].name})
     if len(small) > 0.75 * len(scales) and len(small) >= 2:
         worst = min(scales, key=lambda pair: pair[0])
-        level = f"{said(worst[0])} times 1 / sqrt(inputs)" if worst[0] else "a single value"
-        observed = f"{level} in {worst[1].name}, small in {len(small)} of {len(scales)} layers"
+        key = "health.init_scale_bad.small" if worst[0] else "health.init_scale_bad.constant"
+        observed = message(key, scale=worst[0], name=worst[1].name, bad=len(small), layers=len(scales))
         return Outcome("warn", observed, where={"parameter": worst[1].name})
-    return Outcome(
-        "ok", f"{said(min(s for s, _ in scales))} to {said(max(s for s, _ in scales))} times 1 / sqrt(inputs)"
-    )
+    low, high = min(s for s, _ in scales), max(s for s, _ in scales)
+    return Outcome("ok", message("health.init_scale_bad.ok", low=low, high=high))
 
 
 def _scale(parameter: Parameter) -> float:
@@ -151,15 +135,7 @@ def _amplifies(signals: Signals, large: Sequence[Parameter]) -> bool:
     return not deviations or max(deviations) > _FAR
 
 
-@check(
-    "repeated_initialisation",
-    "weights are initialised once",
-    "at most twice by the same function",
-    family="activation",
-    tier=1,
-    needs=("models",),
-    advice="Let each module initialise its own parameters only: recurse=False.",
-)
+@check("repeated_initialisation", family="activation", tier=1, needs=("models",))
 def initialised_once(run: Run, signals: Signals) -> Outcome | None:
     """Whether nested initialisation wrote the same weights again and again.
 
@@ -172,30 +148,25 @@ def initialised_once(run: Run, signals: Signals) -> Outcome | None:
                 worst = (times, parameter.name, str(function))
     if worst[0] < 3:
         return None
-    return Outcome("warn", f"{worst[1]} was written {worst[0]} times by {worst[2]}", where={"parameter": worst[1]})
+    times, name, function = worst
+    observed = message("health.repeated_initialisation.times", name=name, times=times, function=function)
+    return Outcome("warn", observed, where={"parameter": name})
 
 
-@check(
-    "init_skipped",
-    "weights are initialised",
-    "no memory garbage",
-    family="activation",
-    tier=3,
-    needs=("models",),
-    advice="Call an initialiser for parameters made from empty.",
-)
+@check("init_skipped", family="activation", tier=3, needs=("models",))
 def initialised_at_all(run: Run, signals: Signals) -> Outcome | None:
-    """Whether initial weights look like memory that nobody wrote: not finite, or beyond a million.
+    """Whether initial weights look like uninitialised memory: not finite, or beyond a million.
 
     Source: a hint (tier 3), chosen by us.
     """
     for parameter in parameters_of(signals):
         largest = max(abs(finite(parameter.init, "max") or 0.0), abs(finite(parameter.init, "min") or 0.0))
         if count(parameter.init, "bad") or largest > 1e6:
-            what = (
-                f"{count(parameter.init, 'bad')} values not finite" if count(parameter.init, "bad") else said(largest)
-            )
-            return Outcome("note", f"{parameter.name} began with {what}", where={"parameter": parameter.name})
+            bad = count(parameter.init, "bad")
+            observed = message("health.init_skipped.largest", name=parameter.name, largest=largest)
+            if bad:
+                observed = message("health.init_skipped.nonfinite", name=parameter.name, bad=bad)
+            return Outcome("note", observed, where={"parameter": parameter.name})
     return None
 
 

@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from itertools import pairwise
 
-from labbook.health.data import samples_tell_apart
-from labbook.health.evidence import called_in, listed, percent, place_of, said, unobserved
-from labbook.health.outputs import one_a_sample, target_of
-from labbook.health.reading import Facts, count, finite, flag, histogram, shape, words
-from labbook.health.regime import BINARY, CLASSIFIERS, opposed_optimizers, training_losses
-from labbook.health.statistics import binomial_at_least, mean, median
+from labbook.health.event_fields import Facts, count, finite, flag, histogram, shape, words
+from labbook.health.input_data import has_distinct_fingerprints
+from labbook.health.measurements import called_in, join_names, place_of, too_few, unobserved
+from labbook.health.regression_outputs import one_a_sample, target_of
+from labbook.health.training_kind import BINARY, CLASSIFIERS, opposed_optimizers, training_losses
+from labbook.health.trend_tests import binomial_at_least, mean, median
 from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -22,7 +23,7 @@ _RARE = 30
 
 
 def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
-    """How often each class was seen in a phase: in its longest epoch, else in the batches that were looked at."""
+    """Returns how often each class was seen in a phase: in its longest epoch, else in the inspected batches."""
     epochs = [histogram(e, "histogram") for e in signals.prints if words(e, "phase") == phase]
     longest = max(epochs, key=lambda h: sum(h.values()), default={})
     if longest:
@@ -37,8 +38,8 @@ def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
 def _binary_counts(run: Run, signals: Signals) -> Counter[str]:
     """How often 0 and 1 were seen where a binary loss is given them as floating point numbers, one a sample.
 
-    Only in the batches that were looked at, and only where nothing but 0 and 1 was there: then the share of zeros and
-    the mean come to 1. A generator and its critic are given what each of them is asked, which are no classes.
+    Only in the batches that were inspected, and only where there was nothing but 0 and 1: then the share of zeros and
+    the mean add up to 1. The targets of a generator and its critic are no classes.
     """
     seen: Counter[str] = Counter()
     if opposed_optimizers(run, signals):
@@ -57,7 +58,7 @@ def _binary_counts(run: Run, signals: Signals) -> Counter[str]:
 
 
 def _ever_seen(signals: Signals) -> set[str]:
-    """All labels that any epoch, batch or loss of the training had: its later phases may have other classes."""
+    """All labels that any epoch, batch or loss of the training had: later phases may have other classes."""
     seen = {name for e in signals.prints if words(e, "phase") == "train" for name in histogram(e, "histogram")}
     seen |= {
         name for b in signals.batches if words(b, "phase") == "train" for name in histogram(b, "labels", "histogram")
@@ -84,44 +85,36 @@ def _classifies(signals: Signals) -> Facts | None:
     return None
 
 
-@check(
-    "label_out_of_head",
-    "labels are in range",
-    "0 to classes - 1",
-    family="data",
-    tier=1,
-    needs=("losses",),
-    advice="Number the classes from 0, and give the head as many outputs as there are classes.",
-)
+@check("label_out_of_head", family="data", tier=1, needs=("losses",))
 def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
     """Whether targets lie outside the classes of the head, or of [0, 1] for binary losses.
 
     Source: a logical invariant (tier 1). Targets like 1.2 are usual between adversaries.
     """
-    told: Outcome | None = None
+    found: Outcome | None = None
     for loss in training_losses(signals):
         fn, classes = words(loss, "fn"), count(loss, "classes")
         if fn not in (*CLASSIFIERS, *BINARY):
             continue
         low, high = finite(loss, "target", "min"), finite(loss, "target", "max")
-        limits = f"{said(low)} to {said(high)}" if low is not None and high is not None else "not measured"
-        expected = "0 to 1" if fn in BINARY else f"0 to {classes - 1}" if classes else "0 to classes - 1"
+        limits = message("health.label_out_of_head.not_measured")
+        if low is not None and high is not None:
+            limits = message("health.range", low=low, high=high)
+        expected = _valid_labels(fn, classes)
         if count(loss, "outside") and not (fn in BINARY and opposed_optimizers(run, signals)):
-            observed = f"{count(loss, 'outside')} targets outside, {limits}"
+            observed = message("health.label_out_of_head.outside", bad=count(loss, "outside"), limits=limits)
             return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")), expected=expected)
-        told = told or Outcome("ok", limits, expected=expected)
-    return told or unobserved("no classifier's loss was called")
+        found = found or Outcome("ok", limits, expected=expected)
+    return found or unobserved(message("health.not_observed.no_classifier"))
 
 
-@check(
-    "label_constant",
-    "labels vary",
-    "more than one class",
-    family="data",
-    tier=1,
-    needs=("losses",),
-    advice="Look at how labels are read.",
-)
+def _valid_labels(fn: str, classes: int) -> Message | None:
+    if fn in BINARY:
+        return message("health.range", low=0, high=1)
+    return message("health.range", low=0, high=classes - 1) if classes else None
+
+
+@check("label_constant", family="data", tier=1, needs=("losses",))
 def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     """Whether all of at least 500 labels are one class, in the data and in what the loss gets.
 
@@ -133,55 +126,40 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
         return None
     low, high = finite(loss, "target", "min"), finite(loss, "target", "max")
     if len(counts) == 1 and low is not None and low == high:
-        return Outcome("fail", f"all {sum(counts.values())} labels are {next(iter(counts))}", called_in(loss))
+        labels, value = sum(counts.values()), next(iter(counts))
+        return Outcome("fail", message("health.label_constant.all", labels=labels, value=value), called_in(loss))
     return None
 
 
-@check(
-    "class_imbalance",
-    "classes are balanced",
-    "most frequent at most 10 times the rarest",
-    family="data",
-    tier=2,
-    needs=("losses",),
-    advice="Weight the loss or the sampler, and judge by a metric for each class.",
-)
+@check("class_imbalance", family="data", tier=2, needs=("losses",))
 def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     """Whether one class is far more frequent than another. Data are often skewed: a note from 10 times on.
 
     Source: SageMaker ClassImbalance (10 times after 500 labels, or as soon as a binomial test rules out that it is
-    less); a warning where one class is over 90 % or 30 times another is chosen by us. A loss with weights answers it
-    already.
+    less); a warning where one class is over 90 % or 30 times another is chosen by us. A loss with weights takes it
+    into account already.
     """
     loss, counts = _classifies(signals), label_counts(signals)
     if loss is not None and words(loss, "fn") in BINARY:
-        # What the loss is given counts; whole numbers of the data may be the ids of users.
+        # The targets of the loss count; integers of the data may be the ids of users.
         counts = _binary_counts(run, signals) or counts
     total = sum(counts.values())
     if loss is None:
-        return unobserved("no classifier's loss was called")
+        return unobserved(message("health.not_observed.no_classifier"))
     if total < 100 or len(counts) < 2:
-        return unobserved(f"too few labels ({total} of 100)")
+        return too_few(total, 100, "health.too_few.labels")
     most, least = max(counts.values()), min(counts.values())
     share = most / total
-    observed = f"{len(counts)} classes, {percent(least / total)} to {percent(share)}"
+    observed = message("health.class_imbalance.shares", classes=len(counts), low=least / total, high=share)
     certain = total >= _LABELS or 1 - binomial_at_least(least + 1, most + least, 1 / 11) < _CERTAIN
     if most <= 10 * least or not certain or flag(loss, "weight"):
         return Outcome("ok", observed)
     rare = [name for name, n in counts.most_common()[::-1] if n * 10 < most]
-    told = (f"rare classes: {listed(rare)}",)
-    return Outcome("warn" if share > 0.9 or most > _RARE * least else "note", observed, told)
+    evidence = (message("health.class_imbalance.rare", names=join_names(rare)),)
+    return Outcome("warn" if share > 0.9 or most > _RARE * least else "note", observed, evidence)
 
 
-@check(
-    "batches_sorted_by_label",
-    "labels are mixed",
-    "a batch as mixed as the data",
-    family="loop-bug",
-    tier=2,
-    needs=("prints",),
-    advice="Give the training loader shuffle=True.",
-)
+@check("batches_sorted_by_label", family="loop-bug", tier=2, needs=("prints",))
 def labels_mixed(run: Run, signals: Signals) -> Outcome | None:
     """Whether batches hold far fewer classes than the data, and neighbouring batches the same ones.
 
@@ -189,8 +167,8 @@ def labels_mixed(run: Run, signals: Signals) -> Outcome | None:
     follow each other at random and are left out.
     """
     for event in signals.prints:
-        told = event.get("labels")
-        pairs = [p for p in told if isinstance(p, list) and len(p) == 2] if isinstance(told, list) else []
+        looks = event.get("labels")
+        pairs = [p for p in looks if isinstance(p, list) and len(p) == 2] if isinstance(looks, list) else []
         counts = histogram(event, "histogram")
         total, batches = sum(counts.values()), len(pairs)
         if words(event, "phase") != "train" or batches < 8 or len(counts) < 2 or total < 8 * batches:
@@ -202,10 +180,11 @@ def labels_mixed(run: Run, signals: Signals) -> Outcome | None:
         alike = sum(a[1] == b[1] for a, b in pairwise(pairs)) / (batches - 1)
         chance = sum((n / total) ** 2 for n in counts.values())
         ordered = [str(p[1]) for p in pairs] == sorted((str(p[1]) for p in pairs), key=_natural)
+        observed = message("health.batches_sorted_by_label.entropy", batch=seen, all=entropy)
         if seen < 0.5 * wanted and (ordered or alike > min(0.9, chance + 0.3)):
-            observed = f"entropy {said(seen)} in a batch, {said(entropy)} in all labels"
-            return Outcome("fail", observed, (f"neighbouring batches share their main class in {percent(alike)}",))
-        return Outcome("ok", f"entropy {said(seen)} in a batch, {said(entropy)} in all labels")
+            evidence = message("health.batches_sorted_by_label.neighbours", share=alike)
+            return Outcome("fail", observed, (evidence,))
+        return Outcome("ok", observed)
     return None
 
 
@@ -213,15 +192,7 @@ def _natural(name: str) -> tuple[int, str]:
     return (int(name), "") if name.lstrip("-").isdigit() else (0, name)
 
 
-@check(
-    "conflicting_labels",
-    "equal inputs have equal labels",
-    "one label each",
-    family="data",
-    tier=2,
-    needs=("prints",),
-    advice="Look at these pairs: were inputs and labels shuffled apart?",
-)
+@check("conflicting_labels", family="data", tier=2, needs=("prints",))
 def labels_consistent(run: Run, signals: Signals) -> Outcome | None:
     """Whether the same sample was seen with different labels. Small discrete inputs may repeat with either.
 
@@ -230,31 +201,24 @@ def labels_consistent(run: Run, signals: Signals) -> Outcome | None:
     labels: dict[tuple[str, str], set[str]] = {}
     times: Counter[tuple[str, str]] = Counter()
     for event in signals.prints:
-        told = event.get("rows")
-        for row in told if isinstance(told, list) and words(event, "phase") == "train" else []:
+        samples = event.get("rows")
+        for row in samples if isinstance(samples, list) and words(event, "phase") == "train" else []:
             if isinstance(row, list) and len(row) == 2:
                 # Another loader may be for another task.
                 sample = (str(event.get("loader")), str(row[0]))
                 labels.setdefault(sample, set()).add(str(row[1]))
                 times[sample] += 1
     repeated = [name for name, n in times.items() if n > 1]
-    if len(repeated) < 20 or not samples_tell_apart(signals):
+    if len(repeated) < 20 or not has_distinct_fingerprints(signals):
         return None
     conflicting = sum(len(labels[name]) > 1 for name in repeated)
     if conflicting <= 0.2 * len(repeated):
         return None
-    return Outcome("fail", f"{conflicting} of {len(repeated)} samples that were seen again had another label")
+    observed = message("health.conflicting_labels.found", bad=conflicting, repeated=len(repeated))
+    return Outcome("fail", observed)
 
 
-@check(
-    "new_labels_in_val",
-    "validation has known classes",
-    "no class that training lacks",
-    family="data",
-    tier=1,
-    needs=("prints",),
-    advice="Split by class (stratified).",
-)
+@check("new_labels_in_val", family="data", tier=1, needs=("prints",))
 def validation_classes_known(run: Run, signals: Signals) -> Outcome | None:
     """Whether validation has classes that a whole epoch of training has not. Source: deepchecks NewLabel (tier 1)."""
     training, held_out = label_counts(signals), label_counts(signals, "eval")
@@ -264,7 +228,8 @@ def validation_classes_known(run: Run, signals: Signals) -> Outcome | None:
     new = [name for name in held_out if name not in seen]
     if not new or sum(held_out[name] for name in new) < 3:
         return None
-    return Outcome("warn", f"{len(new)} classes only in validation: {listed(new)}")
+    observed = message("health.new_labels_in_val.new", classes=len(new), names=join_names(new))
+    return Outcome("warn", observed)
 
 
 CHECKS = (

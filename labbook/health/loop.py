@@ -1,12 +1,13 @@
-"""Checks of the training loop: steps and backwards in their order, modes switched, losses fed rightly."""
+"""Checks of the training loop: order of steps and backward passes, training mode, inputs of the loss."""
 
 from __future__ import annotations
 
-from labbook.health.evidence import called_in, measured_in, missing, percent, place_of, said, unobserved
-from labbook.health.layers import gave
-from labbook.health.reading import Facts, count, finite, flag, shape, table, words
-from labbook.health.regime import acts, opposed_optimizers, training_losses
+from labbook.health.event_fields import Facts, count, finite, flag, shape, table, words
+from labbook.health.layer_history import has_returned_range
+from labbook.health.measurements import called_in, measured_in, missing, of_optimizer, place_of, unobserved
+from labbook.health.training_kind import acts, opposed_optimizers, training_losses
 from labbook.model.check import Outcome, check
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -15,108 +16,74 @@ _CALLS = 3
 _PHASE = 10
 
 
-@check(
-    "backward_but_no_step",
-    "the optimizer steps",
-    "a step after backward",
-    family="loop-bug",
-    tier=1,
-    needs=("loop",),
-    advice="Call optimizer.step(), and see that the line is reached.",
-)
+@check("backward_but_no_step", family="loop-bug", tier=1, needs=("loop",))
 def backwards_have_steps(run: Run, signals: Signals) -> Outcome | None:
-    """Whether an optimizer was made, gradients were computed, and no step ever taken.
+    """Whether an optimizer was created and gradients were computed, but it never stepped.
 
     Source: a logical invariant (tier 1), after 20 backwards in a run that finished. Without an optimizer a program
     computes gradients for another purpose.
     """
     steps, backwards = count(signals.loop, "steps"), count(signals.loop, "backwards")
     if steps or backwards < 20:
-        return Outcome("ok", f"{steps} steps, {backwards} backwards") if steps else None
+        return Outcome("ok", message("health.loop.counts", steps=steps, backwards=backwards)) if steps else None
     if not count(signals.loop, "optimizers") or run.status not in ("finished", "interrupted"):
         return None
-    return Outcome("fail", f"{backwards} backwards, no step of {count(signals.loop, 'optimizers')} optimizers")
+    optimizers = count(signals.loop, "optimizers")
+    observed = message("health.backward_but_no_step.none", backwards=backwards, optimizers=optimizers)
+    return Outcome("fail", observed)
 
 
-@check(
-    "step_without_backward",
-    "backward before each step",
-    "new gradients for each step",
-    family="loop-bug",
-    tier=1,
-    needs=("loop",),
-    advice="Call loss.backward() before optimizer.step().",
-)
+@check("step_without_backward", family="loop-bug", tier=1, needs=("loop",))
 def steps_have_backwards(run: Run, signals: Signals) -> Outcome:
-    """Whether most steps of an optimizer had no new gradient. One such step, to quieten a scheduler, is usual.
+    """Whether most steps of an optimizer had no new gradient. One such step, to silence a scheduler warning, is usual.
 
     Source: a logical invariant (tier 1).
     """
-    told = table(signals.loop, "steps_without_backward")
-    for opt in told:
-        bare, steps = count(told, opt), count(signals.loop, "steps")
+    by_optimizer = table(signals.loop, "steps_without_backward")
+    for opt in by_optimizer:
+        bare, steps = count(by_optimizer, opt), count(signals.loop, "steps")
         rates = [s for s in measured_in(run, signals, "lr") if s.name.endswith("lr" if opt == "0" else f"lr.opt{opt}")]
         steps = (rates[0].last_step or steps) if rates else steps
         if bare >= _STREAK and bare > 0.5 * steps:
-            which = f" of optimizer {opt}" if len(told) > 1 else ""
-            return Outcome("fail", f"{bare} of {steps} steps{which} without a backward since the one before")
-    return Outcome("ok", f"{count(signals.loop, 'backwards')} backwards for {count(signals.loop, 'steps')} steps")
+            which = of_optimizer(opt, by_optimizer)
+            observed = message("health.step_without_backward.bare", bad=bare, steps=steps, optimizer=which)
+            return Outcome("fail", observed)
+    steps, backwards = count(signals.loop, "steps"), count(signals.loop, "backwards")
+    return Outcome("ok", message("health.loop.counts", steps=steps, backwards=backwards))
 
 
-@check(
-    "forward_but_no_backward",
-    "losses are followed by backward",
-    "backward after each loss",
-    family="loop-bug",
-    tier=1,
-    needs=("loop",),
-    advice="Call loss.backward().",
-)
+@check("forward_but_no_backward", family="loop-bug", tier=1, needs=("loop",))
 def losses_have_backwards(run: Run, signals: Signals) -> Outcome | None:
     """Whether an optimizer was made and losses of training forwards were computed, and backward never called.
 
     Source: a logical invariant (tier 1), after 20 losses.
     """
-    lonely = count(signals.loop, "losses_lonely")
+    losses = count(signals.loop, "losses_lonely")
     if count(signals.loop, "backwards") or not count(signals.loop, "optimizers"):
         return None
-    if lonely < 20 or count(signals.loop, "forwards", "train_grad") < 20:
+    if losses < 20 or count(signals.loop, "forwards", "train_grad") < 20:
         return None
-    return Outcome("fail", f"{lonely} losses with gradients, no backward")
+    return Outcome("fail", message("health.forward_but_no_backward.none", losses=losses))
 
 
-@check(
-    "backward_in_eval_mode",
-    "trained in training mode",
-    "train() before backward",
-    family="loop-bug",
-    tier=1,
-    needs=("loop.backward_in_eval",),
-    advice="Call model.train() at the beginning of each epoch.",
-)
+@check("backward_in_eval_mode", family="loop-bug", tier=1, needs=("loop.backward_in_eval",))
 def trains_in_training_mode(run: Run, signals: Signals) -> Outcome:
     """Whether a model with dropout or batch norm was trained in evaluation mode, mostly after a validation.
 
     Source: a logical invariant (tier 1). From the first step on it may be on purpose (no dropout in fine-tuning).
     """
-    told = table(signals.loop, "backward_in_eval")
-    seen, right = count(told, "count"), count(told, "in_train")
-    if seen < 5 or not flag(told, "stochastic") or seen < 0.1 * (seen + right):
-        return Outcome("ok", f"{right} backwards in training mode" if right else "no layer depends on it")
-    first = count(told, "first_step")
-    observed = f"{seen} of {seen + right} backwards in evaluation mode, from step {first} on"
+    modes = table(signals.loop, "backward_in_eval")
+    seen, right = count(modes, "count"), count(modes, "in_train")
+    if seen < 5 or not flag(modes, "stochastic") or seen < 0.1 * (seen + right):
+        if not right:
+            return Outcome("ok", message("health.backward_in_eval_mode.no_layer"))
+        return Outcome("ok", message("health.backward_in_eval_mode.ok", backwards=right))
+    first = count(modes, "first_step")
+    observed = message("health.backward_in_eval_mode.wrong", bad=seen, backwards=seen + right, step=first)
     return Outcome("fail" if right else "warn", observed, where={"step": first})
 
 
-@check(
-    "eval_in_train_mode",
-    "evaluated in evaluation mode",
-    "eval() for validation",
-    family="loop-bug",
-    tier=1,
-    needs=("evaluations",),
-    advice="Call model.eval() before validation, model.train() after it.",
-)
+@check("eval_in_train_mode", family="loop-bug", tier=1, needs=("evaluations",))
 def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     """Whether validation phases ran a model with dropout or batch norm in training mode.
 
@@ -132,16 +99,16 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     scored = [e for e in wrong if table(e, "loss") or finite(e, "accuracy") is not None]
     long = [e for e in wrong if count(e, "batches") >= _CALLS]
     short = [e for e in wrong if e not in long and e not in scored]
-    told = scored if sum(count(e, "batches") for e in scored) >= _CALLS else long
-    batches, verdict = sum(count(e, "batches") for e in told), "fail"
-    if told is long and batches <= _PHASE:
-        told, verdict = short if len(short) >= _CALLS and _supervised(run, signals) else [], "warn"
-        batches = sum(count(e, "batches") for e in told)
-    if told:
-        observed = f"{batches} batches without gradients in training mode, in {len(told)} phases"
-        return Outcome(verdict, observed, where={"step": count(told[0], "begin_step")})
+    judged = scored if sum(count(e, "batches") for e in scored) >= _CALLS else long
+    batches, verdict = sum(count(e, "batches") for e in judged), "fail"
+    if judged is long and batches <= _PHASE:
+        judged, verdict = short if len(short) >= _CALLS and _supervised(run, signals) else [], "warn"
+        batches = sum(count(e, "batches") for e in judged)
+    if judged:
+        observed = message("health.eval_in_train_mode.wrong", batches=batches, phases=len(judged))
+        return Outcome(verdict, observed, where={"step": count(judged[0], "begin_step")})
     phases = max(len(signals.evaluations), count(signals.evaluations[-1], "phases"))
-    return Outcome("ok", f"{phases} validation phases")
+    return Outcome("ok", message("health.eval_in_train_mode.ok", phases=phases))
 
 
 def _supervised(run: Run, signals: Signals) -> bool:
@@ -152,15 +119,7 @@ def _supervised(run: Run, signals: Signals) -> bool:
     return alone and not opposed_optimizers(run, signals) and not acts(signals)
 
 
-@check(
-    "dropout_active_in_eval",
-    "no dropout in evaluation",
-    "off in evaluation mode",
-    family="loop-bug",
-    tier=1,
-    needs=("evaluations",),
-    advice="Call F.dropout(x, p, training=self.training).",
-)
+@check("dropout_active_in_eval", family="loop-bug", tier=1, needs=("evaluations",))
 def no_dropout_in_evaluation(run: Run, signals: Signals) -> Outcome | None:
     """Whether functional dropout went on under a model in evaluation mode. With repeated batches it is Monte Carlo.
 
@@ -170,66 +129,47 @@ def no_dropout_in_evaluation(run: Run, signals: Signals) -> Outcome | None:
         active, batches = count(phase, "dropout_active"), count(phase, "batches")
         if active >= max(_CALLS, batches // 2) and not flag(phase, "training") and batches >= 2:
             sampled = count(phase, "repeated") > 0.5 * batches
-            observed = f"dropout active in {active} calls over {batches} batches in evaluation mode"
+            observed = message("health.dropout_active_in_eval.active", calls=active, batches=batches)
             place = place_of(words(phase, "dropout_line"))
-            told = (f"called in {words(phase, 'dropout_line')}",) if place else ()
-            return Outcome("note" if sampled else "fail", observed, told, place)
-    return Outcome("ok", "off")
+            evidence = called_in({"line": words(phase, "dropout_line")}) if place else ()
+            return Outcome("note" if sampled else "fail", observed, evidence, place)
+    return Outcome("ok", message("health.dropout_active_in_eval.ok"))
 
 
-@check(
-    "softmax_before_cross_entropy",
-    "the loss gets logits",
-    "scores before softmax",
-    family="loop-bug",
-    tier=1,
-    needs=("losses",),
-    advice="Leave softmax or sigmoid out: the loss applies it itself.",
-)
+@check("softmax_before_cross_entropy", family="loop-bug", tier=1, needs=("losses",))
 def loss_gets_logits(run: Run, signals: Signals) -> Outcome | None:
     """Whether a loss that applies softmax or sigmoid itself gets probabilities in more than 95 % of calls.
 
     Source: a logical invariant (tier 1), 0 of 14 healthy runs; TheDeepChecker, UMLAUT.
     """
-    asked = False
+    judged = False
     for loss in training_losses(signals):
         fn, seen = words(loss, "fn"), count(loss, "observed")
         key = {"cross_entropy": "prob_rows", "bce_with_logits": "unit_range"}.get(fn)
         share = finite(loss, key) if key else None
         if share is None or seen < _CALLS:
             continue
-        asked = True
+        judged = True
         if share > 0.95 and (fn == "cross_entropy" or _from_activation(loss, signals)):
-            what = "rows that sum to 1" if fn == "cross_entropy" else "values between 0 and 1"
-            observed = f"{fn} got {what} in {percent(share)} of {seen} calls"
+            rows = fn == "cross_entropy"
+            key = "health.softmax_before_cross_entropy.rows" if rows else "health.softmax_before_cross_entropy.values"
+            observed = message(key, function=fn, share=share, calls=seen)
             return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")))
-    return Outcome("ok", "logits") if asked else None
+    return Outcome("ok", message("health.softmax_before_cross_entropy.ok")) if judged else None
 
 
 def _from_activation(loss: Facts, signals: Signals) -> bool:
-    """Whether values between 0 and 1 come from a sigmoid: they fill that interval, or one has put out just these.
+    """Whether values between 0 and 1 come from a sigmoid: they fill that interval, or a sigmoid returned just these.
 
     Scores of a model that begins at the rate of its classes may stay between 0 and 1, too, in a part of it.
     """
     low, high = finite(loss, "input", "min"), finite(loss, "input", "max")
     if count(loss, "observed") < 5 or low is None or high is None or low < 0.0:
         return False
-    return low < 0.1 or high > 0.9 or gave(signals, ("sigmoid", "hardsigmoid", "softmax"), low, high)
+    return low < 0.1 or high > 0.9 or has_returned_range(signals, ("sigmoid", "hardsigmoid", "softmax"), low, high)
 
 
-def _called(loss: Facts) -> tuple[str, ...]:
-    return (f"called in {words(loss, 'line')}",) if words(loss, "line") else ()
-
-
-@check(
-    "missing_output_activation",
-    "the loss gets log-probabilities",
-    "rows whose exponentials sum to 1",
-    family="loop-bug",
-    tier=2,
-    needs=("losses",),
-    advice="Put log_softmax before nll_loss, or use cross entropy.",
-)
+@check("missing_output_activation", family="loop-bug", tier=2, needs=("losses",))
 def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
     """Whether `nll_loss` gets something else than log-probabilities. Source: tier 2; logsumexp of a row is not 0."""
     for loss in training_losses(signals):
@@ -237,21 +177,13 @@ def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
         if words(loss, "fn") != "nll_loss" or share is None or seen < _CALLS:
             continue
         if share < 0.05 and (finite(loss, "prob_columns") or 0.0) < 0.5:
-            observed = f"log-probabilities in {percent(share)} of {seen} calls of nll_loss"
+            observed = message("health.missing_output_activation.share", share=share, calls=seen)
             return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")))
-        return Outcome("ok", "log-probabilities")
+        return Outcome("ok", message("health.missing_output_activation.ok"))
     return None
 
 
-@check(
-    "loss_activation_mismatch",
-    "head and loss fit",
-    "scores of both signs",
-    family="loop-bug",
-    tier=3,
-    needs=("losses",),
-    advice="Leave the activation of the last layer out.",
-)
+@check("loss_activation_mismatch", family="loop-bug", tier=3, needs=("losses",))
 def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
     """Whether cross entropy gets scores that are never negative and often exactly 0, as after a ReLU.
 
@@ -262,57 +194,48 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
         probable = max(finite(loss, "prob_rows") or 0.0, finite(loss, "unit_range") or 0.0)
         fits = words(loss, "fn") in ("cross_entropy", "bce_with_logits") and probable < 0.5
         if fits and zero is not None and zero > 0.1 and low == 0.0 and count(loss, "observed") >= _CALLS:
-            observed = f"{percent(zero)} of the scores are exactly 0, none below"
+            observed = message("health.loss_activation_mismatch.zeros", share=zero)
             return Outcome("note", observed, called_in(loss), place_of(words(loss, "line")))
     return None
 
 
-@check(
-    "loss_broadcast",
-    "shapes of output and target agree",
-    "equal shapes",
-    family="loop-bug",
-    tier=1,
-    advice="Give both the same shape, [N] and [N] or [N, 1] and [N, 1].",
-)
+@check("loss_broadcast", family="loop-bug", tier=1)
 def loss_shapes_agree(run: Run, signals: Signals) -> Outcome | None:
-    """Whether output and target were blown up against each other, as [N, 1] and [N] to [N, N].
+    """Whether output and target were broadcast against each other, as [N, 1] and [N] to [N, N].
 
-    Source: a logical invariant (tier 1); torch warns, paddle is silent. What is computed by hand is known by its graph.
+    Source: a logical invariant (tier 1); torch warns, paddle is silent. A loss computed by hand is known by its graph.
     """
     for graph in signals.graphs:
         blown = table(graph, "blown")
         if blown:
-            result, of = _form(shape(blown, "shape")), _form(shape(blown, "of"))
-            observed = f"outputs of shape {of} became {result} against the targets"
-            told = (f"in {words(blown, 'op')}, before backward in {words(blown, 'line')}",)
+            result, output = _shape_text(shape(blown, "shape")), _shape_text(shape(blown, "of"))
+            observed = message("health.loss_broadcast.graph", output=output, result=result)
+            evidence = message("health.loss_broadcast.operation", op=words(blown, "op"), line=words(blown, "line"))
             verdict = "fail" if flag(blown, "sure") else "warn"
-            return Outcome(verdict, observed, told, place_of(words(blown, "line")))
+            return Outcome(verdict, observed, (evidence,), place_of(words(blown, "line")))
     if not signals.losses and not (signals.graphs and signals.framework == "torch"):
-        return unobserved(missing(run, signals, "losses") or "no graph was looked at")
+        return unobserved(missing(run, signals, "losses") or message("health.not_observed.graphs"))
     for loss in signals.losses:
         if count(loss, "broadcast"):
             one, other = shape(loss, "input", "shape"), shape(loss, "target", "shape")
-            observed = f"{words(loss, 'fn')} got {_form(one)} and {_form(other)} in {count(loss, 'broadcast')} calls"
-            # Axes of 1 that were put in on both sides are meant, as for all pairs of quantiles.
-            meant = len(one) == len(other) and len(one) > 2
-            return Outcome("note" if meant else "fail", observed, called_in(loss), place_of(words(loss, "line")))
-    return Outcome("ok", "equal")
+            observed = message(
+                "health.loss_broadcast.call",
+                function=words(loss, "fn"),
+                output=_shape_text(one),
+                target=_shape_text(other),
+                calls=count(loss, "broadcast"),
+            )
+            # Axes of 1 that were inserted on both sides are intended, as for all pairs of quantiles.
+            intended = len(one) == len(other) and len(one) > 2
+            return Outcome("note" if intended else "fail", observed, called_in(loss), place_of(words(loss, "line")))
+    return Outcome("ok", message("health.loss_broadcast.ok"))
 
 
-def _form(form: tuple[int, ...]) -> str:
-    return "[" + ", ".join(str(n) for n in form) + "]"
+def _shape_text(sizes: tuple[int, ...]) -> str:
+    return "[" + ", ".join(str(n) for n in sizes) + "]"
 
 
-@check(
-    "label_dtype_truncated",
-    "class labels are integers",
-    "an integer type",
-    family="loop-bug",
-    tier=1,
-    needs=("losses",),
-    advice="Cast them to int64.",
-)
+@check("label_dtype_truncated", family="loop-bug", tier=1, needs=("losses",))
 def labels_are_integers(run: Run, signals: Signals) -> Outcome | None:
     """Whether class labels in floating point reached a classifier's loss, which paddle cuts to integers silently.
 
@@ -324,29 +247,22 @@ def labels_are_integers(run: Run, signals: Signals) -> Outcome | None:
         dtype = words(loss, "target", "dtype")
         soft = flag(loss, "soft") or shape(loss, "target", "shape") == shape(loss, "input", "shape")
         if words(loss, "fn") in ("cross_entropy", "nll_loss") and "float" in dtype and not soft:
-            return Outcome("fail", f"{dtype} labels in {words(loss, 'fn')}", called_in(loss))
+            observed = message("health.label_dtype_truncated.labels", dtype=dtype, function=words(loss, "fn"))
+            return Outcome("fail", observed, called_in(loss))
     return None
 
 
-@check(
-    "accumulation_not_scaled",
-    "accumulated losses are divided",
-    "divided by the number of backwards",
-    family="loop-bug",
-    tier=3,
-    needs=("loop",),
-    advice="Divide the loss by the number of backwards for a step.",
-)
+@check("accumulation_not_scaled", family="loop-bug", tier=3, needs=("loop",))
 def accumulation_scaled(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a constant number of backwards of one whole mean loss make a step.
+    """Whether each step accumulates a constant number of backward passes of one unscaled mean loss.
 
     Source: a hint (tier 3): then accumulating raises the learning rate by as much.
     """
-    told = {k: v for k, v in table(signals.loop, "accumulation").items() if isinstance(v, int)}
-    total = sum(told.values())
-    common = max(told, key=lambda k: told[k], default="")
+    steps_of = {k: v for k, v in table(signals.loop, "accumulation").items() if isinstance(v, int)}
+    total = sum(steps_of.values())
+    common = max(steps_of, key=lambda k: steps_of[k], default="")
     losses = training_losses(signals)
-    if not common.isdigit() or int(common) < 3 or told[common] < 0.9 * total or len(losses) != 1 or total < 5:
+    if not common.isdigit() or int(common) < 3 or steps_of[common] < 0.9 * total or len(losses) != 1 or total < 5:
         return None
     series, first = measured_in(run, signals, "loss"), finite(losses[0], "value_first")
     if not series or not first or words(losses[0], "reduction") != "mean":
@@ -354,18 +270,10 @@ def accumulation_scaled(run: Run, signals: Signals) -> Outcome | None:
     early = series[0].values[0]
     if not 0.75 * first < early < 1.33 * first:
         return None
-    return Outcome("note", f"{common} backwards for a step, each of the whole loss ({said(early)})")
+    return Outcome("note", message("health.accumulation_not_scaled.whole", backwards=int(common), loss=early))
 
 
-@check(
-    "seed_reset_in_loop",
-    "random numbers go on",
-    "a new state at each step",
-    family="loop-bug",
-    tier=1,
-    needs=("loop.rng",),
-    advice="Seed once, before the loop.",
-)
+@check("seed_reset_in_loop", family="loop-bug", tier=1, needs=("loop.rng",))
 def seeds_once(run: Run, signals: Signals) -> Outcome:
     """Whether the generator was seeded in the loop, so that every step draws the same numbers.
 
@@ -375,9 +283,10 @@ def seeds_once(run: Run, signals: Signals) -> Outcome:
     same, seeded = count(rng, "same"), count(rng, "seeded")
     if seeded >= max(_STREAK, 0.5 * steps) and same >= _STREAK:
         place = place_of(words(rng, "line"))
-        told = (f"seeded in {words(rng, 'line')}",) if place else ()
-        return Outcome("fail", f"seeded {seeded} times in {steps} steps; {same} steps began alike", told, place)
-    return Outcome("ok", "not reset")
+        evidence = (message("health.seed_reset_in_loop.seeded_in", line=words(rng, "line")),) if place else ()
+        observed = message("health.seed_reset_in_loop.reset", times=seeded, steps=steps, same=same)
+        return Outcome("fail", observed, evidence, place)
+    return Outcome("ok", message("health.seed_reset_in_loop.ok"))
 
 
 CHECKS = (

@@ -1,4 +1,4 @@
-"""Checks of where the time goes."""
+"""Checks of step times, of the use of the accelerator, and of runs that stall."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from labbook.health.evidence import finite_points, measured_in, percent, said, too_few
-from labbook.health.reading import count, finite, flag, rows, shape, words
-from labbook.health.statistics import mann_kendall, median, spread, theil_sen
+from labbook.health.event_fields import count, finite, flag, rows, shape, words
+from labbook.health.measurements import finite_points, measured_in, too_few
+from labbook.health.trend_tests import mann_kendall, median, spread, theil_sen
 from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
-_PHASES = ("data", "forward", "backward", "optimizer", "other")
+_PHASE_NAMES = {
+    "data": message("health.phase.data"),
+    "forward": message("health.phase.forward"),
+    "backward": message("health.phase.backward"),
+    "optimizer": message("health.phase.optimizer"),
+    "other": message("health.phase.other"),
+}
 _WAIT_S = 0.01
 _WORTH_S = 30.0
 _PARTS = 20
@@ -22,9 +29,9 @@ _GIVES_UP = 8
 
 
 def phase_times(signals: Signals) -> dict[str, float]:
-    """Median seconds a step of each phase after the first steps; empty when they are not known."""
+    """Returns median seconds per step of each phase after the first steps; empty when they are not known."""
     found = {}
-    for name in _PHASES:
+    for name in _PHASE_NAMES:
         series = signals.phases.get(name)
         if series is not None:
             values = [v for v in series.values[min(5, len(series.values) // 2) :] if math.isfinite(v) and v >= 0]
@@ -33,17 +40,9 @@ def phase_times(signals: Signals) -> dict[str, float]:
     return found
 
 
-@check(
-    "dataloader_bottleneck",
-    "time of a step",
-    "data ready when it is needed",
-    family="performance",
-    tier=2,
-    needs=("phases",),
-    advice="More workers, pinned memory, a cheaper decode or a cache.",
-)
+@check("dataloader_bottleneck", family="performance", tier=2, needs=("phases",))
 def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
-    """Whether more than 30 % of a step is spent waiting for data, at least 10 ms of it; and which phase is longest.
+    """Whether a step spends over 30 % of its time, and at least 10 ms, waiting for data; and which phase is longest.
 
     Source: pytorch-lightning's and SageMaker's advice on workers (tier 2); under 10 ms there is little to gain.
     """
@@ -54,39 +53,33 @@ def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
         return too_few(steps, 20)
     wait = times.get("data", 0.0)
     longest = max(times, key=lambda name: times[name])
-    told = tuple(f"{name}: {percent(t / total)} of a step, {_milliseconds(t)}" for name, t in times.items() if t > 0)
+    phases = tuple(
+        message("health.step_time.phase", phase=_PHASE_NAMES[name], share=t / total, seconds=t)
+        for name, t in times.items()
+        if t > 0
+    )
     if wait > 0.3 * total and wait >= _WAIT_S:
-        observed = f"{percent(wait / total)} of a step waits for data, {_milliseconds(wait)}"
-        return Outcome("warn", observed, (*told, *_loader_advice(signals)))
-    return Outcome("ok", f"{_milliseconds(total)}, most in {longest} ({percent(times[longest] / total)})", told)
+        observed = message("health.dataloader_bottleneck.waits", share=wait / total, seconds=wait)
+        return Outcome("warn", observed, (*phases, *_loader_facts(signals)))
+    share = times[longest] / total
+    observed = message("health.step_time.longest", seconds=total, phase=_PHASE_NAMES[longest], share=share)
+    return Outcome("ok", observed, phases)
 
 
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:.3g} ms"
-
-
-def _loader_advice(signals: Signals) -> list[str]:
-    told = []
+def _loader_facts(signals: Signals) -> list[Message]:
+    found = []
     for facts in signals.loaders[:1]:
-        told.append(f"the loader has {count(facts, 'workers')} workers")
+        found.append(message("health.dataloader_bottleneck.workers", workers=count(facts, "workers")))
         if not flag(facts, "pin_memory") and "cuda" in str(_devices(signals)):
-            told.append("its memory is not pinned")
-    return told
+            found.append(message("health.dataloader_bottleneck.not_pinned"))
+    return found
 
 
 def _devices(signals: Signals) -> set[str]:
     return {words(row, "device") for model in signals.models for row in rows(model, "parameters")}
 
 
-@check(
-    "step_time_outlier",
-    "steps take equally long",
-    "few far above the median",
-    family="performance",
-    tier=2,
-    needs=("step_time_s",),
-    advice="Move checkpoints, logging and evaluation off the hot path.",
-)
+@check("step_time_outlier", family="performance", tier=2, needs=("step_time_s",))
 def steps_even(run: Run, signals: Signals) -> Outcome | None:
     """Whether steps far above the median take much of the time.
 
@@ -101,18 +94,19 @@ def steps_even(run: Run, signals: Signals) -> Outcome | None:
         center = median(values)
         limit = center + 8 * max(spread(values, center), 0.1 * center)
         places = [i for i, v in enumerate(values) if v > limit]
-        taken = sum(values[i] for i in places)
-        if len(places) <= 10 or taken <= 0.3 * sum(values):
+        slow_s = sum(values[i] for i in places)
+        if len(places) <= 10 or slow_s <= 0.3 * sum(values):
             return None
-        observed = f"{len(places)} of {len(values)} steps take {percent(taken / sum(values))} of the time"
+        share = slow_s / sum(values)
+        observed = message("health.step_time_outlier.slow", bad=len(places), steps=len(values), share=share)
         # What else the machine does makes some others slow, but not as slow as what the program itself does.
         largest = sorted(values[i] for i in places)[-(len(places) // 10 + 1)]
         slowest = [i for i in places if values[i] > 0.3 * largest]
         much = len(slowest) > 10 and sum(values[i] for i in slowest) > 0.3 * sum(values)
         every = _period(slowest) if much else 0
         if every and signals.loop and len(signals.evaluations) < 0.5 * len(places) and every not in _epochs(signals):
-            return Outcome("warn", observed, (f"one in every {every} steps",))
-        return Outcome("note", observed) if taken > _WORTH_S else None
+            return Outcome("warn", observed, (message("health.step_time_outlier.period", steps=every),))
+        return Outcome("note", observed) if slow_s > _WORTH_S else None
     return None
 
 
@@ -133,15 +127,7 @@ def _epochs(signals: Signals) -> set[int]:
     return {count(e, "batches") for e in signals.prints} | {count(e, "batches") for e in signals.loaders}
 
 
-@check(
-    "step_time_drift",
-    "steps do not get slower",
-    "no rise",
-    family="performance",
-    tier=2,
-    needs=("step_time_s",),
-    advice="Look for lists, graphs and logs that grow with every step.",
-)
+@check("step_time_drift", family="performance", tier=2, needs=("step_time_s",))
 def steps_stay_fast(run: Run, signals: Signals) -> Outcome | None:
     """Whether steps became slower by half or more, in a steady trend.
 
@@ -159,10 +145,10 @@ def steps_stay_fast(run: Run, signals: Signals) -> Outcome | None:
         early, late = median(floors[: _PARTS // 4]), median(floors[-(_PARTS // 4) :])
         trend = mann_kendall(floors)
         slope = theil_sen(range(_PARTS), floors) * _PARTS * 100 / (early * (steps[-1] - steps[0])) if early > 0 else 0.0
-        observed = f"{_milliseconds(early)} in the first quarter, {_milliseconds(late)} in the last"
+        observed = message("health.step_time_drift.quarters", early=early, late=late)
         grown = _batches_grow(signals)
         if slope > 0.01 and late > 1.5 * early * grown and trend.tau > 0.75 and late - early > 0.0005:
-            return Outcome("warn", observed, (f"{percent(slope)} in 100 steps",), p=trend.rising)
+            return Outcome("warn", observed, (message("health.step_time_drift.slope", share=slope),), p=trend.rising)
         return Outcome("ok", observed)
     return None
 
@@ -184,43 +170,27 @@ def _parts(values: Sequence[float], count: int) -> list[Sequence[float]]:
     return [values[i * len(values) // count : (i + 1) * len(values) // count] for i in range(count)]
 
 
-@check(
-    "accelerator_idle_unused",
-    "the accelerator is used",
-    "parameters on it",
-    family="performance",
-    tier=1,
-    whole=True,
-    advice="Move model and batches to the device.",
-)
+@check("accelerator_idle_unused", family="performance", tier=1, whole=True)
 def accelerator_used(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a graphics processor was visible and all parameters stayed on the processor.
+    """Whether a GPU was visible and all parameters stayed on the CPU.
 
     Source: a logical invariant (tier 1); pytorch-lightning. Small or short trainings may well run there.
     """
     for framework in run.frameworks:
         kinds = {str(device.get("kind") or "").lower() for device in framework.devices}
-        told = framework.state.get("device")
-        where = [str(d) for d in told] if isinstance(told, (list, tuple)) else [str(told or "")]
+        device = framework.state.get("device")
+        where = [str(d) for d in device] if isinstance(device, (list, tuple)) else [str(device or "")]
         if not kinds & {"cuda", "gpu", "xpu", "mps"} or not any(where) or any("cpu" not in name for name in where):
             continue
         elements = framework.state.get("parameters")
         large = isinstance(elements, (int, float)) and elements >= 1e6 and (run.duration_s or 0.0) > 60
-        return Outcome("warn" if large else "note", "a graphics processor is there, all parameters are on the CPU")
+        return Outcome("warn" if large else "note", message("health.accelerator_idle_unused.cpu"))
     return None
 
 
-@check(
-    "accelerator_underused",
-    "the accelerator is busy",
-    "most of the time",
-    family="performance",
-    tier=3,
-    whole=True,
-    advice="Larger batches, faster input, mixed precision, a compiled model or a fused optimizer.",
-)
+@check("accelerator_underused", family="performance", tier=3, whole=True)
 def accelerator_busy(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the graphics processor that was used was busy less than 30 % of the time, over at least 2 minutes.
+    """Whether the GPU in use was busy less than 30 % of the time, over at least 2 minutes.
 
     Source: a hint (tier 3), chosen by us; SageMaker LowGPUUtilization.
     """
@@ -235,70 +205,42 @@ def accelerator_busy(run: Run, signals: Signals) -> Outcome | None:
     ]
     if not busy or max(busy) >= 30:
         return None
-    return Outcome("note", f"busy {max(busy):.0f} % of the time")
+    return Outcome("note", message("health.accelerator_underused.busy", percent=max(busy)))
 
 
-@check(
-    "implicit_sync_every_step",
-    "the host runs ahead",
-    "at most one wait a step",
-    family="performance",
-    tier=3,
-    needs=("loop",),
-    advice="Log every n steps; keep .item(), .cpu() and print of tensors out of the step.",
-)
+@check("implicit_sync_every_step", family="performance", tier=3, needs=("loop",))
 def host_runs_ahead(run: Run, signals: Signals) -> Outcome | None:
     """Whether the program waits for the device more than once a step. Source: a hint (tier 3)."""
     syncs = finite(signals.loop, "syncs")
-    return Outcome("note", f"{said(syncs)} waits a step") if syncs is not None and syncs > 1.5 else None
+    if syncs is None or syncs <= 1.5:
+        return None
+    return Outcome("note", message("health.implicit_sync_every_step.syncs", syncs=syncs))
 
 
-@check(
-    "recompilation_storm",
-    "compiled once",
-    "fewer than 8 times",
-    family="performance",
-    tier=2,
-    needs=("loop",),
-    advice="Mark dimensions that change as dynamic.",
-)
+@check("recompilation_storm", family="performance", tier=2, needs=("loop",))
 def compiled_once(run: Run, signals: Signals) -> Outcome | None:
     """Whether one function was compiled again and again. Source: torch gives up after 8 times (tier 2)."""
     times = count(signals.loop, "recompiles")
-    return Outcome("warn", f"one function was compiled {times + 1} times") if times >= _GIVES_UP - 1 else None
+    if times < _GIVES_UP - 1:
+        return None
+    return Outcome("warn", message("health.recompilation_storm.times", times=times + 1))
 
 
-@check(
-    "too_many_workers",
-    "as many workers as processors",
-    "at most that",
-    family="performance",
-    tier=3,
-    needs=("loaders",),
-    advice="Use fewer.",
-)
+@check("too_many_workers", family="performance", tier=3, needs=("loaders",))
 def workers_fit(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a loader has more workers than the machine has processors. Source: a hint (tier 3); torch warns."""
+    """Whether a loader has more workers than the machine has CPU cores. Source: a hint (tier 3); torch warns."""
     cores = finite(run.captured.get("hardware") or {}, "cores")
     workers = max((count(facts, "workers") for facts in signals.loaders), default=0)
     if cores is None or workers <= max(cores, 1):
         return None
-    return Outcome("note", f"{workers} workers on {said(cores)} processors")
+    return Outcome("note", message("health.too_many_workers.counts", workers=workers, cores=cores))
 
 
-@check(
-    "grad_enabled_in_validation",
-    "validation without gradients",
-    "no_grad around it",
-    family="performance",
-    tier=1,
-    needs=("evaluations",),
-    advice="Evaluate under torch.no_grad() (paddle.no_grad()): less memory, less time.",
-)
+@check("grad_enabled_in_validation", family="performance", tier=1, needs=("evaluations",))
 def validation_without_gradients(run: Run, signals: Signals) -> Outcome | None:
-    """Whether validation phases recorded graphs that nobody used, over more than 10 batches.
+    """Whether validation phases recorded graphs that were never used, over more than 10 batches.
 
-    Source: a logical invariant (tier 1). Not asked where a model is trained in evaluation mode: its training forwards
+    Source: a logical invariant (tier 1). Not judged where a model is trained in evaluation mode: its training forwards
     look the same.
     """
     wasteful = [
@@ -307,34 +249,19 @@ def validation_without_gradients(run: Run, signals: Signals) -> Outcome | None:
     batches = sum(count(e, "batches") for e in wasteful)
     if batches <= 10 or count(signals.loop, "backward_in_eval", "count"):
         return None
-    return Outcome("warn", f"{batches} batches in {len(wasteful)} phases with gradients enabled")
+    observed = message("health.grad_enabled_in_validation.batches", batches=batches, phases=len(wasteful))
+    return Outcome("warn", observed)
 
 
-@check(
-    "find_unused_parameters_needless",
-    "no search for unused parameters",
-    "not asked for without need",
-    family="performance",
-    tier=1,
-    whole=True,
-    advice="Leave find_unused_parameters out.",
-)
+@check("find_unused_parameters_needless", family="performance", tier=1, whole=True)
 def no_needless_search(run: Run, signals: Signals) -> Outcome | None:
-    """Whether distributed training said itself that its search found nothing. Source: torch's warning (tier 1)."""
-    said_so = "did not find any unused parameters"
-    told = any(said_so in str(w.get("message")) for w in run.warnings) or said_so in run.console.text
-    return Outcome("warn", "find_unused_parameters=True found none") if told else None
+    """Whether distributed training warned that its search found nothing. Source: torch's warning (tier 1)."""
+    warning = "did not find any unused parameters"
+    found = any(warning in str(w.get("message")) for w in run.warnings) or warning in run.console.text
+    return Outcome("warn", message("health.find_unused_parameters_needless.none")) if found else None
 
 
-@check(
-    "stalled_no_progress",
-    "the run goes on",
-    "steps until the end",
-    family="performance",
-    tier=2,
-    whole=True,
-    advice="Look at the stacks of all threads: a dead reader, a lock, or a collective that one rank does not join.",
-)
+@check("stalled_no_progress", family="performance", tier=2, whole=True)
 def run_goes_on(run: Run, signals: Signals) -> Outcome | None:
     """Whether a run that was stopped from outside had been silent for long.
 
@@ -345,7 +272,9 @@ def run_goes_on(run: Run, signals: Signals) -> Outcome | None:
         return None
     times = [v for s in measured_in(run, signals, "step_time_s") for v in s.values if math.isfinite(v)]
     silence, limit = run.ended - last, max(10 * (median(times) if times else 0.0), 60.0)
-    return Outcome("warn", f"no step for {silence:.0f} s before it was stopped") if silence > limit else None
+    if silence <= limit:
+        return None
+    return Outcome("warn", message("health.stalled_no_progress.silence", seconds=silence))
 
 
 CHECKS = (

@@ -1,11 +1,12 @@
-"""Checks of mixed precision: a scaler that holds, room in float16, autocast that takes effect."""
+"""Checks of mixed precision: stable gradient scale, range of float16, autocast in effect."""
 
 from __future__ import annotations
 
-from labbook.health.evidence import measured, percent, said
-from labbook.health.layers import Module, modules_of, roots_of
-from labbook.health.reading import count, finite, table, words
+from labbook.health.event_fields import count, finite, table, words
+from labbook.health.layer_history import Module, modules_of, roots_of
+from labbook.health.measurements import measured
 from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -15,15 +16,7 @@ _LOW_PRECISION = ("float16", "bfloat16")
 _MULTIPLIES = ("linear", "conv", "bilinear")
 
 
-@check(
-    "amp_scale_collapse",
-    "gradient scaler keeps its scale",
-    "at most 5 skipped of 100 steps",
-    family="numeric",
-    tier=2,
-    whole=True,
-    advice="Use bfloat16, keep softmax and norms in float32, or clip gradients.",
-)
+@check("amp_scale_collapse", family="numeric", tier=2, whole=True)
 def scaler_holds(run: Run, signals: Signals) -> Outcome | None:
     """Whether the gradient scaler had to skip many steps; `None` when no scaler is used.
 
@@ -39,18 +32,10 @@ def scaler_holds(run: Run, signals: Signals) -> Outcome | None:
     lowest = min(min(s.low or s.values) for s in scales)
     begun = max(s.values[0] for s in scales)
     bad = (lowest <= 1.0 and begun > 1.0) or drops > _SKIPS_IN_100 * max(1.0, steps / 100)
-    return Outcome("warn" if bad else "ok", f"scale fell {drops} times, lowest {said(lowest)}")
+    return Outcome("warn" if bad else "ok", message("health.amp_scale_collapse.drops", times=drops, lowest=lowest))
 
 
-@check(
-    "fp16_range_pressure",
-    "float16 has room",
-    "largest output under 32752",
-    family="numeric",
-    tier=3,
-    needs=("modules",),
-    advice="Keep norms, softmax and the loss in float32.",
-)
+@check("fp16_range_pressure", family="numeric", tier=3, needs=("modules",))
 def half_precision_has_room(run: Run, signals: Signals) -> Outcome | None:
     """Whether an output in float16 came near the largest number that it can hold.
 
@@ -64,42 +49,36 @@ def half_precision_has_room(run: Run, signals: Signals) -> Outcome | None:
                 and "bfloat" not in words(row, "dtype")
                 and largest > _HALF_LARGEST
             ):
-                observed = f"{module.said} reached {said(largest)} in step {step}"
+                observed = message("health.fp16_range_pressure.largest", layer=module.label, value=largest, step=step)
                 return Outcome("note", observed, where={"module": module.name, "step": step})
     return None
 
 
-@check(
-    "autocast_ineffective",
-    "mixed precision takes effect",
-    "layers inside autocast give low precision",
-    family="numeric",
-    tier=1,
-    needs=("modules",),
-    advice="Move the autocast region around the forward pass, or use a device on which it works.",
-)
+@check("autocast_ineffective", family="numeric", tier=1, needs=("modules",))
 def autocast_works(run: Run, signals: Signals) -> Outcome | None:
     """Whether linear and convolution layers that ran under autocast gave the precision it promises.
 
     Source: a logical invariant (tier 1) by the autocast lists; TrainCheck LT-725. Only where no such layer did. That
-    PaddlePaddle has no autocast on a CPU is noted: programs for accelerators are tried there.
+    PaddlePaddle has no autocast on a CPU is noted: programs for GPUs are tried out there.
     """
     ignored = table(signals.loop, "cast_ignored")
     if ignored:
-        observed = f"auto_cast to {words(ignored, 'dtype')} was asked for on a CPU, where PaddlePaddle ignores it"
-        return Outcome("note", observed)
-    asked, kept = [], 0
+        return Outcome("note", message("health.autocast_ineffective.cpu", dtype=words(ignored, "dtype")))
+    cast, low = [], 0
     for module in modules_of(signals):
         if not _multiplies(module):
             continue
         for _, row in module.history[:3]:
             if words(row, "cast").endswith(_LOW_PRECISION):
-                asked.append(module)
-                kept += words(row, "dtype").endswith(_LOW_PRECISION)
-    if asked and not kept:
-        layers = len({module.name for module in asked})
-        return Outcome("fail", f"{layers} layers ran under autocast, all gave float32", where={"module": asked[0].name})
-    return _left_out(signals) or (Outcome("ok", f"{percent(kept / len(asked))} in low precision") if asked else None)
+                cast.append(module)
+                low += words(row, "dtype").endswith(_LOW_PRECISION)
+    if cast and not low:
+        observed = message("health.autocast_ineffective.float32", layers=len({module.name for module in cast}))
+        return Outcome("fail", observed, where={"module": cast[0].name})
+    left_out = _left_out(signals)
+    if left_out is not None or not cast:
+        return left_out
+    return Outcome("ok", message("health.autocast_ineffective.ok", share=low / len(cast)))
 
 
 def _left_out(signals: Signals) -> Outcome | None:
@@ -110,10 +89,9 @@ def _left_out(signals: Signals) -> Outcome | None:
         layers = [m for m in modules_of(signals) if m.model == root.model and _multiplies(m) and m.history]
         outside = [m for m in layers if not any(words(row, "cast") for _, row in m.history)]
         if sum(m.parameters for m in outside) > 0.5 * sum(m.parameters for m in layers):
-            observed = (
-                f"{len(outside)} of {len(layers)} layers ran outside of autocast, though the model was called in it"
-            )
-            return Outcome("warn", observed, (f"first: {outside[0].said}",), {"module": outside[0].name})
+            observed = message("health.autocast_ineffective.outside", bad=len(outside), layers=len(layers))
+            first = message("health.autocast_ineffective.first", layer=outside[0].label)
+            return Outcome("warn", observed, (first,), {"module": outside[0].name})
     return None
 
 
@@ -121,31 +99,23 @@ def _multiplies(module: Module) -> bool:
     return any(word in module.type.lower() for word in _MULTIPLIES)
 
 
-@check(
-    "clip_before_unscale",
-    "gradients are unscaled before they are clipped",
-    "unscale_ first",
-    family="numeric",
-    tier=1,
-    needs=("loop",),
-    advice="Call scaler.unscale_(optimizer) before the gradients are clipped.",
-)
+@check("clip_before_unscale", family="numeric", tier=1, needs=("loop",))
 def clipped_unscaled(run: Run, signals: Signals) -> Outcome | None:
-    """Whether gradients were clipped while they still carried the factor of the gradient scaler.
+    """Whether gradients were clipped while they were still multiplied by the factor of the gradient scaler.
 
-    Source: a logical invariant (tier 1): the limit is then smaller by that factor, and of a gradient little more than
-    its direction is left. At least 3 calls, and half of all.
+    Source: a logical invariant (tier 1): the limit is then smaller by that factor, and little more than the direction
+    of the gradient remains. At least 3 calls, and half of all.
     """
     calls, scaled = count(signals.loop, "clip", "calls"), count(signals.loop, "clip", "scaled")
     if not calls or not table(signals.loop, "scaler"):
         return None
     if scaled < 3 or scaled < 0.5 * calls:
-        return Outcome("ok", f"{calls} times")
+        return Outcome("ok", message("health.clip_before_unscale.ok", times=calls))
     limit, factor = finite(signals.loop, "clip", "limit"), finite(signals.loop, "scaler", "scale_last")
-    told: tuple[str, ...] = ()
+    evidence: tuple[Message, ...] = ()
     if limit is not None and factor is not None:
-        told = (f"the limit of {said(limit)} held for gradients that were {said(factor)} times as large",)
-    return Outcome("fail", f"{scaled} of {calls} times they were clipped with the factor of the scaler in them", told)
+        evidence = (message("health.clip_before_unscale.limit", limit=limit, factor=factor),)
+    return Outcome("fail", message("health.clip_before_unscale.scaled", bad=scaled, calls=calls), evidence)
 
 
 CHECKS = (scaler_holds, half_precision_has_room, autocast_works, clipped_unscaled)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.evidence import measured_in, percent, said, too_few
-from labbook.health.layers import Parameter, parameters_of
-from labbook.health.reading import count, finite, table
-from labbook.health.regime import frozen_share
-from labbook.health.statistics import median
+from labbook.health.event_fields import count, finite, table
+from labbook.health.layer_history import Parameter, parameters_of
+from labbook.health.measurements import measured_in, of_optimizer, too_few
+from labbook.health.training_kind import frozen_share
+from labbook.health.trend_tests import median
 from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -24,53 +25,36 @@ _MOVED = 0.01
 _FLAT_STEPS = 50
 
 
-@check(
-    "step_changed_nothing",
-    "parameters change",
-    "by every step",
-    family="gradient",
-    tier=1,
-    needs=("loop",),
-    advice="Look at the learning rate, and keep weights in float32 when updates are below the resolution of float16.",
-)
+@check("step_changed_nothing", family="gradient", tier=1, needs=("loop",))
 def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
-    """Whether steps with a gradient and a learning rate left every looked-at element bitwise as it was.
+    """Whether steps with a gradient and a learning rate left every inspected element bitwise as it was.
 
     Source: a logical invariant (tier 1) over at least 3 steps and most of those looked at; SageMaker UnchangedTensor,
     TheDeepChecker w_untrained. In bfloat16 a step may change few elements, so all of the sample must stand still.
     """
     rates = [v for s in measured_in(run, signals, "lr") for v in (s.high or s.values)]
     if len(rates) >= _STREAK and not any(rates):
-        return Outcome("fail", "nothing can change: the learning rate is 0 in every step")
-    told = table(signals.loop, "unchanged")
-    checked = sum(count(told, opt, "checked") for opt in told)
-    for opt in told:
-        still, seen = count(told, opt, "unchanged"), count(told, opt, "checked")
-        if count(told, opt, "streak") >= _STREAK and still >= 0.5 * seen:
-            which = f" of optimizer {opt}" if len(told) > 1 else ""
-            return Outcome(
-                "fail", f"nothing changed in {still} of {seen} steps{which}, with gradient and learning rate"
-            )
+        return Outcome("fail", message("health.step_changed_nothing.no_rate"))
+    looks = table(signals.loop, "unchanged")
+    checked = sum(count(looks, opt, "checked") for opt in looks)
+    for opt in looks:
+        still, seen = count(looks, opt, "unchanged"), count(looks, opt, "checked")
+        if count(looks, opt, "streak") >= _STREAK and still >= 0.5 * seen:
+            which = of_optimizer(opt, looks)
+            observed = message("health.step_changed_nothing.unchanged", bad=still, seen=seen, optimizer=which)
+            return Outcome("fail", observed)
     if not checked:
         return too_few(0, 1)
     ratios = [v for p in parameters_of(signals) if p.is_matrix for v in p.values("ratio")]
     usual = median(ratios) if ratios else None
-    extra = "" if usual is None else f", by {said(usual)} of their norm in the middle"
+    extra: Message | str = "" if usual is None else message("health.step_changed_nothing.median", ratio=usual)
     if usual == 0.0:
         still = sum(1 for ratio in ratios if ratio == 0.0)
-        extra = f"; of the looks at matrices, {percent(still / len(ratios))} saw no change"
-    return Outcome("ok", f"in {checked} steps looked at{extra}")
+        extra = message("health.step_changed_nothing.often_still", share=still / len(ratios))
+    return Outcome("ok", message("health.step_changed_nothing.ok", steps=checked, extra=extra))
 
 
-@check(
-    "update_too_large",
-    "size of updates",
-    "at most a tenth of the weights",
-    family="gradient",
-    tier=2,
-    needs=("params",),
-    advice="Lower the learning rate by 10, warm it up, or clip gradients.",
-)
+@check("update_too_large", family="gradient", tier=2, needs=("params",))
 def updates_are_small(run: Run, signals: Signals) -> Outcome:
     """Whether steps change matrices by more than a tenth of their norm.
 
@@ -89,19 +73,27 @@ def updates_are_small(run: Run, signals: Signals) -> Outcome:
         large = [p for ratio, p in late if ratio > 0.1]
         share = sum(p.elements for p in large) / sum(p.elements for _, p in late)
         if share > 0.2 or any(p.elements >= _SMALL for p in large):
-            told = f"matrices above a tenth: {len(large)} of {len(late)}, most {parameter.name}"
+            evidence = message("health.update_too_large.matrices", large=len(large), all=len(late), name=parameter.name)
             verdict = "fail" if len(large) > 0.5 * len(late) else "warn"
-            return Outcome(verdict, f"{said(worst)} of the norm in the middle", (told,), {"parameter": parameter.name})
-        return Outcome("ok", f"up to {said(worst)} of the norm in the middle")
+            observed = message("health.update_too_large.median", ratio=worst)
+            where = {"parameter": parameter.name}
+            return Outcome(verdict, observed, (evidence,), where, advice=_lower_rate(run, signals))
+        return Outcome("ok", message("health.update_too_large.ok", ratio=worst))
     early = [(sorted(v)[-3], p) for p in judged if len(v := p.values("ratio")) >= 3]
     shattered = [(ratio, p) for ratio, p in early if ratio > 1]
     if early and len(shattered) > 0.5 * len(early):
         worst, parameter = max(shattered, key=lambda pair: pair[0])
-        observed = f"{said(worst)} times the norm of {parameter.name} in 3 of its first steps"
-        return Outcome("fail", observed, where={"parameter": parameter.name})
-    return too_few(
-        max((len(p.values("ratio", _WARM_UP)) for p in judged), default=0), 5, "measured steps after warm-up"
-    )
+        observed = message("health.update_too_large.three_steps", ratio=worst, name=parameter.name)
+        where = {"parameter": parameter.name}
+        return Outcome("fail", observed, where=where, advice=_lower_rate(run, signals))
+    measured = max((len(p.values("ratio", _WARM_UP)) for p in judged), default=0)
+    return too_few(measured, 5, "health.too_few.settled_steps")
+
+
+def _lower_rate(run: Run, signals: Signals) -> Message | None:
+    """Returns the advice with a tenth of the largest learning rate of the run, `None` where it is not known."""
+    rates = [v for s in measured_in(run, signals, "lr") for v in s.values if math.isfinite(v) and v > 0]
+    return message("health.lower_rate", rate=max(rates) / 10) if rates else None
 
 
 def _wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) -> Outcome | None:
@@ -115,9 +107,10 @@ def _wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) -> Outco
     if not after or not series.values[0] > 0 or median(after) < 1.5 * series.values[0]:
         return None
     worst, parameter = max(wiped, key=lambda pair: pair[0])
-    observed = f"{said(worst)} times the norm of {parameter.name} in one of the first steps"
-    told = f"loss {said(series.values[0])} before, {said(median(after))} after"
-    return Outcome("fail", observed, (told,), {"parameter": parameter.name, "step": 1})
+    observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
+    evidence = message("health.update_too_large.loss", before=series.values[0], after=median(after))
+    where = {"parameter": parameter.name, "step": 1}
+    return Outcome("fail", observed, (evidence,), where, advice=_lower_rate(run, signals))
 
 
 def _ratios(parameter: Parameter) -> list[tuple[int, float]]:
@@ -133,15 +126,7 @@ def _begins_at_zero(parameter: Parameter) -> bool:
     return math.hypot(deviation, mean) * math.sqrt(fan_in) < 0.05
 
 
-@check(
-    "update_too_small",
-    "updates have an effect",
-    "above a millionth of the weights",
-    family="gradient",
-    tier=3,
-    needs=("params", "lr"),
-    advice="Raise the learning rate, or look for gradients that vanish.",
-)
+@check("update_too_small", family="gradient", tier=3, needs=("params", "lr"))
 def updates_have_effect(run: Run, signals: Signals) -> Outcome | None:
     """Whether all matrices hardly moved over 100 steps at a constant learning rate.
 
@@ -158,38 +143,30 @@ def updates_have_effect(run: Run, signals: Signals) -> Outcome | None:
         or min(rates, default=0) < 0.5 * max(rates, default=1)
     ):
         return None
-    return Outcome("note", f"at most {said(max(ratios))} of the norm in the middle, over {steps} steps")
+    return Outcome("note", message("health.update_too_small.median", ratio=max(ratios), steps=steps))
 
 
 def hardly_moved(run: Run, signals: Signals) -> Outcome | None:
-    """What stands for `update_too_small` where the loss is flat as well: no matrix can have moved by a hundredth.
+    """Returns `update_too_small` for a loss that is flat as well: no matrix can have moved by a hundredth.
 
     Source: chosen by us. The median update times the number of steps bounds how far a matrix has come when all steps
     point the same way; of 1 % of their norm no network forgets its initial outputs. Alone it is what fine-tuning at a
-    low rate does, so it says nothing without a loss that stands still.
+    low rate does, so it means nothing without a flat loss.
     """
     judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
     moved = [median(v) * p.history[-1][0] for p in judged if len(v := p.values("ratio")) >= _STREAK]
     steps = max((p.history[-1][0] for p in judged if p.history), default=0)
     if not moved or len(moved) < 0.5 * len(judged) or steps < _FLAT_STEPS or not 0 < max(moved) < _MOVED:
         return None
-    return Outcome("warn", f"in {steps} steps no matrix can have moved by more than {percent(max(moved))} of its norm")
+    return Outcome("warn", message("health.update_too_small.moved", steps=steps, share=max(moved)))
 
 
-@check(
-    "clip_always_active",
-    "clipping is the exception",
-    "not in every step",
-    family="gradient",
-    tier=3,
-    needs=("loop",),
-    advice="Raise the limit, or lower the learning rate: now the limit sets the size of each step.",
-)
+@check("clip_always_active", family="gradient", tier=3, needs=("loop",))
 def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
-    """Whether clipping cut nearly every gradient to a small part of itself.
+    """Whether clipping reduced nearly every gradient to a small part of its norm.
 
     Source: a hint (tier 3); more than 95 % of at least 200 calls, and the norm 10 times the limit: clipping in
-    every step to some degree is usual in language models and policies. 100 times the limit is told after 20 calls.
+    every step to some degree is usual in language models and policies. 100 times the limit counts after 20 calls.
     """
     clip = table(signals.loop, "clip")
     calls, clipped, limit = count(clip, "calls"), count(clip, "clipped"), finite(clip, "limit")
@@ -198,19 +175,12 @@ def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
         return None
     if calls < 200 and median(norms) < 100 * limit:
         return None
-    observed = f"{percent(clipped / calls)} of {calls} calls, norm {said(median(norms))} against {said(limit)}"
+    share = clipped / calls
+    observed = message("health.clip_always_active.share", share=share, calls=calls, norm=median(norms), limit=limit)
     return Outcome("note", observed)
 
 
-@check(
-    "most_parameters_frozen",
-    "most of the model trains",
-    "at least half of it",
-    family="gradient",
-    tier=3,
-    needs=("models",),
-    advice="Set requires_grad (stop_gradient in paddle) of what shall be trained.",
-)
+@check("most_parameters_frozen", family="gradient", tier=3, needs=("models",))
 def most_is_trained(run: Run, signals: Signals) -> Outcome | None:
     """Whether most of the models' elements are frozen. Source: a hint (tier 3); usual in fine-tuning and adapters."""
     share = frozen_share(signals)
@@ -218,7 +188,7 @@ def most_is_trained(run: Run, signals: Signals) -> Outcome | None:
         return None
     known = parameters_of(signals)
     trained = sum(p.elements for p in known if p.trainable)
-    return Outcome("note", f"{percent(share)} of the elements are frozen, {trained} are trained")
+    return Outcome("note", message("health.most_parameters_frozen.share", share=share, trained=trained))
 
 
 CHECKS = (steps_change_parameters, updates_are_small, updates_have_effect, clipping_is_rare, most_is_trained)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.evidence import percent, said, too_few, unobserved
-from labbook.health.layers import Module, modules_of
-from labbook.health.reading import count, finite, flag, histogram, table, words
-from labbook.health.regime import training_loss
-from labbook.health.statistics import binomial_at_least, mann_kendall, median, theil_sen
+from labbook.health.event_fields import count, finite, flag, histogram, table, words
+from labbook.health.layer_history import Module, modules_of
+from labbook.health.measurements import too_few, unobserved
+from labbook.health.training_kind import training_loss
+from labbook.health.trend_tests import binomial_at_least, mann_kendall, median, theil_sen
 from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
@@ -45,106 +46,88 @@ def _points(series: Series) -> int:
     return len(series.values)
 
 
-@check(
-    "overfitting",
-    "validation loss stays down",
-    "no rise while the training loss falls",
-    family="convergence",
-    tier=2,
-    needs=("loss",),
-    advice="Stop at the best epoch, regularise, or use more data.",
-)
+@check("overfitting", family="convergence", tier=2, needs=("loss",))
 def no_overfitting(run: Run, signals: Signals) -> Outcome:
     """Whether the validation loss rises significantly, by much, while the training loss falls.
 
     Source: diagnosis catalogue, `overfitting` (tier 2), by Mann-Kendall from the best epoch on over at least 6 epochs,
     and 30 % above it; the rules on one epoch or on a gap of 0.1 fired on 10 of 12 healthy runs. A classifier that
-    knows its training data by heart while its validation loss was never below a quarter of guessing, and has risen by
-    a twentieth since, is told as well (chosen by us).
+    has memorised its training data while its validation loss was never below a quarter of the chance level, and has
+    risen by a twentieth since, counts as well (chosen by us).
     """
     losses = validation_losses(run, signals)
     if len(losses) < 6:
-        return too_few(len(losses), 6, "validation losses") if losses else unobserved("no validation loss was seen")
+        if not losses:
+            return unobserved(message("health.not_observed.no_validation_loss"))
+        return too_few(len(losses), 6, "health.too_few.validation_losses")
     training = training_loss(run, signals)
-    if isinstance(training, str):
+    if isinstance(training, Message):
         return unobserved(training)
     best = min(losses)
     since = losses[losses.index(best) :]
     end = median(since[-3:])
-    observed = f"best {said(best)} at {losses.index(best) + 1} of {len(losses)}, last {said(losses[-1])}"
+    number = losses.index(best) + 1
+    observed = message("health.overfitting.losses", best=best, number=number, of=len(losses), last=losses[-1])
     falling = theil_sen(training.steps, training.values) < 0
     trend = mann_kendall(since)
     if len(since) < 5 or not falling or trend.rising > 0.01 or best <= 0:
         return Outcome("ok", observed)
     chance = math.log(training.classes) if training.classes > 1 else math.inf
-    by_heart = median(training.values[-20:]) < 0.05 * best and best > 0.25 * chance and trend.rising < 1e-4
-    if end > 1.3 * best or (by_heart and end > 1.05 * best):
+    memorised = median(training.values[-20:]) < 0.05 * best and best > 0.25 * chance and trend.rising < 1e-4
+    if end > 1.3 * best or (memorised and end > 1.05 * best):
         return Outcome("warn" if len(since) >= 0.5 * len(losses) else "note", observed, p=trend.rising)
     return Outcome("ok", observed)
 
 
-@check(
-    "label_noise_or_shuffled",
-    "what is learnt holds elsewhere",
-    "validation loss below guessing",
-    family="data",
-    tier=2,
-    needs=("losses",),
-    advice="Look at pairs of input and label after all shuffling: do they still belong together?",
-)
+@check("label_noise_or_shuffled", family="data", tier=2, needs=("losses",))
 def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a classifier fits its training data while its validation loss was never better than guessing.
+    """Whether a classifier fits its training data while its validation loss was never below chance level.
 
     Source: diagnosis catalogue, `label_noise_or_shuffled` (tier 2): at least 3 validations, none below ln K, and an
-    accuracy, where it is known, no better than the commonest class. Sure of itself over 100 samples only.
+    accuracy, where it is known, no better than the majority class. Certain over at least 100 samples only.
     """
     loss = training_loss(run, signals)
-    if isinstance(loss, str) or loss.classes < 2 or len(loss.values) < 50:
+    if isinstance(loss, Message) or loss.classes < 2 or len(loss.values) < 50:
         return None
     losses = validation_losses(run, signals)
     chance, end = math.log(loss.classes), median(loss.values[-20:])
     if words(loss.function, "reduction") == "sum":
         return None
-    judged = _against_commonest(run, signals)
+    judged = _against_majority(run, signals)
     if len(losses) >= 3:
         if end > 0.5 * chance or min(losses) < chance:
-            return Outcome("ok", f"best validation loss {said(min(losses))}, guessing gives {said(chance)}")
-        observed = f"training loss {said(end)}, best validation loss {said(min(losses))}, guessing gives {said(chance)}"
+            observed = message("health.label_noise_or_shuffled.best", validation=min(losses), chance=chance)
+            return Outcome("ok", observed)
+        observed = message("health.label_noise_or_shuffled.losses", training=end, validation=min(losses), chance=chance)
         if judged is not None and judged[2] <= _CHANCE:
-            return Outcome("ok", f"{observed}; accuracy {percent(judged[0])}")
+            accuracy = judged[0]
+            return Outcome(
+                "ok", message("health.label_noise_or_shuffled.with_accuracy", losses=observed, accuracy=accuracy)
+            )
         return Outcome("fail" if _samples(signals) >= 100 or not signals.evaluations else "warn", observed)
     if judged is None or end > 0.5 * chance or judged[2] <= _CHANCE:
         return None
     best, share, _ = judged
-    return Outcome(
-        "fail", f"training loss {said(end)}, yet accuracy {percent(best)} where guessing gives {percent(share)}"
-    )
+    observed = message("health.label_noise_or_shuffled.accuracy", training=end, accuracy=best, majority=share)
+    return Outcome("fail", observed)
 
 
-@check(
-    "below_trivial_baseline",
-    "better than the commonest class",
-    "significantly better",
-    family="convergence",
-    tier=2,
-    needs=("prints",),
-    advice="Overfit a single batch first, then check labels and features.",
-)
-def beats_commonest_class(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the best validation accuracy beats answering the commonest class, by a binomial test.
+@check("below_trivial_baseline", family="convergence", tier=2, needs=("prints",))
+def beats_majority_class(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the best validation accuracy beats always predicting the majority class, by a binomial test.
 
-    Source: deepchecks SimpleModelComparison, Karpathy 2019. Not asked where one class is over 80 %.
+    Source: deepchecks SimpleModelComparison, Karpathy 2019. Not judged where one class is over 80 %.
     """
-    judged = _against_commonest(run, signals)
+    judged = _against_majority(run, signals)
     if judged is None:
         return None
     best, share, chance = judged
-    observed = f"accuracy {percent(best)}, the commonest class is {percent(share)} of the labels"
+    observed = message("health.below_trivial_baseline.accuracy", accuracy=best, majority=share)
     return Outcome("warn" if chance > _CHANCE else "ok", observed)
 
 
-def _against_commonest(run: Run, signals: Signals) -> tuple[float, float, float] | None:
-    """Best of the last accuracies, share of the commonest class, and how likely guessing does as well."""
+def _against_majority(run: Run, signals: Signals) -> tuple[float, float, float] | None:
+    """Best of the last accuracies, share of the majority class, and the probability that guessing does as well."""
     counts = next((h for e in signals.prints if words(e, "phase") == "train" and (h := histogram(e, "histogram"))), {})
     total, accuracies = sum(counts.values()), _accuracies(run, signals)
     if total < 100 or len(counts) < 2 or len(accuracies) < 3 or count(signals.loop, "steps") < 100:
@@ -154,7 +137,7 @@ def _against_commonest(run: Run, signals: Signals) -> tuple[float, float, float]
         return None
     best = max(accuracies[-3:])
     samples = _samples(signals)
-    # Of an unknown number of samples only an accuracy that is no better at all is told.
+    # Of an unknown number of samples only an accuracy that is no better at all counts.
     samples = samples if samples >= 50 else _MANY
     return best, share, binomial_at_least(round(best * samples), samples, share)
 
@@ -181,30 +164,24 @@ def _as_shares(values: Sequence[float]) -> list[float]:
     return [v / 100 for v in values] if max(values) > 1 else list(values)
 
 
-@check(
-    "train_val_collapse_in_eval",
-    "evaluation mode gives the same",
-    "batch norms that know their batches",
-    family="convergence",
-    tier=2,
-    needs=("models",),
-    advice="Raise the momentum of batch norms, use larger batches, or GroupNorm.",
-)
+@check("train_val_collapse_in_eval", family="convergence", tier=2, needs=("models",))
 def same_in_evaluation_mode(run: Run, signals: Signals) -> Outcome | None:
-    """Whether batch norms had hardly taken up the batches' statistics, and validation is much worse with them.
+    """Whether running statistics of batch norms are still near their initial values, and validation is much worse.
 
     Source: TheDeepChecker's mode switch (tier 2), from the momentum and the number of steps instead of a second pass.
     """
     steps = count(signals.loop, "steps")
-    kept = [share for m in modules_of(signals) if (share := _not_taken_up(signals, m, steps)) is not None]
+    initial = [share for m in modules_of(signals) if (share := _initial_share(signals, m, steps)) is not None]
     losses, training = validation_losses(run, signals), training_loss(run, signals)
-    if not kept or not steps or isinstance(training, str) or not losses:
+    if not initial or not steps or isinstance(training, Message) or not losses:
         return None
     end = median(training.values[-20:])
-    if max(kept) < 0.5 or median(losses[-3:]) < 1.5 * end or _never_switched(signals):
-        return Outcome("ok", f"{percent(1 - max(kept))} taken up")
-    observed = f"{percent(1 - max(kept))} of the statistics taken up in {steps} steps"
-    return Outcome("warn", observed, (f"training loss {said(end)}, validation loss {said(median(losses[-3:]))}",))
+    updated = 1 - max(initial)
+    if max(initial) < 0.5 or median(losses[-3:]) < 1.5 * end or _never_switched(signals):
+        return Outcome("ok", message("health.train_val_collapse_in_eval.ok", share=updated))
+    observed = message("health.train_val_collapse_in_eval.updated", share=updated, steps=steps)
+    evidence = message("health.train_val_collapse_in_eval.losses", training=end, validation=median(losses[-3:]))
+    return Outcome("warn", observed, (evidence,))
 
 
 def _never_switched(signals: Signals) -> bool:
@@ -212,7 +189,7 @@ def _never_switched(signals: Signals) -> bool:
     return bool(signals.evaluations) and all(flag(e, "training") for e in signals.evaluations)
 
 
-def _not_taken_up(signals: Signals, module: Module, steps: int) -> float | None:
+def _initial_share(signals: Signals, module: Module, steps: int) -> float | None:
     """Share of a batch norm's running statistics that is still their initial value."""
     momentum = finite(module.options, "momentum")
     if "BatchNorm" not in module.type or not math.isfinite(module.order) or momentum is None or not 0 < momentum < 1:
@@ -220,4 +197,4 @@ def _not_taken_up(signals: Signals, module: Module, steps: int) -> float | None:
     return float((1 - momentum) ** steps)
 
 
-CHECKS = (no_overfitting, same_in_evaluation_mode, labels_mean_something, beats_commonest_class)
+CHECKS = (no_overfitting, same_in_evaluation_mode, labels_mean_something, beats_majority_class)

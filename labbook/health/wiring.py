@@ -1,15 +1,16 @@
-"""Checks of the wiring between model, loss and optimizer: what is trained is connected, registered and held."""
+"""Checks of the connections between model, loss, optimizer and checkpoint."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 
-from labbook.health.evidence import called_in, listed, place_of, said, too_few
-from labbook.health.layers import parameters_of
-from labbook.health.reading import Facts, count, flag, names, number, rows, shape, table, words
-from labbook.health.regime import pretrained
+from labbook.health.event_fields import Facts, count, flag, names, number, rows, shape, table, words
+from labbook.health.layer_history import parameters_of
+from labbook.health.measurements import called_in, join_names, place_message, place_of, too_few
+from labbook.health.training_kind import pretrained
 from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -17,15 +18,7 @@ _AFTER_BACKWARDS = 20
 _STREAK = 3
 
 
-@check(
-    "param_never_gets_grad",
-    "every trainable parameter has a gradient",
-    "all of them",
-    family="gradient",
-    tier=1,
-    needs=("loop",),
-    advice="Wire the module into the forward pass, remove the detach or no_grad around it, or freeze it.",
-)
+@check("param_never_gets_grad", family="gradient", tier=1, needs=("loop",))
 def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     """Whether some parameter that an optimizer holds never received a gradient.
 
@@ -39,49 +32,58 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     if not never or reached or judged < _AFTER_BACKWARDS:
         if judged < _AFTER_BACKWARDS:
             return _first_graph(signals, total)
-        return Outcome("ok", f"all {total} parameters" if total else "all of them")
+        return Outcome("ok", _all_parameters(total))
     idle = set(names(signals.loop, "never_called"))
     cut = [name for name in never if name not in idle]
     missing = max(count(signals.loop, "never_grad_n"), len(never))
-    observed = f"{missing} of {total} parameters never had one" if total else f"{missing} parameters never had one"
+    if total:
+        observed = message("health.param_never_gets_grad.never", bad=missing, total=total)
+    else:
+        observed = message("health.param_never_gets_grad.never_uncounted", bad=missing)
     where = {"parameter": (cut or never)[0]}
     if cut:
-        told = f"they run in the forward pass, cut off from the loss: {listed(cut)}"
-        return Outcome("fail", observed, (told, *_cut_sentence(signals)), where | _cut_place(signals))
+        evidence = message("health.param_never_gets_grad.cut_off", names=join_names(cut))
+        return Outcome("fail", observed, (evidence, *_cut_sentence(signals)), where | _cut_place(signals))
     share = missing / total if total else 0.0
     verdict = "warn" if share > 0.1 else "note"
-    return Outcome(verdict, observed, (f"their modules never ran: {listed(never)}",), where)
+    evidence = message("health.param_never_gets_grad.never_ran", names=join_names(never))
+    return Outcome(verdict, observed, (evidence,), where)
+
+
+def _all_parameters(total: int) -> Message:
+    return message("health.all_parameters", count=total) if total else message("health.all")
 
 
 def _first_graph(signals: Signals, total: int) -> Outcome:
-    """For a run too short to wait for 20 backwards: what the graph of the first one reached."""
+    """For a run with fewer than 20 backward passes: what the graph of the first one reached."""
     if not signals.graphs:
-        return too_few(count(signals.loop, "backwards"), _AFTER_BACKWARDS, "backwards")
+        return too_few(count(signals.loop, "backwards"), _AFTER_BACKWARDS, "health.too_few.backwards")
     graph = signals.graphs[-1]
     never, judged = names(signals.loop, "never_grad"), count(signals.loop, "judged")
     if never and judged:
-        observed = f"{max(count(signals.loop, 'never_grad_n'), len(never))} of {total} parameters had none so far"
-        return Outcome("note", f"{observed}, in {judged} backwards", (f"without: {listed(never)}",))
+        bad = max(count(signals.loop, "never_grad_n"), len(never))
+        observed = message("health.param_never_gets_grad.none_yet", bad=bad, total=total, backwards=judged)
+        evidence = message("health.param_never_gets_grad.without", names=join_names(never))
+        return Outcome("note", observed, (evidence,))
     if not count(graph, "unreachable_n") and not names(graph, "unreachable"):
-        return Outcome("ok", f"the first loss reaches {count(graph, 'reachable') or total} parameters")
-    return too_few(count(signals.loop, "backwards"), _AFTER_BACKWARDS, "backwards")
+        reached = count(graph, "reachable") or total
+        return Outcome("ok", message("health.param_never_gets_grad.first_loss", reached=reached))
+    return too_few(count(signals.loop, "backwards"), _AFTER_BACKWARDS, "health.too_few.backwards")
 
 
 def _cut(signals: Signals) -> Facts:
     return next((table(g, "cut") for g in reversed(signals.graphs) if table(g, "cut")), {})
 
 
-def _cut_sentence(signals: Signals) -> tuple[str, ...]:
+def _cut_sentence(signals: Signals) -> tuple[Message, ...]:
     cut = _cut(signals)
     if not cut:
         return ()
     if words(cut, "op") == "after the model":
-        place = place_of(f"{words(cut, 'file')}:{count(cut, 'line')}")
-        where = f" before backward in {words(cut, 'file')}:{count(cut, 'line')}" if place else ""
-        return (f"what the model returned leads to them, and does not reach the loss: unused, or cut off{where}",)
-    source = words(cut, "source").strip()
-    at = f"{words(cut, 'file')}:{count(cut, 'line')}"
-    return (f"the graph is cut by {words(cut, 'op')} at {at}" + (f": {source}" if source else ""),)
+        place = message("health.place", file=words(cut, "file"), line=count(cut, "line"))
+        before = message("health.detached_graph.before_backward", place=place)
+        return (message("health.detached_graph.output_unused", before=before),)
+    return (message("health.detached_graph.cut", op=words(cut, "op"), place=place_message(cut)),)
 
 
 def _cut_place(signals: Signals) -> dict[str, object]:
@@ -92,75 +94,55 @@ def _cut_place(signals: Signals) -> dict[str, object]:
     return place | {"function": words(cut, "function"), "source": words(cut, "source").strip()}
 
 
-@check(
-    "detached_graph",
-    "the loss reaches the parameters",
-    "one graph from loss to parameters",
-    family="loop-bug",
-    tier=1,
-    needs=("graphs",),
-    advice="Keep tensors tensors from the parameters to the loss: no detach, .data, .item(), numpy or new tensor "
-    "in between.",
-)
+@check("detached_graph", family="loop-bug", tier=1, needs=("graphs",))
 def graph_is_whole(run: Run, signals: Signals) -> Outcome | None:
     """Whether the first losses reach trainable parameters of the model that ran, or are cut off and where.
 
     Source: a logical invariant (tier 1). A cut on purpose leaves no parameter of an optimizer without gradient. What a
-    model returned may just as well not be used at all: then only the parameters without gradient are told.
+    model returned may just as well not be used at all: then only the parameters without gradient count.
     """
     graph = signals.graphs[-1]
     reachable, lost = count(graph, "reachable"), names(graph, "unreachable")
     never = set(names(signals.loop, "never_grad")) - set(names(signals.loop, "never_called"))
     lost_for_good = [name for name in lost if name in never]
     if not reachable and lost:
-        observed = f"the loss of step {count(graph, 'step')} reaches none of {count(graph, 'unreachable_n')} parameters"
+        step, lost_n = count(graph, "step"), count(graph, "unreachable_n")
+        observed = message("health.detached_graph.reaches_none", step=step, parameters=lost_n)
         return Outcome("fail", observed, _cut_sentence(signals), _cut_place(signals))
     empty = table(signals.loop, "steps_without_gradient")
     if not reachable and not lost:
         if sum(count(empty, opt, "none") for opt in empty) < _STREAK or not count(graph, "held"):
             return None
-        return Outcome("fail", "backward got a loss without a graph", _cut_sentence(signals), _cut_place(signals))
+        observed = message("health.detached_graph.no_graph")
+        return Outcome("fail", observed, _cut_sentence(signals), _cut_place(signals))
     if lost_for_good and _cut(signals) and words(_cut(signals), "op") != "after the model":
-        observed = f"{len(lost_for_good)} parameters lie behind a cut"
-        told = (*_cut_sentence(signals), f"behind it: {listed(lost_for_good)}")
-        return Outcome("fail", observed, told, _cut_place(signals) | {"parameter": lost_for_good[0]})
-    return Outcome("ok", f"{reachable} parameters reached")
+        observed = message("health.detached_graph.unreached", parameters=len(lost_for_good))
+        unreached = message("health.detached_graph.unreached_names", names=join_names(lost_for_good))
+        where = _cut_place(signals) | {"parameter": lost_for_good[0]}
+        return Outcome("fail", observed, (*_cut_sentence(signals), unreached), where)
+    return Outcome("ok", message("health.detached_graph.ok", parameters=reachable))
 
 
-@check(
-    "loss_term_without_gradient",
-    "every term of the loss has a gradient",
-    "no term that is a mere number",
-    family="loop-bug",
-    tier=1,
-    needs=("graphs",),
-    advice="Keep the term a tensor with its graph: no .item(), float, detach or no_grad on the way into the loss.",
-)
+@check("loss_term_without_gradient", family="loop-bug", tier=1, needs=("graphs",))
 def terms_have_gradients(run: Run, signals: Signals) -> Outcome | None:
     """Whether something that changes from step to step is added to the loss and has no gradient.
 
-    Source: a logical invariant (tier 1) over 3 steps: such a term is shown and never made smaller.
+    Source: a logical invariant (tier 1) over 3 steps: such a term is shown and never minimised.
     """
     for graph in signals.graphs:
         for term in rows(graph, "constant"):
-            told: object = term.get("values")
-            values = [v for v in told if isinstance(v, (int, float))] if isinstance(told, list) else []
+            seen: object = term.get("values")
+            values = [v for v in seen if isinstance(v, (int, float))] if isinstance(seen, list) else []
             if len(values) >= 3:
-                what = "a number" if flag(term, "number") else "a tensor without a graph"
-                observed = f"{what} is added to the loss: {', '.join(said(v) for v in values)} in three steps"
-                return Outcome("warn", observed, called_in(term), place_of(words(term, "line")))
+                number = flag(term, "number")
+                key = (
+                    "health.loss_term_without_gradient.number" if number else "health.loss_term_without_gradient.tensor"
+                )
+                return Outcome("warn", message(key, values=values), called_in(term), place_of(words(term, "line")))
     return None
 
 
-@check(
-    "grad_param_not_in_optimizer",
-    "the optimizer holds what is trained",
-    "every parameter with a gradient",
-    family="gradient",
-    tier=1,
-    needs=("loop",),
-    advice="Make the optimizer last, from all parameters of the model that runs; freeze those that shall not change.",
-)
+@check("grad_param_not_in_optimizer", family="gradient", tier=1, needs=("loop",))
 def optimizers_hold_all(run: Run, signals: Signals) -> Outcome | None:
     """Whether a parameter received gradients that no optimizer uses.
 
@@ -171,21 +153,21 @@ def optimizers_hold_all(run: Run, signals: Signals) -> Outcome | None:
     if not count(signals.loop, "optimizers"):
         return None
     if not outside:
-        return Outcome("ok", "all of them")
+        return Outcome("ok", message("health.all"))
     total = max(count(signals.loop, "outside_n"), len(outside))
-    observed = f"{total} parameters get gradients that nobody uses"
-    evidence = (f"in no optimizer: {listed(outside, total)}",)
-    stale = any(count(held, "tensors") for held in _tables(table(signals.loop, "stale")))
+    observed = message("health.grad_param_not_in_optimizer.unused", parameters=total)
+    evidence = (message("health.grad_param_not_in_optimizer.names", names=join_names(outside, total)),)
+    stale = any(count(facts, "tensors") for facts in _tables(table(signals.loop, "stale")))
     backbone = _is_backbone(signals, outside, total) and not stale
     verdict = "fail" if not backbone else "note" if pretrained(signals) else "warn"
     if _only_judges(signals) and not stale:
-        told = "they are those of whole models in evaluation mode, as where a fixed network judges the output"
-        return Outcome("note", observed, (*evidence, told), {"parameter": outside[0]})
+        fixed = message("health.grad_param_not_in_optimizer.fixed_models")
+        return Outcome("note", observed, (*evidence, fixed), {"parameter": outside[0]})
     return Outcome(verdict, observed, evidence, {"parameter": outside[0]})
 
 
 def _only_judges(signals: Signals) -> bool:
-    """Whether gradients that nobody uses lie in models apart, in evaluation mode, as networks that judge an output.
+    """Whether unused gradients lie in separate models in evaluation mode, such as networks that judge an output.
 
     An optimizer made with the parameters of another network holds them twice, or finds no gradient when it steps.
     """
@@ -204,22 +186,14 @@ def _is_backbone(signals: Signals, outside: Sequence[str], total: int) -> bool:
     """Whether the parameters left out run before all others, and are most of the model."""
     known = [p for p in parameters_of(signals) if p.trainable and math.isfinite(p.order)]
     left_out = {p.name: p for p in known if p.name in set(outside)}
-    held = [p for p in known if p.name not in left_out]
-    if not held or total > len(outside) or not left_out:
+    trained = [p for p in known if p.name not in left_out]
+    if not trained or total > len(outside) or not left_out:
         return False
-    before = max(p.order for p in left_out.values()) < min(p.order for p in held)
-    return before and sum(p.elements for p in left_out.values()) > sum(p.elements for p in held)
+    before = max(p.order for p in left_out.values()) < min(p.order for p in trained)
+    return before and sum(p.elements for p in left_out.values()) > sum(p.elements for p in trained)
 
 
-@check(
-    "optimizer_params_stale",
-    "the optimizer holds the live model",
-    "no parameter of a model that is gone",
-    family="gradient",
-    tier=1,
-    needs=("loop",),
-    advice="Make the optimizer after the model is complete: after copies, new heads, .to() and wrapping.",
-)
+@check("optimizer_params_stale", family="gradient", tier=1, needs=("loop",))
 def optimizer_is_fresh(run: Run, signals: Signals) -> Outcome:
     """Whether an optimizer holds parameters that are in no model that runs and never get a gradient.
 
@@ -229,20 +203,13 @@ def optimizer_is_fresh(run: Run, signals: Signals) -> Outcome:
     for opt in stale:
         tensors, held = count(stale, opt, "tensors"), count(stale, opt, "held")
         if tensors:
-            which = f"optimizer {opt}" if len(stale) > 1 else "the optimizer"
-            return Outcome("fail", f"{tensors} of {held} parameters in {which} belong to no model that runs")
-    return Outcome("ok", "none")
+            number = f" {opt}" if len(stale) > 1 else ""
+            observed = message("health.optimizer_params_stale.stale", bad=tensors, total=held, number=number)
+            return Outcome("fail", observed)
+    return Outcome("ok", message("health.optimizer_params_stale.ok"))
 
 
-@check(
-    "unregistered_parameters",
-    "every parameter is registered",
-    "in a module or an optimizer",
-    family="activation",
-    tier=1,
-    needs=("graphs",),
-    advice="Keep layers in a ModuleList or ModuleDict (LayerList in paddle), not in a list.",
-)
+@check("unregistered_parameters", family="activation", tier=1, needs=("graphs",))
 def parameters_registered(run: Run, signals: Signals) -> Outcome | None:
     """Whether the loss reaches parameters that no module and no optimizer knows.
 
@@ -252,22 +219,14 @@ def parameters_registered(run: Run, signals: Signals) -> Outcome | None:
         return None
     leaves = [leaf for graph in signals.graphs for leaf in rows(graph, "foreign") if flag(leaf, "parameter")]
     if not leaves:
-        return Outcome("ok", "all of them")
+        return Outcome("ok", message("health.all"))
     last = [leaf for leaf in rows(signals.graphs[-1], "foreign") if flag(leaf, "parameter")] or leaves
     shapes = ["x".join(str(n) for n in shape(leaf, "shape")) or "scalar" for leaf in last]
-    told = f"their shapes: {listed(shapes)}"
-    return Outcome("fail", f"{len(last)} parameters get gradients and are in no module and no optimizer", (told,))
+    observed = message("health.unregistered_parameters.found", parameters=len(last))
+    return Outcome("fail", observed, (message("health.unregistered_parameters.shapes", shapes=join_names(shapes)),))
 
 
-@check(
-    "partial_state_load",
-    "loaded weights fit",
-    "every key matched",
-    family="loop-bug",
-    tier=1,
-    needs=(),
-    advice="Compare the names: a prefix (module.), a renamed layer, or another architecture.",
-)
+@check("partial_state_load", family="loop-bug", tier=1, needs=())
 def state_fits(run: Run, signals: Signals) -> Outcome | None:
     """Whether a model was loaded from weights that mostly do not belong to it.
 
@@ -280,27 +239,19 @@ def state_fits(run: Run, signals: Signals) -> Outcome | None:
             continue
         keys, matched = count(event, "keys"), count(event, "matched")
         lost = count(event, "missing_n") + count(event, "mismatched_n")
+        observed = message("health.partial_state_load.matched", matched=matched, keys=keys)
         if not lost:
-            worst = worst or Outcome("ok", f"{matched} of {keys} keys matched")
+            worst = worst or Outcome("ok", observed)
             continue
         lists = names(event, "missing") + names(event, "mismatched")
-        observed = f"{matched} of {keys} keys matched"
-        told = (f"not loaded: {listed(lists, lost)}",)
+        evidence = (message("health.partial_state_load.not_loaded", names=join_names(lists, lost)),)
         verdict = "fail" if matched < 0.5 * keys else "note"
         if worst is None or worst.verdict in ("ok", "note"):
-            worst = Outcome(verdict, observed, told, place_of(words(event, "line")))
+            worst = Outcome(verdict, observed, evidence, place_of(words(event, "line")))
     return worst
 
 
-@check(
-    "best_checkpoint_alias",
-    "kept weights are a copy",
-    "memory of their own",
-    family="loop-bug",
-    tier=1,
-    needs=(),
-    advice="Keep copy.deepcopy(model.state_dict()): a state dict shares memory with the model.",
-)
+@check("best_checkpoint_alias", family="loop-bug", tier=1, needs=())
 def kept_state_is_a_copy(run: Run, signals: Signals) -> Outcome | None:
     """Whether weights were loaded back from a state that is the model's own memory, so that nothing was restored.
 
@@ -308,36 +259,30 @@ def kept_state_is_a_copy(run: Run, signals: Signals) -> Outcome | None:
     """
     for event in signals.loaded:
         if flag(event, "alias") and words(event, "what") == "model" and count(event, "step") > 0:
-            observed = f"the state loaded after step {count(event, 'step')} shares its memory with the model"
-            return Outcome("fail", observed, (f"loaded in {words(event, 'line')}",), place_of(words(event, "line")))
+            observed = message("health.best_checkpoint_alias.shared", step=count(event, "step"))
+            loaded = message("health.best_checkpoint_alias.loaded_in", line=words(event, "line"))
+            return Outcome("fail", observed, (loaded,), place_of(words(event, "line")))
     return None
 
 
-@check(
-    "averaged_copy_never_updated",
-    "copies of the model are brought up to date",
-    "a copy that is evaluated changes",
-    family="loop-bug",
-    tier=2,
-    needs=("loop",),
-    advice="Update the averaged copy after each optimizer step, or evaluate the model itself.",
-)
+@check("averaged_copy_never_updated", family="loop-bug", tier=2, needs=("loop",))
 def copies_are_updated(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a copy of the trained model is asked now and then, as for validation, and never changes.
+    """Whether a copy of the trained model is called now and then, as for validation, and never changes.
 
     Source: chosen by us (tier 2); at least 3 times in the run, the last in its second half, and before at most every
-    fifth step: what is asked in each step is a fixed teacher or reference.
+    fifth step: a model that is called in each step is a fixed teacher or reference.
     """
     steps = count(signals.loop, "steps")
-    told = rows(signals.loop, "copies")
-    for copy in told:
-        asked, last = count(copy, "steps"), count(copy, "last")
-        if flag(copy, "changed") or asked < 3 or asked > 0.2 * steps or last < 0.5 * steps:
+    copies = rows(signals.loop, "copies")
+    for copy in copies:
+        calls, last = count(copy, "steps"), count(copy, "last")
+        if flag(copy, "changed") or calls < 3 or calls > 0.2 * steps or last < 0.5 * steps:
             continue
         averaged = "Averaged" in words(copy, "type")
-        observed = f"a copy of the model ({words(copy, 'type')}) is asked {asked} times, and never changed"
+        observed = message("health.averaged_copy_never_updated.unchanged", type=words(copy, "type"), calls=calls)
         return Outcome("fail" if averaged else "warn", observed, where={"step": last})
-    return Outcome("ok", "they are") if any(flag(copy, "changed") and count(copy, "steps") for copy in told) else None
+    changed = any(flag(copy, "changed") and count(copy, "steps") for copy in copies)
+    return Outcome("ok", message("health.averaged_copy_never_updated.ok")) if changed else None
 
 
 CHECKS = (

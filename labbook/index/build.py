@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING
 from labbook.frozen import dataclass
 from labbook.index.cjk import segment
 from labbook.index.database import Answer, give_up, transaction, with_index
-from labbook.index.entries import MAX_BYTES, Note, digest_of, facets_of, failures_of, place_of, read_note, words_of
+from labbook.index.documents import (
+    MAX_BYTES,
+    Note,
+    comparison_key,
+    content_digest,
+    failure_facets,
+    indexed_text,
+    note_facets,
+    read_note,
+)
 from labbook.index.folders import TICK_NS, Seen, known_below, look_at_all, look_at_changed, note_look
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
@@ -46,7 +55,7 @@ class Refreshed:
     problems: tuple[tuple[str, str], ...]
 
 
-def ask(
+def query_index(
     notebook: Notebook,
     question: Callable[[sqlite3.Connection], Answer],
     *,
@@ -79,7 +88,7 @@ def ask(
     return with_index(notebook, work)
 
 
-def ask_quickly(
+def query_without_refresh(
     notebook: Notebook, question: Callable[[sqlite3.Connection], Answer], *, patience_s: float = 2.0
 ) -> Answer:
     """The answer to a question, from an index in which only folders that changed were looked at.
@@ -205,7 +214,7 @@ def _write(
                 content = stream.read(MAX_BYTES)
         except OSError:
             continue
-        digest = digest_of(file.size, content)
+        digest = content_digest(file.size, content)
         same = file.path in known and known[file.path][2] == digest
         note = None if same else read_note(file.path, content, file.mtime_ns / 1e9)
         ready.append((file, digest, read_ns, note))
@@ -232,14 +241,14 @@ def _replace(connection: sqlite3.Connection, note: Note) -> None:
     number = connection.execute(
         "INSERT INTO notes (path, kind, name, title, started, meta) VALUES (?, ?, ?, ?, ?, ?)", row
     ).lastrowid
-    facets = {(key, value.encode("utf-8", "replace").decode(), number) for key, value in facets_of(note)}
+    facets = {(key, value.encode("utf-8", "replace").decode(), number) for key, value in note_facets(note)}
     connection.executemany("INSERT INTO facets VALUES (?, ?, ?)", facets)
-    place, fixed = place_of(note), bool(note.entry.meta.get("fix"))
-    failures = [(key, value, fixed, note.started, number, place) for key, value in failures_of(note)]
+    place, fixed = comparison_key(note), bool(note.entry.meta.get("fix"))
+    failures = [(key, value, fixed, note.started, number, place) for key, value in failure_facets(note)]
     connection.executemany("INSERT INTO failures VALUES (?, ?, ?, ?, ?, ?)", failures)
     if note.kind == "run" and note.entry.meta.get("status") == "finished":
         connection.execute("INSERT INTO outcomes VALUES (?, ?, ?)", (place, note.started, number))
-    columns = [segment(text) for text in words_of(note)]
+    columns = [segment(text) for text in indexed_text(note)]
     connection.execute("INSERT INTO words (rowid, title, tags, parts, body) VALUES (?, ?, ?, ?, ?)", (number, *columns))
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from labbook.errors import NothingFoundError, UsageError
 from labbook.frozen import dataclass
-from labbook.index.build import Refreshed, ask
-from labbook.index.conditions import conditions, escaped
-from labbook.index.meaning import Meant
-from labbook.index.memory import fix_of
-from labbook.index.passage import passage
-from labbook.index.question import Question, match_expression, near_filters, understood
+from labbook.index.build import Refreshed, query_index
+from labbook.index.fix_outcomes import confirmed_fix
+from labbook.index.hit import Hit
+from labbook.index.query_parser import Question, match_expression, near_filters, parse_query
+from labbook.index.query_symptoms import QuerySymptoms
 from labbook.index.ranking import Row, best
+from labbook.index.snippet import find_snippet
+from labbook.index.sql_filters import escaped, filter_sql
 from labbook.model.entry import Entry
 from labbook.store.notebook import Notebook
 
@@ -23,41 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Hit:
-    """A note that was found.
-
-    Args:
-        path: Relative to the notebook, forward slashes.
-        line: Where the best passage stands, from 1.
-        snippet: That passage, as plain text.
-        meta: The front matter.
-        kind: "run", "experiment", "symptom", "report", "note", or "catalogue" for a page that labbook brings.
-        loose: True when the note has some of the words only, because none has all.
-        why: What it was found by: "same fingerprint", "same symptom", "same family", "words" or "filters".
-        symptom: The symptom that it has in common with the question, or its first one; "" where it has none.
-        fix: What cured it, in words, or "".
-        by: The run that was cured, or "".
-        held: In how many later runs of its script the fix held, `None` where there is no fix.
-        returned: The run in which the failure came back after the fix, or "".
-    """
-
-    path: str
-    line: int
-    title: str
-    snippet: str
-    meta: Mapping[str, Any]
-    kind: str = "note"
-    loose: bool = False
-    why: str = "words"
-    symptom: str = ""
-    fix: str = ""
-    by: str = ""
-    held: int | None = None
-    returned: str = ""
-
-
-@dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The answer to a search.
 
     Args:
@@ -87,9 +54,9 @@ def search(
     words: str,
     limit: int = 10,
     *,
-    meant: Meant | None = None,
+    meant: QuerySymptoms | None = None,
     tell: Callable[[int, int], None] | None = None,
-) -> Found:
+) -> SearchResult:
     """The notes that fit words and filters, best first.
 
     By words: first those with all of them; when there is none, those with words that begin so; then those with some of
@@ -107,8 +74,8 @@ def search(
         UsageError: Nothing is asked, or a date cannot be read.
         NothingFoundError: No note fits; the hint says what may help.
     """
-    question, about = asked_for(words), meant or Meant()
-    (rows, total), refreshed = ask(notebook, lambda index: best(index, question, about, limit), tell=tell)
+    question, about = parse_search(words), meant or QuerySymptoms()
+    (rows, total), refreshed = query_index(notebook, lambda index: best(index, question, about, limit), tell=tell)
     terms = _looked_for(question)
     hits = [*(_hit(notebook, row, terms) for row in rows)]
     if about.whole:
@@ -118,16 +85,16 @@ def search(
     hits[place:place] = about.pages
     if not hits:
         raise NothingFoundError(f"nothing found for {words!r}", hint=_advice(words, question))
-    return Found(tuple(hits[:limit]), max(total + len(about.pages), len(hits[:limit])), refreshed, terms)
+    return SearchResult(tuple(hits[:limit]), max(total + len(about.pages), len(hits[:limit])), refreshed, terms)
 
 
-def asked_for(words: str) -> Question:
+def parse_search(words: str) -> Question:
     """The question that words ask.
 
     Raises:
         UsageError: Nothing is asked, or a date cannot be read.
     """
-    question = understood(words)
+    question = parse_query(words)
     if not question.terms and not _restricts(question):
         raise UsageError(
             "nothing to look for", hint='try `labbook search "loss nan"` or `labbook search status:failed`'
@@ -143,15 +110,15 @@ def _looked_for(question: Question) -> tuple[str, ...]:
 
 
 def _hit(notebook: Notebook, row: Row, terms: tuple[str, ...]) -> Hit:
-    line, snippet = passage(notebook.paths.root / row.path, terms)
-    text, by = fix_of(row.meta)
+    line, snippet = find_snippet(notebook.paths.root / row.path, terms)
+    text, by = confirmed_fix(row.meta)
     return Hit(
         row.path, line, row.title, snippet, row.meta, row.kind, row.loose, row.why, row.symptom, text, by,
         row.held.runs if row.held else None, row.held.returned if row.held else "",
     )  # fmt: skip
 
 
-def listed(
+def list_notes(
     notebook: Notebook,
     filters: str = "",
     *,
@@ -164,11 +131,11 @@ def listed(
     Raises:
         UsageError: A date cannot be read.
     """
-    question = understood(filters)
+    question = parse_query(filters)
     expression = match_expression(question)
 
     def rows(index: sqlite3.Connection) -> tuple[list[tuple[str, str]], int]:
-        where, values = conditions(question)
+        where, values = filter_sql(question)
         where = f"{where} AND n.kind = ?"
         values = [*values, kind]
         if expression:
@@ -179,7 +146,7 @@ def listed(
         query = f"SELECT n.path, n.meta FROM notes n WHERE {where} {order}"
         return index.execute(query, [*values, -1 if limit is None else limit]).fetchall(), total
 
-    (found, total), refreshed = ask(notebook, rows, tell=tell)
+    (found, total), refreshed = query_index(notebook, rows, tell=tell)
     return Listed(tuple(Entry(path, json.loads(meta)) for path, meta in found), total, refreshed)
 
 
@@ -207,7 +174,7 @@ def find_run(notebook: Notebook, word: str) -> Entry:
             return start
         return index.execute(f"{columns} AND name LIKE ? ESCAPE '\\' {order} LIMIT 20", (f"%-{pattern}",)).fetchall()
 
-    found, _ = ask(notebook, rows)
+    found, _ = query_index(notebook, rows)
     if len(found) == 1:
         return Entry(found[0][1], json.loads(found[0][2]))
     if found:
@@ -226,7 +193,7 @@ def run_names(notebook: Notebook, beginning: str, limit: int = 50) -> list[tuple
         )
         return index.execute(query, (f"{escaped(beginning)}%", limit)).fetchall()
 
-    return ask(notebook, rows)[0]
+    return query_index(notebook, rows)[0]
 
 
 def _no_run(notebook: Notebook, word: str) -> NothingFoundError:

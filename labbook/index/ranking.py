@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labbook.frozen import dataclass
-from labbook.index.conditions import conditions
-from labbook.index.meaning import Meant
-from labbook.index.memory import Held, held_since
-from labbook.index.question import Question, match_expression
+from labbook.index.fix_outcomes import FixOutcome, fix_outcome
+from labbook.index.query_parser import Question, match_expression
+from labbook.index.query_symptoms import QuerySymptoms
+from labbook.index.sql_filters import filter_sql
 
 if TYPE_CHECKING:
     import sqlite3
@@ -53,10 +53,10 @@ class Row:
     why: str
     symptom: str = ""
     loose: bool = False
-    held: Held | None = None
+    held: FixOutcome | None = None
 
 
-def best(index: sqlite3.Connection, question: Question, meant: Meant, limit: int) -> tuple[list[Row], int]:
+def best(index: sqlite3.Connection, question: Question, meant: QuerySymptoms, limit: int) -> tuple[list[Row], int]:
     """The best notes, each once, and how many there are, at most `COUNTED` and at least those that are told."""
     found: dict[int, Row] = {}
 
@@ -84,13 +84,13 @@ def best(index: sqlite3.Connection, question: Question, meant: Meant, limit: int
     return [_with_fix(index, row, meant) for row in found.values()], max(total, len(found))
 
 
-def _wanted(meant: Meant) -> Iterator[tuple[str, str]]:
+def _wanted(meant: QuerySymptoms) -> Iterator[tuple[str, str]]:
     for key, names in (("fingerprint", meant.fingerprints), ("symptom", meant.symptoms), ("family", meant.families)):
         for name in names:
             yield key, name
 
 
-def _alike(index: sqlite3.Connection, question: Question, meant: Meant, limit: int) -> Iterator[Row]:
+def _alike(index: sqlite3.Connection, question: Question, meant: QuerySymptoms, limit: int) -> Iterator[Row]:
     """Runs with the failure that is meant, the nearest first; of the equally near ones those with a confirmed fix."""
     for key in ("fingerprint", "symptom", "family"):
         names = [name for one, name in _wanted(meant) if one == key]
@@ -117,10 +117,10 @@ def _rest(question: Question, key: str, name: str) -> tuple[str, list[Any]]:
         for one in question.filters
         if one.negated or not ((one.key == key and name in one.values) or (one.key == "has" and one.values == ("fix",)))
     )
-    return conditions(replace(question, filters=rest))
+    return filter_sql(replace(question, filters=rest))
 
 
-def _count(index: sqlite3.Connection, question: Question, meant: Meant) -> int:
+def _count(index: sqlite3.Connection, question: Question, meant: QuerySymptoms) -> int:
     """How many runs have a failure that is meant, at most `COUNTED`."""
     notes: set[int] = set()
     for key, name in _wanted(meant):
@@ -149,7 +149,7 @@ def _by_words(index: sqlite3.Connection, question: Question, limit: int, known: 
         limit: How many notes at most.
         known: Whether there is an answer without the words: then some of many words are not enough.
     """
-    where, values = conditions(question)
+    where, values = filter_sql(question)
     source = f"FROM words JOIN notes n ON n.id = words.rowid WHERE words MATCH ? AND {where}"
     for expression, loose in _attempts(question, known):
         if not expression:
@@ -206,11 +206,11 @@ def _row(row: Sequence[Any], why: str, *, symptom: str = "", loose: bool = False
     return Row(number, path, kind, title, json.loads(meta), name, why, symptom, loose)
 
 
-def _with_fix(index: sqlite3.Connection, row: Row, meant: Meant) -> Row:
+def _with_fix(index: sqlite3.Connection, row: Row, meant: QuerySymptoms) -> Row:
     listed = row.meta.get("symptoms")
     own = [str(name) for name in listed] if isinstance(listed, list) else []
     shared = row.symptom or next((name for name in own if name in meant.symptoms), own[0] if own else "")
     if row.kind == "symptom":
         shared = row.name
-    held = held_since(index, row.name, row.meta) if row.kind == "run" and row.meta.get("fix") else None
+    held = fix_outcome(index, row.name, row.meta) if row.kind == "run" and row.meta.get("fix") else None
     return replace(row, symptom=shared, held=held)

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from labbook.frozen import dataclass
+from labbook.model.message import Message
 
 if TYPE_CHECKING:
     from labbook.model.run import Run
@@ -25,19 +26,49 @@ class Outcome:
 
     Args:
         verdict: "ok", "warn", "fail", "note" or "not observed".
-        observed: What was seen, in a few words with numbers.
+        observed: What was measured, with its numbers.
         evidence: Sentences with numbers and places that support it.
         where: Any of `module`, `parameter`, `file`, `line`, `function`, `step`, `rank`.
         p: Probability of such data in a healthy run, where the check is a test with a stated null.
-        expected: What was expected, where that depends on the run; "" for the check's own words.
+        expected: What a healthy run shows, where that depends on the run; `None` for the words of the page.
+        advice: What to change, where values of this run make it precise; `None` for the words of the page.
     """
 
     verdict: str
-    observed: str
-    evidence: tuple[str, ...] = ()
+    observed: Message
+    evidence: tuple[Message, ...] = ()
     where: Mapping[str, Any] = field(default_factory=dict)
     p: float | None = None
+    expected: Message | None = None
+    advice: Message | None = None
+
+
+@dataclass(frozen=True)
+class CheckWording:
+    """What the symptom page of a check says in one language.
+
+    Args:
+        title: Name of the row, a short noun phrase.
+        expected: What a healthy run shows.
+        advice: The first thing to try, Markdown of one line.
+    """
+
+    title: str
     expected: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class CheckPages:
+    """What the symptom pages say of all checks.
+
+    Args:
+        wording: Id of a check -> language -> its words.
+        causes_of: Id of a symptom -> ids of what follows from it.
+    """
+
+    wording: Mapping[str, Mapping[str, CheckWording]] = field(default_factory=dict)
+    causes_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 Question = Callable[["Run", "Signals"], "Outcome | None"]
@@ -47,43 +78,31 @@ Question = Callable[["Run", "Signals"], "Outcome | None"]
 class Check:
     """One question about a training, with what it needs to be answered.
 
+    Its name, what it expects and what helps stand on the symptom page of the same id.
+
     Args:
-        id: The symptom's id in the catalogue where it has one.
-        title: The row's name.
-        expected: What a healthy run shows.
+        id: Id of the symptom that it finds.
         family: One of `FAMILIES`.
         tier: 1: a logical invariant, certain when it fires. 2: a statistical test. 3: a hint, never more than a note.
         needs: Signals without which it is not observed: a field of `Signals`, `loop.<key>`, or the name of a series.
         run: Answers it for one process; `None` when the question does not arise.
-        advice: What usually helps, one sentence.
-        whole: Whether it is asked once for the whole run and not for each process.
+        whole: Whether it runs once for the whole run and not once for each process.
     """
 
     id: str
-    title: str
-    expected: str
     family: str
     tier: int
     needs: tuple[str, ...]
     run: Question
-    advice: str = ""
     whole: bool = False
 
 
 def check(
-    id: str,
-    title: str,
-    expected: str,
-    *,
-    family: str,
-    tier: int,
-    needs: tuple[str, ...] = (),
-    advice: str = "",
-    whole: bool = False,
+    id: str, *, family: str, tier: int, needs: tuple[str, ...] = (), whole: bool = False
 ) -> Callable[[Question], Check]:
     """Makes a `Check` of the function below it; see `Check` for the arguments."""
 
     def made(question: Question) -> Check:
-        return Check(id, title, expected, family, tier, needs, question, advice, whole)
+        return Check(id, family, tier, needs, question, whole)
 
     return made

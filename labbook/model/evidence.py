@@ -1,4 +1,4 @@
-"""What a diagnosis rests on: exceptions, lines of output, the ending, health checks, facts of the run."""
+"""The evidence of a diagnosis: exceptions, lines of output, the ending, health checks, facts of the run."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from labbook.model.run import CheckResult, Frame
 
 
 @dataclass(frozen=True)
-class Raised:
-    """One exception, seen by the probe or read from text.
+class ObservedException:
+    """One exception, captured by the probe or read from text.
 
     Args:
         type: Name of the class without its module; "" when the text has only the message.
-        message: Everything behind the class, without the tracebacks that it may quote (they are in `inner`).
+        message: Everything after the class, without the tracebacks that it quotes (they are in `inner`).
         module: Module of the class, or "".
         frames: Outermost first; `user` is set where the path is not of an installed library.
         inner: The exception that this one re-raises: of a loader's worker, of a spawned child, "Origin Exception".
-        behind: What it was raised from or while handling, nearest first, as (exception, "cause" or "context").
+        context: The exceptions that it was raised from or while handling, nearest first, each with "cause" or
+            "context".
         rank: Of the process, or `None`.
         thread: Name of the thread that it ended, or "".
         order: Position in time: smaller came first.
@@ -34,8 +35,8 @@ class Raised:
     message: str
     module: str = ""
     frames: tuple[Frame, ...] = ()
-    inner: Raised | None = None
-    behind: tuple[tuple[Raised, str], ...] = ()
+    inner: ObservedException | None = None
+    context: tuple[tuple[ObservedException, str], ...] = ()
     rank: int | None = None
     thread: str = ""
     order: float = 0.0
@@ -46,15 +47,15 @@ class Raised:
 
 
 @dataclass(frozen=True)
-class Said:
-    """A line of output that may mean something and is not part of an exception.
+class OutputLine:
+    """A line of output that may report something and is not part of an exception.
 
     Args:
         text: One line, or a block that belongs together, without prefixes and escapes.
         kind: "output" or "warning".
         line: From 1.
-        rank: As its prefix says, or `None`.
-        count: How many lines were like it.
+        rank: From its prefix, or `None`.
+        count: How many similar lines there were.
         order: Position in time, comparable with that of exceptions of the same evidence.
     """
 
@@ -88,21 +89,22 @@ class Ending:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known of one failure.
+    """The evidence of one failure.
 
     Args:
-        raised: In the order of their first lines or times.
-        said: In order.
+        exceptions: In the order of their first lines or times.
+        lines: In order.
         ending: How it ended, where that is known.
         checks: Rows of the health checklist.
-        conditions: Names that hold in this run ("first_step", "memory_rising"); see `labbook.diagnosis.conditions`.
+        conditions: Names that hold in this run ("first_step", "memory_rising"); see
+            `labbook.diagnosis.catalogue.run_conditions`.
         facts: Values for the texts of fixes ("batch_size", "lr").
         framework: "torch", "paddle" or "".
         clean_end: Whether the program is known to have ended well: then output alone is no failure.
     """
 
-    raised: tuple[Raised, ...] = ()
-    said: tuple[Said, ...] = ()
+    exceptions: tuple[ObservedException, ...] = ()
+    lines: tuple[OutputLine, ...] = ()
     ending: Ending = field(default_factory=Ending)
     checks: tuple[CheckResult, ...] = ()
     conditions: frozenset[str] = frozenset()

@@ -78,9 +78,17 @@ def sides(change: Change) -> tuple[str, str]:
         removed, added = changed_lines(change.detail)
         if len(removed) <= 1 and len(added) <= 1 and removed + added:
             return _differing("".join(removed), "".join(added))
-        if removed or added:
-            return "", f"+{len(added)} -{len(removed)} lines"
-    return _differing(change.before, change.now)
+    counts = line_counts(change)
+    return ("", f"+{counts[0]} -{counts[1]} lines") if counts else _differing(change.before, change.now)
+
+
+def line_counts(change: Change) -> tuple[int, int] | None:
+    """Returns how many lines a change of a file adds and removes; `None` where one line changed, or it is no diff."""
+    if change.kind not in ("code", "config") or "\n@@ " not in change.detail:
+        return None
+    removed, added = changed_lines(change.detail)
+    few = len(removed) <= 1 and len(added) <= 1
+    return None if few else (len(added), len(removed))
 
 
 def _said(change: Change) -> str:

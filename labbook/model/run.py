@@ -8,6 +8,7 @@ from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.model.finding import Finding
+from labbook.model.message import Message
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
@@ -184,6 +185,7 @@ class Change:
         before: Its value then, "" when absent.
         now: Its value now, "" when absent.
         detail: A unified diff or sentence, "" when the values say it all.
+        messages: What `before` and `now` say, by these names, where they are sentences.
     """
 
     kind: str
@@ -191,21 +193,29 @@ class Change:
     before: str
     now: str
     detail: str = ""
+    messages: Mapping[str, Message] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class CheckResult:
     """One row of the health checklist.
 
+    Its texts are English. The messages beside them are what other languages are written from; runs that were recorded
+    before there were messages have none.
+
     Args:
         id: The symptom's id in the catalogue where it has one.
         verdict: "ok", "warn", "fail", "note" or "not observed".
-        detail: What usually helps, for a row that is not ok.
+        detail: What usually helps, for a row that is not ok; Markdown of one line.
         tier: 1: a logical invariant. 2: a statistical test. 3: a hint.
         family: Class of the catalogue ("numeric", "gradient", ...).
         evidence: Sentences with numbers and places.
         where: Any of `module`, `parameter`, `file`, `line`, `function`, `source`, `step`, `rank`.
         explained_by: Id of the row that this one follows from, or "".
+        observed_message: What `observed` says.
+        evidence_messages: What each sentence of `evidence` says.
+        page_words: Language -> `title`, `expected` and `detail` in it; English is in the fields of these names.
+        run_messages: What `expected` and `detail` say where this run has words of its own for them.
     """
 
     id: str
@@ -219,6 +229,10 @@ class CheckResult:
     evidence: tuple[str, ...] = ()
     where: Facts = field(default_factory=dict)
     explained_by: str = ""
+    observed_message: Message | None = None
+    evidence_messages: tuple[Message, ...] = ()
+    page_words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    run_messages: Mapping[str, Message] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -234,10 +248,10 @@ class Run:
         captured: Capture source -> its facts ("command", "code", "python", "hardware", "container", "resources").
         printed: Series read from the console that repeat one in `series`; kept to compare them, not stored.
         signals: What the probe measured inside each process that trained; too large for `run.json`, and left out there.
-        health: What is kept of it for the pages; `labbook.health.summary` documents the keys.
+        health: What is kept of it for the pages; `labbook.health.model_summary` documents the keys.
         primary: Name of the series that stands for the run ("loss"), or "".
         asked: What the user asked the probe to do besides looking, and what the program asked `labbook.checks`; see
-            `labbook/record/fold_asked.py`.
+            `labbook/record/run_from_journal/request_events.py`.
         previous: Id of the run of the same script before this one, or "".
         symptoms: Ids of the catalogue that this run shows, the primary one first.
         families: Their families, and those of failures of which only the family is known.

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from labbook.model.downsampling import thinned
 from labbook.model.run import Run
 from labbook.model.series import Series
-from labbook.model.thinning import thinned
 
 RUN_SCHEMA = 1
 """Number of this form of `run.json`; a reader takes what it knows of any number."""

@@ -29,13 +29,15 @@ class Pattern:
 
     Args:
         kind: "exception", "output", "warning" or "exit".
-        text: Template of the message or line (`labbook.diagnosis.template`); "" when type or exit alone decide.
+        text: Template of the message or line (`labbook.diagnosis.catalogue.pattern`); "" when type or exit alone
+            decide.
         types: Names of exception classes, of which the exception must be one; empty: any.
         exits: Signals ("SIGKILL") or exit statuses ("137"), for `exit`.
         frameworks: Where only one framework says it so; empty: any.
         weight: How much it says: 3 certain, 2 likely, 1 a hint that loses against anything else.
         differ: "device" or "dtype": what the captured `a` and `b` must differ in; the same sentence is said of both.
-        anchor: The longest literal of `text`, as `labbook.diagnosis.template` compares it: without it nothing fits.
+        anchor: The longest literal of `text`, as `labbook.diagnosis.catalogue.pattern` compares it: without it
+            nothing fits.
     """
 
     kind: str
@@ -58,6 +60,8 @@ class Wording:
         why: Causes of *Why it happens*, in order of likelihood; may hold `{name|words when not known}`.
         attempts: Fixes of *What to try*, cheapest first; the same.
         says: Evidence in one sentence with the values of the message, or "".
+        check: Name of the row of the check that finds it, a short noun phrase, or "".
+        expected: What that check expects of a healthy run, or "".
     """
 
     title: str
@@ -65,6 +69,8 @@ class Wording:
     why: tuple[str, ...] = ()
     attempts: tuple[str, ...] = ()
     says: str = ""
+    check: str = ""
+    expected: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from labbook.publish.page import SiteSource
-from labbook.report.context import BROKEN
-from labbook.report.week import week_of
+from labbook.report.week import containing_week
+from labbook.report.week_context import BROKEN
 
 _WEEKS = 53
 _LEVELS = (1, 3, 6, 11)
@@ -40,7 +40,7 @@ def calendar(source: SiteSource, said: Mapping[str, Any]) -> dict[str, Any]:
             day = datetime.fromtimestamp(row.started).date()
             counts[day] += 1
             broken[day] += row.status in BROKEN
-    begin = week_of(source.now, source.week_start).begin - timedelta(weeks=_WEEKS - 1)
+    begin = containing_week(source.now, source.week_start).begin - timedelta(weeks=_WEEKS - 1)
     today = datetime.fromtimestamp(source.now).date()
     names = list(said["months"])
     days: list[dict[str, Any]] = []

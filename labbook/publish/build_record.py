@@ -90,7 +90,7 @@ def write_record(path: Path, record: BuildRecord) -> None:
     write_atomically(path, json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode(), durable=False)
 
 
-def key_of(*parts: object) -> str:
+def content_key(*parts: object) -> str:
     """A short text that is the same for the same parts, which are bytes or whatever has a faithful `repr`."""
     made = blake2b(digest_size=16)
     for part in parts:
@@ -112,17 +112,17 @@ def is_text(name: str) -> bool:
     return True
 
 
-def stat_of(found: os.stat_result, now_ns: int) -> str:
+def file_state(found: os.stat_result, now_ns: int) -> str:
     """What tells one state of a file from another; "" for a file that may change again within the same tick."""
     if abs(now_ns - found.st_mtime_ns) < _JUST_NOW_NS or abs(now_ns - found.st_ctime_ns) < _JUST_NOW_NS:
         return ""
     return f"{found.st_mtime_ns:x}.{found.st_ctime_ns:x}.{found.st_size:x}.{found.st_ino:x}"
 
 
-def state_of(path: str, now_ns: int, *, gone: str = "gone") -> str:
-    """What `stat_of` says of a file, `gone` of one that cannot be looked at."""
+def file_state_or_gone(path: str, now_ns: int, *, gone: str = "gone") -> str:
+    """What `file_state` says of a file, `gone` of one that cannot be looked at."""
     try:
-        return stat_of(os.stat(path), now_ns)  # noqa: PTH116 - ten thousand times
+        return file_state(os.stat(path), now_ns)  # noqa: PTH116 - ten thousand times
     except OSError:
         return gone
 
@@ -156,7 +156,7 @@ def files_below(folder: Path, flat: Sequence[str] = ()) -> dict[str, tuple[int, 
 
 def state_of_folders(folders: Iterable[Path]) -> str:
     """A key of the files in some folders, by their names, sizes and times."""
-    return key_of(*(sorted(_sources(files_below(folder)).items()) for folder in folders))
+    return content_key(*(sorted(_sources(files_below(folder)).items()) for folder in folders))
 
 
 def _sources(files: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.model.series import more_is_better
 from labbook.publish.page import Page, SiteFile, SiteSource, rendered
-from labbook.publish.page_words import script_words
 from labbook.publish.run_table import compact
+from labbook.publish.script_words import script_words
 from labbook.store.paths import is_run_id
 from labbook.store.templates import Templates
 
@@ -58,9 +58,9 @@ def compare_data(path: Path) -> bytes:
     Cost: 2 ms for 30 kB.
     """
     # Most builds make none of these files.
-    from labbook.capture.compared import facts_of
+    from labbook.compare.run_table import comparable_facts
+    from labbook.model.downsampling import thinned
     from labbook.model.run_json import run_from_json
-    from labbook.model.thinning import thinned
     from labbook.report.series_choice import one_a_name
 
     try:
@@ -70,7 +70,7 @@ def compare_data(path: Path) -> bytes:
     run = run if isinstance(run, Mapping) else {}
     series = one_a_name(run_from_json({"series": run.get("series") or ()}).series)
     try:
-        facts = facts_of(run)
+        facts = comparable_facts(run)
     except (AttributeError, TypeError, ValueError):  # edited by hand, or by another program
         facts = {}
     return compact(

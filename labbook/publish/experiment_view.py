@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 
-from labbook.publish.build_record import key_of
+from labbook.publish.build_record import content_key
 from labbook.publish.page import SiteFile, SiteSource
 from labbook.publish.run_table import columns
 from labbook.report.run_row import RunRow
@@ -33,4 +33,4 @@ def _kept_columns(name: str, rows: Sequence[RunRow], source: SiteSource) -> byte
     if not all(digest for _, digest, _ in known):
         return columns(rows, source.fronts, source.facts)
     make = partial(columns, rows, source.fronts, source.facts)
-    return source.kept.of(f"experiment-{key_of(name)}", key_of(known), make)
+    return source.kept.of(f"experiment-{content_key(name)}", content_key(known), make)

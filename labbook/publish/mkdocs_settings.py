@@ -7,16 +7,16 @@ and named. A person who trusts a notebook lets MkDocs read the file itself.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
+from labbook.store.frontmatter import load_tagged
 from labbook.store.paths import stays_inside
 
 FILE = "mkdocs.yml"
@@ -131,24 +131,14 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads a tag that it does not know as a value that is left out."""
-
-
-def _of_unknown_tag(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> object:
-    tag = str(node.tag)
+def _of_tag(tag: str) -> object:
+    """The value that stands for a tag of YAML that is no data."""
     name = tag.removeprefix(_PYTHON_NAME)
     if tag.startswith(_PYTHON_NAME) and name in _NAMES:
         module, _, function = name.rpartition(".")
-        try:
+        with contextlib.suppress(ImportError, AttributeError):
             return getattr(import_module(module), function)
-        except (ImportError, AttributeError):
-            return _Nothing(f"!!python/name:{name}")
     return _Nothing(tag.replace("tag:yaml.org,2002:", "!!")[:80])
-
-
-# An empty prefix stands for every tag that has no constructor of its own.
-_Loader.add_multi_constructor("", _of_unknown_tag)
 
 
 class _Reader:
@@ -171,11 +161,11 @@ class _Reader:
             raise NotebookError(f"{name} is a link that leads out of the notebook", hint="put a file in its place")
         try:
             text = path.read_bytes().decode("utf-8-sig")
-            said = yaml.load(text, _Loader)
+            said = load_tagged(text, _of_tag)
         except OSError as error:
             hint = f"`labbook init {self._root}` writes it" if not parents else _HINT
             raise NotebookError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+        except ValueError as error:
             why = " ".join(str(error).split())
             raise NotebookError(
                 f"labbook cannot build the site: {name} cannot be read: not valid YAML: {why}", hint=_HINT

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from labbook.publish.build_record import key_of
+from labbook.publish.build_record import content_key
 from labbook.publish.page import MonthKeys, Page, SiteSource, link, rendered, run_cells
-from labbook.publish.run_table import by_month, day_of
+from labbook.publish.run_table import by_month, entry_day
 from labbook.report import numbers
-from labbook.report.context import BROKEN
 from labbook.report.run_row import RunRow
+from labbook.report.week_context import BROKEN
 from labbook.store.templates import Templates
 
 ONE_PAGE = 300
@@ -31,7 +31,7 @@ def month_pages(source: SiteSource, templates: Templates) -> list[Page]:
             continue
         days: dict[str, list[RunRow]] = defaultdict(list)
         for row in rows:
-            days[day_of(row.path)].append(row)
+            days[entry_day(row.path)].append(row)
         # What lies beside the folders of the days stays with the month.
         if len(rows) <= ONE_PAGE or set(days) == {month}:
             found.append(_runs(templates, month, rows, keys.rows))
@@ -87,4 +87,4 @@ def _page(
 
 
 def _key(rows: Sequence[RunRow]) -> str:
-    return key_of([tuple(vars(row).values()) for row in rows])
+    return content_key([tuple(vars(row).values()) for row in rows])

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from labbook.frozen import dataclass
-from labbook.index.entries import MAX_BYTES, digest_of
+from labbook.index.documents import MAX_BYTES, content_digest
 from labbook.model.entry import Entry
 from labbook.model.symptom import Symptom
-from labbook.publish.build_record import key_of
-from labbook.publish.kept import Kept
+from labbook.publish.build_cache import BuildCache
+from labbook.publish.build_record import content_key
 from labbook.report import numbers
 from labbook.report.run_row import RunRow
 from labbook.store.templates import Templates
@@ -105,7 +105,7 @@ class SiteSource:
     facts: Mapping[str, RunFacts] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
     months: Mapping[str, MonthKeys] = field(default_factory=dict)
-    kept: Kept = field(default_factory=Kept)
+    kept: BuildCache = field(default_factory=BuildCache)
     withheld: frozenset[str] = frozenset()
 
     def front_of(self, path: str, content: bytes) -> Mapping[str, Any] | None:
@@ -113,7 +113,7 @@ class SiteSource:
         known = self.digests.get(path)
         return (
             self.fronts.get(path)
-            if known and len(content) <= MAX_BYTES and known == digest_of(len(content), content)
+            if known and len(content) <= MAX_BYTES and known == content_digest(len(content), content)
             else None
         )
 
@@ -182,7 +182,7 @@ def rendered(
     def made() -> str:
         return templates.render_anyway(f"pages/{template}.md.j2", data)[0]
 
-    return Page(path, made, title, wide, scripts, key_of(template, data))
+    return Page(path, made, title, wide, scripts, content_key(template, data))
 
 
 def link(path: str, page: str) -> str:

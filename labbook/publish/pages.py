@@ -15,14 +15,14 @@ from labbook.publish.compare_data import compare_files, compare_page
 from labbook.publish.experiment_view import experiment_files
 from labbook.publish.month_pages import month_pages
 from labbook.publish.page import Page, SiteFile, SiteSource, link, rendered, run_cells
-from labbook.publish.page_words import script_words
 from labbook.publish.run_table import by_month, table_files
+from labbook.publish.script_words import script_words
 from labbook.publish.symptom_pages import fix_cells, problem_cells, symptom_cells, symptom_pages
 from labbook.publish.symptom_view import OPEN_DAYS, SymptomView, symptom_view
 from labbook.report import numbers
-from labbook.report.context import BROKEN, WeekSource, best_run, conclusion_of, goal_of, week_context
 from labbook.report.run_row import RunRow
-from labbook.report.week import week_of
+from labbook.report.week import containing_week
+from labbook.report.week_context import BROKEN, WeekSource, best_run, read_conclusion, read_goal, week_context
 from labbook.store.templates import Templates
 
 _LATEST = 8
@@ -108,7 +108,7 @@ def _links_from(page: str) -> Callable[[str], str]:
 
 def _home(view: SymptomView, templates: Templates) -> dict[str, Any]:
     source = view.source
-    week = week_of(source.now, source.week_start)
+    week = containing_week(source.now, source.week_start)
     story = week_context(WeekSource(week, source.rows, source.experiments, {}, _links_from("index.md")))
     latest = [
         run_cells(row, "index.md") | {"symptom": view.title(row.symptoms[0]) if row.symptoms else ""}
@@ -163,8 +163,8 @@ def _experiments(source: SiteSource) -> dict[str, Any]:
         {
             **_of_experiment(page.id, groups.pop(page.id, []), path),
             "url": link(page.path.removeprefix("notes/"), path),
-            "goal": " ".join(goal_of(page.body).split())[:160],
-            "conclusion": " ".join(conclusion_of(page.body).split())[:160],
+            "goal": " ".join(read_goal(page.body).split())[:160],
+            "conclusion": " ".join(read_conclusion(page.body).split())[:160],
         }
         for page in source.experiments
     ]

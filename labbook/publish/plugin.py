@@ -21,20 +21,20 @@ from mkdocs.structure.pages import Page as MkDocsPage
 
 from labbook.errors import LabbookError
 from labbook.publish import theme
-from labbook.publish.build_record import files_below, is_text, key_of
+from labbook.publish.build_record import content_key, files_below, is_text
+from labbook.publish.cached_fragments import FrameParts, can_use_parts
 from labbook.publish.feed import feed_file
-from labbook.publish.finish import KEPT_BY_OTHERS, finish_site
-from labbook.publish.frame_parts import FrameParts, can_use_parts
 from labbook.publish.notes import SiteNote, inert, site_note
 from labbook.publish.page import Page, SiteFile, SiteSource
+from labbook.publish.page_context import Surroundings
 from labbook.publish.page_safety import foreign_pictures, page_problems, script_hashes, with_policy, without_indents
 from labbook.publish.pages import site_files, site_pages
+from labbook.publish.post_build import KEPT_BY_OTHERS, finish_site
 from labbook.publish.rendering import PageRenderer
 from labbook.publish.search_page import interface
+from labbook.publish.site_data import site_source
 from labbook.publish.site_files import LINK_LEFT_OUT
 from labbook.publish.site_folder import check_site_folder, note_written
-from labbook.publish.source import site_source
-from labbook.publish.surroundings import Surroundings
 from labbook.publish.symptom_view import symptom_view
 from labbook.store.notebook import Notebook, find_notebook
 from labbook.store.paths import stays_inside
@@ -191,8 +191,8 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         """What a page is made from besides its note and what all pages share."""
         made = self.pages.get(source)
         if made is not None:
-            return key_of(made.key or made.text(), made.title, made.wide, made.scripts)
-        return key_of(self.around.shown_around(source))
+            return content_key(made.key or made.text(), made.title, made.wide, made.scripts)
+        return content_key(self.around.shown_around(source))
 
     def on_page_read_source(self, *, page: MkDocsPage, config: MkDocsConfig) -> str | None:
         """The text of a note, its front matter read by labbook: MkDocs never sees it."""
@@ -202,7 +202,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         path = f"notes/{source}"
         try:
             content = Path(str(page.file.abs_src_path)).read_bytes()
-            self.digests[source] = key_of(content)
+            self.digests[source] = content_key(content)
         except OSError as error:
             content = f"{path}: {error.strerror}".encode()
             log.warning("%s: cannot be read: %s; its page says so", path, error.strerror)

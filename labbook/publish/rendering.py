@@ -21,7 +21,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure import pages, toc
 from mkdocs.structure.files import Files
 
-from labbook.publish.plain_blocks import PlainBlocks
+from labbook.publish.code_blocks import PlainBlocks
 from labbook.publish.theme import EXTENSIONS
 
 _MARKED = re.compile("[\\\\`*\\[\\]<>&{}\x02\x03]|(?<![^\\W_])_|__|  \n")

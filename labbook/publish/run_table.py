@@ -15,9 +15,9 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from labbook.capture.run_setting import words_of
+from labbook.compare.run_settings import parse_command
 from labbook.model.series import more_is_better
-from labbook.publish.build_record import key_of
+from labbook.publish.build_record import content_key
 from labbook.publish.page import SiteFile, SiteSource
 from labbook.report.run_row import RunRow
 from labbook.store.paths import is_run_id
@@ -61,17 +61,17 @@ def _kept_columns(month: str, rows: Sequence[RunRow], source: SiteSource) -> byt
     keys = source.months.get(month)
     if keys is None:
         return columns(rows, source.fronts, source.facts)
-    key = key_of(keys.content, [row.path in source.facts for row in rows])
+    key = content_key(keys.content, [row.path in source.facts for row in rows])
     return source.kept.of(f"columns-{month}", key, lambda: columns(rows, source.fronts, source.facts))
 
 
-def month_of(path: str) -> str:
+def entry_month(path: str) -> str:
     """`2026-11`: the month of an entry, that of its folder; "other" where it has none."""
     return _dates(path.rpartition("/")[0])[0]
 
 
-def day_of(path: str) -> str:
-    """`2026-11-23`: the day of an entry, that of its folder; its month, as `month_of`, where it lies in none."""
+def entry_day(path: str) -> str:
+    """`2026-11-23`: the day of an entry, that of its folder; its month, as `entry_month`, where it lies in none."""
     return _dates(path.rpartition("/")[0])[1]
 
 
@@ -91,7 +91,7 @@ def by_month(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
     """`2026-11` -> its runs, newest first; the month is that of the entry's folder, "other" where it has none."""
     months: dict[str, list[RunRow]] = defaultdict(list)
     for row in rows:
-        months[month_of(row.path)].append(row)
+        months[entry_month(row.path)].append(row)
     return dict(sorted(months.items(), key=lambda item: (item[0] != "other", item[0]), reverse=True))
 
 
@@ -114,8 +114,8 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
     params: list[dict[str, str]] = []
     for row in rows:
         front = fronts.get(row.path, {})
-        metrics.append(metrics_of(front))
-        params.append(params_of(front))
+        metrics.append(metric_columns(front))
+        params.append(option_columns(front))
     single: dict[str, Callable[[RunRow], str]] = {
         "status": lambda row: row.status,
         "experiment": lambda row: row.experiment,
@@ -149,7 +149,7 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
     )
 
 
-def metrics_of(front: Front) -> dict[str, tuple[Any, Any]]:
+def metric_columns(front: Front) -> dict[str, tuple[Any, Any]]:
     """Name -> best and last value of what a run measured; numbers that are not finite are texts."""
     found: dict[str, tuple[Any, Any]] = {}
     given = front.get("metrics")
@@ -161,7 +161,7 @@ def metrics_of(front: Front) -> dict[str, tuple[Any, Any]]:
     return found
 
 
-def params_of(front: Front) -> dict[str, str]:
+def option_columns(front: Front) -> dict[str, str]:
     """Name -> value of a run's options: as the program parsed them, else as they stand on the command line.
 
     `--batch-size` and `batch_size` are one name.
@@ -174,7 +174,7 @@ def params_of(front: Front) -> dict[str, str]:
 
 @lru_cache(maxsize=4096)
 def _typed(command: str) -> Mapping[str, str]:
-    words = words_of(_words(command))
+    words = parse_command(_words(command))
     return _plain({name: value for name, value in words.items() if name.startswith("-")})
 
 

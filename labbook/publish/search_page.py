@@ -28,7 +28,9 @@ def interface(templates: Templates) -> dict[str, Any]:
     return {"search": None if search_problem() else search, "scripts": SCRIPTS, "curves": curves}
 
 
-def search_of(notebook: Notebook, source: SiteSource, site: Path, *, directory_urls: bool = False) -> SearchReport:
+def write_site_search(
+    notebook: Notebook, source: SiteSource, site: Path, *, directory_urls: bool = False
+) -> SearchReport:
     """Writes the search of a site that was built from a notebook; the same notebook gives the same files.
 
     Args:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
-from labbook.diagnosis.template import filled
+from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.frozen import dataclass
 from labbook.model.entry import Entry
 from labbook.model.symptom import Symptom
@@ -91,7 +91,7 @@ def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> Se
         _line(row.title),
         _line(fix or error or next(iter(_sentences(said)), "")),
         " ".join([error, *row.symptoms, *titles, *row.tags, row.experiment, row.script, fix, words]),
-        facets_of(row),
+        record_facets(row),
         f"{parts[2]}-{parts[3]}" if len(parts) >= 5 and parts[2].isdigit() and parts[3].isdigit() else "",
         f"{parts[2]}-{parts[3]}-{parts[4]}" if len(parts) >= 6 else "",
         row.status,
@@ -139,7 +139,7 @@ def fix_records(view: SymptomView, errors: Mapping[str, str]) -> Iterator[Search
             _line(fix.text or failed.title),
             _line(" · ".join(titles) or failed.title),
             " ".join([_cured(view, cured), failed.title, errors.get(fix.run, "")]),
-            facets_of(failed),
+            record_facets(failed),
             when=_day(view.by_id.get(fix.by, failed)),
             fixed=True,
         )
@@ -155,7 +155,7 @@ def note_record(path: str, title: str, body: str, kind: str = "note") -> SearchR
     )
 
 
-def facets_of(row: RunRow) -> dict[str, list[str]]:
+def record_facets(row: RunRow) -> dict[str, list[str]]:
     """What a run can be filtered by; values that are not known are left out."""
     frameworks = [name.split()[0] for name in row.frameworks if name.split()]
     found = {
@@ -189,7 +189,7 @@ def _cured(view: SymptomView, symptoms: Sequence[str]) -> str:
 
 def _filled(text: str) -> str:
     """A sentence of the catalogue without marks of code and without the values of a run."""
-    return " ".join((filled(text, {}) or text).replace("`", "").replace("**", "").split())
+    return " ".join((fill_slots(text, {}) or text).replace("`", "").replace("**", "").split())
 
 
 def _plain(text: str) -> str:

@@ -26,7 +26,7 @@ from urllib.parse import quote
 from labbook.frozen import dataclass
 from labbook.publish.search_records import SearchRecord
 from labbook.publish.search_service import PagefindFailed, Service, program
-from labbook.publish.search_words import words_of
+from labbook.publish.search_words import search_words
 
 FOLDER = "search"
 MOST_RUNS = 1000
@@ -130,7 +130,7 @@ def write_shards(site: Path, parts: Sequence[Shard], cache: Path, *, directory_u
     return SearchReport(tuple(missing), len(shards))
 
 
-def shards_of(records: Sequence[SearchRecord], *, directory_urls: bool = False) -> list[Shard]:
+def split_into_shards(records: Sequence[SearchRecord], *, directory_urls: bool = False) -> list[Shard]:
     """The shards of some records, the first one among them; the same for any order of the records."""
     months: dict[str, list[SearchRecord]] = {"": []}
     for record in sorted(records, key=lambda record: (record.path, record.kind, record.title)):
@@ -174,10 +174,10 @@ def _payload(record: SearchRecord, address: Callable[[str], str]) -> dict[str, A
 
 def _words(record: SearchRecord) -> list[str]:
     """The words that a record is found by; those of the title count twice, and none more often."""
-    words = [*words_of(record.title) * 2, *words_of(record.line), *words_of(record.text)]
+    words = [*search_words(record.title) * 2, *search_words(record.line), *search_words(record.text)]
     if record.kind == "run":
         # A run is also found by the end of its id.
-        words += words_of(record.path.rsplit("/", 1)[-1].removesuffix(".md"))
+        words += search_words(record.path.rsplit("/", 1)[-1].removesuffix(".md"))
     counted: Counter[str] = Counter()
     kept = []
     for word in words:
@@ -201,7 +201,7 @@ def _directory_url(path: str) -> str:
 
 def _key(records: Sequence[SearchRecord], *, directory_urls: bool) -> str:
     """What a shard is known by: the same records and the same Pagefind give the same files."""
-    told = hashlib.sha256(json.dumps([_FORMAT, made_by(), directory_urls]).encode())
+    told = hashlib.sha256(json.dumps([_FORMAT, pagefind_version(), directory_urls]).encode())
     names = [field.name for field in fields(SearchRecord)]
     for record in records:
         values = [getattr(record, name) for name in names]
@@ -210,7 +210,7 @@ def _key(records: Sequence[SearchRecord], *, directory_urls: bool) -> str:
 
 
 @cache
-def made_by() -> str:
+def pagefind_version() -> str:
     """The version of Pagefind."""
     try:
         return version("pagefind")

@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from labbook.index.query import listed
+from labbook.index.query import list_notes
 from labbook.model.entry import Entry
-from labbook.publish.build_record import key_of, state_of
+from labbook.publish.build_record import content_key, file_state_or_gone
 from labbook.publish.page import SiteSource
 from labbook.publish.run_table import by_month
 from labbook.publish.search_records import SearchRecord, fix_records, note_record, run_record, symptom_records
-from labbook.publish.search_shards import Shard, made_by, shards_of
+from labbook.publish.search_shards import Shard, pagefind_version, split_into_shards
 from labbook.publish.symptom_view import SymptomView
 from labbook.report.run_row import RunRow
 from labbook.store import frontmatter
@@ -58,7 +58,7 @@ def notebook_shards(notebook: Notebook, view: SymptomView, cache: Path, *, direc
             for part, key, count, facets in told["parts"]
         ]
     first = [*_first(notebook, view, texts), *others]
-    return [*shards, *shards_of(first, directory_urls=directory_urls)]
+    return [*shards, *split_into_shards(first, directory_urls=directory_urls)]
 
 
 def _first(notebook: Notebook, view: SymptomView, texts: Mapping[str, str]) -> Iterator[SearchRecord]:
@@ -91,7 +91,7 @@ class _Months:
 
     def part(self, month: str, part: int) -> Sequence[SearchRecord]:
         """The records of one shard."""
-        shards = self._shards.get(month) or shards_of(list(self.records(month).values()))
+        shards = self._shards.get(month) or split_into_shards(list(self.records(month).values()))
         return next(shard.records() for shard in shards if (shard.month, shard.part) == (month, part))
 
     def told(self, month: str, *, directory_urls: bool) -> Any:  # noqa: ANN401 - plain data
@@ -99,7 +99,7 @@ class _Months:
 
         def made() -> bytes:
             records = self.records(month)
-            shards = shards_of(list(records.values()), directory_urls=directory_urls)
+            shards = split_into_shards(list(records.values()), directory_urls=directory_urls)
             self._shards[month] = shards
             parts = [[shard.part, shard.key, shard.count, shard.facets] for shard in shards if shard.month]
             texts = {path: record.text for path, record in records.items() if path in self._fixed}
@@ -107,15 +107,15 @@ class _Months:
 
         rows = self.rows[month]
         now_ns = time.time_ns()
-        states = [state_of(f"{self._root}/{row.path}", now_ns) for row in rows]
+        states = [file_state_or_gone(f"{self._root}/{row.path}", now_ns) for row in rows]
         keys = self._view.source.months.get(month)
         if keys is None or not all(states):
             # What may change again without another time is not kept.
             return json.loads(made())
         fixed = [row.path for row in rows if row.path in self._fixed]
-        with_these = [_made_with(self._view.source.symptoms), made_by(), directory_urls]
+        with_these = [_made_with(self._view.source.symptoms), pagefind_version(), directory_urls]
         return json.loads(
-            self._view.source.kept.of(f"search-{month}", key_of(with_these, keys.rows, states, fixed), made)
+            self._view.source.kept.of(f"search-{month}", content_key(with_these, keys.rows, states, fixed), made)
         )
 
 
@@ -126,7 +126,7 @@ def _written(notebook: Notebook, view: SymptomView) -> Iterator[SearchRecord]:
         for entry in entries:
             title = str(entry.meta.get("title") or entry.id)
             yield note_record(entry.path.removeprefix("notes/"), title, entry.body, kind)
-    for entry in listed(notebook, kind="note").entries:
+    for entry in list_notes(notebook, kind="note").entries:
         path = entry.path.removeprefix("notes/")
         if path == "index.md" or any(part.startswith(".") for part in path.split("/")):
             continue
@@ -171,7 +171,7 @@ class _Kept:
 
     def run(self, path: Path, row: RunRow) -> SearchRecord | None:
         """The record of a run; `None` when its entry is gone."""
-        mark = state_of(str(path), self._now_ns)
+        mark = file_state_or_gone(str(path), self._now_ns)
         held = self._known.get(row.path)
         if held is not None and mark and held[0] == mark and dict(held[1]).keys() == _FIELDS:
             self._now[row.path] = held

@@ -33,7 +33,7 @@ _NAME = 8
 """Names of at least so many letters are also found by the words that they are made of: `OutOfMemoryError`."""
 
 
-def words_of(text: str) -> list[str]:
+def search_words(text: str) -> list[str]:
     """The words of a text in order, as the index holds them; each name with the words that it is made of."""
     found: list[str] = []
     for match in _WORD.finditer(unicodedata.normalize("NFKC", text)):

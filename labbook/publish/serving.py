@@ -16,7 +16,8 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from labbook.publish.site import HOST
+HOST = "127.0.0.1"
+"""The only address that is served: other machines cannot connect."""
 
 _OWN_NAMES = {"127.0.0.1", "localhost", "[::1]"}
 _LIVE = "/_labbook/live.js"
@@ -99,7 +100,7 @@ class Builds:
             return self._count
 
 
-def file_for(site: Path, target: str) -> Path | None:
+def find_site_file(site: Path, target: str) -> Path | None:
     """The file of a site that a request asks for, or `None`.
 
     Args:
@@ -169,13 +170,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send_file(path)
 
     def _send_file(self, path: str) -> None:
-        file = file_for(self.server.site, self.path)
+        file = find_site_file(self.server.site, self.path)
         if file is not None and not path.endswith("/") and file.name == "index.html" and not path.endswith(".html"):
             # Without the slash the page's own relative addresses would lead elsewhere.
             self._send(HTTPStatus.MOVED_PERMANENTLY, b"", "text/plain", {"Location": f"{path}/".replace("//", "/")})
             return
         status = HTTPStatus.OK if file is not None else HTTPStatus.NOT_FOUND
-        shown = file or file_for(self.server.site, "/404.html")
+        shown = file or find_site_file(self.server.site, "/404.html")
         try:
             if shown is None:
                 raise FileNotFoundError

@@ -17,14 +17,11 @@ from typing import Any
 from labbook.errors import LabbookError, NotebookError, UsageError
 from labbook.frozen import dataclass
 from labbook.publish.build_record import files_below
-from labbook.publish.finish import KEPT_BY_OTHERS
 from labbook.publish.mkdocs_settings import read_settings
+from labbook.publish.post_build import KEPT_BY_OTHERS
 from labbook.publish.site_folder import check_site_folder, note_written, remove_written
-from labbook.store.locks import held
+from labbook.store.locks import hold_lock
 from labbook.store.notebook import Notebook
-
-HOST = "127.0.0.1"
-"""The preview listens here and nowhere else: it is no server for a network. Source: security, section 3."""
 
 _LONGEST_WAIT_S = 600.0
 _PORTS = range(8000, 8050)
@@ -85,7 +82,7 @@ def build_site(
     many = min(8, _cores()) if workers is None else workers
     notebook.paths.private.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Two builds at once would write the same files twice.
-    with held(notebook.paths.private / "site.lock", _LONGEST_WAIT_S), _Warnings() as heard:
+    with hold_lock(notebook.paths.private / "site.lock", _LONGEST_WAIT_S), _Warnings() as heard:
         if engine == "zensical":
             from labbook.publish.zensical_build import build_with_zensical
 
@@ -129,7 +126,7 @@ def serve_site(
     """
     _require()
     from labbook.index.build import refresh
-    from labbook.publish.serving import Builds, SiteServer
+    from labbook.publish.serving import HOST, Builds, SiteServer
     from labbook.publish.watch import changes
 
     with _Warnings() as heard:
@@ -258,7 +255,7 @@ def _build(
     everything: bool,
 ) -> tuple[int, int]:
     """Builds; returns how many pages there are and how many were rendered."""
-    from labbook.publish.building import build_changed, can_build
+    from labbook.publish.incremental_build import build_changed, can_build
 
     record = notebook.paths.private / "site.json"
     plugin = config.plugins.get("labbook")
@@ -315,6 +312,8 @@ def _call(work: Callable[[], Any], heard: _Warnings) -> Any:  # noqa: ANN401 - w
 
 
 def _free_port(port: int | None) -> int:
+    from labbook.publish.serving import HOST
+
     for candidate in [port] if port is not None else _PORTS:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -19,7 +19,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel, set_exclusions
 from mkdocs.utils import is_markdown_file, markdown_extensions
 
 from labbook import __version__
-from labbook.publish.build_record import key_of, stat_of, state_of_folders
+from labbook.publish.build_record import content_key, file_state, state_of_folders
 from labbook.store.paths import stays_inside
 from labbook.store.templates import builtin_folder
 
@@ -90,7 +90,7 @@ def site_files(config: MkDocsConfig) -> tuple[SiteFiles, dict[str, str]]:
             else:
                 odd.append(file)
             try:
-                state = stat_of(entry.stat(), now_ns)
+                state = file_state(entry.stat(), now_ns)
             except OSError:
                 continue
             if state:
@@ -187,7 +187,7 @@ def key_of_settings(config: MkDocsConfig) -> str:
     spec = find_spec("material")
     brought = tuple(spec.submodule_search_locations or ()) if spec else ()
     own = [Path(folder) for folder in config.theme.dirs if not folder.startswith(brought)]
-    return key_of(
+    return content_key(
         __version__,
         [_version(name) for name in _VERSIONS],
         _ADDRESS.sub("", repr(sorted(told.items()))),
@@ -203,7 +203,7 @@ def of_navigation(items: Sequence[Any]) -> list[Any]:
     return [[item.title, of_navigation(item.children)] if item.is_section else [item.title, item.url] for item in items]
 
 
-def made_by(template: str) -> tuple[str, ...]:
+def theme_files(template: str) -> tuple[str, ...]:
     """The files that a template of the theme makes: of the map of the site MkDocs makes a compressed copy."""
     return (template, f"{template}.gz") if template == _MAP else (template,)
 

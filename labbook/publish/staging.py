@@ -16,10 +16,10 @@ from labbook.publish import theme
 from labbook.publish.feed import feed_file
 from labbook.publish.notes import inert, site_note
 from labbook.publish.page import SiteSource
+from labbook.publish.page_context import Surroundings
 from labbook.publish.pages import site_files, site_pages
 from labbook.publish.search_page import interface
 from labbook.publish.site_files import LINK_LEFT_OUT
-from labbook.publish.surroundings import Surroundings
 from labbook.store import escape
 from labbook.store.notebook import Notebook
 from labbook.store.paths import stays_inside

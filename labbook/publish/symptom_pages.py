@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from labbook.diagnosis.catalogue import HEADINGS
-from labbook.diagnosis.template import filled
+from labbook.diagnosis.catalogue.pattern import fill_slots
+from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS
 from labbook.model.symptom import Symptom
 from labbook.publish.notes import site_note
 from labbook.publish.page import Page, SiteFix, link, rendered, run_cells, run_url
 from labbook.publish.symptom_view import SymptomView, open_problems, symptom_path
-from labbook.report.context import local_time
 from labbook.report.run_row import RunRow
+from labbook.report.week_context import local_time
 from labbook.store.entry_text import split_parts
 from labbook.store.templates import Templates, finished_text
 
@@ -115,7 +115,7 @@ def symptom_cells(view: SymptomView, symptom: str, page: str) -> dict[str, str]:
     return {"id": symptom, "title": view.title(symptom), "url": view.url(symptom, page)}
 
 
-def difference_of(body: str) -> str:
+def fix_difference(body: str) -> str:
     """The differences that the section *Fix* of an entry tells, as Markdown without links; "" when it tells none."""
     section = next((part.text for part in split_parts(body) if part.name == "fix"), "")
     kept: list[str] = []
@@ -161,7 +161,7 @@ def _facts(symptom: Symptom, language: str, told: set[str]) -> dict[str, Any]:
 
 def _filled(text: str) -> str:
     """A sentence of the catalogue without the values of a run."""
-    return " ".join((filled(text, {}) or text).split())
+    return " ".join((fill_slots(text, {}) or text).split())
 
 
 def _overview(view: SymptomView) -> dict[str, Any]:

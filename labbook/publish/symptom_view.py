@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from labbook.frozen import dataclass
 from labbook.publish.page import SiteFix, SiteSource, link
-from labbook.report.context import failure_kind
 from labbook.report.run_row import RunRow
+from labbook.report.week_context import failure_kind
 
 OPEN_DAYS = 14
 """How long a failure is an open problem. Source: chosen by us; what nobody met for two weeks is no daily concern."""
@@ -38,9 +38,9 @@ class SymptomView:
     paged: frozenset[str]
 
     def title(self, symptom: str) -> str:
-        """The title of a symptom in the language of the site; its id where it has no page in the catalogue."""
+        """The title of a symptom in the language of the site as plain text; its id where the catalogue has no page."""
         known = self.source.symptoms.get(symptom)
-        return known.said(self.source.language).title if known else symptom
+        return known.said(self.source.language).title.replace("`", "") if known else symptom
 
     def cured_by(self, fix: SiteFix) -> tuple[str, ...]:
         """The symptoms that a fix cured: those of the run that failed which the cured run does not show as well."""

@@ -10,20 +10,20 @@ from typing import Any
 
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
-from labbook.index.query import listed
+from labbook.index.query import list_notes
 from labbook.model.entry import Entry
-from labbook.report.context import WeekSource, week_context
-from labbook.report.render import week_markdown
 from labbook.report.run_data import load_run
 from labbook.report.run_row import RunRow, run_row
 from labbook.report.week import Week, week_named
+from labbook.report.week_context import WeekSource, week_context
+from labbook.report.week_page import week_markdown
+from labbook.store.branch_checkout import restore_before_writing
 from labbook.store.commit import CommitOutcome, commit_files
 from labbook.store.commit_queue import withheld_files
 from labbook.store.entry_text import read_text
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
 from labbook.store.paths import check_stays_inside
-from labbook.store.restore import restore_before_writing
 from labbook.store.templates import Templates
 
 
@@ -86,12 +86,12 @@ def week_source(
     notebook: Notebook, week: Week, *, tell: Callable[[int, int], None] | None = None
 ) -> tuple[WeekSource, tuple[tuple[str, str], ...]]:
     """What a week is told from, and the notes that could not be read."""
-    runs = listed(notebook, tell=tell)
+    runs = list_notes(notebook, tell=tell)
     since, _ = week.before().span
     withheld = withheld_files(notebook.paths)
     shown = (entry for entry in runs.entries if entry.path not in withheld)
     rows = [row for row in map(run_row, shown) if row.started >= since]
-    pages = listed(notebook, kind="experiment").entries
+    pages = list_notes(notebook, kind="experiment").entries
     experiments = [_with_body(notebook, page) for page in pages]
     return WeekSource(week, rows, experiments, _changes(notebook, rows, week), report_link), runs.refreshed.problems
 

@@ -16,11 +16,11 @@ from typing import Any
 from labbook.errors import NotebookError, UsageError
 from labbook.publish import theme
 from labbook.publish.build_record import files_below
-from labbook.publish.finish import finish_site
 from labbook.publish.mkdocs_settings import SafeSettings, read_settings
 from labbook.publish.page_safety import page_problems, script_hashes, with_policy, without_indents
+from labbook.publish.post_build import finish_site
+from labbook.publish.site_data import site_source
 from labbook.publish.site_folder import check_site_folder, note_written, replace_site
-from labbook.publish.source import site_source
 from labbook.publish.staging import DOCS, stage
 from labbook.store.notebook import Notebook
 from labbook.store.templates import Templates

@@ -12,7 +12,7 @@ from labbook.model.run import Run
 _MOST_LAST_LINE = 300
 
 if TYPE_CHECKING:
-    from labbook.diagnosis.catalogue import Catalogue
+    from labbook.diagnosis.service import Diagnoser
     from labbook.store.notebook import Notebook
 
 
@@ -50,27 +50,26 @@ def _unsure(run: Run, diagnosis: Diagnosis) -> str:
 
 def diagnosis_of_run(notebook: Notebook, run: Run) -> Diagnosis:
     """What the diagnosis of a run says, with what the notebook remembers of each finding."""
-    from labbook.diagnosis.of_run import evidence_of_run
+    from labbook.diagnosis.run_evidence import collect_run_evidence
 
-    evidence = evidence_of_run(run)
+    evidence = collect_run_evidence(run)
     wrong = any(check.verdict in ("fail", "warn") for check in evidence.checks)
     if evidence.clean_end and not wrong:
+        # Most runs end here: the pages and their matcher are not loaded for them (0.1 s).
         return Diagnosis()
-    from labbook.diagnosis.catalogue import load
-    from labbook.diagnosis.match import Matcher
-    from labbook.diagnosis.rank import diagnose
-    from labbook.report.title import script_name
+    from labbook.diagnosis.service import Diagnoser
+    from labbook.report.entry.title import script_name
 
-    catalogue, language = load(notebook.paths.symptoms), notebook.config.language_in_use()
-    diagnosis = _with_code(diagnose(evidence, Matcher(catalogue), language), run, catalogue, language)
+    diagnoser = Diagnoser(notebook)
+    diagnosis = _with_code(diagnoser.diagnose(evidence), run, diagnoser)
     return remembered(notebook, diagnosis, but=run.id, script=script_name(run))
 
 
-def _with_code(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language: str) -> Diagnosis:
+def _with_code(diagnosis: Diagnosis, run: Run, diagnoser: Diagnoser) -> Diagnosis:
     from labbook.record.reviewing import with_remarks
 
     try:
-        return with_remarks(diagnosis, run, catalogue, language)
+        return with_remarks(diagnosis, run, diagnoser.catalogue, diagnoser.language)
     except Exception:
         # Code in an odd shape costs its own remarks, never the diagnosis.
         return diagnosis
@@ -99,7 +98,7 @@ def _seen_before(
     if not findings:
         return {}
     from labbook.errors import LabbookError
-    from labbook.index.memory import seen_before
+    from labbook.fixes.fix_history import seen_before
 
     try:
         return seen_before(notebook, findings, run=but, script=script)

@@ -14,19 +14,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.frozen import dataclass
+from labbook.compare.previous_run import previous_run, remember_run
+from labbook.fixes.propose_fix import propose
 from labbook.model.run import Console, Facts, FileUse, Process, Run
-from labbook.record.assemble import assemble
 from labbook.record.diagnosing import with_diagnosis
-from labbook.record.keep_traces import with_traces
-from labbook.record.previous import previous_run, remember_run
-from labbook.record.proposing import proposed
+from labbook.record.end_summary import Finished
+from labbook.record.profiler_traces import with_traces
+from labbook.record.run_from_journal.journal_reader import assemble
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
 from labbook.store.paths import check_stays_inside
 
 if TYPE_CHECKING:
-    from labbook.capture import CaptureContext
-    from labbook.model.fix import Proposal
+    from labbook.capture.context import CaptureContext
     from labbook.probe.redaction.redactor import Redactor
     from labbook.store.commit import CommitOutcome
     from labbook.store.notebook import Notebook
@@ -37,59 +36,6 @@ _ALL_POINTS = 20_000
 take about 800 kB, and the folder of an entry stays under 1 MiB."""
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A run whose entry is written.
-
-    Args:
-        entry: Path of the entry.
-        commit: What became of the commit.
-        shown: Path of the entry as the user would type it.
-        language: Of the lines on the terminal, "en" or "zh".
-        proposal: A failure that this run may have cured, or `None`.
-    """
-
-    run: Run
-    entry: Path
-    commit: CommitOutcome
-    shown: str
-    language: str = "en"
-    proposal: Proposal | None = None
-
-    def summary(self) -> list[str]:
-        """What the terminal shows at the end: verdict, where it happened, where the entry is."""
-        from labbook.diagnosis.of_run import is_standstill
-        from labbook.report.entry_diagnosis import diagnosis_lines
-        from labbook.report.findings import finding_lines
-        from labbook.report.numbers import duration
-        from labbook.report.title import verdict_line
-
-        failed = self.run.status in ("failed", "killed") or is_standstill(self.run)
-        told = diagnosis_lines(self.run, self.language, str(Path.cwd())) if failed else []
-        verdict = told.pop(0) if told and self.run.findings else verdict_line(self.run)
-        lines = [f"{self.run.status} after {duration(self.run.duration_s)}: {verdict}"]
-        stopped = self.run.asked.get("stopped")
-        if stopped:
-            asked = f"--{stopped['option']} {stopped['expression']}".strip()
-            lines.append(f"         ended by {asked} after step {stopped['step']}")
-        lines += [f"         {line}" for line in told]
-        primary = self.run.findings[0].symptom if failed and self.run.findings else ""
-        lines += [f"         {line}" for line in finding_lines(self.run, self.language, but=primary)]
-        if self.proposal is not None and not self.proposal.confirmed:
-            from labbook.report.entry_fix import proposal_line
-
-            lines.append(f"         {proposal_line(self.proposal, self.language)}")
-        how = {
-            "committed": f"committed as {self.commit.commit[:9]}",
-            "unchanged": "already committed",
-            "off": self.commit.reason or "commits are switched off",
-        }.get(self.commit.status, f"not committed: {self.commit.reason}")
-        if self.commit.status == "queued":
-            how = f"will be committed later: {self.commit.reason}"
-        lines.append(f"         {self.shown}  {how}")
-        return lines
-
-
 def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> None:
     """Loads, while the command still runs, what `finalize` uses, so that the end comes quickly.
 
@@ -98,23 +44,31 @@ def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> 
         ended: Whether the command has ended: then what only a training needs is not loaded in advance.
     """
     import labbook.capture.artifacts
-    import labbook.capture.changes
-    import labbook.capture.console
+    import labbook.capture.console.console_reader
     import labbook.capture.python_env
+    import labbook.compare.run_changes
     import labbook.model.run_json
-    import labbook.report.entry_page
+    import labbook.report.entry.entry_page
     import labbook.store.commit  # noqa: F401
     from labbook.store.templates import Templates
 
     Templates(notebook.paths.templates, notebook.config.language_in_use()).prepare()
-    for module in ("capture.metrics_text", "health.checklist", "report.curves", "diagnosis.reading", "diagnosis.rank"):
+    for module in (
+        "capture.metrics_text",
+        "health.checklist",
+        "report.curves",
+        "diagnosis.text.log_reader",
+        "diagnosis.cause_ranking",
+    ):
         if not ended():
             import_module("labbook." + module)
+    if not ended():
+        import_module("labbook.diagnosis.catalogue.check_pages").prepare()
 
 
 def capture_start(notebook: Notebook, journal: Journal, start: Facts, redactor: Redactor) -> None:
     """Writes `before.json`: the facts of the capture sources at the start, redacted."""
-    from labbook.capture import capture_before
+    from labbook.capture.sources import capture_before
 
     facts = capture_before(_context(notebook, journal, start, redactor, {}))
     journal.write(journal.paths.before, facts, durable=False)
@@ -154,7 +108,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = _with_previous(notebook, run, redactor)
     run = _with_judgement(notebook, run)
     entry = _write_entry(notebook, run)
-    proposal = proposed(notebook, run)
+    proposal = propose(notebook, run)
     outcome = _commit(notebook, run, entry, redactor)
     remember_run(notebook.paths, run, by_folder=notebook.personal)
     journal.write(
@@ -172,7 +126,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
 
 
 def _console(notebook: Notebook, journal: Journal, redactor: Redactor) -> Console:
-    from labbook.capture.console import read_console
+    from labbook.capture.console.console_reader import read_console
 
     with suppress(OSError):
         return read_console(journal.paths.console, redactor)
@@ -195,14 +149,14 @@ def _with_captured(
     notebook: Notebook, journal: Journal, start: Facts, run: Run, processes: Sequence[ProcessEvents], redactor: Redactor
 ) -> Run:
     """Adds the facts of the capture sources; those of after the end are kept in the journal, so that they stay."""
-    from labbook.capture import capture_after
-    from labbook.capture.artifacts import roll_up
-    from labbook.capture.ending import ending_facts
-    from labbook.capture.processes import unobserved_in
+    from labbook.capture.artifacts import summarize_files
+    from labbook.capture.exit_cause import ending_facts
+    from labbook.capture.processes import find_unobserved
     from labbook.capture.reproducibility import verdict
     from labbook.capture.resources import read_resources
+    from labbook.capture.sources import capture_after
     from labbook.probe.events import protocol
-    from labbook.record.fold_ending import with_standstill
+    from labbook.record.run_from_journal.ending_events import with_standstill
 
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
@@ -210,7 +164,7 @@ def _with_captured(
     if not after:
         context = _context(notebook, journal, start, redactor, _main_python(processes, run))
         after = dict(capture_after(context, items))
-        files = roll_up(items, context.cwd, notebook.config)
+        files = summarize_files(items, context.cwd, notebook.config)
         after["files"] = [redactor.data(vars(f)) for f in files]
         journal.write(journal.paths.after, after, durable=False)
         after = journal.read(journal.paths.after)  # as it was written: readable where it was no valid UTF-8
@@ -222,7 +176,7 @@ def _with_captured(
     standstill = with_standstill(run, processes, journal.paths.events)
     if ended or standstill:
         captured["ending"] = redactor.data({**ended, **standstill})
-    return _with_unobserved(replace(run, files=rolled, captured=captured), unobserved_in(journal.paths.resources))
+    return _with_unobserved(replace(run, files=rolled, captured=captured), find_unobserved(journal.paths.resources))
 
 
 def _with_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
@@ -249,7 +203,7 @@ def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]
 
 
 def _with_previous(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
-    from labbook.capture.changes import changes_between, masked_changes
+    from labbook.compare.run_changes import changes_between, masked_changes
     from labbook.model.run_json import run_to_json
 
     before = previous_run(notebook.paths, run, by_folder=notebook.personal)
@@ -262,28 +216,33 @@ def _with_previous(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
 
 def _with_judgement(notebook: Notebook, run: Run) -> Run:
     """Adds health checks, the diagnosis, the primary series, tags and the title."""
-    from labbook.report.title import primary_series, title_of
+    from labbook.report.entry.title import primary_series, run_title
 
     if run.signals or run.series or run.frameworks:
+        from labbook.diagnosis.catalogue.check_pages import load_check_pages
         from labbook.health.checklist import checklist
         from labbook.health.debug_output import update_ratio
-        from labbook.health.summary import summary
-        from labbook.report.findings import found
+        from labbook.health.model_summary import summary
+        from labbook.report.terminal_findings import visible_findings
 
-        run = replace(run, checks=tuple(checklist(run)), health=summary(run), primary=primary_series(run))
-        run = replace(run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in found(run))))))
+        framework = run.frameworks[0].name if run.frameworks else ""
+        pages = load_check_pages(notebook.paths.symptoms, framework)
+        run = replace(run, checks=tuple(checklist(run, pages)), health=summary(run), primary=primary_series(run))
+        run = replace(
+            run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in visible_findings(run)))))
+        )
         ratios = tuple(series for signals in run.signals if (series := update_ratio(signals)) is not None)
         run = replace(run, series=run.series + ratios)
     run = with_diagnosis(notebook, run)
     tags = dict.fromkeys((*run.tags, *(f.name for f in run.frameworks if f.optimizers or len(run.frameworks) == 1)))
     run = replace(run, tags=tuple(tags))
-    return replace(run, title=title_of(run, notebook.config.language_in_use()))
+    return replace(run, title=run_title(run, notebook.config.language_in_use()))
 
 
 def _write_entry(notebook: Notebook, run: Run) -> Path:
     """Writes the entry and the files beside it, each in one step; a secret that slipped through stops its file."""
     from labbook.errors import NotebookError
-    from labbook.report.entry_page import entry_markdown
+    from labbook.report.entry.entry_page import entry_markdown
     from labbook.store.entry_text import read_text, to_bytes
 
     entry = notebook.paths.entry(run.id)
@@ -309,7 +268,7 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if run.series:
         from labbook.report.curves import curves_svg, drawable, metrics_csv
-        from labbook.report.flow import flow_svg, worth_drawing
+        from labbook.report.gradient_flow_svg import flow_svg, worth_drawing
 
         if worth_drawing(run):
             write_atomically(folder / "flow.svg", flow_svg(run).encode("utf-8"), durable=False)
@@ -359,7 +318,7 @@ def commit_message(run: Run) -> str:
 def _context(
     notebook: Notebook, journal: Journal, start: Facts, redactor: Redactor, python: dict[str, Any]
 ) -> CaptureContext:
-    from labbook.capture import CaptureContext
+    from labbook.capture.context import CaptureContext
 
     attachments = notebook.paths.attachments(journal.run_id)
     check_stays_inside(attachments, notebook.paths.root)

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from labbook.diagnosis.text_frames import frame
-from labbook.model.evidence import Evidence, Raised
+from labbook.diagnosis.text.stack_frames import make_frame
+from labbook.model.evidence import Evidence, ObservedException
 from labbook.model.finding import Diagnosis
 from labbook.model.run import Frame
 
@@ -34,18 +34,13 @@ def diagnose_exception(error: BaseException, language: str = "") -> Diagnosis:
         error: The exception, with its traceback if it was raised.
         language: "en" or "zh"; "" for that of the settings.
     """
-    from labbook.diagnosis.catalogue import load
-    from labbook.diagnosis.match import Matcher
-    from labbook.diagnosis.rank import diagnose
+    from labbook.diagnosis.service import Diagnoser
     from labbook.record.diagnosing import remembered
 
-    evidence = Evidence(raised=(raised_of_error(error),), framework=_framework())
+    evidence = Evidence(exceptions=(raised_of_error(error),), framework=_framework())
     notebook = _notebook()
-    if notebook is None:
-        return diagnose(evidence, Matcher(load()), language or "en")
-    matcher = Matcher(load(notebook.paths.symptoms))
-    found = diagnose(evidence, matcher, language or notebook.config.language_in_use())
-    return remembered(notebook, found)
+    diagnosis = Diagnoser(notebook, language).diagnose(evidence)
+    return remembered(notebook, diagnosis) if notebook is not None else diagnosis
 
 
 def _notebook() -> Notebook | None:
@@ -57,10 +52,10 @@ def _notebook() -> Notebook | None:
     return None
 
 
-def raised_of_error(error: BaseException) -> Raised:
+def raised_of_error(error: BaseException) -> ObservedException:
     """An exception as evidence, with those behind it; cycles and `__str__` that fails do no harm."""
     seen: set[int] = set()
-    behind: list[tuple[Raised, str]] = []
+    behind: list[tuple[ObservedException, str]] = []
     current = error
     while len(behind) < _MOST_CHAIN:
         seen.add(id(current))
@@ -70,15 +65,15 @@ def raised_of_error(error: BaseException) -> Raised:
             break
         behind.append((_alone(former), relation))
         current = former
-    return replace(_alone(error), behind=tuple(behind))
+    return replace(_alone(error), context=tuple(behind))
 
 
-def _alone(error: BaseException) -> Raised:
-    from labbook.diagnosis.of_run import quoted
+def _alone(error: BaseException) -> ObservedException:
+    from labbook.diagnosis.run_evidence import split_quoted_exception
 
     kind = type(error).__qualname__
-    inner, message = quoted(kind, _message(error))
-    return Raised(kind, message, type(error).__module__, _frames(error.__traceback__), inner)
+    inner, message = split_quoted_exception(kind, _message(error))
+    return ObservedException(kind, message, type(error).__module__, _frames(error.__traceback__), inner)
 
 
 def _message(error: BaseException) -> str:
@@ -94,7 +89,7 @@ def _frames(trace: TracebackType | None) -> tuple[Frame, ...]:
     if len(summary) > _MOST_FRAMES:
         half = _MOST_FRAMES // 2
         summary = traceback.StackSummary.from_list([*summary[:half], *summary[-half:]])
-    return tuple(frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in summary)
+    return tuple(make_frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in summary)
 
 
 def _framework() -> str:
@@ -104,7 +99,7 @@ def _framework() -> str:
 def told_lines(diagnosis: Diagnosis, language: str = "en") -> list[str]:
     """The primary finding in a few lines, as at the end of a recorded run; none where nothing is known."""
     from labbook.model.run import Run
-    from labbook.report.entry_diagnosis import diagnosis_lines
+    from labbook.report.entry.diagnosis_section import diagnosis_lines
 
     if diagnosis.primary is None:
         return []

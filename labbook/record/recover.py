@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.errors import LabbookError
 from labbook.frozen import dataclass
-from labbook.record.session import start_ticks
 from labbook.store.journal import Journal, open_journals
+from labbook.store.process_identity import start_ticks
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook

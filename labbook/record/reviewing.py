@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from labbook.model.finding import Diagnosis, Finding
 from labbook.model.run import Run
-from labbook.report.entry_diagnosis import unmarked
+from labbook.report.entry.diagnosis_section import strip_markdown
 
 if TYPE_CHECKING:
-    from labbook.diagnosis.catalogue import Catalogue
-    from labbook.review.remark import Remark
+    from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
+    from labbook.review.violation import Violation
 
 _SECONDS = 0.3
 _MOST_FILES = 30
@@ -33,7 +33,7 @@ def with_remarks(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language:
     script, files = _code_of(run)
     if script is None:
         return diagnosis
-    from labbook.review.reviewing import review_files
+    from labbook.review.reviewer import review_files
 
     remarks = [one for one in review_files(files, language, _SECONDS).remarks if one.severity != "note"]
     if not remarks:
@@ -42,12 +42,12 @@ def with_remarks(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language:
     findings = []
     for finding in diagnosis.findings:
         near = _bearing(finding, remarks, catalogue)[:_MOST_REMARKS]
-        lines = [f"{lead}{_place(one, script)}: {unmarked(one.what)}" for one in near]
+        lines = [f"{lead}{_place(one, script)}: {strip_markdown(one.what)}" for one in near]
         findings.append(_with_place(replace(finding, evidence=(*finding.evidence, *lines)), near) if near else finding)
     return replace(diagnosis, findings=tuple(findings))
 
 
-def _with_place(finding: Finding, remarks: Sequence[Remark]) -> Finding:
+def _with_place(finding: Finding, remarks: Sequence[Violation]) -> Finding:
     """The finding with the place of the one line of code that has its very symptom, where no other place is known."""
     same = {(one.file, one.line): one for one in remarks if one.symptom == finding.symptom and not one.cell}
     if finding.where.get("file") or len(same) != 1:
@@ -57,19 +57,19 @@ def _with_place(finding: Finding, remarks: Sequence[Remark]) -> Finding:
 
 
 def _code_of(run: Run) -> tuple[Path | None, list[Path]]:
-    from labbook.capture.code_alone import sources_of
-    from labbook.capture.command import program_of
+    from labbook.capture.code.code_without_git import find_sources
+    from labbook.capture.command import find_program_file
 
-    script = program_of(run.argv, Path(run.cwd)).path
+    script = find_program_file(run.argv, Path(run.cwd)).path
     if script is None or script.suffix not in (".py", ".ipynb") or not script.is_file():
         return None, []
-    files = sources_of(script, script.parent)[:_MOST_FILES] if script.suffix == ".py" else [script]
+    files = find_sources(script, script.parent)[:_MOST_FILES] if script.suffix == ".py" else [script]
     return script, [one for one in files if one.suffix in (".py", ".ipynb") and one.stat().st_size <= _MOST_BYTES]
 
 
-def _bearing(finding: Finding, remarks: Sequence[Remark], catalogue: Catalogue) -> list[Remark]:
+def _bearing(finding: Finding, remarks: Sequence[Violation], catalogue: Catalogue) -> list[Violation]:
     """The remarks on the same symptom first, then those on what causes it or follows from it, then on its family."""
-    grades: list[tuple[int, int, Remark]] = []
+    grades: list[tuple[int, int, Violation]] = []
     page = catalogue.symptoms.get(finding.symptom)
     for number, remark in enumerate(remarks):
         other = catalogue.symptoms.get(remark.symptom)
@@ -84,7 +84,7 @@ def _bearing(finding: Finding, remarks: Sequence[Remark], catalogue: Catalogue) 
     return [remark for _, _, remark in sorted(grades, key=lambda one: one[:2])]
 
 
-def _place(remark: Remark, script: Path) -> str:
+def _place(remark: Violation, script: Path) -> str:
     path = Path(remark.file)
     shown = path.relative_to(script.parent).as_posix() if path.is_relative_to(script.parent) else path.name
     return f"{shown}[{remark.cell}]:{remark.line}" if remark.cell else f"{shown}:{remark.line}"

@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import NotebookError, UsageError
-from labbook.record.unrecorded import reason_of
+from labbook.record.child.unrecorded import reason_of
 from labbook.store.journal import Journal, readable_text
 from labbook.store.paths import new_run_id
+from labbook.store.process_identity import start_ticks
 
 if TYPE_CHECKING:
     from labbook.capture.resources import ResourceSampler
     from labbook.probe.redaction.redactor import Redactor
-    from labbook.record.finalize import Finished
-    from labbook.record.supervisor import ChildEnd
+    from labbook.record.child.supervisor import ChildEnd
+    from labbook.record.end_summary import Finished
     from labbook.store.notebook import Notebook
 
 Say = Callable[[str], None]
@@ -42,7 +43,7 @@ class RecordRequest:
         tags: Tags for the entry.
         full_pty: Whether the command gets a whole terminal of its own, as curses programs need.
         quiet: Whether labbook stays silent.
-        asked: What the probe is to do besides looking, see `labbook/record/asking.py`.
+        asked: What the probe is to do besides looking, see `labbook/record/program_requests.py`.
     """
 
     argv: tuple[str, ...]
@@ -69,7 +70,7 @@ def record(request: RecordRequest, say: Say) -> ChildEnd:
         UsageError: The command does not exist or cannot be executed; nothing was started.
         Exception: The run cannot be recorded; nothing was started. See `unrecorded.run_in_any_case`.
     """
-    from labbook.record.supervisor import find_program
+    from labbook.record.child.supervisor import find_program
 
     find_program(request.argv[0], os.environ, Path.cwd())
     session = _open_session(request, say)
@@ -121,10 +122,10 @@ class _Session:
 
     def run(self, request: RecordRequest) -> ChildEnd:
         """Runs the command under the terminal, with the probe's folder first on its path."""
-        from labbook.capture.console import ConsoleSink
-        from labbook.capture.ending import counters
-        from labbook.record.environment import inject_environment
-        from labbook.record.supervisor import run_child
+        from labbook.capture.console.console_sink import ConsoleSink
+        from labbook.capture.exit_cause import counters
+        from labbook.record.child.probe_environment import inject_environment
+        from labbook.record.child.supervisor import run_child
 
         config = self.notebook.config
         environ = dict(os.environ)
@@ -149,7 +150,7 @@ class _Session:
 
     def _note_end(self, end: ChildEnd) -> None:
         """Writes how the command ended, which only the recorder knows."""
-        from labbook.capture.ending import counters
+        from labbook.capture.exit_cause import counters
 
         facts: dict[str, Any] = {
             "code": end.code, "signal": end.signal, "ended": end.ended, "output_open": end.output_open,
@@ -191,7 +192,7 @@ class _Session:
         from labbook.record.finalize import capture_start, write_running_entry
 
         with suppress(Exception):
-            self.start["author"] = author_of(self.notebook)
+            self.start["author"] = run_author(self.notebook)
         with suppress(Exception):
             # Synced here, beside the command, so that the command does not wait for the disk.
             self.journal.write(self.journal.paths.start, self.start)
@@ -251,13 +252,13 @@ def _open_session(request: RecordRequest, say: Say) -> _Session:
 
 def _begin(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
     """Opens the journal and writes down what is known before the command starts."""
-    from labbook.capture.command import script_of
+    from labbook.capture.command import script_name
     from labbook.probe.events.protocol import RULES_FILE
     from labbook.probe.redaction.structures import redact_argv
     from labbook.store.redact import load_rules, make_redactor
 
     now = time.time()
-    script = readable_text(script_of(list(request.argv), Path.cwd()))
+    script = readable_text(script_name(list(request.argv), Path.cwd()))
     argv, notes, tags = (tuple(map(readable_text, words)) for words in (request.argv, request.notes, request.tags))
     request = replace(request, argv=argv, notes=notes, tags=tags)
     redactor = make_redactor(dict(os.environ), list(request.argv), notebook.redaction_rules())
@@ -295,14 +296,14 @@ def _begin(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
 
 def _experiment(notebook: Notebook, script: str, request: RecordRequest) -> str:
     """The experiment of the run; in a personal notebook, which serves many projects, that of the script in this one."""
-    from labbook.capture.command import top_of
+    from labbook.capture.command import find_repository
     from labbook.store.experiments import choose_experiment
 
-    project = (top_of(Path.cwd()) or Path.cwd()).name if notebook.personal else ""
+    project = (find_repository(Path.cwd()) or Path.cwd()).name if notebook.personal else ""
     return choose_experiment(notebook, script, request.experiment or notebook.config.experiment, project=project)
 
 
-def author_of(notebook: Notebook) -> str:
+def run_author(notebook: Notebook) -> str:
     """The person who records: the setting, else git's user name, else the login name."""
     if notebook.config.author:
         return notebook.config.author
@@ -317,19 +318,6 @@ def author_of(notebook: Notebook) -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
-
-
-def start_ticks(pid: int) -> int:
-    """Start time of a process in clock ticks since boot (field 22 of /proc/pid/stat), 0 when it has ended.
-
-    A process id alone says little: it is used again. Together with this number it names one process. In containers a
-    dead process whose parent is gone may never be reaped: a zombie has ended.
-    """
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return 0 if fields[0] in "ZX" else int(fields[19])
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def _tell_end(finished: Finished, notebook: Notebook, request: RecordRequest, say: Say) -> None:

@@ -39,7 +39,7 @@ class Axis:
         return _log_ticks(self.low, self.high, wanted) if self.log else _linear_ticks(self.low, self.high, wanted)
 
 
-def axis_for(values: Sequence[float], start: float, end: float, *, log_from: float) -> Axis:
+def make_axis(values: Sequence[float], start: float, end: float, *, log_from: float) -> Axis:
     """An axis that holds all finite values, with a little room at both ends.
 
     Args:

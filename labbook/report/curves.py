@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from labbook.model.downsampling import thinned
 from labbook.model.series import Series
-from labbook.model.thinning import thinned
-from labbook.report.axes import Axis, axis_for, tick_label
-from labbook.report.limits import cut
+from labbook.report.axes import Axis, make_axis, tick_label
+from labbook.report.entry.section_limits import shorten_middle
 from labbook.report.numbers import count, number
-from labbook.report.panels import Panel, panels_of
-from labbook.report.picture import frame, svg_text
+from labbook.report.panels import Panel, choose_panels
+from labbook.report.svg import frame, svg_text
 
 _WIDTH, _MARGIN, _GAP = 760, 14, 16
 _LEFT, _TOP, _BOTTOM = 46, 30, 22
@@ -24,7 +24,7 @@ _CSV_ROWS = 4000
 
 def drawable(series: Sequence[Series]) -> bool:
     """Whether there is anything to draw: at least one series with two points."""
-    return bool(panels_of(series)[0])
+    return bool(choose_panels(series)[0])
 
 
 def curves_svg(series: Sequence[Series], title: str) -> str:
@@ -37,7 +37,7 @@ def curves_svg(series: Sequence[Series], title: str) -> str:
         series: All series of a run.
         title: What the picture shows, for people who cannot see it.
     """
-    panels, more = panels_of(series)
+    panels, more = choose_panels(series)
     if not panels:
         return ""
     points = max(24, min(300, _POINT_BUDGET // sum(len(p.lines) for p in panels)))
@@ -69,7 +69,7 @@ def _panel(panel: Panel, x: float, y: float, width: float, height: float, points
     steps = [s for _, each in lines for s in (each.steps[0], each.steps[-1])]
     across = Axis(min(steps), max(steps), left, right)
     values = [v for _, each in lines for v in (*each.values, *each.low, *each.high)]
-    up = axis_for(values, bottom, top, log_from=_LOG_FROM.get(panel.key, 100.0))
+    up = make_axis(values, bottom, top, log_from=_LOG_FROM.get(panel.key, 100.0))
     parts = [_heading(panel, lines, x, y, right, log=up.log)]
     parts += _grid(across, up, left, right, top, bottom)
     for place, (_, each) in enumerate(lines):
@@ -81,7 +81,7 @@ def _panel(panel: Panel, x: float, y: float, width: float, height: float, points
 
 def _heading(panel: Panel, lines: list[tuple[str, Series]], x: float, y: float, right: float, *, log: bool) -> str:
     """Title, names of the lines, and the last value at the right."""
-    title = cut(panel.title, 40)
+    title = shorten_middle(panel.title, 40)
     text = f'<text class="t" x="{x:.0f}" y="{y + 14:.0f}">{svg_text(title, 44)}'
     text += '<tspan font-weight="400" font-size="11" fill="var(--soft)"> log scale</tspan></text>' if log else "</text>"
     only = lines[0][1]
@@ -89,7 +89,7 @@ def _heading(panel: Panel, lines: list[tuple[str, Series]], x: float, y: float, 
         return text + f'<text class="v" x="{right:.0f}" y="{y + 14:.0f}">{number(only.last)}</text>'
     at = right
     for place, (label, _) in reversed(list(enumerate(lines))):
-        shown = cut(label, 24)
+        shown = shorten_middle(label, 24)
         at -= _width(shown) + 8
         if at < x + _width(title) * 1.2 + 24:
             break

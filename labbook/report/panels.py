@@ -36,7 +36,7 @@ class Panel:
     left_out: int = 0
 
 
-def panels_of(series: Sequence[Series]) -> tuple[list[Panel], int]:
+def choose_panels(series: Sequence[Series]) -> tuple[list[Panel], int]:
     """The panels, losses first, and how many further series are not drawn."""
     groups: dict[tuple[str, str], list[Series]] = {}
     for each in by_trust(series):

@@ -31,7 +31,7 @@ def primary_series(run: Run) -> str:
     return next(iter([*losses, *logged]), "")
 
 
-def primary_of(run: Run) -> Series | None:
+def find_primary_series(run: Run) -> Series | None:
     """The series that stands for the run, of its first rank and most trusted source."""
     name = run.primary or primary_series(run)
     same = [s for s in by_trust(run.series) if s.name == name and s.values]

@@ -55,7 +55,7 @@ class Week:
         return begin <= moment < end
 
 
-def week_of(moment: float, week_start: str = "monday") -> Week:
+def containing_week(moment: float, week_start: str = "monday") -> Week:
     """The week of a moment (Unix seconds).
 
     Args:
@@ -74,7 +74,7 @@ def week_named(name: str, now: float, week_start: str = "monday") -> Week:
     Raises:
         UsageError: It is no week.
     """
-    this = week_of(now, week_start)
+    this = containing_week(now, week_start)
     if name in ("", "this"):
         return this
     if name == "last":

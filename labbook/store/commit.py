@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 from labbook.errors import GitError, LabbookError
 from labbook.frozen import dataclass
 from labbook.store import commit_queue
+from labbook.store.branch_checkout import adopt_remote_branch, hide_entries, notebook_prefix
 from labbook.store.fast_import import FileChange, blob_hash, blob_stream, commit_stream, read_changes
+from labbook.store.git_index_sync import IndexLockedError, clear_leftovers, stage, update_files
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
-from labbook.store.index_refresh import IndexLockedError, clear_leftovers, stage, update_files
 from labbook.store.journal import write_atomically
 from labbook.store.last_look import secrets_in, told
-from labbook.store.locks import held
-from labbook.store.restore import adopt_remote_branch, hide_entries, prefix_of
+from labbook.store.locks import hold_lock
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor
@@ -100,7 +100,7 @@ def commit_queued(notebook: Notebook) -> list[CommitOutcome]:
     """Makes the commits that had to wait, oldest first, until one has to wait again; never raises."""
     outcomes = []
     with contextlib.suppress(OSError):
-        for item in commit_queue.waiting(notebook.paths):
+        for item in commit_queue.pending_commits(notebook.paths):
             files = [notebook.paths.root / file for file in item.files]
             outcome = _attempt(notebook, files, item.message, item.when, 0.5, item.only_new)
             outcomes.append(outcome)
@@ -108,7 +108,7 @@ def commit_queued(notebook: Notebook) -> list[CommitOutcome]:
                 withhold(notebook, files, item.message, item.when, outcome)
             elif outcome.status not in ("committed", "unchanged"):
                 break
-            commit_queue.done(item)
+            commit_queue.remove_commit(item)
     return outcomes
 
 
@@ -172,13 +172,16 @@ def _attempt(
             return CommitOutcome("off", reason=off)
         target = _target(notebook, folders)
         ref = target.ref
-        prefix = prefix_of(notebook, folders)
+        prefix = notebook_prefix(notebook, folders)
         if prefix:
             changes = [FileChange(os.fsencode(f"{prefix}/") + change.path, change.data) for change in changes]
         if notebook.config.commit == "branch" and not folders.bare:
             hide_entries(folders, prefix)
         author = notebook.config.author
-        with held(folders.common_dir / "labbook-commits", patience_s) as lock, _marked(target, lock) as previous_died:
+        with (
+            hold_lock(folders.common_dir / "labbook-commits", patience_s) as lock,
+            _marked(target, lock) as previous_died,
+        ):
             if only_new:
                 changes = _leave_existing(target, changes, when)
             return _land(target, changes, message, author, when, patience_s, lock, previous_died)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from labbook.frozen import dataclass
 from labbook.store.paths import NotebookPaths
-from labbook.store.private import make_private
+from labbook.store.private_folder import make_private
 
 QUEUE = "queue"
 WITHHELD = "withheld"
@@ -58,9 +58,9 @@ def enqueue(
     folder = paths.private / queue
     make_private(paths.private)
     folder.mkdir(exist_ok=True)
-    for other in waiting(paths, queue=queue):
+    for other in pending_commits(paths, queue=queue):
         if set(other.files) <= set(files):
-            done(other)
+            remove_commit(other)
     name = f"{time.time_ns():020d}-{secrets.token_hex(3)}"
     draft = folder / f"{name}.tmp"
     slip = folder / f"{name}.json"
@@ -70,17 +70,17 @@ def enqueue(
     return slip
 
 
-def waiting(paths: NotebookPaths, *, queue: str = QUEUE) -> list[Waiting]:
+def pending_commits(paths: NotebookPaths, *, queue: str = QUEUE) -> list[Waiting]:
     """Everything that waits, oldest first. A slip that cannot be read is put aside."""
     return [item for slip in sorted((paths.private / queue).glob("*.json")) if (item := _read(slip)) is not None]
 
 
 def withheld_files(paths: NotebookPaths) -> frozenset[str]:
     """Files whose commit is withheld, relative to the notebook: they are not to be published or quoted."""
-    return frozenset(file for item in waiting(paths, queue=WITHHELD) for file in item.files)
+    return frozenset(file for item in pending_commits(paths, queue=WITHHELD) for file in item.files)
 
 
-def done(item: Waiting) -> None:
+def remove_commit(item: Waiting) -> None:
     """Takes a commit off the queue."""
     item.slip.unlink(missing_ok=True)
 

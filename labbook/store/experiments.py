@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from labbook.errors import EntryError, NotebookError, UsageError
 from labbook.frozen import dataclass
 from labbook.store.entry_text import read_text
-from labbook.store.locks import held
+from labbook.store.locks import hold_lock
 from labbook.store.paths import check_stays_inside, new_run_id
 
 if TYPE_CHECKING:
@@ -134,11 +134,11 @@ def _locked(notebook: Notebook) -> AbstractContextManager[int | None]:
     from labbook.store.notebook import prepare_private
 
     prepare_private(notebook)
-    return held(notebook.paths.private / "experiments.lock", _LOCK_WAIT_S)
+    return hold_lock(notebook.paths.private / "experiments.lock", _LOCK_WAIT_S)
 
 
 def _restore_pages(notebook: Notebook) -> None:
-    from labbook.store.restore import restore_before_writing
+    from labbook.store.branch_checkout import restore_before_writing
 
     restore_before_writing(notebook, notebook.paths.experiments)
 

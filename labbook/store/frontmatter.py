@@ -10,7 +10,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,6 +189,29 @@ class _Segment:
         above = self.lines[end:]
         self.lines = self.lines[:end]
         return above
+
+
+def load_tagged(text: str, of_tag: Callable[[str], object]) -> object:
+    """Any YAML, as data: nothing that it names is run.
+
+    Args:
+        text: The YAML.
+        of_tag: Gives the value of a node whose tag is not one of plain data, like `!!python/name:x` or `!ENV`.
+
+    Raises:
+        ValueError: It is no YAML; says the line.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    # The empty prefix stands for all tags that have no constructor of their own.
+    Loader.add_multi_constructor("", lambda _loader, _suffix, node: of_tag(str(node.tag)))
+    try:
+        return yaml.load(text, Loader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(" ".join(str(error).split())) from error
 
 
 def _replaced(yaml_text: str, order: list[str], changed: Mapping[str, Any], newline: str) -> str:

@@ -10,7 +10,7 @@ from labbook.store.git_process import run_git
 from labbook.store.notebook import Notebook
 
 
-def last_commit_of(notebook: Notebook, file: Path) -> str:
+def last_commit(notebook: Notebook, file: Path) -> str:
     """Full hash of the latest commit that touched a file of the notebook, "" when there is none or git cannot tell.
 
     Looks at the branch that entries are committed to, then at what is checked out.

@@ -18,7 +18,7 @@ from typing import Any
 from labbook.errors import NotebookError
 from labbook.probe.events.protocol import EVENTS_FOLDER, FILES, HELLO, RULES_FILE
 from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id
-from labbook.store.private import make_private
+from labbook.store.private_folder import make_private
 
 _RESERVE_BYTES = 8 * 1024
 """Freed for `end.json` when the disk is full. Source: the file and its temporary name take a block each, 4 KiB on

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def held(path: Path, wait_s: float) -> Iterator[int | None]:
+def hold_lock(path: Path, wait_s: float) -> Iterator[int | None]:
     """Holds an exclusive lock on the file `path` while the block runs; yields its descriptor, or `None` without it.
 
     The block runs in any case: where locks are not supported or the wait was in vain, correctness has to come from

@@ -14,7 +14,7 @@ from labbook.probe.events.protocol import ENV_NOTEBOOK
 from labbook.store.config import Config, load_config
 from labbook.store.git_process import GitFolders, create_repository, discover, git_program
 from labbook.store.paths import SETTINGS_FILE, NotebookPaths
-from labbook.store.private import make_private
+from labbook.store.private_folder import make_private
 from labbook.store.scaffold import Written, write_scaffold
 
 _PERSONAL_NAME = "notebook"

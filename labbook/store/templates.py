@@ -277,11 +277,11 @@ def words(language: str, own: Path | None = None) -> dict[str, Any]:
     """
     merged = _builtin_words("en")
     if language != "en":
-        merged = _overlaid(merged, _builtin_words(language))
+        merged = overlay(merged, _builtin_words(language))
     mine = own / "words" / f"{language}.toml" if own is not None else None
     if mine is not None and own is not None and mine.is_file():
         _check_link(mine, own)
-        merged = _overlaid(merged, _read_words(mine))
+        merged = overlay(merged, read_words(mine))
     finished: dict[str, Any] = _finished(merged)
     return finished
 
@@ -290,13 +290,18 @@ def words(language: str, own: Path | None = None) -> dict[str, Any]:
 def _builtin_words(language: str) -> dict[str, Any]:
     # Of entries, then of parts of them, of reports and of the site's pages: `en.toml`, `en_*.toml`.
     folder = builtin_folder() / "words"
-    said = _read_words(folder / f"{language}.toml")
+    said = read_words(folder / f"{language}.toml")
     for path in sorted(folder.glob(f"{language}_*.toml")):
-        said = _overlaid(said, _read_words(path))
+        said = overlay(said, read_words(path))
     return said
 
 
-def _read_words(path: Path) -> dict[str, Any]:
+def read_words(path: Path) -> dict[str, Any]:
+    """Returns a words file.
+
+    Raises:
+        EntryError: It cannot be read or is no TOML; names file and line.
+    """
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -310,11 +315,12 @@ def _read_words(path: Path) -> dict[str, Any]:
     return said
 
 
-def _overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns nested mappings merged into one; where both have a value, that of `above`."""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
-        merged[key] = _overlaid(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+        merged[key] = overlay(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 

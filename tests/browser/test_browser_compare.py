@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from labbook.capture.compared import KINDS, MAX_ROWS, differences, facts_of
+from labbook.compare.run_table import KINDS, MAX_ROWS, comparable_facts, differences
 
 
 def ids(site) -> list[str]:
@@ -37,7 +37,7 @@ def test_the_page_says_what_the_terminal_says(site, open_page):
     facts = []
     for run in runs:
         (path,) = (site.notes / "runs").rglob(f"{run}/run.json")
-        facts.append(facts_of(json.loads(path.read_text())))
+        facts.append(comparable_facts(json.loads(path.read_text())))
     for chosen in (facts, facts[:2], facts[1:4], facts[::-1]):
         told = page.evaluate("facts => labbook.differences(facts)", chosen)
         # Both show no more than so many rows of one kind; the page says how many more when it draws them.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.capture import CaptureContext
+from labbook.capture.context import CaptureContext
 from labbook.probe.redaction.redactor import Redactor
 from labbook.store.config import Config
 from labbook.store.notebook import Notebook

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.capture.artifacts import roll_up
+from labbook.capture.artifacts import summarize_files
 from labbook.capture.fingerprints import Budget, fingerprint, manifest
 from labbook.store.config import Config
 
@@ -26,12 +26,12 @@ def make(path: Path, content: bytes = b"x") -> Path:
 
 
 def rows(items, cwd, **settings):
-    return {row.path: row for row in roll_up(items, cwd, Config(**settings))}
+    return {row.path: row for row in summarize_files(items, cwd, Config(**settings))}
 
 
 def test_small_files_are_hashed_whole_and_shown_relative(tmp_path):
     file = make(tmp_path / "data" / "train.csv", b"a,b\n1,2\n")
-    (row,) = roll_up([item(file)], tmp_path, Config())
+    (row,) = summarize_files([item(file)], tmp_path, Config())
     assert (row.path, row.mode, row.size_bytes, row.members) == ("data/train.csv", "read", 8, 1)
     assert row.fingerprint == "sha256:" + hashlib.sha256(b"a,b\n1,2\n").hexdigest()
 
@@ -45,12 +45,12 @@ def test_uses_of_several_processes_are_merged(tmp_path):
 def test_large_files_are_sampled_and_the_samples_reach_the_end(tmp_path):
     size = 3 << 20
     file = make(tmp_path / "weights.pt", os.urandom(size))
-    prints = [roll_up([item(file)], tmp_path, Config(hash_full_bytes=1 << 20))[0].fingerprint]
+    prints = [summarize_files([item(file)], tmp_path, Config(hash_full_bytes=1 << 20))[0].fingerprint]
     for at in (0, size - 1):
         content = bytearray(file.read_bytes())
         content[at] ^= 1
         file.write_bytes(bytes(content))
-        prints.append(roll_up([item(file)], tmp_path, Config(hash_full_bytes=1 << 20))[0].fingerprint)
+        prints.append(summarize_files([item(file)], tmp_path, Config(hash_full_bytes=1 << 20))[0].fingerprint)
     assert all(p.startswith("sampled:") for p in prints)
     assert len(set(prints)) == 3
 
@@ -60,9 +60,9 @@ def test_an_input_that_changed_after_it_was_read_has_no_fingerprint(tmp_path):
     opened = item(file)
     file.write_bytes(b"other")
     os.utime(file, ns=(1, 1))
-    (row,) = roll_up([opened], tmp_path, Config())
+    (row,) = summarize_files([opened], tmp_path, Config())
     assert (row.fingerprint, row.reason) == ("", "changed after it was read")
-    (row,) = roll_up([{**opened, "mode": "w"}], tmp_path, Config())
+    (row,) = summarize_files([{**opened, "mode": "w"}], tmp_path, Config())
     assert row.fingerprint.startswith("sha256:")
 
 
@@ -82,20 +82,20 @@ def test_scratch_files_that_came_and_went_are_left_out(tmp_path):
 
 def test_many_files_of_a_folder_are_one_row_with_a_manifest_of_contents(tmp_path):
     files = [make(tmp_path / "data" / f"{n:03}.npy", bytes([n])) for n in range(40)]
-    (row,) = roll_up(map(item, files), tmp_path, Config())
+    (row,) = summarize_files(map(item, files), tmp_path, Config())
     assert (row.path, row.members, row.size_bytes, row.mode) == ("data/", 40, 40, "read")
     assert row.fingerprint.startswith("manifest:")
-    again = roll_up(map(item, reversed(files)), tmp_path, Config())[0]
+    again = summarize_files(map(item, reversed(files)), tmp_path, Config())[0]
     assert again.fingerprint == row.fingerprint
     files[7].write_bytes(b"\xff")
-    assert roll_up(map(item, files), tmp_path, Config())[0].fingerprint != row.fingerprint
+    assert summarize_files(map(item, files), tmp_path, Config())[0].fingerprint != row.fingerprint
 
 
 def test_a_manifest_does_not_depend_on_where_the_folder_lies(tmp_path):
     prints = []
     for place in ("one", "two/deeper"):
         files = [make(tmp_path / place / "data" / f"{n}.npy", bytes([n])) for n in range(20)]
-        prints.append(roll_up(map(item, files), tmp_path, Config())[0].fingerprint)
+        prints.append(summarize_files(map(item, files), tmp_path, Config())[0].fingerprint)
     assert prints[0] == prints[1]
 
 
@@ -103,13 +103,13 @@ def test_one_folder_a_class_is_joined_into_one_row(tmp_path):
     files = [
         make(tmp_path / "imagenet" / "train" / f"n{c:04}" / f"{n}.png", b"%d" % n) for c in range(90) for n in range(2)
     ]
-    found = roll_up(map(item, files), tmp_path, Config())
+    found = summarize_files(map(item, files), tmp_path, Config())
     assert [(row.path, row.members) for row in found] == [("imagenet/train/", 180)]
 
 
 def test_the_working_folder_itself_is_never_a_row(tmp_path):
     files = [make(tmp_path / f"d{n}" / "a.csv") for n in range(100)]
-    found = roll_up(map(item, files), tmp_path, Config())
+    found = summarize_files(map(item, files), tmp_path, Config())
     assert sum(row.members for row in found) == 100
     assert all(row.path.startswith("d") for row in found)
 
@@ -119,14 +119,14 @@ def test_a_folder_that_the_probe_only_counted(tmp_path):
         make(tmp_path / "data" / f"{n}.npy", b"12")
     listed = [item(tmp_path / "data" / f"{n}.npy") for n in range(200)]
     counted = {"path": str(tmp_path / "data"), "mode": "r", "size": -1, "mtime_ns": 0, "folder": True, "members": 300}
-    (row,) = roll_up([*listed, counted], tmp_path, Config())
+    (row,) = summarize_files([*listed, counted], tmp_path, Config())
     assert (row.path, row.members, row.size_bytes) == ("data/", 300, 600)
     assert row.fingerprint.startswith("names:")
 
 
 def test_rows_are_bounded_and_the_rest_is_counted(tmp_path):
     items = [{"path": f"/data{n}/x/y.csv", "mode": "r", "size": 5, "mtime_ns": 0} for n in range(1000)]
-    found = roll_up(items, tmp_path, Config())
+    found = summarize_files(items, tmp_path, Config())
     assert len(found) <= 181
     assert sum(row.members for row in found) == 1000
     assert found[-1].reason == "too many to list"
@@ -134,7 +134,7 @@ def test_rows_are_bounded_and_the_rest_is_counted(tmp_path):
 
 def test_code_and_the_kernels_files_are_passed_over(tmp_path):
     items = [item(make(tmp_path / "a.py")), item("/proc/self/stat"), item("/dev/null", "w"), {"path": "relative"}, {}]
-    assert roll_up(items, tmp_path, Config()) == []
+    assert summarize_files(items, tmp_path, Config()) == []
 
 
 def test_paths_below_home_are_shortened(tmp_path, monkeypatch):
@@ -142,10 +142,10 @@ def test_paths_below_home_are_shortened(tmp_path, monkeypatch):
     file = make(tmp_path / "home" / "wei" / "data" / "a.csv")
     work = tmp_path / "work"
     work.mkdir()
-    (row,) = roll_up([item(file)], work, Config())
+    (row,) = summarize_files([item(file)], work, Config())
     assert row.path == "~/data/a.csv"
     # The probe has already shortened it.
-    (row,) = roll_up([{**item(file), "path": "~/data/a.csv"}], work, Config())
+    (row,) = summarize_files([{**item(file), "path": "~/data/a.csv"}], work, Config())
     assert (row.path, row.fingerprint[:7]) == ("~/data/a.csv", "sha256:")
 
 

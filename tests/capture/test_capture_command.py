@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from labbook.capture import command
-from labbook.capture.command import program_of, script_of
+from labbook.capture.command import find_program_file, script_name
 
 
 @pytest.fixture
@@ -86,34 +86,34 @@ def folder(tmp_path):
     ],
 )
 def test_script(folder, line, script, kind, arguments):
-    program = program_of(shlex.split(line), folder)
+    program = find_program_file(shlex.split(line), folder)
     assert (program.script, program.kind) == (script, kind)
     if arguments is not None:
         assert list(program.arguments) == arguments
-    assert script_of(shlex.split(line), folder) == script
+    assert script_name(shlex.split(line), folder) == script
 
 
 def test_the_script_is_named_from_the_top_of_the_repository(folder):
     (folder / ".git").mkdir()
-    assert script_of(["python", "mod.py"], folder / "pkg") == "pkg/mod.py"
-    assert script_of(["python", "pkg/mod.py"], folder) == "pkg/mod.py"
-    assert script_of(["python", str(folder / "pkg" / "mod.py")], folder.parent) == "pkg/mod.py"
-    assert script_of(["python", "../train.py"], folder / "pkg") == "train.py"
+    assert script_name(["python", "mod.py"], folder / "pkg") == "pkg/mod.py"
+    assert script_name(["python", "pkg/mod.py"], folder) == "pkg/mod.py"
+    assert script_name(["python", str(folder / "pkg" / "mod.py")], folder.parent) == "pkg/mod.py"
+    assert script_name(["python", "../train.py"], folder / "pkg") == "train.py"
 
 
 def test_a_script_elsewhere_keeps_its_name(folder, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     (other / "go.py").write_text("")
-    assert script_of(["python", str(other / "go.py")], folder) == "go.py"
+    assert script_name(["python", str(other / "go.py")], folder) == "go.py"
 
 
 @pytest.mark.parametrize("argv", [[], ["env"], ["A=1"], ["bash", "-c"], ["sh", "-c", "'"], ["timeout", "5"]])
 def test_commands_without_a_program_do_not_fail(folder, argv):
-    assert isinstance(script_of(argv, folder), str)
+    assert isinstance(script_name(argv, folder), str)
 
 
 def test_launchers_and_interpreter_are_told(folder):
-    program = program_of(shlex.split("uv run /opt/py/bin/python3 -m torch.distributed.run train.py"), folder)
+    program = find_program_file(shlex.split("uv run /opt/py/bin/python3 -m torch.distributed.run train.py"), folder)
     assert program.launchers == ("uv", "torch.distributed.run")
     assert program.interpreter == "/opt/py/bin/python3"
 

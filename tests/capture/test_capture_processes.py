@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from labbook.capture.processes import ProcessTree, read_stat, unobserved_in
+from labbook.capture.processes import ProcessTree, find_unobserved, read_stat
 from labbook.capture.resources import ResourceSampler, read_resources
 from labbook.probe.redaction.redactor import Redactor
 
@@ -194,11 +194,11 @@ def test_an_isolated_python_is_named_with_its_reason(tmp_path, start, flag, reas
         env={**os.environ, "LABBOOK_PROBE": "{}"},
     )
     sampler = sampled(tmp_path, process, redactor=Redactor())
-    wait_until(lambda: len(unobserved_in(tmp_path / "resources.jsonl")) == 1)
+    wait_until(lambda: len(find_unobserved(tmp_path / "resources.jsonl")) == 1)
     os.killpg(process.pid, 9)
     process.wait()
     sampler.stop()
-    (found,) = unobserved_in(tmp_path / "resources.jsonl")
+    (found,) = find_unobserved(tmp_path / "resources.jsonl")
     assert found["argv"][1:] == [flag, "-c", "import time; time.sleep(60)"]
     assert reason in found["reason"]
     assert flag in found["reason"]
@@ -214,7 +214,7 @@ def test_a_python_that_said_hello_and_its_forks_are_observed(tmp_path, start):
     path = tmp_path / "resources.jsonl"
     wait_until(lambda: path.read_text().count('"python"') >= 2)
     sampler.stop()
-    assert unobserved_in(path) == []
+    assert find_unobserved(path) == []
 
 
 def test_a_python_with_an_empty_environment_is_named(tmp_path, start):
@@ -226,9 +226,9 @@ def test_a_python_with_an_empty_environment_is_named(tmp_path, start):
     )
     sampler = sampled(tmp_path, process, redactor=Redactor())
     says_hello(tmp_path, process.pid)
-    wait_until(lambda: len(unobserved_in(tmp_path / "resources.jsonl")) == 1)
+    wait_until(lambda: len(find_unobserved(tmp_path / "resources.jsonl")) == 1)
     sampler.stop()
-    (found,) = unobserved_in(tmp_path / "resources.jsonl")
+    (found,) = find_unobserved(tmp_path / "resources.jsonl")
     assert "environment" in found["reason"]
     assert found["ppid"] == process.pid
 
@@ -236,7 +236,7 @@ def test_a_python_with_an_empty_environment_is_named(tmp_path, start):
 def test_a_program_that_becomes_python_is_found(tmp_path, start):
     process = start("sh", "-c", f"sleep 0.5; exec {sys.executable} -I -c 'input()'")
     sampler = sampled(tmp_path, process)
-    wait_until(lambda: len(unobserved_in(tmp_path / "resources.jsonl")) == 1)
+    wait_until(lambda: len(find_unobserved(tmp_path / "resources.jsonl")) == 1)
     sampler.stop()
 
 
@@ -245,7 +245,7 @@ def test_an_old_python_is_told_by_its_version(tmp_path):
     record = {"k": "python", "pid": 5, "ppid": 1, "ticks": 7, "argv": ["python2.7", "a.py"], "executable": "python2.7"}
     path = tmp_path / "resources.jsonl"
     path.write_text(json.dumps(record) + "\n")
-    (found,) = unobserved_in(path)
+    (found,) = find_unobserved(path)
     assert "2.7 is older than 3.8" in found["reason"]
 
 
@@ -288,5 +288,5 @@ def test_a_short_isolated_child_is_seen_although_the_first_look_is_dear(tmp_path
     says_hello(tmp_path, process.pid)
     process.wait()
     sampler.stop()
-    assert [found["argv"][1] for found in unobserved_in(tmp_path / "resources.jsonl")] == ["-I"]
+    assert [found["argv"][1] for found in find_unobserved(tmp_path / "resources.jsonl")] == ["-I"]
     assert read_resources(tmp_path / "resources.jsonl")["samples"] >= 1

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from labbook.capture import capture_after, lockfiles, python_env
+from labbook.capture import lockfiles, python_env
 from labbook.capture.conda_env import conda_facts
-from labbook.capture.python_env import environment_text, normal_name, packages_in
+from labbook.capture.python_env import environment_text, find_packages, normal_name
+from labbook.capture.sources import capture_after
 from labbook.errors import Unavailable
 
 ASK = (
@@ -64,7 +65,7 @@ def site_of(venv: Path) -> Path:
 
 
 def test_names_and_versions_are_those_of_the_interpreter():
-    packages, origins = packages_in([Path(p) for p in sys.path])
+    packages, origins = find_packages([Path(p) for p in sys.path])
     expected: dict[str, str] = {}
     for found in metadata.distributions():  # the first of a name is what an import finds
         expected.setdefault(normal_name(found.metadata["Name"]), found.version)
@@ -112,7 +113,7 @@ def test_origins_carry_commits_and_no_credentials(venv, tmp_path, git_in, code):
     dist_info(site, "from_web", "1.0", {"url": f"https://{secret}@example.com/a.whl?sig={secret}", "archive_info": {}})
     dist_info(site, "broken", "1.0")
     (site / "broken-1.0.dist-info" / "direct_url.json").write_text("{not json")
-    packages, origins = packages_in([site, tmp_path / "missing", site])
+    packages, origins = find_packages([site, tmp_path / "missing", site])
     assert set(packages) == {"from-git", "mine", "from-web", "broken"}
     assert origins["mine"] == {"url": str(code), "commit": git_in(code, "rev-parse", "HEAD"), "editable": True}
     text = environment_text(
@@ -139,7 +140,7 @@ def test_old_kinds_of_metadata(tmp_path):
     source = tmp_path / "src"
     (source / "Dev.Tool.egg-info").mkdir(parents=True)
     (source / "Dev.Tool.egg-info" / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: Dev.Tool\nVersion: 0.9.dev1\n")
-    packages, origins = packages_in([site, source])
+    packages, origins = find_packages([site, source])
     assert packages == {"dev-tool": "0.9.dev1", "old-style": "1.4"}
     assert origins == {"dev-tool": {"url": str(source), "commit": "", "editable": True}}
 
@@ -147,7 +148,7 @@ def test_old_kinds_of_metadata(tmp_path):
 def test_the_first_folder_of_the_path_wins(tmp_path):
     dist_info(tmp_path / "a", "numpy", "2.0")
     dist_info(tmp_path / "b", "numpy", "1.26")
-    assert packages_in([tmp_path / "a", tmp_path / "b"])[0] == {"numpy": "2.0"}
+    assert find_packages([tmp_path / "a", tmp_path / "b"])[0] == {"numpy": "2.0"}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_kinds_of_environment(tmp_path, settings, place, kind):
     prefix.mkdir(parents=True)
     if settings:
         (prefix / "pyvenv.cfg").write_text(settings)
-    assert python_env.kind_of(prefix, prefix) == kind
+    assert python_env.environment_kind(prefix, prefix) == kind
 
 
 def test_without_hello_the_interpreter_is_found_by_its_name(venv, tmp_path, make_context):
@@ -309,7 +310,7 @@ def test_conda_channels_without_a_history(conda):
     ],
 )
 def test_pins_of_each_kind_of_lock_file(name, text, pins, complete):
-    assert lockfiles.pins_of(lockfiles.kind_of(name), text) == (pins, complete)
+    assert lockfiles.read_pins(lockfiles.lockfile_kind(name), text) == (pins, complete)
 
 
 def test_lock_files_are_compared_with_what_is_installed(code, venv, make_context):

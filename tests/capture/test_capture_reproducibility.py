@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from labbook.capture import BEFORE, capture_after, capture_before
 from labbook.capture.reproducibility import verdict
+from labbook.capture.sources import BEFORE, capture_after, capture_before
 
 PUSHED = {
     "repository": True,
@@ -28,7 +28,7 @@ def test_the_best_case():
     assert found["reasons"] == [
         "All code is in commit 9f2c1d7aa.",
         "The commit is on the remote.",
-        "What is installed is what uv.lock locks.",
+        "The installed packages are those that uv.lock locks.",
         "All 1 packages are listed with their versions in environment.txt.",
     ]
 
@@ -36,7 +36,7 @@ def test_the_best_case():
 @pytest.mark.parametrize(
     ("source", "fields", "clean", "locked", "rebuildable", "sentence"),
     [
-        ("code", {"dirty": True}, False, True, True, "kept as a patch on commit 9f2c1d7aa"),
+        ("code", {"dirty": True}, False, True, True, "saved as a patch on commit 9f2c1d7aa"),
         (
             "code",
             {"dirty": True, "patch_complete": False, "patch_note": "Binary: a."},
@@ -54,8 +54,8 @@ def test_the_best_case():
         ("code", {"unavailable": "no script"}, False, True, False, "not known: no script"),
         ("python", {"origins": {"mine": {"url": "~/mine", "commit": ""}}}, True, True, False, "this machine: mine"),
         ("python", {"unavailable": "no hello"}, True, True, False, "not known: no hello"),
-        ("python", {"files": []}, True, True, True, "could not be kept"),
-        ("lockfiles", {"unavailable": "none"}, True, False, True, "No lock file"),
+        ("python", {"files": []}, True, True, True, "could not be saved"),
+        ("lockfiles", {"unavailable": "none"}, True, False, True, "no lock file"),
         (
             "lockfiles",
             {"files": [{"path": "pyproject.toml", "locks": False}]},
@@ -80,7 +80,7 @@ def test_the_best_case():
             True,
             False,
             True,
-            "differs from uv.lock: numpy 2 instead of 1, and 2 more",
+            "differ from uv.lock: numpy 2 instead of 1, and 2 more",
         ),
         (
             "lockfiles",

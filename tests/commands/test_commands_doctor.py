@@ -58,7 +58,7 @@ def test_warnings_are_no_failure(book, git, thin_path):
 
 
 def test_without_git_python_and_notebook(tmp_path):
-    from labbook.record.readiness import readiness
+    from labbook.installation_check import readiness
 
     os.environ["PATH"], kept = "/nonexistent", os.environ["PATH"]
     try:

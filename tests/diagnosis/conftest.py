@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from labbook.diagnosis.catalogue import load
-from labbook.diagnosis.match import Matcher
-from labbook.diagnosis.rank import diagnose
-from labbook.diagnosis.reading import read_text
+from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.diagnosis.cause_ranking import diagnose
+from labbook.diagnosis.text.log_reader import read_text
 
 
 @pytest.fixture(scope="session")
 def family_of() -> Callable[[str], str]:
     """A function: the family that is found first in a text, "" where nothing is."""
-    matcher = Matcher(load())
+    matcher = Matcher(load_catalogue())
 
     def family(text: str) -> str:
         primary = diagnose(read_text(text), matcher).primary

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 
 import pytest
 
+from labbook.diagnosis.catalogue.check_pages import check_pages
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.health.checklist import CHECKS, answer, checklist
 from labbook.model.run import Framework, ProbeReport, Process, Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
+from labbook.store.sentences import Sentences
+
+PAGES = check_pages(load_catalogue().symptoms)
 
 
 def series_of(name, values, source="probe", rank=None, steps=None):
@@ -50,13 +56,32 @@ def make_run():
 
 @pytest.fixture(scope="session")
 def rows_of():
-    return lambda run: {row.id: row for row in checklist(run)}
+    return lambda run: {row.id: row for row in checklist(run, PAGES)}
+
+
+@pytest.fixture(scope="session")
+def pages():
+    """What the symptom pages say of the checks."""
+    return PAGES
 
 
 def asked(check_id, *series, signals=None, **fields):
-    """The answer of one check; `None` when its question does not arise."""
+    """The answer of one check with its messages in English; `None` when its question does not arise."""
     check = next(c for c in CHECKS if c.id == check_id)
-    return answer(check, run_of(*series, signals=signals if signals is not None else {}, **fields))
+    outcome = answer(check, run_of(*series, signals=signals if signals is not None else {}, **fields))
+    return outcome and in_english(outcome)
+
+
+def in_english(outcome):
+    """The outcome with sentences in place of messages; a key or value that is missing fails the test."""
+    fill = Sentences("en").fill
+    told = {"observed": fill(outcome.observed), "evidence": tuple(fill(one) for one in outcome.evidence if one)}
+    for name in ("expected", "advice"):
+        told[name] = fill(getattr(outcome, name)) if getattr(outcome, name) is not None else ""
+    # Every sentence has to be possible in every language.
+    for one in (outcome.observed, *outcome.evidence, outcome.expected, outcome.advice):
+        assert not one or Sentences("zh").fill(one)
+    return dataclasses.replace(outcome, **told)
 
 
 @pytest.fixture(scope="session")

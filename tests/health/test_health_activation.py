@@ -13,7 +13,7 @@ def looked(make_model, looks, *kinds, root=None, **rows):
 
 
 CASES = [
-    ("dead_relu", {"dead": 0.8, "dead_n": 1024}, {"dead": 0.2, "dead_n": 1024}, "80 % of layer1 (ReLU)"),
+    ("dead_relu", {"dead": 0.8, "dead_n": 1024}, {"dead": 0.2, "dead_n": 1024}, "80 % of the units of layer1 (ReLU)"),
     ("saturated_activation", {"sat": 0.9}, {"sat": 0.2}, "90 % of the inputs of layer1 (ReLU)"),
 ]
 
@@ -33,7 +33,7 @@ def test_dead_units_need_512_samples(ask, make_model, looks):
 def test_dead_units_of_a_function(ask, looks):
     tensors = looks(functions=lambda _: [{"fn": "relu", "line": "net.py:8", "dead": 0.7, "dead_n": 2048}])
     found = ask("dead_relu", signals={"tensors": tuple({**t, "modules": [{"i": 9}]} for t in tensors)})
-    assert found.verdict == "fail" and "70 % of relu in net.py:8" in found.observed
+    assert found.verdict == "fail" and "70 % of the units of relu in net.py:8" in found.observed
 
 
 def test_the_last_activation_may_saturate(ask, make_model, looks):
@@ -46,7 +46,7 @@ def test_collapsed_outputs(ask, make_model, looks, across, verdict):
     found = ask("activation_collapse", signals=signals)
     assert found.verdict == verdict
     if verdict == "fail":
-        assert found.evidence == ("first collapsed in the order of the forward: layer1 (Linear)",)
+        assert found.evidence == ("first collapsed layer in forward order: layer1 (Linear)",)
 
 
 def test_a_head_may_begin_at_zero(ask, make_model, looks):
@@ -190,7 +190,7 @@ def test_scale_of_initial_weights(ask, make_model, looks):
     assert ask("init_scale_bad", signals=signals(1.0)).verdict == "warn"
     assert ask("init_scale_bad", signals=signals(1.0, amplified=1.0)).verdict == "ok"
     assert ask("init_scale_bad", signals=signals(1e-4)).verdict == "warn"
-    assert ask("init_scale_bad", signals=signals(0.0)).observed.startswith("a single value in ")
+    assert ask("init_scale_bad", signals=signals(0.0)).observed.startswith("constant weights in ")
     assert ask("init_scale_bad", signals=signals(0.06)).verdict == "ok"
 
 

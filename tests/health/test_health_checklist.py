@@ -3,18 +3,23 @@
 import dataclasses
 import math
 import random
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labbook.health.causes import EXPLAINS, explanations
+from labbook.diagnosis.catalogue.check_pages import check_pages
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.health.causes import ORDER, explanations
 from labbook.health.checklist import CHECKS, CLASSIC, checklist, corrected
 from labbook.model.check import FAMILIES, Outcome
+from labbook.model.message import message
 from labbook.model.run import Framework, ProbeReport, Process, Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
+PAGES = check_pages(load_catalogue().symptoms)
 FIELDS = (
     "models",
     "tensors",
@@ -81,7 +86,7 @@ def cost(sustained_s, fraction):
 
 
 def rows(run):
-    return {row.id: row for row in checklist(run)}
+    return {row.id: row for row in checklist(run, PAGES)}
 
 
 HEALTHY = (made("loss", [2.0, 1.0, 0.5]), made("grad_norm", [1.0, 2.0, 1.0]), made("lr", [0.1] * 3))
@@ -108,20 +113,25 @@ def test_a_healthy_run_is_all_ok():
         ("nonfinite_gradient", run_with(made("grad_norm", [1, math.nan])), "fail", "1 of 2"),
         ("gradient_all_zero", run_with(made("grad_norm", [1, 0, 0, 0, 1])), "fail", "3 points from step 2"),
         ("gradient_all_zero", run_with(made("grad_norm", [1, 0, 0, 1])), "ok", "0 to 1"),
-        ("amp_scale_collapse", run_with(made("grad_scale", [65536, 32768, 65536])), "ok", "fell 1 times"),
+        (
+            "amp_scale_collapse",
+            run_with(made("grad_scale", [65536, 32768, 65536])),
+            "ok",
+            "lowered 1 time, lowest 32768",
+        ),
         ("amp_scale_collapse", run_with(made("grad_scale", [2.0**i for i in range(16, -1, -1)])), "warn", "lowest 1"),
         ("learning_rate_seen", run_with(made("lr", [0, 0])), "fail", "0 in every step"),
-        ("learning_rate_seen", run_with(made("lr", [0.1, math.nan])), "fail", "not finite"),
+        ("learning_rate_seen", run_with(made("lr", [0.1, math.nan])), "fail", "1 non-finite value"),
         ("learning_rate_seen", run_with(made("lr", [0.1, 0.01])), "ok", "0.01 to 0.1"),
         ("seeds_set", run_with(state={"seeds": {}}), "note", "no seed"),
         (
             "determinism",
             run_with(state={"deterministic": {"cudnn.benchmark": True, "OMP_NUM_THREADS": "1"}}),
             "note",
-            "not asked for",
+            "not enabled",
         ),
         ("probe_overhead", run_with(probe=ProbeReport("ok", 0.08)), "note", "8.0 %"),
-        ("probe_overhead", run_with(probe=ProbeReport("ok", None)), "not observed", "orderly"),
+        ("probe_overhead", run_with(probe=ProbeReport("ok", None)), "not observed", "did not end normally"),
         ("probe_overhead", run_with(probe=cost(0.1, 0.01)), "ok", "time, and 0.30 s once"),
         ("probe_overhead", run_with(probe=cost(0.4, 0.05)), "ok", "0.40 s in all"),
         ("probe_overhead", run_with(probe=cost(4.0, 0.05)), "note", "5.0 %"),
@@ -161,7 +171,7 @@ def test_rows(check, run, verdict, words):
         ),
         (run_with(made("loss", [1.0], "labbook"), frameworks=(), processes=()), "no training framework was imported"),
         (run_with(steps=0), "no optimizer step was seen"),
-        (run_with(steps=9), "no value was seen"),
+        (run_with(steps=9), "no value was recorded"),
         (run_with(frameworks=(Framework("torch", "2", declined={"grad_norm": "sharded"}),)), "sharded"),
         (
             run_with(
@@ -177,12 +187,12 @@ def test_a_missing_signal_has_its_reason(run, reason):
 
 
 def test_a_run_that_trains_nothing_has_no_checklist():
-    assert checklist(Run("i", "finished", ("ls",), "/", 0.0)) == []
+    assert checklist(Run("i", "finished", ("ls",), "/", 0.0), PAGES) == []
 
 
 def test_a_check_that_fails_is_a_row_not_an_end(monkeypatch):
     broken = dataclasses.replace(run_with(*HEALTHY), probe=None)
-    assert any("the check failed" in row.observed for row in checklist(broken))
+    assert any("the check failed" in row.observed for row in checklist(broken, PAGES))
 
 
 def test_every_check_names_its_source():
@@ -193,10 +203,28 @@ def test_ids_are_unique_and_known():
     ids = [check.id for check in CHECKS]
     assert len(ids) == len(set(ids))
     assert set(CLASSIC) <= set(ids)
-    told = {*EXPLAINS, *(effect for effects in EXPLAINS.values() for effect in effects)}
-    assert told - set(ids) == {"val_better_than_train"}
+    assert set(ORDER) <= set(ids) and len(ORDER) == len(set(ORDER))
+    assert set(ORDER) <= set(PAGES.causes_of)
     assert {check.family for check in CHECKS} <= set(FAMILIES) and {check.tier for check in CHECKS} == {1, 2, 3}
-    assert not [check.id for check in CHECKS if check.tier < 3 and not check.advice]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_check_has_its_words_on_its_page(language):
+    for check in CHECKS:
+        words = PAGES.wording[check.id][language]
+        assert words.title and words.expected and words.advice, check.id
+        assert len(words.title) <= 45 and not words.title.endswith("."), check.id
+        assert language == "en" or re.search("[\u4e00-\u9fff]", words.title), check.id
+
+
+def test_advice_has_no_confirmation():
+    """The first thing to try without the sentence that says how to see that it helped."""
+    words = PAGES.wording["grad_not_cleared"]
+    assert words["en"].advice.startswith("Call `optimizer.zero_grad()`") and words["zh"].advice.endswith("。")
+    for check in CHECKS:
+        english, chinese = (PAGES.wording[check.id][language].advice for language in ("en", "zh"))
+        assert not re.search(r"(?:It worked|Fixed) (?:when|if)", english), check.id
+        assert not re.search(r"即(?:成功|为有效|修复)", chinese), check.id
 
 
 STALE = {
@@ -214,7 +242,7 @@ STALE = {
 def test_effects_stand_under_their_cause(make_run, make_series):
     random_ = random.Random(0)
     flat = make_series("loss", [2.3 + random_.gauss(0, 0.02) for _ in range(300)])
-    found = checklist(make_run(flat, signals=STALE))
+    found = checklist(make_run(flat, signals=STALE), PAGES)
     assert [(row.id, row.explained_by) for row in found[:3]] == [
         ("optimizer_params_stale", ""),
         ("grad_param_not_in_optimizer", "optimizer_params_stale"),
@@ -225,19 +253,20 @@ def test_effects_stand_under_their_cause(make_run, make_series):
 
 def test_a_cause_does_not_come_after_its_effect():
     found = {"loss_nonfinite": 20, "nonfinite_gradient": 19}
-    assert explanations(found) == {"loss_nonfinite": "nonfinite_gradient"}
-    assert explanations({"loss_nonfinite": 20, "nonfinite_gradient": 20}) == {"nonfinite_gradient": "loss_nonfinite"}
+    assert explanations(found, PAGES.causes_of) == {"loss_nonfinite": "nonfinite_gradient"}
+    same = {"loss_nonfinite": 20, "nonfinite_gradient": 20}
+    assert explanations(same, PAGES.causes_of) == {"nonfinite_gradient": "loss_nonfinite"}
 
 
 def test_explanations_end_at_a_root():
     for seed in range(200):
-        chosen = random.Random(seed).sample(sorted(EXPLAINS), 12)
-        told = explanations(dict.fromkeys(chosen))
-        assert not set(told.values()) & set(told), (chosen, told)
+        chosen = random.Random(seed).sample(ORDER, 12)
+        causes = explanations(dict.fromkeys(chosen), PAGES.causes_of)
+        assert not set(causes.values()) & set(causes), (chosen, causes)
 
 
 def test_silence_is_counted(make_run, make_series):
-    found = checklist(make_run(make_series("loss", [1.0, 0.5, 0.3]), signals={}))
+    found = checklist(make_run(make_series("loss", [1.0, 0.5, 0.3]), signals={}), PAGES)
     assert found[-1].id == "other_checks" and found[-1].observed.endswith("not observed")
     assert any("no batch was seen" in sentence for sentence in found[-1].evidence)
 
@@ -248,14 +277,16 @@ def test_the_worst_rank_speaks(make_run, make_series):
         for r in (0, 1)
     ]
     series = [make_series("loss", [1.0, 0.5], rank=r) for r in (0, 1)]
-    row = next(row for row in checklist(make_run(*series, signals=signals)) if row.id == "optimizer_params_stale")
+    row = next(
+        row for row in checklist(make_run(*series, signals=signals), PAGES) if row.id == "optimizer_params_stale"
+    )
     assert row.verdict == "fail" and row.where == {"rank": 1}
 
 
 def test_many_weak_tests_do_not_add_up():
-    tests = [(check, Outcome("warn", "", p=0.004)) for check in CHECKS[:10]]
+    tests = [(check, Outcome("warn", message("health.all"), p=0.004)) for check in CHECKS[:10]]
     assert {outcome.verdict for _, outcome in corrected(tests)} == {"ok"}
-    assert corrected([(CHECKS[0], Outcome("warn", "", p=0.004))])[0][1].verdict == "warn"
+    assert corrected([(CHECKS[0], Outcome("warn", message("health.all"), p=0.004))])[0][1].verdict == "warn"
 
 
 NONSENSE = st.recursive(
@@ -269,5 +300,5 @@ NONSENSE = st.recursive(
 @given(st.dictionaries(st.sampled_from(FIELDS), st.lists(st.dictionaries(st.sampled_from(KEYS), NONSENSE), max_size=3)))
 def test_nonsense_costs_no_entry(fields):
     told = {name: tuple(rows) if name != "loop" else (rows or [{}])[0] for name, rows in fields.items()}
-    found = checklist(run_with(*HEALTHY, signals=(Signals("torch", **told),)))
+    found = checklist(run_with(*HEALTHY, signals=(Signals("torch", **told),)), PAGES)
     assert found and all(row.verdict in ("ok", "warn", "fail", "note", "not observed") for row in found)

@@ -30,7 +30,7 @@ CASES = [
         "param_never_gets_grad",
         loop(never_grad=["a.weight"], never_grad_n=1, never_called=[]) | {"graphs": ({"cut": CUT},)},
         loop(),
-        "1 of 6 parameters never had one",
+        "1 of 6 parameters never got a gradient",
     ),
     (
         "detached_graph",
@@ -43,9 +43,14 @@ CASES = [
         loop(steps_without_gradient={"0": {"none": 9}})
         | {"graphs": ({"step": 2, "reachable": 0, "held": 4, "cut": CUT},)},
         loop(steps_without_gradient={"0": {"none": 2}}) | {"graphs": ({"step": 2, "reachable": 0, "held": 4},)},
-        "backward got a loss without a graph",
+        "backward was called on a loss without a graph",
     ),
-    ("grad_param_not_in_optimizer", loop(outside=["head.weight"], outside_n=1), loop(), "1 parameters get gradients"),
+    (
+        "grad_param_not_in_optimizer",
+        loop(outside=["head.weight"], outside_n=1),
+        loop(),
+        "1 parameter gets gradients that no optimizer uses",
+    ),
     (
         "optimizer_params_stale",
         loop(stale={"0": {"tensors": 4, "held": 4, "elements": 100}}),
@@ -59,13 +64,13 @@ CASES = [
             "graphs": ({"foreign": [{"shape": [3, 4], "parameter": False, "again": True}]},),
             "optimizers": ({"index": 0},),
         },
-        "1 parameters get gradients and are in no module",
+        "1 parameter gets gradients but is in no module",
     ),
     (
         "step_changed_nothing",
         loop(unchanged={"0": {"checked": 20, "unchanged": 20, "streak": 20}}),
         loop(unchanged={"0": {"checked": 20, "unchanged": 1, "streak": 1}}),
-        "nothing changed in 20 of 20 steps",
+        "no parameter changed in 20 of 20 steps",
     ),
     (
         "partial_state_load",
@@ -100,7 +105,7 @@ def test_matrices_that_stand_still_are_not_told_as_changes_by_nothing(ask):
         "tensors": tuple({"model": 0, "step": n, "params": [{"i": 0, "ratio": r}]} for n, r in enumerate((0.1, 0, 0))),
     }
     found = ask("step_changed_nothing", signals=signals)
-    assert found.observed == "in 3 steps looked at; of the looks at matrices, 67 % saw no change"
+    assert found.observed == "in 3 inspected steps; 67 % of the inspected matrices did not change"
 
 
 def test_a_cut_is_told_with_its_line(ask):
@@ -257,7 +262,7 @@ def test_two_optimizers_of_which_one_keeps_its_gradients(ask):
         "0": {"checked": 50, "not_cleared": 0, "streak": 0},
         "1": {"checked": 50, "not_cleared": 50, "streak": 50, "largest": 2.0},
     }
-    assert "of optimizer 1 were" in ask("grad_not_cleared", signals=loop(cleared=cleared)).observed
+    assert "of optimizer 1 not cleared" in ask("grad_not_cleared", signals=loop(cleared=cleared)).observed
 
 
 @pytest.mark.parametrize(
@@ -279,7 +284,7 @@ def test_terms_without_gradient(ask):
     term = {"line": "train.py:9", "number": True, "values": [0.5, 0.25, 0.125]}
     found = ask("loss_term_without_gradient", signals={"graphs": ({"constant": [term]},)})
     assert found.verdict == "warn" and found.where == {"file": "train.py", "line": 9}
-    assert found.observed == "a number is added to the loss: 0.5, 0.25, 0.125 in three steps"
+    assert found.observed == "a Python number is added to the loss: 0.5, 0.25, 0.125 in three steps"
     assert ask("loss_term_without_gradient", signals={"graphs": ({"constant": None},)}) is None
 
 

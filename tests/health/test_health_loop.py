@@ -24,7 +24,7 @@ def phases(n=3, **fields):
 
 
 CASES = [
-    ("backward_but_no_step", loop(steps=0), loop(), "100 backwards, no step of 1 optimizers"),
+    ("backward_but_no_step", loop(steps=0), loop(), "100 backward passes, no step of 1 optimizer"),
     (
         "step_without_backward",
         loop(steps_without_backward={"0": 99}),
@@ -41,13 +41,13 @@ CASES = [
         "backward_in_eval_mode",
         loop(backward_in_eval={"count": 80, "in_train": 20, "first_step": 21, "stochastic": True}),
         loop(backward_in_eval={"count": 80, "in_train": 20, "first_step": 21, "stochastic": False}),
-        "80 of 100 backwards in evaluation mode, from step 21 on",
+        "80 of 100 backward passes in evaluation mode, from step 21 on",
     ),
     (
         "eval_in_train_mode",
         phases(training=True),
         phases(),
-        "36 batches without gradients in training mode, in 3 phases",
+        "36 validation batches in training mode, in 3 phases",
     ),
     (
         "dropout_active_in_eval",
@@ -60,13 +60,13 @@ CASES = [
         "missing_output_activation",
         loss(fn="nll_loss", logprob_rows=0.0),
         loss(fn="nll_loss", logprob_rows=1.0),
-        "log-probabilities in 0 %",
+        "log-probabilities in only 0 %",
     ),
     (
         "loss_broadcast",
         loss(fn="mse_loss", broadcast=50, input={"shape": [32, 1]}, target={"shape": [32]}),
         loss(fn="mse_loss", broadcast=0),
-        "mse_loss got [32, 1] and [32] in 50 calls",
+        "mse_loss got shapes [32, 1] and [32] in 50 calls",
     ),
     (
         "seed_reset_in_loop",
@@ -200,7 +200,7 @@ def test_a_loss_by_hand_that_is_blown_up(ask):
     blown = {"op": "sub", "shape": [32, 32], "of": [32, 1], "sure": True, "line": "train.py:9"}
     found = ask("loss_broadcast", signals={"graphs": ({"blown": blown},)})
     assert found.verdict == "fail" and found.where == {"file": "train.py", "line": 9}
-    assert found.observed == "outputs of shape [32, 1] became [32, 32] against the targets"
+    assert found.observed == "outputs of shape [32, 1] are broadcast to [32, 32] against the targets"
     assert ask("loss_broadcast", signals={"graphs": ({"blown": {**blown, "sure": False}},)}).verdict == "warn"
     assert ask("loss_broadcast", signals={"graphs": ({"blown": None},)}).verdict == "ok"
     assert ask("loss_broadcast", signals={}).verdict == "not observed"

@@ -38,7 +38,7 @@ def test_the_flight_recorder_names_module_line_and_samples(ask, make_series):
     found = ask("loss_nonfinite", loss, signals={"flight": FLIGHT})
     assert found.verdict == "fail" and found.observed == "4 of 10 values not finite, first in step 7"
     told = " ".join(found.evidence)
-    assert "step 7: born by log in the forward of block.2 (LayerNorm)" in told
+    assert "step 7: produced by log in the forward pass of block.2 (LayerNorm)" in told
     assert "at model.py:31: h = torch.log(h)" in told and "samples of that batch: 4, 9, 12" in told
     assert found.where["line"] == 31 and found.where["module"] == "block.2"
 
@@ -53,12 +53,18 @@ LINES = [
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        (MADE, "log gave 3 infinite of 64 values, its arguments from 0 to 0.9999999; mul made NaN of the infinities"),
-        (MADE | {"op": "Pow", "exponent": 1.5, "nan": 9, "then": None}, "pow by 1.5 gave 9 NaN and 3 infinite of 64"),
+        (
+            MADE,
+            "log returned 3 infinite of 64 values, arguments from 0 to 0.9999999; mul turned the infinities into NaN",
+        ),
+        (
+            MADE | {"op": "Pow", "exponent": 1.5, "nan": 9, "then": None},
+            "pow by 1.5 returned 9 NaN and 3 infinite of 64",
+        ),
         (MADE | {"op": "Div", "zeros": 2}, "div divided by 0 (2 of its divisors)"),
-        (MADE | {"op": "Sub", "given": True}, "sub was given a value that is not finite by an argument without a"),
-        (MADE | {"op": "Mean"}, "mean was taken over no element"),
-        (MADE | {"op": "NllLoss2D"}, "cross entropy (nll_loss) was taken over no label"),
+        (MADE | {"op": "Sub", "given": True}, "sub received a non-finite value from an argument without a"),
+        (MADE | {"op": "Mean"}, "mean of an empty tensor"),
+        (MADE | {"op": "NllLoss2D"}, "cross entropy (nll_loss) over no label"),
     ],
 )
 def test_the_operation_of_a_loss_is_told_with_its_numbers(ask, make_series, made, told):
@@ -72,10 +78,10 @@ def test_operations_that_may_have_made_it_are_told_with_their_lines(ask, make_se
     flight = FLIGHT | {"finding": "loss expression", "module": None, "made": None, "may": LINES[:1]}
     loss = make_series("loss", [1.0, NAN])
     (*_, one) = ask("loss_nonfinite", loss, signals={"flight": flight}).evidence[:2]
-    assert one == "log is the only operation of the loss that can make such a value of finite ones"
+    assert one == "log is the only operation of the loss that can turn finite values into non-finite ones"
     found = ask("loss_nonfinite", loss, signals={"flight": flight | {"may": LINES, "trigger": "gradient"}})
     assert found.evidence[1:4] == (
-        "operations of the loss of which the derivative is infinite for some arguments: log, p_norm",
+        "operations of the loss whose derivative can be infinite: log, p_norm",
         "at model.py:4: a = Log(b)",
         "at model.py:5: a = P_norm(b)",
     )
@@ -91,7 +97,7 @@ def test_the_module_that_bears_a_nan(ask, make_model, looks):
 
     model = make_model("Linear", "LayerNorm", "Linear")
     found = ask("nonfinite_activation", signals={"models": (model,), "tensors": looks(modules=rows(20))})
-    assert found.verdict == "fail" and "layer2 (LayerNorm) in step 20, its inputs finite" in found.observed
+    assert found.verdict == "fail" and "layer2 (LayerNorm) in step 20, with finite inputs" in found.observed
     assert (
         ask("nonfinite_activation", signals={"models": (model,), "tensors": looks(modules=rows(999))}).verdict == "ok"
     )
@@ -116,7 +122,7 @@ def test_the_flight_recorder_tells_a_bad_batch_that_was_not_looked_at(ask, make_
     leaf = {"path": "0", "role": "input", "shape": [64, 8], "bad": 8, "nan": True}
     flight = {"step": 18, "finding": "bad batch", "value": "nan", "batch": {"leaves": [leaf], "indices": [3, 5]}}
     found = ask("nonfinite_input", make_series("loss", [1.0, NAN]), signals={**batch(), "flight": flight})
-    assert found.verdict == "fail" and found.observed == "nan in the inputs of step 18 (8 values)"
+    assert found.verdict == "fail" and found.observed == "NaN in the inputs of step 18 (8 values)"
     assert found.where == {"step": 18} and "samples of that batch: 3, 5" in found.evidence
 
 

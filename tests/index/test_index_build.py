@@ -10,13 +10,13 @@ import pytest
 
 from labbook.errors import NotebookError
 from labbook.index import build, database
-from labbook.index.query import listed, search
+from labbook.index.query import list_notes, search
 
 FIRST, SECOND = "20261120-100000-aaaa", "20261121-110000-bbbb"
 
 
 def paths(notes):
-    return [entry.path for entry in listed(notes.notebook).entries]
+    return [entry.path for entry in list_notes(notes.notebook).entries]
 
 
 def test_new_changed_and_removed_notes(notes):

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labbook.errors import NothingFoundError, UsageError
-from labbook.index.query import find_run, listed, run_names, search
-from labbook.index.question import near_filters, understood
+from labbook.index.query import find_run, list_notes, run_names, search
+from labbook.index.query_parser import near_filters, parse_query
 
 NAN, OOM, GOOD = "20261119-100000-aaaa", "20261120-100000-bbbb", "20261121-100000-cccc"
 
@@ -134,17 +134,17 @@ def test_nothing_asked(book, words):
 
 
 def test_dates():
-    now = understood("since:7d").since
+    now = parse_query("since:7d").since
     assert now == pytest.approx(time.time() - 7 * 86400, abs=5)
-    week, day = understood("since:2026-W47").since, understood("since:2026-11-16").since
+    week, day = parse_query("since:2026-W47").since, parse_query("since:2026-11-16").since
     assert week == day
-    assert understood("before:2026-11").before == understood("before:2026-11-01").before
+    assert parse_query("before:2026-11").before == parse_query("before:2026-11-01").before
     with pytest.raises(UsageError, match="yesteryear"):
-        understood("since:yesteryear")
+        parse_query("since:yesteryear")
 
 
 def test_colons_in_messages_are_words():
-    question = understood("CUDA error: device-side assert http://x y:z")
+    question = parse_query("CUDA error: device-side assert http://x y:z")
     assert not question.filters
     assert near_filters("http://x CUDA error:1") == []
 
@@ -162,7 +162,7 @@ def test_no_question_crashes(book, words):
     with suppress(UsageError, NothingFoundError):
         search(book, words)
     with suppress(UsageError):
-        listed(book, words)
+        list_notes(book, words)
 
 
 @pytest.mark.parametrize(
@@ -187,10 +187,10 @@ def test_signs_of_the_index_are_only_signs(book, words):
 
 
 def test_runs_newest_first(book):
-    found = listed(book)
+    found = list_notes(book)
     assert [entry.id for entry in found.entries] == [GOOD, OOM, NAN]
-    assert [entry.id for entry in listed(book, "status:failed,killed", limit=1).entries] == [OOM]
-    assert listed(book, "status:failed,killed", limit=1).total == 2
+    assert [entry.id for entry in list_notes(book, "status:failed,killed", limit=1).entries] == [OOM]
+    assert list_notes(book, "status:failed,killed", limit=1).total == 2
     assert found.entries[2].meta["symptoms"] == ["loss_nonfinite", "update_too_large"]
 
 
@@ -213,7 +213,7 @@ def test_a_run_that_is_not_there(book, notes):
 def test_an_empty_notebook(notes):
     with pytest.raises(NothingFoundError, match="no run yet"):
         find_run(notes.notebook, "last")
-    assert listed(notes.notebook).entries == ()
+    assert list_notes(notes.notebook).entries == ()
 
 
 def test_ids_for_the_shell(book):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.record.environment import inject_environment
+from labbook.record.child.probe_environment import inject_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"

@@ -12,11 +12,11 @@ import os
 import sys
 from pathlib import Path
 
-from labbook.capture.console_sink import ConsoleSink
+from labbook.capture.console.console_sink import ConsoleSink
 from labbook.errors import UsageError
 from labbook.probe.redaction.known_secrets import known_values
 from labbook.probe.redaction.redactor import Redactor
-from labbook.record.supervisor import exit_like, run_child
+from labbook.record.child.supervisor import exit_as_child, run_child
 
 
 def main():
@@ -46,7 +46,7 @@ def main():
         sys.exit(error.exit_code)
     if options.end:
         options.end.write_text(json.dumps(dataclasses.asdict(end)))
-    exit_like(end)
+    exit_as_child(end)
 
 
 main()

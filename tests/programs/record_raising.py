@@ -18,19 +18,21 @@ import labbook
 
 # Loaded beforehand, as importing under a profile function is slow.
 import labbook.commands.record
-import labbook.index.memory
+import labbook.index.fix_history
 import labbook.record.finalize
-import labbook.record.proposing
+import labbook.fixes.propose_fix
 import labbook.record.recover
 import labbook.record.session
-import labbook.record.supervisor
-import labbook.report.entry_page
+import labbook.record.child.supervisor
+import labbook.report.entry.entry_page
 import labbook.store.commit
 import labbook.store.notebook
 from labbook.cli import main
 
 ROOM = str(Path(labbook.__file__).parent / "record") + os.sep
 OWN = ROOM + "unrecorded.py"
+NO_CALLS = {"__del__", "_remove", "_after_fork", "seed", "_exit"}
+"""Run by the garbage collector or by `os.fork`; and `os._exit`, which cannot fail."""
 seen: set[str] = set()
 
 
@@ -46,8 +48,8 @@ def call_of(frame, event, argument):
     if not file.startswith(ROOM):
         return ""
     callee = argument.__name__ if event == "c_call" else frame.f_code.co_name
-    # Importing and collecting garbage are no calls of the recorder, and the guard itself is what is tested.
-    if file == OWN or caller.f_code.co_name == "<module>" or callee.startswith("<") or callee in ("__del__", "_remove"):
+    # Importing is no call of the recorder, and the guard itself is what is tested.
+    if file == OWN or caller.f_code.co_name == "<module>" or callee.startswith("<") or callee in NO_CALLS:
         return ""
     return f"{file[len(ROOM) :]}:{caller.f_lineno}:{callee}"
 

@@ -10,11 +10,11 @@ import pytest
 from mkdocs.config import load_config
 from mkdocs.structure.files import get_files
 
-from labbook.publish.build_record import files_below, is_text, stat_of
+from labbook.publish.build_record import file_state, files_below, is_text
 from labbook.publish.page import SiteFix, SiteSource
-from labbook.publish.run_table import day_of, month_of
+from labbook.publish.page_context import Surroundings
+from labbook.publish.run_table import entry_day, entry_month
 from labbook.publish.site_files import site_files
-from labbook.publish.surroundings import Surroundings
 from labbook.report.run_row import RunRow
 from labbook.store.templates import Templates
 
@@ -68,7 +68,7 @@ def test_a_note_that_is_older_is_known_by_its_time(notes, monkeypatch):
 
     _, states = site_files(config_of(notes.folder))
 
-    assert states[str(path).partition("notes/")[2]] == stat_of(path.stat(), 0)
+    assert states[str(path).partition("notes/")[2]] == file_state(path.stat(), 0)
 
 
 def test_what_others_keep_tidy_is_looked_at_no_deeper_than_its_top(tmp_path):
@@ -80,11 +80,17 @@ def test_what_others_keep_tidy_is_looked_at_no_deeper_than_its_top(tmp_path):
 
 
 def test_days_are_those_of_folders():
-    assert (month_of("notes/runs/2026/11/21/x.md"), day_of("notes/runs/2026/11/21/x.md")) == ("2026-11", "2026-11-21")
-    assert (month_of("notes/runs/2026/11/x.md"), day_of("notes/runs/2026/11/x.md")) == ("2026-11", "2026-11")
-    assert (month_of("notes/runs/2026/11/2x/x.md"), day_of("notes/runs/2026/11/2x/x.md")) == ("2026-11", "2026-11")
+    assert (entry_month("notes/runs/2026/11/21/x.md"), entry_day("notes/runs/2026/11/21/x.md")) == (
+        "2026-11",
+        "2026-11-21",
+    )
+    assert (entry_month("notes/runs/2026/11/x.md"), entry_day("notes/runs/2026/11/x.md")) == ("2026-11", "2026-11")
+    assert (entry_month("notes/runs/2026/11/2x/x.md"), entry_day("notes/runs/2026/11/2x/x.md")) == (
+        "2026-11",
+        "2026-11",
+    )
     for path in ("notes/runs/2026/x.md", "notes/x.md", "x.md", "notes/runs/२०२६/११/21/x.md"):
-        assert (month_of(path), day_of(path)) == ("other", "other")
+        assert (entry_month(path), entry_day(path)) == ("other", "other")
     assert is_text("中文") and not is_text("\udcff")
 
 

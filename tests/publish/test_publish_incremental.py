@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from labbook.publish import build_record, month_pages
-from labbook.publish.build_record import files_below, key_of, read_record, stat_of
+from labbook.publish.build_record import content_key, file_state, files_below, read_record
 from labbook.publish.plugin import LabbookPlugin
 from labbook.publish.site import build_site
 
@@ -232,7 +232,7 @@ def kept_broken(book):
 def kept_by_another_version(book):
     for file in kept_files(book):
         key, content = file.read_bytes().split(b"\n", 1)
-        file.write_bytes(key_of("another").encode() + key[32:] + b"\n" + content.replace(b"finished", b"finashed"))
+        file.write_bytes(content_key("another").encode() + key[32:] + b"\n" + content.replace(b"finished", b"finashed"))
 
 
 def kept_is_a_folder(book):
@@ -323,12 +323,16 @@ def test_a_file_of_this_moment_is_not_known_by_its_time(tmp_path):
     file.write_text("x")
     found = file.stat()
 
-    assert stat_of(found, found.st_mtime_ns + 1_000_000) == ""
-    assert stat_of(found, found.st_mtime_ns + 10_000_000_000) != ""
+    assert file_state(found, found.st_mtime_ns + 1_000_000) == ""
+    assert file_state(found, found.st_mtime_ns + 10_000_000_000) != ""
 
 
 def test_keys_tell_parts_apart():
-    assert key_of("ab", "c") != key_of("a", "bc") and key_of(b"1") != key_of(1) and key_of({"a": 1}) == key_of({"a": 1})
+    assert (
+        content_key("ab", "c") != content_key("a", "bc")
+        and content_key(b"1") != content_key(1)
+        and content_key({"a": 1}) == content_key({"a": 1})
+    )
 
 
 def test_several_processes_make_the_same(book):

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from labbook.diagnosis.catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.model.entry import Entry
 from labbook.publish import build_record, search_shards, search_source
-from labbook.publish.kept import Kept
+from labbook.publish.build_cache import BuildCache
 from labbook.publish.page import SiteFix, SiteSource
-from labbook.publish.search_page import interface, search_of
+from labbook.publish.search_page import interface, write_site_search
 from labbook.publish.search_records import SearchRecord, fix_records, run_record, symptom_records
 from labbook.publish.search_service import PagefindFailed, Service
-from labbook.publish.search_shards import MOST_RUNS, search_problem, shards_of, write_shards
+from labbook.publish.search_shards import MOST_RUNS, search_problem, split_into_shards, write_shards
 from labbook.publish.search_source import notebook_shards
-from labbook.publish.search_words import words_of
+from labbook.publish.search_words import search_words
 from labbook.publish.site import build_site
-from labbook.publish.source import site_source
+from labbook.publish.site_data import site_source
 from labbook.publish.symptom_view import symptom_view
 from labbook.report.run_row import run_row
 from labbook.store.entry_text import block
@@ -39,7 +39,7 @@ def entry(body: str = "", run_id: str = RUN, **meta) -> Entry:
 
 
 def record_of(made: Entry) -> SearchRecord:
-    return run_record(made, run_row(made), load().symptoms)
+    return run_record(made, run_row(made), load_catalogue().symptoms)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -54,12 +54,18 @@ def runs(number: int, month: str = "2026-11") -> list[SearchRecord]:
 
 
 def test_words_are_those_that_say_something():
-    assert words_of("RuntimeError: mat1 at 0x7f3a9c00, 12.5 GiB") == ["runtimeerror", "runtime", "error", "mat1", "gib"]
-    assert words_of("loss 变成 NaN")[0] == "loss" and words_of("loss 变成 NaN")[-1] == "nan"
-    assert words_of("显存不足") == [*words_of("显存"), *words_of("存不"), *words_of("不足")]
-    assert all(word.isascii() and word.isalpha() for word in words_of("损失变成无穷"))
-    assert words_of("ＮａＮ") == ["nan"]
-    assert words_of("deadbeef12 v1:eb836c3a466e4814 3e-4 the of") == ["v1"]
+    assert search_words("RuntimeError: mat1 at 0x7f3a9c00, 12.5 GiB") == [
+        "runtimeerror",
+        "runtime",
+        "error",
+        "mat1",
+        "gib",
+    ]
+    assert search_words("loss 变成 NaN")[0] == "loss" and search_words("loss 变成 NaN")[-1] == "nan"
+    assert search_words("显存不足") == [*search_words("显存"), *search_words("存不"), *search_words("不足")]
+    assert all(word.isascii() and word.isalpha() for word in search_words("损失变成无穷"))
+    assert search_words("ＮａＮ") == ["nan"]
+    assert search_words("deadbeef12 v1:eb836c3a466e4814 3e-4 the of") == ["v1"]
 
 
 def test_a_run_is_found_by_its_error_and_peoples_words_and_not_by_console_or_tables():
@@ -73,7 +79,7 @@ def test_a_run_is_found_by_its_error_and_peoples_words_and_not_by_console_or_tab
     found = record_of(entry(body, symptoms=["loss_nonfinite"], tags=["ablation"], experiment="exp001", author="Wei"))
 
     assert found.line == "RuntimeError: size mismatch * bad" and found.title == "train.py: loss is NaN"
-    for word in ("Ask Wei about warm-up", "the batch holds infinity", "损失变成 NaN 或无穷", "ablation", "exp001"):
+    for word in ("Ask Wei about warm-up", "the batch holds infinity", "损失为 NaN 或无穷", "ablation", "exp001"):
         assert word in found.text
     for word in ("epoch", "because", "table", "fenced", "folded", "hidden", "Observations"):
         assert word not in found.text
@@ -91,13 +97,13 @@ def test_a_cured_run_shows_its_fix_and_the_fix_is_found_by_what_it_cured():
     cured = entry(run_id=CURED, status="finished", title="train.py: finished")
     rows = [run_row(cured), run_row(failed)]
     fix = SiteFix(failed.path, "--lr 3 → 0.1", CURED)
-    view = symptom_view(SiteSource(rows, now=1e9, symptoms=load().symptoms, fixes=[fix]))
+    view = symptom_view(SiteSource(rows, now=1e9, symptoms=load_catalogue().symptoms, fixes=[fix]))
 
     run = record_of(failed)
     assert run.fixed and run.line == "--lr 3 → 0.1"
     (found,) = fix_records(view, {failed.path: "grew after warm-up"})
     assert found.kind == "fix" and found.title == "--lr 3 → 0.1" and not found.month
-    for word in ("loss 变成 NaN", "The loss became NaN or infinite", "grew after warm-up"):
+    for word in ("loss 变成 NaN", "NaN or infinite loss", "grew after warm-up"):
         assert word in found.text + found.line
     symptoms = {record.path: record for record in symptom_records(view)}
     assert symptoms["symptoms/loss_nonfinite.md"].line == "--lr 3 → 0.1"
@@ -108,15 +114,15 @@ def test_a_cured_run_shows_its_fix_and_the_fix_is_found_by_what_it_cured():
 @needs_pagefind
 def test_only_shards_that_changed_are_built_and_the_result_is_that_of_a_full_build(tmp_path):
     kept = [SearchRecord("note", "ideas.md", "Ideas"), *runs(3, "2026-10"), *runs(4)]
-    first = write_shards(tmp_path / "site", shards_of(kept), tmp_path / "cache")
+    first = write_shards(tmp_path / "site", split_into_shards(kept), tmp_path / "cache")
     assert first.built == ("first", "2026-11", "2026-10") and first.problem == ""
 
-    assert write_shards(tmp_path / "site", shards_of(kept[::-1]), tmp_path / "cache").built == (), (
+    assert write_shards(tmp_path / "site", split_into_shards(kept[::-1]), tmp_path / "cache").built == (), (
         "the order does not matter"
     )
     more = [*kept, SearchRecord("run", "runs/2026/11/02/new.md", "the new one", month="2026-11")]
-    assert write_shards(tmp_path / "site", shards_of(more), tmp_path / "cache").built == ("2026-11",)
-    write_shards(tmp_path / "other", shards_of(more), tmp_path / "nothing")
+    assert write_shards(tmp_path / "site", split_into_shards(more), tmp_path / "cache").built == ("2026-11",)
+    write_shards(tmp_path / "other", split_into_shards(more), tmp_path / "nothing")
     assert files(tmp_path / "site") == files(tmp_path / "other")
     assert len(list((tmp_path / "cache" / "search").iterdir())) == 3, "what is not needed any more is gone"
 
@@ -124,19 +130,19 @@ def test_only_shards_that_changed_are_built_and_the_result_is_that_of_a_full_bui
 @needs_pagefind
 def test_a_lost_site_a_broken_cache_and_a_month_that_is_gone_are_mended(tmp_path):
     kept = [*runs(2, "2026-10"), SearchRecord("note", "ideas.md", "Ideas"), *runs(2)]
-    write_shards(tmp_path / "site", shards_of(kept), tmp_path / "cache")
+    write_shards(tmp_path / "site", split_into_shards(kept), tmp_path / "cache")
     whole = files(tmp_path / "site")
 
     shutil.rmtree(tmp_path / "site")
-    assert write_shards(tmp_path / "site", shards_of(kept), tmp_path / "cache").built == ()
+    assert write_shards(tmp_path / "site", split_into_shards(kept), tmp_path / "cache").built == ()
     assert files(tmp_path / "site") == whole
     for entry_file in (tmp_path / "cache").rglob("pagefind-entry.json"):
         entry_file.unlink()
     (tmp_path / "site" / "search" / "2026-10" / "pagefind-entry.json").unlink()
     (tmp_path / "site" / "search" / "2024-01").mkdir()
-    assert len(write_shards(tmp_path / "site", shards_of(kept), tmp_path / "cache").built) == 3
+    assert len(write_shards(tmp_path / "site", split_into_shards(kept), tmp_path / "cache").built) == 3
     assert files(tmp_path / "site") == whole
-    write_shards(tmp_path / "site", shards_of(kept[:3]), tmp_path / "cache")
+    write_shards(tmp_path / "site", split_into_shards(kept[:3]), tmp_path / "cache")
     assert {path.name for path in (tmp_path / "site" / "search").iterdir() if path.is_dir()} == {
         "2026-10",
         "index",
@@ -147,13 +153,13 @@ def test_a_lost_site_a_broken_cache_and_a_month_that_is_gone_are_mended(tmp_path
 @needs_pagefind
 def test_a_month_with_very_many_runs_is_cut_so_that_only_its_end_changes(tmp_path):
     kept = runs(MOST_RUNS + 5)
-    assert write_shards(tmp_path / "site", shards_of(kept), tmp_path / "cache").built == (
+    assert write_shards(tmp_path / "site", split_into_shards(kept), tmp_path / "cache").built == (
         "first",
         "2026-11-2",
         "2026-11",
     )
     later = [*kept, SearchRecord("run", "runs/2026/11/30/later.md", "later", month="2026-11")]
-    assert write_shards(tmp_path / "site", shards_of(later), tmp_path / "cache").built == ("2026-11-2",)
+    assert write_shards(tmp_path / "site", split_into_shards(later), tmp_path / "cache").built == ("2026-11-2",)
     manifest = json.loads((tmp_path / "site" / "search" / "manifest.json").read_bytes())
     assert [(month["name"], month["count"]) for month in manifest["months"]] == [
         ("2026-11-2", 6),
@@ -165,17 +171,19 @@ def test_a_month_with_very_many_runs_is_cut_so_that_only_its_end_changes(tmp_pat
 def test_addresses_in_the_index_are_those_of_the_site(tmp_path):
     odd = SearchRecord("note", "odd #1 ?.md", "odd", "a line")
     part = SearchRecord("symptom", "symptoms/index.md#loss_spike", "spike")
-    write_shards(tmp_path / "a", shards_of([part, odd]), tmp_path / "cache")
+    write_shards(tmp_path / "a", split_into_shards([part, odd]), tmp_path / "cache")
     cards = json.loads((tmp_path / "a" / "search" / "cards.json").read_bytes())["cards"]
     assert {card["url"] for card in cards.values()} >= {"symptoms/index.html#loss_spike"}
-    write_shards(tmp_path / "b", shards_of([part], directory_urls=True), tmp_path / "cache", directory_urls=True)
+    write_shards(
+        tmp_path / "b", split_into_shards([part], directory_urls=True), tmp_path / "cache", directory_urls=True
+    )
     cards = json.loads((tmp_path / "b" / "search" / "cards.json").read_bytes())["cards"]
     assert [card["url"] for card in cards.values()] == ["symptoms/#loss_spike"]
 
 
 def test_without_pagefind_the_site_is_built_and_says_so(notes, tmp_path, monkeypatch):
     monkeypatch.setattr(search_shards, "program", lambda: None)
-    report = search_of(notes.notebook, site_source(notes.notebook, 1e9), tmp_path / "site")
+    report = write_site_search(notes.notebook, site_source(notes.notebook, 1e9), tmp_path / "site")
     assert "pagefind" in report.problem and not (tmp_path / "site").exists()
     assert interface(Templates(None, "en"))["search"] is None
 
@@ -188,7 +196,7 @@ def test_a_program_that_fails_leaves_a_site_without_search(tmp_path, monkeypatch
     monkeypatch.setattr(search_shards, "program", lambda: broken)
     with Service() as service, pytest.raises(PagefindFailed, match="ended"):
         service.index([])
-    report = write_shards(tmp_path / "site", shards_of(runs(1)), tmp_path / "cache")
+    report = write_shards(tmp_path / "site", split_into_shards(runs(1)), tmp_path / "cache")
     assert "without search" in report.problem and not (tmp_path / "site" / "search").exists()
 
 
@@ -233,7 +241,7 @@ def test_shards_of_months_that_did_not_change_are_not_made_again(notes, tmp_path
         found = notebook_shards(notes.notebook, symptom_view(source), tmp_path / "cache")
         asked = [*made]
         told = {shard.name: shard.key for shard in found}
-        nothing_kept = symptom_view(replace(source, kept=Kept()))
+        nothing_kept = symptom_view(replace(source, kept=BuildCache()))
         anew = notebook_shards(notes.notebook, nothing_kept, tmp_path / f"new{len(list(tmp_path.iterdir()))}")
         assert told == {shard.name: shard.key for shard in anew}
         assert {s.name: (s.count, s.facets) for s in found} == {s.name: (s.count, s.facets) for s in anew}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from labbook.publish.plugin import LabbookPlugin
-from labbook.publish.serving import Builds, SiteServer, file_for, is_own_name
+from labbook.publish.serving import Builds, SiteServer, find_site_file, is_own_name
 from labbook.publish.site import build_site
 
 
@@ -73,7 +73,7 @@ def served(site):
     ],
 )
 def test_files_of_the_site(site, target, name):
-    found = file_for(site, target)
+    found = find_site_file(site, target)
     assert (found.relative_to(site.resolve()).as_posix() if found else "") == name
 
 
@@ -95,7 +95,7 @@ def test_files_of_the_site(site, target, name):
     ],
 )
 def test_nothing_else(site, target):
-    assert file_for(site, target) is None
+    assert find_site_file(site, target) is None
 
 
 def test_pages_follow_and_say_what_they_are(served):

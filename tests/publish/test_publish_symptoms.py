@@ -11,11 +11,11 @@ from pathlib import Path
 import markdown
 import pytest
 
-from labbook.diagnosis.catalogue import load
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.publish.page import SiteFix, SiteSource
 from labbook.publish.pages import same_script, site_pages
 from labbook.publish.site import build_site
-from labbook.publish.symptom_pages import MOST_LISTED, MOST_RUNS, difference_of, symptom_page, symptom_pages
+from labbook.publish.symptom_pages import MOST_LISTED, MOST_RUNS, fix_difference, symptom_page, symptom_pages
 from labbook.publish.symptom_view import open_problems, symptom_view
 from labbook.publish.theme import EXTENSIONS
 from labbook.report.run_row import RunRow
@@ -45,7 +45,7 @@ def cured() -> SiteSource:
     failed = failure(1, 18, run_id=FAILED, fix=CURED)
     rows = [row(2, 19, run_id=CURED), failed]
     fix = SiteFix(failed.path, "--lr 3.0 → 0.1", CURED, 4, "", "| what | before | now |\n|---|---|---|\n| lr | 3 | 1 |")
-    return SiteSource(rows, now=NOW, symptoms=load().symptoms, fixes=[fix])
+    return SiteSource(rows, now=NOW, symptoms=load_catalogue().symptoms, fixes=[fix])
 
 
 def page(source: SiteSource, symptom: str, language: str = "en", own: str = "") -> str:
@@ -62,9 +62,9 @@ def test_only_symptoms_that_were_seen_have_a_page_and_all_stand_in_the_overview(
 
     assert set(pages) == {"symptoms/index.md", "fixes/index.md", "symptoms/loss_nonfinite.md"}
     overview = pages["symptoms/index.md"]
-    assert "[The loss became NaN or infinite](loss_nonfinite.md)" in overview.split("## ")[1]
-    assert "**Weights are NaN or infinite**" in overview and "](nonfinite_parameter.md)" not in overview
-    assert overview.count("<br>") == len(load().symptoms) and "labbook explain" in overview
+    assert "[NaN or infinite loss](loss_nonfinite.md)" in overview.split("## ")[1]
+    assert "**NaN or infinite weights**" in overview and "](nonfinite_parameter.md)" not in overview
+    assert overview.count("<br>") == len(load_catalogue().symptoms) and "labbook explain" in overview
 
 
 def test_the_page_of_a_symptom_tells_what_to_do_what_cured_it_and_who_had_it():
@@ -84,14 +84,16 @@ def test_pages_are_in_the_language_of_the_site():
     chinese = SiteSource(source.rows, now=NOW, symptoms=source.symptoms, fixes=source.fixes, language="zh")
     text = page(chinese, "loss_nonfinite", "zh")
 
-    assert text.startswith("# 损失变成 NaN 或无穷") and "## 怎么办" in text and "之后 4 次运行没有再出现" in text
+    assert text.startswith("# 损失为 NaN 或无穷") and "## 怎么办" in text and "之后 4 次运行没有再出现" in text
     assert "What you see" not in text
-    assert "损失变成 NaN 或无穷" in made(chinese, "zh")["symptoms/index.md"]
+    assert "损失为 NaN 或无穷" in made(chinese, "zh")["symptoms/index.md"]
 
 
 def test_both_languages_have_the_same_words():
     english, chinese = words("en"), words("zh")
-    assert set(chinese["site_symptoms"]["classes"]) == {symptom.class_ for symptom in load().symptoms.values()}
+    assert set(chinese["site_symptoms"]["classes"]) == {
+        symptom.class_ for symptom in load_catalogue().symptoms.values()
+    }
     for part in ("site", "site_symptoms"):
         assert set(english[part]) == set(chinese[part])
         for key, word in english[part].items():
@@ -121,7 +123,7 @@ def test_a_symptom_without_a_page_in_the_catalogue_is_told():
 
 def test_a_symptom_of_many_runs_lists_the_newest():
     rows = [failure(n % 60, 20 - n // 60, run_id=f"202611{20 - n // 60}-12{n:04d}-aaaa") for n in range(MOST_RUNS + 7)]
-    text = page(SiteSource(rows, now=NOW, symptoms=load().symptoms), "loss_nonfinite")
+    text = page(SiteSource(rows, now=NOW, symptoms=load_catalogue().symptoms), "loss_nonfinite")
 
     listed = text.split("## Runs that had it")[1]
     assert listed.count(".lb-when") == MOST_RUNS and rows[0].id in listed and rows[-1].id not in listed
@@ -175,7 +177,7 @@ def test_links_lead_only_to_what_is_there():
         SiteFix("notes/gone.md", ""),
     ]
     own = ["symptoms/my notes.md", "symptoms/loss_nonfinite.md"]
-    source = SiteSource(rows, now=NOW, symptoms=load().symptoms, fixes=fixes, own_symptoms=own)
+    source = SiteSource(rows, now=NOW, symptoms=load_catalogue().symptoms, fixes=fixes, own_symptoms=own)
     pages = {page.path: page.text() for page in site_pages(source, Templates(None, "en"))}
     there = {*pages, *own, *(row.path.removeprefix("notes/") for row in rows)}
 
@@ -236,7 +238,7 @@ def test_the_home_page_tells_open_problems_and_fixes():
     home = {page.path: page.text() for page in site_pages(source, Templates(None, "en"))}["index.md"]
 
     problems = home.split("## Open problems")[1].split("## ")[0]
-    assert "[The memory of the GPU is not enough](symptoms/cuda_out_of_memory.md)" in problems
+    assert "[GPU out of memory](symptoms/cuda_out_of_memory.md)" in problems
     assert "loss_nonfinite" not in problems
     assert "--lr 3.0 → 0.1" in home.split("## Latest fixes")[1]
 
@@ -256,13 +258,13 @@ def test_the_difference_is_taken_out_of_an_entry_without_its_links():
     section = "## Fix\n\nCured in [r](r.md): text\n\n| what | before | now |\n|---|---|---|\n| lr | 3 | 1 |\n"
     section += f"| bad | [x](gone.md) | |\n\n<details><summary>code</summary>\n\n{diff}\n\n</details>\n"
 
-    found = difference_of("# t\n\n" + block("fix", section))
+    found = fix_difference("# t\n\n" + block("fix", section))
 
     assert found.startswith("| what |") and "| lr | 3 | 1 |" in found and diff in found
     assert found.count("gone.md") == 1 and 'markdown="1"' in found
-    assert difference_of("# t\n\n| a | b |\n") == "" and difference_of(block("fix", "## Fix\n\nin words")) == ""
-    assert difference_of(block("fix", "| a |\n|---|\n\n```text\nno end")) == ""
-    assert difference_of(block("fix", "| a |\n|---|\n" + "| long |\n" * 5000)) == ""
+    assert fix_difference("# t\n\n| a | b |\n") == "" and fix_difference(block("fix", "## Fix\n\nin words")) == ""
+    assert fix_difference(block("fix", "| a |\n|---|\n\n```text\nno end")) == ""
+    assert fix_difference(block("fix", "| a |\n|---|\n" + "| long |\n" * 5000)) == ""
 
 
 class _Active(HTMLParser):
@@ -288,7 +290,7 @@ def test_hostile_titles_symptoms_and_fixes_are_inert():
     ]
     rows += [failure(1, 19, author=EVIL, title=EVIL, fix=EVIL)]
     fixes = [SiteFix(row.path, row.fix, row.author, 1, row.title) for row in rows]
-    source = SiteSource(rows, now=NOW, symptoms=load().symptoms, fixes=fixes)
+    source = SiteSource(rows, now=NOW, symptoms=load_catalogue().symptoms, fixes=fixes)
 
     for page in site_pages(source, Templates(None, "en")):
         if page.path.startswith(("symptoms/", "fixes/", "index")):
@@ -301,7 +303,7 @@ def test_hostile_titles_symptoms_and_fixes_are_inert():
 def test_a_hostile_difference_is_inert():
     diff = fence("-x\n+" + HOSTILE + "\n</details></div><script>alert(1)</script>\n" + EVIL, "diff")
     section = f"## Fix\n\n| what | now |\n|---|---|\n| {table_cell(EVIL)} | 1 |\n\n"
-    found = difference_of(block("fix", section + f"<details><summary>code</summary>\n\n{diff}\n\n</details>\n"))
+    found = fix_difference(block("fix", section + f"<details><summary>code</summary>\n\n{diff}\n\n</details>\n"))
     source = cured()
     hostile = SiteFix(source.fixes[0].run, "t", CURED, difference=found)
     text = page(SiteSource(source.rows, now=NOW, fixes=[hostile]), "loss_nonfinite")

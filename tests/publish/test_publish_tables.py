@@ -9,8 +9,8 @@ from dataclasses import replace
 from labbook.model.entry import Entry
 from labbook.publish.compare_data import MAX_POINTS, compare_data, compare_files
 from labbook.publish.page import RunFacts, SiteSource
-from labbook.publish.page_words import attribute, script_words
-from labbook.publish.run_table import by_month, params_of, table_files
+from labbook.publish.run_table import by_month, option_columns, table_files
+from labbook.publish.script_words import attribute, script_words
 from labbook.report.run_row import run_row
 from labbook.store.templates import Templates
 
@@ -103,16 +103,16 @@ def test_what_a_front_matter_may_hold_instead():
 
 
 def test_options_are_those_of_the_program_else_of_the_command_line():
-    assert params_of({"params": {"lr": 0.1, "amp": True, "layers": [1]}, "command": "x --lr 5"}) == {
+    assert option_columns({"params": {"lr": 0.1, "amp": True, "layers": [1]}, "command": "x --lr 5"}) == {
         "lr": "0.1",
         "amp": "True",
     }
-    assert params_of({"params": {}, "command": "python a.py --lr 5 --note 'two words' -v x"}) == {
+    assert option_columns({"params": {}, "command": "python a.py --lr 5 --note 'two words' -v x"}) == {
         "lr": "5",
         "note": "two words",
         "v": "x",
     }
-    assert params_of({"command": "python a.py"}) == {} == params_of({})
+    assert option_columns({"command": "python a.py"}) == {} == option_columns({})
 
 
 def test_words_of_a_page_are_one_inert_attribute():

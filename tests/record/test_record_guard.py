@@ -16,7 +16,7 @@ import pytest
 RAISING = Path(__file__).resolve().parents[1] / "programs" / "record_raising.py"
 KINDS = ("OSError", "UnicodeError", "RuntimeError", "MemoryError")
 COMMAND = ("sh", "-c", "echo run >> ran; echo out; echo err >&2; exit 7")
-SAMPLE = 20
+SAMPLE = 12
 """Calls that `make test` tries; `make test-all` tries each."""
 
 
@@ -61,6 +61,7 @@ def try_all(template, cases):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_call_of_the_recorder_that_raises_does_not_harm_the_command(template):
     """Some of the calls, evenly chosen; the next test tries all."""
     calls = template[1]

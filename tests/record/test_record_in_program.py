@@ -29,7 +29,7 @@ def test_an_exception_is_diagnosed():
 
 def test_the_name_is_a_function_also_after_the_room_was_imported():
     labbook.diagnose(wrong_width())
-    importlib.import_module("labbook.diagnosis.rank")
+    importlib.import_module("labbook.diagnosis.cause_ranking")
     assert labbook.diagnose(wrong_width(), "zh").primary.symptom == "shape_mismatch_linear"
 
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from labbook.store.commit import commit_files
-from labbook.store.commit_queue import WITHHELD, enqueue, waiting, withheld_files
+from labbook.store.commit_queue import WITHHELD, enqueue, pending_commits, withheld_files
 from labbook.store.notebook import find_notebook
 
 TOKEN = "ghp_" + "Zq81xxAbYp92yyCdXo73zzEfRt64wwGhQs55"
@@ -111,7 +111,7 @@ def test_what_waits_is_looked_at_again(project, git):
     notes[0].write_text(f"password={PASSWORD}\n")
 
     assert [outcome.status for outcome in commit_queued(book)] == ["withheld", "committed"]
-    assert withheld_files(book.paths) == {"notes/first.md"} and not waiting(book.paths)
+    assert withheld_files(book.paths) == {"notes/first.md"} and not pending_commits(book.paths)
 
 
 def test_an_experiment_is_not_named_after_a_secret(project):
@@ -158,7 +158,7 @@ def test_a_withheld_entry_has_a_way_out(project, git, command):
 def test_a_secret_that_only_the_run_knew_stays_withheld(withheld):
     project, run_id = withheld
     book = find_notebook(project.folder, chosen=project.folder, environ={})
-    slip = waiting(book.paths, queue=WITHHELD)[0]
+    slip = pending_commits(book.paths, queue=WITHHELD)[0]
     page = book.paths.root / slip.files[0]
     page.write_text(page.read_text() + f"\n{KNOWN}\n")
     enqueue(

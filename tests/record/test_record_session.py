@@ -341,7 +341,7 @@ def test_what_is_wrong_with_a_training_is_said_at_once(book):
     )
     done = book.record(sys.executable, "deep.py")
 
-    assert "fail  gradients reach the first layers: 0.weight: " in done.stderr
+    assert "fail  Gradient norm in the first layers: 0.weight: " in done.stderr
     run = book.run()
     assert run["symptoms"][0] == "vanishing_gradient"
     assert run["id"] in book("list", "symptom:vanishing_gradient").stdout

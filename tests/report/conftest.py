@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from labbook.diagnosis.catalogue.check_pages import check_pages
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.health.checklist import checklist
 from labbook.model.run import (
     Arguments,
@@ -29,12 +31,13 @@ from labbook.model.run import (
     Run,
 )
 from labbook.model.series import Series
-from labbook.report.title import primary_series, title_of
+from labbook.report.entry.title import primary_series, run_title
 from labbook.store.config import Config
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
 
 ENTRIES = Path(__file__).parents[1] / "data" / "entries"
+PAGES = check_pages(load_catalogue().symptoms, "torch")
 STARTED = 1795275012.0  # 2026-11-21 15:30:12 UTC
 
 
@@ -55,8 +58,8 @@ def series(name, values, source="probe", steps=None, rank=None):
 
 
 def judged(run):
-    run = dataclasses.replace(run, primary=primary_series(run), checks=tuple(checklist(run)))
-    return dataclasses.replace(run, title=title_of(run))
+    run = dataclasses.replace(run, primary=primary_series(run), checks=tuple(checklist(run, PAGES)))
+    return dataclasses.replace(run, title=run_title(run))
 
 
 TORCH = Framework(

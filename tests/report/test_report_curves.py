@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labbook.model.series import Series
-from labbook.report.axes import axis_for, tick_label
+from labbook.report.axes import make_axis, tick_label
 from labbook.report.curves import curves_svg, drawable, metrics_csv
-from labbook.report.panels import panels_of
+from labbook.report.panels import choose_panels
 
 
 def made(name, values, source="probe", rank=None, steps=None):
@@ -99,7 +99,7 @@ def test_what_belongs_together_shares_a_panel():
         made("step_time_s", [0.1] * 9),
         made("once", [1.0]),
     ]
-    panels, more = panels_of(series)
+    panels, more = choose_panels(series)
     told = {p.title: [label for label, _ in p.lines] for p in panels}
     assert told == {
         "loss": ["loss", "val/loss"],
@@ -112,10 +112,10 @@ def test_what_belongs_together_shares_a_panel():
 
 
 def test_axes_are_round_and_hold_everything():
-    axis = axis_for([0.0013, 1.5, 2.0, 2.31], 100, 0, log_from=100)
+    axis = make_axis([0.0013, 1.5, 2.0, 2.31], 100, 0, log_from=100)
     assert not axis.log and axis.ticks(5) == [0, 0.5, 1, 1.5, 2]
-    assert axis_for([1e-4] * 50 + [5.0], 100, 0, log_from=100).log
-    assert not axis_for([1e-4] + [5.0] * 50, 100, 0, log_from=100).log
+    assert make_axis([1e-4] * 50 + [5.0], 100, 0, log_from=100).log
+    assert not make_axis([1e-4] + [5.0] * 50, 100, 0, log_from=100).log
     assert [tick_label(v) for v in (0, 1000, 25000, 1.5e6, 1e-05, 0.25)] == [
         "0",
         "1,000",
@@ -128,6 +128,6 @@ def test_axes_are_round_and_hold_everything():
 
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=20))
 def test_every_value_stands_inside(values):
-    axis = axis_for(values, 100, 0, log_from=100)
+    axis = make_axis(values, 100, 0, log_from=100)
     assert all(-1e-6 <= axis.at(v) <= 100.000001 for v in values)
     assert len(axis.ticks(4)) < 20

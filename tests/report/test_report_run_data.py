@@ -6,8 +6,8 @@ from labbook.model.entry import Entry
 from labbook.model.run import FileUse, Run
 from labbook.model.run_json import run_to_json
 from labbook.model.series import Series
-from labbook.report.reading import for_reading
 from labbook.report.run_data import load_run, run_data
+from labbook.report.terminal_page import for_reading
 
 RUN = Run(
     id="20261121-153012-k3f9",

@@ -8,10 +8,10 @@ import pytest
 from labbook.errors import UsageError
 from labbook.model.entry import Entry
 from labbook.model.run import Change
-from labbook.report.context import WeekSource, best_run, conclusion_of, failure_kind, week_context
-from labbook.report.render import week_markdown
 from labbook.report.run_row import RunRow, run_row
-from labbook.report.week import Week, week_named, week_of
+from labbook.report.week import Week, containing_week, week_named
+from labbook.report.week_context import WeekSource, best_run, failure_kind, read_conclusion, week_context
+from labbook.report.week_page import week_markdown
 from labbook.store.entry_text import split_parts
 from labbook.store.frontmatter import parse
 from labbook.store.templates import Templates
@@ -43,9 +43,9 @@ def test_weeks_have_names_and_days():
 
 
 def test_weeks_that_begin_on_sunday():
-    week = week_of(at(15), "sunday")
+    week = containing_week(at(15), "sunday")
     assert week.name == "2026-W47" and week.begin.isoformat() == "2026-11-15"
-    assert week_of(at(15)).name == "2026-W46"
+    assert containing_week(at(15)).name == "2026-W46"
     assert week.before().begin.isoformat() == "2026-11-08"
 
 
@@ -65,8 +65,8 @@ def test_weeks_are_those_of_the_local_clock(monkeypatch, zone):
     try:
         begin, end = WEEK.span
         assert datetime.fromtimestamp(begin).strftime("%a %H:%M") == "Mon 00:00"
-        assert week_of(begin).name == "2026-W47" and week_of(begin - 1).name == "2026-W46"
-        assert week_of(end - 1).name == "2026-W47" and week_of(end).name == "2026-W48"
+        assert containing_week(begin).name == "2026-W47" and containing_week(begin - 1).name == "2026-W46"
+        assert containing_week(end - 1).name == "2026-W47" and containing_week(end).name == "2026-W48"
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -167,7 +167,7 @@ def test_experiments_without_a_conclusion_are_open():
     rows = [row(1, 16), row(2, 16, experiment="exp003_z_static")]
 
     assert [e["experiment"] for e in story(rows, pages)["open_experiments"]] == ["exp001_x_dynamic"]
-    assert conclusion_of(pages[2].body) == "有效。"
+    assert read_conclusion(pages[2].body) == "有效。"
 
 
 def test_what_people_turned():

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from labbook.commands.review import command
 from labbook.errors import UsageError
-from labbook.review.reviewing import review, review_files
+from labbook.review.reviewer import review, review_files
 
 LOOP = """import torch
 net = torch.nn.Linear(2, 1)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from labbook.review.reviewing import RULES, review_files
+from labbook.review.reviewer import RULES, review_files
+from labbook.store.sentences import Sentences
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "review"
 
@@ -70,6 +71,10 @@ def named(tmp_path: Path, code: str) -> list[str]:
     script.write_text(code, encoding="utf-8")
     done = review_files([script])
     assert not done.problems
+    for remark in (*done.remarks, *review_files([script], "zh").remarks):
+        # A sentence whose values are missing would be its key; one with a value left out would hold its braces.
+        assert not any(said.startswith("review.") for said in (remark.what, remark.advice)), remark
+        assert "{" not in remark.what.replace("{}", ""), remark
     return [remark.rule for remark in done.remarks if remark.severity != "note"]
 
 
@@ -94,8 +99,11 @@ def test_every_rule_of_an_error_or_warning_has_a_program():
 
 def test_both_languages_and_a_source_for_every_rule():
     for rule in RULES:
-        assert all(rule.what) and all(rule.advice) and rule.source, rule.name
-        assert rule.what[0] != rule.what[1]
+        assert rule.source, rule.name
+        for part in ("what", "advice"):
+            key = rule.message_key(part)
+            english, chinese = (Sentences(language).template(key) for language in ("en", "zh"))
+            assert english and chinese and english != chinese, key
     assert len({rule.name for rule in RULES}) == len(RULES)
 
 

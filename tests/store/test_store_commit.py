@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from labbook.store.commit import commit_files, commit_queued
-from labbook.store.commit_queue import enqueue, waiting
+from labbook.store.commit_queue import enqueue, pending_commits
 from labbook.store.config import Config
 from labbook.store.notebook import create_notebook, find_notebook
 
@@ -128,7 +128,7 @@ def test_what_lies_outside_is_refused(own, tmp_path):
         outcome = commit_files(own, [path], "m")
         assert outcome.status == "failed", path
         assert outcome.reason
-    assert waiting(own.paths) == []
+    assert pending_commits(own.paths) == []
 
 
 def test_entries_are_hidden_from_the_status_of_the_code(inside, git):
@@ -168,7 +168,7 @@ def test_queue_keeps_order_and_one_slip_for_the_same_files(own, git):
     first, second = write(own, "a.md"), write(own, "b.md")
     for name, when in (("notes/a.md", 1), ("notes/b.md", 2), ("notes/a.md", 3)):
         enqueue(own.paths, (name,), f"m{when}", when, "because")
-    assert [item.message for item in waiting(own.paths)] == ["m2", "m3"]
+    assert [item.message for item in pending_commits(own.paths)] == ["m2", "m3"]
     (own.paths.private / "queue" / "0.json").write_text("{broken")
     assert [o.status for o in commit_queued(own)] == ["committed", "committed"]
     assert git(own.paths.root, "log", "-2", "--format=%s") == "m3\nm2"

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from labbook.store.commit import commit_files, commit_queued
-from labbook.store.commit_queue import waiting
+from labbook.store.commit_queue import pending_commits
 from labbook.store.config import Config
 from labbook.store.notebook import create_notebook, find_notebook
 
@@ -178,13 +178,13 @@ def test_checked_out_branch_waits_until_the_state_is_over(tmp_path, state):
     assert expected[state.__name__] in outcome.reason
     assert snapshot(folder) == before
     assert [o.status for o in commit_queued(notebook)] == ["queued"]
-    assert len(waiting(notebook.paths)) == 1
+    assert len(pending_commits(notebook.paths)) == 1
     over = {"merging": ("merge", "--abort"), "rebasing": ("rebase", "--abort"), "bisecting": ("bisect", "reset")}
     git(folder, *over.get(state.__name__, ("checkout", "-q", "main")))
     done = commit_queued(notebook)
     assert [o.status for o in done] == ["committed"]
     assert done[0].ref == "refs/heads/main"
-    assert waiting(notebook.paths) == []
+    assert pending_commits(notebook.paths) == []
     assert commit_queued(notebook) == []
     assert git(folder, "log", "-1", "--format=%ct %s").strip() == "1700000000 an entry"
     assert git(folder, "status", "--porcelain") == ""

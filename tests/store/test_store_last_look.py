@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labbook.capture.changes import changes_between, masked_changes
+from labbook.compare.run_changes import changes_between, masked_changes
 from labbook.model.run import Arguments, CaughtException, ConfigFile, Console, Frame, Process, Run
 from labbook.model.run_json import line_by_line, run_to_json
 from labbook.probe.redaction.redactor import Redactor
 from labbook.probe.redaction.rules import rules_data
 from labbook.probe.redaction.structures import redact_argv
 from labbook.record.finalize import commit_message
-from labbook.report.entry_page import entry_markdown
-from labbook.report.title import title_of
+from labbook.report.entry.entry_page import entry_markdown
+from labbook.report.entry.title import run_title
 from labbook.store.config import Config
 from labbook.store.fast_import import FileChange
 from labbook.store.last_look import find_secrets, mask_secrets, secrets_in, told
@@ -132,7 +132,7 @@ def _masked_run(texts, names, values, seed):
             "code": redactor.data({"commit": "1" * 40, "branch": texts[0], "subject": texts[-1]}),
         },
     )
-    return dataclasses.replace(run, title=title_of(run))
+    return dataclasses.replace(run, title=run_title(run))
 
 
 texts = st.lists(st.sampled_from([*IN_CONTEXT, *FORMATS, *HARMLESS, CUT_KEY, f"a\n{CUT_KEY}"]), min_size=1, max_size=6)

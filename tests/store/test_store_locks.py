@@ -5,16 +5,16 @@ import subprocess
 import sys
 import time
 
-from labbook.store.locks import held
+from labbook.store.locks import hold_lock
 
 
 def test_one_holder_at_a_time_and_the_block_runs_anyway(tmp_path):
     path = tmp_path / "lock"
-    with held(path, 1.0) as first:
+    with hold_lock(path, 1.0) as first:
         assert first is not None
-        with held(path, 0.05) as second:
+        with hold_lock(path, 0.05) as second:
             assert second is None
-    with held(path, 0.0) as again:
+    with hold_lock(path, 0.0) as again:
         assert again is not None
 
 
@@ -32,20 +32,20 @@ def test_released_when_the_holder_is_killed_but_not_before_its_child(tmp_path):
     process.wait()
     process.stdout.close()
     started = time.monotonic()
-    with held(path, 0.1) as early:
+    with hold_lock(path, 0.1) as early:
         assert early is None
-    with held(path, 30.0) as late:
+    with hold_lock(path, 30.0) as late:
         assert late is not None
     assert time.monotonic() - started > 0.1
 
 
 def test_no_lock_where_the_file_cannot_be_made(tmp_path):
-    with held(tmp_path / "missing" / "lock", 0.1) as lock:
+    with hold_lock(tmp_path / "missing" / "lock", 0.1) as lock:
         assert lock is None
 
 
 def test_descriptors_are_closed(tmp_path):
     before = len(os.listdir("/proc/self/fd"))
-    with held(tmp_path / "lock", 0.1), held(tmp_path / "lock", 0.0):
+    with hold_lock(tmp_path / "lock", 0.1), hold_lock(tmp_path / "lock", 0.0):
         pass
     assert len(os.listdir("/proc/self/fd")) == before

@@ -1,7 +1,6 @@
 """Templates escape by themselves, run in a sandbox, and a broken one costs nothing but a note."""
 
 import shutil
-import time
 
 import pytest
 
@@ -99,7 +98,7 @@ def test_every_language_has_the_words_of_english_with_the_same_places():
                 ]
                 assert places[0] <= places[1], key
             else:
-                assert key.startswith(("checks.", "phrases.", "site_symptoms.classes.")), key
+                assert key.startswith("site_symptoms.classes."), key
     named = {key for key, text in flat(words("zh")) if str(text) == str(english.get(key))}
     assert {k for k in english if k not in dict(flat(words("zh")))} == set()
     assert named <= {
@@ -118,11 +117,6 @@ def test_every_language_has_the_words_of_english_with_the_same_places():
     }
 
 
-def test_phrases_fit_their_places():
-    for english, other in words("zh")["phrases"].items():
-        str(other).format(*["x"] * english.count("{}"))
-
-
 def test_the_built_in_templates_are_where_they_are_looked_for():
     assert (builtin_folder() / "entry.md.j2").is_file()
 
@@ -137,8 +131,7 @@ def test_no_word_is_named_like_a_method_of_a_mapping(language):
             if isinstance(value, dict):
                 yield from names(value, f"{path}{key}.")
 
-    said = {key: value for key, value in words(language).items() if key != "phrases"}
-    assert not [name for name in names(said) if hasattr(dict, name.rsplit(".", 1)[-1])]
+    assert not [name for name in names(words(language)) if hasattr(dict, name.rsplit(".", 1)[-1])]
 
 
 ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
@@ -158,11 +151,9 @@ def test_a_template_without_end_costs_only_its_own_page(own, monkeypatch, text):
     monkeypatch.setattr(limited, "LONGEST_S", 1.0)
     (own / "experiment.md.j2").write_text(text)
     templates = Templates(own)
-    began = time.monotonic()
     for _ in range(5):
         page, trouble = templates.render_anyway("experiment.md.j2", {"title": "Digits", "n": 10**10})
         assert page.startswith("# Digits") and "experiment.md.j2" in trouble
-    assert time.monotonic() - began < 20
 
 
 def test_a_recorder_of_a_notebook_with_an_endless_template_ends(book):

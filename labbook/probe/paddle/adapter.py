@@ -13,7 +13,7 @@ from ..training import seeds
 from ..training.backward import NEVER_COMPILING, watched_backward
 from ..training.device_values import Step, merged
 from ..training.fast_path import FastPath
-from ..training.training_loop import NOT_DELIVERED, Training, are_floats
+from ..training.loop_follower import NOT_DELIVERED, Training, are_floats
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 from . import framework_state, gradient_norm, monitor_hooks
 from .scalars import Scalars

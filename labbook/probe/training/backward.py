@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from ..wrapping import leave_out_one_frame, transparent_wrapper
-from .training_loop import is_engine_thread
+from .loop_follower import is_engine_thread
 
 NEVER_COMPILING = SimpleNamespace(_is_compiling_flag=False)
 """The flags of a framework without a compiler that could be at work: see `adapter.questions`."""

@@ -10,7 +10,7 @@
   const KINDS = ["argument", "config", "code", "input", "environment", "package", "hardware"];
   const MOST = 20, MAX_ROWS = 60, MAX_LINES = 6;
 
-  /* Differences: the rules of labbook/capture/compared.py; a test holds the two together. */
+  /* Differences: the rules of labbook/compare/run_table.py; a test holds the two together. */
 
   const plain = (name) => name.replace(/^-+/, "").replaceAll("-", "_");
   const names = (sides) => [...new Set(sides.flatMap((side) => Object.keys(side ?? {})))];

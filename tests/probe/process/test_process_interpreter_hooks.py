@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import labbook.probe
-from labbook.record.environment import inject_environment
+from labbook.record.child.probe_environment import inject_environment
 
 WARN = """
 import logging, sys, warnings

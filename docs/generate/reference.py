@@ -1,0 +1,163 @@
+"""The reference pages: commands from the tree of Click, settings from `Config`, Python from what labbook exports."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+
+import click
+
+import labbook
+from labbook.cli import COMMANDS
+from labbook.cli import labbook as command_table
+from labbook.store.config import Config, environment_name, settings_text
+
+
+def reference_pages() -> dict[str, str]:
+    """Path in the site -> Markdown of the reference pages."""
+    return {
+        "reference/commands.md": _commands(),
+        "reference/settings.md": _settings(),
+        "reference/python.md": _python(),
+    }
+
+
+_COMMANDS_LEAD = """\
+# Commands
+
+`labbook --help` lists the commands, `labbook COMMAND --help` describes one, with examples. Commands that answer a
+question print JSON with `--json`. `NO_COLOR` switches colors off.
+
+| exit status | meaning |
+|---|---|
+| 0 | success |
+| 1 | nothing found |
+| 2 | wrong usage of the command line |
+| 3 | the notebook or its settings cannot be used |
+| 4 | git failed |
+| 70 | a bug in labbook; the message names the file with the report |
+
+`labbook record` ends with the exit status of the recorded command.
+"""
+
+
+def _commands() -> str:
+    parts = [_COMMANDS_LEAD, "| command | |\n|---|---|"]
+    parts += [f"| [`labbook {name}`](#labbook-{name}) | {summary} |" for name, (_, summary) in COMMANDS.items()]
+    context = click.Context(command_table, info_name="labbook")
+    for name in command_table.list_commands(context):
+        found = command_table.get_command(context, name)
+        assert found is not None
+        parts += list(_command(found, click.Context(found, info_name=name, parent=context)))
+    return "\n".join(parts) + "\n"
+
+
+def _command(command: click.Command, context: click.Context) -> Iterator[str]:
+    """The section of a command, and one for each of its subcommands."""
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    yield f"\n## `{context.command_path}`\n"
+    yield f"```text\n{usage}\n```\n"
+    yield f"{_paragraphs(command.help or '')}\n"
+    rows = [record for parameter in command.get_params(context) if (record := parameter.get_help_record(context))]
+    if rows:
+        yield "| option | |\n|---|---|"
+        yield from (f"| `{name}` | {text.replace('|', '&#124;')} |" for name, text in rows)
+    if command.epilog:
+        yield "".join(_epilog(block) for block in re.split(r"\n\s*\n", command.epilog.replace("\b\n", "")))
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from _command(found, click.Context(found, info_name=name, parent=context))
+
+
+def _paragraphs(text: str) -> str:
+    cleaned = inspect.cleandoc(text).replace("\f", "").replace("\b\n", "")
+    return "\n\n".join(" ".join(block.split()) for block in re.split(r"\n\s*\n", cleaned))
+
+
+def _epilog(block: str) -> str:
+    """A block below the options: examples as code, anything else as a paragraph."""
+    heading, _, rest = block.strip("\n").partition("\n")
+    if heading.rstrip(":") in ("Example", "Examples"):
+        return f"\n**{heading}**\n\n```sh\n{inspect.cleandoc(rest)}\n```\n"
+    return f"\n{' '.join(block.split())}\n" if block.strip() else ""
+
+
+def _settings() -> str:
+    rows = [
+        f"| `{each.name}` | `{_toml_value(each.default)}` | `{environment_name(each)}` | {each.metadata['help']} |"
+        for each in fields(Config)
+    ]
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            "Settings are read from `labbook.toml` at the root of the notebook, or from `[tool.labbook]` in",
+            "`pyproject.toml`. An environment variable overrides the file; list items are separated by commas.",
+            "An option of a command overrides both. An unknown setting is an error that names the nearest one.",
+            "",
+            "| setting | default | environment variable | |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+            "## A file with all defaults",
+            "",
+            "`labbook init` writes this file:",
+            "",
+            "```toml",
+            settings_text(Config()).strip(),
+            "```",
+            "",
+        ]
+    )
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+_PYTHON_LEAD = """\
+# Python interface
+
+Recording needs no change to a program. These calls are for programs that want to add something to their entry, check a
+model before a long training, or explain an exception that nobody recorded.
+
+## In any program
+
+`labbook.log` and `labbook.note` do nothing outside a recorded run, so they can stay in the program.
+"""
+
+_CHECKS_LEAD = """
+## Checks: `labbook.checks`
+
+The same calls take a PyTorch model or a PaddlePaddle layer. [Health](../health.md#checks-in-your-program) describes
+what they examine and what they restore.
+"""
+
+
+def _python() -> str:
+    names = [name for name in labbook.__all__ if name not in ("__version__", "checks")]
+    parts = [_PYTHON_LEAD, *(_described(f"labbook.{name}", getattr(labbook, name)) for name in names), _CHECKS_LEAD]
+    checks = labbook.checks
+    parts += [_described(f"labbook.checks.{name}", getattr(checks, name)) for name in checks.__all__]
+    return "\n".join(parts)
+
+
+def exported_names() -> dict[str, str]:
+    """Name of a definition -> name by which `labbook` exports it, where the two differ."""
+    exported = {getattr(getattr(labbook, name), "__name__", name): name for name in labbook.__all__}
+    return {defined: name for defined, name in exported.items() if defined not in (name, f"labbook.{name}")}
+
+
+def _described(shown: str, found: object) -> str:
+    """The block that mkdocstrings replaces: where the object is defined, under the name by which it is exported."""
+    path = f"{getattr(found, '__module__', '')}.{getattr(found, '__qualname__', '')}"
+    label = shown.removeprefix("labbook.")
+    return f'\n::: {path}\n    options:\n      heading: "{shown}"\n      toc_label: "{label}"\n'

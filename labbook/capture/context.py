@@ -1,0 +1,40 @@
+"""The facts about a run that every capture source receives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labbook.frozen import dataclass
+
+if TYPE_CHECKING:
+    from labbook.probe.redaction.redactor import Redactor
+    from labbook.store.config import Config
+    from labbook.store.notebook import Notebook
+
+
+@dataclass(frozen=True)
+class CaptureContext:
+    """What a source may know of the run.
+
+    Args:
+        argv: The command.
+        cwd: Its working folder.
+        environ: Its environment.
+        config: Settings of the notebook.
+        attachments: Folder of the entry's files; sources may write into it.
+        python: The `hello` of the interpreter that stands for the run; empty before the start and when none said hello.
+        notebook: Where the entry goes.
+        redactor: Masks secrets and personal paths.
+    """
+
+    argv: Sequence[str]
+    cwd: Path
+    environ: Mapping[str, str]
+    config: Config
+    attachments: Path
+    notebook: Notebook
+    redactor: Redactor
+    python: Mapping[str, Any] = field(default_factory=dict)

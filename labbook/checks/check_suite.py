@@ -1,0 +1,100 @@
+"""`checklist`: looks at everything that a training loop puts together, before it runs for hours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from labbook.checks import rows_data, rows_step
+from labbook.checks.backend import Backend, choose_backend
+from labbook.checks.batches import Batch, Forward, Loss, first_batch, split_batch
+from labbook.checks.report_to_run import report
+from labbook.checks.results import Checklist, Row, worst
+from labbook.checks.state_guard import untouched
+
+
+def checklist(
+    model: Any,  # noqa: ANN401 - of either framework
+    loader: Iterable[Any],
+    optimizer: Any = None,  # noqa: ANN401
+    loss: Loss | None = None,
+) -> Checklist:
+    """Checks data, model, loss, gradients, optimizer, one step and memory on the first batch of a loader.
+
+    Everything is put back: weights, gradients, buffers, modes, optimizer and random state are bitwise as before. Only
+    an iterator that is given as loader loses its first batch, and the answer says so.
+
+    Args:
+        model: A module of PyTorch or a layer of PaddlePaddle.
+        loader: Gives batches: (inputs, ..., targets), a dictionary for `model(**batch)`, or inputs alone.
+        optimizer: Of the same framework; without one, no step is tried.
+        loss: `loss(output, target)`, where target is the last part of a batch, or a whole dictionary. Without one the
+            model's own is used (`output.loss`).
+
+    Returns:
+        A row for each check, with what was expected and what to do.
+
+    Raises:
+        TypeError: The objects belong to no known framework.
+        ValueError: The loader gives no batch.
+    """
+    backend = choose_backend(model, optimizer)
+    rows: list[Row] = []
+    with untouched(backend, model, optimizer, loader):
+        taken, spent = first_batch(loader)
+        batch = split_batch(taken, model, backend)
+        rows += rows_data.rows(backend, batch, spent)
+        try:
+            _with_model(backend, model, batch, optimizer, loss, rows)
+        except Exception as error:  # the program's own model or loss; its error is an answer
+            rows.append(
+                Row("forward and backward", "no error", f"{type(error).__name__}: {error}"[:300], "fail", "see above")
+            )
+    return report(Checklist("Checklist before training", worst([r.verdict for r in rows]), _summary(rows), tuple(rows)))
+
+
+def _with_model(
+    backend: Backend,
+    model: Any,  # noqa: ANN401
+    batch: Batch,
+    optimizer: Any,  # noqa: ANN401
+    loss: Loss | None,
+    rows: list[Row],
+) -> None:
+    """Adds rows one after the other, so that those before an error of the program's are kept."""
+    backend.set_training(model, True)
+    saved: dict[int, int] = {}
+
+    def keep(tensor: Any) -> None:  # noqa: ANN401
+        saved[id(tensor)] = backend.n_bytes(tensor)
+
+    with backend.with_grad(), backend.counting_saved(keep):
+        forward = batch.run(model, loss, backend)
+    rows += rows_data.output_rows(backend, batch, forward, loss)
+    rows += rows_step.optimizer_rows(backend, model, optimizer)
+    if backend.is_tensor(forward.loss) and all(n == 1 for n in forward.loss.shape):
+        rows += _trained(backend, model, forward, optimizer)
+    rows.append(rows_step.memory_row(backend, model, optimizer, sum(saved.values()), batch))
+    rows += rows_step.mode_rows(backend, model, batch)
+
+
+def _trained(backend: Backend, model: Any, forward: Forward, optimizer: Any) -> list[Row]:  # noqa: ANN401
+    if not backend.requires_grad(forward.loss):
+        detail = "something between model and loss cuts the graph: detach, numpy, item, argmax, no_grad"
+        return [Row("loss has a graph", "gradients can flow", "the loss requires no gradient", "fail", detail)]
+    with backend.with_grad():
+        backend.backward(forward.loss)
+    rows = rows_step.gradient_rows(backend, model)
+    if optimizer is not None:
+        rows += rows_step.step_rows(backend, model, optimizer)
+    return rows
+
+
+def _summary(rows: list[Row]) -> str:
+    failed = [row.check for row in rows if row.verdict == "fail"]
+    warned = [row.check for row in rows if row.verdict == "warn"]
+    if not failed and not warned:
+        return f"{len(rows)} checks, nothing found."
+    parts = [f"failed: {', '.join(failed)}"] if failed else []
+    parts += [f"look at: {', '.join(warned)}"] if warned else []
+    return f"{len(rows)} checks; {'; '.join(parts)}."

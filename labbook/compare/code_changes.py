@@ -1,0 +1,188 @@
+"""What changed in the code between two runs: net, whether or not it was committed in between."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from labbook.capture.code.git_reader import CodeGit, open_code
+from labbook.errors import GitError
+from labbook.model.message import Message, message
+from labbook.model.run import Change
+from labbook.store.sentences import Sentences
+
+_TIMEOUT_S = 5.0
+_MAX_SUBJECTS = 10
+_MAX_PATHS = 200
+_ENGLISH = Sentences("en")
+_NO_BRANCH = message("capture.state.no_branch")
+_ENTRIES_ONLY = "only entries were committed in between"
+
+
+def code_changes(before: Mapping[str, Any], now: Mapping[str, Any], results: Collection[str] = ()) -> list[Change]:
+    """Commit, branch, and each file whose content differs.
+
+    A change that was uncommitted then and is committed now is none: contents are compared, by git's own hashes.
+
+    Args:
+        before: Facts of the code at the earlier run; empty when they are not known.
+        now: Facts of the code at the later run.
+        results: Files that the runs wrote, by path below the top folder; new files among them are no code.
+    """
+    if not before or not now:
+        return []
+    if not before.get("repository", True) or not now.get("repository", True):
+        return _alone(before, now)
+    old, new = str(before.get("commit") or ""), str(now.get("commit") or "")
+    found = []
+    if old != new:
+        changed, counts, detail = _between(now, old, new)
+        # Commits of entries alone, in a notebook that is the code's own repository, change no code.
+        if detail != _ENTRIES_ONLY:
+            found.append(Change("code", "commit", old[:9], new[:9], detail))
+    else:
+        changed, counts = {}, {}
+    if before.get("branch") != now.get("branch"):
+        found.append(_change("branch", *(str(side.get("branch") or "") or _NO_BRANCH for side in (before, now))))
+    return [c for c in found + _files(before, now, changed, counts) if c.what not in _new(before, now) & set(results)]
+
+
+def _new(*sides: Mapping[str, Any]) -> set[str]:
+    """Paths of files that were new, not yet in git, at any of the runs."""
+    return {str(path) for side in sides for path in side.get("untracked") or ()}
+
+
+def _alone(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """Files of code that lies in no repository, or does so in only one of the runs."""
+    old, new = _blobs(before), _blobs(now)
+    if before.get("repository", True) != now.get("repository", True):
+        commits = (
+            str(side.get("commit") or "")[:9] or message("capture.state.no_repository") for side in (before, now)
+        )
+        return [_change("repository", *commits)]
+    there, changed = message("capture.state.there"), message("capture.state.changed")
+    added = message("capture.state.new")
+    return [
+        _change(path, there if path in old else "", (changed if path in old else added) if path in new else "")
+        for path in sorted({*old, *new})
+        if old.get(path) != new.get(path)
+    ]
+
+
+def _change(what: str, before: Message | str, now: Message | str) -> Change:
+    """A difference whose sides are names or sentences."""
+    sides = {"before": before, "now": now}
+    messages = {name: side for name, side in sides.items() if isinstance(side, Message)}
+    return Change("code", what, _ENGLISH(before), _ENGLISH(now), messages=messages)
+
+
+def _files(
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    changed: Mapping[str, tuple[str, str]],
+    counts: Mapping[str, Message],
+) -> list[Change]:
+    old, new = _blobs(before), _blobs(now)
+    found = []
+    for path in sorted({*changed, *old, *new}):
+        # Where a run has no uncommitted content of its own, its file is that of its commit.
+        base_old, base_new = changed.get(path, ("same", "same"))
+        content_old, content_new = old.get(path, base_old), new.get(path, base_new)
+        if content_old == content_new:
+            continue
+        if path not in old and path not in new:
+            found.append(_change(path, "", counts.get(path) or message("capture.state.changed")))
+        else:
+            found.append(_change(path, _state(before, path, now), _state(now, path, before, counts.get(path))))
+    return found
+
+
+def _blobs(facts: Mapping[str, Any]) -> dict[str, str]:
+    blobs = facts.get("blobs")
+    return {str(k): str(v) for k, v in blobs.items()} if isinstance(blobs, Mapping) else {}
+
+
+def _state(
+    facts: Mapping[str, Any], path: str, other: Mapping[str, Any], committed: Message | None = None
+) -> Message | str:
+    """State of a file in one run: as committed, or with so many uncommitted lines; "" when it did not exist."""
+    for file in facts.get("files_changed") or ():
+        if isinstance(file, Mapping) and file.get("path") == path:
+            added, removed = file.get("added"), file.get("removed")
+            if file.get("status") == "D":
+                return message("capture.state.deleted")
+            if isinstance(added, int):
+                return message("capture.lines_uncommitted", added=added, removed=removed)
+            return message("capture.state.changed_uncommitted")
+    if path in (facts.get("untracked") or ()):
+        return message("capture.state.new_uncommitted")
+    if path in _new(other) and not committed and facts.get("commit") == other.get("commit"):
+        return ""
+    if committed is not None:
+        return message("capture.committed", change=committed)
+    return message("capture.state.as_committed")
+
+
+def _between(now: Mapping[str, Any], old: str, new: str) -> tuple[dict[str, tuple[str, str]], dict[str, Message], str]:
+    """Between two commits: files with both hashes, their counts of lines, and a sentence on the history.
+
+    Everything is empty where the repository or one of the commits is not at hand.
+    """
+    nothing: tuple[dict[str, tuple[str, str]], dict[str, Message], str] = ({}, {}, "")
+    if not old or not new:
+        return nothing
+    try:
+        code = open_code(Path(str(now.get("top") or "")).expanduser())
+        if code is None:
+            return nothing
+        out, _ = code.ask(
+            "diff", "--raw", "--numstat", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv",
+            "--ignore-submodules=dirty", old, new, "--", timeout_s=_TIMEOUT_S, max_bytes=4 << 20,
+        )  # fmt: skip
+        changed, counts = _parsed(out.decode("utf-8", "surrogateescape"))
+        code_only = {path: blobs for path, blobs in changed.items() if not _is_own(path, now)}
+        if changed and not code_only:
+            return code_only, counts, _ENTRIES_ONLY
+        paths = list(code_only)[:_MAX_PATHS] if len(code_only) < len(changed) else []
+        return code_only, counts, _history(code, old, new, paths)
+    except (GitError, OSError, IndexError):
+        return nothing
+
+
+def _is_own(path: str, facts: Mapping[str, Any]) -> bool:
+    """Whether labbook itself writes this file, in a notebook that lies in the code's repository."""
+    return any(path == own or path.startswith(f"{own}/") for own in facts.get("own") or ())
+
+
+def _parsed(text: str) -> tuple[dict[str, tuple[str, str]], dict[str, Message]]:
+    changed: dict[str, tuple[str, str]] = {}
+    counts: dict[str, Message] = {}
+    items = iter(text.split("\0"))
+    for item in items:
+        if item.startswith(":"):
+            fields = item.split(" ")
+            changed[next(items, "")] = tuple("" if not blob.strip("0") else blob for blob in fields[2:4])  # type: ignore[assignment]
+        elif item.count("\t") >= 2:
+            added, removed, path = item.split("\t", 2)
+            lines = message("capture.lines", added=added, removed=removed)
+            counts[path] = message("capture.state.binary") if added == "-" else lines
+    return changed, counts
+
+
+def _history(code: CodeGit, old: str, new: str, paths: list[str]) -> str:
+    """How many commits lie between, in which direction, and their subjects."""
+    out, _ = code.ask(
+        "log", "--format=%m%s", "--left-right", "--max-count=200", f"{old}...{new}", "--", *paths,
+        timeout_s=_TIMEOUT_S, max_bytes=1 << 20,
+    )  # fmt: skip
+    lines = out.decode("utf-8", "replace").splitlines()
+    ahead = [line[1:] for line in lines if line.startswith(">")]
+    left = [line[1:] for line in lines if line.startswith("<")]
+    said = f"{len(ahead)} commit{'s' if len(ahead) != 1 else ''} in between" if ahead else ""
+    if left:
+        said = f"{said}; {len(left)} of the earlier run's commits are not in it".lstrip("; ")
+    subjects = [f"- {subject}" for subject in ahead[:_MAX_SUBJECTS]]
+    if len(ahead) > _MAX_SUBJECTS:
+        subjects.append(f"- and {len(ahead) - _MAX_SUBJECTS} more")
+    return "\n".join([said, *subjects]) if said else ""

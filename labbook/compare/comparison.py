@@ -1,0 +1,146 @@
+"""What runs have in common and where they differ, for `labbook compare` and the site."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labbook.frozen import dataclass
+from labbook.model.run import Change, Run
+from labbook.model.series import Series
+from labbook.report.numbers import duration, number
+from labbook.report.series_choice import has_no_best, one_a_name
+from labbook.store.escape import table_cell
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """One number of both runs.
+
+    Args:
+        name: The series.
+        what: "last" or "best".
+        before: Its value in the first run, `None` where it has none.
+        now: Its value in the second run.
+    """
+
+    name: str
+    what: str
+    before: float | None
+    now: float | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One number of several runs.
+
+    Args:
+        name: The series.
+        what: "last" or "best".
+        values: Its value in each run, `None` where a run has none.
+    """
+
+    name: str
+    what: str
+    values: tuple[float | None, ...]
+
+
+def metric_rows(before: Run, now: Run) -> list[MetricRow]:
+    """Last and best value of each series that one of the runs has, those that both have first."""
+    return [MetricRow(row.name, row.what, *row.values) for row in metric_table([before, now])]
+
+
+def metric_table(runs: Sequence[Run]) -> list[Measured]:
+    """Last and best value of each series that one of the runs has, those that all have first.
+
+    The best value is left out where it is the last one in all runs, and where there is none: of a learning rate or a
+    norm no value is the best.
+    """
+    sides = [{series.name: series for series in one_a_name(run.series)} for run in runs]
+    names = list(dict.fromkeys(name for side in sides for name in side))
+    rows = []
+    for name in sorted(names, key=lambda name: any(name not in side for side in sides)):
+        last = tuple(_value(side.get(name), "last") for side in sides)
+        best = tuple(_value(side.get(name), "best") for side in sides)
+        for what, values in (("last", last), ("best", best)):
+            if what == "best" and has_no_best(name):
+                continue
+            if (what == "last" or values != last) and any(value is not None for value in values):
+                rows.append(Measured(name, what, values))
+    return rows
+
+
+def _value(series: Series | None, what: str) -> float | None:
+    value = getattr(series, what) if series is not None else None
+    return float(value) if value is not None else None
+
+
+def heads(before: Run, now: Run) -> list[tuple[str, str, str]]:
+    """What a reader asks first, as (what, first run, second run)."""
+    return [(what, values[0], values[1]) for what, values in summary_rows([before, now])]
+
+
+def summary_rows(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
+    """What a reader asks first of several runs, as (what, its value in each)."""
+    return [
+        ("title", tuple(run.title for run in runs)),
+        ("status", tuple(run.status for run in runs)),
+        ("duration", tuple(duration(run.duration_s) for run in runs)),
+    ]
+
+
+def comparison_data(before: Run, now: Run, changes: Sequence[Change], commits: Sequence[Any]) -> dict[str, Any]:
+    """The comparison as JSON data, for programs."""
+    return {
+        "before": before.id,
+        "now": now.id,
+        "status": [before.status, now.status],
+        "duration_s": [before.duration_s, now.duration_s],
+        "metrics": {f"{row.name} ({row.what})": [row.before, row.now] for row in metric_rows(before, now)},
+        "changes": [
+            {"kind": c.kind, "what": c.what, "before": c.before, "now": c.now, "detail": c.detail} for c in changes
+        ],
+        "commits": [{"commit": c.commit, "when": c.when, "author": c.author, "subject": c.subject} for c in commits],
+    }
+
+
+Rows = Sequence[tuple[str, str, tuple[str, ...]]]
+"""Differences as (kind, what, value in each run)."""
+
+
+def many_data(runs: Sequence[Run], rows: Rows, measured: Sequence[Measured]) -> dict[str, Any]:
+    """The comparison of several runs as JSON data, for programs."""
+    return {
+        "runs": [run.id for run in runs],
+        "status": [run.status for run in runs],
+        "duration_s": [run.duration_s for run in runs],
+        "metrics": {f"{row.name} ({row.what})": list(row.values) for row in measured},
+        "changes": [{"kind": kind, "what": what, "values": list(values)} for kind, what, values in rows],
+    }
+
+
+def comparison_markdown(runs: Sequence[Run], rows: Rows, measured: Sequence[Measured], said: Mapping[str, Any]) -> str:
+    """The comparison of several runs as a Markdown table, a column each.
+
+    Args:
+        runs: The runs.
+        rows: Where they differ.
+        measured: Their numbers.
+        said: Words of the notebook's language.
+    """
+    words, kinds = said["comparison"], said["week"]["kinds"]
+
+    def line(kind: str, what: str, values: Sequence[str]) -> str:
+        return f"| {' | '.join([kind, table_cell(what), *(table_cell(value) or '–' for value in values)])} |"
+
+    lines = [
+        f"|  |  | {' | '.join(table_cell(run.id) for run in runs)} |",
+        "|" + "---|" * (len(runs) + 2),
+        f"| {words['status']} |  | {' | '.join(str(said['status'].get(run.status, run.status)) for run in runs)} |",
+        line(str(words["duration"]), "", [duration(run.duration_s) for run in runs]),
+    ]
+    for row in measured:
+        name = row.name if row.what == "last" else f"{row.name} ({words[row.what]})"
+        lines.append(line(str(words["metric"]), name, [number(v) if v is not None else "" for v in row.values]))
+    lines += [line(str(kinds.get(kind, kind)), what, values) for kind, what, values in rows]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,246 @@
+"""What is compared of several runs: facts of each as flat texts, and a table of those that are not the same.
+
+The terminal makes the table here; the site's page makes it in the browser from the same facts, by the same rules
+(`templates/site/assets/compare.js`), and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labbook.compare.run_settings import (
+    STATES,
+    captured,
+    environment_variables,
+    file_text,
+    flat,
+    format_value,
+    is_parsed,
+    machine_facts,
+    parse_command,
+    parsed_arguments,
+    rows,
+    written_files,
+)
+from labbook.frozen import dataclass
+
+KINDS = ("argument", "config", "code", "input", "environment", "package", "hardware")
+"""Kinds of facts in the order of the table: the likeliest causes of another result first."""
+
+MAX_ROWS = 60
+"""Most rows of one kind. Source: chosen by us; what differs in more packages than that is another machine."""
+
+_MAX_CONFIG_BYTES = 8_000
+_MAX_FACTS = 800
+_MAX_LINES = 6
+_OBSERVED_BY_BOTH = ("hardware", "state")
+"""Kinds in which a name that one run lacks was not looked at there, while in the others it was not set."""
+
+Facts = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One row of the table.
+
+    Args:
+        kind: One of `KINDS`.
+        what: Which one: `--lr`, `torch seeds.numpy`, `numpy`.
+        values: Its value in each run; "" where a run has none.
+    """
+
+    kind: str
+    what: str
+    values: tuple[str, ...]
+
+
+def comparable_facts(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """What is compared of one run, from its `run.json`: kind -> name -> value. A kind that was not observed is missing.
+
+    Besides `KINDS`: "words" are the words of the command line, for runs whose options no parser told; "state" is the
+    state of the frameworks, which is compared as environment; "written" names files that the run itself wrote.
+    """
+    argv = run.get("argv")
+    words = parse_command(argv if isinstance(argv, (list, tuple)) else ())
+    parsed = parsed_arguments(run)
+    found: dict[str, Mapping[str, Any] | None] = {
+        "argument": _arguments(parsed, words) if parsed else None,
+        "words": words,
+        "config": {str(row.get("path")): _config(row) for row in rows(run, "configs")},
+        "code": _code(captured(run, "code")),
+        "input": _inputs(run),
+        "state": _states(run),
+        "environment": environment_variables(run),
+        "package": _packages(captured(run, "python")),
+        "hardware": machine_facts(run) or None,
+        "written": dict.fromkeys(sorted(written_files(run)), "") or None,
+    }
+    return {
+        kind: {
+            name: value if kind == "config" else format_value(value) for name, value in list(facts.items())[:_MAX_FACTS]
+        }
+        for kind, facts in found.items()
+        if facts is not None
+    }
+
+
+def _arguments(parsed: Mapping[str, Any], words: Mapping[str, Any]) -> dict[str, Any]:
+    """Options under the names that the user typed, and those of launchers, which no parser of the program has."""
+    written = {name.lstrip("-").replace("-", "_"): name for name in words if name.startswith("-")}
+    named = {written.get(name, name): value for name, value in parsed.items()}
+    rest = {n: v for n, v in words.items() if n.startswith("-") and n not in named and not is_parsed(n, set(named))}
+    return named | rest
+
+
+def _config(row: Mapping[str, Any]) -> str:
+    text = str(row.get("text") or "")
+    if len(text) <= _MAX_CONFIG_BYTES:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+    return f"{len(text.splitlines()):,} lines, sha256 {digest}"
+
+
+def _code(facts: Mapping[str, Any]) -> dict[str, str] | None:
+    """Commit, branch, and the content of each file that was not as committed."""
+    if not facts:
+        return None
+    if not facts.get("repository", True):
+        found = {"repository": "no repository"}
+    else:
+        found = {"commit": str(facts.get("commit") or "")[:9] or "none", "branch": str(facts.get("branch") or "none")}
+    new = {str(path) for path in facts.get("untracked") or ()}
+    blobs = facts.get("blobs")
+    for path, blob in sorted(blobs.items()) if isinstance(blobs, Mapping) else ():
+        found[str(path)] = f"{'new' if path in new else 'changed'} {str(blob)[:8]}" if blob else "deleted"
+    return found
+
+
+def _inputs(run: Mapping[str, Any]) -> dict[str, str] | None:
+    """Files that were read, without configuration and what the run itself wrote."""
+    read = {str(r.get("path")): r for r in rows(run, "files") if r.get("mode") == "read"}
+    configs = [str(row.get("path")) for row in rows(run, "configs")]
+    kept = {
+        path: file_text(row)
+        for path, row in read.items()
+        if not any(path == config or config.endswith(f"/{path}") for config in configs)
+    }
+    return kept if read else None
+
+
+def _states(run: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for framework in rows(run, "frameworks"):
+        name, state = str(framework.get("name")), framework.get("state")
+        state = state if isinstance(state, Mapping) else {}
+        for key in STATES:
+            if key in state:
+                values = flat({key: state[key]} if state[key] != {} else {})
+                found |= {f"{name} {what}": value for what, value in values if ".rank" not in what}
+                if key == "seeds":
+                    for seeded in ("python", "numpy", name):
+                        found.setdefault(f"{name} seeds.{seeded}", "none")
+    return found
+
+
+def _packages(facts: Mapping[str, Any]) -> dict[str, Any] | None:
+    if not facts:
+        return None
+    found: dict[str, Any] = {"python": facts.get("version")}
+    packages, origins = facts.get("packages"), facts.get("origins")
+    found |= packages if isinstance(packages, Mapping) else {}
+    for name, origin in origins.items() if isinstance(origins, Mapping) else ():
+        commit = origin.get("commit") if isinstance(origin, Mapping) else None
+        found |= {f"{name} (commit)": str(commit)[:9]} if commit else {}
+    return found
+
+
+def differences(runs: Sequence[Facts]) -> list[Difference]:
+    """Where the runs are not all the same, by kind; each kind cut with a row that says how many more there are.
+
+    What a run did not observe is no difference.
+    """
+    found: list[Difference] = []
+    for kind in KINDS:
+        table = _table(kind, runs)
+        found += table[:MAX_ROWS]
+        if len(table) > MAX_ROWS:
+            found.append(Difference(kind, f"and {len(table) - MAX_ROWS} more", ("",) * len(runs)))
+    return found
+
+
+def _table(kind: str, runs: Sequence[Facts]) -> list[Difference]:
+    if kind == "argument":
+        return _argument_rows(runs)
+    sides = [side.get(kind) for side in runs]
+    if kind == "code":
+        return _code_rows(runs, sides)
+    if kind == "config":
+        return [row for path in _names(sides) if (row := _config_row(path, sides))]
+    found = _rows(kind, kind, sides)
+    return [*_rows(kind, "state", [side.get("state") for side in runs]), *found] if kind == "environment" else found
+
+
+def _names(sides: Sequence[Mapping[str, str] | None]) -> list[str]:
+    return list(dict.fromkeys(name for side in sides for name in side or {}))
+
+
+def _rows(kind: str, rule: str, sides: Sequence[Mapping[str, str] | None]) -> list[Difference]:
+    found = []
+    for name in _names(sides):
+        known = [side.get(name, "") for side in sides if side is not None]
+        told = [side[name] for side in sides if side is not None and name in side]
+        if len(set(told if rule in _OBSERVED_BY_BOTH else known)) > 1:
+            found.append(Difference(kind, name, tuple((side or {}).get(name, "") for side in sides)))
+    return found
+
+
+def _argument_rows(runs: Sequence[Facts]) -> list[Difference]:
+    """Parsed options where all runs have them, else the words of the command lines."""
+    kind = "argument" if all("argument" in side for side in runs) else "words"
+    sides = [side.get(kind) for side in runs]
+    if kind == "words":
+        return _rows("argument", kind, sides)
+    # `--batch-size` of one run is `batch_size` where it was left to its default.
+    called: dict[str, str] = {}
+    aligned = []
+    for side in sides:
+        values = {}
+        for name, value in (side or {}).items():
+            bare = name.lstrip("-").replace("-", "_")
+            values[bare] = value
+            if name.startswith("-") or bare not in called:
+                called[bare] = name
+        aligned.append(values)
+    return [Difference(r.kind, called[r.what], r.values) for r in _rows("argument", kind, aligned)]
+
+
+def _config_row(path: str, sides: Sequence[Mapping[str, str] | None]) -> Difference | None:
+    """The lines of a configuration file that not all runs have."""
+    texts = [(side or {}).get(path) for side in sides]
+    lines = [[line.strip() for line in text.splitlines() if line.strip()] if text is not None else [] for text in texts]
+    if len(set(texts)) == 1 or len({tuple(each) for each in lines}) == 1:
+        return None
+    shared = set.intersection(*map(set, lines)) if None not in texts else set()
+    values = []
+    for each, text in zip(lines, texts, strict=True):
+        own = [line for line in each if line not in shared]
+        more = f" (+{len(own) - _MAX_LINES})" if len(own) > _MAX_LINES else ""
+        values.append("not read" if text is None else "; ".join(own[:_MAX_LINES]) + more)
+    return Difference("config", path, tuple(values))
+
+
+def _code_rows(runs: Sequence[Facts], sides: Sequence[Mapping[str, str] | None]) -> list[Difference]:
+    """Commit and branch, then files; what a run wrote itself is a result, not code."""
+    written = {path for side in runs for path in side.get("written") or ()}
+    found = []
+    for name in _names(sides):
+        heads = name in ("commit", "branch", "repository")
+        missing = "" if heads else "as committed"
+        values = tuple("" if side is None else side.get(name, missing) for side in sides)
+        known = {value for value in values if value}
+        if len(known) < 2 or (name in written and all(v.startswith("new ") or v == missing for v in known)):
+            continue
+        found.append(Difference("code", name, values))
+    return sorted(found, key=lambda row: row.what not in ("repository", "commit", "branch"))

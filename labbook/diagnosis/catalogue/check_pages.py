@@ -1,0 +1,61 @@
+"""What the symptom pages say of health checks: name of the row, expectation, advice and consequences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from labbook.diagnosis.catalogue.pattern import fill_slots
+from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS, load_catalogue
+from labbook.model.check import CheckPages, CheckWording
+from labbook.model.symptom import Symptom
+from labbook.store.sentences import Sentences
+
+_CONFIRMATION = {
+    "en": re.compile(r"\s+(?:It worked|Fixed) (?:when|if)\b.*", re.DOTALL),
+    "zh": re.compile(r"[^。；]*(?:即|则|就)[^。；]{0,4}(?:成功|有效|修好|修复|解决|确认|正常)。?\s*\Z"),
+}
+"""The sentence at the end of a fix that says how to see that it helped."""
+
+
+def load_check_pages(folder: Path, framework: str = "") -> CheckPages:
+    """Returns what the pages of labbook say of checks, with those of a notebook on top.
+
+    Args:
+        folder: `notes/symptoms` of the notebook.
+        framework: "torch" or "paddle" for the advice of that framework, "" for both.
+    """
+    return check_pages(load_catalogue(folder).symptoms, framework)
+
+
+def prepare() -> None:
+    """Loads the pages of labbook and the sentences of checks in advance, so that the end of a run comes quickly."""
+    load_catalogue()
+    Sentences("en").prepare("health")
+
+
+def check_pages(symptoms: Mapping[str, Symptom], framework: str = "") -> CheckPages:
+    """Returns what the pages of checks say in each language, and what follows from each symptom.
+
+    Args:
+        symptoms: The catalogue, by id.
+        framework: "torch" or "paddle" for the advice of that framework, "" for both.
+    """
+    wording = {
+        symptom.id: {
+            language: CheckWording(said.check, said.expected, _advice(said.attempts[:1], language, framework))
+            for language, said in symptom.wording.items()
+            if said.check and language in HEADINGS
+        }
+        for symptom in symptoms.values()
+    }
+    return CheckPages(
+        {id_: words for id_, words in wording.items() if words},
+        {symptom.id: symptom.causes_of for symptom in symptoms.values() if symptom.causes_of},
+    )
+
+
+def _advice(attempts: tuple[str, ...], language: str, framework: str) -> str:
+    first = attempts[0] if attempts else ""
+    return _CONFIRMATION[language].sub("", fill_slots(first, {}, framework) or first).strip()

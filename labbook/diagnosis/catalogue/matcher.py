@@ -1,0 +1,179 @@
+"""Matches exceptions, lines and exit statuses with the patterns of the catalogue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from labbook.diagnosis.catalogue.pattern import NormalisedText, compile_pattern, is_different, normalise_text
+from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
+from labbook.frozen import dataclass
+from labbook.model.evidence import Ending, ObservedException, OutputLine
+from labbook.model.symptom import Pattern, Symptom
+
+_MOST_LETTERS = 20_000
+_HALF = _MOST_LETTERS // 2
+_CUT_SIGNS = re.compile(r"[\s.…'\"`*)\]]+$")
+_SPEAKS_ALONE = 24
+"""A pattern with a class needs so many characters to match a message without a class: `'model'` may be any word."""
+
+ENDINGS = ("oom_kill", "time_limit", "reader_died", "stalled")
+"""Facts of `Ending` that a pattern `exit:` may name beside statuses and signals."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A page that fits a piece of evidence.
+
+    Args:
+        weight: 3 certain, 2 likely, 1 a hint.
+        length: Characters of the pattern; of two that fit, the longer one is more specific.
+        values: What its placeholders captured.
+        typed: Whether the pattern names the class of the exception.
+    """
+
+    symptom: Symptom
+    weight: int
+    length: int
+    values: Mapping[str, str]
+    typed: bool = False
+
+    @property
+    def strength(self) -> tuple[int, bool, int]:
+        """Sort key; the strongest match has the largest."""
+        return (self.weight, self.length > 0 or self.typed, self.length)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    symptom: Symptom
+    pattern: Pattern
+
+
+class Matcher:
+    """The patterns of a catalogue, prepared for matching."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+        self._shapes: dict[str, list[_Shape]] = {"exception": [], "output": [], "warning": [], "exit": [], "reads": []}
+        self._by_type: dict[str, list[_Shape]] = {}
+        for symptom in catalogue.symptoms.values():
+            for pattern in symptom.patterns:
+                shape = _Shape(symptom, pattern)
+                if not pattern.text and pattern.kind == "exception":
+                    for name in pattern.types:
+                        self._by_type.setdefault(name, []).append(shape)
+                else:
+                    self._shapes[pattern.kind].append(shape)
+
+    def match_exception(self, raised: ObservedException, framework: str = "") -> list[Match]:
+        """The pages that fit one exception, strongest first; its `inner` exception does not count."""
+        text = normalise_text(_shortened(raised.message or _asserted(raised)))
+        names = {raised.type, f"{raised.module}.{raised.type}"} if raised.type else set()
+        found = self._matching(self._shapes["exception"], text, names, framework)
+        # Libraries print one exception inside another, with the class before its message.
+        found += self._matching(self._shapes["output"], text, names, framework)
+        for name in names:
+            for shape in self._by_type.get(name, ()):
+                if _of_framework(shape, framework) and not _excluded(shape.symptom, text):
+                    found.append(Match(shape.symptom, shape.pattern.weight, 0, {}, typed=True))
+        if not any(match.length for match in found):
+            found += self._cut(raised.message, names, framework)
+        return _strongest(found)
+
+    def match_line(self, line: OutputLine, framework: str = "", *, as_exception: bool = False) -> list[Match]:
+        """The pages that fit a line of output, strongest first.
+
+        Args:
+            line: The line.
+            framework: "torch", "paddle" or "" when not known.
+            as_exception: Whether it may be the message of an exception without its class.
+        """
+        text = normalise_text(_shortened(line.text))
+        found = self._matching(self._shapes["output"], text, set(), framework)
+        if line.kind == "warning":
+            found += self._matching(self._shapes["warning"], text, set(), framework)
+        elif as_exception:
+            found += self._matching(self._shapes["exception"], text, set(), framework)
+        return _strongest(found)
+
+    def match_ending(self, ending: Ending) -> list[Match]:
+        """The pages that fit how a process ended, strongest first."""
+        names = {ending.signal} if ending.signal else set()
+        if ending.exit_code is not None:
+            names.add(str(ending.exit_code))
+        if not ending.signal and ending.facts.get("child_signal"):
+            names.add(str(ending.facts["child_signal"]))
+        found = []
+        known = {name for name in ENDINGS if ending.facts.get(name)}
+        for shape in self._shapes["exit"]:
+            wanted = set(shape.pattern.exits)
+            if wanted & (names | known):
+                # A known reason is more specific than a status or signal.
+                specific = 1 if wanted & known else 0
+                found.append(Match(shape.symptom, shape.pattern.weight, specific, {}, typed=True))
+        return _strongest(found)
+
+    def _cut(self, message: str, names: set[str], framework: str) -> list[Match]:
+        """The pages whose patterns start like a message without its end; none where their families differ."""
+        line = next((line for line in message.splitlines() if line.strip()), "")
+        text = normalise_text(_CUT_SIGNS.sub("", line[:_MOST_LETTERS]))
+        best: list[Match] = []
+        for shape in self._shapes["exception"] if text.low else ():
+            wanted = shape.pattern.types
+            if (wanted and names and not names & set(wanted)) or not _of_framework(shape, framework):
+                continue
+            letters = compile_pattern(shape.pattern.text).find_cut(text)
+            if letters < (best[0].length if best else 1) or _excluded(shape.symptom, text):
+                continue
+            match = Match(shape.symptom, min(2, shape.pattern.weight), letters, {})
+            best = [*best, match] if best and letters == best[0].length else [match]
+        return best if len({match.symptom.family for match in best}) == 1 else []
+
+    def _matching(self, shapes: Iterable[_Shape], text: NormalisedText, names: set[str], framework: str) -> list[Match]:
+        found = []
+        for shape in shapes:
+            if shape.pattern.anchor not in text.low:
+                continue
+            template = compile_pattern(shape.pattern.text)
+            typed = bool(names and names & set(shape.pattern.types))
+            if shape.pattern.types and not typed and (names or template.length < _SPEAKS_ALONE):
+                continue
+            if not _of_framework(shape, framework):
+                continue
+            values = template.find(text)
+            quantity = shape.pattern.differ
+            if values is None or (quantity and not is_different(quantity, values["a"], values["b"])):
+                continue
+            if not _excluded(shape.symptom, text):
+                found.append(Match(shape.symptom, shape.pattern.weight, template.length, values, typed))
+        return found
+
+
+def _asserted(raised: ObservedException) -> str:
+    """The source line of an `assert` without a message."""
+    return raised.frames[-1].source if raised.type == "AssertionError" and raised.frames else ""
+
+
+def _of_framework(shape: _Shape, framework: str) -> bool:
+    wanted = shape.pattern.frameworks
+    return not wanted or not framework or framework in wanted
+
+
+def _excluded(symptom: Symptom, text: NormalisedText) -> bool:
+    return any(compile_pattern(template).find(text) is not None for template in symptom.not_when)
+
+
+def _strongest(found: Sequence[Match]) -> list[Match]:
+    """One match for each page, strongest first; equally strong ones in the order of their ids."""
+    best: dict[str, Match] = {}
+    for match in found:
+        known = best.get(match.symptom.id)
+        if known is None or match.strength > known.strength:
+            best[match.symptom.id] = match
+    return sorted(best.values(), key=lambda m: (*(-int(s) for s in m.strength), m.symptom.id))
+
+
+def _shortened(message: str) -> str:
+    """The beginning and the end of a very long message."""
+    return message if len(message) <= _MOST_LETTERS else f"{message[:_HALF]}\n{message[-_HALF:]}"

@@ -1,0 +1,350 @@
+"""Message templates: literal text with typed placeholders, matched in one pass from left to right.
+
+A message of torch or paddle is a sentence with numbers, shapes, types and names in it. A template says the sentence and
+names the rest: `mat1 and mat2 shapes cannot be multiplied ({a:shape} and {b:shape})`. Nothing in it can go back and try
+again, so its time is bounded by the length of the text whatever a page of the catalogue says.
+
+`{name:kind}` captures a value of one of `KINDS`; `{name}` anything within a line; `{*}` the same without capturing;
+`{**}` anything, also over lines; `{{` and `}}` are braces. Letters are compared without case, any white space equals
+any other, all quotation marks are alike, and a colon or comma between two words has a space behind it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+
+from labbook.frozen import dataclass
+
+_NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_AXIS = r"(?:-?\d+|\?|None|\*)"
+KINDS: Mapping[str, str] = {
+    "int": r"-?\d+(?:,\d{3})*",
+    "num": rf"[-+]?(?:{_NUMBER}|\.\d+|nan|inf(?:inity)?)",
+    "size": rf"{_NUMBER}\s?(?:[KMGTP]i?B|bytes|B\b)?",
+    "shape": (
+        r"(?:torch\.Size\(\[[\d, ]*\]\)"
+        rf"|(?:torch\.Size\()?[\[({{<]\s?(?:{_AXIS}(?:\s?[,x×]\s?{_AXIS})*,?\s?)?[\])}}>]\)?"
+        rf"|-?\d+(?:\s?[x×]\s?-?\d+)+|-?\d+(?:,\s?-?\d+)*)"
+    ),
+    "dtype": r"(?:(?:torch|paddle|numpy|np)\.)?(?:cuda\.)?[A-Za-z_]\w*(?:\.[A-Za-z]\w*)?(?:\((?:dtype=)?[\w.]+\))?",
+    "device": (
+        r"(?:device\(type='\w+'(?:, index=\d+)?\)|Place\([\w:]+\)|[A-Za-z]+Place(?:\(\d*\))?|[A-Za-z]+(?::\d+)?)"
+    ),
+    "name": r"[\w<][\w.<>:\[\]*-]*",
+    "path": r"(?:'[^'\n]{1,400}'|[^\s'\",;]{1,400})",
+    "quoted": r"'[^'\n]{0,400}'",
+    "word": r"\S{1,300}",
+    "line": r"[^\n]{0,400}",
+}
+"""Kind -> regular expression. None of them backtracks over more than one value."""
+
+_ANY = 200
+_ANYTHING = 2000
+_MOST_STARTS = 64
+_PLACE = re.compile(r"\{(\*\*?|[A-Za-z_]\w*)(?::([a-z]+))?\}")
+_QUOTES = dict.fromkeys(map(ord, '"`‘’“”´«»「」'), "'")
+_WIDE = {ord("："): ":", ord("，"): ",", ord("（"): "(", ord("）"): ")", ord("\u00a0"): " ", ord("\u3000"): " "}
+_FLAT: dict[int, str | int | None] = {**_QUOTES, **_WIDE}
+_LOW: dict[int, str | int | None] = {**{code: code + 32 for code in range(ord("A"), ord("Z") + 1)}, ord("\n"): " "}
+_SPACES = re.compile(r"[^\S\n]+")
+_BREAKS = re.compile(r" ?\n\s*")
+_JOINED = re.compile(r"(?<=[A-Za-z)\]])([:,])(?=[A-Za-z'])")
+_LEAST_CUT = 24
+"""Characters that a message without its end must have. Source: chosen by us; the shortest beginning that nearly always
+distinguishes the messages of torch 2.13 and paddle 3.3 in the catalogue."""
+
+
+@dataclass(frozen=True)
+class NormalisedText:
+    """A text prepared for matching: `flat` has its letters and lines, `low` is compared with literals.
+
+    Shape: both have the same length.
+    """
+
+    flat: str
+    low: str
+
+
+def normalise_text(text: str) -> NormalisedText:
+    """A text with uniform white space, quotation marks and punctuation."""
+    flat = _BREAKS.sub("\n", _SPACES.sub(" ", _JOINED.sub(r"\1 ", text.translate(_FLAT)))).strip()
+    return NormalisedText(flat, flat.translate(_LOW))
+
+
+@dataclass(frozen=True)
+class _Piece:
+    literal: str = ""
+    name: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class CompiledPattern:
+    """A compiled template.
+
+    Args:
+        source: As written.
+        pieces: Literals and placeholders in order.
+        anchor: Its longest literal: a text without it cannot match.
+        length: Characters of all its literals: how specific it is.
+    """
+
+    source: str
+    pieces: tuple[_Piece, ...]
+    anchor: str
+    length: int
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of its placeholders."""
+        return frozenset(piece.name for piece in self.pieces if piece.name)
+
+    def find(self, text: NormalisedText) -> dict[str, str] | None:
+        """The values of its placeholders at the first place where it fits, or `None`."""
+        if self.anchor not in text.low:
+            return None
+        lead = 1 if not self.pieces[0].literal else 0
+        first = self.pieces[lead].literal
+        position = -1
+        for _ in range(_MOST_STARTS):
+            position = text.low.find(first, position + 1)
+            if position < 0:
+                return None
+            captured = self._from(text, position, lead)
+            if captured is not None:
+                return captured
+        return None
+
+    def _from(self, text: NormalisedText, position: int, lead: int) -> dict[str, str] | None:
+        captured: dict[str, str] = {}
+        if lead and not self._before(text, position, captured):
+            return None
+        position += len(self.pieces[lead].literal)
+        index = lead + 1
+        while index < len(self.pieces):
+            piece = self.pieces[index]
+            if piece.literal:
+                if not text.low.startswith(piece.literal, position):
+                    return None
+                position += len(piece.literal)
+                index += 1
+                continue
+            following = self.pieces[index + 1].literal if index + 1 < len(self.pieces) else ""
+            end = _end_of(piece, following, text, position)
+            if end is None:
+                return None
+            if piece.name:
+                captured[piece.name] = text.flat[position:end].strip()
+            position = end
+            index += 1
+        return captured
+
+    def find_cut(self, text: NormalisedText) -> int:
+        """Characters of its literals at the end of a text that breaks off inside the pattern; else 0."""
+        head = self.pieces[0].literal
+        position = text.low.rfind(head[:_LEAST_CUT]) if len(head) >= _LEAST_CUT else -1
+        letters = 0
+        for index, piece in enumerate(self.pieces if position >= 0 else ()):
+            rest = text.low[position:]
+            if piece.literal:
+                if piece.literal.startswith(rest):
+                    return letters + len(rest)
+                if not rest.startswith(piece.literal):
+                    return 0
+                letters += len(piece.literal)
+                position += len(piece.literal)
+                continue
+            following = self.pieces[index + 1].literal if index + 1 < len(self.pieces) else ""
+            end = _end_of(piece, following, text, position)
+            if end is None:
+                return 0 if "\n" in rest or len(rest) > _ANY else letters
+            position = end
+        return 0
+
+    def _before(self, text: NormalisedText, position: int, captured: dict[str, str]) -> bool:
+        """Reads the placeholder before the first literal."""
+        piece = self.pieces[0]
+        before = text.flat[max(0, position - _ANY) : position]
+        found = _ending(piece.kind).search(before)
+        if found is None:
+            return False
+        if piece.name:
+            captured[piece.name] = found.group().strip()
+        return True
+
+
+@functools.lru_cache(maxsize=4096)
+def compile_pattern(source: str) -> CompiledPattern:
+    """The template of a source text.
+
+    Raises:
+        ValueError: It has no literal, an unknown kind, or two placeholders without a literal in between of which the
+            first has no kind; says so in words.
+    """
+    pieces: list[_Piece] = []
+    position = 0
+    shielded = source.replace("{{", "\x01").replace("}}", "\x02")
+    for place in _PLACE.finditer(shielded):
+        _add_literal(pieces, shielded[position : place.start()])
+        name, kind = place.group(1), place.group(2) or ""
+        if kind and kind not in KINDS:
+            raise ValueError(f"{kind!r} is no kind of placeholder; kinds are {', '.join(KINDS)}")
+        if pieces and not pieces[-1].literal and not pieces[-1].kind:
+            raise ValueError(f"placeholder {place.group()} follows one that has no kind: put words in between")
+        if name in ("*", "**"):
+            pieces.append(_Piece(name="", kind="" if name == "*" else "**"))
+        else:
+            pieces.append(_Piece(name=name, kind=kind))
+        position = place.end()
+    _add_literal(pieces, shielded[position:])
+    literals = [piece.literal for piece in pieces if piece.literal]
+    if not literals:
+        raise ValueError(f"template {source!r} has no words of its own")
+    if len(pieces) > 1 and not pieces[0].literal and not pieces[1].literal:
+        raise ValueError(f"template {source!r} begins with two placeholders")
+    stray = next((c for literal in literals for c in "{}" if c in literal), "")
+    if stray:
+        raise ValueError(f"template {source!r} has a single {stray!r}; write it twice")
+    restored = tuple(
+        _Piece(p.literal.replace("\x01", "{").replace("\x02", "}"), p.name, p.kind) if p.literal else p for p in pieces
+    )
+    anchor = max((p.literal for p in restored), key=len)
+    return CompiledPattern(source, restored, anchor, sum(len(p.literal.strip()) for p in restored))
+
+
+def _add_literal(pieces: list[_Piece], text: str) -> None:
+    low = _JOINED.sub(r"\1 ", re.sub(r"\s+", " ", text.translate(_FLAT))).translate(_LOW)
+    if not pieces:
+        low = low.lstrip()
+    if low:
+        pieces.append(_Piece(literal=low))
+
+
+def _end_of(piece: _Piece, following: str, text: NormalisedText, position: int) -> int | None:
+    """The end of the value of a placeholder, or `None` when there is no value."""
+    if not piece.kind:
+        return _end_of_any(following, text, position, _ANY, "\n")
+    if piece.kind == "**":
+        return _end_of_any(following, text, position, _ANYTHING, "")
+    shape = _regex(piece.kind)
+    greedy = shape.match(text.flat, position)
+    if greedy is None and text.flat.startswith(" ", position) and text.flat[position - 1 : position] in (":", ","):
+        # The normalised space between a colon and a word, which the pattern does not have before a value.
+        greedy = shape.match(text.flat, position + 1)
+    if greedy is None:
+        return None
+    if not following or text.low.startswith(following, greedy.end()):
+        return greedy.end()
+    # It matched too much: a word up to a full stop, a path up to a bracket.
+    end = text.low.find(following, position, greedy.end() + len(following))
+    return end if end > position and shape.fullmatch(text.flat, position, end) else None
+
+
+def _end_of_any(following: str, text: NormalisedText, position: int, most: int, stop: str) -> int | None:
+    limit = min(len(text.flat), position + most)
+    line_end = text.flat.find(stop, position, limit) if stop else -1
+    if not following:
+        return line_end if line_end >= 0 else limit
+    # The literal may itself start with the end of the line.
+    reach = line_end + len(following) if line_end >= 0 else limit + len(following)
+    end = text.low.find(following, position, reach)
+    return end if end >= 0 else None
+
+
+@functools.cache
+def _regex(kind: str) -> re.Pattern[str]:
+    return re.compile(KINDS[kind], re.IGNORECASE if kind == "num" else 0)
+
+
+@functools.cache
+def _ending(kind: str) -> re.Pattern[str]:
+    """The kind at the end of a text of at most 200 characters."""
+    return re.compile("(?:" + KINDS.get(kind, r"[^\n]+") + r")\s?\Z")
+
+
+_NUMBERS = re.compile(r"-?\d+")
+
+
+def axis(value: str, index: int) -> str | None:
+    """One axis of a captured shape, or `None` when it has no such axis."""
+    sizes = _NUMBERS.findall(value)
+    return sizes[index] if -len(sizes) <= index < len(sizes) else None
+
+
+QUANTITIES = ("device", "dtype")
+_ON_GPU = re.compile(r"cuda|gpu|npu|xpu|mps|hip", re.IGNORECASE)
+_SCALARS = {
+    "double": "float64", "float": "float32", "half": "float16", "long": "int64", "int": "int32", "short": "int16",
+    "byte": "uint8", "unsigned char": "uint8", "char": "int8", "c10::half": "float16", "c10::bfloat16": "bfloat16",
+}  # fmt: skip
+
+
+def is_different(quantity: str, first: str, second: str) -> bool:
+    """Whether two names of tensor types or devices differ in one of `QUANTITIES`.
+
+    "torch.cuda.FloatTensor" and "torch.FloatTensor" differ in the device, "Double" and "torch.float64" in nothing.
+    """
+    if quantity == "device":
+        kinds = [_ON_GPU.search(value) for value in (first, second)]
+        return bool(kinds[0]) != bool(kinds[1]) or _number(first) != _number(second)
+    return scalar_type(first) != scalar_type(second)
+
+
+def _number(device: str) -> str:
+    index = device.rpartition(":")[2]
+    return index if index.isdigit() else ""
+
+
+def scalar_type(value: str) -> str:
+    """One name for a type of tensor elements, however it is written: "Float" and "torch.FloatTensor" are "float32"."""
+    word = value.strip("'() ").lower()
+    if not word.startswith("c10::"):
+        word = word.rpartition(".")[2]
+    word = word.removesuffix("tensor")
+    return _SCALARS.get(word, word)
+
+
+SLOT = re.compile(r"\{([A-Za-z_]\w*)(?:\.(-?\d+))?(?:\|([^{}]*))?\}")
+FRAMEWORKS = ("torch", "paddle")
+"""Slots of these names have text for one framework only."""
+_PART = re.compile(r"\{(torch|paddle)\|([^{}]*)\}")
+_TWINS = re.compile(r"\{torch\|([^{}]*)\}/\{paddle\|([^{}]*)\}")
+
+
+def fill_slots(text: str, values: Mapping[str, str], framework: str = "") -> str | None:
+    """A sentence with its slots filled: `{name}`, `{name.1}` an axis, `{name|words}` with words for the unknown.
+
+    Args:
+        text: The sentence. `{torch|one}/{paddle|other}` is the part of the run's framework, "one (paddle other)" where
+            that is not known; a part that stands alone is left out for the other framework.
+        values: By name.
+        framework: "torch", "paddle" or "".
+
+    Returns:
+        The sentence, or `None` when a value is missing that has no words in its place.
+    """
+    missing = False
+
+    def value(slot: re.Match[str]) -> str:
+        nonlocal missing
+        if slot.group(1) in FRAMEWORKS:
+            return slot.group()
+        known: str | None = values.get(slot.group(1))
+        if known is not None and slot.group(2) is not None:
+            known = axis(known, int(slot.group(2)))
+        if known is None:
+            missing = missing or slot.group(3) is None
+            return slot.group(3) or ""
+        return str(known)
+
+    done = _of_framework(SLOT.sub(value, text), framework)
+    return None if missing else done
+
+
+def _of_framework(text: str, framework: str) -> str:
+    if not any("{" + name + "|" in text for name in FRAMEWORKS):
+        return text
+    chosen = _TWINS.sub(r"{torch|\1}{paddle|\2}" if framework else r"\1 (paddle \2)", text)
+    return _PART.sub(lambda part: part[2] if framework in ("", part[1]) else "", chosen)

@@ -1,0 +1,106 @@
+"""Conditions of a run or a message that make one cause likelier than another: the names of `when:` on a page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from labbook.model.evidence import Evidence, ObservedException
+
+CONDITIONS: Mapping[str, str] = {
+    "first_step": "it failed at or before the first optimizer step",
+    "later": "it failed after more than ten steps",
+    "first_epoch_end": "it failed at the end of the first epoch, at the last batch",
+    "memory_rising": "memory grew from step to step",
+    "reserved_large": "over a fifth of what the allocator holds is reserved and not used",
+    "neighbour": "another process holds memory of the device",
+    "absurd_request": "one allocation asks for more than any device has",
+    "gpu_visible": "a GPU is visible",
+    "no_gpu": "no GPU is visible",
+    "container": "the run is in a container",
+    "workers": "a DataLoader has workers",
+    "distributed": "several processes train together",
+    "amp": "mixed precision is on",
+    "compiled": "the model is compiled",
+    "resumed": "a checkpoint was read",
+    "changed_code": "the code differs from that of the run before",
+    "changed_packages": "packages differ from those of the run before",
+    "validation": "it failed while it was not training",
+    "fine_tune": "part of the model is frozen",
+    "bad_batch": "a batch holds values that are not finite",
+    "rising": "gradient norms grew fivefold in the steps before",
+    "labels_from_zero": "the smallest label is 0 and the largest is not below the number of classes",
+    "labels_from_one": "the smallest label is 1 and the largest is the number of classes",
+    "labels_marked": "a label is negative or 255, as labels are that shall be ignored",
+    "out_of_domain": "a logarithm, root, power or quotient is where the first value that is not finite was born",
+}
+"""Condition -> its meaning. Those of a run come with the evidence; those of a message are read here."""
+
+_LATER = 10
+MARK = 255
+"""Label of pixels and tokens that do not count. Source: Cityscapes and Pascal VOC; ignore_index of mmsegmentation."""
+_ABSURD_BYTES = 64 * 2**30
+_RESERVED_SHARE = 0.2
+_UNITS = {"b": 1, "bytes": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "pb": 2**50}
+_SIZE = re.compile(r"(-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\s?([KMGTP]?i?B|bytes)?", re.IGNORECASE)
+
+
+def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: ObservedException | None) -> frozenset[str]:
+    """The conditions that are met by the run and by the numbers of the message.
+
+    Args:
+        values: What the template captured; sizes are called `requested`, `reserved` and `allocated`, memory of another
+            process `neighbour`, a label `v`; and facts of the run (`label_low`, `label_high`, `classes`).
+        evidence: Of the run.
+        raised: The exception, or `None`.
+    """
+    found = set(evidence.conditions)
+    step = raised.step if raised is not None else None
+    if step is not None:
+        found |= {name for name, holds in _STEPS.items() if holds(step)}
+    requested = parse_bytes(values.get("requested", ""))
+    reserved, allocated = parse_bytes(values.get("reserved", "")), parse_bytes(values.get("allocated", ""))
+    if requested is not None and requested > _ABSURD_BYTES:
+        found.add("absurd_request")
+    if reserved and reserved > _RESERVED_SHARE * (reserved + (allocated or 0)):
+        found.add("reserved_large")
+    if values.get("neighbour"):
+        found.add("neighbour")
+    return frozenset(found | _of_labels(values))
+
+
+def read_label_mark(values: Mapping[str, str]) -> dict[str, str]:
+    """`{"label_mark": label}` where the label of a message seems to mark ignored pixels or tokens; else empty."""
+    return {"label_mark": values["v"]} if "labels_marked" in _of_labels({"v": values.get("v", "")}) else {}
+
+
+def _of_labels(values: Mapping[str, str]) -> set[str]:
+    low, high, classes, met = (_whole(values.get(name)) for name in ("label_low", "label_high", "classes", "v"))
+    marked = (low is not None and low < 0) or MARK in (high, met) or (met is not None and met < 0)
+    if marked and (classes is None or classes <= MARK):
+        return {"labels_marked"}
+    if classes is None or high is None or high < classes:
+        return set()
+    return {"labels_from_zero"} if low == 0 else {"labels_from_one"} if low == 1 and high == classes else set()
+
+
+def _whole(text: str | None) -> int | None:
+    try:
+        return int(text) if text else None
+    except ValueError:
+        return None
+
+
+_STEPS: Mapping[str, Callable[[int], bool]] = {
+    "first_step": lambda step: step <= 1,
+    "later": lambda step: step > _LATER,
+}
+
+
+def parse_bytes(text: str) -> float | None:
+    """A size as frameworks print it ("2.50 GiB", "512 MB", "1048576"), in bytes; `None` when it is none."""
+    found = _SIZE.search(text)
+    if found is None:
+        return None
+    unit = (found.group(2) or "b").lower().replace("ib", "b")
+    return float(found.group(1).replace(",", "")) * _UNITS[unit]

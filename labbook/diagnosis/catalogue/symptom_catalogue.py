@@ -1,0 +1,315 @@
+"""Loads the catalogue of symptoms from its pages: the built-in ones, with those of a notebook on top.
+
+A page is `<id>.md`: front matter, then fixed headings. A notebook's page of the same id overrides what it says and
+keeps the rest. A page that cannot be read is named with its line and left out; it never stops a diagnosis.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from labbook.diagnosis.catalogue.catalogue_cache import compute_stamp, read_cache, write_cache
+from labbook.diagnosis.catalogue.pattern import QUANTITIES, compile_pattern
+from labbook.errors import EntryError
+from labbook.frozen import dataclass
+from labbook.model.check import FAMILIES
+from labbook.model.symptom import CRASH_FAMILIES, SEVERITIES, Example, Pattern, Symptom, Wording
+from labbook.store.frontmatter import parse
+from labbook.store.paths import stays_inside
+
+BUILT_IN = Path(__file__).resolve().parents[2] / "symptoms"
+HEADINGS = {
+    "en": ("What you see", "Why it happens", "What to try"),
+    "zh": ("现象", "原因", "怎么办"),
+}
+LEFT_OUT = "!"
+"""Prefix of a condition of `Symptom.when` that rules out its cause and fix."""
+_MATCHES, _MISSES = "Matches", "Does not match"
+_KINDS = ("exception", "output", "warning", "exit", "reads")
+_LISTS = ("frameworks", "not_when", "causes_of", "caused_by", "cured_by", "words", "source")
+_ID = re.compile(r"[a-z][a-z0-9_]{2,60}\Z")
+_ITEM = re.compile(r"(?:[-*]|\d+[.)])\s+")
+_FENCE = re.compile(r"^(`{3,}|~{3,})[ \t]*(\w*)[ \t]*([^\n`]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_MOST_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All symptoms that are known.
+
+    Args:
+        symptoms: By id.
+        problems: Pages that could not be read: file, line, reason.
+    """
+
+    symptoms: Mapping[str, Symptom]
+    problems: tuple[str, ...] = ()
+
+    def title(self, symptom: str, language: str = "en") -> str:
+        """The title of a symptom; its id where it has no page."""
+        known = self.symptoms.get(symptom)
+        return known.said(language).title if known else symptom
+
+
+def load_catalogue(*folders: Path) -> Catalogue:
+    """The built-in catalogue with the pages of further folders on top.
+
+    Args:
+        folders: Such as `notes/symptoms` of a notebook; one that is not there is empty.
+    """
+    built_in = _built_in()
+    symptoms, problems = dict(built_in.symptoms), list(built_in.problems)
+    for folder in folders:
+        for path in sorted(folder.glob("*.md")) if folder.is_dir() else ():
+            if not stays_inside(path, folder.parents[1]):
+                continue  # a link out of the notebook
+            try:
+                own = read_page(path, symptoms.get(path.stem))
+            except EntryError as error:
+                problems.append(str(error))
+                continue
+            if own is not None:
+                symptoms[own.id] = own
+    return Catalogue(symptoms, tuple(problems))
+
+
+@functools.lru_cache(maxsize=1)
+def _built_in() -> Catalogue:
+    pages = list(BUILT_IN.glob("*.md"))
+    stamp = compute_stamp(pages)
+    known = read_cache(stamp)
+    if known is None:
+        whole = read_pages(BUILT_IN)
+        write_cache(stamp, whole.symptoms.values(), whole.problems)
+        return whole
+    return Catalogue({symptom.id: symptom for symptom in known[0]}, tuple(known[1]))
+
+
+def read_pages(folder: Path) -> Catalogue:
+    """All pages of a folder, with their examples."""
+    symptoms, problems = {}, []
+    for path in sorted(folder.glob("*.md")):
+        try:
+            symptom = read_page(path)
+        except EntryError as error:
+            problems.append(str(error))
+            continue
+        if symptom is not None:
+            symptoms[symptom.id] = symptom
+    return Catalogue(symptoms, tuple(problems))
+
+
+def read_page(path: Path, base: Symptom | None = None) -> Symptom | None:
+    """One page of the catalogue.
+
+    Args:
+        path: The file.
+        base: The symptom that it extends; it supplies everything that the page leaves out.
+
+    Returns:
+        The symptom; `None` for a page of a notebook that says nothing of its own (it only lists fixes).
+
+    Raises:
+        EntryError: The page cannot be read; names file, line and reason.
+    """
+    try:
+        content = path.read_bytes()[:_MOST_BYTES]
+        text = content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EntryError(f"{path}: cannot be read: {error}", hint="save it as UTF-8 text") from error
+    meta, body = parse(text, str(path))
+    try:
+        return _symptom(meta, body, path, base)
+    except _WrongPageError as wrong:
+        line = _line_of(text, wrong.key)
+        raise EntryError(f"{path}: line {line}: {wrong}", hint="docs/pages/symptom-pages.md has the format") from None
+
+
+class _WrongPageError(Exception):
+    """An error in the format of a page; `key` is where."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+def _symptom(meta: Mapping[str, Any], body: str, path: Path, base: Symptom | None) -> Symptom | None:
+    name = str(meta.get("id") or path.stem)
+    if not _ID.match(name):
+        raise _WrongPageError("id", f"id {name!r} has other letters than a-z, 0-9 and _")
+    if name != path.stem:
+        raise _WrongPageError("id", f"id {name!r} differs from the name of the file")
+    sections = _sections(body)
+    wording = {
+        language: said
+        for language in HEADINGS
+        if (said := _wording(meta, sections, language, base)) is not None and said.title
+    }
+    if "en" not in wording:
+        if wording.get("zh"):
+            wording["en"] = wording["zh"]
+        elif base is None and not meta.get("patterns"):
+            return None
+        else:
+            raise _WrongPageError("title", "it has no `title`")
+    lists = {key: _texts(meta, key) or (getattr(base, key) if base else ()) for key in _LISTS}
+    family = str(meta.get("family") or (base.family if base else "other"))
+    if family not in CRASH_FAMILIES and family not in FAMILIES:
+        raise _WrongPageError("family", f"{family!r} is no family")
+    severity = str(meta.get("severity") or (base.severity if base else "error"))
+    if severity not in SEVERITIES:
+        raise _WrongPageError("severity", f"severity is {severity!r}; it can be {', '.join(SEVERITIES)}")
+    tier = meta.get("tier", base.tier if base else 2)
+    if tier not in (1, 2, 3):
+        raise _WrongPageError("tier", f"tier is {tier!r}; it can be 1, 2 or 3")
+    patterns = _patterns(meta)
+    for template in lists["not_when"]:
+        _checked("not_when", template)
+    return Symptom(
+        id=name,
+        family=family,
+        class_=str(meta.get("class") or (base.class_ if base else family)),
+        tier=tier,
+        severity=severity,
+        wording=wording,
+        # A notebook's own patterns are added to the known ones.
+        patterns=patterns + (base.patterns if base else ()),
+        when=_when(meta) or (base.when if base else {}),
+        matches=_examples(sections.get(_MATCHES, "")),
+        misses=_examples(sections.get(_MISSES, "")),
+        origin=str(path),
+        **lists,
+    )
+
+
+def _wording(
+    meta: Mapping[str, Any], sections: Mapping[str, str], language: str, base: Symptom | None
+) -> Wording | None:
+    suffix = "" if language == "en" else f"_{language}"
+    known = base.wording.get(language) if base else None
+    see, why, attempts = HEADINGS[language]
+    title = str(meta.get("title" + suffix) or (known.title if known else ""))
+    if not title:
+        return None
+    return Wording(
+        title=title,
+        see=sections.get(see, "").strip() or (known.see if known else ""),
+        why=_items(sections.get(why, "")) or (known.why if known else ()),
+        attempts=_items(sections.get(attempts, "")) or (known.attempts if known else ()),
+        # Of several sentences the first with all values known is used.
+        says="\n".join(_texts(meta, "says" + suffix)) or (known.says if known else ""),
+        check=str(meta.get("check" + suffix) or (known.check if known else "")),
+        expected=str(meta.get("expected" + suffix) or (known.expected if known else "")),
+    )
+
+
+def _patterns(meta: Mapping[str, Any]) -> tuple[Pattern, ...]:
+    rows = meta.get("patterns") or []
+    if not isinstance(rows, list):
+        raise _WrongPageError("patterns", "`patterns` is no list")
+    return tuple(_pattern(row) for row in rows)
+
+
+def _pattern(row: object) -> Pattern:
+    if not isinstance(row, dict):
+        raise _WrongPageError("patterns", f"pattern {row!r} is no mapping such as `exception: words of the message`")
+    kinds = [kind for kind in _KINDS if kind in row]
+    unknown = set(row) - {*_KINDS, "type", "frameworks", "weight", "differ"}
+    if len(kinds) != 1 or unknown:
+        said = f"has {', '.join(map(str, unknown))}" if unknown else f"has {len(kinds)} of {', '.join(_KINDS)}, not one"
+        raise _WrongPageError("patterns", f"pattern {row!r} {said}")
+    kind = kinds[0]
+    weight = row.get("weight", 3)
+    if weight not in (1, 2, 3):
+        raise _WrongPageError("patterns", f"weight is {weight!r}; it can be 1, 2 or 3")
+    if kind == "exit":
+        return Pattern(kind, exits=_texts(row, kind), frameworks=_texts(row, "frameworks"), weight=weight)
+    text = str(row[kind] or "")
+    types = _texts(row, "type")
+    if text:
+        _checked("patterns", text)
+    elif not types:
+        raise _WrongPageError("patterns", f"pattern {row!r} has neither words nor a type")
+    differ = str(row.get("differ") or "")
+    if differ and (differ not in QUANTITIES or not {"a", "b"} <= compile_pattern(text).names):
+        raise _WrongPageError(
+            "patterns", f"`differ: {differ}` needs {{a}} and {{b}}, and is one of {', '.join(QUANTITIES)}"
+        )
+    anchor = compile_pattern(text).anchor if text else ""
+    return Pattern(kind, text, types, (), _texts(row, "frameworks"), weight, differ, anchor)
+
+
+def _checked(key: str, template: str) -> None:
+    try:
+        compile_pattern(template)
+    except ValueError as error:
+        raise _WrongPageError(key, str(error)) from None
+
+
+def _when(meta: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    rows = meta.get("when") or {}
+    if not isinstance(rows, dict):
+        raise _WrongPageError("when", "`when` is no mapping of a condition to `{cause: n, fix: n}`")
+    found = {}
+    for condition, chosen in rows.items():
+        numbers = chosen if isinstance(chosen, dict) else {}
+        pairs = [tuple(numbers.get(key, 0) for key in keys) for keys in (("cause", "fix"), ("no_cause", "no_fix"))]
+        if not all(isinstance(number, int) for pair in pairs for number in pair) or not any(map(any, pairs)):
+            raise _WrongPageError("when", f"`{condition}` has {chosen!r} in place of `{{cause: n, fix: n}}`")
+        for mark, (cause, fix) in zip(("", LEFT_OUT), pairs, strict=True):
+            if cause or fix:
+                found[f"{mark}{condition}"] = (cause, fix)
+    return found
+
+
+def _texts(meta: Mapping[Any, Any], key: str) -> tuple[str, ...]:
+    value = meta.get(key)
+    if value is None:
+        return ()
+    many = value if isinstance(value, list) else [value]
+    return tuple(str(one) for one in many)
+
+
+def _sections(body: str) -> dict[str, str]:
+    """Heading of the second level -> the text below it; fenced text is no heading."""
+    sections: dict[str, list[str]] = {}
+    current: list[str] = []
+    fence = ""
+    for line in body.splitlines():
+        mark = re.match(r"(`{3,}|~{3,})", line)
+        if mark and not fence:
+            fence = mark.group()
+        elif mark and mark.group() == fence and line.strip() == fence:
+            fence = ""
+        elif not fence and line.startswith("## "):
+            current = sections.setdefault(line[3:].strip(), [])
+            continue
+        current.append(line)
+    return {heading: "\n".join(lines) for heading, lines in sections.items()}
+
+
+def _items(section: str) -> tuple[str, ...]:
+    """The items of a list, each on one line."""
+    items: list[list[str]] = []
+    for line in section.splitlines():
+        start = _ITEM.match(line)
+        if start:
+            items.append([line[start.end() :].strip()])
+        elif items and line.strip():
+            items[-1].append(line.strip())
+    return tuple(" ".join(lines) for lines in items)
+
+
+def _examples(section: str) -> tuple[Example, ...]:
+    return tuple(
+        Example(fenced.group(4).rstrip("\n"), fenced.group(3).strip()) for fenced in _FENCE.finditer(section + "\n")
+    )
+
+
+def _line_of(text: str, key: str) -> int:
+    found = re.search(rf"^{re.escape(key)}:", text, re.MULTILINE)
+    return text.count("\n", 0, found.start()) + 1 if found else 1

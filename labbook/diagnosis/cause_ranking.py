@@ -1,0 +1,64 @@
+"""The diagnosis of a failure: its findings, the cause first, consequences behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from labbook.diagnosis.candidates import collect_candidates
+from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.finding_builder import build_check_finding
+from labbook.diagnosis.strategies import Case, choose_findings
+from labbook.model.evidence import Evidence
+from labbook.model.finding import Diagnosis, Finding
+
+_MAX_FINDINGS = 8
+
+
+def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diagnosis:
+    """The findings of one failure, the cause first.
+
+    Args:
+        evidence: Of the failure.
+        matcher: Of the catalogue.
+        language: Of titles, causes and fixes; "en" or "zh".
+    """
+    case = Case(evidence, matcher, language, tuple(collect_candidates(evidence, matcher)))
+    checks = [
+        build_check_finding(check, matcher.catalogue, evidence, language)
+        for check in evidence.checks
+        if check.verdict in ("fail", "warn")
+    ]
+    findings = _with_checks(choose_findings(case), checks, matcher)[:_MAX_FINDINGS]
+    return Diagnosis(tuple(findings), _unsure(findings, evidence))
+
+
+def _with_checks(findings: list[Finding], checks: list[Finding], matcher: Matcher) -> list[Finding]:
+    """Health findings that caused the crash in front of it, all others behind it."""
+    if not findings:
+        return checks
+    if not checks:
+        return findings
+    crash = findings[0]
+    page = matcher.catalogue.symptoms.get(crash.symptom)
+    causes: list[Finding] = []
+    rest: list[Finding] = []
+    for check in checks:
+        own = matcher.catalogue.symptoms.get(check.symptom)
+        named = (page and check.symptom in page.caused_by) or (own and crash.symptom in own.causes_of)
+        if named and crash.symptom and not check.where.get("file"):
+            # A check without a place of its own gets the place of the crash.
+            check = replace(check, where={**crash.where, **check.where})
+        (causes if named and crash.symptom else rest).append(check)
+    if causes:
+        findings = [replace(crash, follows_from=causes[0].symptom), *findings[1:]]
+    return [*causes, *findings, *rest]
+
+
+def _unsure(findings: Sequence[Finding], evidence: Evidence) -> str:
+    if findings and (findings[0].symptom or findings[0].family != "other"):
+        return ""
+    if evidence.exceptions:
+        last = evidence.exceptions[-1]
+        return f"no page of the catalogue fits {last.type or 'this message'}"
+    return "it contains no error message that the catalogue knows"

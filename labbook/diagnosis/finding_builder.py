@@ -1,0 +1,259 @@
+"""Builds findings: the place, the evidence with its numbers, causes and fixes in the order for this run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labbook.diagnosis.catalogue.matcher import Match
+from labbook.diagnosis.catalogue.message_values import read_values, select_tensors
+from labbook.diagnosis.catalogue.pattern import fill_slots
+from labbook.diagnosis.catalogue.run_conditions import find_conditions, read_label_mark
+from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, Catalogue
+from labbook.diagnosis.families.family_tables import title_of_family
+from labbook.diagnosis.families.message_family import FamilyReading
+from labbook.diagnosis.fingerprint import fingerprint_exception, fingerprint_fault
+from labbook.model.evidence import Evidence, ObservedException, OutputLine
+from labbook.model.finding import Finding
+from labbook.model.run import CheckResult, Frame
+from labbook.model.symptom import Symptom, Wording
+from labbook.store.sentences import Sentences, translate_check
+
+_MOST_MESSAGE = 400
+_ENDING_SENTENCES = ("oom_kill", "time_limit", "reader_died", "memory")
+_DEATHS_OF_OTHERS = (
+    "dataloader_worker_died",
+    "host_oom_killed",
+    "illegal_instruction_or_segfault",
+    "nccl_or_collective",
+)
+_WAITING = {
+    "reader": "; the main thread waits for the next batch",
+    "collective": "; the main thread waits for the other ranks in a collective call",
+    "lock": "; the main thread waits for a lock, a queue or another thread",
+    "worker": "; the main thread waits for a child process",
+    "input": "; the main thread waits for input",
+}
+
+
+def build_finding(
+    match: Match, exception: ObservedException | None, line: OutputLine | None, evidence: Evidence, language: str
+) -> Finding:
+    """The finding of a page that matches.
+
+    Args:
+        match: Of a symptom.
+        exception: That matched, or `None`.
+        line: Of output that matched, or `None`.
+        evidence: What else is known.
+        language: "en" or "zh".
+    """
+    symptom = match.symptom
+    wording = symptom.said(language)
+    whole = exception.message if exception else line.text if line else ""
+    read = read_values(match, whole)
+    values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **read}
+    conditions = find_conditions(values, evidence, exception)
+    message = first_message_line(whole)
+    sentences = _first_sentence(wording, values, evidence)
+    if exception is not None:
+        sentences.append(f"{exception.type}: {message}" if exception.type else message)
+        sentences += [_tensor(tensor) for tensor in select_tensors(exception.tensors, symptom.family, whole)]
+        sentences += _of_others(symptom.family, evidence)
+    elif line is not None:
+        times = f" ({line.count} times)" if line.count > 1 else ""
+        sentences.append(message + times)
+    else:
+        sentences += _ending(evidence)
+    causes, fixes = order_advice(symptom, wording.why, wording.attempts, conditions)
+    return Finding(
+        symptom=symptom.id,
+        family=symptom.family,
+        class_=symptom.class_,
+        tier=max(symptom.tier, 4 - match.weight),
+        severity=symptom.severity,
+        title=wording.title,
+        where=_where(exception, line, evidence),
+        evidence=tuple(sentences),
+        causes=_filled_all(causes, values, evidence.framework),
+        fixes=_filled_all(fixes, values, evidence.framework),
+        fingerprint=fingerprint_exception(exception, evidence.framework)
+        if exception
+        else fingerprint_fault(symptom.id, evidence.framework, ""),
+        values=dict(match.values),
+        message=message,
+        exception=exception.type if exception else "",
+    )
+
+
+def build_family_finding(
+    reading: FamilyReading, exception: ObservedException, evidence: Evidence, language: str
+) -> Finding:
+    """The finding of a family without a page.
+
+    Args:
+        reading: The family and what shows it.
+        exception: Without a class where nothing was raised.
+        evidence: What else is known.
+        language: Of the title; "en" or "zh".
+    """
+    return Finding(
+        symptom="",
+        family=reading.family,
+        class_=reading.family,
+        tier=reading.tier,
+        severity="error",
+        title=title_of_family(reading.family, language),
+        where=locate_exception(exception),
+        evidence=(reading.sentence[:_MOST_MESSAGE],),
+        fingerprint=fingerprint_exception(exception, evidence.framework),
+        message=(exception.message.split("\n", 1)[0] or reading.sentence)[:_MOST_MESSAGE],
+        exception=exception.type,
+    )
+
+
+def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evidence, language: str) -> Finding:
+    """The finding of a row of the health checklist that failed or warned."""
+    check = translate_check(check, Sentences(language))
+    symptom = catalogue.symptoms.get(check.id)
+    values = {
+        **{k: str(v) for k, v in evidence.facts.items()},
+        **{k: str(v) for k, v in check.where.items()},
+    }
+    conditions = find_conditions(values, evidence, None)
+    sentences: list[str] = []
+    causes: Sequence[str] = ()
+    fixes: Sequence[str] = (check.detail,) if check.detail else ()
+    title = check.title
+    if symptom is not None:
+        wording = symptom.said(language)
+        title = wording.title
+        sentences = _first_sentence(wording, values, evidence)
+        causes, fixes = order_advice(symptom, wording.why, wording.attempts or tuple(fixes), conditions)
+    return Finding(
+        symptom=check.id,
+        family=check.family,
+        class_=check.family,
+        tier=check.tier,
+        severity="error" if check.verdict == "fail" else "warning",
+        title=title,
+        where=_with_source(check.where, evidence),
+        evidence=(*sentences, check.observed, *check.evidence),
+        causes=_filled_all(causes, values, evidence.framework),
+        fixes=_filled_all(fixes, values, evidence.framework),
+        fingerprint=fingerprint_fault(check.id, str(check.where.get("module") or ""), ""),
+        follows_from=check.explained_by,
+        message=check.observed,
+    )
+
+
+def order_advice(
+    symptom: Symptom, causes: Sequence[str], fixes: Sequence[str], conditions: frozenset[str]
+) -> tuple[list[str], list[str]]:
+    """Causes and fixes in the order of the page; those that a condition of this run suggests come first.
+
+    Those that a condition rules out are removed.
+    """
+    first: tuple[list[int], list[int]] = ([], [])
+    ruled_out: tuple[set[int], set[int]] = (set(), set())
+    for condition, (cause, fix) in symptom.when.items():
+        if condition.removeprefix(LEFT_OUT) not in conditions:
+            continue
+        for place, number in enumerate((cause, fix)):
+            if not number:
+                continue
+            if condition.startswith(LEFT_OUT):
+                ruled_out[place].add(number - 1)
+            else:
+                first[place].append(number - 1)
+    return _first(causes, first[0], ruled_out[0]), _first(fixes, first[1], ruled_out[1])
+
+
+def _first(items: Sequence[str], wanted: Sequence[int], ruled_out: set[int]) -> list[str]:
+    chosen = dict.fromkeys([*wanted, *range(len(items))])
+    return [items[index] for index in chosen if 0 <= index < len(items) and index not in ruled_out]
+
+
+def _first_sentence(wording: Wording, values: Mapping[str, str], evidence: Evidence) -> list[str]:
+    """The first sentence of `says` whose values are all known, as a list of one or none."""
+    sentences = (fill_slots(sentence, values, evidence.framework) for sentence in wording.says.splitlines())
+    return [sentence for sentence in sentences if sentence][:1]
+
+
+def _filled_all(sentences: Sequence[str], values: Mapping[str, str], framework: str) -> tuple[str, ...]:
+    # A sentence with unknown values remains as on the page.
+    return tuple(fill_slots(sentence, values, framework) or sentence for sentence in sentences)
+
+
+def locate_exception(exception: ObservedException) -> dict[str, Any]:
+    """Where an exception comes from: the innermost line of the user's code, else of any code."""
+    frame = innermost_user_frame(exception.frames)
+    found: dict[str, Any] = {}
+    if frame is not None:
+        found = {"file": frame.file, "line": frame.line, "function": frame.function, "source": frame.source.strip()}
+    for name, value in (("step", exception.step), ("rank", exception.rank), ("thread", exception.thread)):
+        if value not in (None, ""):
+            found[name] = value
+    return found
+
+
+def _with_source(where: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]:
+    """The place of a check, with the source line where the traceback of an exception contains it."""
+    if where.get("source") or not where.get("file"):
+        return dict(where)
+    line, file = where.get("line"), str(where["file"])
+    frames = (frame for exception in evidence.exceptions for frame in exception.frames)
+    same = (f for f in frames if f.line == line and (f.file == file or f.file.endswith("/" + file)))
+    frame = next((frame for frame in same if frame.source.strip()), None)
+    return {**where, "source": frame.source.strip()} if frame is not None else dict(where)
+
+
+def innermost_user_frame(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost frame of the user's code; the innermost of all where none is."""
+    own = next((frame for frame in reversed(frames) if frame.user), None)
+    return own or (frames[-1] if frames else None)
+
+
+def first_message_line(message: str) -> str:
+    """The first line of a message with words, shortened."""
+    line = next((line.strip() for line in message.splitlines() if line.strip(" -=*")), "")
+    return line if len(line) <= _MOST_MESSAGE else line[: _MOST_MESSAGE - 3] + "..."
+
+
+def _tensor(tensor: Mapping[str, Any]) -> str:
+    line = [f"{tensor.get('name') or 'a tensor'}: {tensor.get('shape')}"]
+    line += [str(tensor[key]) for key in ("dtype", "device") if tensor.get(key)]
+    return " ".join(line)
+
+
+def _where(exception: ObservedException | None, line: OutputLine | None, evidence: Evidence) -> dict[str, Any]:
+    if exception is not None:
+        return locate_exception(exception)
+    if line is not None:
+        return {"rank": line.rank} if line.rank is not None else {}
+    return dict(evidence.ending.facts.get("where") or {})
+
+
+def _of_others(family: str, evidence: Evidence) -> list[str]:
+    """Facts about the death of another process, for families that report one."""
+    if family not in _DEATHS_OF_OTHERS:
+        return []
+    facts = evidence.ending.facts
+    return [*([str(facts["oom_kill"])] if facts.get("oom_kill") else []), *map(str, facts.get("children") or ())]
+
+
+def _ending(evidence: Evidence) -> list[str]:
+    ending = evidence.ending
+    facts = ending.facts
+    sentences = [str(facts[key]) for key in _ENDING_SENTENCES if facts.get(key)]
+    sentences += map(str, facts.get("children") or ())
+    if facts.get("silent_s"):
+        waited = _WAITING.get(str(facts.get("waiting") or ""), "")
+        sentences.append(f"no step, batch or forward for the last {float(facts['silent_s']):.0f} s{waited}")
+    if facts.get("core_dump"):
+        sentences.append("a core was dumped")
+    if ending.signal:
+        sentences.append(f"the process was ended by {ending.signal}")
+    elif ending.exit_code is not None:
+        sentences.append(f"the process ended with status {ending.exit_code}")
+    return sentences

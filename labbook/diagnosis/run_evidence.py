@@ -1,0 +1,239 @@
+"""Collects the evidence of a recorded run: exceptions, output, health checks, its end, and the conditions it meets."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import statistics
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from labbook.diagnosis.catalogue.run_conditions import MARK
+from labbook.model.evidence import Ending, Evidence, ObservedException
+from labbook.model.run import CaughtException, Run
+
+_FAILED = ("failed", "killed", "lost")
+_INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
+_BROKEN = (
+    "ConnectionRefusedError",
+    "ConnectionResetError",
+    "ConnectionAbortedError",
+    "BrokenPipeError",
+    "EOFError",
+    "FileNotFoundError",
+)
+_LATER_STEPS = 10
+
+
+def collect_run_evidence(run: Run) -> Evidence:
+    """The evidence of a run; only its health checks where it did not fail."""
+    failed = run.status in _FAILED or is_standstill(run)
+    framework = next((f.name for f in run.frameworks if f.optimizers), "") or next((f.name for f in run.frameworks), "")
+    ending = Ending(run.exit_code, run.signal, _ending_facts(run))
+    conditions, facts = _conditions(run), _facts(run)
+    if not failed:
+        return Evidence(checks=run.checks, conditions=conditions, facts=facts, framework=framework, clean_end=True)
+    caught = [e for e in run.exceptions if e.type not in _INTERRUPTS]
+    if run.status == "interrupted":
+        # Errors while a program is being stopped are no cause; a thread that died before may be.
+        raised = (
+            tuple(read_caught_exception(e) for e in caught if e.where == "thread")
+            if ending.facts.get("reader_died")
+            else ()
+        )
+        return Evidence(raised, (), ending, run.checks, conditions, facts, framework)
+    # An exception of a thread may be the reason why the main thread waits.
+    ended = [e for e in caught if e.ended_process or e.where == "thread"] or caught
+    raised = tuple(read_caught_exception(e) for e in sorted(ended, key=lambda e: e.t))
+    if raised and ending.facts.get("child_signal"):
+        # The exception is about the child, or a consequence of its death.
+        ending = replace(ending, facts={k: v for k, v in ending.facts.items() if k != "child_signal"})
+    printed = _read_text(run.console.text) if run.console.text.strip() else Evidence()
+    return Evidence(
+        # An exception that the probe captured has more detail than its printed text.
+        exceptions=raised or printed.exceptions,
+        lines=printed.lines,
+        ending=ending,
+        checks=run.checks,
+        conditions=conditions,
+        facts=facts,
+        framework=framework or printed.framework,
+    )
+
+
+def is_standstill(run: Run) -> bool:
+    """Whether a run made no progress when it was ended from outside: a standstill has a cause to find."""
+    ended = run.captured.get("ending") or {}
+    limit = ended.get("time_limit")
+    return run.status == "interrupted" and bool(ended.get("stalled") or ended.get("reader_died") or limit)
+
+
+def read_caught_exception(caught: CaughtException) -> ObservedException:
+    """An exception that the probe captured; what its message quotes of another process becomes `inner`."""
+    inner, message = split_quoted_exception(caught.type, caught.message)
+    return ObservedException(
+        type=caught.type,
+        message=message,
+        module=caught.module,
+        frames=caught.frames,
+        inner=inner,
+        context=tuple((ObservedException(kind, text), relation) for kind, text, relation in _chain(caught)),
+        rank=caught.rank,
+        thread=caught.thread if caught.where == "thread" else "",
+        order=caught.t,
+        step=caught.step,
+        ended_process=caught.ended_process or caught.where == "thread",
+        tensors=caught.tensors,
+    )
+
+
+def _chain(caught: CaughtException) -> tuple[tuple[str, str, str], ...]:
+    """The chain of an exception, without the broken connections that reveal a dead worker."""
+    if not caught.message.startswith("DataLoader worker"):
+        return caught.chain
+    return tuple(link for link in caught.chain if link[0] not in _BROKEN)
+
+
+def split_quoted_exception(kind: str, message: str) -> tuple[ObservedException | None, str]:
+    """The exception that a message quotes with its traceback, and the message without it."""
+    if message[:1] in "'\"" and "\\n" in message:
+        # The text of a KeyError is the repr of its key; here the key is the text of another error.
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            message = str(ast.literal_eval(message))
+    if "Traceback (most recent call last)" not in message and " with message:" not in message:
+        return None, message
+    read = _read_text(f"{kind}: {message}").exceptions
+    whole = next((r for r in read if r.inner is not None), None)
+    if whole is not None:
+        return whole.inner, whole.message
+    other = next((r for r in reversed(read) if r.message.strip() and r.type != kind), None)
+    return other, message
+
+
+def _read_text(text: str) -> Evidence:
+    # Only a failed run needs the log reader; loading it takes 0.1 s.
+    from labbook.diagnosis.text.log_reader import read_text
+
+    return read_text(text)
+
+
+def _ending_facts(run: Run) -> dict[str, Any]:
+    """Facts about what ended the run; see `labbook.model.evidence.Ending`."""
+    ended = run.captured.get("ending") or {}
+    return {key: value for key, value in ended.items() if value}
+
+
+def _conditions(run: Run) -> frozenset[str]:
+    return frozenset(name for name, holds in _holding(run) if holds)
+
+
+def _holding(run: Run) -> Iterator[tuple[str, bool]]:
+    steps = max((process.steps for process in run.processes), default=0)
+    trained = bool(run.frameworks)
+    states = [framework.state for framework in run.frameworks]
+    wrong = {check.id for check in run.checks if check.verdict in ("fail", "warn")}
+    changed = {change.kind for change in run.changes}
+    hardware = run.captured.get("hardware") or {}
+    yield "first_step", trained and steps <= 1
+    yield "later", steps > _LATER_STEPS
+    yield "memory_rising", bool(wrong & {"memory_graph_retained", "host_memory_growth_workers"})
+    yield "gpu_visible", bool(hardware.get("gpus"))
+    yield "no_gpu", "gpus" in hardware and not hardware["gpus"]
+    yield "container", bool((run.captured.get("container") or {}).get("kind"))
+    yield "workers", any(int(loader.get("workers") or 0) > 0 for loader in _loaders(run))
+    yield "distributed", len({p.rank for p in run.processes if p.rank is not None}) > 1
+    yield "amp", any(state.get("amp") for state in states)
+    yield "compiled", run.mode == "compiled" or any(state.get("compiled") for state in states)
+    yield "resumed", any(signals.loaded for signals in run.signals)
+    yield "changed_code", "code" in changed
+    yield "changed_packages", "package" in changed
+    yield "validation", any(e.where == "main" for e in run.exceptions) and _evaluating(run)
+    yield "fine_tune", any(_frozen(state) for state in states)
+    flights = [signals.flight for signals in run.signals if signals.flight]
+    yield "bad_batch", "nonfinite_input" in wrong
+    yield "rising", any(map(_rose, flights))
+    yield "out_of_domain", any(map(_out_of_domain, flights))
+
+
+_PARTIAL = re.compile(
+    r"(?<![A-Za-z])(?:log(?:2|10|1p)?|r?sqrt|div(?:ide)?|elementwise_div|pow|reciprocal|(?:linalg)?(?:vector)?norm"
+    r"|std|var"
+    r"|a(?:cos|sin|tanh|cosh))(?:Backward\d*)?(?![A-Za-z])",
+    re.IGNORECASE,
+)
+"""Operations that are finite only for some arguments, by their names in torch and paddle."""
+_MARK = "!"
+"""Marks, in a chain of operations, the one that the flight recorder saw create the value."""
+_ROSE = 5.0
+"""Source: chosen by us; noise of gradient norms is below a factor of three in the healthy runs of the bench."""
+
+
+def _out_of_domain(flight: Mapping[str, Any]) -> bool:
+    """Whether the operation that created the first non-finite value is finite only for some arguments."""
+    chain = str(flight.get("op") or "").split()
+    marked = [one for one in chain if one.endswith(_MARK)]
+    return any(_PARTIAL.search(one) for one in marked or chain)
+
+
+def _rose(flight: Mapping[str, Any]) -> bool:
+    """Whether gradient norms grew in the last steps before a non-finite value."""
+    recent = flight.get("recent")
+    norms = [row.get("grad_norm") for row in recent if isinstance(row, Mapping)] if isinstance(recent, list) else []
+    known = [n for n in norms if isinstance(n, (int, float)) and not isinstance(n, bool) and math.isfinite(n)]
+    early = known[: max(len(known) // 2, 1)]
+    return len(known) > 1 and max(known[-2:]) > _ROSE * statistics.median(early) > 0.0
+
+
+def _loaders(run: Run) -> Iterator[Mapping[str, Any]]:
+    for signals in run.signals:
+        yield from signals.loaders
+
+
+def _evaluating(run: Run) -> bool:
+    """Whether the last forward passes were without gradient."""
+    last = max((s.evaluations[-1] for s in run.signals if s.evaluations), key=lambda e: e.get("t") or 0, default=None)
+    steps = max((p.steps for p in run.processes), default=0)
+    return last is not None and (last.get("step") or 0) >= steps > 0
+
+
+def _frozen(state: Mapping[str, Any]) -> bool:
+    total, trainable = state.get("parameters"), state.get("trainable")
+    return isinstance(total, int) and isinstance(trainable, int) and 0 < trainable < total
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    """Values that the texts of fixes may use."""
+    found: dict[str, Any] = {"script": run.script} if run.script else {}
+    for loader in _loaders(run):
+        if isinstance(loader.get("batch_size"), int):
+            found.setdefault("batch_size", loader["batch_size"])
+    for framework in run.frameworks:
+        for optimizer in framework.optimizers:
+            rate = (optimizer.get("options") or {}).get("lr")
+            if isinstance(rate, (int, float)):
+                found.setdefault("lr", f"{rate:g}")
+    return found | _label_facts(run)
+
+
+def _label_facts(run: Run) -> dict[str, int]:
+    """Labels and number of classes of the first loss with a label out of range."""
+    losses = [loss for signals in run.signals for loss in signals.losses if loss.get("outside")]
+    for loss in sorted(losses, key=lambda loss: loss.get("training") is False):
+        target = loss.get("target")
+        low, high = (_whole(target.get(name)) if isinstance(target, Mapping) else None for name in ("min", "max"))
+        classes = _whole(loss.get("classes"))
+        if low is None or high is None or classes is None:
+            continue
+        found = {"classes": classes, "label_low": low, "label_high": high}
+        if low < 0 or high == MARK:
+            return found | {"label_mark": low if low < 0 else MARK}
+        # Where labels do not start at 0, the largest is not their number.
+        return found | ({"classes_needed": high + 1} if low == 0 and high >= classes else {})
+    return {}
+
+
+def _whole(number: object) -> int | None:
+    return int(number) if isinstance(number, (int, float)) and math.isfinite(number) and number == int(number) else None

@@ -1,0 +1,223 @@
+"""Which reader decides when several can explain a failure: an ordered list of strategies, the first answer wins.
+
+A page of the catalogue that fits with certainty comes first, then the family that the message of an exception gives,
+then a line in which a program reports an error without an exception, and last pages that are only likely. Where no
+strategy has an answer the failure is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from labbook.diagnosis.candidates import ANYTHING, Candidate, is_cause_of
+from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.families.message_family import family_of_class, family_of_line, family_of_message
+from labbook.diagnosis.families.raise_site import family_of_import, reads_checkpoint, reads_setting
+from labbook.diagnosis.finding_builder import build_family_finding, build_finding
+from labbook.diagnosis.text.evidence_collector import PRINTS_STEPS
+from labbook.diagnosis.text.hedging import drop_questions, without_speculation
+from labbook.frozen import dataclass
+from labbook.model.evidence import Evidence, ObservedException
+from labbook.model.finding import Finding
+
+_GENERAL_CLASSES = ("KeyError", "NotImplementedError", "ValueError", "RuntimeError", "AssertionError", "Exception")
+"""Classes that programs raise for anything: their message is more specific."""
+_ABORTED = "native_crash"
+_SURVIVED = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch")
+"""Families of warnings after which programs train normally."""
+_NOT_SETTINGS = ("data_decode_error", "type_error_user_code", "api_version_mismatch")
+_MAX_DEPTH = 12
+
+
+@dataclass(frozen=True)
+class Case:
+    """One failure and the pages that fit it.
+
+    Args:
+        evidence: Of the failure.
+        matcher: Of the catalogue.
+        language: Of titles, causes and fixes.
+        candidates: In the order of `candidates.order_candidates`.
+    """
+
+    evidence: Evidence
+    matcher: Matcher
+    language: str
+    candidates: tuple[Candidate, ...]
+
+
+class Strategy(Protocol):
+    """One way to explain a failure."""
+
+    name: str
+
+    def find(self, case: Case) -> list[Finding]:
+        """The findings, the cause first; empty when this strategy cannot explain the failure."""
+
+
+class CertainPage:
+    """A page of the catalogue that fits what ended the program by more than the class of an exception."""
+
+    name = "certain page"
+
+    def find(self, case: Case) -> list[Finding]:
+        """All matching pages when at least one of them is certain."""
+        certain = (c for c in case.candidates if c.fatal and c.match.weight > 1 and not _is_weak(c))
+        return _page_findings(case, case.candidates) if any(certain) else []
+
+
+class ExceptionFamily:
+    """The family that class, message and place of an exception give, where no page describes it."""
+
+    name = "family of an exception"
+
+    def find(self, case: Case) -> list[Finding]:
+        """A finding of the family, then pages of other families that do not rest on the class alone."""
+        exceptions = sorted(case.evidence.exceptions, key=lambda one: (one.ended_process, one.order), reverse=True)
+        for exception in exceptions:
+            finding = _family_finding(_innermost(exception), case)
+            if finding is not None:
+                pages = _page_findings(case, [c for c in case.candidates if not _rests_on_class(c)])
+                return [finding, *(replace(f, follows_from="") for f in pages if f.family != finding.family)]
+        return []
+
+
+class ProgramLine:
+    """The family of a line in which a program reports an error without a class, in a text without any exception.
+
+    Such lines are error codes of CUDA, and what loaders of model files and other native code print before they abort.
+    In the log of a training that goes on, a page that fits a warning explains more.
+    """
+
+    name = "line of a program"
+
+    def find(self, case: Case) -> list[Finding]:
+        """A finding of the family; only where nothing in the text is an exception."""
+        evidence = case.evidence
+        if evidence.clean_end or any(one.type or one.message for one in evidence.exceptions):
+            return []
+        if case.candidates and PRINTS_STEPS in evidence.conditions:
+            return []
+        for line in evidence.lines:
+            if line.kind != "output" or "\n" in line.text:
+                continue
+            reading = family_of_line(drop_questions(without_speculation(line.text)))
+            if reading is not None:
+                bare = ObservedException("", reading.sentence)
+                return [build_family_finding(reading, bare, evidence, case.language)]
+        return []
+
+
+class LikelyPage:
+    """A page that fits less certainly: by a hint, by the class of an exception, by a warning, by an abort."""
+
+    name = "likely page"
+
+    def find(self, case: Case) -> list[Finding]:
+        """All matching pages but hints that rest on the class of an exception alone."""
+        return _page_findings(case, [c for c in case.candidates if c.match.weight > 1 or not _rests_on_class(c)])
+
+
+STRATEGIES: tuple[Strategy, ...] = (CertainPage(), ExceptionFamily(), ProgramLine(), LikelyPage())
+"""In order: the first one with an answer decides."""
+
+
+def choose_strategy(case: Case) -> tuple[str, list[Finding]]:
+    """Name of the first strategy that explains a failure, with its findings; `("", [])` when none does."""
+    for strategy in STRATEGIES:
+        findings = strategy.find(case)
+        if findings:
+            return strategy.name, findings
+    return "", []
+
+
+def choose_findings(case: Case) -> list[Finding]:
+    """The findings of the first strategy with an answer, without those that explain nothing.
+
+    Removed are the report of a launcher whose child raised something unknown, and, in the log of a training that goes
+    on, warnings of slowness and of keys that were not loaded.
+    """
+    findings = choose_strategy(case)[1]
+    candidates, evidence = case.candidates, case.evidence
+    if candidates and _is_wrapper(candidates[0]) and _has_unexplained_exception(evidence, candidates):
+        findings = [f for f in findings if f.symptom != candidates[0].id]
+    if PRINTS_STEPS not in evidence.conditions:
+        return findings
+    if all(f.family == "performance" for f in findings):
+        return []
+    return [] if candidates and not evidence.exceptions and all(map(_is_survived, candidates)) else findings
+
+
+def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]:
+    """The findings of pages; consequences of the first are marked, hints beside a certain first are left out."""
+    findings: list[Finding] = []
+    for candidate in candidates:
+        first = candidates[0]
+        if findings and candidate.match.weight == 1 and first.match.weight > 1:
+            continue
+        finding = build_finding(candidate.match, candidate.exception, candidate.line, case.evidence, case.language)
+        if findings:
+            follows = ANYTHING in candidate.match.symptom.caused_by or is_cause_of(first, candidate)
+            same_exception = candidate.exception is not None and first.exception is not None and candidate.fatal
+            finding = replace(finding, follows_from=first.id if follows or same_exception else "")
+        findings.append(finding)
+    return findings
+
+
+def _family_finding(exception: ObservedException, case: Case) -> Finding | None:
+    reading = family_of_message(exception)
+    return build_family_finding(reading, exception, case.evidence, case.language) if reading is not None else None
+
+
+def _innermost(exception: ObservedException) -> ObservedException:
+    for _ in range(_MAX_DEPTH):
+        if exception.inner is None:
+            break
+        exception = exception.inner
+    return exception
+
+
+def _is_weak(candidate: Candidate) -> bool:
+    """Whether the message of the exception may say more than the page that fits."""
+    return _rests_on_class(candidate) or _only_aborts(candidate) or _misreads(candidate)
+
+
+def _rests_on_class(candidate: Candidate) -> bool:
+    """Whether only a general class fits, beside a message of several words."""
+    one = candidate.exception
+    general = one is not None and one.type in _GENERAL_CLASSES and one.message.count(" ") > 1
+    return general and not candidate.match.length
+
+
+def _only_aborts(candidate: Candidate) -> bool:
+    """Whether it only reports an abort, which earlier output may explain."""
+    return candidate.exception is None and candidate.match.weight == 2 and candidate.id == _ABORTED
+
+
+def _misreads(candidate: Candidate) -> bool:
+    """Whether it calls a failed import, or the reading of a setting or checkpoint, an error of the program or data."""
+    one, family = candidate.exception, candidate.match.symptom.family
+    if one is None:
+        return False
+    if family == "type_error_user_code" and family_of_import(one) is not None:
+        return True
+    of_setting = reads_checkpoint(one) or reads_setting(one) or family_of_class(one.module, one.type) == "config_error"
+    return family in _NOT_SETTINGS and of_setting
+
+
+def _is_survived(candidate: Candidate) -> bool:
+    """Whether programs print it as a warning when they start, and train normally."""
+    page = candidate.match.symptom
+    return (candidate.match.weight == 1 and page.family in _SURVIVED) or page.family == "performance"
+
+
+def _is_wrapper(candidate: Candidate) -> bool:
+    return candidate.match.weight == 1 and ANYTHING in candidate.match.symptom.caused_by
+
+
+def _has_unexplained_exception(evidence: Evidence, candidates: Sequence[Candidate]) -> bool:
+    """Whether an exception that ended the program belongs to no candidate."""
+    known = {c.exception.message for c in candidates if c.exception is not None}
+    return any(one.ended_process and one.message and one.message not in known for one in evidence.exceptions)

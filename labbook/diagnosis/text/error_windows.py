@@ -1,0 +1,238 @@
+"""Finds the parts of a long log that may report a failure, by searching blocks of bytes for rare words."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from labbook.diagnosis.text.log_lines import LONGEST_LINE
+
+_STRONG: dict[bytes, re.Pattern[bytes] | None] = dict.fromkeys(
+    (
+        *(b"Traceback (", b"Error", b"Exception", b'File "', b"NotMet", b"terminate called", b"Interrupt"),
+        *(b"(most recent", b"--> ", b"Cell In", b"Input In", b"Failure", b"uncaught exc"),
+        *(b"Unsupported", b"Timeout", b"NotFound", b"Invalid:", b"OutOfRes", b"BadZip"),
+    )
+)
+_ERROR_WORD = re.compile(rb"(?:error|ERROR|Error|FATAL|atal)\]?\s*[:|-]\s*[^\s\d.+-]|\bE(?:RROR|rror)\b|\bFATAL\b")
+_NOT_A_NUMBER = re.compile(rb"[\s:=\[(]-?(?:nan|NaN|NAN|inf|Inf)\b")
+_WEAK: dict[bytes, re.Pattern[bytes] | None] = {
+    **dict.fromkeys((b"ERROR", b"error:", b"Fatal", b"FATAL"), _ERROR_WORD),
+    **dict.fromkeys((b"nan", b"NaN", b": inf", b"=inf", b"= inf"), _NOT_A_NUMBER),
+    **dict.fromkeys(
+        (
+            *(b"Warning", b"warning", b"WARN", b"CRITICAL", b"Killed", b" killed", b"out of memory", b"Out Of Memory"),
+            *(b"dumped", b"tion fault", b"borted", b"ssertion", b"NCCL WARN", b"NCCL error", b"ncclS", b"atchdog"),
+            *(b"exit code", b"exit status", b"exitcode", b"xit Code", b"return code", b"returncode", b"exited "),
+            *(b" signal",),
+            *(b"imed out", b"TIME LIMIT", b"oom-kill", b"oom_kill", b"OOM", b"refused", b"reset by", b"closed by"),
+            *(b"No space", b"denied", b"No such file", b"undefined symbol", b"cannot open", b" mismatch"),
+            *(b"Skip loading", b"us error", b"Gradient overflow", b"ailed to", b"nable to"),
+            *(b"CUDA error", b"cuda error"),
+            *(b"CUDNN_", b"CUBLAS_", b"cuDNN error", b"cublas", b"already in use", b"shared memory", b"open files"),
+            *(b"llegal memory", b"llegal instruction", b"ernel died", b"ernel appears", b"queue is killed", b"Xid"),
+            *(b"THCudaCheck", b"not compatible", b"nexpected key", b"CANCELLED AT", b"_limit (", b"is lost"),
+            *(b"Terminated", b"workers exit", b"available RAM", b"what():", b"Signal", b"SIGTERM", b"SIGKILL"),
+            *(word.encode() for word in ("不足", "溢出", "错误", "报错", "异常", "已杀死", "转储", "警告", "失败")),
+        )
+    ),
+}  # fmt: skip
+"""Rare parts of words; where a word is common in healthy logs, with a pattern that its line must fit too."""
+_STRONG_LINE = re.compile(
+    rb"Traceback \(|^[\w.]{1,200}\.[A-Z]\w{2,60}: |\bException: "
+    rb"|[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt|Exit|Failure)\w{0,3}(?:[:'`\"]|\s*$|\xef\xbc\x9a)"
+    rb'|^\W{0,8}.{0,80}?File "[^"]+", line \d|terminate called after|Error Message Summary|Fatal Python error'
+    rb"|\(most recent call (?:first|last)|^\s*-{1,6}> \d+ |(?:Cell |Input )In ?\[\d|^E\s{3,}\S"
+    rb"|[Uu]ncaught exception of"
+)
+_TRACE_LIKE = re.compile(rb'File "|^\s*\S{0,30}\s*[|\xe2]|^[\t ]+\S|^\s*-{1,6}> ?\d|^\s*$|^\S{0,40}:?\s{3,}\S')
+
+_BEFORE = 12
+_AFTER = 30
+"""Lines read after the last one that looks like a failure: a message may continue, a chain may follow."""
+_LONGEST = 4_000
+_BUDGET = 20_000
+"""Lines that are parsed. Of a program that prints a traceback at each step the first thousand are enough; after the
+budget only the last window is parsed. Source: chosen by us, about two seconds of parsing."""
+_LONGEST_BYTES = 8 * LONGEST_LINE
+_BLOCK = 1 << 20
+
+
+class ErrorWindow(NamedTuple):
+    """Consecutive lines that are parsed together.
+
+    Args:
+        lines: With their numbers.
+        whole: Whether they are the whole text.
+        alone: Whether each line is parsed on its own.
+    """
+
+    lines: list[tuple[int, bytes]]
+    whole: bool = False
+    alone: bool = False
+
+
+def find_windows(chunks: Iterable[bytes], short: int) -> Iterator[ErrorWindow]:
+    """The windows of a log that may hold a failure, in order; a text of up to `short` lines as one window.
+
+    Args:
+        chunks: UTF-8 or another encoding in which ASCII is itself.
+        short: Lines.
+    """
+    blocks = _whole_lines(chunks)
+    head: list[bytes] = []
+    for block in blocks:
+        head.append(block)
+        if sum(part.count(b"\n") for part in head) > short or sum(map(len, head)) > 4 * _BLOCK:
+            break
+    start = b"".join(head)
+    lines = start.split(b"\n")
+    lines = lines[:-1] if lines and not lines[-1] else lines
+    if len(lines) <= short and sum(map(len, head)) <= 4 * _BLOCK:
+        yield ErrorWindow(list(enumerate(lines, 1)), whole=True)
+        return
+    finder = _WindowFinder()
+    yield from finder.search(start)
+    for block in blocks:
+        yield from finder.search(block)
+    yield from finder.close()
+
+
+def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Blocks of whole lines; a line of more than 2 MiB loses its middle."""
+    rest = bytearray()
+    cut = False
+    for chunk in chunks:
+        for at in range(0, len(chunk), _BLOCK):
+            part = chunk[at : at + _BLOCK]
+            end = part.rfind(b"\n")
+            if end < 0:
+                rest += part
+                if len(rest) > 2 * _BLOCK:
+                    del rest[_LONGEST_BYTES : len(rest) - _LONGEST_BYTES]
+                    cut = True
+                continue
+            yield bytes(rest) + part[: end + 1]
+            rest = bytearray(part[end + 1 :])
+    if rest or cut:
+        yield bytes(rest)
+
+
+class _WindowFinder:
+    """Finds windows block by block; a window may continue in the next block."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, bytes]] = []
+        self._inside = False
+        self._quiet = 0
+        self._number = 1
+        self._read = 0
+        self._skipped: list[tuple[int, bytes]] = []
+        self._alone: list[tuple[int, bytes]] = []
+        self._alone_read = 0
+
+    def search(self, block: bytes) -> Iterator[ErrorWindow]:
+        strong, weak = _line_starts(block, _STRONG), _line_starts(block, _WEAK)
+        candidates = sorted(strong | weak)
+        at = 0
+        while at < len(block):
+            if self._inside:
+                at = self._extend(block, at, strong)
+                if self._quiet > _AFTER or len(self._open) >= _LONGEST:
+                    yield from self._closed()
+                continue
+            place = bisect_left(candidates, at)
+            if place >= len(candidates):
+                break
+            start = candidates[place]
+            line = _line_at(block, start)
+            number = self._number + block.count(b"\n", at, start)
+            if start in strong and _STRONG_LINE.search(line[:_LONGEST_BYTES]):
+                self._begin(block, at, start, number)
+                at = start
+                self._number = number
+                continue
+            if start in weak or start in strong:
+                self._alone.append((number, _short(line)))
+            at = start + len(line) + 1
+            self._number = number + 1
+            if len(self._alone) >= 1000:
+                yield from self._singles()
+        else:
+            at = len(block)
+        if at < len(block):
+            self._number += block.count(b"\n", at)
+        yield from self._singles()
+
+    def _begin(self, block: bytes, at: int, start: int, number: int) -> None:
+        """Opens a window a few lines above the line that was found."""
+        above: list[tuple[int, bytes]] = []
+        end = start
+        while len(above) < _BEFORE and end > at:
+            begin = block.rfind(b"\n", at, end - 1) + 1
+            begin = max(begin, at)
+            above.append((number - len(above) - 1, _short(block[begin : end - 1])))
+            end = begin
+        self._open, self._inside = above[::-1], True
+        self._quiet = 0
+
+    def _extend(self, block: bytes, at: int, strong: set[int]) -> int:
+        while at < len(block):
+            line = _line_at(block, at)
+            self._open.append((self._number, _short(line)))
+            if at in strong and _STRONG_LINE.search(line[:_LONGEST_BYTES]):
+                self._quiet = 0
+            elif not (self._quiet < 3 and _TRACE_LIKE.match(line)):
+                self._quiet += 1
+            at += len(line) + 1
+            self._number += 1
+            if self._quiet > _AFTER or len(self._open) >= _LONGEST:
+                break
+        return at
+
+    def _closed(self) -> Iterator[ErrorWindow]:
+        lines, self._open, self._inside, self._quiet = self._open, [], False, 0
+        if self._read < _BUDGET:
+            self._read += len(lines)
+            yield ErrorWindow(lines)
+        else:
+            self._skipped = lines
+
+    def _singles(self) -> Iterator[ErrorWindow]:
+        lines, self._alone = self._alone, []
+        self._alone_read += len(lines)
+        if lines:
+            # Of a flood of warnings only a shrinking share is parsed, and counted.
+            step = 1 + self._alone_read // (10 * _BUDGET)
+            yield ErrorWindow(lines[::step], alone=True)
+
+    def close(self) -> Iterator[ErrorWindow]:
+        if self._inside:
+            self._read = 0
+            yield from self._closed()
+        if self._skipped:
+            yield ErrorWindow(self._skipped)
+
+
+def _line_starts(block: bytes, words: dict[bytes, re.Pattern[bytes] | None]) -> set[int]:
+    starts: set[int] = set()
+    for word, also in words.items():
+        at = block.find(word)
+        while at >= 0:
+            start, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
+            end = len(block) if end < 0 else end
+            if also is None or also.search(block, max(start, at - 200), min(end, at + 200)):
+                starts.add(start)
+            at = block.find(word, end)
+    return starts
+
+
+def _line_at(block: bytes, start: int) -> bytes:
+    end = block.find(b"\n", start)
+    return block[start:] if end < 0 else block[start:end]
+
+
+def _short(line: bytes) -> bytes:
+    return line if len(line) <= 2 * _LONGEST_BYTES else line[:_LONGEST_BYTES] + b" ... " + line[-_LONGEST_BYTES:]

@@ -1,0 +1,145 @@
+"""Collects exceptions and lines of a text with bounded memory: of similar ones the first and the last few."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from labbook.diagnosis.text.exit_lines import count_framework_words
+from labbook.diagnosis.text.hedging import is_change_description, is_feature_request
+from labbook.diagnosis.text.log_lines import LogLine
+from labbook.diagnosis.text.parsed_exception import ParsedException
+from labbook.diagnosis.text.survived_errors import has_training_steps
+from labbook.model.evidence import ObservedException, OutputLine
+from labbook.model.run import Frame
+
+_FIRST = 4
+_LAST = 4
+_KINDS = 400
+"""Groups of similar exceptions or lines; everything beyond them shares one group."""
+_LONGEST_SAID = 4_000
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d[\d.,]*(?:e[-+]?\d+)?")
+
+PRINTS_STEPS = "prints_steps"
+"""Condition of evidence: the text contains step lines of a training."""
+
+
+@dataclass
+class _Bounded:
+    first: list[object] = field(default_factory=list)
+    last: deque[object] = field(default_factory=lambda: deque(maxlen=_LAST))
+    count: int = 0
+
+    def add(self, one: object) -> None:
+        self.count += 1
+        if len(self.first) < _FIRST:
+            self.first.append(one)
+        else:
+            self.last.append(one)
+
+
+@dataclass
+class EvidenceCollector:
+    """The evidence read so far."""
+
+    stacks: list[tuple[Frame, ...]] = field(default_factory=list)
+    clues: Counter[str] = field(default_factory=Counter)
+    wished: bool = False
+    proposed: bool = False
+    steps: bool = False
+    going: list[int] = field(default_factory=list)
+    """Numbers of the last step lines, in order."""
+    tail: bytes = b""
+    newlines: int = 0
+    _raised: dict[str, _Bounded] = field(default_factory=dict)
+    _outputs: dict[str, _Bounded] = field(default_factory=dict)
+    _lines: int = 0
+
+    def add_exceptions(self, found: Iterable[ParsedException]) -> None:
+        """Adds the exceptions of one writer, without last lines that only repeat a traceback."""
+        for one in found:
+            made = one.to_observed()
+            if one.bare and self._is_repetition(made):
+                continue
+            wording = _NUMBER.sub("0", f"{made.type}|{made.message[:200]}")
+            place = made.frames[-1] if made.frames else None
+            kind = f"{made.rank}|{wording}|{(place.file, place.line) if place else ''}"
+            self._store(self._raised, kind, made)
+
+    def _is_repetition(self, made: ObservedException) -> bool:
+        first = made.message.split("\n", 1)[0].strip()
+        for group in self._raised.values():
+            for one in (*group.first, *group.last):
+                assert isinstance(one, ObservedException)
+                known = [one, *(behind for behind, _ in one.context), *([one.inner] if one.inner else [])]
+                if any(k.type == made.type and first and first in k.message for k in known) and (
+                    made.rank is None or made.rank == one.rank
+                ):
+                    return True
+        return False
+
+    def add_line(self, line: LogLine, kind: str, text: str) -> None:
+        """Adds one line or block outside of exceptions."""
+        when = line.time if line.time is not None else float(line.number)
+        output = OutputLine(text[:_LONGEST_SAID], kind, line.number, line.rank, 1, when)
+        # The same words are counted once as a line and once as a block.
+        wording = _NUMBER.sub("0", text[:160])
+        self._store(self._outputs, f"{kind}|{line.rank}|{chr(10) in text}|{wording}", output)
+
+    def note_wording(self, text: str, *, whole: bool) -> None:
+        """Counts words of each framework, and notes whether the text is a feature request or describes a change.
+
+        Args:
+            text: Without prefixes.
+            whole: Whether it is all there is.
+        """
+        self.wished = self.wished or is_feature_request(text[:20_000])
+        self.note_steps(text[:20_000])
+        self.proposed = self.proposed or (whole and is_change_description(text[:20_000]))
+        self.clues.update(count_framework_words(text[:400_000]))
+
+    def note_steps(self, text: str) -> None:
+        """Notes whether a text contains step lines of a training."""
+        self.steps = self.steps or has_training_steps(text)
+
+    def add_step(self, number: int) -> None:
+        """Adds the number of a step line."""
+        self.going.append(number)
+        del self.going[: -2 * _KINDS]
+
+    @staticmethod
+    def _store(where: dict[str, _Bounded], kind: str, one: object) -> None:
+        if kind not in where and len(where) >= _KINDS:
+            kind = ""
+        where.setdefault(kind, _Bounded()).add(one)
+
+    def exceptions(self) -> list[ObservedException]:
+        """The collected exceptions."""
+        all_ = [
+            one
+            for group in self._raised.values()
+            for one in (*group.first, *group.last)
+            if isinstance(one, ObservedException)
+        ]
+        # A traceback without its end counts only where nothing else was found.
+        return [one for one in all_ if one.type or one.message] or all_
+
+    def lines(self) -> list[OutputLine]:
+        """The collected lines; the first of a group has the count of all."""
+        outputs = []
+        for group in self._outputs.values():
+            for place, one in enumerate((*group.first, *group.last)):
+                assert isinstance(one, OutputLine)
+                count = group.count if place == 0 else 1
+                outputs.append(OutputLine(one.text, one.kind, one.line, one.rank, count, one.order))
+        return outputs
+
+
+def guess_framework(clues: Counter[str]) -> str:
+    """The framework whose words are more frequent; "" when neither is."""
+    torch, paddle = clues["torch"], clues["paddle"]
+    if torch == paddle:
+        return ""
+    return "torch" if torch > paddle else "paddle"

@@ -1,0 +1,165 @@
+"""Reads the lines of an exception's message: where it continues, where something else begins."""
+
+from __future__ import annotations
+
+import re
+
+from labbook.diagnosis.text.exit_lines import is_exit_line, is_progress_bar
+from labbook.diagnosis.text.log_lines import LogLine
+from labbook.diagnosis.text.stack_frames import (
+    CHAINED,
+    CPP_SECTION,
+    EXCEPTION,
+    FRAME,
+    HEADER,
+    PYTHON_SECTION,
+    RULE,
+    SUMMARY,
+    is_exception_class,
+)
+from labbook.diagnosis.text.traceback_styles import GROUP_RULE
+
+_MOST_LINES = 300
+_MOST_LETTERS = 20_000
+
+THREAD = re.compile(
+    r"^\s*(?:Exception in thread (?P<thread>.+?)(?: \([\w.<>]+\))?:?|Process (?P<process>[\w:-]+):)\s*$"
+)
+IGNORED = re.compile(r"^\s*(?:Exception ignored (?:in|while|on)|Error in (?:sys\.excepthook|atexit))\b")
+USER_CODE = re.compile(r"from user code\s*:?\s*$")
+THROWN = re.compile(r"terminate called after throwing an instance of '?(?P<a>[\w:<>, ]+)'?"
+                     r"|(?:terminating (?:due to"
+                     r"|with) )?uncaught exception of type (?P<b>[\w:]+)(?::\s*(?P<what>.*))?")  # fmt: skip
+THREAD_STACK = re.compile(r"^\s*(?:(?P<current>Current )?[Tt]hread 0x[0-9a-fA-F]+)[^(]*\(most recent call first\)")
+_GOES_ON = re.compile(
+    r"^\s*(?:\[?\s?Hint\b|\[operator|\(at |CUDA kernel errors|For debugging|Compile with|Device-side|nvrtc|Set TORCH"
+    r"|Missing key|Unexpected key|size mismatch|\*? ?\(?[a-z]?\)? ?(?:copying|from user code)"
+    r"|The above operation|Please)"
+)
+_NATIVE = re.compile(
+    r"^\s*(?:Check failed: \S|\((?:InvalidArgument|NotFound|OutOfRange|AlreadyExists|ResourceExhausted"
+    r"|PreconditionNotMet|PermissionDenied|ExecutionTimeout|Unimplemented|Unavailable|Fatal|External|InvalidType)\) \S)"
+)
+"""The beginning of a fatal message of glog, and of a Paddle message without its class."""
+_NAMED = re.compile(r"^:?\w+Error:\s*$")
+"""A Paddle class within another message; its own message follows an empty line."""
+_NUMBERED = re.compile(r"^\s*(?:\d{1,3}\s+\S|frame #\d|#\d+\s|-{4,}\s*$|$|[\w./+-]+\(.*\)\s*\[0x|\(no|@\s+0x)")
+_OF_LAUNCHER = re.compile(r"\S FAILED\s*$")
+"""The head of the table in which a launcher lists its failed children."""
+_CLOSES = re.compile(
+    r"^\s*(?:\[[IWEF] ?[\dA-Z]|\[[Rr]ank ?\d|`{3}|~{3}|\"{3}|'{3}|\$ |PS [A-Z]:|>>> |In \[\d|wandb:"
+    r"|\([\w.-]+\) [\w.-]+@"
+    r"|[\w.-]+@[\w.-]+[:~ ].{0,80}[$#]"
+    r"|\[?root@|frame #\d|#\d+ +0x|terminate called|\*{3} |E?xception raised from|Sorry, something|</?(?:details"
+    r"|pre|code)"
+    r"|(?:FAILED|ERROR) \S+::|\d+ (?:failed|passed))"
+)
+
+
+def read_native_message(line: LogLine) -> str:
+    """The fatal message of native code in a line, or "".
+
+    Args:
+        line: One that names no class.
+    """
+    text = line.text.strip()
+    fatal = line.level == "FATAL" and " " in text and not is_exit_line(text)
+    return text if fatal or _NATIVE.match(text) else ""
+
+
+def find_stack_end(lines: list[LogLine], start: int) -> int:
+    """The place after a stack of C++ functions.
+
+    Args:
+        lines: All lines of the writer.
+        start: Place of its head.
+    """
+    at = start + 1
+    while at < len(lines) and at - start < 600 and _NUMBERED.match(lines[at].text):
+        at += 1
+    return at
+
+
+def is_edge(text: str, begun: bool) -> bool:
+    """Whether something else begins here.
+
+    Args:
+        text: A line inside a traceback.
+        begun: Whether a frame or message precedes it.
+    """
+    return (
+        (begun and bool(HEADER.search(text)))
+        or text == GROUP_RULE
+        or any(pattern.search(text) for pattern, _ in CHAINED)
+        or bool(SUMMARY.match(text) or CPP_SECTION.search(text) or IGNORED.match(text) or THREAD.match(text))
+        or text.startswith("```")
+    )
+
+
+def read_message(lines: list[LogLine], at: int, first: str, most_flush: int) -> tuple[list[str], int, list[int]]:
+    """The lines of the message that begins at a place, the place after it, and the places that belong to it.
+
+    Args:
+        lines: All lines of the writer.
+        at: Place of the first one.
+        first: The part of the first line that is message.
+        most_flush: How many further lines may begin without white space.
+    """
+    own = lines[at]
+    words, used, flush, letters = [first], [at], 0, len(first)
+    at += 1
+    while at < len(lines) and len(words) < _MOST_LINES and letters < _MOST_LETTERS:
+        line = lines[at]
+        if not line.text.strip():
+            below = next((n for n in range(at + 1, min(at + 4, len(lines))) if lines[n].text.strip()), 0)
+            if not below or _closes(lines[below], own, words) or not _goes_on(lines[below].text, own.text, words):
+                break
+            words.append("")
+            at = below
+            continue
+        if _closes(line, own, words):
+            break
+        flush += not line.text[:1].isspace()
+        if flush > most_flush:
+            break
+        words.append(line.text)
+        letters += len(line.text)
+        used.append(at)
+        at += 1
+    return words, at, used
+
+
+def _goes_on(text: str, first: str, words: list[str]) -> bool:
+    """Whether the message continues after an empty line."""
+    if _GOES_ON.match(text):
+        return True
+    if not any(word.strip() for word in words):
+        return first.rstrip().endswith((":", "：")) and not RULE.match(text)
+    if _NAMED.match(words[-1]):
+        return not RULE.match(text)
+    return text[:1].isspace() and (words[-1][:1].isspace() or words[-1].rstrip().endswith((":", "：")))
+
+
+def _closes(line: LogLine, own: LogLine, words: list[str]) -> bool:
+    """Whether a line is no longer part of the message."""
+    text = line.text
+    if is_edge(text, True) or FRAME.match(text) or _CLOSES.match(text) or PYTHON_SECTION.search(text):
+        return True
+    if (
+        USER_CODE.search(text)
+        or THROWN.search(text)
+        or THREAD_STACK.match(text)
+        or is_exit_line(text)
+        or is_progress_bar(text)
+    ):
+        # The table of a launcher contains exit codes itself.
+        return not any(map(_OF_LAUNCHER.search, words))
+    if (line.level and not own.level) or (line.time is not None and own.time is None):
+        return True
+    if RULE.match(text):
+        so_far = "".join(words).strip()
+        if not so_far:
+            return text.lstrip().startswith("-")
+        return not any(map(_OF_LAUNCHER.search, words)) and not set(so_far) <= set("=-*")
+    shown = EXCEPTION.match(text)
+    return bool(shown and shown["message"] is not None and is_exception_class(shown["type"]))

@@ -1,0 +1,99 @@
+"""Reads the frames of one traceback, also with lines of other writers in between, or cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labbook.diagnosis.text.exception_message import is_edge
+from labbook.diagnosis.text.log_lines import LogLine
+from labbook.diagnosis.text.stack_frames import (
+    EXCEPTION,
+    FRAME,
+    HEADER,
+    MARKER,
+    REPEATED,
+    RULE,
+    SUMMARY,
+    is_exception_class,
+    make_frame,
+)
+from labbook.model.run import Frame
+
+_MOST_STRAY = 6
+"""Unrelated lines inside a traceback before it counts as cut."""
+
+
+def read_frames(lines: Sequence[LogLine], at: int, base: int, used: set[int]) -> tuple[list[Frame], int]:
+    """The frames from a place on, and the place of the line that names the exception, or where it was cut.
+
+    Args:
+        lines: Of one writer.
+        at: Place of the first frame.
+        base: Indentation of the traceback's header.
+        used: Gets the places that belong to the frames.
+    """
+    frames: list[Frame] = []
+    stray, blank, known = 0, 0, at
+    while at < len(lines):
+        line = lines[at]
+        found = FRAME.match(line.text)
+        if found:
+            source = _source(lines, at + 1, line.indent, base)
+            frames.append(make_frame(found["file"], int(found["line"]), found["function"] or "", source))
+            used.update((at, at + 1) if source else (at,))
+            at = known = at + 2 if source else at + 1
+            blank = 0
+            continue
+        if not line.text.strip():
+            blank += 1
+            if blank > 3:
+                return frames, known
+        elif MARKER.match(line.text) or REPEATED.match(line.text):
+            used.add(at)
+            known = at + 1
+        elif names_exception(line, base, frames):
+            return frames, at
+        elif is_edge(line.text, bool(frames)):
+            return frames, known
+        elif line.indent > base and frames:
+            used.add(at)
+            known = at + 1
+        elif not HEADER.search(line.text):
+            stray += 1
+            if stray > _MOST_STRAY or (blank and frames):
+                return frames, known
+        at += 1
+    return frames, known
+
+
+def _source(lines: Sequence[LogLine], at: int, indent: int, base: int) -> str:
+    if at >= len(lines):
+        return ""
+    line = lines[at]
+    if not line.text.strip() or any(p.search(line.text) for p in (FRAME, HEADER, MARKER, REPEATED, SUMMARY, RULE)):
+        return ""
+    if line.indent >= indent and line.indent > base:
+        return line.text.strip()
+    if indent > base:
+        return ""
+    # Pasted without indentation: a line that names no exception is the source of the frame.
+    shown = EXCEPTION.match(line.text.strip())
+    return "" if shown and is_exception_class(shown["type"]) else line.text.strip()
+
+
+def names_exception(line: LogLine, base: int, frames: Sequence[Frame]) -> bool:
+    """Whether a line names the exception that ends a traceback.
+
+    Args:
+        line: Behind the frames.
+        base: Indentation of the traceback's header.
+        frames: Read so far.
+    """
+    shown = EXCEPTION.match(line.text.strip())
+    if shown is None:
+        return False
+    if line.indent <= base:
+        return is_exception_class(shown["type"], in_traceback=True)
+    return (
+        bool(frames) and line.indent <= base + 4 and shown["message"] is not None and is_exception_class(shown["type"])
+    )

@@ -1,0 +1,60 @@
+"""Sentences of people that report no failure: suppositions, questions, advice, requests, descriptions of changes.
+
+The patterns are in `sentences.toml`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from labbook.diagnosis.toml_data import compile_patterns
+
+_SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
+_PATTERNS = compile_patterns(Path(__file__).with_name("sentences.toml"))
+_SPECULATION = _PATTERNS["speculation"]
+
+
+def is_change_description(text: str) -> bool:
+    """Whether a text describes a change of code, or teaches: errors in it are former ones, or examples.
+
+    Args:
+        text: A whole report. One whose first line is a question is none.
+    """
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    if _PATTERNS["change_title"].match(first):
+        return True
+    return any(_PATTERNS[name].search(text) is not None for name in ("change_description", "tutorial"))
+
+
+def is_feature_request(text: str) -> bool:
+    """Whether a text asks for a feature, by the headings of common forms."""
+    return _PATTERNS["feature_request"].search(text) is not None
+
+
+def is_statement(sentence: str) -> bool:
+    """Whether a sentence states something, and is no question or advice."""
+    return not _PATTERNS["question"].match(sentence.strip()) and not _PATTERNS["harmless"].search(sentence)
+
+
+def without_speculation(text: str) -> str:
+    """A line or block without what its sentences only suppose: "if the disk is full, ...", "to avoid ...".
+
+    The supposition ends with its sentence; the words in front of it remain. A line in which a program continues without
+    what is missing is removed as a whole.
+    """
+    text = _PATTERNS["survived"].sub("", text)
+    if not _SPECULATION.search(text):
+        return text
+    parts = []
+    for sentence in _SENTENCES.split(text):
+        supposed = _SPECULATION.search(sentence)
+        parts.append(sentence[: supposed.start()] if supposed else sentence)
+    return "\n".join(part for part in parts if part.strip())
+
+
+def drop_questions(text: str) -> str:
+    """A line or block without the sentences in which people ask, advise or say that nothing happened."""
+    sentences = _SENTENCES.split(text)
+    statements = [one for one in sentences if is_statement(one)]
+    return text if len(statements) == len(sentences) else "\n".join(statements)

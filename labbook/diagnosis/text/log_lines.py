@@ -1,0 +1,306 @@
+"""Decodes the lines of any log and removes escapes and prefixes; the prefix gives rank, time and level."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import pairwise
+from typing import NamedTuple
+
+LONGEST_LINE = 8_000
+"""Longer lines lose their middle. Source: chosen by us; messages are shorter."""
+
+
+class LogLine(NamedTuple):
+    """One line as its program printed it.
+
+    Args:
+        number: From 1, counted by newlines.
+        text: Without escapes and prefixes, with its indentation.
+        rank: As the prefix says, or `None`.
+        source: The writer, where the prefix names one, or "".
+        time: Seconds, comparable within one text, or `None`.
+        level: "ERROR", "WARNING", "INFO", ... of a logging prefix, or "".
+    """
+
+    number: int
+    text: str
+    rank: int | None = None
+    source: str = ""
+    time: float | None = None
+    level: str = ""
+
+    @property
+    def indent(self) -> int:
+        """Width of the leading white space."""
+        return len(self.text) - len(self.text.lstrip())
+
+
+_ESCAPES = re.compile(
+    r"(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\\e)\[[0-?]*[ -/]*[@-~]"  # also escapes that a paste has spelled out
+    r"|\x1b\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|\x9b[0-?]*[@-~]"
+    r"|\[(?:\d{1,3}(?:;\d{1,3}){0,5})m|\[(?:0|00)?K(?=\S)"  # a paste that has lost the escape character itself
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2060\ufeff\ufffe]")
+_SPACE = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+_BAR = re.compile(r"^.{0,200}?\d{1,3}%\|[^|\n]{0,200}\|[^\[\n]{0,60}\[[^\]\n]{0,80}\]\s*")
+_ESCAPED_LINES = re.compile(r"Traceback \(most recent call last\):?\\n")
+
+_RUN_ON = re.compile(r"""\b[Ff]ile ["'][^"'\n]{1,300}["'], line \d{1,7}, in [^\s,]{1,100},? +(?=[\w(@*\[{])""")
+_RUN_ON_CLASS = re.compile(r"[ ,]+(?=(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt): )")
+_HEADER_IN_LINE = re.compile(r"(?<=Traceback \(most recent call last\):) +(?=File [\"'])")
+
+_LEVELS = "DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL|EXCEPTION"
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_TIME = rf"\d{{4}}[-/]\d\d[-/]\d\d[T ,_]{{1,2}}{_CLOCK}(?:\s?Z|\s?[+-]\d\d:?\d\d|\s?UTC)?"
+_NOT_HOSTS = r"(?!(?:epoch|step|iter|batch|loss|line|train|val|test|eval|time|lr|cuda|gpu|cell)\w*:)"
+_PREFIX = re.compile(
+    rf"""
+      [ ]?\[(?:default|rank|Rank|RANK)[:= ]?\s?(?P<rank_a>\d{{1,6}})\][ ]?:?[ ]?
+    | \[\d+,(?P<rank_b>\d{{1,6}})\]<std(?:err|out|diag)>:?[ ]?
+    | \[{_NOT_HOSTS}(?P<host>[\w.-]*[A-Za-z][\w.-]*):(?P<rank_c>\d{{1,6}})\]:[ ]?
+    | (?:rank|Rank)[ ]?(?P<rank_d>\d{{1,6}}):[ ]
+    | \((?P<worker>[\w.:]{{0,60}}[ ]?pid=\d+)(?:,[ ]*ip=[\w.:]+)?\)[ ]?
+    | (?P<kube>\d{{4}}-\d\d-\d\dT{_CLOCK}(?:Z|[+-]\d\d:?\d\d))[ ](?P<pipe>stdout|stderr)[ ][FP][ ]
+    | [\[(]?(?P<time>{_TIME})[\])]?(?:,(?=\s))?:?[ ]?
+    | \[?(?P<glog>[IWEF])\d{{4,8}}[ ]{_CLOCK}[ ]+(?:\d+[ ])?[\w./<>-]+:\d+\][ ]?
+    | (?:Abort[ ]message:[ ]')?\[(?P<lite>[IWEF])[ ]+\d\d?/[ ]?\d\d?[ ]+\d\d?:[ ]?\d\d?:[ ]?\d\d?\.\d+[ ]
+      [^\]\s]{{3,200}}(?:[ ][\w~:]+)?\][ ]?
+    | (?:\d\d-\d\d[ ])?(?:{_CLOCK}[ ]+)?\d{{2,6}}-\d{{2,6}}
+      (?:[ ]{{2,}}|[ ](?=[\w.+-]+[ ]{{2,}}[\w.]+\.\w+[ ]+[VDIWEAF][ ]))
+      (?P<studio>[\w.+-]+[ ]+(?:[\w.-]+[ ]+)?)[VDIWEAF][ ]+
+    | (?:\d\d-\d\d[ ]{_CLOCK}[ ]+)?(?:\d+-\d+/[\w.?]+[ ])?(?P<cat>[VDIWEAF])/
+      (?!\w*(?:Error|Exception)\b)[\w.:+-]{{2,40}}[ ]*(?:\([ ]*\d+\))?:[ ]
+    | \d\d-\d\d[ ]{_CLOCK}[ ]+\d+[ ]+\d+[ ](?P<threads>[VDIWEAF])[ ][\w.:+-]{{2,40}}[ ]*:[ ]
+    | (?P<level_b>{_LEVELS}):[\w.]+:[ ]?
+    | \[(?P<level_c>{_LEVELS})\][ ]?(?=\S)
+    | (?P<level_d>{_LEVELS})[ ]+(?={_TIME})
+    | (?P<container>[\w.-]{{1,60}}?[-_]\d+)[ ]+\|[ ]
+    | (?P<quote>(?:>[ ]?){{1,4}})(?!>)(?=\S|[ ]{{2}}|$)
+    """,
+    re.VERBOSE,
+)
+_LEVEL_BEHIND = re.compile(
+    rf"(?P<names>.{{0,90}}?)\b(?P<level>{_LEVELS})\b\s{{0,8}}[\])|:-]{{0,2}} ?"
+    r"(?:[|-]? ?[\w.<>]+:[\w.<>]+:\d+ - )?(?:- )?"
+)
+"""Between the time and the words: the logger, process, module and level."""
+_NAMES = re.compile(r"[\w.<>/@:\[\]()|,*-]{0,60}(?:[ \t]{1,4}[\w.<>/@:\[\]()|,*-]{0,60}){0,5}")
+_RANK_INSIDE = re.compile(r"(?:\[|\b)(?:[Rr]ank|RANK)[ :=_]{0,2}(\d{1,6})\b")
+_FENCED = re.compile(r"^\s*```(?P<text>[A-Z][\w.]*: [^`]+)$")
+"""The first line of a code block, written on the line of the fence."""
+_OF_NCCL = re.compile(r"^[\w.-]+:\d+:\d+ \[\d+\] (?:\S+:\d+ )?(?:NCCL )?(?=WARN |INFO )")
+"""The prefix of NCCL; before version 2.4 without its name."""
+_GLOG_LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}
+
+
+def clean_line(text: str) -> str:
+    """A line without escapes, control characters and a leading progress bar."""
+    if len(text) > LONGEST_LINE:
+        text = text[: LONGEST_LINE // 2] + " ... " + text[-LONGEST_LINE // 2 :]
+    if "\x1b" in text or "[" in text:
+        text = _ESCAPES.sub("", text)
+    if not text.isascii() or not text.isprintable():
+        text = _CONTROL.sub("", text)
+        text = _SPACE.sub(" ", text)
+    if "%|" in text:
+        rest = _BAR.sub("", text, count=1)
+        text = rest if rest.strip() else text
+    return text.rstrip()
+
+
+def split_line(number: int, raw: str) -> Iterator[LogLine]:
+    """The line, or its parts where it holds carriage returns or a traceback written as one string."""
+    if "\\n" in raw and _ESCAPED_LINES.search(raw):
+        raw = raw.replace("\\r", "").replace("\\n", "\n").replace('\\"', '"').replace("\\t", "\t").replace("\\'", "'")
+    raw = _with_breaks(raw.rstrip("\r"))
+    if "\r" not in raw and "\n" not in raw:
+        yield strip_prefix(number, clean_line(raw))
+        return
+    parts = [part for part in re.split(r"[\r\n]+", raw[-200_000:]) if part.strip()]
+    for part in parts[:20] + parts[20:][-400:]:
+        yield strip_prefix(number, clean_line(part))
+
+
+def _with_breaks(raw: str) -> str:
+    """A line that holds a whole traceback, as one-line forms leave it, with its line breaks restored."""
+    if 'ile "' not in raw[:LONGEST_LINE] or ", line " not in raw:
+        return raw
+    text = raw[: 4 * LONGEST_LINE]
+    if _RUN_ON.search(text) is None or not (_RUN_ON_CLASS.search(text) or text.count(", line ") > 1):
+        return raw
+    text = _HEADER_IN_LINE.sub("\n", text)
+    text = _RUN_ON.sub(lambda found: f"\n  {found.group().rstrip(' ,')}\n    ", text)
+    return _RUN_ON_CLASS.sub("\n", text)
+
+
+def strip_prefix(number: int, text: str) -> LogLine:
+    """Removes the prefixes of launchers, schedulers, containers, loggers and quoting from a cleaned line."""
+    rank: int | None = None
+    source, level = "", ""
+    time: float | None = None
+    for _ in range(6):
+        found = _PREFIX.match(text)
+        if found is None or not found.end():
+            break
+        groups = found.groupdict()
+        text = text[found.end() :]
+        for name in ("rank_a", "rank_b", "rank_c", "rank_d"):
+            if groups[name] is not None:
+                rank = int(groups[name])
+        source += groups["host"] or groups["worker"] or groups["container"] or groups["pipe"] or ""
+        level = groups["level_b"] or groups["level_c"] or groups["level_d"] or level
+        level = _GLOG_LEVELS.get(groups["glog"] or groups["lite"] or "", level)
+        when = groups["time"] or groups["kube"]
+        time = _seconds(when) if when and time is None else time
+        behind = _LEVEL_BEHIND.match(text) if groups["time"] else None
+        if behind and _NAMES.fullmatch(behind["names"]):
+            level, text = behind["level"], text[behind.end() :]
+            named = _RANK_INSIDE.search(behind["names"])
+            rank = int(named[1]) if named and rank is None else rank
+    text = _OF_NCCL.sub("NCCL ", _unmarked(text))
+    if rank is None and "ank" in text:
+        inside = _RANK_INSIDE.search(text[:160])
+        rank_inside = int(inside.group(1)) if inside else None
+        return LogLine(number, text, rank_inside, source, time, level)
+    return LogLine(number, text, rank, f"{source}#{rank}" if rank is not None else source, time, level)
+
+
+def _unmarked(text: str) -> str:
+    """A line without Markdown marks around it: bold text, or one end of code over several lines."""
+    if not text or (text[-1] not in "`*" and text.lstrip()[:1] not in ("`", "*")):
+        return text
+    if "```" in text:
+        fenced = _FENCED.match(text)
+        return fenced["text"] if fenced else text
+    body = text.strip()
+    indent = text[: len(text) - len(text.lstrip())]
+    for mark in ("***", "**"):
+        inner = body[len(mark) : -len(mark)]
+        if inner.strip("*") == inner and body == f"{mark}{inner}{mark}" and inner.strip():
+            return indent + inner
+    if body.count("**") == 1 and body.startswith("**") and not body.startswith("***"):
+        return indent + body[2:]
+    if body.count("**") == 1 and body.endswith("**") and not body.endswith("***"):
+        return indent + body[:-2].rstrip()
+    if body.count("`") % 2 == 0:
+        return text
+    if body.endswith("`"):
+        return indent + body[:-1]
+    return indent + body[1:] if body.startswith("`") else text
+
+
+def _seconds(when: str) -> float | None:
+    text = re.sub(r"[T ,_]{1,2}", " ", when.replace("/", "-"), count=1)
+    found = re.match(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?", text)
+    if found is None:
+        return None
+    try:
+        whole = datetime.strptime(found.group(1), "%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return None
+    fraction = float(f"0.{found.group(2)}") if found.group(2) else 0.0
+    return (whole - datetime(1970, 1, 1)).total_seconds() + fraction
+
+
+_HEADS = (
+    re.compile(r"^(?P<lead>.{1,120}?)(?P<kept>[ ]{0,2}Traceback \(most recent call last\).*)$"),
+    re.compile(r"^(?P<lead>.{1,120}?)(?P<kept>[ ]{0,4}File [\"“].+[\"”], line \d+.*)$"),
+)
+_GENERAL = re.compile(r"\d+")
+
+
+def strip_learned_prefix(lines: list[LogLine]) -> list[LogLine]:
+    """Removes a prefix of unknown form, when the header of a traceback and the line below it share one.
+
+    The words before `Traceback` are compared with those before the frame that follows, without numbers. So the prefixes
+    of `srun -l`, `pdsh`, pasted line numbers or a custom logger need no rule of their own.
+    """
+    learned: list[re.Pattern[str]] = []
+    for above, below in pairwise(lines):
+        if "File" not in below.text:
+            continue
+        first, second = (_HEADS[0].match(above.text) or _HEADS[1].match(above.text)), _HEADS[1].match(below.text)
+        if first is None or second is None or not first["lead"].strip(" |+│┃❱"):
+            continue
+        one, two = (_GENERAL.sub("0", found["lead"].strip()) for found in (first, second))
+        if one == two and not any(pattern.match(above.text) for pattern in learned):
+            parts = [re.escape(part) for part in re.split(r"\d+", first["lead"].strip())]
+            learned.append(re.compile(r"\s{0,6}(" + r"(\d+)".join(parts) + ")[ ]?"))
+        if len(learned) >= 8:
+            break
+    if not learned:
+        return lines
+    numbered = all(_counts_up(pattern, lines) for pattern in learned)
+    return [_stripped(line, learned, numbered) for line in lines]
+
+
+def _counts_up(pattern: re.Pattern[str], lines: list[LogLine]) -> bool:
+    """Whether the only number of the prefix grows from line to line: a line number, not a rank."""
+    numbers_found = [found.group(2) for line in lines if (found := pattern.match(line.text)) and pattern.groups == 2]
+    numbers = [int(number) for number in numbers_found if number and len(number) < 10]
+    return len(numbers) > 2 and all(b > a for a, b in pairwise(numbers))
+
+
+def _stripped(line: LogLine, learned: list[re.Pattern[str]], numbered: bool) -> LogLine:
+    for pattern in learned:
+        found = pattern.match(line.text)
+        if found is None:
+            continue
+        rest, literal = line.text[found.end() :], found.group(1)
+        clocked = re.search(r"\d\d:\d\d", literal)
+        only = re.fullmatch(r"[\[(]?(\d{1,5})[\])]?[:|>]*", literal.strip())
+        rank = int(only.group(1)) if only and not numbered else line.rank
+        source = line.source if clocked or numbered else line.source + literal
+        return line._replace(text=rest, rank=rank, source=source)
+    return line
+
+
+def decode_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes; UTF-16 and UTF-32 become UTF-8, other encodings are decoded by `decode_line`."""
+    source = iter(chunks)
+    first = b""
+    for chunk in source:
+        first += chunk
+        if len(first) >= 4096:
+            break
+    encoding = _wide_encoding(first[:4096])
+    if not encoding:
+        yield first.removeprefix(codecs.BOM_UTF8)
+        yield from source
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    yield decoder.decode(first).lstrip("\ufeff").encode("utf-8", "replace")
+    for chunk in source:
+        yield decoder.decode(chunk).encode("utf-8", "replace")
+
+
+def _wide_encoding(start: bytes) -> str:
+    if start.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    even, odd = start[0::2].count(0), start[1::2].count(0)
+    if len(start) >= 8 and max(even, odd) > len(start) // 5 and min(even, odd) < len(start) // 50:
+        return "utf-16-be" if even > odd else "utf-16-le"
+    return ""
+
+
+def decode_line(line: bytes) -> str:
+    """Text of one line: UTF-8, else GB18030 where that gives common Chinese characters, else Latin-1."""
+    if len(line) > 4 * LONGEST_LINE:
+        line = line[: 2 * LONGEST_LINE] + b" ... " + line[-2 * LONGEST_LINE :]
+        return line.decode("utf-8", "ignore")
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    try:
+        text = line.decode("gb18030")
+    except UnicodeDecodeError:
+        return line.decode("utf-8", "replace") if line.count(b"\xef") > 2 else line.decode("latin-1")
+    wide = [sign for sign in text if sign > "\x7f"]
+    common = sum("\u4e00" <= sign <= "\u9fa5" or "\u3000" <= sign <= "\u303f" or sign >= "\uff00" for sign in wide)
+    return text if wide and common >= 0.7 * len(wide) else line.decode("latin-1")

@@ -1,0 +1,222 @@
+"""Evidence from text: a pasted report, or a log of any length.
+
+A short text is parsed line by line. Of a long one only windows around lines that may belong to a failure are parsed;
+they are found by searching blocks of bytes, so that a healthy log costs little more than reading it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from labbook.diagnosis.text.error_windows import ErrorWindow, find_windows
+from labbook.diagnosis.text.evidence_collector import PRINTS_STEPS, EvidenceCollector, guess_framework
+from labbook.diagnosis.text.exit_lines import is_progress_bar, line_kind, parse_ending, strip_warning_place
+from labbook.diagnosis.text.hedging import without_speculation
+from labbook.diagnosis.text.log_lines import LogLine, decode_chunks, decode_line, split_line, strip_learned_prefix
+from labbook.diagnosis.text.parsed_exception import ParsedException
+from labbook.diagnosis.text.stack_frames import is_exception_class, split_class
+from labbook.diagnosis.text.survived_errors import drop_survived, find_last_steps, is_training_step
+from labbook.diagnosis.text.traceback_parser import TracebackReader
+from labbook.diagnosis.text.traceback_styles import normalise_tracebacks
+from labbook.model.evidence import Evidence, ObservedException, OutputLine
+
+SHORT = 200
+"""Up to so many lines a text is parsed as a report: every line counts."""
+_PIECE = 1 << 20
+_HEAD = 1 << 16
+_TAIL = 1 << 14
+_MOST_IN_A_BLOCK = 12
+_INLINE = re.compile(
+    r"(?<![A-Za-z0-9_.])"
+    r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,6}(?:[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt|Unsupported)"
+    r"|Exception)"
+    r"|(?:[A-Za-z_]\w{0,60}\.){0,6}(?:exceptions?|errors?|_?exc)\.[A-Z]\w{0,60})"
+    r"(?:\s?\((?:\d{1,5}, ?)?(?P<mark>['\"])(?P<written>.{1,400}?)(?P=mark),?\).*$|\s{0,2}[:：]\s{0,2}(?P<message>\S.*)"
+    r"|\s?(?P<key>'[^'\n]{1,80}').*|\s?(?P<errno>\[Errno \d+\].*)|\s(?P<number>-?\d+))$"
+)
+_RETYPED = re.compile(
+    r"(?<![\w.])(?P<word>key|value|index|type|attribute|name|import|assertion|runtime|syntax|permission|memory) ?error"
+    r"(?=\s{0,2}(?:[:：]|\(?['\"]|\[Errno))",
+    re.IGNORECASE,
+)
+"""A class of Python as people type it: "Key error: 'x'", "keyerror 'x'"."""
+_WORDS = re.compile(r"[^\W_]")
+_EDGES = re.compile(r"^\s*(?:`{3}|~{3})|^\s*$")
+
+
+def read_text(text: str) -> Evidence:
+    """The evidence in a text, however it was cut or decorated; may be empty. Never raises.
+
+    Args:
+        text: A report, a traceback, a log.
+    """
+    raw = text.encode("utf-8", "surrogatepass" if text.isascii() else "replace")
+    return read_stream(raw[at : at + _PIECE] for at in range(0, len(raw), _PIECE))
+
+
+def read_stream(chunks: Iterable[bytes]) -> Evidence:
+    """The evidence in the bytes of a log, with bounded memory. Never raises for their content.
+
+    Args:
+        chunks: In order, cut anywhere.
+
+    Cost: see `benchmarks/reading_logs.py`.
+    """
+    collected = EvidenceCollector()
+    whole = False
+    for region in find_windows(decode_chunks(_seen(chunks, collected)), SHORT):
+        whole = region.whole
+        if region.alone:
+            _read_alone(region, collected)
+        else:
+            _read_region(region, collected)
+    if not whole:
+        # Of a long log only windows were parsed.
+        lines = collected.tail.decode("utf-8", "replace").splitlines()
+        for number in find_last_steps(lines, collected.newlines):
+            collected.add_step(number)
+        collected.going = sorted(set(collected.going))
+    return _evidence(collected)
+
+
+def _seen(chunks: Iterable[bytes], collected: EvidenceCollector) -> Iterator[bytes]:
+    """Passes the chunks through; notes whether the first one prints training steps, which windows leave out."""
+    for place, chunk in enumerate(chunks):
+        if place == 0:
+            collected.note_steps(chunk[:_HEAD].decode("utf-8", "replace"))
+        collected.newlines += chunk.count(b"\n")
+        collected.tail = (collected.tail + chunk[-_TAIL:])[-_TAIL:]
+        yield chunk
+
+
+def _lines_of(region: ErrorWindow) -> list[LogLine]:
+    return [line for number, raw in region.lines for line in split_line(number, decode_line(raw) if raw else "")]
+
+
+def _read_alone(region: ErrorWindow, collected: EvidenceCollector) -> None:
+    """Adds lines that are read one by one."""
+    for line in _lines_of(region):
+        kind = line_kind(line)
+        if kind:
+            collected.add_line(line, kind, strip_warning_place(line.text) if kind == "warning" else line.text.strip())
+
+
+def _read_region(region: ErrorWindow, collected: EvidenceCollector) -> None:
+    lines = strip_learned_prefix(_lines_of(region))
+    by_source: dict[str, list[LogLine]] = {}
+    for line in lines:
+        if is_training_step(line.text):
+            collected.add_step(line.number)
+        by_source.setdefault(line.source, []).append(line)
+    for own in by_source.values():
+        shaped = normalise_tracebacks(own)
+        reader = TracebackReader(shaped)
+        found = _joined(reader.read()) if region.whole else reader.read()
+        used = reader.used
+        rest = [line for place, line in enumerate(shaped) if place not in used]
+        if region.whole and not any(one.type for one in found):
+            # A title often has the last line of a traceback whose end was cut off.
+            found = _joined([*found, *_inline(rest)])
+        collected.add_exceptions(found)
+        collected.stacks.extend(reader.stacks[: 100 - len(collected.stacks)])
+        _say_rest(rest, collected, whole=region.whole, blocks=region.whole and not found)
+    collected.note_wording("\n".join(line.text for line in lines), whole=region.whole)
+
+
+def _joined(found: list[ParsedException]) -> list[ParsedException]:
+    """The exceptions of a report; an exception in the title completes a traceback without its end."""
+    named = [one for one in found if one.type and one.bare and not one.frames]
+    cut = [one for one in found if one.frames and not one.type and one.inner is None]
+    if len(found) != 2 or len(named) != 1 or len(cut) != 1:
+        return found
+    named[0].frames = cut[0].frames
+    return named
+
+
+def _say_rest(rest: list[LogLine], collected: EvidenceCollector, *, whole: bool, blocks: bool) -> None:
+    """Adds the lines outside of exceptions: of a short text all, of a long one those of a `line_kind`."""
+    block: list[LogLine] = []
+    warned = 0
+    for line in rest:
+        text = line.text.strip()
+        if warned == line.number - 1 and line.indent and "warn" in text:
+            continue
+        kind = line_kind(line)
+        if not kind and "NCCL INFO" in text:
+            continue  # NCCL logs what it tries in turn
+        warned = line.number if kind == "warning" else 0
+        if kind or (whole and _WORDS.search(text) and not is_progress_bar(text) and not _EDGES.match(text)):
+            collected.add_line(line, kind or "output", strip_warning_place(text) if kind == "warning" else text)
+        if not blocks:
+            continue
+        if _EDGES.match(line.text) or (block and line.number > block[-1].number + 1):
+            _say_block(block, collected)
+            block = []
+        if text and not _EDGES.match(line.text) and kind != "warning":
+            block.append(line)
+    _say_block(block, collected)
+
+
+def _say_block(block: list[LogLine], collected: EvidenceCollector) -> None:
+    """Adds neighbouring lines as one block, as a message may be broken anywhere."""
+    for first in range(0, len(block), _MOST_IN_A_BLOCK):
+        part = block[first : first + _MOST_IN_A_BLOCK]
+        if len(part) > 1:
+            collected.add_line(part[0], "output", "\n".join(line.text.strip() for line in part))
+
+
+def _inline(lines: list[LogLine]) -> Iterator[ParsedException]:
+    """Exceptions that a sentence quotes: "报错 RuntimeError: ... 请问怎么解决"."""
+    for line in lines:
+        text = _RETYPED.sub(lambda found: f"{found['word'].capitalize()}Error", line.text)
+        shown = _INLINE.search(text)
+        if shown is not None and shown["type"] not in without_speculation(text):
+            continue
+        if shown is None or line.level in ("INFO", "DEBUG", "WARNING") or not is_exception_class(shown["type"]):
+            continue
+        if re.search(r"\b(?:retry|retrying|ignor|skipp|caught|handled|fixed)", line.text, re.IGNORECASE):
+            continue
+        module, name = split_class(shown["type"])
+        message = next(filter(None, shown.group("written", "message", "key", "errno", "number"))).strip("`*\"'”」 ")
+        yield ParsedException(line, type=name, module=module, message=message, bare=True)
+
+
+def _exit_reports(raised: ObservedException) -> list[str]:
+    """Lines of a message that report how a process ended."""
+    if raised.type == "ChildFailedError":
+        return raised.message.split("Root Cause", 1)[-1].splitlines()
+    if raised.type in ("", "FatalError", "ProcessExitedException", "CalledProcessError"):
+        return raised.message.replace("Fatal Python error: ", "").splitlines()
+    return []
+
+
+def _evidence(collected: EvidenceCollector) -> Evidence:
+    raised: list[ObservedException] = collected.exceptions()
+    outputs: list[OutputLine] = collected.lines()
+    timed = all(one.order != one.line for one in raised) and all(one.order != one.line for one in outputs)
+    if not timed:
+        raised = [replace(one, order=float(one.line)) for one in raised]
+        outputs = [replace(one, order=float(one.line)) for one in outputs]
+    raised.sort(key=lambda one: (one.order, one.line))
+    outputs.sort(key=lambda one: (one.order, one.line))
+    if collected.proposed and not any(one.frames or (one.inner and one.inner.frames) for one in raised):
+        # The errors that a description of a change quotes are those that the change fixes.
+        raised = []
+    reports = [text for one in raised for text in _exit_reports(one)]
+    if collected.steps and not reports:
+        raised, outputs = drop_survived(raised, outputs, collected.going)
+    lines = (without_speculation(one.text) for one in outputs if one.kind == "output" and "\n" not in one.text)
+    ending = parse_ending([*reports, *lines])
+    if collected.stacks:
+        ending = replace(ending, facts={**ending.facts, "stacks": tuple(collected.stacks)})
+    return Evidence(
+        tuple(raised),
+        tuple(outputs),
+        ending,
+        conditions=frozenset({PRINTS_STEPS} if collected.steps else ()),
+        framework=guess_framework(collected.clues),
+        clean_end=(ending.exit_code == 0 or collected.wished or collected.proposed)
+        and not any(one.ended_process for one in raised),
+    )

@@ -1,0 +1,162 @@
+"""An exception while it is parsed from text."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass, field, replace
+
+from labbook.diagnosis.text.log_lines import LogLine
+from labbook.model.evidence import ObservedException
+from labbook.model.run import Frame
+
+MAX_CHAIN = 12
+"""Length of a chain, and depth of quotations within quotations."""
+_MOST_FRAMES = 200
+_RAISES = re.compile(
+    r"(?:raise (?P<type>(?:\w+\.)*[A-Z]\w*(?:Error|Exception))\b\(?|(?P<asserts>assert)\b.*,) ?"
+    r"(?:f?(?P<mark>[\"'])(?P<text>[^\"'\\]{4,})(?:(?P=mark)|$))?"
+)
+_CAUGHT = re.compile(r"(?:Caught|Resulting) (\w+) in (?:DataLoader worker|pin memory|replica)")
+_HOLE = re.compile(r"%[-+#.\d]*[a-zA-Z]|\{[^{}]*\}")
+
+
+@dataclass
+class ParsedException:
+    """An exception while it is parsed.
+
+    Args:
+        at: Its first line.
+        end: Place of the line after its last one.
+        bare: Whether it has no traceback.
+    """
+
+    at: LogLine
+    end: int = 0
+    type: str = ""
+    module: str = ""
+    message: str = ""
+    frames: list[Frame] = field(default_factory=list)
+    inner: ParsedException | None = None
+    context: list[tuple[ParsedException, str]] = field(default_factory=list)
+    thread: str = ""
+    ended: bool = True
+    bare: bool = False
+
+    def to_observed(self) -> ObservedException:
+        """The exception as plain data, quoted exceptions up to a depth of `MAX_CHAIN`."""
+        chain = [self]
+        while chain[-1].inner is not None and len(chain) < MAX_CHAIN:
+            chain.append(chain[-1].inner)
+        for outer, inner in itertools.pairwise(chain):
+            if not inner.type and not inner.message and _CAUGHT.match(outer.message):
+                # The end of the quotation is cut off; the outer exception has the same class.
+                inner.type, inner.module = outer.type, outer.module
+        made = _only_named(chain[-1])
+        for one in reversed(chain):
+            made = replace(one._alone(), inner=made, context=one._context())
+        assert made is not None
+        return made
+
+    def _context(self) -> tuple[tuple[ObservedException, str], ...]:
+        linked = []
+        for one, kind in self.context[:MAX_CHAIN]:
+            inner = one.inner._alone() if one.inner is not None else None
+            linked.append((replace(one._alone(), inner=inner), kind))
+        return tuple(linked)
+
+    def _alone(self) -> ObservedException:
+        frames = self.frames
+        if len(frames) > _MOST_FRAMES:
+            frames = frames[: _MOST_FRAMES // 4] + frames[-_MOST_FRAMES * 3 // 4 :]
+        when = self.at.time if self.at.time is not None else float(self.at.number)
+        kind, message = self.type, self.message.strip("\n").rstrip()
+        if not kind and not message and self.inner is None and frames:
+            kind, message = _to_be_raised(frames[-1].source)
+        return ObservedException(
+            kind,
+            message,
+            self.module,
+            tuple(frames),
+            rank=self.at.rank,
+            thread=self.thread,
+            order=when,
+            ended_process=self.ended,
+            line=self.at.number,
+        )
+
+
+def _only_named(one: ParsedException) -> ObservedException | None:
+    """The exception of a worker of which only the class is left, or `None`."""
+    found = _CAUGHT.match(one.message)
+    if found is None or one.inner is not None:
+        return None
+    return ObservedException(found[1], "", frames=(), rank=one.at.rank, order=float(one.at.number), line=one.at.number)
+
+
+def _to_be_raised(source: str) -> tuple[str, str]:
+    """Class and message of the `raise` in the last line of a cut traceback, with ? for inserted values."""
+    found = _RAISES.match(source)
+    if found is None:
+        return "", ""
+    kind = "AssertionError" if found["asserts"] else found["type"].rpartition(".")[2]
+    return kind, _HOLE.sub("?", found["text"] or "")
+
+
+def has_same_start(one: ParsedException, other: ParsedException) -> bool:
+    """Whether two tracebacks start in the same function."""
+    if not one.frames or not other.frames:
+        return False
+    return one.frames[0].file == other.frames[0].file and one.frames[0].function == other.frames[0].function
+
+
+def is_remote(one: ParsedException) -> bool:
+    """Whether it only quotes the exception of a pool worker."""
+    return one.type.endswith("RemoteTraceback")
+
+
+_OPERATOR = re.compile(r"^\s*Invoke operator \w+ error\.?\s*(?:\n|$)")
+
+
+def find_operator_error(found: list[ParsedException]) -> ParsedException | None:
+    """The exception of Paddle Fluid that names only its operator; its place and its message follow below.
+
+    Args:
+        found: In order; frames without an exception after it become its own.
+    """
+    for place in (-1, -2):
+        if len(found) < -place or not _OPERATOR.match(found[place].message):
+            continue
+        if place == -2:
+            made = found[-1]
+            if made.type or made.message:
+                return None
+            found[-2].frames += made.frames
+            found.pop()
+        return found[-1]
+    return None
+
+
+_DISPLAY = re.compile(r"IPython[\\/]core[\\/](?:ultratb|interactiveshell|debugger)\.py$")
+
+
+def drop_display_failure(one: ParsedException) -> ParsedException:
+    """The exception that a notebook failed to display, instead of the one that this failure raised.
+
+    When a program exits within a cell, IPython fails in its own traceback; neither is the cause.
+    """
+    for _ in range(MAX_CHAIN):
+        displayed = bool(one.frames and _DISPLAY.search(one.frames[-1].file)) or one.type == "SystemExit"
+        if not displayed or not one.context:
+            return one
+        behind, rest = one.context[0][0], one.context[1:]
+        behind.context = [*behind.context, *rest]
+        one = behind
+    return one
+
+
+def unwrap_remote(one: ParsedException) -> None:
+    """Moves the exception that a pool worker quoted into `inner`, as for other quotations."""
+    if one.context and is_remote(one.context[0][0]) and one.inner is None:
+        one.inner = one.context[0][0].inner
+        one.context = one.context[1:]

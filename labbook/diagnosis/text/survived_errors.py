@@ -1,0 +1,69 @@
+"""Removes errors that a training survived: its log prints steps after a warning or a handled error.
+
+Only for logs: in the report of a person every error that they show counts.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from labbook.diagnosis.text.exit_lines import prints_nonfinite
+from labbook.model.evidence import ObservedException, OutputLine
+
+_STEP = re.compile(
+    r"\bloss\w*['\"]?[ :=|]{1,3}\d|\d ?(?:it/s|s/it)\b|\b(?:epoch|step|iter(?:ation)?)s?[ :=\[/]{1,2}\d"
+    r"|\b(?:train(?:ing)?|fit|run) (?:is )?(?:finished|completed?|done|ended)\b|\bexits successfully\b"
+    r"|\bsuccessfully finished\b"
+    r"|训练(?:已?结束|完成)|\b(?:saving|saved|wrote) (?:the )?(?:\w+ )?(?:checkpoint|model|weights)\b",
+    re.IGNORECASE,
+)
+_PEOPLE = re.compile(
+    r"[?？]\s*$|\b(?:I|I'm|I've|my|we|please|anyone|anybody|help|why)\b|请问|求助|为什么|为啥|怎么|麻烦|大佬|我|咋"
+    r"|各位",
+    re.MULTILINE,
+)
+_ENOUGH = 3
+"""Step lines after an error that the training survived. Source: chosen by us; one may come from another rank."""
+
+
+def has_training_steps(text: str) -> bool:
+    """Whether a text contains step lines of a training."""
+    return _STEP.search(text) is not None
+
+
+def is_training_step(text: str) -> bool:
+    """Whether a line is a step line with finite numbers."""
+    return _STEP.search(text) is not None and not prints_nonfinite(text)
+
+
+def find_last_steps(lines: Sequence[str], last: int) -> Iterable[int]:
+    """Numbers of the step lines among the last lines of a log.
+
+    Args:
+        lines: Its end.
+        last: Number of the last line.
+    """
+    return (last - len(lines) + place for place, text in enumerate(lines, 1) if is_training_step(text))
+
+
+def drop_survived(
+    raised: list[ObservedException], lines: list[OutputLine], steps: Sequence[int]
+) -> tuple[list[ObservedException], list[OutputLine]]:
+    """The exceptions and lines after which the training did not continue.
+
+    Args:
+        raised: If one of them has a traceback, all remain.
+        lines: Lines outside of exceptions.
+        steps: Numbers of the step lines, in order.
+    """
+    if len(steps) < _ENOUGH or any(one.frames or one.inner for one in raised):
+        return raised, lines
+    if any(_PEOPLE.search(one.text) for one in lines if one.kind == "output"):
+        return raised, lines
+
+    def stays(one: ObservedException | OutputLine) -> bool:
+        return len(steps) - bisect_right(steps, one.line) < _ENOUGH
+
+    return [one for one in raised if stays(one)], [one for one in lines if stays(one)]

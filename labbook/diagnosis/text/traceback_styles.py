@@ -1,0 +1,229 @@
+"""Rewrites tracebacks of IPython, rich and pytest, and exception groups, in the form of Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from labbook.diagnosis.text.log_lines import LogLine
+from labbook.diagnosis.text.stack_frames import EXCEPTION, FRAME, HEADER, is_exception_class
+
+_IPYTHON_HEAD = re.compile(r"^\s*(?P<type>[A-Za-z_][\w.]*)\s{2,}Traceback \(most recent call last\)")
+_CELL = re.compile(
+    r"^\s*(?:Cell |Input )?In ?\[(?P<cell>\d*)\](?:,? line (?P<line>\d+)|,? in (?P<function>.+))\s*:?\s*$"
+)
+_FILE = re.compile(r"^\s*File (?P<file>[^\"“'][^\"]{0,500}?)(?::(?P<line>\d+))?(?:,? in (?P<function>.+)|(?<=\d))\s*$")
+_OLD = re.compile(
+    r"^(?P<file><[\w-]+>|(?:[~./\\]|[A-Za-z]:[\\/])\S.{0,500}?\.\w{1,5}|\S+\.(?:py|pyx|pyi"
+    r"|ipynb)) in (?P<function>\S.*)$"
+)
+_ARROW = re.compile(r"^\s*-{1,8}> ?(?P<line>\d{1,7}) ?(?P<source>.*)$")
+_CONTEXT = re.compile(r"^\s*(?:\d{1,7}(?:\s|$)|\(\.\.\.\)|\.\.\.)|^\s*$")
+
+_RICH_HEAD = re.compile(r"^\s*[╭┌+][─━=-]+ ?(?:\S+ )?Traceback \(most recent call last\)")
+_RICH_END = re.compile(r"^\s*[╰└+][─━=-]+[╯┘+]?\s*$")
+_RICH_LINE = re.compile(r"^\s*[│┃|] ?(?P<text>.*?)\s*[│┃|]?\s*$")
+_RICH_FILE = re.compile(r"^\s?(?P<file>(?:[/~.<]|[A-Za-z]:[\\/]|\w).*?):(?P<line>\d+) in (?P<function>[^\s│|]+)\s*$")
+_RICH_ARROW = re.compile(r"^\s*[❱>] ?\s*(?P<line>\d+)\s(?P<source>.*)$")
+
+_PYTEST_E = re.compile(r"^E(?:\s{2,}(?P<text>.*)|\s*)$")
+_PYTEST_PLACE = re.compile(
+    r"^(?P<file>[\w./\\:~-]+\.pyx?):(?P<line>\d+):(?: in (?P<function>\S+)| (?P<type>[\w.]+))?\s*$"
+)
+_GROUP_HEAD = re.compile(r"^\s*\+ Exception Group Traceback \(most recent call last\)")
+_GROUP_LINE = re.compile(r"^\s*[|+]")
+_GROUP_RULE = re.compile(r"^\s*(?:\+-)?\+-{6,}(?: \d+ -+)?\s*$|^\s*\| ?\.\.\. and \d+ more")
+
+PLAIN_HEAD = "Traceback (most recent call last):"
+GROUP_RULE = "\u0001 next of the group"
+"""Separates the exceptions of a group in rewritten lines; control characters were removed from logs before."""
+
+
+_LINKED = re.compile(
+    r"^\s*(?:File )?\[(?P<file>[^\]\n]{1,500}?)(?P<line>:\d+)?\]\((?:https?|file"
+    r"|vscode\S{0,40}):/{2,3}[^)\n]{0,600}\),? in "
+    r"(?P<function>.*)$"
+)
+"""Colab and VS Code write the file of a frame as a link."""
+
+
+def normalise_tracebacks(lines: list[LogLine]) -> list[LogLine]:
+    """The same lines with each traceback in the form of Python."""
+    text = "\n".join(line.text for line in lines)
+    if "Exception Group Traceback" in text:
+        lines = list(_groups(lines))
+    if "Traceback (most recent" in text and ("│" in text or "| " in text or "┃" in text):
+        lines = list(_rich(lines))
+    if "](http" in text or "](file:" in text or "](vscode" in text:
+        lines = [_unlinked(line) for line in lines]
+    if "In [" in text or "In[" in text or "--> " in text or "-> " in text or "\nFile " in f"\n{text}":
+        lines = _ipython(lines)
+    if "\nE  " in f"\n{text}":
+        lines = _pytest(lines)
+    return lines
+
+
+def _unlinked(line: LogLine) -> LogLine:
+    found = _LINKED.match(line.text)
+    if found is None:
+        return line
+    if found["line"]:
+        return line._replace(text=f"File {found['file']}{found['line']}, in {found['function']}")
+    return line._replace(text=f"{found['file']} in {found['function']}")
+
+
+def _frame_lines(at: LogLine, file: str, line: str, function: str, source: str) -> Iterable[LogLine]:
+    name = function if function.startswith("<") else function.split("(")[0]
+    yield at._replace(text=f'  File "{file}", line {line or 0}, in {name or "<module>"}')
+    if source.strip():
+        yield at._replace(text=f"    {source.strip()}")
+
+
+def _groups(lines: list[LogLine]) -> Iterable[LogLine]:
+    inside = False
+    for line in lines:
+        if _GROUP_HEAD.match(line.text):
+            inside = True
+            yield line._replace(text=PLAIN_HEAD)
+        elif inside and _GROUP_RULE.match(line.text):
+            yield line._replace(text=GROUP_RULE)
+        elif inside and _GROUP_LINE.match(line.text):
+            text = re.sub(r"^\s*[|+] ?", "", line.text)
+            yield line._replace(text=PLAIN_HEAD if HEADER.search(text) else text)
+        else:
+            inside = inside and not line.text.strip()
+            yield line
+
+
+def _rich(lines: list[LogLine]) -> Iterable[LogLine]:
+    inside = False
+    pending: LogLine | None = None
+    broken = ""
+    for line in lines:
+        if _RICH_HEAD.match(line.text):
+            inside, pending, broken = True, None, ""
+            yield line._replace(text=PLAIN_HEAD)
+            continue
+        if not inside:
+            yield line
+            continue
+        if _RICH_END.match(line.text) or (line.text.strip() and not _RICH_LINE.match(line.text)):
+            inside = False
+            if pending is not None:
+                yield pending
+            if not _RICH_END.match(line.text):
+                yield line
+            continue
+        found = _RICH_LINE.match(line.text)
+        text = found["text"] if found else ""
+        place = _RICH_FILE.match(text) or _RICH_FILE.match(broken + text.strip())
+        arrow = _RICH_ARROW.match(text)
+        if place:
+            if pending is not None:
+                yield pending
+            pending = next(iter(_frame_lines(line, place["file"], place["line"], place["function"], "")))
+            broken = ""
+        elif arrow and pending is not None:
+            yield pending
+            source = arrow["source"].lstrip(" │|┃").rstrip(" │|┃")
+            yield line._replace(text=f"    {source}")
+            pending = None
+        else:
+            # A long path continues in the next line of the box.
+            broken = text.strip() if re.match(r"^\s?(?:/|~|[A-Za-z]:[\\/])", text) else ""
+
+
+def _ipython(lines: list[LogLine]) -> list[LogLine]:
+    made: list[LogLine] = []
+    inside = False
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if head := _IPYTHON_HEAD.match(line.text):
+            inside = True
+            # The class comes first here: it is left where the end is cut off.
+            made.append(line._replace(text=f"{PLAIN_HEAD} {head['type']}"))
+            rest = HEADER.split(line.text, maxsplit=1)[-1].lstrip("): ")
+            if rest and _OLD.match(rest):
+                lines[at] = line._replace(text=rest)
+            else:
+                at += 1
+            continue
+        place = _CELL.match(line.text) or _FILE.match(line.text)
+        if place is None and (inside or _arrow_below(lines, at)):
+            place = _OLD.match(line.text)
+        if place is None:
+            shown = EXCEPTION.match(line.text)
+            if inside and shown and is_exception_class(shown["type"], in_traceback=True):
+                inside = False
+            if not (inside and (_CONTEXT.match(line.text) or RULE_OF_IPYTHON.match(line.text))):
+                made.append(line)
+            at += 1
+            continue
+        groups = place.groupdict()
+        file = groups.get("file") or f"<cell {groups.get('cell') or ''}>".replace(" >", ">")
+        number, source, below = groups.get("line") or "", "", at + 1
+        context: list[LogLine] = []
+        while below < len(lines) and below - at < 40:
+            arrow = _ARROW.match(lines[below].text)
+            if arrow:
+                number, source = number or arrow["line"], arrow["source"]
+            elif not _CONTEXT.match(lines[below].text):
+                break
+            context.append(lines[below])
+            below += 1
+        made.extend(_frame_lines(line, file, number, groups.get("function") or "<module>", source))
+        if not source and not inside:
+            made.extend(context)
+        at = below
+    return made
+
+
+RULE_OF_IPYTHON = re.compile(r"^-{20,}$")
+
+
+def _arrow_below(lines: list[LogLine], at: int) -> bool:
+    return any(_ARROW.match(line.text) for line in lines[at + 1 : at + 12])
+
+
+def _function_above(lines: list[LogLine], at: int) -> str:
+    """Name of the function whose source pytest prints above a place."""
+    found = (re.match(r"\s*(?:async )?def (\w+)", line.text) for line in reversed(lines[max(0, at - 200) : at]))
+    return next((name[1] for name in found if name), "<module>")
+
+
+def _pytest(lines: list[LogLine]) -> list[LogLine]:
+    made: list[LogLine] = []
+    places: list[tuple[str, str, str]] = []
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        place = _PYTEST_PLACE.match(line.text)
+        if place and not place["type"]:
+            places.append((place["file"], place["line"], place["function"] or _function_above(lines, at)))
+        shown = _PYTEST_E.match(line.text)
+        if not shown or not shown["text"]:
+            made.append(line)
+            at += 1
+            continue
+        end = at
+        while end < len(lines) and _PYTEST_E.match(lines[end].text):
+            end += 1
+        words = [(found["text"] or "") if (found := _PYTEST_E.match(one.text)) else "" for one in lines[at:end]]
+        source = next((one.text for one in reversed(made[-4:]) if one.text.strip()), "")
+        last = next((found for one in lines[end : end + 3] if (found := _PYTEST_PLACE.match(one.text))), None)
+        if last is not None:
+            places.append((last["file"], last["line"], _function_above(lines, at)))
+        first = EXCEPTION.match(words[0].strip())
+        if first is None or not is_exception_class(first["type"]):
+            words[0] = f"{(last['type'] if last else '') or 'AssertionError'}: {words[0].strip()}"
+        made.append(line._replace(text=PLAIN_HEAD))
+        for number, (file, row, function) in enumerate(places[-40:]):
+            is_last = number == len(places[-40:]) - 1
+            made.extend(_frame_lines(line, file, row, function, source if is_last and not FRAME.match(source) else ""))
+        made.append(line._replace(text=words[0].strip()))
+        made.extend(
+            one._replace(text=f"  {text.strip()}") for one, text in zip(lines[at + 1 :], words[1:], strict=False)
+        )
+        places, at = [], end
+    return made

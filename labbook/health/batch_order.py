@@ -1,0 +1,217 @@
+"""Checks of the order of batches: repeated, duplicated, always in one order, shared with validation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+from labbook.health.activation import has_batch_norm
+from labbook.health.event_fields import Facts, count, flag, names, words
+from labbook.health.input_data import has_distinct_fingerprints
+from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_STEPS = 8
+_OVERLAP = 0.05
+_BY_HAND = 200
+"""Batches cut by hand of which all are known: of later ones some are left out where steps are short."""
+
+
+def loader_of(signals: Signals, event: Facts) -> Facts:
+    """Returns the facts of the loader that an event names; empty when there is none."""
+    return next((loader for loader in signals.loaders if loader.get("index") == event.get("loader")), {})
+
+
+def _train_prints(signals: Signals) -> list[Facts]:
+    return [event for event in signals.prints if words(event, "phase") == "train"]
+
+
+@check("same_batch_every_step", family="loop-bug", tier=1, needs=("prints",))
+def batches_differ(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a loader of many batches always returned its first one.
+
+    Source: a logical invariant (tier 1): one fingerprint in at least half of 8 steps or more, from a loader that was
+    restarted for each. A single batch used on purpose, or all data in one, is only noted or usual.
+    """
+    by_loader: dict[object, list[Facts]] = {}
+    for event in _train_prints(signals):
+        by_loader.setdefault(event.get("loader"), []).append(event)
+    for loader, events in by_loader.items():
+        facts = loader_of(signals, events[0])
+        begun = max(count(e, "epoch") + 1 for e in events)
+        prints = Counter(p for e in events for p in names(e, "prints"))
+        total = sum(prints.values())
+        if total < 3:
+            continue
+        share = prints.most_common(1)[0][1] / total
+        per_epoch = sum(count(e, "batches") for e in events) / len(events)
+        many = count(facts, "batches") >= 2 or count(facts, "length") > 1.5 * max(1, count(facts, "batch_size"))
+        if loader is not None and share >= 0.5 and begun >= _STEPS and per_epoch < 2 and many:
+            return Outcome("fail", message("health.same_batch_every_step.same", share=share, times=begun))
+    return Outcome("ok", message("health.same_batch_every_step.ok"))
+
+
+@check("order_identical_each_epoch", family="loop-bug", tier=2, needs=("prints",))
+def order_changes(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a loader that shuffles had the same order in two epochs, or more.
+
+    Source: a statistical test (tier 2): with 8 batches the chance is under 1 in 40,000. Loaders that do not shuffle
+    have one order by design.
+    """
+    by_place: dict[object, list[Facts]] = {}
+    for event in _train_prints(signals):
+        if event.get("loader") is not None and len(names(event, "prints")) >= 6:
+            by_place.setdefault(loading_place(loader_of(signals, event)), []).append(event)
+    for events in by_place.values():
+        facts, epochs = loader_of(signals, events[0]), [names(event, "prints") for event in events]
+        sampler = words(facts, "sampler")
+        shuffles = flag(facts, "shuffle") or "Random" in sampler or "Distributed" in sampler
+        orders = [tuple(e) for e in epochs if len(set(e)) > 0.9 * len(e)]
+        if len(orders) < 2 or not shuffles or flag(facts, "iterable"):
+            continue
+        alike = sum(a == b for a, b in pairwise(orders))
+        if alike == len(orders) - 1:
+            observed = message(
+                "health.order_identical_each_epoch.same", epochs=len(orders), batches=len(orders[0]), sampler=sampler
+            )
+            return Outcome("fail", observed)
+        return Outcome("ok", message("health.order_identical_each_epoch.ok"))
+    return None
+
+
+@check("training_not_shuffled", family="data", tier=3, needs=("prints",))
+def order_is_shuffled(run: Run, signals: Signals) -> Outcome | None:
+    """Whether at least 3 epochs of a loader that does not shuffle, or of batches cut by hand, had one order.
+
+    Source: a hint (tier 3); series and text are read in order on purpose.
+    """
+    by_place: dict[object, list[tuple[str, ...]]] = {}
+    for event in _train_prints(signals):
+        facts, prints = loader_of(signals, event), tuple(names(event, "prints"))
+        if event.get("loader") is None:
+            period = _period(prints[:_BY_HAND])
+            if period:
+                return Outcome("note", message("health.training_not_shuffled.period", batches=period))
+        elif not flag(facts, "shuffle") and not flag(facts, "iterable") and len(prints) >= 6:
+            by_place.setdefault(loading_place(facts), []).append(prints)
+    for epochs in by_place.values():
+        if len(epochs) >= 3 and len(set(epochs)) == 1 and len(set(epochs[0])) > 0.9 * len(epochs[0]):
+            observed = message("health.training_not_shuffled.epochs", epochs=len(epochs), batches=len(epochs[0]))
+            return Outcome("note", observed)
+    return None
+
+
+def _period(prints: tuple[str, ...]) -> int:
+    """After how many batches they come again in the same order, at least three times; 0 where they do not."""
+    period = next((i for i in range(1, len(prints)) if prints[i] == prints[0]), 0)
+    if period < 6 or len(prints) < 3 * period or len(set(prints[:period])) < period:
+        return 0
+    return period if all(a == b for a, b in zip(prints, prints[period:], strict=False)) else 0
+
+
+def loading_place(loader: Facts) -> object:
+    """Returns which loader it is in the program: one that is created again for each epoch is the same."""
+    place = tuple(str(loader.get(key)) for key in ("line", "length", "batch_size", "sampler"))
+    return place if loader.get("line") else loader.get("index")
+
+
+@check("iterable_dataset_duplicated", family="data", tier=1, needs=("loaders", "prints"))
+def stream_is_split(run: Run, signals: Signals) -> Outcome | None:
+    """Whether each batch of an iterable dataset came once from every worker. Source: a logical invariant (tier 1)."""
+    found = _as_often_as_workers(signals, iterable=True)
+    return Outcome("fail", found) if found is not None else None
+
+
+@check("worker_duplicate_randomness", family="data", tier=2, needs=("loaders", "prints"))
+def workers_draw_their_own(run: Run, signals: Signals) -> Outcome | None:
+    """Whether batches of different samples are equal in every worker, because random numbers are.
+
+    Source: TrainCheck so-67180955 (tier 2): every fingerprint as often in an epoch as there are workers; or the code of
+    worker_init_fn, where only a part of each sample is random.
+    """
+    found = _as_often_as_workers(signals, iterable=False)
+    if found is not None:
+        return Outcome("fail", found)
+    for facts in signals.loaders:
+        if flag(facts, "drawn_alike") and count(facts, "workers") > 1:
+            observed = message("health.worker_duplicate_randomness.same_numbers", workers=count(facts, "workers"))
+            return Outcome("warn", observed, (message("health.worker_duplicate_randomness.init_fn"),))
+    return None
+
+
+def _as_often_as_workers(signals: Signals, *, iterable: bool) -> Message | None:
+    for event in _train_prints(signals):
+        facts = loader_of(signals, event)
+        workers, prints = count(facts, "workers"), Counter(names(event, "prints"))
+        if workers < 2 or flag(facts, "iterable") != iterable or len(prints) < 2 or sum(prints.values()) < 2 * workers:
+            continue
+        share = sum(n == workers for n in prints.values()) / len(prints)
+        if share >= 0.8:
+            return message("health.workers_repeat_batches", workers=workers)
+    return None
+
+
+@check("train_val_overlap", family="data", tier=1, needs=("prints",))
+def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
+    """Whether samples of a validation loader were trained on. Where another is clean, this one measures training.
+
+    Source: a logical invariant (tier 1); deepchecks TrainTestSamplesMix. From 5 % on, because data sets have some equal
+    samples (chosen by us).
+    """
+    trained = {p for e in _train_prints(signals) for p in _row_prints(e)}
+    own = {e.get("loader") for e in _train_prints(signals)}
+    held_out: dict[object, set[str]] = {}
+    for event in signals.prints:
+        if words(event, "phase") == "eval" and event.get("loader") is not None and event.get("loader") not in own:
+            held_out.setdefault(event.get("loader"), set()).update(_row_prints(event))
+    judged = {loader: found for loader, found in held_out.items() if len(found) >= 20}
+    shares = {loader: len(found & trained) / len(found) for loader, found in judged.items()}
+    if not shares or len(trained) < 20 or not has_distinct_fingerprints(signals):
+        return None
+    # Only some samples of a batch are looked at: a set that is all training data shows as large a share as that.
+    coverage = min(1.0, len(trained) / max(1, _samples_of_an_epoch(signals)))
+    clean = [share for share in shares.values() if share < _OVERLAP * coverage]
+    worst = max(shares, key=lambda loader: shares[loader])
+    both = len(judged[worst] & trained)
+    if both < 3 or shares[worst] < max(_OVERLAP * coverage, 0.01) or clean:
+        return Outcome("ok", message("health.train_val_overlap.ok", share=min(shares.values())))
+    return Outcome("fail", message("health.train_val_overlap.found", bad=both, samples=len(judged[worst])))
+
+
+def _samples_of_an_epoch(signals: Signals) -> int:
+    return max((count(e, "samples") for e in _train_prints(signals)), default=0)
+
+
+def _row_prints(event: Facts) -> list[str]:
+    samples = event.get("rows")
+    found = [row[0] for row in samples if isinstance(row, list) and row] if isinstance(samples, list) else []
+    return [name for name in found if isinstance(name, str)]
+
+
+@check("batch_size_irregular", family="data", tier=3, needs=("loaders",))
+def last_batch_large_enough(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the last batch of an epoch is tiny in a model with batch norm. Source: a hint (tier 3)."""
+    if not has_batch_norm(signals):
+        return None
+    trained_on = {event.get("loader") for event in _train_prints(signals)}
+    for facts in signals.loaders:
+        length, size = count(facts, "length"), count(facts, "batch_size")
+        if facts.get("index") not in trained_on or length <= size or size < 8 or flag(facts, "drop_last"):
+            continue
+        if 0 < length % size < 0.1 * size:
+            observed = message("health.batch_size_irregular.last", last=length % size, samples=length, size=size)
+            return Outcome("note", observed)
+    return None
+
+
+CHECKS = (
+    batches_differ,
+    order_changes,
+    order_is_shuffled,
+    stream_is_split,
+    workers_draw_their_own,
+    validation_is_new,
+    last_batch_large_enough,
+)

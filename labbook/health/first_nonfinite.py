@@ -1,0 +1,188 @@
+"""What the flight recorder found: where the first value that is not finite came from."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeGuard
+
+from labbook.health.event_fields import Facts, count, rows, table, words
+from labbook.health.measurements import join_names, place_message
+from labbook.model.message import Message, message
+
+_FINDINGS = {
+    "bad batch": "health.first_nonfinite.bad_batch",
+    "bad parameters": "health.first_nonfinite.bad_parameters",
+    "loss expression": "health.first_nonfinite.loss_expression",
+    "not reproduced": "health.first_nonfinite.not_reproduced",
+    "not replayed": "health.first_nonfinite.not_replayed",
+}
+_ROLES = {
+    "label": message("health.first_nonfinite.labels"),
+    "input": message("health.first_nonfinite.inputs"),
+}
+_BATCH = message("health.first_nonfinite.batch")
+
+
+def first_module(flight: Facts) -> Message | None:
+    """Returns the first module with finite inputs and an output that is not; `None` when there is none."""
+    if words(flight, "finding") != "forward" or not table(flight, "module"):
+        return None
+    module, step = _module_label(table(flight, "module")), count(flight, "step")
+    return message("health.nonfinite_activation.first", value=_value(flight), layer=module, step=step)
+
+
+def bad_batch(flight: Facts) -> Message | None:
+    """Returns what the batch of the first bad step held that is not finite; `None` when it was not the batch."""
+    if words(flight, "finding") != "bad batch":
+        return None
+    bad = [leaf for leaf in rows(table(flight, "batch"), "leaves") if count(leaf, "bad") or leaf.get("nan") is True]
+    many = message("health.nonfinite_input.many", count=count(bad[0], "bad")) if bad and count(bad[0], "bad") else ""
+    return message(
+        "health.nonfinite_input.found",
+        value=_value(flight),
+        role=role_of(bad[0]) if bad else _BATCH,
+        step=count(flight, "step"),
+        many=many,
+    )
+
+
+def role_of(leaf: Facts) -> Message:
+    """Returns what a leaf of a batch is: its labels, its inputs, or the batch itself."""
+    return _ROLES.get(words(leaf, "role"), _BATCH)
+
+
+def _value(flight: Facts) -> Message | str:
+    return words(flight, "value") or message("health.first_nonfinite.nonfinite_value")
+
+
+def _module_label(module: Facts) -> Message | str:
+    name, kind = words(module, "name"), words(module, "type")
+    return message("health.module", name=name, type=kind) if name else kind
+
+
+def origin_sentences(flight: Facts) -> tuple[Message, ...]:
+    """Returns what is known of the origin, one sentence each."""
+    if not flight:
+        return ()
+    found = [*_origin(flight)]
+    if words(flight, "finding") == "loss expression":
+        op = words(flight, "op")
+        found += [*_suspects(flight), *([message("health.first_nonfinite.operation", op=op)] if op else [])]
+    if words(flight, "file"):
+        found.append(message("health.first_nonfinite.at", place=place_message(flight)))
+    if words(flight, "reason"):
+        found.append(message("health.first_nonfinite.reason", reason=words(flight, "reason")))
+    return (*found, *_samples(flight), *_norms_before(flight))
+
+
+def _origin(flight: Facts) -> list[Message]:
+    finding, step = words(flight, "finding"), count(flight, "step")
+    module, op = table(flight, "module"), words(flight, "op")
+    by = message("health.first_nonfinite.by", op=op) if op else ""
+    if finding == "forward" and module:
+        return [message("health.first_nonfinite.in_module", step=step, by=by, layer=_module_label(module))]
+    if finding == "forward":
+        return [message("health.first_nonfinite.in_forward", step=step, by=by)]
+    if finding == "backward":
+        return [message("health.first_nonfinite.in_backward", step=step, by=by)]
+    if finding == "loss expression" and words(flight, "trigger") == "gradient":
+        return [message("health.first_nonfinite.loss_gradient", step=step)]
+    return [message(_FINDINGS[finding], step=step)] if finding in _FINDINGS else []
+
+
+def _suspects(flight: Facts) -> list[Message]:
+    """Returns the operations of a loss that may have made the value, where none was observed to."""
+    may = rows(flight, "may")
+    names = list(dict.fromkeys(_operation_name(words(one, "op")) for one in may))
+    gradient = words(flight, "trigger") == "gradient"
+    found = []
+    if len(names) == 1:
+        key = "health.first_nonfinite.only_infinite_derivative" if gradient else "health.first_nonfinite.only_suspect"
+        found.append(message(key, op=names[0]))
+    elif names:
+        key = "health.first_nonfinite.infinite_derivatives" if gradient else "health.first_nonfinite.suspects"
+        found.append(message(key, ops=names))
+    if len(may) > 1:
+        places = [place_message(one) for one in may if one.get("file")]
+        found += [message("health.first_nonfinite.at", place=place) for place in _each(places)]
+    return found
+
+
+def _each(places: list[Message]) -> list[Message]:
+    unique: list[Message] = []
+    for place in places:
+        if place not in unique:
+            unique.append(place)
+    return unique
+
+
+def loss_operation(flight: Facts) -> Message | None:
+    """Returns which operation of a loss made the value, with its numbers; `None` where none was observed to."""
+    made = table(flight, "made")
+    if not made:
+        return None
+    op, nan, inf, of = _operation_name(words(made, "op")), count(made, "nan"), count(made, "inf"), count(made, "of")
+    if made.get("given") is True:
+        return message("health.loss_operation.given", op=op)
+    if count(made, "zeros"):
+        return message("health.loss_operation.divided_by_0", op=op, divisors=count(made, "zeros"))
+    if op == "mean":
+        return message("health.loss_operation.empty_mean")
+    if op.startswith("nll_loss"):
+        return message("health.loss_operation.no_label")
+    exponent, then = made.get("exponent"), table(made, "then")
+    by = message("health.loss_operation.exponent", exponent=f"{exponent:g}") if _is_real(exponent) else ""
+    low, high = made.get("low"), made.get("high")
+    span: Message | str = ""
+    if _is_real(low) and _is_real(high):
+        span = message("health.loss_operation.arguments", low=_exact(low), high=_exact(high))
+    after = message("health.loss_operation.then", op=_operation_name(words(then, "op"))) if then else ""
+    values = _bad_values(nan, inf)
+    return message("health.loss_operation.returned", op=op, by=by, values=values, of=of, span=span, then=after)
+
+
+def _bad_values(nan: int, inf: int) -> Message | str:
+    if nan and inf:
+        return message("health.loss_operation.nan_and_inf", nan=nan, inf=inf)
+    return message("health.loss_operation.inf", inf=inf) if inf else f"{nan} NaN" if nan else ""
+
+
+def _is_real(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _exact(value: float) -> str:
+    """A bound of a domain in few digits, but never rounded onto 0 or 1, where the domain may end."""
+    short = f"{value:.4g}"
+    return short if float(short) == value or float(short) not in (-1.0, 0.0, 1.0) else f"{value:.9g}"
+
+
+def _operation_name(operation: str) -> str:
+    """The name of an operation as a program writes it: "log_softmax" for "LogSoftmax"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).lower()
+
+
+def _samples(flight: Facts) -> list[Message]:
+    indices = flight.get("batch", {}).get("indices") if isinstance(flight.get("batch"), dict) else None
+    if not isinstance(indices, list) or not indices:
+        return []
+    names = join_names([str(i) for i in indices], most=8)
+    return [message("health.first_nonfinite.samples", samples=names)]
+
+
+def _norms_before(flight: Facts) -> list[Message]:
+    norms = [row.get("grad_norm") for row in rows(flight, "recent")]
+    known = [n for n in norms if isinstance(n, (int, float)) and not isinstance(n, bool) and n == n]
+    if len(known) < 3:
+        return []
+    return [message("health.first_nonfinite.norms_before", norms=known[-5:])]
+
+
+def where(flight: Facts) -> dict[str, Any]:
+    """Returns the place of the finding, as `Outcome.where`."""
+    found: dict[str, Any] = {"step": count(flight, "step")}
+    if words(table(flight, "module"), "name"):
+        found["module"] = words(table(flight, "module"), "name")
+    if words(flight, "file"):
+        found |= {"file": words(flight, "file"), "line": count(flight, "line"), "function": words(flight, "function")}
+    return found

@@ -1,0 +1,231 @@
+"""Checks of the input data: scale of the inputs, constant features, shapes of a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from labbook.health.activation import first_not_normalised
+from labbook.health.event_fields import Facts, count, finite, flag, rows, shape, words
+from labbook.health.layer_history import Module, modules_of
+from labbook.health.measurements import join_names, unobserved
+from labbook.health.training_kind import training_losses
+from labbook.health.trend_tests import mann_kendall, mean, median, spread
+from labbook.model.check import Outcome, check
+from labbook.model.message import message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_SAMPLES = 500
+_TABLE = 50
+"""Columns up to which a constant one is worth a note: flattened images have dark borders. Source: chosen by us."""
+
+
+def input_leaves(signals: Signals) -> dict[str, list[tuple[int, int, Facts]]]:
+    """Returns path of an input leaf -> (step, samples, leaf) of the training batches that were inspected."""
+    found: dict[str, list[tuple[int, int, Facts]]] = {}
+    for batch in signals.batches:
+        if words(batch, "phase") != "train":
+            continue
+        for leaf in rows(batch, "leaves"):
+            if words(leaf, "role") == "input":
+                look = (count(batch, "step"), count(batch, "samples"), leaf)
+                found.setdefault(words(leaf, "path"), []).append(look)
+    return found
+
+
+def has_distinct_fingerprints(signals: Signals) -> bool:
+    """Whether different samples surely have different fingerprints, which cover only some of their numbers.
+
+    Source: chosen by us; at least 8 numbers, half of them not 0, and whole numbers only of a wide range or many.
+    """
+    leaves = [leaf for looks in input_leaves(signals).values() for _, _, leaf in looks[:1]]
+    if not leaves:
+        return False
+    leaf = leaves[0]
+    numbers = math.prod(shape(leaf, "shape")[1:])
+    wide = (finite(leaf, "max") or 0.0) - (finite(leaf, "min") or 0.0) >= 100
+    whole = flag(leaf, "integer") and not (wide or numbers >= 16)
+    return numbers >= 8 and not whole and (finite(leaf, "zero") or 0.0) < 0.5
+
+
+@check("input_not_normalised", family="data", tier=2, needs=("batches",))
+def inputs_normalised(run: Run, signals: Signals) -> Outcome | None:
+    """Whether floating point inputs are far from mean 0 and deviation 1, unless the model normalises them itself.
+
+    Source: diagnosis catalogue (tier 2); UMLAUT's [-1, 1] fired on 8 of 12 healthy runs. Raw bytes and units (beyond
+    100) are a warning; what is only unusual is noted.
+    """
+    judged: list[Outcome] = []
+    first = first_not_normalised(signals)
+    for path, looks in input_leaves(signals).items():
+        leaves = [leaf for _, _, leaf in looks if not flag(leaf, "integer") and finite(leaf, "std") is not None]
+        if not leaves or sum(samples for _, samples, _ in looks) < min(_SAMPLES, 8 * len(looks)):
+            continue
+        judged.append(_scale(path, leaves, first))
+    if not judged:
+        return unobserved(message("health.not_observed.no_input"))
+    order = {"warn": 0, "note": 1, "ok": 2}
+    return min(judged, key=lambda outcome: order[outcome.verdict])
+
+
+def _scale(path: str, leaves: Sequence[Facts], first: Module | None) -> Outcome:
+    center = median([finite(leaf, "mean") or 0.0 for leaf in leaves])
+    deviation = median([finite(leaf, "std") or 0.0 for leaf in leaves])
+    top = max(abs(finite(leaf, "max") or 0.0) for leaf in leaves)
+    observed = message("health.input_not_normalised.moments", mean=center, std=deviation)
+    usual = deviation <= 10 and abs(center) <= max(3.0, 3 * deviation) and (deviation >= 0.1 or top > 0.5)
+    if first is None or usual:
+        return Outcome("ok", observed)
+    low = min(finite(leaf, "min") or 0.0 for leaf in leaves)
+    evidence = (
+        message("health.input_not_normalised.range", path=path, low=low, high=top),
+        message("health.input_not_normalised.first_used", layer=first.label),
+    )
+    return Outcome("warn" if deviation > 10 and top >= 100 else "note", observed, evidence)
+
+
+@check("input_double_normalised", family="data", tier=3, needs=("batches",))
+def images_scaled_once(run: Run, signals: Signals) -> Outcome | None:
+    """Whether images in floating point have no value above 1/255. Source: a hint (tier 3); TheDeepChecker."""
+    for path, looks in input_leaves(signals).items():
+        leaves = [leaf for _, _, leaf in looks if len(shape(leaf, "shape")) == 4 and not flag(leaf, "integer")]
+        tops, lows = [finite(leaf, "max") for leaf in leaves], [finite(leaf, "min") for leaf in leaves]
+        if len(leaves) < 2 or None in tops or None in lows:
+            continue
+        if 0 < max(t for t in tops if t is not None) <= 1 / 255 + 1e-4 and min(v for v in lows if v is not None) >= 0:
+            top = max(t for t in tops if t is not None)
+            return Outcome("note", message("health.input_double_normalised.top", path=path, top=top))
+    return None
+
+
+@check("constant_feature", family="data", tier=1, needs=("batches",))
+def features_vary(run: Run, signals: Signals) -> Outcome | None:
+    """Whether columns had one value in at least 256 samples. Borders of images do, rare categories may.
+
+    Source: a logical invariant (tier 1); TheDeepChecker, deepchecks IsSingleValue.
+    """
+    for path, looks in input_leaves(signals).items():
+        _, _, leaf = looks[-1]
+        columns, constant = (shape(leaf, "shape") or (0,))[-1], count(leaf, "constant")
+        image = columns > _TABLE and constant < columns
+        if leaf.get("constant") is None or count(leaf, "constant_n") < 256 or not constant or image:
+            continue
+        sparse = (finite(leaf, "zero") or 0.0) > 0.5
+        observed = message("health.constant_feature.columns", bad=constant, columns=columns, path=path)
+        at = shape(leaf, "constant_at")
+        if at and constant < columns:
+            indices = join_names([str(column) for column in at], constant)
+            observed = message("health.constant_feature.indices", columns=observed, indices=indices)
+        return Outcome("fail" if constant >= columns else "note" if sparse else "warn", observed)
+    return None
+
+
+@check("batch_leading_dim_mismatch", family="data", tier=1, needs=("batches",))
+def leaves_agree(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a batch has different numbers of inputs and labels, with no axis of the one as long as the other.
+
+    Source: a logical invariant (tier 1); TrainCheck transformers-34204. Graphs, packed and time-first batches
+    are left out, and models with one output per label: the labelled nodes of a graph.
+    """
+    if _has_output_per_label(signals):
+        return None
+    seen = [b for b in signals.batches if len(rows(b, "leaves")) == 2 and words(b, "phase") == "train"]
+    wrong = [b for b in seen if b.get("dims_equal") is False and _differ(rows(b, "leaves"))]
+    if len(wrong) < 3 or len(wrong) < 0.9 * len(seen):
+        return None
+    forms = [list(shape(leaf, "shape")) for leaf in rows(wrong[0], "leaves")]
+    one, other = str(forms[0]), str(forms[1])
+    observed = message("health.batch_leading_dim_mismatch.shapes", inputs=one, labels=other, batches=len(wrong))
+    return Outcome("warn", observed)
+
+
+def _has_output_per_label(signals: Signals) -> bool:
+    """Whether inputs and targets of the losses are equally many."""
+    forms = [(shape(loss, "input", "shape"), shape(loss, "target", "shape")) for loss in training_losses(signals)]
+    known = [(one, other) for one, other in forms if one and other]
+    return bool(known) and all(one[0] == other[0] for one, other in known)
+
+
+def _differ(leaves: Sequence[Facts]) -> bool:
+    one, other = (shape(leaf, "shape") for leaf in leaves)
+    roles = {words(leaf, "role") for leaf in leaves}
+    return bool(one and other) and roles == {"input", "label"} and one[0] not in other and other[0] not in one
+
+
+@check("padding_ratio_high", family="data", tier=3, needs=("batches",))
+def little_padding(run: Run, signals: Signals) -> Outcome | None:
+    """Whether most token ids are 0. Source: a hint (tier 3); SageMaker NLPSequenceRatio, 50 %."""
+    if not any("embedding" in module.type.lower() for module in modules_of(signals)):
+        return None
+    for path, looks in input_leaves(signals).items():
+        shares = [
+            zero for _, _, leaf in looks
+            if flag(leaf, "integer") and len(shape(leaf, "shape")) == 2 and shape(leaf, "shape")[1] >= 8
+            and (finite(leaf, "max") or 0.0) > 2 and (zero := finite(leaf, "zero")) is not None
+        ]  # fmt: skip
+        if len(shares) >= 3 and median(shares) > 0.5:
+            observed = message("health.padding_ratio_high.zeros", share=median(shares), path=path)
+            return Outcome("note", observed)
+    return None
+
+
+@check("image_layout_suspect", family="data", tier=3, needs=("batches",))
+def channels_first(run: Run, signals: Signals) -> Outcome | None:
+    """Whether images have 1 or 3 values on the last axis and many on axis 1. Source: a hint (tier 3); UMLAUT."""
+    first = first_not_normalised(signals)
+    if first is None or not first.type.startswith("Conv2"):
+        return None
+    for path, looks in input_leaves(signals).items():
+        form = shape(looks[0][2], "shape")
+        if len(form) == 4 and form[3] in (1, 3) and form[1] > 4 and form[1] == form[2]:
+            observed = message("health.image_layout_suspect.shape", path=path, shape=str(list(form)))
+            return Outcome("note", observed)
+    return None
+
+
+@check("input_drift_in_run", family="data", tier=3, needs=("batches",))
+def inputs_do_not_drift(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the mean of the inputs moves by a standard deviation in one direction. Source: a hint (tier 3)."""
+    for path, looks in input_leaves(signals).items():
+        means = [m for _, _, leaf in looks if not flag(leaf, "integer") and (m := finite(leaf, "mean")) is not None]
+        deviations = [d for _, _, leaf in looks if (d := finite(leaf, "std")) is not None]
+        if len(means) < 20 or not deviations:
+            continue
+        quarter = len(means) // 4
+        moved = mean(means[-quarter:]) - mean(means[:quarter])
+        trend = mann_kendall(means)
+        if abs(moved) > max(mean(deviations), 5 * spread(means[:quarter])) and abs(trend.tau) > 0.6:
+            observed = message("health.input_drift_in_run.moved", path=path, moved=moved)
+            return Outcome("note", observed, p=min(trend.rising, trend.falling))
+    return None
+
+
+@check("out_of_bounds_read", family="data", tier=1, needs=("loop",))
+def indices_inside(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an operation of paddle that does not check bounds was given an index outside its tensor.
+
+    Source: a logical invariant (tier 1).
+    """
+    for facts in rows(signals.loop, "out_of_bounds"):
+        largest, size = finite(facts, "max"), finite(facts, "size")
+        if largest is not None and size is not None:
+            low = finite(facts, "min") or 0.0
+            index, calls = low if low < 0 else largest, count(facts, "count")
+            observed = message(
+                "health.out_of_bounds_read.index", op=words(facts, "op"), index=index, size=size, calls=calls
+            )
+            return Outcome("fail", observed, (message("health.called_in", line=words(facts, "line")),))
+    return None
+
+
+CHECKS = (
+    inputs_normalised,
+    images_scaled_once,
+    features_vary,
+    leaves_agree,
+    little_padding,
+    channels_first,
+    inputs_do_not_drift,
+    indices_inside,
+)

@@ -1,0 +1,157 @@
+"""Parameters and modules of a process with their history over the dense steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import field
+from functools import lru_cache
+
+from labbook.frozen import dataclass
+from labbook.health.event_fields import Facts, count, finite, flag, rows, shape, table, words
+from labbook.model.message import Message, message
+from labbook.model.signals import Signals
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter, `history` being (step, row of a `tensors` event) in order of time."""
+
+    name: str
+    shape: tuple[int, ...]
+    trainable: bool
+    module: str
+    options: Facts
+    init: Facts
+    order: float
+    history: list[tuple[int, Facts]] = field(default_factory=list)
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is the weight of a layer that mixes features: no bias, no norm, no lookup table, no token."""
+        mixes = not any(word in self.module.lower() for word in ("embedding", "norm"))
+        return mixes and len([n for n in self.shape if n > 1]) >= 2
+
+    @property
+    def is_bias(self) -> bool:
+        """Whether it is the bias of a layer that mixes features."""
+        mixes = any(word in self.module.lower() for word in ("linear", "conv"))
+        return mixes and len(self.shape) == 1 and "bias" in self.name
+
+    def values(self, key: str, since: int = 0) -> list[float]:
+        """The finite numbers under `key` from step `since` on."""
+        found = (finite(row, key) for step, row in self.history if step >= since)
+        return [value for value in found if value is not None]
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module, `history` being (step, row of a `tensors` event) in order of time."""
+
+    model: int
+    number: int
+    name: str
+    type: str
+    options: Facts
+    order: float
+    parameters: int
+    facts: Facts
+    history: list[tuple[int, Facts]] = field(default_factory=list)
+
+    @property
+    def label(self) -> Message | str:
+        """Name and type, as the value of a message."""
+        return message("health.module", name=self.name, type=self.type) if self.name else self.type
+
+    def last(self, key: str, most: int = 5, since: int = 0) -> list[float]:
+        """The last `most` finite numbers under `key` from step `since` on."""
+        found = (finite(row, key) for step, row in self.history if step >= since)
+        return [value for value in found if value is not None][-most:]
+
+
+@lru_cache(maxsize=16)
+def parameters_of(signals: Signals) -> tuple[Parameter, ...]:
+    """All parameters of all models, in the order in which their modules ran."""
+    found: dict[tuple[int, int], Parameter] = {}
+    for model in signals.models:
+        key = count(model, "model")
+        modules = {count(m, "i"): m for m in rows(model, "modules")}
+        for row in rows(model, "parameters"):
+            module = modules.get(count(row, "module"), {})
+            order = finite(module, "order")
+            found[key, count(row, "i")] = Parameter(
+                name=words(row, "name"),
+                shape=shape(row, "shape"),
+                trainable=flag(row, "trainable"),
+                module=words(module, "type"),
+                options=table(module, "options"),
+                init=table(row, "init"),
+                order=math.inf if order is None else order,
+            )
+    for event in signals.tensors:
+        key, step = count(event, "model"), count(event, "step")
+        for row in rows(event, "params"):
+            place = key, count(row, "i")
+            if place not in found:
+                found[place] = Parameter(f"parameter {place[1]}", (), True, "", {}, {}, math.inf)
+            found[place].history.append((step, row))
+    return tuple(sorted(found.values(), key=lambda p: p.order))
+
+
+@lru_cache(maxsize=16)
+def modules_of(signals: Signals) -> tuple[Module, ...]:
+    """All modules of all models, in the order in which they ran; those that never ran come last."""
+    found: dict[tuple[int, int], Module] = {}
+    for model in signals.models:
+        key = count(model, "model")
+        for row in rows(model, "modules"):
+            order = finite(row, "order")
+            i = count(row, "i")
+            found[key, i] = Module(
+                model=key,
+                number=i,
+                name=words(row, "name"),
+                type=words(row, "type"),
+                options=table(row, "options"),
+                order=math.inf if order is None else order,
+                parameters=count(row, "parameters"),
+                facts=row,
+            )
+    for event in signals.tensors:
+        key, step = count(event, "model"), count(event, "step")
+        for row in rows(event, "modules"):
+            module = found.get((key, count(row, "i")))
+            if module is not None:
+                module.history.append((step, row))
+    return tuple(sorted(found.values(), key=lambda m: (m.model, m.order)))
+
+
+def roots_of(signals: Signals) -> list[Module]:
+    """The outermost module of each model."""
+    return [module for module in modules_of(signals) if not module.name]
+
+
+def functions_of(signals: Signals) -> dict[tuple[str, str], list[tuple[int, Facts]]]:
+    """Watched functions by name and line, with their rows over the dense steps."""
+    found: dict[tuple[str, str], list[tuple[int, Facts]]] = {}
+    for event in signals.tensors:
+        for row in rows(event, "functions"):
+            found.setdefault((words(row, "fn"), words(row, "line")), []).append((count(event, "step"), row))
+    return found
+
+
+def has_returned_range(signals: Signals, names: tuple[str, ...], low: float, high: float) -> bool:
+    """Whether a module or function of these names (lower case) has returned values of exactly this range."""
+    outputs = [
+        row for (fn, _), history in functions_of(signals).items() if fn.rstrip("_") in names for _, row in history
+    ]
+    outputs += [row for one in modules_of(signals) if one.type.lower() in names for _, row in one.history]
+    near = 1e-4 * max(abs(low), abs(high), 1.0)
+    return any(
+        least is not None and most is not None and abs(least - low) <= near and abs(most - high) <= near
+        for least, most in ((finite(row, "min"), finite(row, "max")) for row in outputs)
+    )

@@ -1,0 +1,198 @@
+"""The measured series of a run, why a signal is missing, and answers that many checks give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence, Sized
+from typing import Any
+
+from labbook.model.check import Outcome
+from labbook.model.message import Message, message
+from labbook.model.run import Run
+from labbook.model.series import Series
+from labbook.model.signals import Facts, Signals
+
+SERIES = ("loss", "grad_norm", "lr", "grad_scale", "step_time_s")
+"""Needs that are series."""
+
+_WORDS = {
+    "loss": ("loss",),
+    "grad_norm": ("grad_norm", "gradient norm", "gradient"),
+    "lr": ("lr", "learning rate"),
+    "losses": ("loss function",),
+    "params": ("tensors", "parameter", "weights"),
+    "modules": ("tensors", "module", "activation"),
+    "models": ("model", "module"),
+    "batches": ("batch", "inputs"),
+    "prints": ("batch", "fingerprint"),
+    "graphs": ("graph",),
+    "loaders": ("loader",),
+    "evaluations": ("evaluation", "validation"),
+    "memory": ("memory",),
+    "phases": ("phase", "time"),
+}
+"""Other names that a signal may have in the probe's own words."""
+
+_ABSENT = {
+    "losses": message("health.not_observed.losses"),
+    "loaders": message("health.not_observed.loaders"),
+    "evaluations": message("health.not_observed.evaluations"),
+    "prints": message("health.not_observed.prints"),
+    "batches": message("health.not_observed.batches"),
+    "graphs": message("health.not_observed.graphs"),
+    "loop": message("health.not_observed.loop"),
+    "params": message("health.not_observed.params"),
+    "modules": message("health.not_observed.modules"),
+    "models": message("health.not_observed.models"),
+    "memory": message("health.not_observed.memory"),
+    "phases": message("health.not_observed.phases"),
+}
+_NO_VALUE = message("health.not_observed.no_value")
+Reason = Message | str
+"""Why a signal is missing: a message, or the probe's own words."""
+
+
+def measured(run: Run, quantity: str) -> list[Series]:
+    """Series of one quantity ("loss", "grad_norm", "lr"), of all optimizers, groups, ranks and scripts.
+
+    Those of the probe; for the loss those that the program logged or printed where the probe has none.
+    """
+    own = [s for s in run.series if s.values and s.source == "probe" and _quantity(s.name) == quantity]
+    if own or quantity != "loss":
+        return own
+    return [s for s in run.series if s.values and "loss" in s.name.lower()]
+
+
+def measured_in(run: Run, signals: Signals, quantity: str) -> list[Series]:
+    """The probe's series of one quantity in one process, of all optimizers and groups, in their order."""
+    prefix = f"{signals.label}/" if signals.label else ""
+    found = [s for s in run.series if s.values and s.source == "probe" and s.rank == signals.rank]
+    return [s for s in found if _quantity(s.name) == quantity and s.name.rpartition("/")[0] == prefix.rstrip("/")]
+
+
+def optimizer_of(series: Series) -> int:
+    """Number of the optimizer that a series belongs to."""
+    number = series.name.rpartition("/")[2].partition(".opt")[2].partition(".")[0]
+    return int(number) if number.isdigit() else 0
+
+
+def _quantity(name: str) -> str:
+    return name.rpartition("/")[2].partition(".opt")[0].partition(".group")[0]
+
+
+def finite_points(series: Series) -> tuple[list[int], list[float]]:
+    """Steps and values of the points that are finite."""
+    points = [(s, v) for s, v in zip(series.steps, series.values, strict=True) if math.isfinite(v)]
+    return [s for s, _ in points], [v for _, v in points]
+
+
+def has_trained(run: Run) -> bool:
+    """Whether the run trained something: it imported a framework, measured a series, or took a step."""
+    return bool(run.frameworks or run.series or any(p.steps for p in run.processes))
+
+
+def missing(run: Run, signals: Signals, need: str) -> Reason | None:
+    """Returns why a signal is missing; `None` when it is there.
+
+    Args:
+        run: The run.
+        signals: The process in question.
+        need: A series ("loss"), a field of `Signals`, "params" or "modules" (of the dense steps), or "loop.<key>".
+    """
+    field, _, key = need.partition(".")
+    if field in SERIES:
+        present = bool(measured(run, field) if not signals.framework else measured_in(run, signals, field))
+    elif field in ("params", "modules"):
+        present = any(event.get(field) for event in signals.tensors)
+    else:
+        value = getattr(signals, field)
+        present = value.get(key) is not None if key else bool(value)
+    if present:
+        return None
+    reason = why_missing(run, key or field, *_WORDS.get(field, ()))
+    nothing = field not in SERIES and field not in ("params", "modules") and not getattr(signals, field)
+    return _ABSENT.get(field, reason) if reason == _NO_VALUE and (nothing or not key) else reason
+
+
+def why_missing(run: Run, signal: str, *words: str) -> Reason:
+    """Returns why a signal is missing: the reason that the probe gave, else what the run shows.
+
+    Args:
+        run: The run.
+        signal: Name of the signal.
+        words: Further names that the probe may use for it.
+    """
+    if run.probe.status == "absent":
+        return message("health.not_observed.no_probe")
+    names = (signal, *words)
+    for what, reason in _declared(run):
+        if any(name in what.lower() for name in names):
+            return reason
+    if not run.frameworks:
+        return message("health.not_observed.no_framework")
+    if not any(p.steps for p in run.processes) and not any(s.source == "probe" for s in run.series):
+        declared = (r for w, r in _declared(run) if "step" in w.lower())
+        return next(declared, message("health.not_observed.no_step"))
+    return _NO_VALUE
+
+
+def _declared(run: Run) -> Iterator[tuple[str, str]]:
+    for framework in run.frameworks:
+        yield from ((str(k), str(v)) for k, v in framework.declined.items())
+    yield from run.probe.unobserved
+
+
+def script_of(argv: Sequence[str]) -> str:
+    """Returns the file name of the script that a Python process runs, or of its program."""
+    named = next((a for a in argv if a.endswith((".py", ".ipynb"))), argv[0] if argv else "python")
+    return named.rsplit("/", 1)[-1]
+
+
+def unobserved(reason: Reason) -> Outcome:
+    """Returns the answer of a check whose signal is missing."""
+    return Outcome("not observed", message("health.not_observed.because", reason=reason))
+
+
+def too_few(seen: int, wanted: int, key: str = "health.too_few.steps") -> Outcome:
+    """Returns the answer of a statistical check that has too little data.
+
+    Args:
+        seen: How many there were.
+        wanted: How many the check needs.
+        key: The sentence that says of what.
+    """
+    return unobserved(message(key, seen=seen, wanted=wanted))
+
+
+def place_of(line: str) -> dict[str, Any]:
+    """Returns file and line of "train.py:41", as `Outcome.where`; empty when it is no such place."""
+    file, _, number = line.rpartition(":")
+    return {"file": file, "line": int(number)} if number.isdigit() else {}
+
+
+def place_message(facts: Facts) -> Message:
+    """Returns `file` and `line` of some facts, with the text of the line where it is known."""
+    file, line, source = facts.get("file"), facts.get("line"), facts.get("source")
+    text = source.strip() if isinstance(source, str) else ""
+    number = int(line) if isinstance(line, (int, float)) and not isinstance(line, bool) else 0
+    if text:
+        return message("health.place_with_source", file=str(file or ""), line=number, source=text)
+    return message("health.place", file=str(file or ""), line=number)
+
+
+def called_in(facts: Facts) -> tuple[Message, ...]:
+    """Returns a sentence with the user's line of a call; none when it is not known."""
+    line = facts.get("line")
+    return (message("health.called_in", line=line),) if isinstance(line, str) and line else ()
+
+
+def of_optimizer(number: str, optimizers: Sized) -> Message | str:
+    """Returns " of optimizer 1" where there are several, else ""."""
+    return message("health.of_optimizer", number=number) if len(optimizers) > 1 else ""
+
+
+def join_names(names: Sequence[str], total: int | None = None, most: int = 5) -> Message | list[str]:
+    """Returns some names as the value of a message, and how many more there are."""
+    more = (total or len(names)) - min(len(names), most)
+    shown = list(names[:most])
+    return message("values.more", names=shown, more=more) if more > 0 else shown

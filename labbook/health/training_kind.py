@@ -1,0 +1,155 @@
+"""Kind of training: whether its loss has to fall, what the loss is, whether the model was trained before."""
+
+from __future__ import annotations
+
+import math
+
+from labbook.frozen import dataclass
+from labbook.health.event_fields import Facts, count, finite, shape, words
+from labbook.health.layer_history import parameters_of
+from labbook.health.measurements import finite_points, measured, measured_in, optimizer_of
+from labbook.model.message import Message, message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+NONNEGATIVE = frozenset(
+    ("cross_entropy", "binary_cross_entropy", "bce_with_logits", "mse_loss", "l1_loss", "smooth_l1", "huber", "margin")
+)
+"""Loss functions that cannot be negative. Kullback-Leibler and likelihood losses can, pointwise or by their inputs."""
+
+CLASSIFIERS = ("cross_entropy", "nll_loss")
+BINARY = ("binary_cross_entropy", "bce_with_logits")
+
+_SHARED = 0.9
+_ACTING = 0.5
+
+
+@dataclass(frozen=True)
+class TrainingLoss:
+    """The loss of a training in which it has to fall.
+
+    Args:
+        steps: Step of each value.
+        values: Finite losses, in order.
+        function: The loss function that gave them, empty when it is not known.
+        classes: Number of classes when it is a classifier's loss, else 0.
+    """
+
+    steps: list[int]
+    values: list[float]
+    function: Facts
+    classes: int
+
+
+def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
+    """Returns the loss that has to fall in this training, or why there is none."""
+    series = measured_in(run, signals, "loss") or (measured(run, "loss") if len(run.signals) <= 1 else [])
+    if not series:
+        return message("health.not_observed.no_loss")
+    if opposed_optimizers(run, signals):
+        return message("health.not_observed.several_optimizers")
+    if acts(signals):
+        return message("health.not_observed.acting")
+    steps, values = finite_points(series[0])
+    function = loss_function(signals)
+    classes = 0 if function is None else _classes(function)
+    if function is None and any(value <= 0 for value in values):
+        return message("health.not_observed.unknown_function")
+    if function is not None and any(value < 0 for value in values):
+        return message("health.not_observed.more_than_function")
+    return TrainingLoss(steps, values, function or {}, classes)
+
+
+def _classes(function: Facts) -> int:
+    if words(function, "fn") in BINARY:
+        return 2
+    return count(function, "classes") if words(function, "fn") in CLASSIFIERS else 0
+
+
+def loss_function(signals: Signals) -> Facts | None:
+    """The loss function that training calls most, `None` when none was seen."""
+    called = [loss for loss in signals.losses if loss.get("training") is not False]
+    return max(called, key=lambda loss: count(loss, "calls"), default=None)
+
+
+def training_losses(signals: Signals) -> list[Facts]:
+    """All loss functions called with gradients, the most called first."""
+    called = [loss for loss in signals.losses if loss.get("training") is not False]
+    return sorted(called, key=lambda loss: -count(loss, "calls"))
+
+
+def is_the_whole_loss(run: Run, signals: Signals, function: Facts) -> bool:
+    """Whether the value of this function is what `backward` was called on, as its first and last values tell."""
+    series = measured_in(run, signals, "loss")
+    first, last = finite(function, "value_first"), finite(function, "value_last")
+    if not series or first is None:
+        return False
+    close = math.isclose(first, series[0].values[0], rel_tol=1e-3, abs_tol=1e-6)
+    return close or (last is not None and math.isclose(last, series[0].values[-1], rel_tol=1e-3, abs_tol=1e-6))
+
+
+def is_contrastive(function: Facts) -> bool:
+    """Whether the classes are the other samples of the batch: the input of the loss is square."""
+    form = shape(function, "input", "shape")
+    return len(form) == 2 and form[0] == form[1]
+
+
+def opposed_optimizers(run: Run, signals: Signals) -> bool:
+    """Whether several optimizers take turns on losses of their own, as in adversarial training.
+
+    Optimizers one after the other are phases; those that step after the same `backward` share one loss.
+    """
+    spans = [span for span in signals.spans.values() if span[1] > span[0]]
+    overlapping = any(
+        min(a[1], b[1]) - max(a[0], b[0]) > 0.2 * min(a[1] - a[0], b[1] - b[0])
+        for i, a in enumerate(spans)
+        for b in spans[i + 1 :]
+    )
+    if not overlapping:
+        return False
+    by_optimizer = {
+        optimizer_of(s): dict(zip(s.steps, s.values, strict=True)) for s in measured_in(run, signals, "loss")
+    }
+    first = by_optimizer.pop(min(by_optimizer), {}) if by_optimizer else {}
+    for other in by_optimizer.values():
+        both = first.keys() & other.keys()
+        equal = sum(first[s] == other[s] or first[s] != first[s] for s in both)
+        if len(both) < 3 or equal < _SHARED * len(both):
+            return True
+    return not by_optimizer
+
+
+def acts(signals: Signals) -> bool:
+    """Whether the model also runs between its training forwards without gradients, outside of validation phases.
+
+    Source: chosen by us; at least one such forward in two steps: policies that act. Those of models that are not
+    trained, as of a teacher, say nothing of the loss and are left out.
+    """
+    forwards = ("forwards", "train_nograd"), ("forwards", "eval_nograd")
+    seen = sum(count(signals.loop, *path) for path in forwards) - count(signals.loop, "forwards", "of_others")
+    steps = count(signals.loop, "steps")
+    last = signals.evaluations[-1] if signals.evaluations else {}
+    in_phases = sum(count(e, "batches") - count(e, "of_others") for e in signals.evaluations)
+    if count(last, "phases") > len(signals.evaluations):
+        in_phases = in_phases * count(last, "phases") // len(signals.evaluations)
+    phases = max(count(last, "phases"), len(signals.evaluations))
+    often = phases > max(20, _ACTING * steps)
+    if often or (steps >= 10 and seen - in_phases > _ACTING * steps):
+        return True
+    collected = count(signals.loop, "forwards", "train_grad") > 5 * max(1, count(signals.loop, "backwards"))
+    return collected and not signals.losses
+
+
+def pretrained(signals: Signals) -> bool:
+    """Whether weights were loaded into a model before it was trained, or most of it is frozen."""
+    loaded = any(
+        words(e, "what") == "model" and count(e, "matched") > 0 and count(e, "step") <= 1 for e in signals.loaded
+    )
+    return loaded or frozen_share(signals) > 0.5
+
+
+def frozen_share(signals: Signals) -> float:
+    """Share of the models' elements that are not trainable."""
+    parameters = parameters_of(signals)
+    total = sum(p.elements for p in parameters)
+    return sum(p.elements for p in parameters if not p.trainable) / total if total else 0.0

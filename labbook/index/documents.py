@@ -1,0 +1,189 @@
+"""One file of `notes/` as the index sees it: what kind of note, which words, which facets to filter by."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+from collections.abc import Iterator
+from datetime import date, datetime, timezone
+from typing import Any
+
+from labbook.errors import EntryError
+from labbook.frozen import dataclass
+from labbook.index.cjk import name_parts
+from labbook.model.entry import Entry
+from labbook.store.frontmatter import parse
+from labbook.store.paths import is_run_id
+
+KINDS = {"runs": "run", "experiments": "experiment", "symptoms": "symptom", "reports": "report"}
+"""First folder below `notes/` -> kind of note; anything else is a "note"."""
+
+MAX_BYTES = 2 * 1024 * 1024
+"""Of a longer file only the first part is indexed. Source: chosen by us, an entry stays under 64 KiB."""
+
+_LISTED = {"frameworks": "framework", "symptoms": "symptom", "families": "family", "fingerprints": "fingerprint",
+           "tags": "tag"}  # fmt: skip
+_PLURAL = {facet: key for key, facet in _LISTED.items()}
+_MOST_FAILURES = 50
+
+_NAME = re.compile(r"\b[A-Z]\w{3,80}\b")
+
+
+@dataclass(frozen=True)
+class Note:
+    """A note as it is indexed.
+
+    Args:
+        entry: Path, front matter and text.
+        kind: "run", "experiment", "symptom", "report" or "note".
+        title: From the front matter, else the first heading, else the file's name.
+        started: When it happened, Unix seconds: start of the run, else the date in the front matter, else of the file.
+        problem: Why the front matter could not be read, with its line; "" when it could.
+    """
+
+    entry: Entry
+    kind: str
+    title: str
+    started: float
+    problem: str = ""
+
+
+def content_digest(size: int, content: bytes) -> str:
+    """What the index knows the content of a file by.
+
+    Args:
+        size: Of the whole file, in bytes.
+        content: Its first `MAX_BYTES`.
+    """
+    return f"{size}:{hashlib.blake2b(content, digest_size=16).hexdigest()}"
+
+
+def read_note(relative: str, content: bytes, mtime: float) -> Note:
+    """The note in a file. A broken front matter is a `problem`, and its text is still found."""
+    text = content[:MAX_BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
+    problem = ""
+    try:
+        meta, body = parse(text, relative)
+    except EntryError as error:
+        meta, body, problem = {}, text, error.message
+    entry = Entry(relative, meta, body)
+    return Note(entry, note_kind(relative), _title(entry), _started(entry, mtime), problem)
+
+
+def note_kind(relative: str) -> str:
+    """What a file of `notes/` is, by the folder that it is in."""
+    parts = relative.split("/")
+    return KINDS.get(parts[1], "note") if len(parts) > 2 else "note"
+
+
+def indexed_text(note: Note) -> tuple[str, str, str, str]:
+    """The text of the indexed columns: title, tags, words that names in the text are made of, text."""
+    meta = note.entry.meta
+    plain = html.unescape(_without_comments(note.entry.body))
+    listed = ("tags", "symptoms", "families", "frameworks")
+    tags = [note.entry.id, *(value for key in listed for value in _many(meta.get(key)))]
+    tags += [
+        str(meta[key]) for key in ("experiment", "script", "command", "author", "host", "fix_text") if meta.get(key)
+    ]
+    return note.title, " ".join(tags), " ".join(_name_parts(plain)), plain
+
+
+def note_facets(note: Note) -> Iterator[tuple[str, str]]:
+    """What the note can be filtered by, as (key, value in lower case)."""
+    meta = note.entry.meta
+    yield "kind", note.kind
+    yield "id", note.entry.id.lower()
+    yield "path", note.entry.path.lower()
+    if note.kind == "run" and note.entry.script:
+        yield "script", note.entry.script.lower()
+    for key in ("status", "experiment", "author", "host", "mode"):
+        if meta.get(key):
+            yield key, str(meta[key]).lower()
+    for key, facet in _LISTED.items():
+        for value in _many(meta.get(key)):
+            yield facet, value.lower()
+    if note.kind == "symptom":
+        yield "symptom", note.entry.id.lower()
+    if note.problem:
+        yield "has", "problem"
+    for key in ("fix", "symptoms", "metrics", "previous", "tags"):
+        if meta.get(key):
+            yield "has", key.removesuffix("s") if key != "metrics" else key
+
+
+def failure_facets(note: Note) -> Iterator[tuple[str, str]]:
+    """What a run showed, as (key, value): "fingerprint", "symptom" and "family"; nothing for other notes."""
+    if note.kind == "run":
+        for key in ("fingerprint", "symptom", "family"):
+            values = _many(note.entry.meta.get(_PLURAL[key]))
+            yield from dict.fromkeys((key, _stored(value.lower())) for value in values[:_MOST_FAILURES])
+
+
+def comparison_key(note: Note) -> str:
+    """What earlier and later runs are compared by: the script, else the experiment; "" when neither is known."""
+    return _stored(note.entry.script or str(note.entry.meta.get("experiment") or ""))
+
+
+def _stored(text: str) -> str:
+    """Text without what SQLite cannot keep."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def moment(value: object) -> float | None:
+    """Unix seconds of a date or time from a front matter, or `None`. Without a zone it is UTC."""
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=timezone.utc)).timestamp()
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=timezone.utc).timestamp()
+    if not isinstance(value, str):
+        return None
+    try:
+        return moment(datetime.fromisoformat(value.strip().replace("Z", "+00:00")))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _title(entry: Entry) -> str:
+    title = entry.meta.get("title")
+    if isinstance(title, str) and title.strip():
+        return " ".join(title.split())
+    heading = next((line for line in entry.body.splitlines() if line.startswith("# ")), "")
+    if heading.strip("# "):
+        return " ".join(html.unescape(heading.strip("# ")).split())
+    return entry.path.rsplit("/", 1)[-1].removesuffix(".md")
+
+
+def _started(entry: Entry, mtime: float) -> float:
+    for key in ("started", "date", "created"):
+        when = moment(entry.meta.get(key))
+        if when is not None:
+            return when
+    if is_run_id(entry.id):
+        when = moment(
+            f"{entry.id[0:4]}-{entry.id[4:6]}-{entry.id[6:8]}T{entry.id[9:11]}:{entry.id[11:13]}:{entry.id[13:15]}"
+        )
+        if when is not None:
+            return when
+    return mtime
+
+
+def _many(value: Any) -> list[str]:  # noqa: ANN401 - whatever people wrote in a front matter
+    if isinstance(value, (list, tuple)):
+        return [str(item) for item in value if isinstance(item, (str, int, float))]
+    return [str(value)] if isinstance(value, (str, int, float)) and value != "" else []
+
+
+def _without_comments(text: str) -> str:
+    kept: list[str] = []
+    for part in text.split("<!--"):
+        _, closed, rest = part.partition("-->")
+        kept.append(rest if kept and closed else part)
+    return " ".join(kept)
+
+
+def _name_parts(text: str) -> list[str]:
+    """`Out Of Memory Error` for `OutOfMemoryError`, so that an error's name is found by its words."""
+    names = dict.fromkeys(_NAME.findall(text))
+    parted = (name_parts(name) for name in list(names)[:500])
+    return [" ".join(parts) for parts in parted if len(parts) > 1]

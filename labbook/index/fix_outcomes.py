@@ -1,0 +1,101 @@
+"""What the index knows of confirmed fixes: the fix of an entry, and whether it held in later runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from labbook.frozen import dataclass
+
+if TYPE_CHECKING:
+    import sqlite3
+
+HELD_MOST = 1000
+"""Later runs are counted up to this number. Source: chosen by us; nobody doubts a fix that held so often."""
+
+
+@dataclass(frozen=True)
+class FixOutcome:
+    """Whether a fix held.
+
+    Args:
+        runs: Later runs of the same script that finished without the failure, until it came back; at most `HELD_MOST`.
+        returned: Run in which it came back first, or "".
+    """
+
+    runs: int
+    returned: str = ""
+
+
+def confirmed_fix(meta: Mapping[str, Any]) -> tuple[str, str]:
+    """The confirmed fix of an entry: in words, and the run that was cured by it; each "" where there is none.
+
+    Args:
+        meta: Front matter. `fix` is a run or words; `fix_text` says what changed.
+    """
+    from labbook.store.paths import is_run_id
+
+    fix, text = str(meta.get("fix") or ""), str(meta.get("fix_text") or "")
+    return (text, fix) if is_run_id(fix) else (text or fix, "")
+
+
+def fix_outcome(index: sqlite3.Connection, name: str, meta: Mapping[str, Any]) -> FixOutcome:
+    """Whether the fix of a run held in the later runs of its script.
+
+    Args:
+        index: The index.
+        name: The run that failed.
+        meta: Its front matter.
+    """
+    _, by = confirmed_fix(meta)
+    row = index.execute("SELECT started, id FROM notes WHERE kind = 'run' AND name = ?", (by or name,)).fetchone()
+    row = row or index.execute("SELECT started, id FROM notes WHERE kind = 'run' AND name = ?", (name,)).fetchone()
+    place = script_of_run(index, name)
+    if row is None or not place:
+        return FixOutcome(0)
+    since, key = row[0], "fingerprint" if meta.get("fingerprints") else "symptom"
+    listed = meta.get("fingerprints") or meta.get("symptoms") or []
+    first = str(listed[0] if isinstance(listed, list) and listed else listed).lower()
+    back = index.execute(
+        "SELECT f.started, n.name FROM failures f JOIN notes n ON n.id = f.note"
+        " WHERE f.place = ? AND f.key = ? AND f.value = ? AND f.started > ? ORDER BY f.started LIMIT 1",
+        (place, key, first, since),
+    ).fetchone()
+    until = back[0] if back else float("inf")
+    count = index.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM outcomes WHERE place = ? AND started > ? AND started < ? LIMIT ?)",
+        (place, since, until, HELD_MOST),
+    ).fetchone()[0]
+    return FixOutcome(count, back[1] if back else "")
+
+
+def script_of_run(index: sqlite3.Connection, run: str) -> str:
+    """The script of a run that shows a failure; "" when it is not known."""
+    row = index.execute(
+        "SELECT f.place FROM failures f JOIN notes n ON n.id = f.note WHERE n.kind = 'run' AND n.name = ? LIMIT 1",
+        (run,),
+    ).fetchone()
+    return str(row[0]) if row else ""
+
+
+def runs_with(
+    index: sqlite3.Connection, key: str, value: str, fixed: int, most: int
+) -> list[tuple[str, dict[str, Any], str]]:
+    """Runs that show a failure, newest first: id, front matter and script of each.
+
+    Args:
+        index: The index.
+        key: "fingerprint", "symptom" or "family".
+        value: Its value; "" finds nothing.
+        fixed: 1 for runs with a confirmed fix, 0 for the others.
+        most: How many at most.
+    """
+    if not value:
+        return []
+    rows = index.execute(
+        "SELECT n.name, n.meta, f.place FROM failures f JOIN notes n ON n.id = f.note"
+        " WHERE f.key = ? AND f.value = ? AND f.fixed = ? ORDER BY f.started DESC, f.note DESC LIMIT ?",
+        (key, value.lower(), fixed, most),
+    )
+    return [(name, json.loads(meta), place) for name, meta, place in rows.fetchall()]

@@ -1,0 +1,14 @@
+"""Folds the journal of a run into one `Run`: events of the probe, the end of the command, its console.
+
+Start with `journal_reader`: it reads the event file of each process (one JSON object a line, see
+`probe/events/protocol.py`) and builds the `model.run.Run` from which the entry, the index and the site are made.
+
+- `series_events`: loss, learning rate, gradient norm and logged numbers become `Series`.
+- `signal_events`: facts about modules, batches, loss functions and the loop become `Signals`, the input of `health/`.
+- `ending_events`: exit status, exception, last progress and thread stacks become the ending of the run.
+- `request_events`: results of `--watch`, `--profile` and `labbook.checks`.
+- `ranks` names the rank of each process; `blocked_on` names the call in which a thread waits.
+
+A process may die in the middle of a line and a probe may be of another version: every reader here accepts any JSON and
+skips what it cannot read. Nothing here judges: a value that looks wrong is passed on as it was measured.
+"""

@@ -1,0 +1,102 @@
+"""Commits entries that were withheld, with what the last look finds in them masked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labbook.store.commit import CommitOutcome, commit_files, withhold
+from labbook.store.commit_queue import WITHHELD, pending_commits, remove_commit
+from labbook.store.journal import Journal
+from labbook.store.last_look import mask_files
+from labbook.store.paths import is_run_id
+from labbook.store.redact import make_redactor
+
+if TYPE_CHECKING:
+    from labbook.store.notebook import Notebook
+
+
+def release_withheld(notebook: Notebook, say: Callable[[str], None]) -> int:
+    """Looks at each withheld commit again, masks what may be secret, and makes it.
+
+    Args:
+        notebook: Whose commits.
+        say: Shows a line: what was masked where, and what became of each commit.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        NotebookError: The notebook's own redaction rules cannot be read.
+        OSError: A file cannot be written.
+    """
+    redactor = make_redactor(os.environ, (), notebook.redaction_rules())
+    _note_refused_runs(notebook)
+    items = pending_commits(notebook.paths, queue=WITHHELD)
+    for item in items:
+        files = [notebook.paths.root / file for file in item.files]
+        name = files[0].stem
+        masked = mask_files(notebook.paths.root, files, redactor)
+        for each in masked:
+            say(f"masked in {each.place}, line {each.hit.line}: {each.hit.rule}")
+        if "(known)" in item.reason and not any(each.hit.rule == "known" for each in masked):
+            # Only the environment of the run told this text from others.
+            say(f"{name} is still withheld: it holds a secret that was known from the environment of the run")
+            say("         `labbook recover` masks it in a shell in which that variable is set")
+            continue
+        outcome = commit_files(notebook, files, redactor.text(item.message), when=item.when, redactor=redactor)
+        if outcome.status in ("withheld", "failed"):
+            say(f"{name} is still withheld: {outcome.reason}")
+            say(
+                "         change these lines by hand, or write the text into `allow` of `redact_rules` in labbook.toml;"
+            )
+            say("         then `labbook recover`")
+            continue
+        remove_commit(item)
+        _note_outcome(notebook, name, outcome)
+        how = f"committed as {outcome.commit[:9]}" if outcome.status == "committed" else outcome.reason
+        say(f"{name} is not withheld any more: {how or 'it is committed already'}")
+    return len(items)
+
+
+def _note_refused_runs(notebook: Notebook) -> None:
+    """Notes entries that an earlier version of labbook refused to commit without noting them anywhere."""
+    from labbook.record.finalize import commit_message
+    from labbook.report.run_data import load_run
+
+    known = {item.files[0] for item in pending_commits(notebook.paths, queue=WITHHELD)}
+    for journal in _refused(notebook):
+        entry = notebook.paths.entry(journal.run_id)
+        if not entry.is_file() or entry.relative_to(notebook.paths.root).as_posix() in known:
+            continue
+        folder = notebook.paths.attachments(journal.run_id)
+        files = [entry, *(sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else [])]
+        reason = str(journal.read(journal.paths.done).get("reason") or "")
+        run = load_run(notebook.paths, journal.run_id)
+        message = commit_message(run) if run is not None else f"Run: {journal.run_id}\n"
+        when = run.ended if run is not None and run.ended else entry.stat().st_mtime
+        withhold(notebook, files, message, when, CommitOutcome("withheld", reason=reason))
+
+
+def _refused(notebook: Notebook) -> Iterator[Journal]:
+    try:
+        folders: list[Path] = sorted(folder for folder in notebook.paths.journals.iterdir() if is_run_id(folder.name))
+    except OSError:
+        return
+    for folder in folders:
+        journal = Journal(notebook.paths.journal(folder.name))
+        if journal.read(journal.paths.done).get("status") in ("withheld", "failed"):
+            yield journal
+
+
+def _note_outcome(notebook: Notebook, run_id: str, outcome: CommitOutcome) -> None:
+    """Writes what became of the commit into the journal of the run, where it is one and has one."""
+    if not is_run_id(run_id):
+        return
+    journal = Journal(notebook.paths.journal(run_id))
+    noted = journal.read(journal.paths.done)
+    if noted:
+        found = {"commit": outcome.commit, "ref": outcome.ref, "status": outcome.status, "reason": outcome.reason}
+        journal.write(journal.paths.done, {**noted, **found}, durable=False)

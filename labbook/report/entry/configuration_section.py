@@ -1,0 +1,297 @@
+"""What an entry tells about the setting of a run: configuration, code, files, resources, what was not observed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from labbook.model.message import message
+from labbook.model.run import Facts, FileUse, Process, Run
+from labbook.report import numbers
+from labbook.report.entry.section_limits import Limits, shorten_middle
+from labbook.store.sentences import Sentences
+
+
+def captured_facts(run: Run, source: str) -> Mapping[str, Any]:
+    """Facts of a capture source; empty when it declined or never ran."""
+    facts = run.captured.get(source)
+    return facts if isinstance(facts, Mapping) and "unavailable" not in facts else {}
+
+
+def configuration_section(run: Run, limits: Limits) -> dict[str, Any]:
+    """Command line, parsed options, configuration files, and the environment variables that may be shown."""
+    command = captured_facts(run, "command")
+    texts, left = [], limits.config_bytes
+    for config in run.configs:
+        text = config.text.rstrip("\n")
+        shown = text[: max(0, left)]
+        left -= len(shown)
+        texts.append(
+            {
+                "path": config.path,
+                "format": config.format,
+                "text": shown,
+                "cut": config.truncated or len(shown) < len(text),
+            }
+        )
+    variables = command.get("environment")
+    return {
+        "command": shorten_middle(
+            str(command.get("line") or "") or _command_line(run.argv), 2_000 if limits.config_bytes else 500
+        ),
+        "folder": run.cwd,
+        "arguments": [_arguments(a.source, a.name, a.values, limits) for a in run.arguments[:10]],
+        "configs": texts[: limits.rows],
+        "variables": "\n".join(
+            f"{shorten_middle(str(name), limits.cell)}={shorten_middle(str(value), limits.cell)}"
+            for name, value in list((variables if isinstance(variables, Mapping) else {}).items())[: limits.rows]
+        ),
+    }
+
+
+def _command_line(argv: Sequence[str]) -> str:
+    import shlex
+
+    return shlex.join(argv)
+
+
+def _arguments(source: str, name: str, values: Facts, limits: Limits) -> dict[str, Any]:
+    flat = list(_flat(values))
+    return {
+        "source": source,
+        "name": name,
+        "rows": [
+            {"name": shorten_middle(k, limits.cell), "value": shorten_middle(v, limits.cell)}
+            for k, v in flat[: limits.rows]
+        ],
+        "more": max(0, len(flat) - limits.rows),
+    }
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Options by dotted name, in their own order."""
+    rows: list[tuple[str, str]] = []
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value and prefix.count(".") < 6:
+            rows += _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, (str, int, float, bool)) or value is None:
+            rows.append((f"{prefix}{key}", str(value)))
+        else:
+            rows.append((f"{prefix}{key}", json.dumps(value, ensure_ascii=False, default=str)))
+    return rows
+
+
+def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
+    """State of the user's code, or `None` when it is not known."""
+    code = captured_facts(run, "code")
+    if not code:
+        return None
+    changed = [f for f in code.get("files_changed") or () if isinstance(f, Mapping)]
+    untracked = [_name(u) for u in code.get("untracked") or ()]
+    rows = [_changed_file(f, limits) for f in changed[: limits.rows]]
+    room = max(0, limits.rows - len(rows))
+    rows += [
+        {"path": shorten_middle(path, limits.cell), "status": "new", "added": None, "removed": None}
+        for path in untracked[:room]
+    ]
+    note = str(code.get("patch_note") or "")
+    notes = [one for one in code.get("patch_note_messages") or () if isinstance(one, Mapping)]
+    if notes:
+        note = say(message("capture.patch.sentences", sentences=notes), note)
+    return {
+        "repository": bool(code.get("repository", True)),
+        "commit": str(code.get("commit") or ""),
+        "branch": str(code.get("branch") or ""),
+        "detached": bool(code.get("detached")),
+        "state": str(code.get("state") or ""),
+        "remote": str(code.get("remote") or ""),
+        "dirty": code.get("dirty"),
+        "rows": rows,
+        "more": max(0, len(changed) + len(untracked) - len(rows)),
+        "patch": str(code.get("patch") or ""),
+        "patch_note": shorten_middle(note, 1000),
+        # The note names these itself.
+        "withheld": []
+        if note
+        else [shorten_middle(_name(w), limits.cell) for w in code.get("withheld") or ()][: limits.rows],
+        "binaries": []
+        if note
+        else [shorten_middle(_name(b), limits.cell) for b in code.get("binaries") or ()][: limits.rows],
+        "folder": run.id,
+    }
+
+
+_STATUSES = {
+    "M": "modified",
+    "A": "added",
+    "D": "deleted",
+    "R": "renamed",
+    "C": "copied",
+    "T": "type changed",
+    "U": "unmerged",
+}
+"""Git's letters. Source: git-diff, `--diff-filter`."""
+
+
+def _changed_file(facts: Facts, limits: Limits) -> dict[str, Any]:
+    status = str(facts.get("status") or "")
+    return {
+        "path": shorten_middle(str(facts.get("path") or ""), limits.cell),
+        "status": _STATUSES.get(status[:1], status),
+        "added": facts.get("added"),
+        "removed": facts.get("removed"),
+    }
+
+
+def _name(item: object) -> str:
+    return str(item.get("path") if isinstance(item, Mapping) else item)
+
+
+def files_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+    """Files read and written, or `None`; what was written comes first, then the largest."""
+    if not run.files:
+        return None
+    order = {"written": 0, "read and written": 1, "read": 2}
+    files = sorted(run.files, key=lambda f: (order.get(f.mode, 3), -f.size_bytes, f.path))
+    return {
+        "rows": [_file(f, limits) for f in files[: limits.rows]],
+        "more": max(0, len(files) - limits.rows),
+    }
+
+
+def _file(use: FileUse, limits: Limits) -> dict[str, Any]:
+    kind, _, digest = use.fingerprint.partition(":")
+    return {
+        "path": shorten_middle(use.path, limits.cell),
+        "mode": use.mode,
+        "size": numbers.size(use.size_bytes),
+        "fingerprint": f"{kind}:{digest[:12]}" if digest else "",
+        "reason": use.reason,
+        "members": use.members,
+    }
+
+
+def resources_section(run: Run) -> dict[str, Any] | None:
+    """Time and memory that the run took, or `None` when nothing was measured."""
+    used = captured_facts(run, "resources")
+    rows: list[dict[str, Any]] = [{"what": "duration", "value": numbers.duration(run.duration_s)}] if run.ended else []
+    rows += _step_times(run)
+    rows += _phases(run)
+    cores, cpu = used.get("cpu_mean_cores"), used.get("cpu_s")
+    if isinstance(cpu, (int, float)):
+        mean = f", {numbers.number(cores, 3)} cores on average" if isinstance(cores, (int, float)) else ""
+        rows += [{"what": "cpu", "value": numbers.duration(cpu), "cores": numbers.number(cores, 3) if mean else ""}]
+    peak = used.get("peak_rss_bytes")
+    if isinstance(peak, (int, float)) and peak > 0:
+        rows.append(
+            {"what": "memory", "value": numbers.size(peak), "twice": bool(used.get("peak_counts_shared_twice"))}
+        )
+    for gpu in used.get("gpus") or ():
+        rows.append(_gpu(gpu))
+    seen = [p for p in run.processes if p.probed]
+    people = [p for p in run.processes if p.role != "fork"]
+    if len(rows) <= 1 and len(people) <= 1:
+        return None
+    return {
+        "rows": rows,
+        "processes": [_process(p) for p in people[:32]] if len(people) > 1 else [],
+        "ranked": any(p.rank is not None for p in people),
+        "more_processes": max(0, len(people) - 32),
+        "forks": sum(p.role == "fork" for p in seen),
+    }
+
+
+def _phases(run: Run) -> list[dict[str, Any]]:
+    """Where the time of a step goes, the longest phase first."""
+    found = run.health.get("phases")
+    phases = {k: v for k, v in found.items() if isinstance(v, (int, float))} if isinstance(found, Mapping) else {}
+    parts = {name: phases[name] for name in ("data", "forward", "backward", "optimizer", "other") if name in phases}
+    whole = sum(parts.values())
+    if whole <= 0:
+        return []
+    shares = sorted(((seconds / whole, name) for name, seconds in parts.items() if seconds > 0), reverse=True)
+    return [{"what": "phases", "parts": [{"name": name, "share": numbers.percent(share)} for share, name in shares]}]
+
+
+def _step_times(run: Run) -> list[dict[str, str]]:
+    """Median step time; the first steps, which compile and warm up, do not move a median."""
+    rows = []
+    for series in run.series:
+        if series.name.split(".opt")[0] != "step_time_s" or series.rank not in (None, 0):
+            continue
+        values = sorted(v for v in series.values if math.isfinite(v))
+        if len(values) < 3:
+            continue
+        slow = values[min(len(values) - 1, int(0.95 * len(values)))]
+        rows.append(
+            {
+                "what": "step_time",
+                "value": numbers.duration(values[len(values) // 2]),
+                "slow": numbers.duration(slow),
+                "steps": numbers.count(series.count or len(values)),
+            }
+        )
+    return rows[:1]
+
+
+def _gpu(gpu: Facts) -> dict[str, str]:
+    busy, peak, own = (gpu.get(k) for k in ("mean_utilisation_percent", "peak_memory_bytes", "own_peak_memory_bytes"))
+    return {
+        "what": "gpu",
+        "value": str(gpu.get("index", "")),
+        "own": numbers.size(own) if isinstance(own, (int, float)) else "",
+        "peak": numbers.size(peak) if isinstance(peak, (int, float)) else "",
+        "busy": f"{numbers.number(busy, 3)} %" if isinstance(busy, (int, float)) else "",
+    }
+
+
+def _process(process: Process) -> dict[str, Any]:
+    argv = list(process.argv)
+    if argv and argv[0] == process.executable:
+        argv[0] = PurePosixPath(argv[0]).name
+    return {
+        "rank": process.rank,
+        "pid": process.pid,
+        "command": shorten_middle(" ".join(argv), 80),
+        "steps": process.steps,
+        "duration": numbers.duration(process.elapsed_s),
+        "probed": process.probed,
+        "version": process.version,
+    }
+
+
+def unobserved_section(run: Run, limits: Limits, failed: Sequence[tuple[str, str]] = ()) -> dict[str, Any] | None:
+    """What nobody looked at, with the reason, or `None`: the probe's absence, declined signals and sources, failures.
+
+    Args:
+        run: The run.
+        limits: What fits.
+        failed: Further rows, as (what, reason).
+    """
+    rows = [{"what": what, "key": "", "reason": reason} for what, reason in failed]
+    if run.probe.status == "absent" and run.status != "running":
+        rows.append({"what": "probe", "key": "probe_absent", "reason": ""})
+    rows += [{"what": what, "key": "", "reason": reason} for what, reason in run.probe.unobserved]
+    for framework in run.frameworks:
+        rows += [{"what": f"{framework.name}: {k}", "key": "", "reason": str(v)} for k, v in framework.declined.items()]
+    for source, facts in run.captured.items():
+        # That there is no lock file is told by the verdict on reproducibility.
+        if isinstance(facts, Mapping) and facts.get("unavailable") and source != "lockfiles":
+            rows.append({"what": source, "key": "source", "reason": str(facts["unavailable"])})
+    errors = [
+        {"where": w, "error": shorten_middle(e, limits.cell), "count": c} for w, e, c in run.probe.errors[: limits.rows]
+    ]
+    if not rows and not errors:
+        return None
+    shown = [
+        {
+            **row,
+            "what": shorten_middle(row["what"], limits.cell),
+            "reason": shorten_middle(row["reason"], 2 * limits.cell),
+        }
+        for row in rows
+    ]
+    return {"rows": shown[: limits.rows], "more": max(0, len(shown) - limits.rows), "errors": errors}

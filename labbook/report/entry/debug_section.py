@@ -1,0 +1,187 @@
+"""Tables that people read to debug: modules, batches, and what went through each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from labbook.model.run import Run
+from labbook.report import numbers
+from labbook.report.entry.section_limits import Limits, shorten_middle
+
+_MOST_MODELS = 4
+"""Models in one table, as a generator and its critic. Source: chosen by us."""
+
+
+def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
+    """One table of the modules of the first models, one below the other; without rows when no forward was seen.
+
+    Returns:
+        `rows`: `name`, `type`, `shapes`, `parameters`; `more`: modules that are left out.
+    """
+    models = _list(run.health.get("models"))[:_MOST_MODELS]
+    rows, more = [], 0
+    for model in models:
+        known = _list(model.get("rows"))
+        shown = _by_depth(known, max(1, limits.rows // len(models)))
+        more += len(known) - len(shown) + int(model.get("left_out") or 0)
+        rows += [
+            {
+                "name": shorten_middle(str(row.get("name") or "(root)"), limits.cell),
+                "type": str(row.get("type") or ""),
+                "shapes": _arrow(str(row.get("input") or ""), str(row.get("output") or ""), limits),
+                "parameters": _parameters(row),
+            }
+            for row in shown
+        ]
+    return {"rows": rows, "more": more}
+
+
+def _by_depth(known: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
+    """The modules down to the depth at which they fit, in the order of the tree."""
+    deepest = max((int(row.get("depth") or 0) for row in known), default=0)
+    while deepest > 0 and sum(int(row.get("depth") or 0) <= deepest for row in known) > most:
+        deepest -= 1
+    return [row for row in known if int(row.get("depth") or 0) <= deepest][:most]
+
+
+def _arrow(before: str, after: str, limits: Limits) -> str:
+    return (
+        f"{shorten_middle(before, limits.cell // 2)} → {shorten_middle(after, limits.cell // 2)}"
+        if before or after
+        else ""
+    )
+
+
+def _parameters(row: Mapping[str, Any]) -> str:
+    own, trainable = int(row.get("parameters") or 0), int(row.get("trainable") or 0)
+    if not own:
+        return ""
+    return numbers.count(own) if own == trainable else f"{numbers.count(own)} ({numbers.count(trainable)})"
+
+
+def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+    """The batches and where they came from, or `None` when none was seen.
+
+    Returns:
+        `rows`: `phase`, `step`, `leaf`, `shape`, `dtype`, `range`, `spread` (mean and deviation), `note` (classes, bad
+        values); `loaders`: the settings of the first loaders.
+    """
+    found = _list(run.health.get("batches"))
+    loaders = _list(run.health.get("loaders"))
+    if not found and not loaders:
+        return None
+    return {
+        "rows": [
+            {
+                "phase": str(row.get("phase") or ""),
+                "step": numbers.count(int(row.get("step") or 0)),
+                "leaf": _leaf(row, limits),
+                **_spread(row),
+                "classes": int(row.get("classes") or 0),
+                "bad": int(row.get("bad") or 0),
+            }
+            for row in found[: limits.rows]
+        ],
+        "loaders": _each_once(
+            {
+                "dataset": shorten_middle(str(row.get("dataset") or ""), limits.cell),
+                "length": numbers.count(row["length"]) if isinstance(row.get("length"), int) else "",
+                "batch_size": row.get("batch_size"),
+                "workers": row.get("workers"),
+                "shuffle": bool(row.get("shuffle")),
+            }
+            for row in loaders
+        ),
+    }
+
+
+def _each_once(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows without repetitions: a loader is often made anew for each epoch."""
+    found: list[dict[str, Any]] = []
+    for row in rows:
+        if row not in found:
+            found.append(row)
+    return found
+
+
+def _leaf(row: Mapping[str, Any], limits: Limits) -> str:
+    path, role = str(row.get("leaf") or ""), str(row.get("role") or "")
+    return shorten_middle(
+        f"{role} {path}" if path.isdigit() and role in ("input", "label") else path or role, limits.cell
+    )
+
+
+def _spread(row: Mapping[str, Any]) -> dict[str, str]:
+    low, high = _number(row.get("low")), _number(row.get("high"))
+    mean, std = _number(row.get("mean")), _number(row.get("std"))
+    return {
+        "shape": str(row.get("shape") or ""),
+        "dtype": str(row.get("dtype") or ""),
+        "range": f"{low} to {high}" if low and high else "",
+        "spread": f"{mean} / {std}" if mean and std else "",
+    }
+
+
+def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+    """What each layer gave at the first and last look, and each parameter at the last; `None` when nothing was seen.
+
+    Returns:
+        `steps`: the looks; `layers`: `name`, `type`, `looks` (one for each step: `range`, `spread`, `zero`, `bad`);
+        `weights`: `name`, `shape`, `weight`, `gradient`, `ratio` (update / weight), `zero`, `bad`; `step` of
+        those; and how many are left out, as `more_layers` and `more_weights`.
+    """
+    layers, weights = _table(run.health.get("layers")), _table(run.health.get("weights"))
+    if not layers and not weights:
+        return None
+    layer_rows, weight_rows = _list(layers.get("rows")), _list(weights.get("rows"))
+    return {
+        "steps": [numbers.count(int(step)) for step in layers.get("steps") or ()],
+        "layers": [
+            {
+                "name": shorten_middle(str(row.get("name") or row.get("type")), limits.cell),
+                "type": str(row.get("type") or ""),
+                "looks": [_layer(look) for look in _list(row.get("looks"))],
+            }
+            for row in layer_rows[: limits.rows]
+        ],
+        "more_layers": max(0, len(layer_rows) - limits.rows) + int(layers.get("left_out") or 0),
+        "step": numbers.count(int(weights.get("step") or 0)),
+        "weights": [_weight(row, limits) for row in weight_rows[: limits.rows]],
+        "more_weights": max(0, len(weight_rows) - limits.rows) + int(weights.get("left_out") or 0),
+    }
+
+
+def _layer(look: Mapping[str, Any]) -> dict[str, Any]:
+    if not look:
+        return {"range": "", "spread": "", "zero": "", "bad": 0, "shape": ""}
+    zero = look.get("zero")
+    share = numbers.percent(zero) if isinstance(zero, (int, float)) and zero > 0 else ""
+    return {**_spread(look), "zero": share, "bad": int(look.get("bad") or 0)}
+
+
+def _weight(row: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    zero = row.get("zero")
+    return {
+        "name": shorten_middle(str(row.get("name") or ""), limits.cell),
+        "shape": str(row.get("shape") or ""),
+        "trainable": bool(row.get("trainable")),
+        "weight": _number(row.get("weight")),
+        "gradient": _number(row.get("gradient")),
+        "ratio": _number(row.get("update")),
+        "zero": numbers.percent(zero) if isinstance(zero, (int, float)) and zero > 0 else "",
+        "bad": int(row.get("bad") or 0),
+        "gradient_bad": int(row.get("gradient_bad") or 0),
+    }
+
+
+def _number(value: object) -> str:
+    return numbers.number(float(value)) if isinstance(value, (int, float)) else ""
+
+
+def _list(value: object) -> list[Mapping[str, Any]]:
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, (list, tuple)) else []
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

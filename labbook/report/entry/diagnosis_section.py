@@ -1,0 +1,139 @@
+"""The section *Diagnosis* of an entry, and the same in a few lines for the terminal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labbook.model.finding import Finding, Seen
+from labbook.model.run import Run
+from labbook.report.ending_exception import shown_path, shown_text
+from labbook.report.entry.section_limits import Limits, shorten_middle
+from labbook.store.templates import words
+
+_MOST_WHOLE = 4
+"""Findings told with causes and fixes; further ones are named."""
+_MOST_SEEN = 5
+_WIDTH = 200
+
+
+def diagnosis_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+    """What went wrong, why, and what to try; `None` where nothing did."""
+    told = [finding for finding in run.findings if not finding.follows_from]
+    follow = [finding for finding in run.findings if finding.follows_from]
+    if not told and not run.unsure:
+        return None
+    return {
+        "unsure": run.unsure if not told else "",
+        "findings": [_finding(finding, follow, run, limits) for finding in told[:_MOST_WHOLE]],
+        "further": [_named(finding) for finding in told[_MOST_WHOLE:]],
+    }
+
+
+def _finding(finding: Finding, follow: Sequence[Finding], run: Run, limits: Limits) -> dict[str, Any]:
+    where = finding.where
+    return {
+        **_named(finding),
+        "place": user_location(finding, run),
+        "function": str(where.get("function") or "") if where.get("function") != "<module>" else "",
+        "source": shorten_middle(str(where.get("source") or ""), limits.cell),
+        "at": [
+            {"kind": key, "value": str(where[key])}
+            for key in ("module", "parameter", "operation", "step", "rank", "thread")
+            if where.get(key) not in (None, "")
+        ],
+        "evidence": [shorten_middle(shown_text(sentence, run), limits.text) for sentence in finding.evidence],
+        "causes": [shorten_middle(sentence, limits.text) for sentence in finding.causes],
+        "fixes": [shorten_middle(sentence, limits.text) for sentence in finding.fixes],
+        "consequences": [_named(other) for other in follow if other.follows_from == finding.symptom],
+        "seen": [_seen(seen, run) for seen in _best(finding.seen_before)],
+        "times": len(finding.seen_before),
+    }
+
+
+def _named(finding: Finding) -> dict[str, Any]:
+    return {
+        "id": finding.symptom or finding.family,
+        "title": finding.title,
+        "tier": finding.tier,
+        "severity": finding.severity,
+    }
+
+
+def _best(seen: Sequence[Seen]) -> list[Seen]:
+    """Runs whose fix is known first."""
+    return sorted(seen, key=lambda one: not one.fix)[:_MOST_SEEN]
+
+
+def _seen(seen: Seen, run: Run) -> dict[str, Any]:
+    return {"run": seen.run, "fix": seen.fix, "by": seen.by, "same": seen.same, "held": seen.held or 0}
+
+
+def user_location(finding: Finding, run: Run) -> str:
+    """File and line in the user's code: "model.py:31"; "" where it is not known."""
+    file, line = finding.where.get("file"), finding.where.get("line")
+    if not file:
+        return ""
+    shown = shown_path(str(file), run)
+    return f"{shown}:{line}" if line else shown
+
+
+def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]:
+    """The primary finding as the terminal shows it: what, where, why, what to try, what cured it before.
+
+    Args:
+        run: A run with its findings.
+        language: "en" or "zh".
+        base: Folder that paths are shown relative to.
+    """
+    said = words(language)["diagnosis"]
+    primary = next(iter(run.findings), None)
+    if primary is None:
+        return [fill(said["unsure_line"], reason=run.unsure)] if run.unsure else []
+    lines = [headline(primary, said)]
+    place = user_location(primary, run)
+    if base and place.startswith(base + os.sep):
+        place = place[len(base) + 1 :]
+    source = str(primary.where.get("source") or "")
+    if place:
+        lines.append(shorten_middle(f"{place}  {source}".rstrip(), _WIDTH))
+    lines += [shorten_middle(shown_text(sentence, run), _WIDTH) for sentence in primary.evidence[:1]]
+    if primary.causes:
+        lines.append(shorten_middle(fill(said["why_line"], cause=strip_markdown(primary.causes[0])), 2 * _WIDTH))
+    fixed = next((seen for seen in primary.seen_before if seen.fix), None)
+    if fixed is not None:
+        lines.append(shorten_middle(fill(said["cured_line"], run=fixed.run, fix=strip_markdown(fixed.fix)), _WIDTH))
+    lines += [
+        shorten_middle(
+            fill(said["try_line"], fix=strip_markdown(fix)) if number == 0 else f"     {strip_markdown(fix)}",
+            2 * _WIDTH,
+        )
+        for number, fix in enumerate(primary.fixes[: 2 if fixed is None else 1])
+    ]
+    if primary.seen_before and fixed is None:
+        lines.append(seen_line(primary, said))
+    return lines
+
+
+def seen_line(finding: Finding, said: Mapping[str, Any]) -> str:
+    """How often the same was seen before, and in which run last."""
+    count, last = len(finding.seen_before), finding.seen_before[0].run
+    words = said["seen_line_one" if count == 1 else "seen_line"]
+    return fill(words, count=count, run=last)
+
+
+def headline(finding: Finding, said: Mapping[str, Any]) -> str:
+    """Title, id and certainty of a finding on one line."""
+    certainty = said["tiers"][str(finding.tier)]
+    return f"{strip_markdown(finding.title)} ({finding.symptom or finding.family}{said['comma']}{certainty})"
+
+
+def fill(sentence: object, **values: object) -> str:
+    """A sentence with its values for the terminal, where nothing is escaped for Markdown."""
+    return str.format(str(sentence), **values)
+
+
+def strip_markdown(sentence: str) -> str:
+    """A sentence of the catalogue without its code marks."""
+    return sentence.replace("`", "")

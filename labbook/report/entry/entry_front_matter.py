@@ -1,0 +1,127 @@
+"""The front matter of an entry."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from labbook.model.run import Run
+from labbook.report.series_choice import MEASURED_BY_PROBE, base_name, find_primary_series, one_a_name
+
+ENTRY_SCHEMA = 1
+_MAX_METRICS = 12
+_MAX_COMMAND = 500
+_MAX_NAME = 100
+_MAX_TAGS = 50
+_MAX_PARAMS = 40
+_MAX_VALUE = 80
+
+
+def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any]:
+    """The front matter's keys in their order.
+
+    Args:
+        run: The run.
+        title: The title in force.
+        before: Front matter of the entry on disk: tags that people added, a fix, and their name for the author stay.
+    """
+    code = run.captured.get("code") or {}
+    commit = str(code.get("commit") or "") if "unavailable" not in code else ""
+    overhead = run.probe.overhead_fraction
+    return {
+        "schema": ENTRY_SCHEMA,
+        "id": run.id,
+        "title": title,
+        "experiment": run.experiment or None,
+        "status": run.status,
+        "exit_code": run.exit_code,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run.started)),
+        "duration_s": round(run.duration_s, 1) if run.duration_s is not None else None,
+        "command": shlex.join(run.argv)[:_MAX_COMMAND],
+        "frameworks": [f"{f.name} {f.version}".strip() for f in run.frameworks],
+        "mode": run.mode or None,
+        "host": run.host or None,
+        "author": run.author or before.get("author") or None,
+        "tags": _joined(run.tags, before.get("tags")),
+        "symptoms": list(run.symptoms),
+        "families": list(run.families),
+        "fingerprints": list(run.fingerprints),
+        "fix": run.fix or before.get("fix") or None,
+        "params": _params(run),
+        "metrics": _metrics(run),
+        "code": {"commit": commit[:12], "dirty": bool(code.get("dirty")), "branch": str(code.get("branch") or "")}
+        if commit or code.get("branch")
+        else None,
+        "previous": run.previous or None,
+        "probe": {"status": run.probe.status if run.status != "running" else "running"}
+        | ({"overhead_fraction": _short(overhead)} if overhead is not None else {}),
+    }
+
+
+def _joined(own: tuple[str, ...], theirs: object) -> list[str]:
+    own = tuple(tag[:_MAX_NAME] for tag in own[:_MAX_TAGS])
+    added = [str(t) for t in theirs if isinstance(t, (str, int, float))] if isinstance(theirs, list) else []
+    if isinstance(theirs, str):
+        added = [theirs]
+    return list(dict.fromkeys([*added, *own] if set(own) <= set(added) else [*own, *added]))
+
+
+def _params(run: Run) -> dict[str, float | int | str | bool | None]:
+    """The options as the program parsed them, defaults too, for tables of runs; of two parsers the first one's value.
+
+    Lists and paths are in the entry's text; here stands what a column can hold.
+    """
+    found: dict[str, float | int | str | bool | None] = {}
+    for arguments in run.arguments:
+        for name, value in _leaves(arguments.values):
+            if len(found) < _MAX_PARAMS and (value is None or isinstance(value, (str, int, float))):
+                found.setdefault(name[:_MAX_NAME], _param(value))
+    return found
+
+
+def _param(value: float | int | str | None) -> float | int | str | bool | None:
+    if isinstance(value, str):
+        return value[:_MAX_VALUE]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and values, those of nested groups with the group's name before them: `optimizer.lr`."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value and prefix.count(".") < 6:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _metrics(run: Run) -> dict[str, Any]:
+    """First, best and last value of what the program trained for; not of step times and learning rates."""
+    primary = find_primary_series(run)
+    quiet = set(MEASURED_BY_PROBE) - {"loss"}
+    chosen = [s for s in one_a_name(run.series) if base_name(s.name) not in quiet]
+    chosen.sort(key=lambda s: primary is None or s.name != primary.name)
+    return {
+        s.name[:_MAX_NAME]: {
+            "first": _value(s.first),
+            "best": _value(s.best),
+            "last": _value(s.last),
+            "steps": s.last_step,
+        }
+        for s in chosen[:_MAX_METRICS]
+    }
+
+
+def _value(value: float | None) -> float | int | str | None:
+    if value is None:
+        return None
+    if value != value or value in (float("inf"), float("-inf")):
+        return str(value)
+    return _short(value)
+
+
+def _short(value: float) -> float:
+    """The value with five significant digits, which is all that a list shows."""
+    return float(f"{value:.5g}")

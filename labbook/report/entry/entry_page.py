@@ -1,0 +1,194 @@
+"""The entry of a run: the whole Markdown page, made from a `Run` and the page that people may have written in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from labbook.errors import EntryError
+from labbook.model.run import Run
+from labbook.report import numbers
+from labbook.report.entry.configuration_section import (
+    code_section,
+    configuration_section,
+    files_section,
+    resources_section,
+    unobserved_section,
+)
+from labbook.report.entry.console_section import console_section
+from labbook.report.entry.debug_section import data_section, debug_section
+from labbook.report.entry.diagnosis_section import diagnosis_section
+from labbook.report.entry.entry_front_matter import entry_meta
+from labbook.report.entry.environment_section import environment_section
+from labbook.report.entry.requests_section import checked_section, moments_section, profile_section, stopped_line
+from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits, bounded, steps
+from labbook.report.entry.summary_section import (
+    changes_section,
+    exception_section,
+    health_section,
+    metrics_section,
+    model_section,
+    title_section,
+)
+from labbook.report.entry.title import run_title
+from labbook.store import entry_text, escape, frontmatter
+from labbook.store.sentences import Sentences
+from labbook.store.templates import Templates, finished_text
+
+if TYPE_CHECKING:
+    from labbook.store.notebook import Notebook
+
+SECTIONS = (
+    "title", "diagnosis", "exception", "changes", "health", "checked", "moments", "metrics", "model", "data", "debug",
+    "resources", "profile", "console", "configuration", "environment", "code", "files", "unobserved",
+)  # fmt: skip
+"""Names of the generated blocks, in their order."""
+
+_BY_HAND = "<!-- title given by hand -->"
+_HEADING = re.compile(r"^# (.+?)[ \t\r]*$", re.MULTILINE)
+
+
+def entry_markdown(run: Run, notebook: Notebook, existing: str | None = None) -> str:
+    """The whole entry of a run, at most 64 KiB of it labbook's.
+
+    Text that people wrote in `existing`, outside the markers, survives byte for byte; so do tags, a title and other
+    front matter that they gave. A section that they list under `leave_out:` in the front matter stays away.
+
+    Args:
+        run: Everything that is known.
+        notebook: Gives language, templates and places.
+        existing: The entry as it is on disk, read without translating line ends; `None` when there is none.
+    """
+    before = _meta_of(existing)
+    language = notebook.config.language_in_use()
+    title, by_hand = _title(run, language, before, existing)
+    templates = Templates(notebook.paths.templates, language, {"count": _count})
+    say = Sentences(language, notebook.paths.templates)
+    left_out = _names(before.get("leave_out"))
+    page = ""
+    for limits in steps():
+        data = _page_data(run, notebook, limits, title, say)
+        body = _body(templates, data, say, by_hand=by_hand)
+        page = frontmatter.emit(entry_meta(run, title, before)) + "\n" + body
+        if existing is not None:
+            page = entry_text.merge(existing, page, known=SECTIONS, left_out=left_out)
+        if len(page.encode("utf-8", "surrogateescape")) <= MAX_ENTRY_BYTES:
+            break
+    return page
+
+
+def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Sentences) -> dict[str, Any]:
+    """Plain data for the template, nothing in it escaped: the template does that for each place."""
+    paths = notebook.paths
+    makers: dict[str, Callable[[], dict[str, Any] | None]] = {
+        "diagnosis": lambda: diagnosis_section(run, limits),
+        "exception": lambda: exception_section(run, limits),
+        "changes": lambda: changes_section(run, paths, limits, say),
+        "health": lambda: health_section(run, limits, say),
+        "metrics": lambda: metrics_section(run, limits),
+        "model": lambda: model_section(run, limits),
+        "data": lambda: data_section(run, limits),
+        "debug": lambda: debug_section(run, limits),
+        "checked": lambda: checked_section(run, limits),
+        "moments": lambda: moments_section(run, limits),
+        "profile": lambda: profile_section(run, limits),
+        "resources": lambda: resources_section(run),
+        "console": lambda: console_section(run, limits),
+        "environment": lambda: environment_section(run, limits, say),
+        "code": lambda: code_section(run, limits, say),
+        "files": lambda: files_section(run, limits),
+    }
+    data: dict[str, Any] = {}
+    failed: list[tuple[str, str]] = []
+    for name, make in makers.items():
+        try:
+            data[name] = make()
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # noqa: PERF203
+            # Facts in a shape that nobody expected cost their section, and it says so; never the entry.
+            data[name] = None
+            failed.append((f"section {name}", f"it could not be written: {type(error).__name__}: {error}"))
+    data["head"] = {**title_section(run, title, paths), "stopped": stopped_line(run)}
+    data["configuration"] = configuration_section(run, limits)
+    data["unobserved"] = unobserved_section(run, limits, failed)
+    return {**bounded(data, limits), "shortened": limits != Limits()}
+
+
+def _body(templates: Templates, data: Mapping[str, Any], say: Sentences, *, by_hand: bool) -> str:
+    """The page below its front matter; a broken template of the notebook is named in it."""
+    tools = {"section": _section(by_hand), "phrase": say, "template_note": ""}
+    body, trouble = templates.render_anyway("entry.md.j2", {**data, **tools})
+    if trouble:
+        body, _ = templates.render_anyway("entry.md.j2", {**data, **tools, "template_note": trouble})
+    return tidy(body)
+
+
+def _section(by_hand: bool) -> Callable[..., Any]:
+    """What a template wraps a section in: the markers of a block, or nothing when the section is empty."""
+
+    def section(name: str, caller: Callable[[], str]) -> Any:  # noqa: ANN401 - finished text
+        content = str(caller())
+        if not content.strip():
+            return finished_text("")
+        if name == "title" and by_hand:
+            content += f"\n{_BY_HAND}\n"
+        return finished_text(entry_text.block(name, tidy(content)))
+
+    return section
+
+
+def tidy(text: str) -> str:
+    """The text with at most one blank line in a row; blocks of code stay as they are."""
+    lines: list[str] = []
+    end = ""
+    for line in text.split("\n"):
+        inside = bool(end)
+        if inside:
+            end = "" if (line.rstrip() == end or (end == "</pre>" and end in line)) else end
+        elif mark := re.match(r"`{3,}|~{3,}", line):
+            end = mark.group()
+        elif line.startswith("<pre") and "</pre>" not in line:
+            end = "</pre>"
+        if inside or line.strip() or (lines and lines[-1]):
+            lines.append(line if inside else line.rstrip())
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _title(run: Run, language: str, before: Mapping[str, Any], existing: str | None) -> tuple[str, bool]:
+    """The title in force, and whether people gave it.
+
+    Labbook's title changes when the run ends. One that differs from what labbook wrote, in the front matter or in the
+    heading, is people's and stays; a hidden mark beside the heading remembers that.
+    """
+    own = run.title or run_title(run, language)
+    if existing is None:
+        return own, False
+    blocks = [p.text for p in entry_text.split_parts(existing) if p.name == "title"]
+    heading = _HEADING.search(blocks[0]) if blocks else None
+    shown, noted = (heading.group(1) if heading else ""), str(before.get("title") or "")
+    if not noted or not blocks:
+        return own, False
+    if _BY_HAND in blocks[0]:
+        return noted, True
+    if not shown or shown == escape.inline(noted):
+        return own, False
+    ours = {own, *(run_title(replace(run, status="running", title=""), each) for each in ("en", "zh"))}
+    return (shown, True) if noted in ours else (noted, True)
+
+
+def _meta_of(existing: str | None) -> dict[str, Any]:
+    try:
+        return frontmatter.parse(existing or "", "entry")[0]
+    except EntryError:
+        return {}
+
+
+def _names(listed: object) -> list[str]:
+    if isinstance(listed, str):
+        listed = [listed]
+    return [str(name) for name in listed if str(name) in SECTIONS] if isinstance(listed, list) else []
+
+
+def _count(value: object) -> str:
+    return numbers.count(value) if isinstance(value, int) else str(value if value is not None else "")

@@ -1,0 +1,157 @@
+"""What an entry tells about the environment of a run, and whether another machine could repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labbook.model.run import Facts, Framework, Run
+from labbook.report import numbers
+from labbook.report.entry.configuration_section import captured_facts
+from labbook.report.entry.section_limits import Limits, shorten_middle
+from labbook.store.sentences import Sentences, translate
+
+_MATTER = [
+    "torch", "torchvision", "torchaudio", "paddlepaddle", "paddlepaddle-gpu", "numpy", "scipy", "pandas",
+    "scikit-learn", "transformers", "datasets", "accelerate", "lightning", "pytorch-lightning", "timm", "mmengine",
+    "mmcv", "ultralytics", "deepspeed", "peft", "tokenizers", "safetensors", "triton", "xformers", "flash-attn",
+    "bitsandbytes", "paddlenlp", "paddledet", "paddleclas", "paddleocr", "paddleseg", "visualdl", "tensorboard",
+    "wandb", "mlflow", "hydra-core", "omegaconf", "einops", "opencv-python", "pillow", "albumentations",
+    "tensorflow", "keras", "jax", "jaxlib",
+]  # fmt: skip
+"""Packages whose version decides results of training; all others are in `environment.txt`. Source: chosen by us, what
+the trackers of the two frameworks ask for in bug reports, and what examples import most."""
+
+
+def environment_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
+    """Interpreter, frameworks, devices, machine, seeds, and the verdict on reproducibility, or `None`."""
+    rows = [*_python_rows(run), *_framework_rows(run), *_machine_rows(run, limits), *_seed_rows(run)]
+    python, verdict = captured_facts(run, "python"), captured_facts(run, "reproducibility")
+    if not rows and not verdict:
+        return None
+    files = [str(name) for name in python.get("files") or ()]
+    told = {key: verdict.get(key) for key in ("clean", "locked", "rebuildable")}
+    texts = [str(reason) for reason in verdict.get("reasons") or ()]
+    reasons = [shorten_middle(text, 3 * limits.cell) for text in translate(texts, verdict.get("reason_messages"), say)]
+    return {
+        "rows": [{**row, "value": shorten_middle(row["value"], 3 * limits.cell)} for row in rows],
+        "verdict": {**told, "reasons": reasons[:12]} if verdict else None,
+        "packages": python.get("count") or len(python.get("packages") or ()),
+        "lists": files,
+        "folder": run.id,
+    }
+
+
+def _row(what: str, value: object) -> list[dict[str, str]]:
+    text = str(value).strip() if value not in (None, "", [], {}) else ""
+    return [{"what": what, "value": text}] if text else []
+
+
+def _python_rows(run: Run) -> list[dict[str, str]]:
+    python = captured_facts(run, "python")
+    main = next((p for p in run.processes if p.version), None)
+    version = str(python.get("version") or (main.version if main else ""))
+    kind = ", ".join(str(k) for k in (python.get("kind"), python.get("conda_env")) if k)
+    packages = python.get("packages")
+    found = {str(k).lower(): str(v) for k, v in packages.items()} if isinstance(packages, Mapping) else {}
+    own = {f.name for f in run.frameworks} | {"paddlepaddle", "paddlepaddle-gpu"}
+    matter = [f"{name} {found[name]}" for name in _MATTER if name in found and name not in own]
+    return [
+        *_row("python", f"{version} ({kind})" if version and kind else version),
+        *_row("interpreter", python.get("executable") or (main.executable if main else "")),
+        *_row("packages", ", ".join(matter[:16])),
+    ]
+
+
+def _framework_rows(run: Run) -> list[dict[str, str]]:
+    rows = []
+    for framework in run.frameworks:
+        build = ", ".join(f"{said} {value}" for said, value in _build(framework))
+        rows += _row("framework", f"{framework.name} {framework.version}" + (f" ({build})" if build else ""))
+        told = framework.state.get("devices") or framework.devices
+        devices = [_device(d) for d in told if isinstance(d, Mapping) and str(d.get("kind")).lower() != "cpu"]
+        rows += _row("devices", ", ".join(devices))
+    return rows
+
+
+def _build(framework: Framework) -> list[tuple[str, object]]:
+    names = {
+        "cuda": "CUDA",
+        "cudnn": "cuDNN",
+        "hip": "HIP",
+        "driver": "driver",
+        "threads": "threads",
+        "debug": "debug build",
+    }
+    known = {**framework.build, **{k: framework.state[k] for k in ("cudnn", "threads") if framework.state.get(k)}}
+    return [(said, known[key]) for key, said in names.items() if known.get(key) not in (None, "", False)]
+
+
+def _device(facts: Facts) -> str:
+    name = str(facts.get("name") or facts.get("kind") or "")
+    memory = facts.get("memory_bytes")
+    return f"{name} ({numbers.size(memory)})" if isinstance(memory, (int, float)) and memory > 0 else name
+
+
+def _machine_rows(run: Run, limits: Limits) -> list[dict[str, str]]:
+    machine, container = captured_facts(run, "hardware"), captured_facts(run, "container")
+    gpus = machine.get("gpus")
+    driver = [str(machine[key]) for key in ("driver",) if machine.get(key)]
+    driver += [f"CUDA {machine['cuda_driver']}"] if machine.get("cuda_driver") else []
+    system = [str(machine[key]) for key in ("os", "kernel", "libc") if machine.get(key)]
+    return [
+        *_row("machine", _machine(machine)),
+        *_row("gpus", ", ".join(_device(g) for g in gpus) if isinstance(gpus, Sequence) else ""),
+        *_row("driver", ", ".join(driver)),
+        *_row("gpu_note", machine.get("gpu_note")),
+        *_row("system", ", ".join(system)),
+        *_row("container", shorten_middle(_container(container), 2 * limits.cell)),
+        *_row("job", _job(container.get("job"))),
+        *_row("locks", _locks(run)),
+    ]
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    cores, memory, limit = machine.get("cores"), machine.get("memory_bytes"), machine.get("memory_limit_bytes")
+    parts = [str(machine.get("cpu") or "")]
+    parts += [f"{numbers.number(cores)} cores"] if isinstance(cores, (int, float)) else []
+    parts += [f"{numbers.size(memory)} RAM"] if isinstance(memory, (int, float)) and memory else []
+    parts += [f"limited to {numbers.size(limit)}"] if isinstance(limit, (int, float)) else []
+    return ", ".join(part for part in parts if part)
+
+
+def _container(container: Mapping[str, Any]) -> str:
+    if container.get("kind") in (None, "", "none"):
+        return ""
+    image = container.get("image") or container.get("image_id") or ""
+    hints = container.get("image_hints")
+    told = [f"{k} {v}" for k, v in hints.items()] if isinstance(hints, Mapping) else []
+    return ", ".join(str(part) for part in (container["kind"], image, *told) if part)
+
+
+def _job(job: object) -> str:
+    return (
+        ", ".join(f"{v}" if k == "system" else f"{k} {v}" for k, v in job.items()) if isinstance(job, Mapping) else ""
+    )
+
+
+def _locks(run: Run) -> str:
+    files = captured_facts(run, "lockfiles").get("files")
+    told = []
+    for item in files if isinstance(files, Sequence) else ():
+        if isinstance(item, Mapping) and item.get("path"):
+            matches = item.get("matches")
+            agrees = "" if matches is None else (" (agrees)" if matches else " (differs)")
+            told.append(f"{item['path']}{agrees}")
+    return ", ".join(told)
+
+
+def _seed_rows(run: Run) -> list[dict[str, str]]:
+    rows = []
+    for framework in run.frameworks:
+        seeds, flags = framework.state.get("seeds"), framework.state.get("deterministic")
+        if isinstance(seeds, Mapping):
+            rows += _row("seeds", ", ".join(f"{k} {v}" for k, v in seeds.items() if v is not None))
+        if isinstance(flags, Mapping):
+            rows += _row("determinism", ", ".join(f"{k} {str(v).lower()}" for k, v in flags.items() if v is not None))
+    return rows

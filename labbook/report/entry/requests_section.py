@@ -1,0 +1,183 @@
+"""What the user asked for: moments of `--watch` and its kin, the profile, results of `labbook.checks`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labbook.model.run import Run
+from labbook.report import numbers
+from labbook.report.entry.section_limits import Limits, shorten_middle
+
+_MOMENTS = 9
+_SERIES = 8
+_VALUES = 20
+
+
+def moments_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+    """When conditions came true, and with what values; `None` when none was given."""
+    watched = _list(run.asked.get("watched"))
+    moments = _list(run.asked.get("moments"))
+    if not watched and not moments:
+        return None
+    format_event_number = moments[: min(_MOMENTS, limits.rows)]
+    return {
+        "conditions": [_condition(each, moments) for each in watched[: limits.rows]],
+        "moments": [_moment(each, limits) for each in format_event_number],
+        "more": len(moments) - len(format_event_number),
+    }
+
+
+def _condition(facts: Mapping[str, Any], moments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    key = (facts.get("option"), facts.get("expression"))
+    notes = [m.get("note") for m in moments if (m.get("option"), m.get("expression")) == key and m.get("note")]
+    return {
+        "what": f"--{facts.get('option')} {facts.get('expression')}",
+        "rank": facts.get("rank"),
+        "held": _whole(facts.get("held")),
+        "looked": _whole(facts.get("looked")),
+        "came": _whole(facts.get("moments")),
+        "first": facts.get("first"),
+        "last": facts.get("last"),
+        "missing": [str(name) for name in _list(facts.get("missing"))][:10],
+        "note": str(notes[0]) if notes else "",
+    }
+
+
+def _moment(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    steps = facts.get("steps") or {}
+    series = facts.get("series") or {}
+    rows = [_recent(name, _list(series[name]), _list(steps.get(name)), limits) for name in list(series)[:_SERIES]]
+    batch = facts.get("batch") or {}
+    values = facts.get("values") or {}
+    return {
+        "expression": str(facts.get("expression") or ""),
+        "option": f"--{facts.get('option')}",
+        "step": facts.get("step"),
+        "rank": facts.get("rank"),
+        "values": [
+            {"name": str(name), "value": format_event_number(value)} for name, value in list(values.items())[:_SERIES]
+        ],
+        "line": str(facts.get("line") or ""),
+        "series": rows,
+        "leaves": [_leaf(leaf) for leaf in _list(batch.get("leaves"))[:_SERIES]],
+        "samples": batch.get("samples"),
+        "print": str(batch.get("print") or ""),
+    }
+
+
+def _recent(name: str, values: list[Any], steps: list[Any], limits: Limits) -> dict[str, Any]:
+    few = values[-min(_VALUES, 2 * limits.rows) :]
+    return {
+        "name": str(name),
+        "from": steps[-len(few)] if len(steps) >= len(few) > 0 else None,
+        "to": steps[-1] if steps else None,
+        "values": " ".join(format_event_number(value, 3) for value in few),
+    }
+
+
+def _leaf(leaf: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "path": str(leaf.get("path")),
+        "role": str(leaf.get("role") or ""),
+        "shape": "x".join(str(n) for n in _list(leaf.get("shape"))),
+        "dtype": str(leaf.get("dtype") or ""),
+        "range": f"{format_event_number(leaf.get('min'))} .. {format_event_number(leaf.get('max'))}",
+        "mean": format_event_number(leaf.get("mean")),
+        "std": format_event_number(leaf.get("std")),
+        "bad": _whole(leaf.get("bad")),
+    }
+
+
+def profile_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+    """The profiler's table, or `None` when no profile was taken."""
+    profiles = _list(run.asked.get("profiles"))
+    if not profiles:
+        return None
+    return {"folder": run.id, "profiles": [_profile(each, limits) for each in profiles[:4]]}
+
+
+def _profile(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    begin, end = _whole(facts.get("begin_step")), _whole(facts.get("end_step"))
+    steps = max(1, end - begin + 1)
+    rows = _list(facts.get("rows"))[: limits.rows]
+    seconds = float(facts.get("seconds") or 0.0)
+    return {
+        "framework": str(facts.get("framework") or ""),
+        "begin": begin,
+        "end": end,
+        "seconds": numbers.duration(seconds / steps),
+        "own": any(row.get("own_ms") is not None for row in rows),
+        "device": bool(facts.get("device")),
+        "rows": [_operator(row, steps, seconds, limits) for row in rows],
+        "more": max(0, _whole(facts.get("operators")) - len(rows)),
+        "file": str(facts.get("file") or ""),
+        "kept": str(facts.get("kept") or ""),
+        "size": numbers.size(_whole(facts.get("bytes"))),
+    }
+
+
+def _operator(row: Mapping[str, Any], steps: int, seconds: float, limits: Limits) -> dict[str, str]:
+    own, total, device = (_number(row.get(key)) for key in ("own_ms", "total_ms", "device_ms"))
+    weight = own if own is not None else total
+    return {
+        "name": shorten_middle(str(row.get("name") or ""), limits.cell),
+        "calls": numbers.number(_whole(row.get("calls")) / steps, 3),
+        "own": numbers.number(own / steps, 3) if own is not None else "",
+        "total": numbers.number(total / steps, 3) if total is not None else "",
+        "device": numbers.number(device / steps, 3) if device is not None else "",
+        "share": numbers.percent(weight / 1e3 / seconds) if weight is not None and seconds > 0 else "",
+    }
+
+
+def checked_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+    """Results of `labbook.checks` that the program asked for, or `None`."""
+    results = _list(run.asked.get("checked"))
+    if not results:
+        return None
+    return {"results": [_result(each, limits) for each in results[:10]], "more": max(0, len(results) - 10)}
+
+
+def _result(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    columns = [str(name) for name in _list(facts.get("columns"))][:12]
+    rows = _list(facts.get("rows"))
+    kept = rows[: limits.rows]
+    return {
+        "title": shorten_middle(str(facts.get("title") or ""), limits.cell),
+        "summary": shorten_middle(str(facts.get("summary") or ""), limits.text),
+        "verdict": str(facts.get("verdict") or "note"),
+        "line": str(facts.get("line") or ""),
+        "rank": facts.get("rank"),
+        "columns": columns,
+        "rows": [[shorten_middle(str(cell), 2 * limits.cell) for cell in _list(row)[: len(columns)]] for row in kept],
+        "more": _whole(facts.get("left_out")) + len(rows) - len(kept),
+    }
+
+
+def stopped_line(run: Run) -> dict[str, Any] | None:
+    """What ended the run as asked: `what` and `step`; `None` when nothing did."""
+    stopped = run.asked.get("stopped")
+    if not isinstance(stopped, Mapping):
+        return None
+    what = f"--{stopped.get('option')} {stopped.get('expression') or ''}".strip()
+    return {"what": what, "step": _whole(stopped.get("step")), "how": str(stopped.get("how") or "exit")}
+
+
+def format_event_number(value: object, digits: int = 4) -> str:
+    """A number of an event; those that are not finite come as texts."""
+    return numbers.number(_number(value), digits)
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, (int, float)):
+        return float(value)
+    return float(value) if isinstance(value, str) and value in ("nan", "inf", "-inf") else None
+
+
+def _whole(value: object) -> int:
+    return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0
+
+
+def _list(value: object) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else []

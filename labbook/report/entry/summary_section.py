@@ -1,0 +1,306 @@
+"""What an entry tells first: how the run ended, why, what changed, how healthy it was, what it measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labbook.model.run import CaughtException, Change, Run
+from labbook.report import numbers
+from labbook.report.curves import drawable
+from labbook.report.ending_exception import ending_exception, find_interrupt, place, shown_path, shown_text, user_frame
+from labbook.report.entry.debug_section import module_rows
+from labbook.report.entry.merged_rows import merge_unobserved
+from labbook.report.entry.section_limits import Limits, shorten_middle
+from labbook.report.gradient_flow_svg import worth_drawing
+from labbook.report.series_choice import MEASURED_BY_PROBE, base_name, first_nonfinite_step, one_a_name
+from labbook.store.paths import NotebookPaths
+from labbook.store.sentences import Sentences, translate_check
+
+
+def title_section(run: Run, title: str, paths: NotebookPaths) -> dict[str, Any]:
+    """The title and the verdict line: how the run ended, with what, for which question."""
+    interrupted = find_interrupt(run)
+    frame = user_frame(interrupted) if interrupted is not None else None
+    return {
+        "title": title,
+        "status": run.status,
+        "duration": numbers.duration(run.duration_s),
+        "exit_code": run.exit_code,
+        "signal": run.signal,
+        "started": when(run.started),
+        "host": run.host,
+        "frameworks": [f"{f.name} {f.version}".strip() for f in run.frameworks],
+        "device": device_name(run),
+        "experiment": run.experiment,
+        "experiment_url": _relative(paths, run, paths.experiments / f"{run.experiment}.md"),
+        "notes": [shorten_middle(note, 1000) for note in run.notes[:20]],
+        "place": place(frame, run) if frame is not None else "",
+        "probe": run.probe.status,
+    }
+
+
+def device_name(run: Run) -> str:
+    """Where the model was, "CPU" or "GPU" with its name; "" when that is not known."""
+    for framework in run.frameworks:
+        device = _names(framework.state.get("device")).lower()
+        if not device:
+            continue
+        if "cpu" in device:
+            return "CPU"
+        names = [str(d.get("name") or "") for d in framework.devices if str(d.get("kind") or "").lower() != "cpu"]
+        return next((name for name in names if name), device)
+    return ""
+
+
+def _names(told: object) -> str:
+    return ", ".join(str(each) for each in told) if isinstance(told, (list, tuple)) else str(told or "")
+
+
+def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+    """The uncaught exception that ended the run, or `None`."""
+    exception = ending_exception(run)
+    if exception is None:
+        return None
+    frame = user_frame(exception) or (exception.frames[-1] if exception.frames else None)
+    module = exception.module if exception.module not in ("", "builtins", "__main__") else ""
+    others = [e for e in run.exceptions if e is not exception and e.type not in ("KeyboardInterrupt", "SystemExit")]
+    return {
+        "type": f"{module}.{exception.type}" if module else exception.type,
+        "message": shorten_middle(exception.message, limits.message),
+        "step": exception.step,
+        "rank": exception.rank,
+        "where": exception.where,
+        "thread": exception.thread,
+        "place": place(frame, run) if frame is not None else "",
+        "function": frame.function if frame is not None else "",
+        "source": frame.source.strip() if frame is not None else "",
+        "user": bool(frame is not None and frame.user),
+        "notes": [shorten_middle(note, 500) for note in exception.notes[:5]],
+        "chain": [{"type": t, "message": shorten_middle(m, 500), "relation": r} for t, m, r in exception.chain[:8]],
+        "traceback": shorten_middle(_traceback(exception, run, limits), limits.frames * 300),
+        "others": [_other(e, run, limits) for e in others[: limits.rows]],
+    }
+
+
+def _other(exception: CaughtException, run: Run, limits: Limits) -> dict[str, Any]:
+    frame = user_frame(exception)
+    return {
+        "type": exception.type,
+        "message": shorten_middle(exception.message.split("\n", 1)[0], limits.cell),
+        "place": place(frame, run) if frame is not None else "",
+        "where": exception.where,
+        "rank": exception.rank,
+        "pid": exception.pid,
+    }
+
+
+def _traceback(exception: CaughtException, run: Run, limits: Limits) -> str:
+    """The frames as Python prints them, outermost first; of many the middle is left out."""
+    frames = exception.frames
+    if not frames:
+        return ""
+    half = limits.frames // 2
+    left_out = len(frames) - 2 * half if len(frames) > limits.frames else 0
+    lines = ["Traceback (most recent call last):"]
+    for number, frame in enumerate(frames):
+        if left_out and number == half:
+            lines.append(f"  ... {left_out} frames ...")
+        if left_out and half <= number < half + left_out:
+            continue
+        lines.append(f'  File "{shown_path(frame.file, run)}", line {frame.line}, in {frame.function}')
+        if frame.source.strip():
+            lines.append(f"    {shorten_middle(frame.source.strip(), 200)}")
+    message = shorten_middle(exception.message, limits.message)
+    return "\n".join([*lines, f"{exception.type}: {message}" if message else exception.type])
+
+
+def changes_section(run: Run, paths: NotebookPaths, limits: Limits, say: Sentences) -> dict[str, Any] | None:
+    """What changed since the run before, or `None` when there was none."""
+    if not run.previous:
+        return None
+    rows = [_change(c, limits, say) for c in run.changes[: limits.rows]]
+    details = [
+        {"what": c.what, "text": _first_lines(c.detail, 60, limits.config_bytes // 2)}
+        for c in run.changes
+        if "\n" in c.detail.strip()
+    ]
+    return {
+        "previous": run.previous,
+        "previous_url": _relative(paths, run, paths.entry(run.previous)),
+        "rows": rows,
+        "has_sentences": any(row["sentence"] for row in rows),
+        "more": max(0, len(run.changes) - len(rows)),
+        "details": [d for d in details if d["text"]][:5],
+    }
+
+
+def _change(change: Change, limits: Limits, say: Sentences) -> dict[str, str]:
+    """One row; a sentence stands under "now" where there is no value, as for changed code."""
+    sentence = change.detail.strip() if "\n" not in change.detail.strip() else ""
+    alone = bool(sentence) and not change.before and not change.now
+    return {
+        "kind": change.kind,
+        "what": shorten_middle(change.what, limits.cell),
+        "before": shorten_middle(say(change.messages.get("before"), change.before), limits.cell),
+        "now": shorten_middle(sentence if alone else say(change.messages.get("now"), change.now), limits.cell),
+        "sentence": "" if alone else shorten_middle(sentence, limits.cell),
+    }
+
+
+def _first_lines(text: str, lines: int, n_bytes: int) -> str:
+    kept = text.strip("\n").split("\n")
+    shown = "\n".join(kept[:lines])[:n_bytes]
+    return shown + ("\n..." if len(shown) < len(text.strip("\n")) and shown else "")
+
+
+def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
+    """Returns the health checklist, or `None` while nothing was checked; `findings` are the rows with evidence."""
+    if not run.checks:
+        return None
+    checks = [translate_check(check, say) for check in run.checks]
+    titles = {c.id: c.title for c in checks}
+    rows = [
+        {
+            "id": c.id,
+            "title": c.title,
+            "expected": c.expected,
+            "observed": shorten_middle(c.observed, 2 * limits.cell),
+            "verdict": c.verdict,
+            "detail": shorten_middle(c.detail, 400),
+            "evidence": [shorten_middle(shown_text(sentence, run), 400) for sentence in c.evidence[:8]],
+            "cause": c.explained_by,
+            "cause_title": titles.get(c.explained_by, c.explained_by),
+        }
+        for c in checks[: max(limits.rows, 40)]
+    ]
+    said = [row for row in rows if row["verdict"] != "ok" or row["id"] == "other_checks"]
+    findings = [row for row in said if row["detail"] or row["evidence"]]
+    return {"rows": merge_unobserved(rows), "findings": findings, "flow": run.id if worth_drawing(run) else ""}
+
+
+def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+    """Curves and a table of first, best and last values; `None` when no number was seen."""
+    shown = [s for s in one_a_name(run.series) if base_name(s.name) not in ("step_time_s", "grad_scale")]
+    if not shown:
+        return None
+    rows = []
+    for each in shown[: limits.rows]:
+        since = first_nonfinite_step(each)
+        measured = base_name(each.name) in MEASURED_BY_PROBE and base_name(each.name) != "loss"
+        first, last = numbers.pair(each.first, each.last)
+        rows.append(
+            {
+                "name": shorten_middle(each.name, limits.cell),
+                "source": each.source,
+                "first": first,
+                "last": last,
+                "best": "" if measured else numbers.number(each.best),
+                "points": numbers.count(each.count or len(each.values)),
+                "last_step": each.last_step,
+                "nonfinite": each.nonfinite,
+                "since": since,
+            }
+        )
+    names = [base_name(s.name) for s in shown]
+    return {
+        "drawn": drawable(run.series),
+        "names": [n for n in dict.fromkeys(names) if n in ("loss", "grad_norm", "lr")]
+        or list(dict.fromkeys(names))[:3],
+        "steps": max((s.last_step or 0 for s in shown), default=0),
+        "rows": rows,
+        "more": max(0, len(shown) - len(rows)),
+        "ranks": sorted({s.rank for s in run.series if s.rank is not None}),
+        "from_text": any(s.source == "text" for s in shown),
+        "folder": run.id,
+    }
+
+
+def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+    """What is known of the model and its optimizers, or `None`."""
+    models = [_model(f.name, f.state, len(run.frameworks) > 1) for f in run.frameworks]
+    optimizers = [dict(o, framework=f.name) for f in run.frameworks for o in f.optimizers]
+    rows = [row for model in models for row in model]
+    modules = module_rows(run, limits)
+    if not rows and not optimizers and not modules["rows"]:
+        return None
+    return {
+        "rows": rows,
+        "modules": modules,
+        "optimizers": [_optimizer(o, limits) for o in optimizers[: limits.rows]],
+        "more_optimizers": max(0, len(optimizers) - limits.rows),
+    }
+
+
+def _model(name: str, state: Mapping[str, Any], tell_name: bool) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    if state.get("model"):
+        rows.append({"what": "model", "value": str(state["model"]) + (f" ({name})" if tell_name else "")})
+    total, trainable = state.get("parameters"), state.get("trainable")
+    if isinstance(total, int):
+        rows.append(
+            {
+                "what": "parameters",
+                "value": numbers.count(total),
+                "trainable": numbers.count(trainable) if isinstance(trainable, int) else "",
+                "all": trainable == total,
+            }
+        )
+    if state.get("device"):
+        rows.append({"what": "device", "value": _names(state["device"])})
+    amp = state.get("amp")
+    if isinstance(amp, Mapping):
+        told = [f"{key} {value}" for key, value in amp.items() if value not in (None, False, "", True)]
+        rows.append({"what": "amp", "value": ", ".join(told) or "on"})
+    spread = state.get("distributed")
+    if isinstance(spread, Mapping) and spread:
+        rows.append(
+            {
+                "what": "distributed",
+                "value": "",
+                "backend": str(spread.get("backend") or ""),
+                "world_size": spread.get("world_size"),
+            }
+        )
+    return rows
+
+
+def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    options = facts.get("options")
+    groups = facts.get("groups")
+    told = {}
+    for key, value in options.items() if isinstance(options, Mapping) else ():
+        # Switches that are off, and choices left to the framework, say nothing.
+        if value is None or value is False or (value == 0 and key != "lr"):
+            continue
+        told[str(key)] = _option(value)
+    elements = [g.get("elements") for g in groups if isinstance(g, Mapping)] if isinstance(groups, Sequence) else []
+    known = [e for e in elements if isinstance(e, int)]
+    return {
+        "type": str(facts.get("type") or ""),
+        "options": shorten_middle(", ".join(f"{k} {v}" for k, v in told.items()), 2 * limits.cell),
+        "groups": len(elements),
+        "elements": numbers.count(sum(known)) if known else "",
+        "closure": bool(facts.get("closure")),
+    }
+
+
+def _option(value: Any) -> str:  # noqa: ANN401 - JSON data
+    if isinstance(value, (int, float)):
+        return numbers.number(value)
+    if isinstance(value, (list, tuple)):
+        return "(" + ", ".join(_option(v) for v in value) + ")"
+    return str(value)
+
+
+def when(seconds: float) -> str:
+    """A moment as people read it: "2026-11-21 15:30:12 UTC"."""
+    import time
+
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+
+
+def _relative(paths: NotebookPaths, run: Run, target: Any) -> str:  # noqa: ANN401 - a path
+    """The path from a run's entry to another file of the notebook, as a link needs it."""
+    return os.path.relpath(target, paths.entry(run.id).parent).replace(os.sep, "/")

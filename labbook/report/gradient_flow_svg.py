@@ -1,0 +1,88 @@
+"""The gradient over the depth of the model, as a picture for runs in which something was found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labbook.model.run import Run
+from labbook.report.axes import Axis, tick_label
+from labbook.report.svg import frame, svg_text
+
+_WIDTH, _HEIGHT = 760.0, 240.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 14.0, 34.0, 66.0
+_LINES = (("gradient", "gradient norm"), ("update", "update / weight"))
+
+
+def worth_drawing(run: Run) -> bool:
+    """Whether a check failed or warned, and at least three weight matrices have a gradient."""
+    flagged = any(check.verdict in ("fail", "warn") for check in run.checks)
+    return flagged and len(_measured(run, "gradient")) >= 3
+
+
+def flow_svg(run: Run) -> str:
+    """Median gradient norm and update ratio of each weight matrix, in the order in which the layers run.
+
+    The scale is logarithmic: what vanishes or explodes falls or rises as a straight line. It loads nothing and is
+    readable on light and dark pages.
+    """
+    rows = _rows(run)
+    positive = [value for row in rows for key, _ in _LINES if (value := _number(row.get(key))) is not None]
+    low, high = min(positive), max(positive)
+    up = Axis(low / 2, high * 2, _HEIGHT - _BOTTOM, _TOP, log=True)
+    across = Axis(0, max(1, len(rows) - 1), _LEFT + 14, _WIDTH - _RIGHT - 10)
+    parts = [f'<text class="t" x="14" y="20">{svg_text("gradient flow, input to output", 60)}</text>']
+    for tick in up.ticks(5):
+        at = up.at(tick)
+        parts.append(f'<path class="g" d="M{_LEFT:.0f} {at:.1f}H{_WIDTH - _RIGHT:.0f}"/>')
+        parts.append(f'<text class="y" x="{_LEFT - 6:.0f}" y="{at + 4:.1f}">{tick_label(tick)}</text>')
+    for place, (key, label) in enumerate(_LINES):
+        parts += _line(rows, key, across, up, place)
+        at = _WIDTH - _RIGHT - 130 * (len(_LINES) - place)
+        parts.append(f'<circle class="f{place}" cx="{at:.0f}" cy="16" r="3.5"/>')
+        parts.append(f'<text x="{at + 8:.0f}" y="20">{svg_text(label, 30)}</text>')
+    parts += _names(rows, across)
+    return frame(_WIDTH, _HEIGHT, run.title, parts)
+
+
+def _rows(run: Run) -> list[Mapping[str, Any]]:
+    found = run.health.get("flow")
+    return [row for row in found if isinstance(row, Mapping)] if isinstance(found, (list, tuple)) else []
+
+
+def _measured(run: Run, key: str) -> list[float]:
+    return [value for row in _rows(run) if (value := _number(row.get(key))) is not None]
+
+
+def _number(value: object) -> float | None:
+    """A number that a logarithmic axis can show."""
+    if isinstance(value, (int, float)) and math.isfinite(value) and value > 0:
+        return float(value)
+    return None
+
+
+def _line(rows: Sequence[Mapping[str, Any]], key: str, across: Axis, up: Axis, place: int) -> list[str]:
+    points = [(across.at(i), up.at(v)) for i, row in enumerate(rows) if (v := _number(row.get(key))) is not None]
+    if not points:
+        return []
+    path = " ".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    dots = "".join(f'<circle class="f{place}" cx="{x:.1f}" cy="{y:.1f}" r="2.2"/>' for x, y in points)
+    return [f'<path class="l s{place}" d="M{path}"/>', dots]
+
+
+def _names(rows: Sequence[Mapping[str, Any]], across: Axis) -> list[str]:
+    """Names of the weights under their points, as many as there is room for, the first and the last always."""
+    stride = max(1, math.ceil(len(rows) / 12))
+    shown = {*range(0, len(rows) - stride // 2, stride), len(rows) - 1}
+    y = _HEIGHT - _BOTTOM + 18
+    return [
+        f'<text style="text-anchor:end" transform="rotate(-24 {across.at(i):.1f} {y:.0f})" '
+        f'x="{across.at(i):.1f}" y="{y:.0f}">{svg_text(_tail(str(rows[i].get("name") or "")), 24)}</text>'
+        for i in sorted(shown)
+    ]
+
+
+def _tail(name: str) -> str:
+    """The end of a long name, which tells weights apart."""
+    return name if len(name) <= 18 else "…" + name[-17:]

@@ -1,0 +1,77 @@
+"""A diagnosis on the terminal, as `labbook diagnose` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from labbook import screen
+from labbook.report.entry.diagnosis_section import fill, headline, seen_line, strip_markdown
+from labbook.store.templates import words
+
+if TYPE_CHECKING:
+    from labbook.model.finding import Diagnosis, Finding
+    from labbook.model.symptom import Symptom
+
+_MAX_SHOWN = 4
+
+
+def print_diagnosis(diagnosis: Diagnosis, language: str) -> None:
+    """Prints the findings with their consequences; of more than four only the headlines.
+
+    Args:
+        diagnosis: With at least one finding.
+        language: "en" or "zh".
+    """
+    said = words(language)["diagnosis"]
+    causes = [finding for finding in diagnosis.findings if not finding.follows_from]
+    consequences = [finding for finding in diagnosis.findings if finding.follows_from]
+    for number, finding in enumerate(causes[:_MAX_SHOWN]):
+        if number:
+            screen.print_line("")
+        _print_finding(finding, said)
+        for other in consequences:
+            if other.follows_from == finding.symptom:
+                screen.print_line("  ", f"{said['follows']} ", screen.Cell(headline(other, said), "dim"))
+    for finding in causes[_MAX_SHOWN:]:
+        screen.print_line(f"{said['further']} ", headline(finding, said))
+
+
+def unsure_lines(diagnosis: Diagnosis, pages: Sequence[Symptom], language: str) -> list[str]:
+    """Why nothing was found, and pages that may be about the same: proposals, no finding.
+
+    Args:
+        diagnosis: Without a finding.
+        pages: The nearest first.
+        language: "en" or "zh".
+    """
+    said = words(language)["diagnosis"]
+    lines = [fill(said["unsure_line"], reason=diagnosis.unsure or "no failure")]
+    if pages:
+        lines.append(str(said["nearest_line"]))
+        lines += [f"  labbook explain {page.id}  {page.said(language).title}" for page in pages]
+    return lines
+
+
+def _print_finding(finding: Finding, said: Mapping[str, Any]) -> None:
+    style = "bold red" if finding.severity == "error" else "bold yellow"
+    screen.print_line(screen.Cell(headline(finding, said), style))
+    where = finding.where
+    if where.get("file"):
+        place = f"{where['file']}:{where['line']}" if where.get("line") else str(where["file"])
+        screen.print_line("  ", screen.Cell(place, "cyan"), f"  {where.get('source') or ''}".rstrip())
+    for sentence in finding.evidence:
+        screen.print_line("  ", sentence)
+    for number, cause in enumerate(finding.causes):
+        screen.print_line(
+            "  ", screen.Cell(str(said["why" if number == 0 else "else"]), "bold"), " ", strip_markdown(cause)
+        )
+    for number, fix in enumerate(finding.fixes, 1):
+        lead = str(said["fixes"]) if number == 1 else " " * len(said["fixes"])
+        screen.print_line("  ", screen.Cell(lead, "bold"), f" {number}. {strip_markdown(fix)}")
+    for seen in finding.seen_before:
+        if seen.fix:
+            screen.print_line("  ", screen.Cell(fill(said["cured_line"], run=seen.run, fix=seen.fix), "green"))
+            return
+    if finding.seen_before:
+        screen.print_line("  ", seen_line(finding, said))

@@ -1,0 +1,392 @@
+"""All files of a review together: classes, functions, calls, and what a name holds at a place.
+
+Every answer is `None` (or empty) where the code cannot be followed: rules rest on what is known only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any, TypeVar
+
+from labbook.frozen import dataclass
+from labbook.review.source_file import Source
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Found = TypeVar("Found")
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_ASSIGNING = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor, ast.NamedExpr, ast.withitem)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+MODULES = ("torch.nn.Module", "paddle.nn.Layer", "torch.nn.Sequential", "paddle.nn.Sequential")
+WRAPPERS = (
+    *("torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.DataParallel"),
+    *("torch.compile", "torch.jit.script", "paddle.DataParallel", "paddle.jit.to_static", "copy.deepcopy"),
+    *("torch.nn.SyncBatchNorm.convert_sync_batchnorm", "paddle.nn.SyncBatchNorm.convert_sync_batchnorm"),
+)
+_SAME_OBJECT = {
+    "to",
+    "cuda",
+    "cpu",
+    "double",
+    "float",
+    "half",
+    "train",
+    "eval",
+    "apply",
+    "requires_grad_",
+    "npu",
+    "xpu",
+}
+_MOST_DEEP = 8
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an object is: made by calling `name` (an import) or `made` (a class of the program)."""
+
+    name: str
+    source: Source
+    call: ast.Call
+    made: ast.ClassDef | None = None
+    made_in: Source | None = None
+    wrapped: tuple[str, ...] = field(default=())
+
+
+class Code:
+    """Files that belong together.
+
+    Args:
+        sources: All of them.
+    """
+
+    def __init__(self, sources: list[Source]) -> None:
+        self.sources = sources
+        self.classes: dict[str, list[tuple[Source, ast.ClassDef]]] = defaultdict(list)
+        self.functions: dict[str, list[tuple[Source, Function]]] = defaultdict(list)
+        self.calls: dict[str, list[tuple[Source, ast.Call]]] = defaultdict(list)
+        self.loaded: dict[str, int] = defaultdict(int)
+        self.texts: set[str] = set()
+        self.remembered: dict[object, Any] = {}
+        self._given: dict[tuple[ast.AST, str], list[ast.AST]] = defaultdict(list)
+        for source in sources:
+            self._collect(source)
+
+    def _collect(self, source: Source) -> None:
+        for node in source.nodes:
+            if isinstance(node, _ASSIGNING):
+                self._note(source, node)
+            if isinstance(node, ast.ClassDef):
+                self.classes[node.name].append((source, node))
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self.functions[node.name].append((source, node))
+            elif isinstance(node, ast.Call):
+                self.calls[last_name(node.func)].append((source, node))
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                self.loaded[node.attr] += 1
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 80:
+                self.texts.add(node.value)
+
+    def _note(self, source: Source, node: ast.AST) -> None:
+        """Remembers in which scope, and for attributes of `self` in which class, names are given values."""
+        scope: ast.AST = next((outer for outer in source.above(node) if isinstance(outer, SCOPES)), source.tree)
+        for name in set(_named(node)):
+            self._given[scope, name].append(node)
+            if name.startswith("self."):
+                owner = source.class_of(node)
+                if owner is not None and owner is not scope:
+                    self._given[owner, name].append(node)
+
+    def class_named(self, source: Source, func: ast.expr) -> tuple[Source, ast.ClassDef] | None:
+        """The class of the program that an expression names, where only one has that name."""
+        return self._own(source, func, self.classes)
+
+    def function_named(self, source: Source, func: ast.expr) -> tuple[Source, Function] | None:
+        """The function or, for `self.name`, the method that a call runs, where only one can be meant."""
+        if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id in ("self", "cls"):
+            owner = source.class_of(func)
+            return self.method(source, owner, func.attr) if owner is not None else None
+        found = self._own(source, func, self.functions)
+        return found if found and found[0].class_of(found[1]) is None else None
+
+    def method(self, source: Source, owner: ast.ClassDef, name: str) -> tuple[Source, Function] | None:
+        """A method of a class or of those that it is derived from."""
+        for where, cls in self.lineage(source, owner):
+            for node in cls.body:
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+                    return where, node
+        return None
+
+    def lineage(self, source: Source, owner: ast.ClassDef) -> list[tuple[Source, ast.ClassDef]]:
+        """A class and those of the program that it is derived from, nearest first."""
+        found = [(source, owner)]
+        for where, cls in found:
+            for base in cls.bases:
+                other = self.class_named(where, base)
+                if other is not None and other not in found and len(found) < _MOST_DEEP:
+                    found.append(other)
+        return found
+
+    def bases(self, source: Source, owner: ast.ClassDef) -> set[str]:
+        """Dotted names of all that a class is derived from outside of the program; "?" for what is not known."""
+        outer: set[str] = set()
+        for where, cls in self.lineage(source, owner):
+            for base in cls.bases:
+                if self.class_named(where, base) is None:
+                    outer.add(where.dotted(base) or "?")
+        return outer
+
+    def is_module(self, source: Source, owner: ast.ClassDef) -> bool:
+        """Whether a class is a model or layer of torch or paddle and nothing else."""
+        outer = self.bases(source, owner) - {"abc.ABC", "object"}
+        return bool(outer) and outer <= set(MODULES)
+
+    def _own(
+        self, source: Source, func: ast.expr, table: Mapping[str, Sequence[tuple[Source, Found]]]
+    ) -> tuple[Source, Found] | None:
+        dotted = source.dotted(func)
+        if isinstance(func, ast.Name) and not dotted:
+            here = [one for one in table.get(func.id, ()) if one[0] is source]
+            if here or not source.stars:
+                return here[0] if len(here) == 1 else None
+        elif not dotted:
+            return None
+        name = last_name(func) if not dotted else dotted.rsplit(".", 1)[-1]
+        home = dotted.rsplit(".", 1)[0].rsplit(".", 1)[-1] if "." in dotted.lstrip(".") else ""
+        found = [one for one in table.get(name, ()) if not dotted or one[0] is not source]
+        if home:
+            near = [one for one in found if home in (one[0].path.stem, one[0].path.parent.name)]
+            found = near
+        elif dotted and not dotted.startswith("."):
+            return None
+        return found[0] if len(found) == 1 else None
+
+    # What a name holds.
+
+    def value(self, source: Source, target: str, at: ast.AST) -> ast.expr | None:
+        """The expression that was assigned last to a name ("x", "self.net") before a place in the same function.
+
+        `None` where branches or loops leave several, and where the name is a parameter or comes from elsewhere.
+        """
+        scope: ast.AST = next((outer for outer in source.above(at) if isinstance(outer, SCOPES)), source.tree)
+        if (scope, target) not in self._given:
+            return None
+        statement: ast.AST | None = source.statement(at)
+        while isinstance(statement, ast.stmt):
+            block, index = source.blocks.get(statement, ([], 0))
+            found = _last_in(block[:index], target)
+            if found is not None:
+                return found if isinstance(found, ast.expr) else None
+            outer = source.parents.get(statement)
+            if isinstance(outer, ast.ExceptHandler):
+                outer = source.parents.get(outer)
+            if isinstance(outer, LOOPS) and (
+                any(assigns(node, target) for node in walk(outer.body)) or assigns(outer, target)
+            ):
+                return None
+            if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
+                return None
+            statement = outer
+        return None
+
+    def assigned(self, source: Source, scope: ast.AST, target: str) -> list[ast.expr | None]:
+        """All that is assigned to a name in a function, class or module, not in what it nests; `None` for unknown."""
+        return [assigned_value(node, target) for node in self._given.get((scope, target), ())]
+
+    def kind(self, source: Source, node: ast.expr, depth: int = 0) -> Kind | None:
+        """What an expression is an instance of, followed through names, parameters, attributes and wrappers."""
+        if depth > _MOST_DEEP:
+            return None
+        if node not in self.remembered:
+            # A name that leads back to itself is not known.
+            self.remembered[node] = None
+            self.remembered[node] = self._kind(source, node, depth)
+        found: Kind | None = self.remembered[node]
+        return found
+
+    def _kind(self, source: Source, node: ast.expr, depth: int) -> Kind | None:
+        if isinstance(node, ast.Call):
+            return self._kind_of_call(source, node, depth)
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            kinds = [self.kind(where, value, depth + 1) for where, value in self.origins(source, node)]
+            first = kinds[0] if kinds else None
+            if first is not None and all(
+                k is not None and k.name == first.name and k.made is first.made for k in kinds
+            ):
+                return first
+        return None
+
+    def _kind_of_call(self, source: Source, node: ast.Call, depth: int) -> Kind | None:
+        func = node.func
+        if isinstance(func, ast.Attribute) and func.attr in _SAME_OBJECT and not source.dotted(func):
+            return self.kind(source, func.value, depth + 1)
+        dotted = source.dotted(func)
+        if dotted in WRAPPERS and node.args:
+            inner = self.kind(source, node.args[0], depth + 1)
+            if inner is None:
+                return None
+            return Kind(inner.name, inner.source, inner.call, inner.made, inner.made_in, (*inner.wrapped, dotted))
+        own = self.class_named(source, func)
+        if own is not None:
+            return Kind(own[1].name, source, node, own[1], own[0])
+        made_by = self.function_named(source, func)
+        if made_by is not None:
+            kinds = [
+                self.kind(made_by[0], one.value, depth + 1) if one.value is not None else None
+                for one in walk(made_by[1].body)
+                if isinstance(one, ast.Return)
+            ]
+            same = kinds and all(k is not None and kinds[0] is not None and k.name == kinds[0].name for k in kinds)
+            return kinds[0] if same else None
+        return Kind(dotted, source, node) if dotted else None
+
+    def origins(self, source: Source, node: ast.expr) -> list[tuple[Source, ast.expr]]:
+        """The expressions that a name or attribute may hold; empty where one of them is not known."""
+        target = dotted_target(node)
+        if not target:
+            return []
+        scope: ast.AST | None = source.function(node)
+        if target.startswith("self."):
+            owner = source.class_of(node)
+            return self._attribute(source, owner, target) if owner is not None else []
+        while scope is not None:
+            last = self.value(source, target, node) if source.function(node) is scope else None
+            found = [last] if last is not None else self.assigned(source, scope, target)
+            if found:
+                return [(source, one) for one in found if one is not None] if None not in found else []
+            if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) and target in parameters(scope):
+                return self.arguments(source, scope, target)
+            scope = source.function(scope)
+        found = [self.value(source, target, node)] if source.function(node) is None else []
+        found = found if found and found[0] is not None else self.assigned(source, source.tree, target)
+        return [(source, one) for one in found if one is not None] if found and None not in found else []
+
+    def _attribute(self, source: Source, owner: ast.ClassDef, target: str) -> list[tuple[Source, ast.expr]]:
+        found: list[tuple[Source, ast.expr]] = []
+        for where, cls in self.lineage(source, owner):
+            for value in self.assigned(where, cls, target):
+                if value is None:
+                    return []
+                if not (isinstance(value, ast.Constant) and value.value is None):
+                    found.append((where, value))
+            if found:
+                break
+        return found
+
+    def arguments(self, source: Source, function: Function, name: str) -> list[tuple[Source, ast.expr]]:
+        """What is given for a parameter by all calls of a function; empty where a call is not understood."""
+        names = parameters(function)
+        owner = source.class_of(function)
+        called = function.name
+        if owner is not None:
+            called = owner.name if function.name == "__init__" else ""
+            names = names[1:]
+        found: list[tuple[Source, ast.expr]] = []
+        for where, call in self.calls.get(called, ()):
+            if owner is None and (isinstance(call.func, ast.Attribute) and not where.dotted(call.func)):
+                continue
+            given = {k.arg: k.value for k in call.keywords}
+            if name in given:
+                found.append((where, given[name]))
+            elif name in names and names.index(name) < len(call.args):
+                if any(isinstance(arg, ast.Starred) for arg in call.args):
+                    return []
+                found.append((where, call.args[names.index(name)]))
+            elif None in given:
+                return []
+            else:
+                return []
+        return found
+
+    def callers(self, source: Source, function: Function) -> list[tuple[Source, ast.Call]]:
+        """The calls of a function or method, found by its name."""
+        return [one for one in self.calls.get(function.name, ()) if source.function(one[1]) is not function]
+
+
+def parameters(function: Function) -> list[str]:
+    """Names of the parameters, in order."""
+    args = function.args
+    return [one.arg for one in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+
+
+def dotted_target(node: ast.AST) -> str:
+    """What an expression names: "x", "self.net", or "" for all else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return f"self.{node.attr}"
+    return ""
+
+
+def last_name(node: ast.AST) -> str:
+    """The last part of a name: "step" of `self.optimizer.step`."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def walk(body: Sequence[ast.AST], into: bool = False) -> Iterator[ast.AST]:
+    """The nodes of statements in the order of the text; functions and classes nested in them only with `into`."""
+    waiting: list[ast.AST] = list(reversed(body))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if into or not isinstance(node, SCOPES):
+            waiting += reversed(list(ast.iter_child_nodes(node)))
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    if isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor, ast.NamedExpr)):
+        return [node.target]
+    if isinstance(node, ast.withitem) and node.optional_vars is not None:
+        return [node.optional_vars]
+    return []
+
+
+def _named(node: ast.AST) -> list[str]:
+    """Names that a node gives a new value."""
+    found = []
+    for outer in _targets(node):
+        for one in [outer] if not isinstance(outer, (ast.Tuple, ast.List)) else walk([outer]):
+            name = dotted_target(one)
+            if name and not isinstance(getattr(one, "ctx", None), ast.Load):
+                found.append(name)
+    return found
+
+
+def assigns(node: ast.AST, target: str) -> bool:
+    """Whether a node gives a name a new value."""
+    return isinstance(node, _ASSIGNING) and target in _named(node)
+
+
+def assigned_value(node: ast.AST, target: str) -> ast.expr | None:
+    """The expression that an assignment gives to a name; `None` where it is part of a larger one."""
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
+        for one in _targets(node):
+            if dotted_target(one) == target:
+                return node.value
+            if (
+                isinstance(one, ast.Tuple)
+                and isinstance(node.value, ast.Tuple)
+                and len(one.elts) == len(node.value.elts)
+            ):
+                for left, right in zip(one.elts, node.value.elts, strict=True):
+                    if dotted_target(left) == target:
+                        return right
+    return None
+
+
+def _last_in(block: list[ast.stmt], target: str) -> ast.expr | bool | None:
+    """The last value of a name in a straight block; `False` where it cannot be told, `None` where there is none."""
+    for statement in reversed(block):
+        if isinstance(statement, SCOPES):
+            continue
+        if isinstance(statement, (ast.With, ast.AsyncWith)):
+            inner = _last_in(statement.body, target)
+            if inner is not None:
+                return inner
+        if any(assigns(node, target) for node in walk([statement])):
+            return assigned_value(statement, target) or False
+    return None

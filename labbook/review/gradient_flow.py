@@ -1,0 +1,329 @@
+"""What a stretch of code does to gradients, in the order of the text, with the program's own functions followed."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+
+from labbook.frozen import dataclass
+from labbook.review.code_index import LOOPS, SCOPES, Code, dotted_target, last_name, parameters, walk
+from labbook.review.source_file import Source
+
+_DEEP = 4
+_ZERO = {"zero_grad", "clear_grad", "clear_gradients", "clear_gradient", "reset_grad"}
+_HARMLESS = {
+    *("torch", "paddle", "numpy", "math", "time", "os", "sys", "logging", "tqdm", "random", "copy", "json", "warnings"),
+    *("torchvision", "sklearn", "PIL", "cv2", "matplotlib", "datetime", "collections", "itertools", "functools", "re"),
+    *("pathlib", "wandb", "tensorboardX", "scipy", "pandas", "torchmetrics", "einops", "gc", "pickle", "string", "csv"),
+}
+"""Libraries whose functions neither clear gradients nor step. Source: chosen by us."""
+
+_BUILTIN = set(dir(builtins)) - {"exec", "eval"}
+_PASSED_ON = {
+    *("append", "item", "update", "set_description", "set_postfix", "info", "write", "format", "add_scalar", "train"),
+    *("eval", "parameters", "named_parameters", "state_dict", "load_state_dict", "set_state_dict", "to", "cuda", "cpu"),
+    *("debug", "warning", "log", "extend", "get_lr", "get_last_lr", "set_epoch", "size", "numpy", "detach", "modules"),
+    *("children", "close", "flush", "keys", "values", "items", "get", "join", "split", "mean", "sum", "unscale_"),
+}
+"""Methods that are known by name not to touch gradients."""
+
+
+_TRAINING = (
+    *("zero", "clear", "train", "step", "optim", "update", "backward", "fit", "learn", "iterat", "epoch", "closure"),
+    *("prepare", "run", "process", "main", "execute", "callback", "hook", "apply", "grad", "batch"),
+)
+"""What is in the names of functions that train or clear gradients. Source: chosen by us, from public training code."""
+
+_OBJECTS = ("model", "net", "crit", "loss", "head", "encoder", "decoder", "classifier", "generator", "discriminator")
+"""What attributes that hold models and losses are called."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happens to gradients.
+
+    Args:
+        what: "zero", "backward", "step", "schedule" or "unknown" (a call that may do any of them).
+        on: The optimizer, model or scheduler as the loop names it, or "".
+        node: The call in the loop itself, also where a function does it.
+        sure: Whether it is the known kind of thing and not just called like one.
+        always: Whether it is done each time (it stands in no branch, nested loop or handler).
+        source: The file of `node`.
+        direct: Whether it stands in the text of the loop itself.
+        inner: Where a function of the same file does it, else `None`.
+    """
+
+    what: str
+    on: str
+    node: ast.AST
+    sure: bool
+    always: bool
+    source: Source
+    direct: bool = True
+    inner: ast.AST | None = None
+
+
+def events(code: Code, source: Source, body: Sequence[ast.stmt]) -> list[Event]:
+    """The events of statements, in order."""
+    key = ("events", id(body))
+    if key not in code.remembered:
+        code.remembered[key] = list(_events(code, source, body, {}, 0))
+    found: list[Event] = code.remembered[key]
+    return found
+
+
+def _events(code: Code, source: Source, body: Sequence[ast.AST], named: dict[str, str], depth: int) -> Iterator[Event]:
+    for node, always in _in_order(body, True):
+        if isinstance(node, ast.Call):
+            yield from _call(code, source, node, named, depth, always)
+        elif isinstance(node, ast.Assign) and any(_is_grad(one) for one in node.targets):
+            yield Event("zero", "*", node, True, always, source)
+
+
+def _in_order(body: Sequence[ast.AST], always: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """Nodes in the order in which they are run: arguments before their call."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            # A closure: what it does is done when it is called, by a line search for instance.
+            yield from _in_order(node.body, False)
+            continue
+        if isinstance(node, (ast.ClassDef, ast.Lambda)):
+            continue
+        branch = isinstance(node, (ast.If, *LOOPS, ast.Try, ast.IfExp, ast.BoolOp, ast.Match))
+        yield from _in_order(list(ast.iter_child_nodes(node)), always and not branch)
+        yield node, always
+
+
+def _is_grad(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "grad"
+
+
+def _call(
+    code: Code, source: Source, call: ast.Call, named: dict[str, str], depth: int, always: bool
+) -> Iterator[Event]:
+    name, func = last_name(call.func), call.func
+    on = named.get(_text(func.value), _text(func.value)) if isinstance(func, ast.Attribute) else ""
+    dotted = source.dotted(func)
+    direct = depth == 0
+    if name in _ZERO or ("grad" in name and any(word in name for word in ("zero", "clear", "reset"))):
+        yield Event("zero", on, call, True, always, source, direct)
+    elif name == "zero_" and ".grad" in on:
+        yield Event("zero", "*", call, True, always, source, direct)
+    elif name == "backward" or dotted in ("torch.autograd.grad", "paddle.grad"):
+        yield Event("backward", on, call, True, always, source, direct)
+    elif name == "minimize":
+        yield Event("backward", on, call, False, always, source, direct)
+        yield Event("step", on, call, False, always, source, direct)
+    elif name in ("step", "step_") and isinstance(func, ast.Attribute):
+        yield from _step(code, source, call, on, named, always, direct)
+    else:
+        yield from _other(code, source, call, named, depth, always)
+
+
+def _step(
+    code: Code, source: Source, call: ast.Call, on: str, named: dict[str, str], always: bool, direct: bool
+) -> Iterator[Event]:
+    assert isinstance(call.func, ast.Attribute)
+    receiver = call.func.value
+    kind = code.kind(source, receiver)
+    name = kind.name if kind is not None and kind.made is None else ""
+    if name.endswith("GradScaler") and call.args:
+        inner = code.kind(source, call.args[0])
+        text = _text(call.args[0])
+        yield Event(
+            "step", named.get(text, text), call, is_optimizer(inner.name if inner else ""), always, source, direct
+        )
+    elif is_optimizer(name):
+        # With a closure the step itself clears and goes backward.
+        if call.args and not isinstance(call.args[0], ast.Constant):
+            yield Event("unknown", on, call, True, always, source, direct)
+        yield Event("step", on, call, True, always, source, direct)
+    elif is_scheduler(name):
+        yield Event("schedule", on, call, True, always, source, direct)
+    elif _sounds_like(on, ("sched", "lr_")):
+        yield Event("schedule", on, call, False, always, source, direct)
+    elif _sounds_like(on, ("optim", "opt", "solver")) and not _sounds_like(on, ("option",)):
+        yield Event("step", on, call, False, always, source, direct)
+        # An optimizer of a class of its own (a proximal one, a wrapper) may do what it likes.
+        own = kind is not None and (kind.made is not None or kind.name.rsplit(".", 1)[-1][:1].isupper())
+        if call.args or own:
+            yield Event("unknown", on, call, False, always, source, direct)
+    elif _sounds_like(on, ("scaler",)) and call.args:
+        text = _text(call.args[0])
+        yield Event("step", named.get(text, text), call, False, always, source, direct)
+    elif not name and not _sounds_like(on, ("env", "profiler", "prof", "timer", "bar")):
+        yield Event("unknown", on, call, False, always, source, direct)
+
+
+def is_optimizer(name: str) -> bool:
+    """Whether a dotted name is an optimizer of torch or paddle."""
+    if name.startswith("torch.optim."):
+        return not name.startswith("torch.optim.lr_scheduler") and name.rsplit(".", 1)[-1][0].isupper()
+    return name.startswith("paddle.optimizer.") and not name.startswith("paddle.optimizer.lr.")
+
+
+def is_scheduler(name: str) -> bool:
+    """Whether a dotted name is a schedule of the learning rate of torch or paddle."""
+    return name.startswith(("torch.optim.lr_scheduler.", "paddle.optimizer.lr."))
+
+
+def _sounds_like(on: str, parts: tuple[str, ...]) -> bool:
+    last = on.lower().split(".")[-1].split("[")[0]
+    return any(part in last for part in parts)
+
+
+def _other(
+    code: Code, source: Source, call: ast.Call, named: dict[str, str], depth: int, always: bool
+) -> Iterator[Event]:
+    followed = code.function_named(source, call.func)
+    if followed is not None and depth < _DEEP:
+        where, function = followed
+        names = parameters(function)
+        if source.class_of(function) is not None and names[:1] == ["self"]:
+            names = names[1:]
+        given = dict(zip(names, (_text(arg) for arg in call.args), strict=False))
+        given.update({k.arg: _text(k.value) for k in call.keywords if k.arg})
+        given = {name: named.get(text, text) for name, text in given.items()}
+        for event in _events(code, where, function.body, given, depth + 1):
+            inner = (event.inner or event.node) if where is source else None
+            yield Event(event.what, event.on, call, event.sure, always and event.always, source, False, inner)
+        return
+    if _harmless(code, source, call):
+        return
+    on = _text(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    yield Event("unknown", named.get(on, on), call, False, always, source, depth == 0)
+
+
+def _harmless(code: Code, source: Source, call: ast.Call) -> bool:
+    """Whether a call that is not followed cannot clear gradients, go backward or step."""
+    func = call.func
+    root = source.dotted(func).split(".")[0]
+    if root:
+        return root in _HARMLESS or _only_reads(code, source, call)
+    if isinstance(func, ast.Name):
+        return func.id in _BUILTIN or code.kind(source, func) is not None or _only_reads(code, source, call)
+    name = last_name(func)
+    if name in _PASSED_ON or name.startswith("__"):
+        return True
+    if isinstance(func, ast.Attribute):
+        kind = code.kind(source, func.value)
+        if kind is not None and kind.made is None and kind.name.split(".")[0] in _HARMLESS:
+            return True
+        if isinstance(func.value, ast.Name) and func.value.id == "self":
+            # `self.model(x)`, `self.criterion(...)`: objects that were made of a known library or class are models.
+            owner = source.class_of(func)
+            held = owner is not None and bool(code.assigned(source, owner, f"self.{name}"))
+            if code.kind(source, func) is not None or (held and _sounds_like(name, _OBJECTS)):
+                return True
+            # A method of a base class that is not at hand.
+            return not any(part in name.lower() for part in _TRAINING)
+        if _sounds_like(_text(func.value), ("scaler", "env", "tracker", "meter", "logger", "writer", "memory")):
+            return True
+        return _only_reads(code, source, call) and not _sounds_like(
+            _text(func.value), ("train", "learn", "agent", "engine", "model", "net", "algo", "optim", "solver", "self")
+        )
+    return False
+
+
+def _only_reads(code: Code, source: Source, call: ast.Call) -> bool:
+    """Whether a call that is not followed is given nothing to train, or is given it and is not called like training."""
+    if not _gives_training(code, source, call):
+        return True
+    if last_name(call.func) in ("setattr", "partial"):
+        return False
+    for arg in [*call.args, *(k.value for k in call.keywords)]:
+        arg = arg.value if isinstance(arg, ast.Starred) else arg
+        kind = code.kind(source, arg) if dotted_target(arg) else None
+        # With the optimizer in hand a function may do all.
+        if _sounds_like(dotted_target(arg) or "", ("opt", "args", "state", "self")) or (
+            kind and is_optimizer(kind.name)
+        ):
+            return False
+    return not any(part in last_name(call.func).lower() for part in _TRAINING)
+
+
+def _gives_training(code: Code, source: Source, call: ast.Call) -> bool:
+    """Whether a call is given an optimizer, a model, a loss or the object itself."""
+    for arg in [*call.args, *(k.value for k in call.keywords)]:
+        arg = arg.value if isinstance(arg, ast.Starred) else arg
+        if isinstance(arg, ast.Name) and arg.id == "self":
+            return True
+        if dotted_target(arg) and _sounds_like(
+            dotted_target(arg), ("opt", "model", "net", "loss", "scaler", "args", "state")
+        ):
+            return True
+        kind = code.kind(source, arg) if dotted_target(arg) else None
+        if kind is not None and (is_optimizer(kind.name) or kind.made is not None):
+            return True
+    return False
+
+
+def _text(node: ast.expr) -> str:
+    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else ""
+
+
+def loops(source: Source) -> list[ast.For | ast.AsyncFor | ast.While]:
+    """All loops of a file, in order."""
+    return [node for node in source.nodes if isinstance(node, LOOPS)]
+
+
+Loop = ast.For | ast.AsyncFor | ast.While
+
+
+def step_loops(code: Code, source: Source) -> list[tuple[Loop, list[Event]]]:
+    """The innermost loops that hold an event of training themselves, with their events."""
+    key = ("step_loops", source)
+    if key not in code.remembered:
+        code.remembered[key] = list(_step_loops(code, source))
+    found: list[tuple[Loop, list[Event]]] = code.remembered[key]
+    return found
+
+
+def _step_loops(code: Code, source: Source) -> Iterator[tuple[Loop, list[Event]]]:
+    for loop in loops(source):
+        own = [
+            node
+            for node in walk(loop.body)
+            if isinstance(node, ast.Call)
+            and (last_name(node.func) in ("backward", "step", *_ZERO) or _goes_backward(code, source, node))
+        ]
+        if not any(_nearest_loop(source, node) is loop for node in own):
+            continue
+        yield loop, events(code, source, loop.body)
+
+
+def _goes_backward(code: Code, source: Source, call: ast.Call) -> bool:
+    """Whether a call runs a function of the program that goes backward outside of any loop of its own."""
+    followed = code.function_named(source, call.func)
+    if followed is None:
+        return False
+    where, function = followed
+    return any(
+        isinstance(node, ast.Call) and last_name(node.func) == "backward" and _nearest_loop(where, node) is function
+        for node in walk(function.body)
+    )
+
+
+def _nearest_loop(source: Source, node: ast.AST) -> ast.AST | None:
+    for outer in source.above(node):
+        if isinstance(outer, (*LOOPS, *SCOPES)):
+            return outer
+    return None
+
+
+def in_no_grad(source: Source, node: ast.AST) -> bool:
+    """Whether a place stands under `no_grad`, `inference_mode` or `set_grad_enabled`, in a block or a decorator."""
+    for outer in source.above(node):
+        if isinstance(outer, (ast.With, ast.AsyncWith)) and any(_turns_off(one.context_expr) for one in outer.items):
+            return True
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
+            _turns_off(one) for one in outer.decorator_list
+        ):
+            return True
+    return False
+
+
+def _turns_off(node: ast.expr) -> bool:
+    text = ast.unparse(node)
+    return any(word in text for word in ("no_grad", "inference_mode", "set_grad_enabled", "grad_enabled"))

@@ -1,0 +1,103 @@
+"""What the numbers are that an expression gives: outputs of a softmax, of a linear layer, of a model that ends so."""
+
+from __future__ import annotations
+
+import ast
+
+from labbook.review.code_index import Code, Kind, dotted_target, last_name, walk
+from labbook.review.source_file import Source
+
+_SHAPES = {
+    *("view", "reshape", "squeeze", "unsqueeze", "flatten", "float", "double", "half", "to", "cuda", "cpu", "permute"),
+    *("transpose", "contiguous", "clone", "astype", "cast", "type", "t"),
+}
+_FUNCTIONS = {
+    "softmax": "softmax", "log_softmax": "log_softmax", "sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu",
+    "linear": "linear", "logsigmoid": "logsigmoid",
+}  # fmt: skip
+_LAYERS = {
+    "Softmax": "softmax", "Softmax2d": "softmax", "LogSoftmax": "log_softmax", "Sigmoid": "sigmoid", "Tanh": "tanh",
+    "Linear": "linear", "ReLU": "relu", "Conv2d": "conv", "Conv2D": "conv", "Conv1d": "conv", "Conv1D": "conv",
+}  # fmt: skip
+_NOTHING = {"Dropout", "Identity", "Flatten", "Dropout2d", "Dropout2D"}
+_DEEP = 8
+
+
+def ending(code: Code, source: Source, node: ast.expr | None, depth: int = 0) -> str:
+    """The operation that gave a value ("softmax", "log_softmax", "sigmoid", "linear", ...); "" where not known."""
+    if node is None or depth > _DEEP:
+        return ""
+    if isinstance(node, ast.Call):
+        return _of_call(code, source, node, depth)
+    if dotted_target(node):
+        statement = source.statement(node)
+        if statement is None:
+            return ""
+        value = code.value(source, dotted_target(node), node)
+        return ending(code, source, value, depth + 1) if value is not None else ""
+    return ""
+
+
+def _of_call(code: Code, source: Source, call: ast.Call, depth: int) -> str:
+    func, name, dotted = call.func, last_name(call.func), source.dotted(call.func)
+    if dotted.startswith(("torch.", "paddle.")):
+        if name in _FUNCTIONS and not name[0].isupper():
+            return _FUNCTIONS[name]
+        if name in _SHAPES and call.args:
+            return ending(code, source, call.args[0], depth + 1)
+        return ""
+    if isinstance(func, ast.Attribute) and not dotted_target(func):
+        if name in ("softmax", "log_softmax", "sigmoid") and not _is_module_like(func.value):
+            return name
+        if name in _SHAPES:
+            return ending(code, source, func.value, depth + 1)
+    if isinstance(func, ast.Attribute) and name in _SHAPES and code.kind(source, func) is None:
+        return ending(code, source, func.value, depth + 1)
+    kind = code.kind(source, func)
+    return of_kind(code, kind, depth + 1, call) if kind is not None else ""
+
+
+def _is_module_like(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "F", "nn")
+
+
+def of_kind(code: Code, kind: Kind, depth: int = 0, call: ast.Call | None = None) -> str:
+    """What calling an object of a kind gives, by its class or, for a sequence of layers, by the last of them."""
+    if depth > _DEEP:
+        return ""
+    if kind.made is not None and kind.made_in is not None:
+        return _of_class(code, kind.made_in, kind.made, depth)
+    if kind.name in ("torch.nn.Sequential", "paddle.nn.Sequential"):
+        return _of_sequence(code, kind, depth, call)
+    if kind.name.startswith(("torch.nn.", "paddle.nn.")) and kind.name.count(".") == 2:
+        return _LAYERS.get(kind.name.rsplit(".", 1)[-1], "")
+    return ""
+
+
+def _of_sequence(code: Code, kind: Kind, depth: int, call: ast.Call | None) -> str:
+    for layer in reversed(kind.call.args):
+        if isinstance(layer, ast.Tuple) and len(layer.elts) == 2:
+            layer = layer.elts[1]
+        if isinstance(layer, ast.Starred):
+            return ""
+        inner = code.kind(kind.source, layer)
+        if inner is None:
+            return ""
+        if inner.name.rsplit(".", 1)[-1] in _NOTHING and inner.made is None:
+            continue
+        return of_kind(code, inner, depth + 1, call)
+    return ""
+
+
+def _of_class(code: Code, source: Source, cls: ast.ClassDef, depth: int) -> str:
+    if not code.is_module(source, cls):
+        return ""
+    forward = code.method(source, cls, "forward")
+    if forward is None:
+        return ""
+    where, function = forward
+    returns = [node.value for node in walk(function.body) if isinstance(node, ast.Return)]
+    ends = {ending(code, where, value, depth + 1) for value in returns}
+    # Code that asks for the mode may return something else in training.
+    asks = any(isinstance(node, ast.Attribute) and node.attr == "training" for node in walk(function.body))
+    return ends.pop() if len(ends) == 1 and not (asks and len(returns) > 1) else ""

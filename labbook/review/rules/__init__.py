@@ -1,0 +1,14 @@
+"""The rules of `labbook review`, one module a subject, each with a table `RULES`.
+
+A rule is a function that yields hits: the node of the syntax tree and the values of its sentence. Precision comes
+before recall: a rule that cannot follow a name through the given files yields nothing.
+
+- `training_loop`: backward, step and zero_grad that are missing or in the wrong order.
+- `loss_functions`: arguments of losses, and losses that do not reach the model.
+- `model_classes`: layers that are not registered, not used or used wrongly.
+- `modes_and_devices`: train and eval mode, gradients in evaluation, devices.
+- `shared_storage`: in-place changes, aliased best weights, stale optimizers.
+- `data_pipeline`, `image_values`: shuffling, splits, scaling and normalisation; `script_options`: unused options.
+
+What several rules need (data flow, names, classes) belongs one floor up, in `review/`.
+"""

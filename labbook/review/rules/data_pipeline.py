@@ -1,0 +1,189 @@
+"""Rules over data: shuffling, and what validation runs on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from labbook.review.code_index import Code, Kind, dotted_target, last_name
+from labbook.review.gradient_flow import step_loops
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, Rule
+
+LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader", "paddle.io.DataLoader")
+_SORTS = {"shuffle", "randperm", "permutation", "random_split", "sample", "train_test_split", "choice", "randint"}
+
+
+def argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
+    """An argument of a call by its name or place, or `None`."""
+    found = next((k.value for k in call.keywords if k.arg == name), None)
+    return found if found is not None else call.args[place] if len(call.args) > place else None
+
+
+def find_loader(code: Code, source: Source, node: ast.expr) -> Kind | None:
+    """The loader that is iterated, or `None`."""
+    while isinstance(node, ast.Call) and last_name(node.func) in ("enumerate", "tqdm", "iter", "track") and node.args:
+        node = node.args[0]
+    kind = code.kind(source, node)
+    return kind if kind is not None and kind.name in LOADERS else None
+
+
+def not_shuffled(code: Code, source: Source) -> Iterator[Hit]:
+    """The loader of a training loop that gives the samples in the order of the dataset."""
+    seen: set[int] = set()
+    for loop, found in step_loops(code, source):
+        whats = {one.what for one in found}
+        if not isinstance(loop, (ast.For, ast.AsyncFor)) or not {"backward", "step"} <= whats:
+            continue
+        kind = find_loader(code, source, loop.iter)
+        if kind is None or id(kind.call) in seen:
+            continue
+        seen.add(id(kind.call))
+        call = kind.call
+        torch = kind.name.startswith("torch")
+        given = {k.arg for k in call.keywords}
+        if (
+            given & {"sampler", "batch_sampler", None}
+            or any(isinstance(a, ast.Starred) for a in call.args)
+            or len(call.args) > 3
+        ):
+            continue
+        shuffle = argument(call, 2 if torch else 99, "shuffle")
+        if shuffle is not None and not (isinstance(shuffle, ast.Constant) and shuffle.value is False):
+            continue
+        if _order_is_free(code, kind):
+            continue
+        yield Hit(call, {"said": "shuffle=False" if shuffle is not None else "no shuffle=True"})
+
+
+def _order_is_free(code: Code, kind: Kind) -> bool:
+    """Whether shuffling may be done elsewhere, be impossible, or make no difference."""
+    if any(code.calls.get(name) for name in _SORTS):
+        return True
+    size = argument(kind.call, 1, "batch_size")
+    if size is not None and "len(" in ast.unparse(size):
+        return True
+    dataset = argument(kind.call, 0, "dataset")
+    if dataset is None:
+        return True
+    made = code.kind(kind.source, dataset)
+    if made is None:
+        return True
+    if made.made is not None and made.made_in is not None:
+        bases = code.bases(made.made_in, made.made)
+        return bool(
+            bases - {"torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset", "paddle.io.Dataset", "object"}
+        )
+    return not made.name.startswith(
+        (
+            "torch.utils.data.TensorDataset",
+            "torchvision.datasets.",
+            "paddle.io.TensorDataset",
+            "paddle.vision.datasets.",
+        )
+    )
+
+
+def validated_on_training(code: Code, source: Source) -> Iterator[Hit]:
+    """A loader for validation or test over the very data of the training loader."""
+    loaders: list[tuple[str, ast.Call, ast.AST]] = []
+    for node in source.nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
+            name = dotted_target(node.targets[0])
+            if name and source.dotted(node.value.func) in LOADERS:
+                loaders.append((name.removeprefix("self.").lower(), node.value, node))
+    for name, call, node in loaders:
+        if not _is_validation(name) or argument(call, 99, "sampler") or argument(call, 99, "batch_sampler"):
+            continue
+        data = argument(call, 0, "dataset")
+        for other, its, its_node in loaders:
+            same = data is not None and argument(its, 0, "dataset") is not None
+            if not other.startswith("train") or not same or source.function(node) is not source.function(its_node):
+                continue
+            if argument(its, 99, "sampler") or argument(its, 99, "batch_sampler"):
+                continue
+            first, second = argument(its, 0, "dataset"), data
+            if (
+                first is None
+                or second is None
+                or not dotted_target(second)
+                or dotted_target(first) != dotted_target(second)
+            ):
+                continue
+            if code.value(source, dotted_target(first), first) is code.value(source, dotted_target(second), second):
+                yield Hit(node, {"name": name, "data": dotted_target(second), "other": other})
+                break
+
+
+def _is_validation(name: str) -> bool:
+    return name.startswith(("val", "test", "dev", "eval")) and "train" not in name
+
+
+def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
+    """A dataset called test or validation that is made with `train=True` (paddle: mode="train")."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
+            continue
+        name = dotted_target(node.targets[0]).removeprefix("self.").lower()
+        dotted = source.dotted(node.value.func)
+        if not _is_validation(name) or not dotted.startswith(("torchvision.datasets.", "paddle.vision.datasets.")):
+            continue
+        if code.calls.get("random_split") or code.calls.get("Subset") or code.calls.get("SubsetRandomSampler"):
+            continue
+        if any("ampler" in name for name in code.calls) or any("split" in name.lower() for name in code.calls):
+            continue
+        said = {k.arg: ast.unparse(k.value) for k in node.value.keywords}
+        if said.get("train") == "True" or said.get("mode") == "'train'" or said.get("split") == "'train'":
+            yield Hit(node, {"name": name, "data": ast.unparse(node.value.func) + "(train)", "other": "training"})
+
+
+def no_set_epoch(code: Code, source: Source) -> Iterator[Hit]:
+    """A `DistributedSampler` of torch whose epoch is never set. Paddle's counts its epochs itself."""
+    if code.calls.get("set_epoch") or not trains(code):
+        return
+    for node in source.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        if source.dotted(node.func) not in (
+            "torch.utils.data.distributed.DistributedSampler",
+            "torch.utils.data.DistributedSampler",
+        ):
+            continue
+        shuffle = next((k.value for k in node.keywords if k.arg in ("shuffle", None)), None)
+        if shuffle is not None and not (isinstance(shuffle, ast.Constant) and shuffle.value is True):
+            continue
+        statement = source.statement(node)
+        name = dotted_target(statement.targets[0]) if isinstance(statement, ast.Assign) else ""
+        if _is_validation(name.removeprefix("self.").lower()) or "train" not in ast.unparse(statement or node).lower():
+            continue
+        yield Hit(node, {"name": name or "sampler"})
+
+
+def trains(code: Code) -> bool:
+    """Whether a loop of the code goes backward."""
+    return any(
+        found
+        for source in code.sources
+        for _, found in step_loops(code, source)
+        if any(e.what == "backward" for e in found)
+    )
+
+
+RULES = (
+    Rule(
+        "not-shuffled", "training_not_shuffled", "warning", 2, not_shuffled,
+        "torch.utils.data.DataLoader: shuffle=False by default, the same in paddle", loop=True,
+    ),
+    Rule(
+        "validated-on-training", "train_val_overlap", "warning", 1, validated_on_training,
+        "Humbatova et al., ICSE 2020",
+    ),
+    Rule(
+        "validated-on-training-split", "train_val_overlap", "warning", 1, validated_on_training_split,
+        "torchvision.datasets; paddle.vision.datasets",
+    ),
+    Rule(
+        "no-set-epoch", "order_identical_each_epoch", "warning", 1, no_set_epoch,
+        "torch.utils.data.distributed.DistributedSampler", loop=True,
+    ),
+)  # fmt: skip

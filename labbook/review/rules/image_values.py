@@ -1,0 +1,142 @@
+"""Rules over the values of images: scaled, normalised, scaled twice."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from labbook.review.code_index import Code, dotted_target, last_name, walk
+from labbook.review.rules.data_pipeline import argument, find_loader, trains
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, Rule
+
+
+def no_normalise(code: Code, source: Source) -> Iterator[Hit]:
+    """`ToTensor` as the last transformation of images that nothing normalises."""
+    if (
+        not trains(code)
+        or any("ormali" in name for name in code.calls)
+        or any("batchnorm" in n.lower() for n in code.calls)
+    ):
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.Call) and source.dotted(node.func) in (
+            "torchvision.transforms.ToTensor",
+            "paddle.vision.transforms.ToTensor",
+        ):
+            yield Hit(node)
+            return
+
+
+def divided_twice(code: Code, source: Source) -> Iterator[Hit]:
+    """Images divided by 255 a second time."""
+    to_tensor = any(
+        source.dotted(call.func) in ("torchvision.transforms.ToTensor", "paddle.vision.transforms.ToTensor")
+        for where, call in code.calls.get("ToTensor", ())
+        if where is source
+    )
+    for node in source.nodes:
+        divided = _divided(node)
+        if divided is None:
+            continue
+        earlier = code.value(source, dotted_target(divided), divided) if dotted_target(divided) else divided
+        if earlier is not None and _divides(earlier):
+            yield Hit(node, {"name": ast.unparse(divided)[:60], "first": "it was divided by 255 already"})
+        elif to_tensor and dotted_target(divided) and _from_loader_with(code, source, divided):
+            yield Hit(node, {"name": dotted_target(divided), "first": "ToTensor gives values from 0 to 1 already"})
+
+
+def _divided(node: ast.AST) -> ast.expr | None:
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and _is_255(node.value):
+        return node.target
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _is_255(node.right):
+        return node.left
+    return None
+
+
+def _is_255(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in (255, 255.0)
+
+
+def _divides(node: ast.expr) -> bool:
+    """Whether a value is itself something divided by 255, and only reshaped or cast since."""
+    while (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and last_name(node.func) in ("float", "to", "view", "astype", "reshape")
+    ):
+        node = node.func.value
+    return _divided(node) is not None
+
+
+def _from_loader_with(code: Code, source: Source, node: ast.expr) -> bool:
+    """Whether a name comes from a loop over a loader of a torchvision dataset whose transformation ends in ToTensor."""
+    name = dotted_target(node)
+    for outer in source.above(node):
+        if isinstance(outer, ast.For) and name in {dotted_target(one) for one in walk([outer.target])}:
+            if (
+                sum(
+                    1
+                    for one in walk(outer.body)
+                    if isinstance(one, ast.Assign) and name in map(dotted_target, one.targets)
+                )
+                > 1
+            ):
+                return False
+            loader = find_loader(code, source, outer.iter)
+            data = argument(loader.call, 0, "dataset") if loader is not None else None
+            made = code.kind(loader.source, data) if loader is not None and data is not None else None
+            transform = argument(made.call, 99, "transform") if made is not None else None
+            if (
+                made is None
+                or transform is None
+                or not made.name.startswith(("torchvision.datasets.", "paddle.vision.datasets."))
+            ):
+                return False
+            texts = [ast.unparse(transform), *(ast.unparse(one) for _, one in code.origins(made.source, transform))]
+            return any("ToTensor" in text and "255" not in text and "PILToTensor" not in text for text in texts)
+    return False
+
+
+def raw_bytes(code: Code, source: Source) -> Iterator[Hit]:
+    """An image read as bytes and made a float tensor without scaling."""
+    if any("ormali" in name for name in code.calls) or "255" in "\n".join(source.lines):
+        return
+    for node in source.nodes:
+        if (
+            not isinstance(node, ast.Call)
+            or last_name(node.func) != "float"
+            or not isinstance(node.func, ast.Attribute)
+        ):
+            continue
+        text = ast.unparse(node.func.value)
+        inner = next(
+            (
+                n
+                for n in ast.walk(node.func.value)
+                if isinstance(n, ast.Call) and source.dotted(n.func) in ("torch.from_numpy", "torch.tensor")
+            ),
+            None,
+        )
+        if inner is None or not inner.args:
+            continue
+        given = inner.args[0]
+        texts = [text, *(ast.unparse(one) for _, one in code.origins(source, given))]
+        if any(word in one for one in texts for word in ("imread(", "Image.open(", "read_image(")):
+            yield Hit(node)
+
+
+RULES = (
+    Rule(
+        "no-normalise", "input_not_normalised", "note", 3, no_normalise,
+        "torchvision.transforms",
+    ),
+    Rule(
+        "divided-twice", "input_double_normalised", "warning", 1, divided_twice,
+        "torchvision.transforms.ToTensor: scales to [0, 1]",
+    ),
+    Rule(
+        "raw-bytes", "input_not_normalised", "note", 3, raw_bytes,
+        "Karpathy, A Recipe for Training Neural Networks (2019)",
+    ),
+)  # fmt: skip

@@ -1,0 +1,362 @@
+"""Rules over losses: what they are given, whether they lead back to the model, what becomes of their values."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from labbook.review.code_index import LOOPS, Code, assigns, dotted_target, last_name, walk
+from labbook.review.gradient_flow import in_no_grad
+from labbook.review.output_activation import ending
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, Rule
+
+_LOSSES = {
+    "cross_entropy": "cross_entropy", "CrossEntropyLoss": "cross_entropy",
+    "softmax_with_cross_entropy": "cross_entropy",
+    "nll_loss": "nll", "NLLLoss": "nll",
+    "binary_cross_entropy_with_logits": "bce_logits", "BCEWithLogitsLoss": "bce_logits",
+    "binary_cross_entropy": "bce", "BCELoss": "bce",
+}  # fmt: skip
+
+
+def _loss_of(code: Code, source: Source, call: ast.Call) -> str:
+    """Which loss a call computes, or ""."""
+    dotted = source.dotted(call.func)
+    at = call
+    if not dotted.startswith(("torch.", "paddle.")):
+        kind = code.kind(source, call.func)
+        if kind is None or kind.made is not None:
+            return ""
+        dotted, at = kind.name, kind.call
+    elif last_name(call.func)[:1].isupper():
+        return ""
+    if not dotted.startswith(("torch.nn.", "paddle.nn.")):
+        return ""
+    if any(k.arg == "use_softmax" and ast.unparse(k.value) != "True" for k in at.keywords):
+        return ""
+    return _LOSSES.get(dotted.rsplit(".", 1)[-1], "")
+
+
+def _loss_calls(code: Code, source: Source) -> Iterator[tuple[ast.Call, str, str]]:
+    for node in source.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        given = (
+            node.args[0] if node.args else next((k.value for k in node.keywords if k.arg in ("input", "logit")), None)
+        )
+        if given is None or isinstance(given, ast.Starred):
+            continue
+        loss = _loss_of(code, source, node)
+        if loss:
+            yield node, loss, ending(code, source, given)
+
+
+def softmax_before_loss(code: Code, source: Source) -> Iterator[Hit]:
+    """A softmax (or sigmoid) in front of a loss that has one itself."""
+    for call, loss, given in _loss_calls(code, source):
+        if loss == "cross_entropy" and given == "softmax":
+            yield Hit(call, {"given": given, "own": "softmax"})
+        elif loss == "bce_logits" and given in ("sigmoid", "softmax"):
+            yield Hit(call, {"given": given, "own": "sigmoid"})
+        elif loss == "cross_entropy" and given == "sigmoid":
+            yield Hit(call, {"given": given, "own": "softmax"}, "warning")
+        elif loss == "cross_entropy" and given == "log_softmax":
+            yield Hit(call, {"given": given, "own": "log_softmax"}, "note")
+
+
+def missing_output(code: Code, source: Source) -> Iterator[Hit]:
+    """Raw outputs in front of a loss that wants probabilities or their logarithms."""
+    for call, loss, given in _loss_calls(code, source):
+        if loss == "nll" and given in ("linear", "softmax", "conv", "sigmoid"):
+            yield Hit(call, {"wants": "log_softmax", "given": given, "other": "cross_entropy"})
+        elif loss == "bce" and given in ("linear", "conv", "tanh", "log_softmax"):
+            yield Hit(call, {"wants": "sigmoid", "given": given, "other": "binary_cross_entropy_with_logits"})
+
+
+def shadowed(code: Code, source: Source) -> Iterator[Hit]:
+    """A loop that calls an object and puts the result in the object's own name."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
+            continue
+        name = dotted_target(node.targets[0])
+        call = node.value
+        if not name or dotted_target(call.func) != name or not call.args or code.function_named(source, call.func):
+            continue
+        loop = next((one for one in source.above(node) if isinstance(one, LOOPS)), None)
+        if loop is None or source.function(loop) is not source.function(node) or _leaves(source, node, loop):
+            continue
+        if sum(assigns(one, name) for one in walk(loop.body)) != 1 or assigns(loop, name):
+            continue
+        outer = code.value(source, name, loop)
+        scope = source.function(node)
+        if outer is None and scope is not None and not code.assigned(source, scope, name)[1:]:
+            continue
+        kind = code.kind(source, outer) if outer is not None else None
+        if (
+            kind is not None
+            and (kind.name.startswith(("torch.nn.", "paddle.nn.")) or kind.made is not None)
+            and kind.call is outer
+        ):
+            if kind.made is not None and not code.is_module(kind.made_in or source, kind.made):
+                continue
+            yield Hit(node, {"name": name, "kind": kind.name.rsplit(".", 1)[-1]})
+
+
+def _leaves(source: Source, node: ast.stmt, loop: ast.AST) -> bool:
+    """Whether the loop is left for certain after a statement."""
+    block, index = source.blocks.get(node, ([], 0))
+    return any(isinstance(one, (ast.Break, ast.Return)) for one in block[index:])
+
+
+def accumulated(code: Code, source: Source) -> Iterator[Hit]:
+    """A total to which the loss of each step is added with its graph."""
+    for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
+        back = {
+            dotted_target(node.func.value): node
+            for node in walk(loop.body)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
+        }
+        back.pop("", None)
+        for node in walk(loop.body):
+            total, added = _added(node)
+            if not total or added not in back or total == added or total in back:
+                continue
+            if next((one for one in source.above(node) if isinstance(one, LOOPS)), None) is not loop:
+                continue
+            if any(isinstance(one, (ast.Break, ast.Return)) for one in loop.body) or in_no_grad(source, node):
+                continue
+            if _made_in(loop, total) or not _still_a_loss(source, loop, node, added, back[added]):
+                continue
+            if _cut(source, loop, total):
+                continue
+            yield Hit(node, {"total": total, "loss": added})
+
+
+def _added(node: ast.AST) -> tuple[str, str]:
+    """Names of (total, what is added): `total += loss`, `total = total + loss`, `losses.append(loss)`."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        return dotted_target(node.target), _weighted(node.value)
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.BinOp):
+        total, value = dotted_target(node.targets[0]), node.value
+        if isinstance(value.op, ast.Add) and dotted_target(value.left) == total:
+            return total, _weighted(value.right)
+    if isinstance(node, ast.Call) and last_name(node.func) == "append" and len(node.args) == 1:
+        assert isinstance(node.func, (ast.Attribute, ast.Name))
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else node
+        return dotted_target(owner), dotted_target(node.args[0])
+    return "", ""
+
+
+def _weighted(node: ast.expr) -> str:
+    """The name in `loss`, `loss * n`, `n * loss`, `loss / n`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
+        return dotted_target(node.left) or (dotted_target(node.right) if isinstance(node.op, ast.Mult) else "")
+    return dotted_target(node)
+
+
+def _made_in(loop: ast.AST, name: str) -> bool:
+    """Whether a total starts anew in each turn of the loop."""
+    assert isinstance(loop, LOOPS)
+    return any(
+        isinstance(node, ast.Assign)
+        and any(dotted_target(one) == name for one in node.targets)
+        and _added(node)[0] != name
+        for node in walk(loop.body)
+    )
+
+
+def _still_a_loss(source: Source, loop: ast.AST, at: ast.AST, name: str, back: ast.AST) -> bool:
+    """Whether a name holds what `backward` was called on: it is not given its number in between."""
+    assert isinstance(loop, LOOPS)
+    for node in walk(loop.body):
+        if not assigns(node, name) or not isinstance(node, (ast.Assign, ast.AugAssign)):
+            continue
+        text = ast.unparse(node.value)
+        if any(word in text for word in (".item(", ".detach(", ".data", "float(", ".numpy(", "no_grad")):
+            return False
+        first = min(getattr(at, "lineno", 0), getattr(back, "lineno", 0))
+        if first < node.lineno < max(getattr(at, "lineno", 0), getattr(back, "lineno", 0)):
+            return False
+    return True
+
+
+def _cut(source: Source, loop: ast.AST, total: str) -> bool:
+    """Whether a total is cut from its graph in the loop, or goes backward itself somewhere."""
+    scope = source.function(loop) or source.tree
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            inner = dotted_target(node.func.value)
+            if inner == total and node.func.attr in ("backward", "detach_", "clear", "pop"):
+                return True
+            if node.func.attr == "backward" and any(dotted_target(one) == total for one in ast.walk(node.func.value)):
+                return True
+    return False
+
+
+_CUTS = {"detach", "numpy", "item", "tolist"}
+
+
+def detached(code: Code, source: Source) -> Iterator[Hit]:
+    """`backward` on a loss that was cut from the model on the way."""
+    for where, call in code.calls.get("backward", ()):
+        if where is not source or not isinstance(call.func, ast.Attribute) or source.dotted(call.func):
+            continue
+        loss = call.func.value
+        if not dotted_target(loss):
+            continue
+        found = _cutting(code, source, loss, 0)
+        if found is not None:
+            yield Hit(found[0], {"how": found[1], "loss": dotted_target(loss)})
+
+
+def _cutting(code: Code, source: Source, node: ast.expr, depth: int) -> tuple[ast.AST, str] | None:
+    """The place where the only way from a value back to a model is cut, and how; `None` where it is not known to be."""
+    if depth > 6:
+        return None
+    if dotted_target(node):
+        value = code.value(source, dotted_target(node), node)
+        return _cutting(code, source, value, depth + 1) if value is not None else None
+    if isinstance(node, ast.Attribute) and node.attr == "data":
+        return (node, ".data") if _from_model(code, source, node.value, 0) else None
+    if not isinstance(node, ast.Call):
+        return None
+    name, dotted = last_name(node.func), source.dotted(node.func)
+    if isinstance(node.func, ast.Attribute) and name in _CUTS and not dotted:
+        return (node, f".{name}()") if _from_model(code, source, node.func.value, 0) else None
+    if (
+        dotted in ("torch.tensor", "torch.from_numpy", "paddle.to_tensor", "torch.Tensor", "torch.FloatTensor")
+        and node.args
+    ):
+        inner = node.args[0]
+        if _from_model(code, source, inner, 0):
+            return node, f"{name}(...)"
+        return _cutting(code, source, inner, depth + 1)
+    if _loss_of(code, source, node) or _is_loss_like(code, source, node):
+        if not node.args:
+            return None
+        if any(_from_model(code, source, arg, 0) for arg in node.args[1:]):
+            return None
+        return _cutting(code, source, node.args[0], depth + 1)
+    if isinstance(node.func, ast.Attribute) and name in (
+        "float",
+        "to",
+        "cuda",
+        "squeeze",
+        "view",
+        "reshape",
+        "mean",
+        "sum",
+    ):
+        return _cutting(code, source, node.func.value, depth + 1)
+    return None
+
+
+def _is_loss_like(code: Code, source: Source, call: ast.Call) -> bool:
+    dotted = source.dotted(call.func)
+    if not dotted:
+        kind = code.kind(source, call.func)
+        dotted = kind.name if kind is not None and kind.made is None else ""
+    return dotted.startswith(("torch.nn.", "paddle.nn.")) and dotted.lower().endswith(("loss", "cross_entropy"))
+
+
+def _from_model(code: Code, source: Source, node: ast.expr, depth: int) -> bool:
+    """Whether a value is the output of a model or of a loss."""
+    if depth > 5:
+        return False
+    if dotted_target(node):
+        value = code.value(source, dotted_target(node), node)
+        return value is not None and _from_model(code, source, value, depth + 1)
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in (
+            "cpu",
+            "squeeze",
+            "view",
+            "float",
+            "reshape",
+            "argmax",
+        ):
+            return _from_model(code, source, node.func.value, depth + 1)
+        if in_no_grad(source, node):
+            return False
+        kind = code.kind(source, node.func) if not source.dotted(node.func) else None
+        if kind is None:
+            return bool(_loss_of(code, source, node))
+        if kind.made is not None:
+            return code.is_module(kind.made_in or source, kind.made)
+        return kind.name in (
+            "torch.nn.Sequential",
+            "paddle.nn.Sequential",
+            "torch.nn.Linear",
+            "paddle.nn.Linear",
+        ) or bool(_loss_of(code, source, node))
+    return False
+
+
+def forced_gradient(code: Code, source: Source) -> Iterator[Hit]:
+    """A loss that is told to require a gradient, and then goes backward: it ends at the loss itself."""
+    for where, call in code.calls.get("backward", ()):
+        if where is not source or not isinstance(call.func, ast.Attribute):
+            continue
+        name = dotted_target(call.func.value)
+        statement = source.statement(call)
+        if not name or statement is None or _cutting(code, source, call.func.value, 0) is not None:
+            continue
+        block, index = source.blocks.get(statement, ([], 0))
+        for before in reversed(block[:index]):
+            forced = _forces(source, before, name)
+            if forced is not None:
+                yield Hit(forced, {"loss": name})
+                break
+            if any(assigns(node, name) for node in walk([before])):
+                break
+
+
+def _forces(source: Source, node: ast.stmt, name: str) -> ast.AST | None:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+        call = node.value
+        if call.func.attr == "requires_grad_" and dotted_target(call.func.value) == name:  # type: ignore[attr-defined]
+            return node
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        one = node.targets[0]
+        if isinstance(one, ast.Attribute) and dotted_target(one.value) == name:
+            value = ast.unparse(node.value)
+            if (one.attr, value) in (("requires_grad", "True"), ("stop_gradient", "False")):
+                return node
+        if dotted_target(one) == name and isinstance(node.value, ast.Call):
+            dotted = source.dotted(node.value.func)
+            flag = {k.arg: ast.unparse(k.value) for k in node.value.keywords}
+            if dotted in ("torch.autograd.Variable", "torch.tensor") and flag.get("requires_grad") == "True":
+                inner = node.value.args[:1]
+                return node if inner and not isinstance(inner[0], (ast.Constant, ast.List)) else None
+    return None
+
+
+_FORUM = "PyTorch documentation: autograd mechanics"
+
+RULES = (
+    Rule(
+        "softmax-before-loss", "softmax_before_cross_entropy", "error", 1, softmax_before_loss,
+        "torch.nn.CrossEntropyLoss, torch.nn.BCEWithLogitsLoss; the same in paddle",
+    ),
+    Rule(
+        "missing-output-activation", "missing_output_activation", "error", 1, missing_output,
+        "torch.nn.NLLLoss, torch.nn.BCELoss; the same in paddle",
+    ),
+    Rule(
+        "shadowed-callable", "name_shadowed_callable", "error", 1, shadowed,
+        "reports of `'Tensor' object is not callable`",
+    ),
+    Rule(
+        "loss-accumulated", "memory_graph_retained", "warning", 1, accumulated,
+        "PyTorch FAQ: My model reports out of memory",
+    ),
+    Rule(
+        "detached-loss", "detached_graph", "error", 1, detached,
+        _FORUM,
+    ),
+    Rule(
+        "forced-gradient", "detached_graph", "error", 2, forced_gradient,
+        _FORUM,
+    ),
+)  # fmt: skip

@@ -1,0 +1,367 @@
+"""Rules over the classes of models: layers that are not registered, not used, or used wrongly."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterator
+
+from labbook.review.code_index import Code, Function, dotted_target, last_name, walk
+from labbook.review.output_activation import ending
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, Rule
+
+_WITH_PARAMETERS = (
+    *("Linear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "Embedding", "LSTM", "GRU", "RNN"),
+    *("MultiheadAttention", "MultiHeadAttention", "Transformer", "Bilinear", "SyncBatchNorm", "PReLU"),
+)
+_REGISTERING = {
+    *("ModuleList", "ModuleDict", "LayerList", "LayerDict", "Sequential", "add_module", "add_sublayer", "setattr"),
+    *("register_module", "ParameterList", "ParameterDict"),
+}
+_ASKS_ALL = {
+    "children",
+    "named_children",
+    "sublayers",
+    "named_sublayers",
+    "_modules",
+    "_sub_layers",
+    "__dict__",
+    "modules",
+}
+
+
+def _models(code: Code, source: Source) -> Iterator[ast.ClassDef]:
+    for node in source.nodes:
+        if isinstance(node, ast.ClassDef) and code.is_module(source, node):
+            yield node
+
+
+def _has_parameters(code: Code, source: Source, node: ast.expr) -> str:
+    """Name of the layer with parameters that an expression makes, or ""."""
+    if not isinstance(node, ast.Call):
+        return ""
+    dotted = source.dotted(node.func)
+    if dotted.startswith(("torch.nn.", "paddle.nn.")) and dotted.count(".") == 2:
+        name = dotted.rsplit(".", 1)[-1]
+        if name in ("Sequential",):
+            return name if any(_has_parameters(code, source, one) for one in node.args) else ""
+        return name if name.startswith(_WITH_PARAMETERS) else ""
+    own = code.class_named(source, node.func)
+    if own is not None and code.is_module(*own):
+        made = any(
+            isinstance(one, ast.Call) and _has_parameters(code, own[0], one)
+            for one in ast.walk(own[1])
+            if isinstance(one, ast.Call) and code.class_named(own[0], one.func) is None
+        )
+        return own[1].name if made else ""
+    return ""
+
+
+def _init(code: Code, cls: ast.ClassDef) -> Function | None:
+    return next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+
+
+def unused_layer(code: Code, source: Source) -> Iterator[Hit]:
+    """Layers with parameters that nothing in the given files ever reads."""
+    for cls in _models(code, source):
+        init = _init(code, cls)
+        forward = next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
+        if init is None or forward is None or code.lineage(source, cls)[1:] or _derived(code, cls.name):
+            continue
+        if _asks_all(source, cls) or not _does_something(forward):
+            continue
+        for node in init.body:
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+                continue
+            target = dotted_target(node.targets[0])
+            layer = _has_parameters(code, source, node.value)
+            name = target.removeprefix("self.")
+            if not target.startswith("self.") or not layer or code.loaded.get(name) or name in code.texts:
+                continue
+            if any(name in text.split(".") for text in code.texts):
+                continue
+            # The class of a file that is read alone and does not make it may be used in any way by others.
+            alone = len(code.sources) == 1 and not code.calls.get(cls.name)
+            yield Hit(node, {"layer": target, "kind": layer}, "note" if alone else "")
+
+
+def _derived(code: Code, name: str) -> bool:
+    return any(last_name(base) == name for many in code.classes.values() for _, one in many for base in one.bases)
+
+
+def _asks_all(source: Source, cls: ast.ClassDef) -> bool:
+    """Whether a class reaches its layers in another way than by their names."""
+    for node in ast.walk(cls):
+        if isinstance(node, ast.Attribute) and node.attr in _ASKS_ALL:
+            return True
+        if isinstance(node, ast.Call) and last_name(node.func) in (
+            "getattr",
+            "eval",
+            "exec",
+            "locals",
+            "vars",
+            "__getattr__",
+        ):
+            return True
+    return False
+
+
+def _does_something(forward: Function) -> bool:
+    body = [n for n in forward.body if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))]
+    return not all(isinstance(node, (ast.Pass, ast.Raise)) for node in body)
+
+
+def layers_in_list(code: Code, source: Source) -> Iterator[Hit]:
+    """Layers kept in plain lists or dicts of a model."""
+    for cls in _models(code, source):
+        for method in cls.body:
+            if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                yield from _plain(code, source, cls, method)
+
+
+def _plain(code: Code, source: Source, cls: ast.ClassDef, init: Function) -> Iterator[Hit]:
+    held: dict[str, tuple[ast.AST, str]] = {}
+    empty: set[str] = set()
+    for node in walk(init.body):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target = dotted_target(node.targets[0])
+            if target.startswith("self."):
+                layer = _element(code, source, node.value)
+                if layer:
+                    held[target] = (node, layer)
+                elif _is_empty(source, node.value):
+                    empty.add(target)
+                else:
+                    held.pop(target, None)
+                    empty.discard(target)
+            container = node.targets[0]
+            if isinstance(container, ast.Subscript) and dotted_target(container.value) in empty:
+                layer = _has_parameters(code, source, node.value)
+                if layer:
+                    held.setdefault(dotted_target(container.value), (node, layer))
+        elif isinstance(node, ast.Call) and last_name(node.func) in ("append", "insert") and node.args:
+            owner = node.func.value if isinstance(node.func, ast.Attribute) else node
+            layer = _has_parameters(code, source, node.args[-1])
+            if dotted_target(owner) in empty and layer:
+                held.setdefault(dotted_target(owner), (node, layer))
+    registered = {
+        dotted_target(one)
+        for call in ast.walk(cls)
+        if isinstance(call, ast.Call) and last_name(call.func) in (*_REGISTERING, "extend")
+        for arg in [*call.args, *(k.value for k in call.keywords)]
+        for one in ast.walk(arg)
+    }
+    # Layers of a list may be registered one by one, by a loop over it.
+    one_by_one = any(
+        isinstance(n, ast.Call)
+        and last_name(n.func) in ("add_module", "add_sublayer", "setattr", "register_module", "parameters")
+        for n in ast.walk(cls)
+    )
+    used = {dotted_target(n) for m in cls.body if m is not init for n in ast.walk(m)}
+    for target, (node, layer) in held.items():
+        if target not in registered and not one_by_one and target in used:
+            yield Hit(node, {"list": target, "kind": layer})
+
+
+def _is_empty(source: Source, node: ast.expr) -> bool:
+    if isinstance(node, (ast.List, ast.Dict)):
+        return not (node.elts if isinstance(node, ast.List) else node.keys)
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("list", "dict")
+        and not node.args
+    )
+
+
+def _element(code: Code, source: Source, node: ast.expr) -> str:
+    """Layer that a literal list or dict, or a comprehension, holds."""
+    elements: list[ast.expr] = []
+    if isinstance(node, (ast.List, ast.Tuple)):
+        elements = node.elts
+    elif isinstance(node, ast.Dict):
+        elements = list(node.values)
+    elif isinstance(node, ast.ListComp):
+        elements = [node.elt]
+    elif isinstance(node, ast.DictComp):
+        elements = [node.value]
+    return next((layer for one in elements if (layer := _has_parameters(code, source, one))), "")
+
+
+def no_activation(code: Code, source: Source) -> Iterator[Hit]:
+    """Two linear layers that follow each other in a sequence."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Call) or source.dotted(node.func) not in (
+            "torch.nn.Sequential",
+            "paddle.nn.Sequential",
+        ):
+            continue
+        layers = [one for one in node.args if not _passes_on(source, one)]
+        for first, second in itertools.pairwise(layers):
+            if _is_linear(source, first) and _is_linear(source, second) and not _narrow(first, second):
+                yield Hit(second)
+                break
+
+
+def _is_linear(source: Source, node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and source.dotted(node.func) in ("torch.nn.Linear", "paddle.nn.Linear")
+
+
+def _passes_on(source: Source, node: ast.expr) -> bool:
+    name = source.dotted(node.func) if isinstance(node, ast.Call) else ""
+    return name.startswith(("torch.nn.", "paddle.nn.")) and name.rsplit(".", 1)[-1] in ("Dropout", "Identity")
+
+
+def _narrow(first: ast.expr, second: ast.expr) -> bool:
+    """Whether two layers are one of low rank on purpose: without bias, or narrower in the middle."""
+    calls = [one for one in (first, second) if isinstance(one, ast.Call)]
+    if any(k.arg in ("bias", "bias_attr") for one in calls[:1] for k in one.keywords):
+        return True
+    sizes = [arg.value if isinstance(arg, ast.Constant) else None for one in calls for arg in one.args[:2]]
+    if len(sizes) == 4 and all(isinstance(size, int) for size in sizes):
+        return sizes[1] < sizes[0] and sizes[1] < sizes[3]  # type: ignore[operator]
+    return False
+
+
+def functional_dropout(code: Code, source: Source) -> Iterator[Hit]:
+    """Dropout called as a function without saying whether the model trains."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        dotted = source.dotted(node.func)
+        if not dotted.startswith(
+            (
+                "torch.nn.functional.dropout",
+                "paddle.nn.functional.dropout",
+                "torch.nn.functional.alpha_dropout",
+                "torch.nn.functional.feature_alpha_dropout",
+            )
+        ):
+            continue
+        most = 2 if dotted.startswith("torch") else 3
+        if len(node.args) > most or any(k.arg in ("training", None) for k in node.keywords):
+            continue
+        if any(isinstance(one, ast.Starred) for one in node.args):
+            continue
+        cls, function = source.class_of(node), source.function(node)
+        if cls is None or function is None or not code.is_module(source, cls):
+            continue
+        if any(
+            (isinstance(one, (ast.If, ast.IfExp)) and "train" in ast.unparse(one.test))
+            or (isinstance(one, ast.If) and "not self" in ast.unparse(one.test))
+            for one in source.above(node)
+        ):
+            continue
+        if any(isinstance(one, ast.If) and "train" in ast.unparse(one.test) for one in walk(function.body)):
+            continue
+        yield Hit(node, {"call": last_name(node.func)})
+
+
+def softmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
+    """Softmax over axis 0 of the outputs of a linear layer in a model that is fed batches."""
+    for cls in _models(code, source):
+        forward = next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
+        if forward is None or not _sees_batches(code, source, forward):
+            continue
+        for node in walk(forward.body):
+            if not isinstance(node, ast.Call):
+                continue
+            given = _softmax_input(code, source, node)
+            if given is not None and ending(code, source, given) == "linear":
+                yield Hit(node)
+
+
+def _softmax_input(code: Code, source: Source, call: ast.Call) -> ast.expr | None:
+    name, dotted = last_name(call.func), source.dotted(call.func)
+    if dotted.startswith(("torch.", "paddle.")) and name in ("softmax", "log_softmax") and call.args:
+        return call.args[0] if _axis(call, 1) == 0 else None
+    kind = code.kind(source, call.func) if isinstance(call.func, ast.Attribute) else None
+    if kind is not None and kind.name.endswith((".Softmax", ".LogSoftmax")) and call.args:
+        return call.args[0] if _axis(kind.call, 0) == 0 else None
+    if not dotted and name in ("softmax", "log_softmax") and kind is None and isinstance(call.func, ast.Attribute):
+        return call.func.value if _axis(call, 0) == 0 else None
+    return None
+
+
+def _axis(call: ast.Call, place: int) -> int | None:
+    given = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), None)
+    if given is None and len(call.args) > place:
+        given = call.args[place]
+    return given.value if isinstance(given, ast.Constant) and type(given.value) is int else None
+
+
+def _sees_batches(code: Code, source: Source, forward: Function) -> bool:
+    """Whether a model flattens all but the first axis, normalises over a batch, or is a convolutional one."""
+    for node in walk(forward.body):
+        if not isinstance(node, ast.Call):
+            continue
+        text = ast.unparse(node)
+        if last_name(node.func) in ("view", "reshape", "flatten") and any(
+            s in text
+            for s in ("size(0)", "shape[0]", ", 1)", "(-1,", "start_dim=1", "[-1, ", "start_axis=1", "[0, -1]")
+        ):
+            return True
+        kind = code.kind(source, node.func) if isinstance(node.func, ast.Attribute) else None
+        if kind is not None and kind.name.endswith(
+            ("BatchNorm1d", "BatchNorm1D", "BatchNorm2d", "BatchNorm2D", "Conv2d", "Conv2D", "nn.Flatten")
+        ):
+            return True
+    return False
+
+
+def batchnorm_momentum(code: Code, source: Source) -> Iterator[Hit]:
+    """Batch norm with the momentum of the other framework, where the same number means the opposite."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        dotted = source.dotted(node.func)
+        name = dotted.rsplit(".", 1)[-1]
+        if not dotted.startswith(
+            ("torch.nn.BatchNorm", "paddle.nn.BatchNorm", "torch.nn.SyncBatchNorm", "paddle.nn.SyncBatchNorm")
+        ):
+            continue
+        given = next((k.value for k in node.keywords if k.arg == "momentum"), None)
+        if given is None and len(node.args) > 2 and name != "BatchNorm":
+            given = node.args[2]
+        if not isinstance(given, ast.Constant) or not isinstance(given.value, float):
+            continue
+        value = given.value
+        if dotted.startswith("paddle.") and 0 < value < 0.5:
+            yield Hit(node, {"value": str(value), "turned": f"{1 - value:.4g}", "share": f"{1 - value:.0%}"})
+        elif dotted.startswith("torch.") and 0.85 <= value < 1:
+            yield Hit(
+                node,
+                {"value": str(value), "turned": f"{1 - value:.4g}", "share": f"{value:.0%}"},
+                "note" if value == 0.9 else "",
+            )
+
+
+_DOCS = "documentation of torch.nn and paddle.nn"
+
+RULES = (
+    Rule(
+        "unused-layer", "param_never_gets_grad", "warning", 2, unused_layer,
+        "chosen by us; the check param_never_gets_grad",
+    ),
+    Rule(
+        "layers-in-list", "unregistered_parameters", "error", 1, layers_in_list,
+        _DOCS,
+    ),
+    Rule(
+        "no-activation", "missing_nonlinearity", "note", 3, no_activation,
+        "UMLAUT; NeuraLint",
+    ),
+    Rule(
+        "functional-dropout", "dropout_active_in_eval", "error", 1, functional_dropout,
+        "torch.nn.functional.dropout: training=True by default, the same in paddle",
+    ),
+    Rule(
+        "softmax-over-batch", "softmax_wrong_axis", "warning", 2, softmax_over_batch,
+        "torch.nn.functional.softmax",
+    ),
+    Rule(
+        "batchnorm-momentum", "batchnorm_frozen_or_tiny_batch", "warning", 2, batchnorm_momentum,
+        _DOCS,
+    ),
+)  # fmt: skip

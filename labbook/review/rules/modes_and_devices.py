@@ -1,0 +1,384 @@
+"""Rules over training and evaluation mode, gradients in evaluation, and where things are (devices)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from labbook.review.code_index import LOOPS, Code, Kind, assigns, dotted_target, last_name, walk
+from labbook.review.eval_loops import evaluations
+from labbook.review.gradient_flow import in_no_grad
+from labbook.review.partial_device_move import half_moved
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, Rule
+
+_MODE_LAYERS = ("Dropout", "BatchNorm", "SyncBatchNorm", "AlphaDropout", "InstanceNorm")
+_KNOWN = ("torch.", "paddle.", "torchvision.")
+_MODELS = ("torch.nn.", "paddle.nn.", "torchvision.models.", "paddle.vision.models.")
+_ZOO = ("resnet", "vgg", "densenet", "mobilenet", "efficientnet", "inception", "googlenet", "alexnet", "shufflenet")
+
+
+def _mode_layer(code: Code, kind: Kind | None, depth: int = 0) -> str:
+    """A layer of a model that works otherwise in training ("Dropout"), or ""."""
+    if kind is None or depth > 4:
+        return ""
+    if kind.made is None:
+        name = kind.name.rsplit(".", 1)[-1]
+        if kind.name.startswith(("torchvision.models.", "paddle.vision.models.")) and name.lower().startswith(_ZOO):
+            return "BatchNorm" if not name.lower().startswith("alexnet") else "Dropout"
+        return _in_calls(kind.source, [kind.call])
+    found = _in_calls(kind.made_in or kind.source, [kind.made])
+    if found or kind.made_in is None:
+        return found
+    for node in ast.walk(kind.made):
+        if isinstance(node, ast.Call):
+            inner = code.class_named(kind.made_in, node.func)
+            if inner is not None and inner[1] is not kind.made:
+                found = _mode_layer(code, Kind(inner[1].name, kind.made_in, node, inner[1], inner[0]), depth + 1)
+                if found:
+                    return found
+    return ""
+
+
+def _in_calls(source: Source, nodes: list[ast.Call] | list[ast.ClassDef]) -> str:
+    for outer in nodes:
+        for node in ast.walk(outer):
+            if isinstance(node, ast.Call):
+                dotted = source.dotted(node.func)
+                name = dotted.rsplit(".", 1)[-1]
+                if (
+                    dotted.startswith(("torch.nn.", "paddle.nn."))
+                    and dotted.count(".") == 2
+                    and name.startswith(_MODE_LAYERS)
+                ):
+                    return name
+    return ""
+
+
+def _trains(code: Code) -> bool:
+    return bool(code.calls.get("backward")) and any(code.calls.get(name) for name in ("step", "minimize"))
+
+
+def _says_mode(code: Code, name: str) -> bool:
+    """Whether `eval()` or `train()` of a model is called anywhere, or passed on."""
+    for source, call in code.calls.get(name, ()):
+        func = call.func
+        if isinstance(func, ast.Attribute) and not source.dotted(func):
+            return True
+    if name == "eval":
+        return any(call.args or call.keywords for _, call in code.calls.get("train", ())) or bool(
+            code.calls.get("set_mode")
+        )
+    return bool(code.calls.get("set_mode"))
+
+
+def never_eval(code: Code, source: Source) -> Iterator[Hit]:
+    """Evaluation of a model with dropout or batch norm, in code that never calls `eval()`."""
+    if not _trains(code) or _says_mode(code, "eval"):
+        return
+    for call in (*_under_no_grad(source), *evaluations(code, source)):
+        kind = code.kind(source, call.func)
+        layer = _mode_layer(code, kind)
+        if layer:
+            yield Hit(call, {"model": dotted_target(call.func), "layer": layer})
+            return
+        unseen = kind is None or (kind.made is None and not kind.name.startswith(_KNOWN))
+        if unseen and _set_to_train(code, dotted_target(call.func)):
+            yield Hit(call, {"model": dotted_target(call.func), "layer": "a mode, set by `train()`,"}, "warning")
+            return
+
+
+def _under_no_grad(source: Source) -> Iterator[ast.Call]:
+    """Calls under `no_grad` in loops that do not train."""
+    for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
+        calls = [n for n in walk(loop.body) if isinstance(n, ast.Call)]
+        if not any(last_name(call.func) in ("backward", "step") for call in calls):
+            yield from (c for c in calls if dotted_target(c.func) and c.args and in_no_grad(source, c))
+
+
+def _set_to_train(code: Code, model: str) -> bool:
+    """Whether `train()` of what is called so stands somewhere: who sets the mode has a model that knows modes."""
+    return any(
+        isinstance(call.func, ast.Attribute) and dotted_target(call.func.value) == model and not call.args
+        for _, call in code.calls.get("train", ())
+    )
+
+
+def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
+    """A loop that sets evaluation mode each epoch and goes backward in the next without `train()`."""
+    for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
+        if next((one for one in source.above(loop) if isinstance(one, LOOPS)), None) is not None:
+            continue
+        calls = list(_reached(code, source, loop.body, 0))
+        if any(last_name(call.func) in ("train", "set_mode", "requires_grad_") for _, call in calls):
+            continue
+        back = [call for _, call in calls if last_name(call.func) == "backward"]
+        for where, call in calls:
+            func = call.func
+            if (
+                not back
+                or not isinstance(func, ast.Attribute)
+                or func.attr != "eval"
+                or where.dotted(func)
+                or call.args
+            ):
+                continue
+            kind = code.kind(where, func.value)
+            if kind is not None and kind.made is None and not kind.name.startswith(_KNOWN):
+                kind = None
+            if kind is None and (where is not source or not _by_name(source, loop, func.value)):
+                continue
+            layer = "a model" if kind is None else _mode_layer(code, kind)
+            if kind is not None and (
+                not layer or _made_in(code, source, loop, kind) or not _is_trained(code, source, loop, kind)
+            ):
+                continue
+            at = call if where is source and _inside(source, call, loop) else _way_to(code, source, loop, call)
+            if at is not None:
+                severity = "warning" if kind is None else ""
+                yield Hit(at, {"model": ast.unparse(func.value), "layer": layer}, severity)
+            break
+
+
+def _reached(code: Code, source: Source, body: list[ast.stmt], depth: int) -> Iterator[tuple[Source, ast.Call]]:
+    """All calls of statements and of the program's functions that they run."""
+    for node in walk(body, into=False):
+        if isinstance(node, ast.Call):
+            yield source, node
+            followed = code.function_named(source, node.func) if depth < 4 else None
+            if followed is not None:
+                yield from _reached(code, followed[0], followed[1].body, depth + 1)
+
+
+def _way_to(code: Code, source: Source, loop: ast.AST, wanted: ast.Call) -> ast.AST | None:
+    assert isinstance(loop, LOOPS)
+    for node in walk(loop.body):
+        if isinstance(node, ast.Call):
+            followed = code.function_named(source, node.func)
+            if followed is not None and any(
+                call is wanted for _, call in _reached(code, followed[0], followed[1].body, 0)
+            ):
+                return node
+    return None
+
+
+def _inside(source: Source, node: ast.AST, loop: ast.AST) -> bool:
+    return any(outer is loop for outer in source.above(node))
+
+
+def _made_in(code: Code, source: Source, loop: ast.AST, kind: Kind) -> bool:
+    """Whether a model is made anew in each turn."""
+    return kind.source is source and _inside(source, kind.call, loop)
+
+
+def _is_trained(code: Code, source: Source, loop: ast.AST, kind: Kind) -> bool:
+    """Whether the model, and not a frozen other one, is what an optimizer has the parameters of."""
+    for name in ("parameters", "named_parameters"):
+        for where, call in code.calls.get(name, ()):
+            if isinstance(call.func, ast.Attribute):
+                other = code.kind(where, call.func.value)
+                outer = where.parents.get(call)
+                while isinstance(outer, (ast.List, ast.Dict, ast.keyword, ast.Starred)):
+                    outer = where.parents.get(outer)
+                optimizer = isinstance(outer, ast.Call) and "optim" in where.dotted(outer.func)
+                if optimizer and other is not None and other.call is kind.call:
+                    return True
+    return False
+
+
+def _by_name(source: Source, loop: ast.AST, model: ast.expr) -> bool:
+    """Whether an optimizer of the same function has the parameters of what is called so, and the loop makes no new one.
+
+    A model that was made elsewhere may have no layer that knows modes: then the missing `train()` does no harm yet.
+    """
+    assert isinstance(loop, LOOPS)
+    name = dotted_target(model)
+    scope = source.function(loop)
+    body = scope.body if scope is not None else source.tree.body
+    if not name or any(assigns(node, name) for node in walk(loop.body)):
+        return False
+    return any(
+        isinstance(node, ast.Call)
+        and "optim" in source.dotted(node.func)
+        and any(
+            isinstance(one, ast.Call)
+            and last_name(one.func) == "parameters"
+            and ast.unparse(one.func) == f"{name}.parameters"
+            for one in ast.walk(node)
+        )
+        for node in walk(body)
+    )
+
+
+def grad_in_evaluation(code: Code, source: Source) -> Iterator[Hit]:
+    """Evaluation loops that record a graph nobody uses."""
+    if not _trains(code):
+        return
+    seen = set()
+    for hit in (*_behind_eval(code, source), *_named_so(code, source)):
+        if hit.node not in seen:
+            seen.add(hit.node)
+            yield hit
+
+
+def _named_so(code: Code, source: Source) -> Iterator[Hit]:
+    """The models that run in loops named as ones that evaluate, with gradients."""
+    for call in evaluations(code, source):
+        if in_no_grad(source, call) or _called_without_grad(code, source, call) or _wants_gradients(source, call):
+            continue
+        kind, model = code.kind(source, call.func), dotted_target(call.func)
+        known = kind is not None and (kind.made is not None or kind.name.startswith(_MODELS))
+        if known or _set_to_train(code, model):
+            yield Hit(call, {"model": model})
+            return
+
+
+def _behind_eval(code: Code, source: Source) -> Iterator[Hit]:
+    """The models that run, with gradients, in a loop behind their `eval()`."""
+    for where, call in code.calls.get("eval", ()):
+        func = call.func
+        if where is not source or not isinstance(func, ast.Attribute) or call.args or source.dotted(func):
+            continue
+        model = dotted_target(func.value)
+        statement = source.statement(call)
+        if not model or statement is None or in_no_grad(source, call):
+            continue
+        kind = code.kind(source, func.value)
+        found = _evaluating_loop(source, statement, model)
+        if found is None or _wants_gradients(source, call) or _called_without_grad(code, source, call):
+            continue
+        if kind is None and not _is_given(source, call, model):
+            continue
+        yield Hit(found, {"model": model})
+
+
+def _evaluating_loop(source: Source, statement: ast.stmt, model: str) -> ast.AST | None:
+    """The first loop behind `model.eval()` in its block that calls the model, up to `model.train()`."""
+    block, index = source.blocks.get(statement, ([], 0))
+    for later in block[index + 1 :]:
+        calls = [n for n in walk([later]) if isinstance(n, ast.Call)]
+        if any(last_name(n.func) in ("train", "set_grad_enabled", "backward") for n in calls):
+            return None
+        if isinstance(later, (*LOOPS, ast.With)):
+            for node in calls:
+                if isinstance(later, ast.With) and not any(isinstance(one, LOOPS) for one in source.above(node)):
+                    continue
+                if dotted_target(node.func) == model and not in_no_grad(source, node):
+                    return node
+    return None
+
+
+def _wants_gradients(source: Source, node: ast.AST) -> bool:
+    function = source.function(node)
+    body = function.body if function is not None else source.tree.body
+    words = ("autograd", "requires_grad", ".grad", "set_grad_enabled", "inference_mode", "enable_grad", "stop_gradient")
+    if function is None:
+        return any(word in ast.unparse(one) for one in body for word in words)
+    return any(word in ast.unparse(function) for word in (*words, "backward"))
+
+
+def _called_without_grad(code: Code, source: Source, node: ast.AST) -> bool:
+    """Whether the function is, or may be, called under `no_grad`."""
+    function = source.function(node)
+    if function is None:
+        return False
+    if function.decorator_list:
+        return True
+    calls = code.callers(source, function)
+    return not calls or any(in_no_grad(where, call) for where, call in calls)
+
+
+def _is_given(source: Source, node: ast.AST, model: str) -> bool:
+    function = source.function(node)
+    return function is not None and model in [arg.arg for arg in function.args.args]
+
+
+_TO_GPU = ("to", "cuda")
+
+
+def data_not_moved(code: Code, source: Source) -> Iterator[Hit]:
+    """A model on the GPU that is fed batches which nothing moves there."""
+    text = "\n".join(source.lines)
+    if len(code.sources) == 1 and any(
+        w in text
+        for w in (
+            "DataParallel",
+            "accelerat",
+            "set_default_device",
+            "prefetch",
+            "collate_fn",
+            "set_default_tensor_type",
+        )
+    ):
+        return
+    yield from half_moved(source)
+    moves = [(where, call) for name in (*_TO_GPU, "to_device", "place") for where, call in code.calls.get(name, ())]
+    moves = [(where, call) for where, call in moves if isinstance(call.func, ast.Attribute)]
+    models = [(where, call) for where, call in moves if _moves_model(code, where, call)]
+    others = [one for one in moves if one not in models]
+    if (
+        not models
+        or others
+        or any(isinstance(n, ast.keyword) and n.arg == "device" for s in code.sources for n in s.nodes)
+    ):
+        return
+    made = {id(kind.call) for where, call in models if (kind := code.kind(where, call.func.value)) is not None}  # type: ignore[attr-defined]
+    for loop in (node for node in source.nodes if isinstance(node, (ast.For, ast.AsyncFor))):
+        if not _over_loader(code, source, loop):
+            continue
+        given = {dotted_target(one) for one in walk([loop.target])} - {""}
+        for node in walk(loop.body):
+            if isinstance(node, ast.Call) and node.args and dotted_target(node.args[0]) in given:
+                kind = code.kind(source, node.func)
+                if kind is not None and id(kind.call) in made and dotted_target(node.func):
+                    yield Hit(node, {"model": dotted_target(node.func), "data": dotted_target(node.args[0])})
+                    return
+
+
+def _moves_model(code: Code, source: Source, call: ast.Call) -> bool:
+    func = call.func
+    assert isinstance(func, ast.Attribute)
+    kind = code.kind(source, func.value)
+    if kind is None:
+        return False
+    if kind.made is not None:
+        return code.is_module(kind.made_in or source, kind.made) and (
+            func.attr == "cuda" or _may_be_gpu(code, source, call)
+        )
+    known = kind.name.startswith(("torch.nn.", "torchvision.models."))
+    return known and (func.attr == "cuda" or _may_be_gpu(code, source, call))
+
+
+def _may_be_gpu(code: Code, source: Source, call: ast.Call) -> bool:
+    if not call.args:
+        return False
+    texts = [ast.unparse(call.args[0]), *(ast.unparse(value) for _, value in code.origins(source, call.args[0]))]
+    return any("cuda" in text or "gpu" in text for text in texts)
+
+
+def _over_loader(code: Code, source: Source, loop: ast.For | ast.AsyncFor) -> bool:
+    given = loop.iter
+    while isinstance(given, ast.Call) and last_name(given.func) in ("enumerate", "tqdm", "iter") and given.args:
+        given = given.args[0]
+    kind = code.kind(source, given)
+    return kind is not None and kind.name == "torch.utils.data.DataLoader"
+
+
+RULES = (
+    Rule(
+        "never-eval", "eval_in_train_mode", "error", 1, never_eval,
+        "torch.nn.Module.eval; paddle.nn.Layer.eval", loop=True,
+    ),
+    Rule(
+        "never-back-to-train", "backward_in_eval_mode", "error", 1, never_back_to_train,
+        "torch.nn.Module.train; research of the project", loop=True,
+    ),
+    Rule(
+        "grad-in-evaluation", "grad_enabled_in_validation", "warning", 2, grad_in_evaluation,
+        "torch.no_grad; paddle.no_grad", loop=True,
+    ),
+    Rule(
+        "data-not-moved", "device_mismatch", "error", 2, data_not_moved,
+        "torch.nn.Module.to", loop=True,
+    ),
+)  # fmt: skip

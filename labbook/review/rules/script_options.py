@@ -1,0 +1,117 @@
+"""Rules over the options of a script."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from labbook.review.code_index import Code, dotted_target, last_name
+from labbook.review.gradient_flow import is_optimizer
+from labbook.review.rules.data_pipeline import LOADERS, argument
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, Rule
+
+_OPTIONS = (
+    "lr",
+    "learning_rate",
+    "batch_size",
+    "epochs",
+    "num_epochs",
+    "weight_decay",
+    "momentum",
+    "dropout",
+    "seed",
+    "n_epochs",
+)
+
+
+def option_not_used(code: Code, source: Source) -> Iterator[Hit]:
+    """An option of a script that nothing reads, while its value is written in the code."""
+    parsers = [call for where, call in code.calls.get("parse_args", ()) if where is source]
+    if not parsers or _arguments_escape(source):
+        return
+    for where, call in code.calls.get("add_argument", ()):
+        if where is not source:
+            continue
+        names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        long = next((n for n in names if n.startswith("--")), "")
+        dest = next(
+            (ast.literal_eval(k.value) for k in call.keywords if k.arg == "dest" and isinstance(k.value, ast.Constant)),
+            "",
+        )
+        name = str(dest) or long.lstrip("-").replace("-", "_")
+        if name not in _OPTIONS or code.loaded.get(name) or name in code.texts - {long}:
+            continue
+        written = _written(code, source, name)
+        if written is not None:
+            yield Hit(written, {"option": long or name})
+
+
+def _arguments_escape(source: Source) -> bool:
+    """Whether the parsed options are given to something as a whole."""
+    for node in source.nodes:
+        if isinstance(node, ast.Call):
+            for arg in [*node.args, *(k.value for k in node.keywords)]:
+                arg = arg.value if isinstance(arg, ast.Starred) else arg
+                if isinstance(arg, ast.Name) and arg.id.lower() in (
+                    "args",
+                    "opt",
+                    "opts",
+                    "options",
+                    "config",
+                    "cfg",
+                    "parser",
+                    "hparams",
+                    "flags",
+                ):
+                    if isinstance(node.func, ast.Name) and node.func.id in ("print", "str", "repr"):
+                        continue
+                    return True
+        if (
+            isinstance(node, (ast.Return, ast.Yield))
+            and node.value is not None
+            and isinstance(node.value, (ast.Call, ast.Name))
+        ) and ("parse_args" in ast.unparse(node.value) or ast.unparse(node.value) in ("args", "opt")):
+            return True
+    return False
+
+
+def _written(code: Code, source: Source, option: str) -> ast.AST | None:
+    """Where the value of an option is written as a number instead."""
+    keyword = {"learning_rate": ("lr", "learning_rate"), "lr": ("lr", "learning_rate")}.get(option, (option,))
+    for node in source.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        name = source.dotted(node.func)
+        if option in ("lr", "learning_rate", "weight_decay", "momentum") and is_optimizer(name):
+            given = next((k for k in node.keywords if k.arg in keyword), None)
+            if given is not None and isinstance(given.value, ast.Constant):
+                return node
+        if option == "batch_size" and name in LOADERS:
+            size = argument(node, 1, "batch_size")
+            if isinstance(size, ast.Constant):
+                return node
+        if option in ("epochs", "num_epochs", "n_epochs") and last_name(node.func) == "range":
+            loop = source.parents.get(node)
+            if (
+                isinstance(loop, ast.For)
+                and dotted_target(loop.target) == "epoch"
+                and isinstance(node.args[-1], ast.Constant)
+            ):
+                return node
+        if (
+            option == "seed"
+            and name in ("torch.manual_seed", "paddle.seed")
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            return node
+    return None
+
+
+RULES = (
+    Rule(
+        "option-not-used", "", "warning", 1, option_not_used,
+        "chosen by us",
+    ),
+)  # fmt: skip

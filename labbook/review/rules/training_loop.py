@@ -1,0 +1,358 @@
+"""Rules over hand-written training loops: what is missing, and what stands in the wrong order."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, walk
+from labbook.review.gradient_flow import Event, events, is_scheduler, loops, step_loops
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, Rule
+
+
+def _has(found: list[Event], what: str) -> bool:
+    return any(event.what == what for event in found)
+
+
+def _is_step(event: Event, found: list[Event]) -> bool:
+    """Whether it is the step of an optimizer: it is known to be one, or has its gradients cleared in the same loop."""
+    same = any(one.what == "zero" and one.on == event.on for one in found)
+    return event.what == "step" and bool(event.on) and (event.sure or same)
+
+
+def _around(code: Code, source: Source, node: ast.AST) -> list[Event]:
+    """The events of the whole function that a loop stands in."""
+    function = source.function(node)
+    return events(code, source, function.body if function is not None else source.tree.body)
+
+
+def _by_hand(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+    """Whether a loop uses gradients itself (`w -= lr * w.grad`, an attack on the input)."""
+    return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in walk(loop.body))
+
+
+def missing_zero_grad(code: Code, source: Source) -> Iterator[Hit]:
+    """Loops that go backward and step, and clear no gradient."""
+    for _, found in step_loops(code, source):
+        steps = [one for one in found if one.what == "step"]
+        back = next((one for one in found if one.what == "backward" and _is_call_of_loss(one)), None)
+        if not steps or back is None or _has(found, "zero") or _has(found, "unknown"):
+            continue
+        if not all(one.sure for one in steps) and _named_anywhere(code, source):
+            continue
+        if any(last_name(_func(one)) == "minimize" for one in steps):
+            continue
+        yield Hit(back.inner or back.node, {"optimizer": steps[0].on or "optimizer", "clear": _clear(source)})
+
+
+def _is_call_of_loss(event: Event) -> bool:
+    node = event.inner or event.node
+    return isinstance(node, ast.Call) and last_name(node.func) == "backward"
+
+
+def missing_zero_grad_by_hand(code: Code, source: Source) -> Iterator[Hit]:
+    """Loops that change leaves by their own `.grad` and never clear it."""
+    for loop, found in step_loops(code, source):
+        if not _has(found, "backward") or _has(found, "zero") or _has(found, "step") or _has(found, "unknown"):
+            continue
+        for node in walk(loop.body):
+            if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Sub):
+                continue
+            leaf = (
+                node.target.value if isinstance(node.target, ast.Attribute) and _is_data(node.target) else node.target
+            )
+            name = dotted_target(leaf)
+            used = any(
+                isinstance(one, ast.Attribute) and one.attr == "grad" and dotted_target(one.value) == name
+                for one in walk([node.value])
+            )
+            made_here = any(
+                isinstance(one, ast.Assign) and name in map(dotted_target, one.targets) for one in walk(loop.body)
+            )
+            if name and used and not made_here and not any(_leaves(one) for one in walk(loop.body)):
+                yield Hit(node, {"optimizer": name, "clear": f"{name}.grad = None"})
+                break
+
+
+def _leaves(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Break, ast.Return)) or (
+        isinstance(node, ast.Call) and last_name(node.func) in ("requires_grad_", "detach_", "grad")
+    )
+
+
+def _is_data(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "data"
+
+
+def _func(event: Event) -> ast.AST:
+    return event.node.func if isinstance(event.node, ast.Call) else event.node
+
+
+def _named_anywhere(code: Code, source: Source) -> bool:
+    return any(code.calls.get(name) for name in ("zero_grad", "clear_grad", "clear_gradients", "reset_grad"))
+
+
+def _clear(source: Source) -> str:
+    return "clear_grad()" if _is_paddle(source) else "zero_grad()"
+
+
+def _is_paddle(source: Source) -> bool:
+    roots = {name.split(".")[0] for name in source.names.values()}
+    return "paddle" in roots and "torch" not in roots
+
+
+def missing_backward(code: Code, source: Source) -> Iterator[Hit]:
+    """Loops that clear gradients and step, and never go backward."""
+    for loop, found in step_loops(code, source):
+        step = next((one for one in found if _is_step(one, found)), None)
+        cleared = [one for one in found if one.what == "zero"]
+        if step is None or not cleared or _has(found, "backward") or _has(found, "unknown") or _by_hand(loop):
+            continue
+        if not any(isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) for node in walk(loop.body)):
+            continue
+        yield Hit(step.inner or step.node, {"optimizer": step.on})
+
+
+def missing_step(code: Code, source: Source) -> Iterator[Hit]:
+    """Loops that clear the gradients of an optimizer and go backward, and never step."""
+    for loop, found in step_loops(code, source):
+        back = next((one for one in found if one.what == "backward" and one.direct), None)
+        if back is None or _has(found, "step") or _has(found, "unknown") or _by_hand(loop):
+            continue
+        zero = next(
+            (one for one in found if one.what == "zero" and one.direct and _on_optimizer(code, source, one)), None
+        )
+        if zero is None or any(
+            one.what in ("step", "unknown") and one.on == zero.on for one in _around(code, source, loop)
+        ):
+            continue
+        if any(_mentions(node, zero.on) for node in walk(loop.body)) or any(
+            isinstance(node, ast.Attribute) and node.attr == "grad" for node in source.nodes
+        ):
+            continue
+        yield Hit(back.node, {"optimizer": zero.on})
+
+
+def _on_optimizer(code: Code, source: Source, event: Event) -> bool:
+    from labbook.review.gradient_flow import is_optimizer
+
+    func = _func(event)
+    kind = code.kind(source, func.value) if isinstance(func, ast.Attribute) else None
+    # An optimizer that is given to the function is told by its name.
+    return is_optimizer(kind.name) if kind is not None else "optim" in event.on.lower()
+
+
+def _mentions(node: ast.AST, name: str) -> bool:
+    """Whether an optimizer is used in another way than by a method of its own."""
+    if not isinstance(node, ast.Call):
+        return False
+    given = [*node.args, *(k.value for k in node.keywords)]
+    return any(dotted_target(one) == name for one in given) or (
+        isinstance(node.func, ast.Attribute) and last_name(node.func) == "step" and ast.unparse(node.func.value) == name
+    )
+
+
+def cleared_before_step(code: Code, source: Source) -> Iterator[Hit]:
+    """Loops in which nothing goes backward between clearing the gradients of an optimizer and its step."""
+    for loop, found in step_loops(code, source):
+        direct = [one for one in found if one.what in ("zero", "step", "backward", "unknown")]
+        steps = [one for one in direct if one.always and _is_step(one, direct)]
+        if not any(one.what == "backward" for one in direct) or any(one.what == "unknown" for one in direct):
+            continue
+        if any(isinstance(node, (ast.Continue, ast.Break)) for node in walk(loop.body)):
+            continue
+        for step in steps:
+            before = _before(direct, step)
+            # Walking backwards from the step: its own clearing comes before any backward.
+            first = next((one for one in before if one.what == "backward" or _same(one, step, direct)), None)
+            if first is not None and first.what == "zero" and first.always:
+                again = any(one.what == "step" and one.on == step.on and one is not step for one in direct)
+                if not again:
+                    yield Hit(step.node, {"optimizer": step.on, "clear": _shown(first), "line": _line(source, first)})
+
+
+def _before(found: list[Event], step: Event) -> list[Event]:
+    """What comes before a step, nearest first, around the end of the loop into the turn before."""
+    at = next(number for number, one in enumerate(found) if one is step)
+    return [*reversed(found[:at]), *reversed(found[at + 1 :])]
+
+
+def _same(event: Event, step: Event, found: list[Event]) -> bool:
+    """Whether it clears what the step uses: the same optimizer, or the only one's model."""
+    if event.what != "zero":
+        return False
+    optimizers = {one.on for one in found if one.what == "step"}
+    return event.on == step.on or (len(optimizers) == 1 and "opt" not in event.on.lower())
+
+
+def _shown(event: Event) -> str:
+    return f"{event.on}.{last_name(_func(event))}()" if isinstance(event.node, ast.Call) else "grad = None"
+
+
+def _line(source: Source, event: Event) -> str:
+    return str(source.line(event.node)[0])
+
+
+def scheduler_before_optimizer(code: Code, source: Source) -> Iterator[Hit]:
+    """Loops in which a schedule is stepped, each time, before the optimizer is."""
+    for loop in loops(source):
+        if not any(isinstance(node, ast.Call) and last_name(node.func) == "step" for node in walk(loop.body)):
+            continue
+        found = events(code, source, loop.body)
+        if _has(found, "unknown"):
+            continue
+        number = next((n for n, one in enumerate(found) if one.what == "schedule"), None)
+        if number is None or not found[number].direct or not found[number].always or not found[number].sure:
+            continue
+        call = found[number].node
+        stepped = [n for n, one in enumerate(found) if one.what == "step"]
+        if not stepped or min(stepped) < number or not isinstance(call, ast.Call) or call.args or call.keywords:
+            continue
+        if _nearest(source, call) is not loop:
+            continue
+        yield Hit(call, {"scheduler": found[number].on, "optimizer": found[min(stepped)].on or "optimizer"})
+
+
+def _nearest(source: Source, node: ast.AST) -> ast.AST | None:
+    return next((one for one in source.above(node) if isinstance(one, LOOPS)), None)
+
+
+def schedule_per_batch(code: Code, source: Source) -> Iterator[Hit]:
+    """A cosine whose period counts epochs, stepped in the loop over batches."""
+    for name in ("step",):
+        for where, call in code.calls.get(name, ()):
+            if where is not source or not isinstance(call.func, ast.Attribute) or call.args or call.keywords:
+                continue
+            kind = code.kind(source, call.func.value)
+            if (
+                kind is None
+                or not is_scheduler(kind.name)
+                or not kind.name.endswith(("CosineAnnealingLR", "CosineAnnealingDecay"))
+            ):
+                continue
+            inner = _nearest(source, call)
+            outer = _nearest(source, inner) if inner is not None else None
+            period = _argument(kind.call, 1, "T_max")
+            if (
+                not isinstance(inner, (ast.For, ast.AsyncFor))
+                or not isinstance(outer, (ast.For, ast.AsyncFor))
+                or period is None
+            ):
+                continue
+            epochs = _epochs(outer.iter)
+            if epochs and ast.unparse(period) in epochs and not _is_range(inner.iter) and kind.source is source:
+                yield Hit(call, {"period": ast.unparse(period), "scheduler": ast.unparse(call.func.value)})
+
+
+def _argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    return call.args[place] if len(call.args) > place else None
+
+
+def _is_range(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) in ("range", "trange")
+
+
+def _epochs(node: ast.expr) -> set[str]:
+    while isinstance(node, ast.Call) and last_name(node.func) in ("tqdm", "enumerate") and node.args:
+        node = node.args[0]
+    if isinstance(node, ast.Call) and _is_range(node) and node.args:
+        return {ast.unparse(node.args[-1] if len(node.args) < 3 else node.args[1])}
+    return set()
+
+
+def hidden_failures(code: Code, source: Source) -> Iterator[Hit]:
+    """Handlers of everything around a training step that do nothing."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Try) or _nearest(source, node) is None:
+            continue
+        if not any(isinstance(one, ast.Call) and last_name(one.func) == "backward" for one in walk(node.body)):
+            continue
+        for handler in node.handlers:
+            caught = "" if handler.type is None else ast.unparse(handler.type)
+            if caught in ("", "Exception", "BaseException", "RuntimeError") and all(
+                isinstance(one, (ast.Pass, ast.Continue)) for one in handler.body
+            ):
+                yield Hit(handler, {"caught": f"except {caught}".strip()})
+
+
+def retained_each_step(code: Code, source: Source) -> Iterator[Hit]:
+    """`retain_graph=True` where the loop goes backward once."""
+    for loop, found in step_loops(code, source):
+        back = [one for one in found if one.what == "backward"]
+        if len(back) != 1 or not back[0].direct or not isinstance(back[0].node, ast.Call) or _has(found, "unknown"):
+            continue
+        keeps = any(
+            k.arg == "retain_graph" and isinstance(k.value, ast.Constant) and k.value.value is True
+            for k in back[0].node.keywords
+        )
+        if keeps and _nearest(source, back[0].node) is loop:
+            yield Hit(back[0].node)
+
+
+def no_seed(code: Code, source: Source) -> Iterator[Hit]:
+    """A script that trains and sets no seed."""
+    if code.calls.get("manual_seed") or any("seed" in name.lower() for name in code.calls):
+        return
+    if any("seed" in name.lower() for name in code.functions) or any("seed" in n.lower() for n in source.names):
+        return
+    is_script = any(
+        isinstance(node, ast.If) and "__main__" in ast.unparse(node.test) for node in source.tree.body
+    ) or any(isinstance(node, LOOPS) for node in source.tree.body)
+    if not is_script:
+        return
+    for _, found in step_loops(code, source):
+        step = next((one for one in found if one.what == "step" and one.direct and one.sure), None)
+        if step is not None and _has(found, "backward"):
+            yield Hit(step.node, {"seed": "paddle.seed(0)" if _is_paddle(source) else "torch.manual_seed(0)"})
+            return
+
+
+_RECIPE = "Karpathy, A Recipe for Training Neural Networks (2019)"
+_PAPER = "Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems (ICSE 2020)"
+
+RULES = (
+    Rule(
+        "missing-zero-grad", "grad_not_cleared", "error", 1, missing_zero_grad,
+        _RECIPE, loop=True,
+    ),
+    Rule(
+        "missing-zero-grad-by-hand", "grad_not_cleared", "error", 1, missing_zero_grad_by_hand,
+        _RECIPE, loop=True,
+    ),
+    Rule(
+        "missing-backward", "step_without_backward", "error", 1, missing_backward,
+        _PAPER, loop=True,
+    ),
+    Rule(
+        "missing-step", "backward_but_no_step", "error", 1, missing_step,
+        _PAPER, loop=True,
+    ),
+    Rule(
+        "cleared-before-step", "step_with_no_gradient", "error", 1, cleared_before_step,
+        _PAPER, loop=True,
+    ),
+    Rule(
+        "scheduler-before-optimizer", "lr_schedule_wrong", "warning", 1, scheduler_before_optimizer,
+        "torch.optim: how to adjust learning rate (since 1.1)", loop=True,
+    ),
+    Rule(
+        "schedule-per-batch", "lr_schedule_wrong", "warning", 2, schedule_per_batch,
+        "torch.optim.lr_scheduler.CosineAnnealingLR", loop=True,
+    ),
+    Rule(
+        "hidden-failures", "step_changed_nothing", "warning", 2, hidden_failures,
+        "chosen by us", loop=True,
+    ),
+    Rule(
+        "retained-each-step", "memory_graph_retained", "note", 3, retained_each_step,
+        "torch.autograd.backward", loop=True,
+    ),
+    Rule(
+        "no-seed", "seeds_set", "note", 3, no_seed,
+        "PyTorch: Reproducibility", loop=True,
+    ),
+)  # fmt: skip

@@ -1,0 +1,113 @@
+"""What the system knows of an ending, from trees of /proc and /sys as they are found on machines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from labbook.capture.exit_cause import counters, ending_facts, find_oom_kill, time_limit
+
+V2_MOUNT = "31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
+V1_MOUNT = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
+GIB = 2**30
+
+
+@pytest.fixture
+def v2(tmp_path):
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/jobs/one\n")
+    (tmp_path / "proc/self/mountinfo").write_text(V2_MOUNT)
+    for group, limit in (("jobs/one", 2 * GIB), ("jobs", "max")):
+        folder = tmp_path / "sys/fs/cgroup" / group
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "memory.events").write_text("low 0\nhigh 0\nmax 4\noom 1\noom_kill 1\n")
+        (folder / "memory.max").write_text(f"{limit}\n")
+    (tmp_path / "proc/vmstat").write_text("nr_free_pages 5\noom_kill 7\n")
+    (tmp_path / "proc/meminfo").write_text("MemTotal:  8388608 kB\n")
+    return tmp_path
+
+
+def samples(path, *sizes):
+    path.write_text("".join(json.dumps({"k": "sample", "n": 1 if s else 0, "rss": s}) + "\n" for s in sizes))
+    return path
+
+
+def test_groups_of_version_2_and_the_machine_are_counted(v2):
+    found = counters(v2)
+    assert found["sys/fs/cgroup/jobs/one"] == {"kills": 1, "limit": 2 * GIB}
+    assert found["sys/fs/cgroup/jobs"] == {"kills": 1}
+    assert found["machine"] == {"kills": 7, "limit": 8 * GIB}
+
+
+def test_groups_of_version_1_are_counted(tmp_path):
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("9:name=systemd:/\n4:memory:/docker/abc\n0::/\n")
+    (tmp_path / "proc/self/mountinfo").write_text(V1_MOUNT)
+    folder = tmp_path / "sys/fs/cgroup/memory/docker/abc"
+    folder.mkdir(parents=True)
+    (folder / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    (folder / "memory.limit_in_bytes").write_text("9223372036854771712\n")
+    (folder / "memory.failcnt").write_text("12\n")
+    assert counters(tmp_path) == {"sys/fs/cgroup/memory/docker/abc": {"kills": 3, "failures": 12}}
+
+
+def test_a_group_that_a_container_sees_as_the_top_is_found(v2):
+    (v2 / "proc/self/mountinfo").write_text(V2_MOUNT.replace(" / /sys", " /jobs /sys"))
+    (v2 / "sys/fs/cgroup/one").mkdir()
+    (v2 / "sys/fs/cgroup/one/memory.events").write_text("oom_kill 2\n")
+    assert counters(v2)["sys/fs/cgroup/one"] == {"kills": 2}
+
+
+def test_nothing_readable_counts_nothing(tmp_path):
+    assert counters(tmp_path) == {}
+
+
+def test_a_kill_that_was_counted_is_told_with_its_numbers(v2, tmp_path):
+    before = counters(v2)
+    (v2 / "sys/fs/cgroup/jobs/one/memory.events").write_text("oom 2\noom_kill 2\n")
+    end = {"code": None, "signal": "SIGKILL", "ended": 100.0, "counters": {"before": before, "after": counters(v2)}}
+    facts = ending_facts(end, samples(tmp_path / "r", 10 * 2**20, 1900 * 2**20, 0), 0.0, {})
+    assert facts == {
+        "oom_kill": "the kernel killed 1 process in the control group sys/fs/cgroup/jobs/one for want of memory; "
+        "the limit is 2.0 GiB, and this run held 1.9 GiB when it was last looked at"
+    }
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        (100 * 2**20, "nothing shows that memory ran out (no kill for want of memory was counted): it held 100 MiB"),
+        (1990 * 2**20, "memory was nearly full: this run held 1.9 GiB of 2.0 GiB"),
+        (0, "nothing shows that memory ran out (no kill for want of memory was counted); who sent"),
+    ],
+)
+def test_a_kill_without_evidence_says_so(v2, tmp_path, held, said):
+    same = counters(v2)
+    end = {"code": 137, "signal": "", "ended": 100.0, "counters": {"before": same, "after": same}}
+    facts = ending_facts(end, samples(tmp_path / "r", held), 100.0, {})
+    assert set(facts) == {"memory"} and facts["memory"].startswith(said)
+
+
+def test_a_failure_of_its_own_says_nothing_of_memory(v2, tmp_path):
+    same = counters(v2)
+    end = {"code": 1, "signal": "", "ended": 100.0, "counters": {"before": same, "after": same}, "core_dump": False}
+    assert ending_facts(end, samples(tmp_path / "r", GIB), 100.0, {"SLURM_JOB_END_TIME": "100"}) == {}
+    assert ending_facts({}, tmp_path / "r", 0.0, {}) == {}
+
+
+@pytest.mark.parametrize(("ended", "said"), [(970, "30 s before"), (1040, "40 s after"), (700, ""), (5000, "")])
+def test_the_time_limit_of_a_job(ended, said, tmp_path):
+    environ = {"SLURM_JOB_END_TIME": "1000"}
+    assert said in time_limit(float(ended), environ) and bool(time_limit(float(ended), environ)) == bool(said)
+    facts = ending_facts({"code": None, "signal": "SIGTERM", "ended": ended}, tmp_path / "r", 0.0, environ)
+    assert ("time_limit" in facts) == bool(said)
+    assert time_limit(float(ended), {"SLURM_JOB_END_TIME": "soon"}) == ""
+
+
+def test_a_line_of_the_kernel_log_counts_when_it_is_of_this_run():
+    text = "Memory cgroup out of memory: Killed process 4711 (python) total-vm:9kB, anon-rss:8kB; more"
+    lines = [(900.0, text.replace("4711", "1")), (20.0, "usb 1-1: new device"), (10.0, text)]
+    assert "Killed process 4711 (python) total-vm:9kB" in find_oom_kill(lines, 60.0)
+    assert find_oom_kill(lines, 5.0) == ""
+    assert "Killed process 1 " in find_oom_kill(lines[:1], 1000.0)

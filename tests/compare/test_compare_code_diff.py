@@ -1,0 +1,115 @@
+"""The changed lines of code between two runs, committed or not, in a repository or not."""
+
+from __future__ import annotations
+
+import difflib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labbook.capture.code.patch import new_file
+from labbook.compare.code_diff import _applied, code_between
+
+OLD = "import torch\n\nmodel = torch.nn.Linear(32, 10)\n\nprint(model)\n"
+NEW = OLD.replace("32", "64")
+
+
+@pytest.fixture
+def repository(tmp_path, git):
+    top = tmp_path / "code"
+    top.mkdir()
+    git(top, "init", "-q", "-b", "main")
+    git(top, "config", "user.name", "Wei")
+    git(top, "config", "user.email", "wei@example.com")
+    (top / "train.py").write_text(OLD)
+    git(top, "add", "train.py")
+    git(top, "commit", "-qm", "first")
+    return top
+
+
+def side(tmp_path, git, top, name):
+    """The facts of the code now, and the folder beside an entry with its patch."""
+    folder = tmp_path / name
+    folder.mkdir()
+    patch = git(top, "diff", "--full-index", "HEAD") + "\n"
+    (folder / "changes.patch").write_text(patch if patch.strip() else "")
+    return {"repository": True, "top": str(top), "commit": git(top, "rev-parse", "HEAD"), "blobs": {}}, folder
+
+
+def changed(diff):
+    return [line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+
+
+WIDER = ["-model = torch.nn.Linear(32, 10)", "+model = torch.nn.Linear(64, 10)"]
+
+
+def test_uncommitted_against_committed_and_the_other_way_round(tmp_path, git, repository):
+    before = side(tmp_path, git, repository, "a")
+    (repository / "train.py").write_text(NEW)
+    now = side(tmp_path, git, repository, "b")
+    git(repository, "commit", "-qam", "wider")
+    later = side(tmp_path, git, repository, "c")
+
+    assert changed(code_between(*before, *now, ["train.py"])["train.py"]) == WIDER
+    assert changed(code_between(*before, *later, ["train.py"])["train.py"]) == WIDER
+    assert code_between(*now, *later, ["train.py"]) == {}
+
+
+def test_two_uncommitted_states_of_one_commit(tmp_path, git, repository):
+    (repository / "train.py").write_text("# a remark\n" + OLD)
+    before = side(tmp_path, git, repository, "a")
+    (repository / "train.py").write_text("# a remark\n" + NEW)
+    now = side(tmp_path, git, repository, "b")
+
+    assert changed(code_between(*before, *now, ["train.py"])["train.py"]) == WIDER
+
+
+def test_files_that_came_and_went(tmp_path, git, repository):
+    before = side(tmp_path, git, repository, "a")
+    git(repository, "rm", "-q", "train.py")
+    (repository / "net.py").write_text("x = 1\n")
+    git(repository, "add", "-N", "net.py")
+    now = side(tmp_path, git, repository, "b")
+    told = code_between(*before, *now, ["train.py", "net.py"])
+
+    assert changed(told["net.py"]) == ["+x = 1"] and "--- /dev/null" in told["net.py"]
+    removed = [line for line in changed(told["train.py"]) if line != "-"]
+    assert removed == [f"-{line}" for line in OLD.split("\n") if line]
+
+
+def test_code_outside_a_repository(tmp_path):
+    sides = []
+    for name, text in (("a", OLD), ("b", NEW)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "changes.patch").write_bytes(new_file("train.py", text.encode()) + new_file("x.py", b"same\n"))
+        sides.append(({"repository": False, "top": "/gone", "commit": ""}, folder))
+
+    told = code_between(*sides[0], *sides[1], ["train.py", "x.py", "never.py"])
+    assert list(told) == ["train.py"] and changed(told["train.py"]) == WIDER
+
+
+def test_what_is_not_known_is_left_out(tmp_path, git, repository):
+    before = side(tmp_path, git, repository, "a")
+    (repository / "train.py").write_text(NEW)
+    now = side(tmp_path, git, repository, "b")
+    gone = {**now[0], "top": str(tmp_path / "gone")}
+
+    assert code_between({**before[0], "top": ""}, before[1], gone, now[1], ["train.py"]) == {}
+    withheld = ({**before[0], "too_large": ["train.py"]}, before[1])
+    assert code_between(*withheld, *now, ["train.py"]) == {}
+    (now[1] / "changes.patch").write_bytes(b"diff --git a/train.py b/train.py\n--- a/train.py\n+++ b/train.py\n@@ x\n")
+    assert code_between(*before, *now, ["train.py"]) == {}
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "", "  c", "--d", "++e", "@@ f"]), max_size=12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(LINES, LINES)
+def test_a_patch_makes_the_new_content_of_the_old(old, new):
+    diff = "\n".join(difflib.unified_diff(old, new, "a/x", "b/x", lineterm="", n=1))
+
+    made = _applied("".join(f"{line}\n" for line in old), diff)
+    assert made == "\n".join(new)

@@ -1,0 +1,134 @@
+"""Facts of runs side by side: what differs, and that two runs differ as `changes_between` says."""
+
+from __future__ import annotations
+
+from labbook.compare.run_changes import changes_between
+from labbook.compare.run_table import MAX_ROWS, comparable_facts, differences
+
+
+def run(**more):
+    facts = {
+        "argv": ["python", "train.py", "--lr", "0.1"],
+        "cwd": "/work",
+        "host": "a",
+        "arguments": [{"values": {"lr": 0.1, "batch_size": 32, "model": {"width": 16}}}],
+        "configs": [],
+        "files": [],
+        "frameworks": [{"name": "torch", "state": {"seeds": {"torch": 0}, "device": ["cpu"]}}],
+        "captured": {
+            "code": {"repository": True, "top": "/work", "commit": "a" * 40, "branch": "main", "blobs": {}},
+            "command": {"environment": {"LANG": "C", "MASTER_PORT": "1"}},
+            "python": {"version": "3.11.7", "packages": {"numpy": "2.4"}},
+            "hardware": {"cpu": "AMD", "cores": 2, "gpus": []},
+        },
+    }
+    captured = {**facts["captured"], **more.pop("captured", {})}
+    return {**facts, **more, "captured": captured}
+
+
+def rows(*runs):
+    return [(each.kind, each.what, each.values) for each in differences([comparable_facts(one) for one in runs])]
+
+
+def test_runs_that_are_the_same_differ_in_nothing():
+    other = run(captured={"command": {"environment": {"LANG": "C", "MASTER_PORT": "2"}}})
+    assert rows(run(), other, run()) == []
+
+
+def test_options_are_called_as_they_were_typed_and_compared_with_defaults():
+    default = run(argv=["python", "train.py"])
+    third = run(
+        argv=["python", "train.py", "--batch-size", "64"],
+        arguments=[{"values": {"lr": 0.1, "batch_size": 64, "model": {"width": 8}}}],
+    )
+
+    assert rows(run(), default, third) == [
+        ("argument", "--batch-size", ("32", "32", "64")),
+        ("argument", "model.width", ("16", "16", "8")),
+    ]
+
+
+def test_without_a_parser_in_one_run_the_words_are_compared():
+    words = run(arguments=[], argv=["python", "train.py", "--lr", "0.1", "--fast"])
+    assert rows(run(), words) == [("argument", "--fast", ("", "given"))]
+
+
+def test_what_one_run_did_not_observe_is_no_difference():
+    blind = run(frameworks=[], captured={"hardware": {"unavailable": "x"}, "python": {}, "command": {}, "code": {}})
+    gpu = run(captured={"hardware": {"cpu": "AMD", "cores": 2, "gpus": [], "driver": "550"}})
+    assert rows(run(), blind, gpu) == []
+
+
+def test_environment_packages_hardware_and_seeds():
+    other = run(
+        frameworks=[{"name": "torch", "state": {"seeds": {}, "device": ["cuda:0"]}}],
+        captured={
+            "command": {"environment": {"LANG": "zh", "OMP_NUM_THREADS": "1"}},
+            "python": {"version": "3.12.1", "packages": {"numpy": "2.5", "scipy": "1"}},
+            "hardware": {"cpu": "AMD", "cores": 8, "gpus": [{"name": "H100"}, {"name": "H100"}]},
+        },
+    )
+    assert set(rows(run(), other)) == {
+        ("environment", "torch seeds.torch", ("0", "none")),
+        ("environment", "torch device", ("['cpu']", "['cuda:0']")),
+        ("environment", "LANG", ("C", "zh")),
+        ("environment", "OMP_NUM_THREADS", ("", "1")),
+        ("package", "python", ("3.11.7", "3.12.1")),
+        ("package", "numpy", ("2.4", "2.5")),
+        ("package", "scipy", ("", "1")),
+        ("hardware", "cores", ("2", "8")),
+        ("hardware", "gpus", ("none", "2 x H100")),
+    }
+
+
+def test_of_configuration_the_lines_that_not_all_have():
+    def config(text):
+        return run(configs=[{"path": "c.yaml", "text": text}])
+
+    three = [config("lr: 0.1\nepochs: 3\n"), config("lr: 0.2\nepochs: 3\n"), config("epochs: 3\n")]
+    assert rows(*three) == [("config", "c.yaml", ("lr: 0.1", "lr: 0.2", ""))]
+    assert rows(config("a: 1\n"), run()) == [("config", "c.yaml", ("a: 1", "not read"))]
+    long = config("".join(f"k{n}: {n}\n" for n in range(9)))
+    assert rows(long, config("x: 1\n"))[0][2][0].endswith("k5: 5 (+3)")
+
+
+def test_code_by_commit_and_by_what_was_not_committed():
+    def code(commit="a", blobs=None, untracked=()):
+        facts = {"repository": True, "top": "/work", "commit": commit * 40, "branch": "main"}
+        return {"code": {**facts, "blobs": blobs or {}, "untracked": list(untracked)}}
+
+    written = [{"path": "out.py", "mode": "written"}]
+    changed = run(files=written, captured=code(blobs={"model.py": "b" * 40, "out.py": "c" * 40}, untracked=["out.py"]))
+    assert rows(run(), changed, run(captured=code("d"))) == [
+        ("code", "commit", ("aaaaaaaaa", "aaaaaaaaa", "ddddddddd")),
+        ("code", "model.py", ("as committed", "changed bbbbbbbb", "as committed")),
+    ]
+
+
+def test_many_rows_are_cut_and_counted():
+    many = run(captured={"python": {"version": "3.11.7", "packages": {f"p{n}": "1" for n in range(MAX_ROWS + 5)}}})
+    found = rows(run(), many)
+    assert len(found) == MAX_ROWS + 1 and found[-1][:2] == ("package", "and 6 more")
+
+
+def test_two_runs_differ_in_what_changed_between_them():
+    other = run(
+        argv=["python", "train.py", "--lr", "0.5"],
+        arguments=[{"values": {"lr": 0.5, "batch_size": 32, "model": {"width": 16}}}],
+        configs=[{"path": "c.yaml", "text": "a: 2\n"}],
+        files=[{"path": "x.bin", "mode": "read", "size_bytes": 9, "fingerprint": "sha256:abcdefabcdef"}],
+        host="b",
+        frameworks=[{"name": "torch", "state": {"seeds": {"torch": 1, "python": 4}, "device": ["cpu"]}}],
+        captured={
+            "command": {"environment": {"LANG": "zh"}},
+            "python": {"version": "3.11.7", "packages": {"numpy": "2.5"}},
+            "hardware": {"cpu": "Intel", "cores": 2, "gpus": []},
+        },
+    )
+    first = run(
+        configs=[{"path": "c.yaml", "text": "a: 1\n"}],
+        files=[{"path": "x.bin", "mode": "read", "size_bytes": 9, "fingerprint": "sha256:123456abcdef"}],
+    )
+    between = {(c.kind, c.what) for c in changes_between(first, other) if c.kind != "metric"}
+
+    assert {(kind, what) for kind, what, _ in rows(first, other)} == between

@@ -1,0 +1,104 @@
+"""Every page of the catalogue: its format, both languages, and its own examples as tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from labbook.diagnosis.candidates import ANYTHING
+from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.catalogue.pattern import compile_pattern
+from labbook.diagnosis.catalogue.run_conditions import CONDITIONS
+from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, HEADINGS, LEFT_OUT, read_pages
+from labbook.diagnosis.cause_ranking import diagnose
+from labbook.diagnosis.text.log_reader import read_text
+from labbook.health.checklist import CHECKS
+from labbook.model.symptom import CRASH_FAMILIES
+
+CATALOGUE = read_pages(BUILT_IN)
+MATCHER = Matcher(CATALOGUE)
+PAGES = list(CATALOGUE.symptoms.values())
+CRASHES = [page for page in PAGES if page.family in CRASH_FAMILIES]
+IDS = [page.id for page in PAGES]
+
+
+def primary(text: str) -> str:
+    found = diagnose(read_text(text), MATCHER).primary
+    return found.symptom if found else ""
+
+
+def test_every_page_can_be_read():
+    assert CATALOGUE.problems == ()
+    assert len(PAGES) == len(list(BUILT_IN.glob("*.md")))
+
+
+def test_every_check_and_every_family_has_a_page():
+    assert {check.id for check in CHECKS} <= set(CATALOGUE.symptoms)
+    assert {page.family for page in PAGES} >= set(CRASH_FAMILIES) - {"other"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_a_page_says_the_same_in_both_languages(page):
+    english, chinese = page.said("en"), page.said("zh")
+    assert english is not chinese, "it has no Chinese title"
+    for said in (english, chinese):
+        assert said.title and said.see and said.why and said.attempts
+        assert not said.title.endswith((".", "。"))
+    assert len(english.why) == len(chinese.why)
+    assert len(english.attempts) == len(chinese.attempts)
+    assert bool(english.says) == bool(chinese.says)
+    assert page.words and page.source
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_what_a_page_names_exists(page):
+    known = set(CATALOGUE.symptoms)
+    assert set(page.caused_by) <= known | {ANYTHING}
+    assert set(page.causes_of) <= known
+    assert {condition.removeprefix(LEFT_OUT) for condition in page.when} <= set(CONDITIONS)
+    for cause, fix in page.when.values():
+        assert cause <= len(page.said("en").why)
+        assert fix <= len(page.said("en").attempts)
+
+
+@pytest.mark.parametrize("page", CRASHES, ids=[page.id for page in CRASHES])
+def test_a_crash_has_patterns_and_examples_for_them(page):
+    assert page.patterns
+    if any(pattern.kind != "exit" for pattern in page.patterns):
+        assert page.matches and page.misses
+
+
+EXAMPLES = [(page, example.text) for page in PAGES for example in page.matches]
+MISSES = [(page, example.text) for page in PAGES for example in page.misses]
+
+
+@pytest.mark.parametrize(
+    ("page", "text"), EXAMPLES, ids=[f"{page.id}-{number}" for number, (page, _) in enumerate(EXAMPLES)]
+)
+def test_a_page_is_what_its_examples_show(page, text):
+    assert primary(text) == page.id
+
+
+@pytest.mark.parametrize(
+    ("page", "text"), MISSES, ids=[f"{page.id}-{number}" for number, (page, _) in enumerate(MISSES)]
+)
+def test_a_page_is_not_what_looks_like_it(page, text):
+    assert primary(text) != page.id
+
+
+def test_a_page_does_not_depend_on_one_pattern_that_fits_everything():
+    for page in PAGES:
+        for pattern in page.patterns:
+            if pattern.text and pattern.kind != "reads" and not pattern.types and pattern.weight == 3:
+                assert compile_pattern(pattern.text).length >= 8, (
+                    f"{page.id}: {pattern.text!r} says too little on its own"
+                )
+
+
+def test_headings_are_known():
+    assert set(HEADINGS) == {"en", "zh"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.id)
+def test_no_pattern_is_twice_on_a_page(page):
+    keys = [(p.kind, p.text.lower(), p.types, p.exits, p.frameworks) for p in page.patterns]
+    assert len(keys) == len(set(keys)), {key for key in keys if keys.count(key) > 1}

@@ -1,0 +1,261 @@
+"""Forms in which people pass a failure on, several wordings of each, and harmless texts that sound alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+SITE = "/usr/lib/python3.8/site-packages/"
+
+
+def _cut(file: str, function: str, source: str) -> str:
+    return (
+        'Traceback (most recent call last):\n  File "train.py", line 12, in main\n    start(args)\n'
+        f'  File "{file}", line 60, in {function}\n    {source}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ("type_error_user_code", "Keyerror: 'img_metas' when training my own data"),
+        ("type_error_user_code", "I get keyerror 'labels' after the first epoch"),
+        ("type_error_user_code", "训练的时候出现了key error, 例如 KeyError: 'cat_12'这样的问题"),
+        ("type_error_user_code", "Key Error: 'bbox' on custom dataset"),
+        ("data_empty", "it stops with ValueError ('no training images')"),
+        ("permission_error", "PermissionError [Errno 13] '/data'"),
+    ],
+)
+def test_classes_are_typed_from_memory(family_of: Callable[[str], str], wanted: str, text: str) -> None:
+    assert family_of(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("config_error", "AssertionError: img_size specified in both model and data"),
+        ("config_error", "AssertionError: seed is defined in both the file and the command line"),
+        ("config_error", "ValueError: Both `lr` and `learning_rate` are given"),
+        ("config_error", "AssertionError: batch size 3 cannot be divided by number of GPUs 2"),
+        ("config_error", "ValueError: optimizer sgdd not in ['sgd', 'adam']"),
+        ("config_error", "NotImplementedError: loss type focal3"),
+        ("config_error", "ValueError: num_heads must divide embed_dim"),
+        ("config_error", "RuntimeError: No optimizer was configured"),
+        ("config_error", "AssertionError: assert 'type' in cfg"),
+        ("data_decode_error", "AssertionError: Annotation must have bbox"),
+        ("data_decode_error", "ValueError: not enough image data"),
+        ("shape_mismatch", "AssertionError: q, k and v must have the same length"),
+        ("type_error_user_code", "ValueError: `fit` only supports `list` of `str` for argument `names`"),
+        ("type_error_user_code", "EnforceNotMet: holder_ should not be null"),
+        ("file_not_found", "Exception: can not find weights/best.pt"),
+        ("shape_mismatch", "In transformed code: ValueError: Input x should be 3D tensor, but received shape (-1, 32)"),
+    ],
+)
+def test_checks_of_single_repositories(family_of: Callable[[str], str], wanted: str, message: str) -> None:
+    assert family_of(message) == wanted
+    assert family_of(f"训练到一半报错，请问如何解决？\n\n{message}\n") == wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "file", "function", "source"),
+    [
+        (
+            "pickling_error",
+            "C:\\Python38\\lib\\multiprocessing\\reduction.py",
+            "dump",
+            "ForkingPickler(file).dump(obj)",
+        ),
+        ("missing_dependency", "/usr/lib/python3.8/importlib/__init__.py", "import_module", "return _gcd_import(name)"),
+        ("config_error", f"{SITE}yaml/scanner.py", "fetch_value", "raise ScannerError(None, None,"),
+    ],
+)
+def test_the_file_that_raised_a_message_that_was_lost(
+    family_of: Callable[[str], str], wanted: str, file: str, function: str, source: str
+) -> None:
+    assert family_of(_cut(file, function, source)) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "UserWarning: Skip loading for fc.weight. fc.weight receives a shape [2048, 1000], but the expected shape is "
+        "[2048, 10].\n[2021/10/27 15:51:29] root INFO: train with paddle 2.1.3",
+        "Some weights of BertModel were newly initialized because the shapes did not match",
+        "Calling loss.backward() twice will raise an error: Trying to backward through the graph a second time.",
+        "Passing logits through softmax twice will silently produce NaN losses.",
+        "注意：学习率过大会导致loss变成nan，需要适当减小。",
+        "batch size 太大时会显存溢出，建议改小",
+        "用户存在以下几种错误行为：\nA. 未安装，报错\n```\nModuleNotFoundError: No module named 'x'\n```\n",
+        "Release 2.1\n- fixed hang in DataLoader with NCCL\n- Permission denied is now handled",
+        "How do I run DDP so that no rank hangs?",
+        "INFO: NCCL version 2.10.3\nINFO: init nccl context nranks: 2\nepoch 0 step 10 loss 1.2",
+    ],
+)
+def test_what_sounds_alike_and_is_no_failure(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ("shape_mismatch", "AssertionError: 预测和标签的形状不一致"),
+        ("config_error", "ValueError: 不支持的优化器: adamx"),
+        ("config_error", "Exception: 配置文件中缺少 DATASET 字段"),
+        ("file_not_found", "Exception: 文件 ./data/train.txt 不存在"),
+        ("dataloader_worker_died", "报错DataLoader worker exited unexpectedly"),
+        ("device_mismatch", "Expected all tensors on the same device error in multi gpu"),
+        ("illegal_instruction_or_segfault", "Segfault when importing torch after opencv"),
+    ],
+)
+def test_failures_told_in_one_sentence(family_of: Callable[[str], str], wanted: str, text: str) -> None:
+    assert family_of(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The backbone is frozen during distributed fine-tuning. Epoch 1 loss 0.4",
+        "When I use frozen batchnorm with multi-gpu, accuracy is 2% lower. Is this expected?",
+        "We release v2.0. Multi-node hangs are gone.",
+        "Can I get permission error rates per class? Where is the error computed?",
+        "加载模型失败时会自动重试，请忽略",
+        "I want to raise KeyError: 'x' when config misses a key, is that ok?",
+        "冻结主干网络后用多卡训练，精度不变正常吗？",
+        "fix(ddp): avoid deadlock in barrier",
+        "All tensors must have the same dtype (see the table).",
+        "两个模型的数据类型不一致没有关系，正常训练。",
+        "DDP 和 DP 有什么区别，DP 会卡在哪一步？",
+        "I am stuck at 70% accuracy with multi-gpu training, any advice?",
+        "loss 卡在 0.69 不动，多卡单卡都一样",
+        "多卡训练时精度卡在 60% 上不去",
+        "How do you get OOM statistics?",
+        "docs: list error numbers such as [Errno 2] and [Errno 13]",
+        "提示：端口被占用时请换一个端口。",
+        "The script prints 'Missing keys when loading' for the head, which is expected in fine-tuning.",
+        "我想知道形状不一致的特征图怎么融合？",
+        "What does [Errno 5] mean?",
+    ],
+)
+def test_questions_and_remarks_that_sound_alike(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == ""
+
+
+_WARNED = (
+    "Some weights of the model checkpoint at bert-base were not used when initializing BertModel: ['cls.bias']\n"
+    "[W reducer.cpp:1251] Warning: find_unused_parameters=True was specified in DDP constructor, but did not find any "
+    "unused parameters in the forward pass.\n"
+)
+_STEPS = {
+    "bars": "\r".join(
+        f"Epoch 1: {i // 3:3d}%|##  | {i}/300 [00:10<01:10, 3.4it/s, loss=0.{i:03d}]" for i in range(300)
+    ),
+    "lines": "\n".join(
+        f"2023-05-01 10:00:{i % 60:02d},123 - mmdet - INFO - Epoch [1][{i}/4000]\tlr: 1e-02, loss: 0.{i:03d}"
+        for i in range(400)
+    ),
+    "dicts": "\n".join(f"{{'loss': 0.{i:03d}, 'learning_rate': 4.9e-05, 'epoch': {i / 100}}}" for i in range(600)),
+}
+
+
+@pytest.mark.parametrize("steps", _STEPS)
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("", ""),
+        ("shape_mismatch", "RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x512 and 256x10)"),
+        ("config_error", "ValueError: optimizer sgdd not in ['sgd', 'adam']"),
+        ("disk_full", "OSError: [Errno 28] No space left on device"),
+        ("host_oom_killed", "Killed"),
+        ("shape_mismatch", "ValueError: (InvalidArgument) The Input(X)'s shape[1] should equal 64, but received 3."),
+    ],
+)
+def test_a_long_log_is_what_its_end_says(
+    family_of: Callable[[str], str], steps: str, wanted: str, message: str
+) -> None:
+    frames = 'Traceback (most recent call last):\n  File "train.py", line 12, in main\n    step(x)\n'
+    end = f"{frames}{message}\n" if ": " in message else f"{message}\n"
+    assert family_of(f"{_WARNED}{_STEPS[steps]}\n{end}") == wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (
+            "shape_mismatch",
+            "ValueError: `propagate` only supports `torch.LongTensor` of shape `[2, n]` for argument `e`.",
+        ),
+        ("shape_mismatch", "AssertionError: The last dimension of x must be 64"),
+        ("shape_mismatch", "Exception: expected input with 3 channels"),
+        ("shape_mismatch", "ValueError: samples of prediction and target differ: 10 vs 12"),
+        ("dtype_mismatch", "RuntimeError: Input and weight must have the same dtype"),
+        ("checkpoint_load_error", "RuntimeError: checkpoint does not contain optimizer state"),
+        ("file_not_found", "IOError: can't open file 'train.py'"),
+        ("config_error", "SyntaxError: 'data.yaml' 'train:' and 'val:' keys missing"),
+        ("other", "OSError: [Errno 5] Input/output error: '/mnt/share/run7'"),
+    ],
+)
+def test_a_check_says_the_same_alone_raised_and_quoted(
+    family_of: Callable[[str], str], wanted: str, message: str
+) -> None:
+    assert family_of(message) == wanted
+    assert family_of(f'Traceback (most recent call last):\n  File "t.py", line 3, in f\n    g()\n{message}\n') == wanted
+    assert family_of(f"Training fails\n\nAfter a few minutes I see `{message}`. Any idea?") == wanted
+
+
+def test_code_that_cannot_become_static_is_told_before_the_type_that_shows_it(family_of: Callable[[str], str]) -> None:
+    inner = "TypeError: (InvalidType) full(): argument (position 2) must be double, but got UndefinedVar"
+    assert (
+        family_of(f'TypeError: In transformed code:\n\n    File "a.py", line 3, in step\n\n    {inner}')
+        == "compile_error"
+    )
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("device_mismatch", 'DGLError: Cannot assign feature "h" on device cuda:0 to a graph on device cpu.'),
+        ("dtype_mismatch", "TypeError: output tensor must have the same type as input tensor"),
+        ("compile_error", "src/a.cc:579:15: error: 'class nvinfer1::IBuilder' has no member named 'setMaxBatchSize'"),
+        ("compile_error", "make[2]: *** [CMakeFiles/a.dir/runtime.cc.o] Error 1"),
+        (
+            "index_out_of_range",
+            '  File "t.py", line 1, in f\n    assert torch.all(seg_label < 5), seg_label\nAssertionError: [255]',
+        ),
+        ("host_oom_killed", "deepspeed 跑了一会返回错误码-9"),
+        ("file_not_found", "Exception: There is no directory named ./data/train"),
+    ],
+)
+def test_shapes_of_messages(family_of: Callable[[str], str], family: str, text: str) -> None:
+    assert family_of(text) == family
+
+
+def test_a_quotation_that_is_cut_off_has_the_class_of_what_is_raised_again(family_of: Callable[[str], str]) -> None:
+    text = """Traceback (most recent call last):
+  File "train.py", line 36, in train
+    for i, (inp, idx) in enumerate(train_loader):
+  File "/e/site-packages/torch/_utils.py", line 369, in reraise
+    raise self.exc_type(msg)
+cv2.error: Caught error in DataLoader worker process 0.
+Original Traceback (most recent call last):
+  File "/e/site-packages/torch/utils/data/_utils/fetch.py", line 44, in fetch
+    data = [self.dataset[idx] for idx in possibly_batched_index]
+"""
+    assert family_of(text) == "data_decode_error"
+
+
+RAISED = 'Traceback (most recent call last):\n  File "t.py", line 3, in f\n    g()\n'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{RAISED}ValueError: foo bar baz qux\nmake: *** [Makefile:3: train] Error 1",
+        f"{RAISED}ValueError: foo bar baz qux\nmake[1]: *** [Makefile:3: train] Error 1",
+        "ValueError: sigma must be strictly positive, got 0",
+        "Training works on cpu but crashes on gpu",
+        "I didn't compile with CUDA, is this slow?",
+    ],
+)
+def test_what_stands_around_a_failure_is_not_its_family(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == ""

@@ -1,0 +1,147 @@
+"""Which difference is proposed as the cure, and when none is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from labbook.fixes.fix_candidates import find_cured, list_failing_files, matches_cure, rank_changes
+from labbook.model.run import CaughtException, Change, CheckResult, Frame, Framework, Process, Run
+from labbook.model.symptom import Symptom, Wording
+
+TORCH = Framework("torch", "2.13.0")
+
+
+def process(steps):
+    return Process(1, 0, ("python", "train.py"), "main", steps=steps)
+
+
+def run(status="finished", steps=100, **more):
+    facts = {"frameworks": (TORCH,), "processes": (process(steps),), **more}
+    return Run("20261121-100000-aaaa", status, ("python", "train.py"), "/work", 0.0, **facts)
+
+
+def check(id_, verdict):
+    return CheckResult(id_, id_, "", "", verdict)
+
+
+def symptom(id_, *cured_by):
+    return Symptom(id_, "other", "x", 1, "error", (), {"en": Wording(id_)}, cured_by=cured_by)
+
+
+CRASHED = run(
+    "failed",
+    12,
+    symptoms=("shape_mismatch_linear",),
+    fingerprints=("v1:a",),
+    exceptions=(
+        CaughtException(
+            "main",
+            "RuntimeError",
+            "builtins",
+            "mat1 and mat2",
+            frames=(
+                Frame("/work/train.py", 9, "<module>", "main()", True),
+                Frame("/work/net/model.py", 31, "forward", "return self.head(x)", True),
+                Frame("/usr/lib/torch/linear.py", 1, "forward"),
+            ),
+            step=12,
+            ended_process=True,
+        ),
+    ),
+)
+
+
+def test_a_crash_is_gone_when_a_later_run_came_past_it():
+    assert find_cured(CRASHED, run()) == (("shape_mismatch_linear",), ("v1:a",))
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        run("failed"),
+        run("interrupted"),
+        run(steps=12),
+        run(steps=0),
+        run(frameworks=()),
+        replace(run(), argv=("python", "train.py", "--help")),
+        run(symptoms=("shape_mismatch_linear",), fingerprints=("v1:a",)),
+    ],
+    ids=["failed", "interrupted", "not as far", "no step", "no framework", "help", "the same"],
+)
+def test_a_run_that_says_nothing_of_the_crash_is_no_cure(later):
+    assert find_cured(CRASHED, later) == ((), ())
+
+
+def test_a_finding_is_gone_only_when_the_check_was_made_and_is_fine():
+    before = run(
+        symptoms=("loss_nonfinite", "dead_relu"), checks=(check("loss_nonfinite", "fail"), check("dead_relu", "warn"))
+    )
+    after = run(checks=(check("loss_nonfinite", "ok"), check("dead_relu", "not observed")))
+
+    assert find_cured(before, after)[0] == ("loss_nonfinite",)
+    assert find_cured(before, run()) == ((), ())
+    assert find_cured(run(), run()) == ((), ())
+
+
+def test_a_failure_without_a_name_is_gone_too():
+    killed = run("killed", 3, fingerprints=("v1:b",))
+
+    assert find_cured(killed, run()) == ((), ("v1:b",))
+
+
+LR = Change("argument", "--lr", "3.0", "0.1")
+SEED = Change("argument", "--seed", "1", "2")
+MODEL = Change("code", "net/model.py", "", "+1 -1 lines")
+TRAIN = Change("code", "train.py", "", "+9 -2 lines")
+COMMIT = Change("code", "commit", "1111111", "2222222")
+TORCH_UP = Change("package", "torch", "2.12.0", "2.13.0")
+SIZES = Change("config", "conf.yaml", "", "+2 -2 lines", "--- before\n+++ now\n-hidden_size: 64\n+hidden_size: 128")
+LOSS = Change("metric", "loss (last)", "nan", "0.1")
+EVERY = (LOSS, TORCH_UP, COMMIT, TRAIN, MODEL, SEED, LR, SIZES)
+
+
+@pytest.mark.parametrize(
+    ("cured_by", "first"),
+    [
+        (("argument:lr", "code"), LR),
+        (("argument:learning_rate", "argument:lr*"), LR),
+        (("config:*size*", "code"), SIZES),
+        (("package:torch*",), TORCH_UP),
+        (("code",), MODEL),
+        (("hardware", "code"), MODEL),
+        ((), MODEL),
+    ],
+)
+def test_the_page_of_the_symptom_says_what_cures(cured_by, first):
+    told = rank_changes(EVERY, ("s",), {"s": symptom("s", *cured_by)}, list_failing_files(CRASHED))
+
+    assert told[0] == first
+    assert LOSS not in told and len(told) == len(EVERY) - 1
+    assert told.index(COMMIT) > told.index(TRAIN)
+
+
+def test_without_a_page_the_failing_file_comes_first_and_then_what_people_change_most():
+    told = rank_changes(EVERY, ("unknown",), {}, list_failing_files(CRASHED))
+
+    assert told[:2] == (MODEL, TRAIN)
+    assert rank_changes(EVERY, (), {}, ())[:3] == (SEED, LR, SIZES)
+
+
+def test_names_are_compared_without_dashes_and_case():
+    assert matches_cure(Change("argument", "--batch-size", "64", "32"), "argument:batch_size")
+    assert matches_cure(Change("argument", "optimizer.lr", "1", "2"), "argument:lr")
+    assert matches_cure(Change("argument", "command", "train.py lr=3", "train.py lr=0.1"), "argument:lr")
+    assert matches_cure(Change("package", "Torch", "1", "2"), "package:torch")
+    assert not matches_cure(LR, "argument:l") and not matches_cure(LR, "code") and not matches_cure(LR, "config:lr")
+
+
+def test_files_of_the_notebook_and_of_git_are_no_cure():
+    own = [
+        Change("code", path, "", "+3 -0 lines")
+        for path in (".gitignore", "templates/.gitkeep", "labbook.toml", "notes/ideas.md", "book/mkdocs.yml")
+    ]
+    train = Change("code", "train.py", "9", "10")
+
+    assert rank_changes([*own, train], ("s",), {}, ()) == (train,)

@@ -1,0 +1,63 @@
+"""Which reader decides where several can explain a failure: the strategies in order, and what each one decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from labbook.diagnosis.candidates import collect_candidates
+from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.diagnosis.strategies import STRATEGIES, Case, choose_findings, choose_strategy
+from labbook.diagnosis.text.log_reader import read_text
+
+MATCHER = Matcher(load_catalogue())
+ORDER = ("certain page", "family of an exception", "line of a program", "likely page")
+
+PAGE = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)\n"
+FAMILY = "voluptuous.error.MultipleInvalid: the depth of the second block\n"
+LINE = "[TRT] Unsupported operator: NonMaxSuppression\n"
+LIKELY = "Aborted (core dumped)\n"
+
+
+def case_of(text: str) -> Case:
+    evidence = read_text(text)
+    return Case(evidence, MATCHER, "en", tuple(collect_candidates(evidence, MATCHER)))
+
+
+def test_the_strategies_are_asked_in_this_order():
+    assert tuple(strategy.name for strategy in STRATEGIES) == ORDER
+    assert all(type(strategy).__doc__ for strategy in STRATEGIES)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "text", "family"),
+    [
+        ("certain page", PAGE, "shape_mismatch"),
+        ("family of an exception", FAMILY, "config_error"),
+        ("line of a program", LINE, "unsupported_op"),
+        ("likely page", LIKELY, "illegal_instruction_or_segfault"),
+        # Where two can answer, the earlier one decides.
+        ("certain page", PAGE + FAMILY, "shape_mismatch"),
+        ("certain page", LINE + PAGE, "shape_mismatch"),
+        ("certain page", PAGE + LIKELY, "shape_mismatch"),
+        ("family of an exception", LINE + FAMILY, "config_error"),
+        ("family of an exception", FAMILY + LIKELY, "config_error"),
+        ("line of a program", LINE + LIKELY, "unsupported_op"),
+    ],
+)
+def test_the_first_strategy_with_an_answer_decides(strategy: str, text: str, family: str) -> None:
+    name, findings = choose_strategy(case_of(text))
+    assert (name, findings[0].family) == (strategy, family)
+
+
+@pytest.mark.parametrize("text", ["It stopped today, any idea?\n", "ValueError: the answer was not 42\n"])
+def test_without_an_answer_the_failure_is_unknown(text: str) -> None:
+    assert choose_strategy(case_of(text)) == ("", [])
+
+
+def test_a_training_that_only_warns_of_slowness_has_no_finding() -> None:
+    slow = (
+        "UserWarning: This DataLoader will create 16 worker processes in total. Our suggested max number of worker in "
+    )
+    steps = "".join(f"epoch {n} step 10 loss 0.{n}\n" for n in range(1, 6))
+    assert choose_findings(case_of(f"{slow}in current system is 2\n{steps}")) == []

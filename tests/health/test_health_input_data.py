@@ -1,0 +1,317 @@
+"""Inputs, labels and the order of batches."""
+
+import math
+import random
+
+import pytest
+
+
+def batches(n=20, samples=32, model=None, **leaf):
+    told = {"path": "0", "role": "input", "shape": [32, 8], "dtype": "float32", "integer": False, "bad": 0, "nan": 0}
+    made = {**told, "mean": 0.0, "std": 1.0, "min": -3.0, "max": 3.0, **leaf}
+    rows = tuple({"step": i + 1, "phase": "train", "samples": samples, "leaves": [made]} for i in range(n))
+    return {"batches": rows, **({"models": (model,)} if model else {})}
+
+
+def chain(make_model, looks, *kinds):
+    return {"models": (make_model(*kinds),), "tensors": looks(modules=lambda _: [{"i": 1, "std": 1.0}])}
+
+
+@pytest.mark.parametrize(
+    ("leaf", "verdict"),
+    [
+        ({"mean": 110.0, "std": 70.0, "min": 0.0, "max": 255.0}, "warn"),
+        ({"mean": 0.0, "std": 900.0, "min": -9e3, "max": 9e3}, "warn"),
+        ({"mean": -40.0, "std": 11.0, "min": -80.0, "max": 0.0}, "note"),
+        ({"mean": 0.13, "std": 0.31, "min": 0.0, "max": 1.0}, "ok"),
+        ({"mean": 0.002, "std": 0.05, "min": 0.0, "max": 1.0}, "ok"),
+        ({"mean": 0.0, "std": 1.0}, "ok"),
+        ({"mean": 3000.0, "std": 900.0, "integer": True}, "not observed"),
+    ],
+)
+def test_scale_of_inputs(ask, make_model, looks, leaf, verdict):
+    signals = {**batches(**leaf), **chain(make_model, looks, "Linear", "Linear")}
+    assert ask("input_not_normalised", signals=signals).verdict == verdict
+
+
+@pytest.mark.parametrize("first", ["BatchNorm1d", "LayerNorm", "Embedding"])
+def test_a_model_may_normalise_its_inputs_itself(ask, make_model, looks, first):
+    signals = {**batches(mean=110.0, std=70.0, max=255.0), **chain(make_model, looks, first, "Linear")}
+    assert ask("input_not_normalised", signals=signals).verdict == "ok"
+
+
+def test_images(ask, make_model, looks):
+    twice = batches(shape=[32, 1, 28, 28], min=0.0, max=1 / 255, mean=0.0005, std=0.001)
+    assert ask("input_double_normalised", signals=twice).verdict == "note"
+    assert ask("input_double_normalised", signals=batches(shape=[32, 1, 28, 28], min=0.0, max=1.0)) is None
+    turned = {**batches(shape=[8, 32, 32, 3]), **chain(make_model, looks, "Conv2d", "Linear")}
+    assert ask("image_layout_suspect", signals=turned).verdict == "note"
+
+
+def test_constant_columns(ask):
+    def signals(constant, columns=8, n=640):
+        return batches(constant=constant, constant_n=n, shape=[32, columns])
+
+    assert ask("constant_feature", signals=signals(8)).verdict == "fail"
+    assert ask("constant_feature", signals=signals(1)).verdict == "warn"
+    assert ask("constant_feature", signals=batches(constant=1, constant_n=640, zero=0.9)).verdict == "note"
+    assert ask("constant_feature", signals=signals(12, columns=784)) is None
+    assert ask("constant_feature", signals=signals(8, n=64)) is None
+    named = ask("constant_feature", signals=batches(constant=2, constant_at=[2, 5], constant_n=640, shape=[32, 8]))
+    assert named.observed == "2 of 8 columns of input 0 are constant: column 2, 5 (counted from 0)"
+
+
+def test_leaves_of_different_length(ask):
+    def signals(label):
+        leaves = [
+            {"path": "0", "role": "input", "shape": [32, 8]},
+            {"path": "1", "role": "label", "shape": label},
+        ]
+        row = {"phase": "train", "samples": 32, "leaves": leaves, "dims_equal": label[0] == 32}
+        return {"batches": tuple({**row, "step": i} for i in range(9))}
+
+    assert ask("batch_leading_dim_mismatch", signals=signals([31])).verdict == "warn"
+    assert ask("batch_leading_dim_mismatch", signals=signals([8])) is None
+    assert ask("batch_leading_dim_mismatch", signals=signals([32])) is None
+    nodes = {"fn": "cross_entropy", "training": True, "input": {"shape": [31, 3]}, "target": {"shape": [31]}}
+    assert ask("batch_leading_dim_mismatch", signals={**signals([31]), "losses": (nodes,)}) is None
+
+
+def test_padding(ask, make_model):
+    ids = {"integer": True, "shape": [32, 64], "min": 0.0, "max": 900.0, "zero": 0.8}
+    assert ask("padding_ratio_high", signals=batches(**ids, model=make_model("Embedding", "Linear"))).verdict == "note"
+    assert ask("padding_ratio_high", signals=batches(**ids, model=make_model("Linear"))) is None
+
+
+def test_drift(ask):
+    def signals(slope):
+        leaf = {"path": "0", "role": "input", "shape": [32, 8], "std": 1.0}
+        return {
+            "batches": tuple(
+                {"step": i, "phase": "train", "samples": 32, "leaves": [{**leaf, "mean": slope * i}]} for i in range(60)
+            )
+        }
+
+    assert ask("input_drift_in_run", signals=signals(0.2)).verdict == "note"
+    assert ask("input_drift_in_run", signals=signals(0.001)) is None
+
+
+def test_indices_outside(ask):
+    told = {"op": "gather", "line": "t.py:3", "max": 12, "min": 0, "size": 10, "count": 5}
+    assert "index 12 for size 10" in ask("out_of_bounds_read", signals={"loop": {"out_of_bounds": [told]}}).observed
+    assert ask("out_of_bounds_read", signals={"loop": {"steps": 1}}) is None
+
+
+def classifier(**fields):
+    told = {"fn": "cross_entropy", "training": True, "calls": 50, "classes": 3, "line": "t.py:2", "observed": 20}
+    return {**told, "target": {"shape": [32], "min": 0, "max": 2}, **fields}
+
+
+def epoch(labels, number=0, size=32, loader=0, phase="train", rows=()):
+    """A `prints` event of one epoch with these labels."""
+    cut = [labels[i : i + size] for i in range(0, len(labels), size)]
+    pairs = []
+    for part in cut:
+        counts = {c: part.count(c) for c in set(part)}
+        entropy = -sum(n / len(part) * math.log(n / len(part)) for n in counts.values())
+        pairs.append([entropy, str(max(counts, key=counts.get))])
+    histogram = {str(c): labels.count(c) for c in set(labels)}
+    prints = [f"{number}-{i}" for i in range(len(cut))]
+    return {
+        "loader": loader, "phase": phase, "epoch": number, "batches": len(cut), "prints": prints, "labels": pairs,
+        "histogram": histogram, "rows": list(rows),
+    }  # fmt: skip
+
+
+def test_labels_out_of_the_head(ask):
+    found = ask("label_out_of_head", signals={"losses": (classifier(outside=7, target={"min": 1, "max": 3}),)})
+    assert found.verdict == "fail" and found.observed == "7 targets outside, 1 to 3" and found.expected == "0 to 2"
+    assert ask("label_out_of_head", signals={"losses": (classifier(),)}).verdict == "ok"
+
+
+def test_constant_labels(ask):
+    same = {"losses": (classifier(target={"shape": [32], "min": 1, "max": 1}),), "prints": (epoch([1] * 640),)}
+    assert ask("label_constant", signals=same).verdict == "fail"
+    contrastive = {"losses": same["losses"], "prints": (epoch([0, 1, 2] * 200),)}
+    assert ask("label_constant", signals=contrastive) is None
+
+
+def test_imbalance(ask):
+    def signals(counts, **fields):
+        labels = [c for c, n in enumerate(counts) for _ in range(n)]
+        return {"losses": (classifier(**fields),), "prints": (epoch(labels),)}
+
+    assert ask("class_imbalance", signals=signals([1900, 50, 50])).verdict == "warn"
+    assert ask("class_imbalance", signals=signals([1900, 50, 50], weight=True)).verdict == "ok"
+    assert ask("class_imbalance", signals=signals([600, 500, 40])).verdict == "note"
+    assert ask("class_imbalance", signals=signals([130, 2, 4])).verdict == "warn"
+    assert ask("class_imbalance", signals=signals([90, 8, 6])).verdict == "ok"
+    assert ask("class_imbalance", signals=signals([300, 300, 300])).verdict == "ok"
+    column = {"shape": [32, 1], "min": 0, "max": 2}
+    assert ask("class_imbalance", signals=signals([1900, 50, 50], target=column)).verdict == "warn"
+    pixels = {"shape": [32, 8, 8], "min": 0, "max": 2}
+    assert ask("class_imbalance", signals=signals([1900, 50, 50], target=pixels)).verdict == "not observed"
+
+
+@pytest.mark.parametrize(
+    ("share", "fields", "loss", "verdict"),
+    [
+        (0.03125, {}, {}, "warn"),
+        (0.03125, {"shape": [64, 1]}, {}, "warn"),
+        (0.03125, {}, {"weight": True}, "ok"),
+        (0.5, {}, {}, "ok"),
+        (0.03125, {"shape": [64, 4]}, {}, "not observed"),
+        (0.03125, {"zero": 0.2}, {}, "not observed"),
+        (0.03125, {}, {"fn": "mse_loss"}, "not observed"),
+    ],
+)
+def test_imbalance_of_binary_targets_in_floating_point(ask, share, fields, loss, verdict):
+    told = {"shape": [64], "integer": False, "min": 0.0, "max": 1.0, "mean": share, "zero": 1 - share, **fields}
+    looked = batches(samples=64, path="target", role="label", **told)
+    signals = {**looked, "losses": (classifier(**{"fn": "bce_with_logits", **loss}),)}
+    found = ask("class_imbalance", signals=signals)
+    assert found.verdict == verdict, found
+    if verdict == "warn":
+        assert found.observed == "2 classes, 3 % to 97 %"
+
+
+def test_batches_sorted_by_label(ask):
+    mixed = list(range(10)) * 64
+    random.Random(0).shuffle(mixed)
+    assert ask("batches_sorted_by_label", signals={"prints": (epoch(sorted(mixed)),)}).verdict == "fail"
+    assert ask("batches_sorted_by_label", signals={"prints": (epoch(mixed),)}).verdict == "ok"
+
+
+def test_batches_of_few_classes_at_random_are_metric_learning(ask):
+    random_, labels = random.Random(1), []
+    for _ in range(40):
+        labels += [c for c in random_.sample(range(20), 4) for _ in range(8)]
+    assert ask("batches_sorted_by_label", signals={"prints": (epoch(labels),)}).verdict == "ok"
+
+
+def test_shuffled_labels(ask):
+    samples = [f"s{i}" for i in range(60)]
+    leaf = {"role": "input", "shape": [32, 8]}
+    seen = {"batches": ({"step": 1, "phase": "train", "leaves": [leaf]},)}
+
+    def signals(again):
+        return {**seen, "prints": tuple(epoch([0, 1] * 30, e, rows=again(e)) for e in (0, 1))}
+
+    random_ = random.Random(2)
+    apart = signals(lambda e: [[s, random_.randint(0, 9)] for s in samples])
+    assert ask("conflicting_labels", signals=apart).verdict == "fail"
+    assert ask("conflicting_labels", signals=signals(lambda e: [[s, i % 10] for i, s in enumerate(samples)])) is None
+    tasks = tuple(
+        epoch([0, 1] * 30, rows=[[s, i % (2 + 8 * t)] for i, s in enumerate(samples)], loader=t) for t in (0, 1)
+    )
+    assert ask("conflicting_labels", signals={**seen, "prints": tasks}) is None
+
+
+def test_classes_only_in_validation(ask):
+    def signals(classes):
+        held_out = epoch([0, 1, 2, *classes] * 10, phase="eval", loader=1)
+        return {"losses": (classifier(),), "prints": (epoch([0, 1, 2] * 50), held_out)}
+
+    assert "1 class only in validation: 7" in ask("new_labels_in_val", signals=signals([7])).observed
+    assert ask("new_labels_in_val", signals=signals([])) is None
+    later = {**signals([7]), "losses": ({**classifier(), "target": {"shape": [32], "min": 0, "max": 9}},)}
+    assert ask("new_labels_in_val", signals=later) is None, "a later phase of the training has these classes"
+
+
+LOADER = {"index": 0, "batch_size": 32, "length": 640, "batches": 20, "shuffle": True, "sampler": "RandomSampler"}
+
+
+def test_the_first_batch_again_and_again(ask):
+    begun = [{"loader": 0, "phase": "train", "epoch": i, "batches": 1, "prints": ["a"]} for i in range(4)]
+    begun += [{"loader": 0, "phase": "train", "epoch": i, "batches": 1, "prints": []} for i in range(4, 60)]
+    assert ask("same_batch_every_step", signals={"prints": tuple(begun), "loaders": (LOADER,)}).verdict == "fail"
+    whole = {**LOADER, "batches": 1, "length": 32}
+    assert ask("same_batch_every_step", signals={"prints": tuple(begun), "loaders": (whole,)}).verdict == "ok"
+    by_hand = tuple({**e, "loader": None} for e in begun)
+    assert ask("same_batch_every_step", signals={"prints": by_hand}).verdict == "ok"
+
+
+def test_the_same_order_in_each_epoch(ask):
+    def signals(**loader):
+        return {"prints": tuple({**epoch([0] * 640), "epoch": e} for e in range(3)), "loaders": ({**LOADER, **loader},)}
+
+    assert ask("order_identical_each_epoch", signals=signals()).verdict == "fail"
+    assert (
+        ask("order_identical_each_epoch", signals=signals(sampler="DistributedSampler", shuffle=False)).verdict
+        == "fail"
+    )
+    assert ask("order_identical_each_epoch", signals=signals(sampler="SequentialSampler", shuffle=False)) is None
+    anew = {"prints": tuple(epoch([0] * 640, e) for e in range(3)), "loaders": (LOADER,)}
+    assert ask("order_identical_each_epoch", signals=anew).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("check", "iterable"), [("iterable_dataset_duplicated", True), ("worker_duplicate_randomness", False)]
+)
+def test_what_comes_once_from_every_worker(ask, check, iterable):
+    twice = {"loader": 0, "phase": "train", "epoch": 0, "prints": [p for p in "abcdefgh" for _ in (0, 1)]}
+    signals = {"prints": (twice,), "loaders": ({**LOADER, "workers": 2, "iterable": iterable},)}
+    assert ask(check, signals=signals).verdict == "fail"
+    once = {"prints": ({**twice, "prints": list("abcdefgh")},), "loaders": signals["loaders"]}
+    assert ask(check, signals=once) is None
+
+
+def test_samples_in_training_and_validation(ask):
+    def signals(*held_out):
+        trained = epoch([0] * 640, rows=[[f"t{i}"] for i in range(80)])
+        return {
+            **batches(zero=0.0),
+            "prints": (trained, *(epoch([0] * 64, phase="eval", loader=i + 1, rows=r) for i, r in enumerate(held_out))),
+        }
+
+    shared = [[f"t{i}"] for i in range(20)] + [[f"v{i}"] for i in range(20)]
+    new = [[f"v{i}"] for i in range(40)]
+    assert ask("train_val_overlap", signals=signals(shared)).verdict == "fail"
+    assert ask("train_val_overlap", signals=signals(new)).verdict == "ok"
+    assert ask("train_val_overlap", signals=signals(shared, new)).verdict == "ok"
+    assert ask("train_val_overlap", signals={**signals(shared), **batches(zero=0.9)}) is None
+    seen_in_part = [[f"t{i}"] for i in range(3)] + [[f"u{i}"] for i in range(37)]
+    assert ask("train_val_overlap", signals=signals(seen_in_part)).verdict == "fail"
+    equal_by_chance = [[f"t{i}"] for i in range(2)] + [[f"u{i}"] for i in range(38)]
+    assert ask("train_val_overlap", signals=signals(equal_by_chance)).verdict == "ok"
+
+
+def test_a_tiny_last_batch_under_batch_norm(ask, make_model):
+    signals = {"loaders": ({**LOADER, "length": 641},), "prints": (epoch([0] * 641),)}
+    assert ask("batch_size_irregular", signals={**signals, "models": (make_model("BatchNorm1d"),)}).verdict == "note"
+    assert ask("batch_size_irregular", signals={**signals, "models": (make_model("Linear"),)}) is None
+
+
+def epochs_of(count, order, loader=0):
+    return tuple(
+        {"phase": "train", "loader": loader, "epoch": i, "prints": [f"p{n}" for n in order(i)]} for i in range(count)
+    )
+
+
+def test_loaders_that_never_shuffle(ask):
+    def asked(prints, **facts):
+        return ask("training_not_shuffled", signals={"prints": prints, "loaders": ({"index": 0, **facts},)})
+
+    same = epochs_of(4, lambda i: range(12))
+    assert asked(same, shuffle=False).observed == "4 epochs of 12 batches in the same order"
+    assert asked(same, shuffle=True) is None and asked(same, shuffle=False, iterable=True) is None
+    assert asked(same[:2], shuffle=False) is None
+    assert asked(epochs_of(4, lambda i: range(i, 12 + i)), shuffle=False) is None
+
+
+def test_batches_cut_by_hand_in_one_order(ask):
+    def asked(order):
+        return ask("training_not_shuffled", signals={"prints": epochs_of(1, order, None)})
+
+    assert asked(lambda i: [n % 10 for n in range(60)]).verdict == "note"
+    assert asked(lambda i: [n % 10 for n in range(25)]) is None
+    assert asked(lambda i: [(n * n) % 41 for n in range(80)]) is None
+    assert asked(lambda i: [0] * 60) is None
+
+
+def test_workers_that_draw_alike(ask):
+    facts = {"index": 0, "workers": 2, "drawn_alike": True}
+    prints = epochs_of(1, lambda i: range(12))
+    assert ask("worker_duplicate_randomness", signals={"prints": prints, "loaders": (facts,)}).verdict == "warn"
+    single = {**facts, "workers": 1}
+    assert ask("worker_duplicate_randomness", signals={"prints": prints, "loaders": (single,)}) is None

@@ -1,0 +1,40 @@
+"""What is kept for the pages is small, plain and in the order of the model."""
+
+import json
+
+from labbook.health.model_summary import summary
+from labbook.model.run_json import run_from_json, run_to_json
+
+
+def test_models_flow_and_losses(make_run, make_series, make_model, looks):
+    model = make_model("Linear", "ReLU", "Linear")
+    tensors = looks(params=lambda _: [{"i": 0, "g": 0.5, "w": 2.0, "ratio": 1e-3}, {"i": 1, "g": 0.1, "w": 1.0}])
+    losses = ({"fn": "cross_entropy", "line": "t.py:3", "training": True, "calls": 9, "classes": 10},)
+    flight = {"step": 3, "finding": "forward", "module": {"name": "a.b"}, "batch": {"leaves": [{"shape": [9]}]}}
+    signals = {"models": (model,), "tensors": tensors, "losses": losses, "flight": flight}
+    signals["phases"] = {"forward": make_series("forward", [0.01] * 30)}
+    found = summary(make_run(make_series("loss", [1.0, 0.5]), signals=signals))
+    assert [row["name"] for row in found["models"][0]["rows"]] == ["", "layer1", "layer2", "layer3"]
+    assert found["models"][0]["parameters"] == 2000
+    assert found["flow"][0] == {"name": "layer1.weight", "gradient": 0.5, "weight": 2.0, "update": 0.001}
+    assert found["losses"] == [{"function": "cross_entropy", "line": "t.py:3", "calls": 9, "classes": 10}]
+    assert found["flight"] == {"step": 3, "finding": "forward", "module": "a.b"}
+    assert found["phases"] == {"forward": 0.01}
+    assert "loaders" not in found
+
+
+def test_nothing_was_trained(make_run):
+    assert summary(make_run()) == {}
+
+
+def test_signals_are_not_stored_and_health_is(make_run, make_series, make_model):
+    run = make_run(make_series("loss", [1.0, 0.5]), signals={"models": (make_model("Linear"),)})
+    stored = run_to_json(run)
+    assert "signals" not in stored and "printed" not in stored
+    assert run_from_json(json.loads(json.dumps(stored))).signals == ()
+
+
+def test_a_deep_model_is_cut_by_depth(make_run, make_series):
+    modules = [{"i": i, "name": f"m{i}", "type": "Linear", "depth": 1 + i % 5, "order": i} for i in range(300)]
+    found = summary(make_run(make_series("loss", [1.0]), signals={"models": ({"model": 0, "modules": modules},)}))
+    assert {row["depth"] for row in found["models"][0]["rows"]} == {1} and found["models"][0]["left_out"] == 240

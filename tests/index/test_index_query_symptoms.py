@@ -1,0 +1,153 @@
+"""Words of either language lead to a symptom and its fix; words that say more are still words."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labbook.errors import NothingFoundError, UsageError
+from labbook.index.hit import Hit
+from labbook.index.query import search
+from labbook.index.query_symptoms import QuerySymptoms, match_symptoms
+from labbook.model.symptom import Example, Pattern, Symptom, Wording
+
+
+def symptom(id_, family, title, title_zh, words, patterns=(), matches=()):
+    return Symptom(
+        id_, family, family, 1, "error", (), {"en": Wording(title), "zh": Wording(title_zh)},
+        patterns=tuple(Pattern("exception", text) for text in patterns), words=words,
+        matches=tuple(Example(text) for text in matches),
+    )  # fmt: skip
+
+
+CATALOGUE = (
+    symptom(
+        "cuda_out_of_memory",
+        "cuda_oom",
+        "GPU out of memory",
+        "显存不足",
+        ("CUDA out of memory", "OOM", "显存不足", "爆显存"),
+    ),
+    symptom("loss_nonfinite", "numeric", "The loss is not finite", "损失不是有限值", ("loss nan", "loss 变成 NaN")),
+    symptom(
+        "step_with_no_gradient",
+        "gradient",
+        "Parameters get no gradient",
+        "参数没有梯度",
+        ("gradient is None", "grad is None", "梯度为 None"),
+    ),
+    symptom(
+        "shape_mismatch_linear",
+        "shape_mismatch",
+        "A linear layer got an input of another width",
+        "线性层的输入宽度不符",
+        ("shape mismatch", "形状不匹配"),
+        ("mat1 and mat2 shapes cannot be multiplied ({a:shape} and {b:shape})",),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)",),
+    ),
+    symptom("shape_mismatch_matmul", "shape_mismatch", "Two matrices do not fit", "两个矩阵不符", ("matmul",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "symptoms", "whole"),
+    [
+        ("显存不足", ("cuda_out_of_memory",), True),
+        ("out of memory", ("cuda_out_of_memory",), True),
+        ("why OOM?", ("cuda_out_of_memory",), True),
+        ("loss 变成 NaN", ("loss_nonfinite",), True),
+        ("loss becomes nan", ("loss_nonfinite",), True),
+        ("损失 NaN", ("loss_nonfinite",), True),
+        ("gradient is None", ("step_with_no_gradient",), True),
+        ("why are my gradients None", ("step_with_no_gradient",), True),
+        ("形状不匹配", ("shape_mismatch_linear",), True),
+        ("mat1 and mat2", ("shape_mismatch_linear",), True),
+        ("shapes cannot be multiplied", ("shape_mismatch_linear",), True),
+        ("loss_nonfinite", ("loss_nonfinite",), True),
+        ("shape_mismatch", ("shape_mismatch_linear", "shape_mismatch_matmul"), True),
+        ("symptom:loss_nonfinite", ("loss_nonfinite",), True),
+        ("线性层输入宽度不对", ("shape_mismatch_linear",), False),
+        ("digits cnn loss nan", ("loss_nonfinite",), False),
+        ("cuda out of memory resnet", ("cuda_out_of_memory",), False),
+        ("learning rate", (), False),
+        ("digits with a larger batch and loss nan at the third epoch", (), False),
+        ("loss", (), False),
+        ("", (), False),
+    ],
+)
+def test_what_words_mean(words, symptoms, whole):
+    meant = match_symptoms(words, CATALOGUE)
+
+    assert meant.symptoms == symptoms
+    assert not symptoms or meant.whole == whole
+
+
+OLD, FIXED, OTHER, KIN, TEXT = (f"2026110{n}-100000-aaaa" for n in range(1, 6))
+
+
+@pytest.fixture
+def book(notes):
+    facts = {"status": "failed", "symptoms": ["cuda_out_of_memory"], "families": ["cuda_oom"]}
+    notes.run(OLD, "memory", **facts, fingerprints=["v1:aa"])
+    notes.run(FIXED, **facts, fingerprints=["v1:bb"], fix=TEXT, fix_text="--batch-size 64 → 32")
+    notes.run(OTHER, **facts, fingerprints=["v1:cc"])
+    notes.run(KIN, status="failed", symptoms=["cuda_other"], families=["cuda_oom"])
+    notes.run(TEXT, "It was 显存不足 before, out of memory.")
+    return notes.notebook
+
+
+def ids(found):
+    return [hit.path.rsplit("/", 1)[-1].removesuffix(".md") for hit in found.hits]
+
+
+def page(id_="cuda_out_of_memory"):
+    return Hit("symptoms/x.md", 1, "The memory", "Halve the batch", {}, "catalogue", why="same symptom", symptom=id_)
+
+
+def test_the_order_of_answers(book):
+    about = QuerySymptoms(("v1:aa",), ("cuda_out_of_memory",), ("cuda_oom",), whole=True, pages=(page(),))
+    found = search(book, "out of memory", meant=about)
+
+    assert ids(found) == [OLD, FIXED, "x", OTHER, KIN, TEXT]
+    whys = [hit.why for hit in found.hits]
+    assert whys == ["same fingerprint", *["same symptom"] * 3, "same family", "words"]
+    fixed = found.hits[1]
+    assert (fixed.fix, fixed.by, fixed.held, fixed.symptom) == ("--batch-size 64 → 32", TEXT, 0, "cuda_out_of_memory")
+
+
+def test_words_that_say_more_than_the_symptom_come_first(book):
+    about = QuerySymptoms((), ("cuda_out_of_memory",), ("cuda_oom",), whole=False, pages=(page(),))
+    found = search(book, "before out of memory", meant=about)
+
+    assert ids(found)[0] == TEXT and ids(found)[-1] == "x" and FIXED in ids(found)
+
+
+def test_filters_hold_for_all_answers(book):
+    about = QuerySymptoms((), ("cuda_out_of_memory",), ("cuda_oom",), whole=True)
+
+    assert ids(search(book, "out of memory has:fix", meant=about)) == [FIXED]
+    assert ids(search(book, "family:cuda_oom")) == [FIXED, KIN, OTHER, OLD]
+    assert ids(search(book, "fingerprint:v1:cc")) == [OTHER]
+
+
+def test_a_page_of_the_catalogue_is_an_answer_by_itself(notes):
+    notes.run(OLD)
+
+    assert ids(
+        search(notes.notebook, "zzzz qqqq", meant=QuerySymptoms((), ("a",), (), whole=True, pages=(page(),)))
+    ) == ["x"]
+    with pytest.raises(NothingFoundError):
+        search(notes.notebook, "zzzz qqqq", meant=QuerySymptoms((), ("a",), (), whole=True))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text(st.one_of(st.characters(), st.sampled_from("\"*():^-+{}[]\\'损失显存不足:symptom nan loss")), max_size=60)
+)
+def test_any_text_means_something_or_nothing(words):
+    with suppress(UsageError):
+        meant = match_symptoms(words, CATALOGUE)
+        assert len(meant.symptoms) <= 3 or "symptom:" in words

@@ -1,0 +1,251 @@
+"""How a run ended, folded from recorded stacks: silence, what it waited for, a reader that died."""
+
+from __future__ import annotations
+
+import pytest
+
+from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.diagnosis.cause_ranking import diagnose
+from labbook.diagnosis.run_evidence import collect_run_evidence
+from labbook.model.run import CaughtException, Frame, Run
+from labbook.model.series import Series
+from labbook.record.run_from_journal.blocked_on import classify_wait
+from labbook.record.run_from_journal.ending_events import threads_of_text, with_standstill
+from labbook.store.journal import ProcessEvents
+
+SITE = "/venv/lib/python3.11/site-packages/"
+LIBRARY = "/usr/lib/python3.11/"
+
+
+def frames(*lines):
+    return [
+        {"file": file, "line": 7, "function": function, "source": source, "user": not file.startswith("/")}
+        for file, function, source in (line if len(line) == 3 else (*line, "") for line in lines)
+    ]
+
+
+MAIN = ("train.py", "main")
+WAITS = {
+    "torch, workers": (
+        "reader",
+        [
+            ("train.py", "main", "for x in loader:"),
+            (SITE + "torch/utils/data/dataloader.py", "_try_get_data"),
+            (LIBRARY + "multiprocessing/queues.py", "get"),
+            (LIBRARY + "selectors.py", "select"),
+        ],
+    ),
+    "paddle": ("reader", [MAIN, (SITE + "paddle/io/dataloader/dataloader_iter.py", "__next__")]),
+    "dataset, in the main thread": (
+        "reader",
+        [MAIN, (SITE + "torch/utils/data/_utils/fetch.py", "fetch"), ("data.py", "__getitem__", "self.fetch(url)")],
+    ),
+    "all_reduce": ("collective", [MAIN, (SITE + "torch/distributed/distributed_c10d.py", "all_reduce")]),
+    "paddle barrier": ("collective", [MAIN, (SITE + "paddle/distributed/communication/group.py", "barrier")]),
+    "a queue": ("lock", [MAIN, (LIBRARY + "queue.py", "get"), (LIBRARY + "threading.py", "wait")]),
+    "a bare lock": ("lock", [("train.py", "main", "with_it = gate.acquire()")]),
+    "a child": ("worker", [MAIN, (LIBRARY + "subprocess.py", "wait"), (LIBRARY + "subprocess.py", "_try_wait")]),
+    "a process": ("worker", [MAIN, (LIBRARY + "multiprocessing/popen_fork.py", "poll")]),
+    "a question": ("input", [("train.py", "main", "answer = input('go on? ')")]),
+    "the debugger": ("input", [MAIN, (LIBRARY + "pdb.py", "interaction"), (LIBRARY + "cmd.py", "cmdloop")]),
+    "not a question": ("", [("train.py", "main", "y = model.input(x)")]),
+    "its own loop": ("", [("train.py", "main", "while not ready: pass")]),
+    "nothing": ("", []),
+}
+
+
+@pytest.mark.parametrize("what", list(WAITS))
+def test_what_the_main_thread_waits_for(what):
+    word, lines = WAITS[what]
+    assert classify_wait(frames(*lines)) == word
+
+
+DUMP = """Thread 0x00007f1 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 327 in wait
+  File "/venv/lib/python3.11/site-packages/tqdm/_monitor.py", line 60 in run
+
+Current thread 0x00007f2 [python] (most recent call first):
+  File "<frozen importlib._bootstrap_external>", line 132 in following
+  File "/home/me/train.py", line 40 in collect
+  File "/home/me/train.py", line 50 in <module>
+"""
+
+
+def test_the_text_of_the_interpreter_is_read():
+    main, other = threads_of_text(DUMP)
+    assert main["main"] and [(f["line"], f["user"]) for f in main["frames"]] == [(50, True), (40, True), (132, False)]
+    assert not other["frames"][-1]["user"]
+    assert threads_of_text("") == [] and threads_of_text("no stacks\n" * 3) == []
+
+
+def run_with(status="interrupted", exceptions=(), ended=1000.0, signal="SIGINT", step_s=0.5):
+    series = Series("step_time_s", "probe", (1, 2, 3), (step_s,) * 3)
+    return Run("r", status, ("python",), "/w", 0.0, ended, None, signal, exceptions=exceptions, series=(series,))
+
+
+def process(**stacks):
+    event = {
+        "k": "stacks",
+        "t": 990.0,
+        "threads": [{"name": "main", "main": True, "frames": frames(*WAITS["paddle"][1])}],
+    }
+    return [ProcessEvents("h-1-2.jsonl", ({**event, **stacks},))]
+
+
+def findings(run, facts):
+    from dataclasses import replace
+
+    evidence = collect_run_evidence(replace(run, captured={"ending": facts}))
+    return diagnose(evidence, Matcher(load_catalogue())).findings if not evidence.clean_end else ()
+
+
+def test_a_long_silence_before_ctrl_c_is_a_standstill(tmp_path):
+    facts = with_standstill(run_with(), process(reason="interrupt", silent_s=95.0), tmp_path)
+    assert facts["stalled"] and facts["silent_s"] == 95.0 and facts["waiting"] == "reader"
+    assert facts["where"]["file"] == "train.py"
+    first, *_ = findings(run_with(), facts)
+    assert first.symptom == "stalled_no_progress" and first.where["line"] == 7
+    assert "no step, batch or forward for the last 95 s; the main thread waits for the next batch" in first.evidence
+
+
+@pytest.mark.parametrize(
+    ("told", "step_s", "status"),
+    [
+        ({"reason": "interrupt", "silent_s": 3.0}, 0.5, "interrupted"),
+        ({"reason": "interrupt", "silent_s": 95.0}, 20.0, "interrupted"),
+        ({"reason": "interrupt", "silent_s": None}, 0.5, "interrupted"),
+        ({"reason": "moved", "silent_s": None, "threads": []}, 0.5, "interrupted"),
+        ({"reason": "silence", "silent_s": 95.0}, 0.5, "finished"),
+    ],
+)
+def test_no_standstill(tmp_path, told, step_s, status):
+    run = run_with(status, step_s=step_s)
+    facts = with_standstill(run, process(**told), tmp_path)
+    assert "stalled" not in facts
+    assert findings(run, facts) == ()
+
+
+def test_a_silence_lasts_until_the_process_is_ended(tmp_path):
+    run = run_with(ended=1100.0, signal="SIGTERM")
+    facts = with_standstill(run, process(reason="silence", silent_s=10.0), tmp_path)
+    assert facts["silent_s"] == 120.0 and facts["stalled"]
+
+
+def test_stacks_written_at_sigterm_are_taken(tmp_path):
+    (tmp_path / "h-1-2.stacks").write_text(DUMP)
+    facts = with_standstill(run_with(signal="SIGTERM"), [ProcessEvents("h-1-2.jsonl", ())], tmp_path)
+    assert facts["where"]["line"] == 40 and "silent_s" not in facts
+
+
+def thread_error(function, t=900.0, kind="KeyError"):
+    where = (Frame("/w/data.py", 5, "__getitem__", "return self.table[key]", user=True),)
+    loop = (Frame(SITE + "paddle/io/dataloader/dataloader_iter.py", 251, function),)
+    return CaughtException("thread", kind, "builtins", "'image_40'", loop + where, thread="Thread-1", t=t)
+
+
+@pytest.mark.parametrize(("status", "signal"), [("interrupted", "SIGTERM"), ("killed", "SIGKILL")])
+def test_the_error_of_a_dead_reader_comes_first(tmp_path, status, signal):
+    run = run_with(status, (thread_error("_thread_loop"),), signal=signal)
+    facts = with_standstill(run, [], tmp_path)
+    assert facts["reader_died"].endswith("died of KeyError: 'image_40' at /w/data.py:5")
+    first, *rest = findings(run, facts)
+    assert first.symptom == "key_missing" and (first.where["file"], first.where["line"]) == ("/w/data.py", 5)
+    assert "data_reader_thread_died_hang" in [finding.symptom for finding in rest]
+
+
+def test_a_thread_of_the_program_counts_when_nothing_moved_after_it(tmp_path):
+    # Nothing moved for 95 s of 1000.
+    told = process(reason="interrupt", silent_s=95.0)
+    late = with_standstill(run_with(exceptions=(thread_error("prefetch", t=906.0),)), told, tmp_path)
+    early = with_standstill(run_with(exceptions=(thread_error("prefetch", t=300.0),)), told, tmp_path)
+    assert "reader_died" in late and "reader_died" not in early
+    assert with_standstill(run_with("failed", (thread_error("_thread_loop"),)), [], tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("facts", "symptom", "words"),
+    [
+        ({"oom_kill": "the kernel killed 1 process"}, "process_killed_by_os", "the kernel killed 1 process"),
+        ({"memory": "nothing shows that memory ran out"}, "process_killed_by_os", "nothing shows that memory ran out"),
+        ({"time_limit": "it was ended 3 s after the end"}, "time_limit", "it was ended 3 s after the end"),
+    ],
+)
+def test_a_kill_is_told_with_what_is_known_of_it(facts, symptom, words):
+    first, *_ = findings(run_with("killed", signal="SIGKILL"), facts)
+    assert first.symptom == symptom and first.evidence[0] == words
+
+
+def test_sigterm_at_the_time_limit_is_no_interruption_by_the_user():
+    first, *_ = findings(run_with(signal="SIGTERM"), {"time_limit": "it was ended 3 s before the end"})
+    assert first.symptom == "time_limit"
+
+
+def test_members_of_an_exception_group_are_read_like_what_is_behind_it():
+    from labbook.model.run import Console
+    from labbook.record.run_from_journal.journal_reader import assemble
+
+    inner = [{"type": "FileNotFoundError", "message": "[Errno 2] No such file or directory: 'a.png'", "group": []}]
+    group = [
+        {"type": "ValueError", "message": "odd", "group": []},
+        {"type": "ExceptionGroup", "message": "g", "group": inner},
+    ]
+    event = {
+        "k": "exception",
+        "type": "ExceptionGroup",
+        "message": "two (2 sub-exceptions)",
+        "group": group,
+        "exit": True,
+    }
+    run = assemble({"id": "r"}, {"code": 1}, [ProcessEvents("h-1-2.jsonl", (event,))], Console())
+    assert [(kind, relation) for kind, _, relation in run.exceptions[0].chain] == [
+        ("ValueError", "member"),
+        ("FileNotFoundError", "member"),
+    ]
+    first, *_ = findings(run, {})
+    assert first.family == "file_not_found"
+
+
+def test_a_program_that_ends_itself_without_an_exception_is_quoted(tmp_path):
+    from types import SimpleNamespace
+
+    from labbook.model.run import Console
+    from labbook.record.diagnosing import with_diagnosis
+    from labbook.store.paths import NotebookPaths
+
+    config = SimpleNamespace(language_in_use=lambda: "en")
+    notebook = SimpleNamespace(paths=NotebookPaths(tmp_path), config=config)
+    run = Run("r", "failed", ("python",), "/w", 0.0, 9.0, 4, console=Console("step 3\nthe third wheel is missing\n"))
+    said = with_diagnosis(notebook, run).unsure
+    assert said == (
+        "the program ended itself with status 4 without an exception; "
+        "the last line that it printed: the third wheel is missing"
+    )
+
+
+def died(signal="SIGSEGV"):
+    event = {"k": "child_died", "t": 5.0, "pid": 77, "name": "Process-2", "target": "work", "signal": signal}
+    return [ProcessEvents("h-1-2.jsonl", (event,))]
+
+
+def test_a_child_that_died_explains_a_status_without_an_exception(tmp_path):
+    from dataclasses import replace
+
+    run = replace(run_with("failed", signal=""), exit_code=1)
+    first, *_ = findings(run, with_standstill(run, died(), tmp_path))
+    assert first.symptom == "native_crash"
+    assert first.evidence[0] == "the child process 77 (Process-2, work) was ended by SIGSEGV"
+
+
+def test_the_connection_by_which_a_dead_worker_was_noticed_is_no_cause(tmp_path):
+    from dataclasses import replace
+
+    chain = (("ConnectionRefusedError", "[Errno 111] Connection refused", "cause"),)
+    error = CaughtException(
+        "main", "RuntimeError", "builtins", "DataLoader worker (pid(s) 77) exited unexpectedly", chain=chain,
+        frames=(Frame("/w/train.py", 9, "<module>", "for x in loader:", user=True),), ended_process=True,
+    )  # fmt: skip
+    run = replace(run_with("failed", (error,), signal=""), exit_code=1)
+    first, *rest = findings(run, with_standstill(run, died("SIGKILL"), tmp_path))
+    assert (first.symptom, rest) == ("dataloader_worker_killed", [])
+    assert first.evidence[-1] == "the child process 77 (Process-2, work) was ended by SIGKILL"

@@ -1,0 +1,203 @@
+"""Events of probes become one run."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from labbook.model.run import Console
+from labbook.record.run_from_journal.journal_reader import assemble, run_status
+from labbook.store.journal import ProcessEvents
+
+START = {"id": "20261121-153012-k3f9", "argv": ["python", "train.py"], "cwd": "~/p", "started": 100.0, "child_pid": 7}
+
+
+def process(*events, pid=7, **hello):
+    first = {"k": "hello", "t": 100.0, "pid": pid, "ppid": 1, "argv": ["python", "train.py"], **hello}
+    return ProcessEvents(f"h-{pid}-1.jsonl", (first, *events))
+
+
+def step(number, loss, **more):
+    return {"k": "step", "framework": "torch", "opt": 0, "step": number, "n": 1, "loss": loss, **more}
+
+
+def run_of(*processes, end=None):
+    return assemble(START, {"code": 0, "signal": "", "ended": 110.0} if end is None else end, processes, Console())
+
+
+def series(run, name, rank=None):
+    return next(s for s in run.series if s.name == name and s.rank == rank)
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ({"code": 0, "signal": ""}, "finished"),
+        ({"code": 1, "signal": ""}, "failed"),
+        ({"code": None, "signal": "SIGSEGV"}, "failed"),
+        ({"code": None, "signal": "SIGINT"}, "interrupted"),
+        ({"code": 130, "signal": ""}, "interrupted"),
+        ({"code": None, "signal": "SIGTERM"}, "interrupted"),
+        ({"code": None, "signal": "SIGKILL"}, "killed"),
+        ({"code": 137, "signal": ""}, "killed"),
+    ],
+)
+def test_status_from_how_the_command_ended(end, status):
+    assert run_status(end, [], 7) == status
+
+
+def test_without_an_end_a_command_that_never_said_goodbye_was_killed():
+    assert run_status({}, [process()], 7) == "killed"
+
+
+def test_without_an_end_nobody_knows_how_an_orderly_or_unprobed_command_ended():
+    assert run_status({}, [process({"k": "bye"})], 7) == "lost"
+    assert run_status({}, [], 7) == "lost"
+
+
+def test_steps_become_series():
+    run = run_of(process(step(1, 2.3, lr=[0.1], grad_norm=1.5), step(2, 2.0, lr=[0.1], grad_norm=1.2, dt=0.01)))
+
+    assert series(run, "loss").values == (2.3, 2.0)
+    assert series(run, "grad_norm").last == 1.2
+    assert series(run, "lr").steps == (1, 2)
+    assert series(run, "step_time_s").steps == (2,)
+
+
+def test_a_window_keeps_its_extremes_and_counts():
+    window = {**step(100, 1.0), "n": 50, "agg": {"loss": [0.5, 9.0, 2.0, 48, 2]}}
+
+    loss = series(run_of(process(window)), "loss")
+
+    assert (loss.low, loss.high, loss.count, loss.nonfinite) == ((0.5,), (9.0,), 50, 2)
+    assert loss.best == 0.5
+
+
+def test_numbers_that_are_not_finite_survive_json():
+    loss = series(run_of(process(step(1, "nan"), step(2, "-inf"))), "loss")
+
+    assert math.isnan(loss.values[0]) and loss.values[1] == -math.inf
+    assert loss.nonfinite == 2
+
+
+def test_a_second_optimizer_has_series_of_its_own():
+    run = run_of(process(step(1, 1.0), {**step(1, 5.0), "opt": 1}))
+
+    assert series(run, "loss").values == (1.0,) and series(run, "loss.opt1").values == (5.0,)
+
+
+def test_rates_of_further_groups_are_told_only_when_they_differ():
+    same = run_of(process(step(1, 1.0, lr=[0.1, 0.1])))
+    other = run_of(process(step(1, 1.0, lr=[0.1, 0.01])))
+
+    assert [s.name for s in same.series] == ["loss", "lr"]
+    assert series(other, "lr.group1").values == (0.01,)
+
+
+def test_ranks_are_told_apart():
+    environment = {"RANK": "1", "WORLD_SIZE": "2"}
+    run = run_of(
+        process(step(1, 1.0), env={"RANK": "0", "WORLD_SIZE": "2"}), process(step(1, 3.0), pid=8, env=environment)
+    )
+
+    assert series(run, "loss", 0).values == (1.0,) and series(run, "loss", 1).values == (3.0,)
+
+
+def test_one_process_of_a_world_of_one_has_no_rank():
+    assert run_of(process(step(1, 1.0), env={"RANK": "0", "WORLD_SIZE": "1"})).series[0].rank is None
+
+
+def test_the_second_training_of_a_script_is_named_by_its_program():
+    first = process(step(1, 1.0))
+    second = process(step(1, 2.0), pid=8, argv=["/usr/bin/python", "src/finetune.py"])
+
+    assert [s.name for s in run_of(first, second).series] == ["loss", "finetune.py/loss"]
+
+
+def test_logged_scalars_without_a_step_are_counted():
+    scalars = [{"k": "scalars", "source": "wandb", "step": None, "values": {"acc": v}} for v in (0.1, 0.2, 0.3)]
+
+    accuracy = series(run_of(process(*scalars)), "acc")
+
+    assert accuracy.steps == (1, 2, 3) and accuracy.source == "wandb" and accuracy.best == 0.3
+
+
+def test_steps_logged_out_of_order_are_sorted_and_the_later_value_stands():
+    scalars = [
+        {"k": "scalars", "source": "labbook", "step": s, "values": {"x": v}} for s, v in ((5, 1), (2, 2), (5, 3))
+    ]
+
+    x = series(run_of(process(*scalars)), "x")
+
+    assert (x.steps, x.values, x.count) == ((2, 5), (2.0, 3.0), 3)
+
+
+def test_facts_of_a_framework_merge():
+    run = run_of(
+        process(
+            {"k": "framework", "name": "torch", "version": "2.13.0", "build": {"cuda": None}},
+            {"k": "state", "framework": "torch", "seeds": {"torch": 1}, "mode": "dynamic"},
+            {"k": "state", "framework": "torch", "seeds": {"numpy": 2}, "mode": "compiled"},
+            {"k": "optimizer", "framework": "torch", "index": 0, "type": "Adam"},
+        )
+    )
+
+    (framework,) = run.frameworks
+    assert framework.state["seeds"] == {"torch": 1, "numpy": 2} and run.mode == "compiled"
+    assert framework.optimizers[0]["type"] == "Adam"
+
+
+def test_an_exception_keeps_frames_and_rank():
+    error = {
+        "k": "exception",
+        "t": 105.0,
+        "where": "main",
+        "type": "ValueError",
+        "module": "builtins",
+        "message": "bad",
+        "frames": [{"file": "train.py", "line": 3, "function": "main", "source": "f()", "user": True}],
+        "chain": [{"type": "KeyError", "message": "'x'", "relation": "cause"}],
+        "step": 12,
+        "exit": True,
+    }
+
+    (found,) = run_of(process(error, env={"RANK": "1", "WORLD_SIZE": "2"}), end={"code": 1, "ended": 106.0}).exceptions
+
+    assert (found.type, found.rank, found.step, found.ended_process) == ("ValueError", 1, 12, True)
+    assert found.frames[0].line == 3 and found.chain == (("KeyError", "'x'", "cause"),)
+
+
+def test_nonsense_in_events_hurts_nobody():
+    odd = [
+        {"k": "step", "step": None, "loss": "x", "lr": "fast"},
+        {"k": "scalars", "values": None},
+        {"k": "arguments", "values": 3},
+        {"k": "exception"},
+        {"k": "framework"},
+        {"k": "unknown kind"},
+    ]
+
+    run = run_of(process(*odd))
+
+    assert run.status == "finished"
+
+
+def test_no_hello_means_the_probe_did_not_start():
+    assert run_of().probe.status == "absent"
+
+
+def test_torn_lines_are_told_in_the_probes_report():
+    torn = ProcessEvents("h-7-1.jsonl", process().events, broken_lines=1)
+
+    report = run_of(torn).probe
+
+    assert report.status == "partial" and report.errors[0][2] == 1
+
+
+def test_what_the_probe_costs_once_is_told_apart_from_what_it_goes_on_costing():
+    later = {"step": 32, "overhead_s": 0.5, "elapsed_s": 50.0}
+    bye = {"k": "bye", "steps": 900, "overhead_s": 0.8, "elapsed_s": 60.0, "sustained": later}
+    told = run_of(process(step(900, 1.0), bye)).probe
+    assert (told.sustained_s, round(told.setup_s, 6), told.sustained_fraction) == (0.5, 0.3, 0.01)
+    assert run_of(process(step(9, 1.0), dict(bye, sustained=None))).probe.setup_s is None

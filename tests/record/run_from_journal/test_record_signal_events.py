@@ -1,0 +1,108 @@
+"""Events become signals, whatever a probe may have written."""
+
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labbook.probe.events import protocol
+from labbook.record.run_from_journal.signal_events import fold_signals
+from labbook.store.journal import ProcessEvents
+
+HELLO = {"k": "hello", "pid": 7, "argv": ["python", "train.py"], "t": 1.0}
+
+
+def process(*events, env=None, pid=7):
+    hello = {**HELLO, "pid": pid, "env": env or {}}
+    return ProcessEvents("x", (hello, *({"framework": "torch", "t": float(i), **e} for i, e in enumerate(events))))
+
+
+def step(n, **fields):
+    return {"k": "step", "step": n, "n": 1, "opt": 0, **fields}
+
+
+def test_events_are_sorted_by_kind_and_the_last_totals_win():
+    (found,) = fold_signals(
+        [
+            process(
+                step(1, ph={"data": 0.1, "forward": 0.2}, samples=32),
+                {"k": "loss_call", "fn": "mse_loss", "line": "t.py:1", "training": True, "calls": 1},
+                {
+                    "k": "loss_call",
+                    "fn": "mse_loss",
+                    "line": "t.py:1",
+                    "training": True,
+                    "calls": 9,
+                    "value_first": "nan",
+                },
+                {"k": "loop", "steps": 1},
+                {"k": "loop", "steps": 2},
+                {"k": "state", "mode": "dynamic"},
+                step(2, ph={"data": 0.3}, agg={"data": [0.1, 0.3, 0.2, 2, 0]}),
+            )
+        ]
+    )
+    assert found.framework == "torch" and found.pid == 7 and found.mode == "dynamic"
+    assert len(found.losses) == 1 and found.losses[0]["calls"] == 9 and math.isnan(found.losses[0]["value_first"])
+    assert found.loop == {"steps": 2}
+    assert found.phases["data"].values == (0.1, 0.2) and found.phases["samples"].values == (32.0,)
+    assert found.spans == {0: (0.0, 6.0)}
+
+
+def test_totals_of_models_that_are_gone_are_those_of_before():
+    known = {"k": "loop", "steps": 64, "trainable_n": 4, "never_grad": ["a.weight"], "never_grad_n": 1}
+    gone = {"k": "loop", "steps": 90, "trainable_n": 0, "never_grad": [], "never_grad_n": 0}
+    (found,) = fold_signals([process(known, gone)])
+    assert found.loop["steps"] == 90 and found.loop["never_grad"] == ["a.weight"] and found.loop["trainable_n"] == 4
+
+
+def test_ranks_are_in_order_and_bystanders_have_no_signals():
+    env = {"WORLD_SIZE": "2"}
+    ranks = [process(step(1), env={**env, "RANK": str(r)}, pid=r) for r in (1, 0)]
+    assert [s.rank for s in fold_signals([*ranks, process({"k": "warning"}, pid=9)])] == [0, 1]
+
+
+def test_ranks_of_forks_are_those_of_their_process_group():
+    told = {"k": "state", "distributed": {"backend": "gloo", "world_size": 2, "rank": 1}}
+    alone = {"k": "state", "distributed": {"backend": "gloo", "world_size": 1, "rank": 0}}
+    found = fold_signals([process(step(1), told, pid=8), process(step(1), alone, pid=9)])
+    assert {s.pid: s.rank for s in found} == {8: 1, 9: None}
+
+
+def test_many_events_stay_bounded():
+    many = [{"k": "memory", "step": i} for i in range(9000)]
+    (found,) = fold_signals([process(step(1), *many)])
+    steps = [e["step"] for e in found.memory]
+    assert len(steps) == 2000 and steps[0] == 0 and steps[-1] == 8999 and steps == sorted(steps)
+    assert found.thinned == ("memory",)
+
+
+def test_wide_tensor_events_stay_bounded():
+    wide = [{"k": "tensors", "step": i, "params": [{"i": p} for p in range(800)]} for i in range(390)]
+    (found,) = fold_signals([process(*wide)])
+    assert sum(len(e["params"]) for e in found.tensors) <= 130_000 and found.tensors[-1]["step"] == 389
+
+
+KINDS = ("step", "tensors", "loop", "model", "prints", "memory", "graph", "flight", "batch", "evaluation", "optimizer")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=4) | st.sampled_from(["nan", "inf", "-inf"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["ph", "agg", "data", "t"]), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(["step", "opt", "n", "ph", "agg", "samples", "t", "params"]), VALUES),
+        max_size=5,
+    )
+)
+def test_nonsense_is_folded(events):
+    made = [{"k": kind, **event} for kind, event in zip(KINDS, events, strict=False)]
+    assert len(fold_signals([process(*made)])) <= 1
+
+
+def test_every_kind_of_the_protocol_that_has_signals_is_folded():
+    for kind in ("MODEL", "TENSORS", "BATCH", "PRINTS", "LOSS_CALL", "LOADED", "GRAPH", "LOOP", "EVALUATION", "LOADER"):
+        assert isinstance(getattr(protocol, kind), str)

@@ -1,0 +1,122 @@
+"""The tables for debugging, in an entry, and the picture of the gradient flow."""
+
+from __future__ import annotations
+
+import dataclasses
+import xml.etree.ElementTree as ET
+
+from labbook.model.run import CheckResult
+from labbook.report.entry.entry_page import entry_markdown
+from labbook.report.gradient_flow_svg import flow_svg, worth_drawing
+
+LOOK = {"shape": "8x4", "dtype": "float32", "low": -1.0, "high": 1.5, "mean": 0.1, "std": 0.4, "bad": 0, "zero": 0.5}
+HEALTH = {
+    "models": [
+        {
+            "root": "Net",
+            "left_out": 3,
+            "rows": [
+                {"name": "", "type": "Net", "depth": 0, "input": "8x3", "output": "8x2", "parameters": 0},
+                {"name": "body|x", "type": "Linear", "depth": 1, "input": "8x3", "output": "8x4", "parameters": 1200,
+                 "trainable": 1200},
+                {"name": "head", "type": "Linear", "depth": 1, "input": "8x4", "output": "8x2", "parameters": 10,
+                 "trainable": 0},
+            ],
+        }
+    ],
+    "batches": [
+        {"phase": "train", "step": 1, "leaf": "0", "role": "input", **LOOK},
+        {"phase": "eval", "step": 40, "leaf": "target", "role": "label", **LOOK, "classes": 10, "bad": 2},
+    ],
+    "loaders": [{"dataset": "Digits", "length": 1347, "batch_size": 64, "workers": 2, "shuffle": True}] * 3,
+    "layers": {"steps": [1, 40], "left_out": 0, "rows": [{"name": "head", "type": "Linear", "looks": [LOOK, {}]}]},
+    "weights": {
+        "step": 40,
+        "left_out": 1,
+        "rows": [{"name": "head.weight", "shape": "2x4", "trainable": False, "weight": 2.0, "gradient": None,
+                  "update": 0.01, "zero": 0.0, "bad": 1}],
+    },
+    "phases": {"data": 0.001, "forward": 0.002, "backward": 0.006, "optimizer": 0.001},
+    "flow": [{"name": f"layer{i}.weight", "gradient": 10.0**-i, "update": 10.0 ** -(i + 2)} for i in range(5)],
+}  # fmt: skip
+FAILED = CheckResult("vanishing_gradient", "gradients reach the first layers", "", "", "fail")
+
+
+def with_health(run, **changes):
+    return dataclasses.replace(run, health=HEALTH, **changes)
+
+
+def page(runs, notebook):
+    return entry_markdown(with_health(runs["finished"]()), notebook)
+
+
+def test_the_model_is_a_table_of_modules(runs, notebook):
+    text = page(runs, notebook)
+
+    assert "| module | type | input → output | parameters |" in text
+    assert "| body&#124;x | Linear | 8x3 → 8x4 | 1,200 |" in text or "| body\\|x | Linear | 8x3 → 8x4 | 1,200 |" in text
+    assert "| head | Linear | 8x4 → 8x2 | 10 (0) |" in text
+    assert "and 3 more modules" in text
+
+
+def test_every_model_is_in_the_table(runs, notebook):
+    critic = {"root": "Critic", "left_out": 1, "rows": [{"name": "", "type": "Critic", "depth": 0, "parameters": 0}]}
+    health = {**HEALTH, "models": [*HEALTH["models"], critic]}
+    text = entry_markdown(dataclasses.replace(runs["finished"](), health=health), notebook)
+
+    assert "| (root) | Net | 8x3 → 8x2 |  |" in text and "| (root) | Critic |  |  |" in text
+    assert "and 4 more modules" in text
+
+
+def test_batches_and_loaders(runs, notebook):
+    text = page(runs, notebook)
+
+    assert "## Data" in text
+    assert "| training, step 1 | input 0 | 8x4 | float32 | -1 to 1.5 | 0.1 / 0.4 |  |" in text
+    assert "| 10 classes, **2 not finite** |" in text
+    # One that is made anew for each epoch is told once.
+    assert text.count("- loader over Digits: 1,347 samples, batches of 64, 2 workers, shuffled") == 1
+
+
+def test_layers_and_parameters(runs, notebook):
+    text = page(runs, notebook)
+
+    assert "What each layer gave, at step 1 and step 40" in text
+    assert "| head | Linear | -1 to 1.5 | 0.1 / 0.4 | 50 % |  |  |  |" in text
+    assert "Parameters at step 40" in text
+    assert "| head.weight (frozen) | 2x4 | 2 **1 not finite** |  | 0.01 |  |" in text
+    assert "and 1 more parameters, in run.json" in text
+
+
+def test_where_the_time_of_a_step_goes(runs, notebook):
+    told = "backward 60 %, forward 20 %, optimizer 10 %, waiting for data 10 %"
+    assert f"| time of a step | {told} |" in page(runs, notebook)
+
+
+def test_in_chinese(runs, notebook_zh):
+    text = entry_markdown(with_health(runs["finished"]()), notebook_zh)
+
+    for heading in ("## 数据", "## 调试输出", "各层的输出，第 1 步与第 40 步", "| 每步时间构成 | 反向 60 %"):
+        assert heading in text
+
+
+def test_the_gradient_flow_is_drawn_for_flagged_runs_only(runs, notebook):
+    run = runs["finished"]()
+    fine = with_health(run, checks=())
+    bad = with_health(run, checks=(FAILED,))
+
+    assert not worth_drawing(fine) and worth_drawing(bad)
+    assert not worth_drawing(dataclasses.replace(bad, health={}))
+    picture = flow_svg(bad)
+    root = ET.fromstring(picture)
+    words = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "layer0.weight" in words and "layer4.weight" in words and "gradient norm" in words
+    assert f"]({run.id}/flow.svg)" in entry_markdown(bad, notebook)
+    assert "flow.svg" not in entry_markdown(fine, notebook)
+
+
+def test_facts_of_another_form_cost_nothing(runs, notebook):
+    odd = {"models": 3, "batches": ["x"], "layers": [1], "weights": None, "flow": {"a": 1}, "phases": {"data": "x"}}
+    text = entry_markdown(dataclasses.replace(runs["finished"](), health=odd), notebook)
+
+    assert "## Debug output" not in text and "could not be written" not in text

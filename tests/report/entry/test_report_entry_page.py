@@ -1,0 +1,270 @@
+"""The entry of every kind of run: whole, true, bounded, inert, and people's text stays."""
+
+import dataclasses
+import re
+
+import pytest
+
+from labbook.model.run import Arguments, Change, ConfigFile, Console, FileUse
+from labbook.model.series import Series
+from labbook.report.entry.entry_page import SECTIONS, entry_markdown, tidy
+from labbook.report.entry.section_limits import MAX_ENTRY_BYTES
+from labbook.store import frontmatter
+from labbook.store.entry_text import split_parts
+
+KEYS = [
+    "schema",
+    "id",
+    "title",
+    "experiment",
+    "status",
+    "exit_code",
+    "started",
+    "duration_s",
+    "command",
+    "frameworks",
+    "mode",
+    "host",
+    "author",
+    "tags",
+    "symptoms",
+    "families",
+    "fingerprints",
+    "fix",
+    "params",
+    "metrics",
+    "code",
+    "previous",
+    "probe",
+]
+
+
+@pytest.mark.parametrize(("name", "language"), [("finished", "en"), ("crashed", "zh"), ("script", "en")])
+def test_it_is_the_page_that_was_read_and_approved(runs, name, language, notebook, notebook_zh, golden, rewrite):
+    page = entry_markdown(runs[name](), notebook if language == "en" else notebook_zh)
+    path = golden / f"{name}.{language}.md"
+    if rewrite:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
+    assert page == path.read_text(encoding="utf-8")
+
+
+def test_every_entry_is_whole_and_stable(any_run, notebook, notebook_zh):
+    for book in (notebook, notebook_zh):
+        page = entry_markdown(any_run, book)
+        meta, body = frontmatter.parse(page, "x")
+        assert list(meta) == KEYS
+        assert meta["status"] == any_run.status and meta["id"] == any_run.id
+        names = [p.name for p in split_parts(body) if p.name]
+        assert names == [n for n in SECTIONS if n in names] and "title" in names
+        assert entry_markdown(any_run, book, page) == page
+        assert "\n\n\n" not in page and "None" not in page and "Undefined" not in page
+
+
+def test_no_table_is_empty_and_every_row_has_its_cells(any_run, notebook):
+    rows = entry_markdown(any_run, notebook).split("\n")
+    for number, row in enumerate(rows):
+        if re.fullmatch(r"\|(---\|)+", row):
+            width = row.count("|")
+            assert rows[number - 1].count("|") == width
+            following = rows[number + 1 :]
+            table = following[: next(i for i, line in enumerate(following) if not line.startswith("|"))]
+            assert table and all(line.count("|") == width for line in table)
+
+
+def test_a_crash_is_told_by_the_line_of_the_users_code(runs, notebook):
+    page = entry_markdown(runs["crashed"](), notebook)
+    assert "# train.py: RuntimeError at model.py:18" in page
+    assert page.index("## Exception") < page.index("## Goal") < page.index("## Health checklist")
+    assert "Raised at `model.py:18` in `forward`" in page and "return self.head(x.flatten(1))" in page
+
+
+def test_what_was_not_observed_is_said(runs, notebook):
+    page = entry_markdown(runs["probeless"](), notebook)
+    assert (
+        "The probe did not start" in page and "## What was not observed" in page and "not in a git repository" in page
+    )
+    assert "## Health checklist" not in page and "## Curves" not in page
+
+
+def test_people_write_while_it_runs_and_keep_every_word(runs, notebook):
+    page = entry_markdown(runs["running"](), notebook)
+    mine = (
+        page.replace("## Goal\n", "## Goal\n\nIs 0.1 too high? <b>\n")
+        .replace("tags: []", "tags: [mine]  # keep")
+        .replace("author: Wei", "author: Li")
+    )
+    mine += "\nI saw it.\n"
+    done = entry_markdown(runs["finished"](), notebook, mine)
+    assert "Is 0.1 too high? <b>\n" in done and done.endswith("\nI saw it.\n") and "# keep" in done
+    meta, _ = frontmatter.parse(done, "x")
+    assert meta["status"] == "finished" and set(meta["tags"]) == {"mine", "torch"} and meta["author"] == "Wei"
+    assert "still" not in done.split("labbook:end title")[0] and done.count("## Goal") == 1
+
+
+def test_a_finished_entry_is_the_same_whether_it_was_begun_or_not(runs, notebook):
+    for name in ("finished", "crashed", "two_ranks"):
+        begun = entry_markdown(runs[name](), notebook, entry_markdown(runs["running"](), notebook))
+        assert begun == entry_markdown(runs[name](), notebook)
+
+
+def test_a_title_of_their_own_stays_wherever_they_wrote_it(runs, notebook):
+    page = entry_markdown(runs["running"](), notebook)
+    for mine in (page.replace('"train.py: running"', "my title"), page.replace("# train.py: running", "# my title")):
+        done = entry_markdown(runs["finished"](), notebook, mine)
+        assert "\n# my title\n" in done and frontmatter.parse(done, "x")[0]["title"] == "my title"
+        assert entry_markdown(runs["finished"](), notebook, done) == done
+    assert "# train.py: finished" in entry_markdown(runs["finished"](), notebook, page)
+
+
+def test_a_section_can_be_left_out(runs, notebook):
+    page = entry_markdown(runs["finished"](), notebook).replace("---\nschema", "---\nleave_out: [console]\nschema", 1)
+    assert "## Console" not in entry_markdown(runs["finished"](), notebook, page)
+
+
+def test_a_confirmed_fix_stays(runs, notebook):
+    page = entry_markdown(runs["crashed"](), notebook).replace("fix: null", "fix: 20261122-000000-abcd")
+    assert "fix: 20261122-000000-abcd" in entry_markdown(runs["crashed"](), notebook, page)
+
+
+HOSTILE = (
+    "</details><script>alert(1)</script> [x](javascript:alert(1)) ![i](http://e/x) | {{ 7*7 }} {% raw %} ```\n"
+    '# h\n<!-- labbook:end console -->\n--8<-- "/etc/passwd"'
+)
+
+
+def hostile(run):
+    arguments = (Arguments(HOSTILE, HOSTILE, {HOSTILE: HOSTILE}),)
+    series = tuple(dataclasses.replace(s, name=HOSTILE) for s in run.series[:1]) + run.series
+    exceptions = tuple(
+        dataclasses.replace(
+            e,
+            type=HOSTILE,
+            message=HOSTILE,
+            notes=(HOSTILE,),
+            chain=((HOSTILE, HOSTILE, "cause"),),
+            thread=HOSTILE,
+            frames=tuple(dataclasses.replace(f, file=HOSTILE, function=HOSTILE, source=HOSTILE) for f in e.frames),
+        )
+        for e in run.exceptions
+    )
+    return dataclasses.replace(
+        run,
+        argv=("python", HOSTILE),
+        cwd=HOSTILE,
+        script=HOSTILE,
+        title="",
+        author=HOSTILE,
+        host=HOSTILE,
+        arguments=arguments,
+        series=series,
+        exceptions=exceptions,
+        notes=(HOSTILE,),
+        configs=(ConfigFile(HOSTILE, "yaml", HOSTILE),),
+        files=(FileUse(HOSTILE, HOSTILE, 1, HOSTILE),),
+        changes=(Change("code", HOSTILE, HOSTILE, HOSTILE, HOSTILE),),
+        previous="20261121-150101-a1b2",
+        console=Console(HOSTILE, 3),
+        warnings=({"category": HOSTILE, "message": HOSTILE, "file": HOSTILE, "line": 1},),
+        tags=(HOSTILE,),
+        captured={k: dict.fromkeys(v, HOSTILE) | {"environment": {HOSTILE: HOSTILE}} for k, v in run.captured.items()}
+        | {
+            "code": {
+                "commit": HOSTILE,
+                "branch": HOSTILE,
+                "remote": HOSTILE,
+                "state": HOSTILE,
+                "patch": "p.patch",
+                "patch_note": HOSTILE,
+                "files_changed": [{"path": HOSTILE, "status": HOSTILE}],
+                "untracked": [HOSTILE],
+            }
+        },
+        checks=tuple(dataclasses.replace(c, observed=HOSTILE, detail=HOSTILE) for c in run.checks),
+        probe=dataclasses.replace(run.probe, unobserved=((HOSTILE, HOSTILE),), errors=((HOSTILE, HOSTILE, 2),)),
+    )
+
+
+def test_hostile_text_is_inert_in_every_place(runs, notebook):
+    markdown = pytest.importorskip("markdown")
+    for name in ("finished", "crashed", "two_ranks"):
+        run = hostile(runs[name]())
+        page = entry_markdown(run, notebook)
+        meta, body = frontmatter.parse(page, "x")
+        assert meta["tags"] == [HOSTILE[:100]] and "<" not in meta["title"]
+        assert [p.name for p in split_parts(body) if p.name] == [
+            n for n in SECTIONS if n in {p.name for p in split_parts(body)}
+        ]
+        shown = markdown.markdown(body, extensions=["tables", "fenced_code", "attr_list", "md_in_html"])
+        assert "<script" not in shown
+        assert not re.search(r'(?:href|src)="(?:javascript|http)', shown)
+        assert "{{" not in page and "{%" not in page
+        assert shown.count("<h1") == 1
+        assert entry_markdown(run, notebook, page) == page
+
+
+def big(run, width, count):
+    text = "<|_*`~&" * (width // 7)
+    steps = tuple(range(20))
+    return dataclasses.replace(
+        run,
+        arguments=(Arguments("argparse", "a", {f"{text}{i}": text for i in range(count)}),),
+        configs=tuple(ConfigFile(f"{text}{i}", "yaml", text * 50) for i in range(20)),
+        files=tuple(FileUse(f"{text}{i}", "read", 5) for i in range(count)),
+        changes=tuple(Change("argument", f"{text}{i}", text, text, text) for i in range(count)),
+        previous="20261121-150101-a1b2",
+        series=tuple(Series(f"{text}{i}", "text", steps, tuple(map(float, steps))) for i in range(count)),
+        console=Console("\n".join(text for _ in range(count)), count),
+        notes=(text,) * count,
+        probe=dataclasses.replace(run.probe, unobserved=((text, text),) * count, errors=((text, text, 3),) * count),
+        exceptions=tuple(dataclasses.replace(e, message=text * 50, frames=e.frames * 100) for e in run.exceptions) * 30,
+        warnings=({"category": text, "message": text, "file": text, "line": 3},) * count,
+        checks=run.checks * 3,
+        tags=(text,) * 3,
+        argv=(*run.argv, text),
+        captured={
+            **run.captured,
+            "code": {
+                **run.captured["code"],
+                "files_changed": [{"path": text, "status": "M"}] * count,
+                "untracked": [text] * count,
+            },
+            "reproducibility": {"reasons": [text] * 30},
+        },
+    )
+
+
+@pytest.mark.parametrize(("width", "count"), [(70, 100), (700, 400), pytest.param(7000, 400, marks=pytest.mark.long)])
+def test_no_entry_is_larger_than_a_page_can_be(runs, notebook, notebook_zh, width, count):
+    for name in ("finished", "crashed", "two_ranks"):
+        for book in (notebook, notebook_zh):
+            page = entry_markdown(big(runs[name](), width, count), book)
+            assert len(page.encode()) <= MAX_ENTRY_BYTES
+            assert "run.json" in page
+
+
+def test_a_long_console_gives_way_and_says_so(runs, notebook):
+    run = dataclasses.replace(
+        runs["finished"](), console=Console("\n".join(f"line {i}" for i in range(1000)), 1240, 240)
+    )
+    page = entry_markdown(run, notebook)
+    assert (
+        "last 60 of 1,240 lines" in page
+        and "line 999" in page
+        and "line 0\n" in page
+        and "240 lines in between" in page
+    )
+
+
+def test_a_broken_template_of_the_notebook_is_named_in_the_entry(runs, notebook):
+    folder = notebook.paths.templates
+    folder.mkdir(parents=True)
+    (folder / "entry.md.j2").write_text("{% call section('title') %}\n# {{ head.title\n{% endcall %}")
+    page = entry_markdown(runs["finished"](), notebook)
+    assert "entry.md.j2: line" in page and "## Health checklist" in page
+
+
+def test_blank_lines_of_code_stay():
+    assert tidy("a\n\n\n\nb\n```\nx\n\n\ny\n```\n\n\n<pre><code>p\n\n\nq\n</code></pre>\n\n\nc\n") == (
+        "a\n\nb\n```\nx\n\n\ny\n```\n\n<pre><code>p\n\n\nq\n</code></pre>\n\nc\n"
+    )

@@ -1,0 +1,53 @@
+"""A short run has many rows that nobody could observe: one reason is told once, in both languages."""
+
+from dataclasses import replace
+
+import pytest
+
+from labbook.model.message import message
+from labbook.model.run import CheckResult
+from labbook.report.entry.entry_page import entry_markdown
+from labbook.report.entry.merged_rows import merge_unobserved
+
+REASON = "not observed: no optimizer step was seen"
+
+
+def row(name, observed=REASON, verdict="not observed"):
+    return {"id": name, "observed": observed, "verdict": verdict, "expected": "something"}
+
+
+def test_rows_of_one_reason_are_one():
+    told = merge_unobserved(
+        [row("a"), row("b", "fine", "ok"), row("c"), row("d", "not observed: another reason"), row("e")]
+    )
+    assert [[one["id"] for one in each["members"]] for each in told] == [["a", "c", "e"], ["b"], ["d"]]
+    assert told[0]["expected"] == "" and told[1]["expected"] == "something"
+
+
+def test_two_rows_stay_two():
+    assert len(merge_unobserved([row("a"), row("b")])) == 2
+
+
+@pytest.mark.parametrize(
+    ("language", "cell"),
+    [
+        ("en", "| initial loss, learning rate, seeds |  | not observed: no"),
+        ("zh", "| 初始损失、学习率、随机种子 |  | 未观察到：没有看到优化器更新 |"),
+    ],
+)
+def test_the_entry_tells_the_reason_once(runs, notebook, language, cell):
+    names = {"init_loss_off": "初始损失", "learning_rate_seen": "学习率", "seeds_set": "随机种子"}
+    titles = {"init_loss_off": "initial loss", "learning_rate_seen": "learning rate", "seeds_set": "seeds"}
+    reason = message("health.not_observed.because", reason=message("health.not_observed.no_step"))
+    checks = tuple(
+        CheckResult(
+            *(key, title, "x", REASON, "not observed"),
+            observed_message=reason,
+            page_words={"zh": {"title": names[key], "expected": "x"}},
+        )
+        for key, title in titles.items()
+    )
+    run = replace(runs["crashed"](), checks=checks)
+    spoken = replace(notebook, config=replace(notebook.config, language=language))
+    page = entry_markdown(run, spoken)
+    assert cell in page and page.count("no optimizer step was seen") + page.count("没有看到优化器") <= 2

@@ -1,0 +1,118 @@
+"""One true sentence for every kind of run, in both languages."""
+
+import dataclasses
+import math
+
+import pytest
+
+from labbook.model.finding import Finding
+from labbook.model.run import Run
+from labbook.model.series import Series
+from labbook.report.entry.title import primary_series, run_title, verdict_line
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "verdict"),
+    [
+        ("finished", "train.py: finished, loss 2.387 → 0.1363 in 240 steps", "loss 2.387 → 0.1363 in 240 steps"),
+        ("crashed", "train.py: RuntimeError at model.py:18", "RuntimeError at model.py:18"),
+        ("interrupted", "train.py: interrupted after 12 s", "loss 2.387 → 0.1363 in 240 steps"),
+        ("running", "train.py: running", "no metric was seen"),
+        ("probeless", "run.sh: failed, exit code 2", "exit code 2"),
+    ],
+)
+def test_titles(runs, name, title, verdict):
+    run = runs[name]()
+    assert (run_title(run), verdict_line(run)) == (title, verdict)
+    assert run_title(run, "zh") != title
+
+
+def run_with(*series, **fields):
+    return Run(
+        "i",
+        fields.pop("status", "finished"),
+        ("python", "a.py"),
+        "/w",
+        0.0,
+        ended=12.0,
+        script="a.py",
+        series=series,
+        **fields,
+    )
+
+
+def test_a_loss_that_is_no_number_is_the_news():
+    loss = Series("loss", "probe", (1, 2, 3, 4), (2.0, math.nan, 1.0, math.nan))
+    assert run_title(run_with(loss)) == "a.py: finished, loss is NaN since step 4"
+    assert run_title(run_with(loss, status="failed", exit_code=1)) == "a.py: loss is NaN since step 4"
+
+
+def finding(**fields):
+    told = {"symptom": "loss_negative", "family": "numeric", "class_": "numeric", "tier": 1, "severity": "error"}
+    return Finding(**{**told, "title": "Loss is negative (cross entropy, BCE or squared error)", **fields})
+
+
+def test_what_is_certainly_wrong_in_a_run_that_ended_well_is_the_news():
+    loss = Series("loss", "probe", (1, 2), (2.0, -3.0))
+    assert run_title(run_with(loss, findings=(finding(),))) == (
+        "a.py: finished, but loss is negative (cross entropy, BCE or squared error)"
+    )
+    for one in (finding(tier=3), finding(severity="warning")):
+        assert run_title(run_with(loss, findings=(one,))) == "a.py: finished, loss 2 → -3 in 2 steps"
+    dead = finding(symptom="dead_relu", title="Most units of a layer give 0", tier=2)
+    assert run_title(run_with(loss, findings=(finding(severity="warning"), dead))).endswith(
+        "but most units of a layer give 0"
+    )
+    follows = finding(follows_from="dead_relu")
+    assert run_title(run_with(loss, findings=(dead, follows))).endswith("but most units of a layer give 0")
+    assert run_title(run_with(loss, findings=(dead, finding()))).endswith(
+        "but loss is negative (cross entropy, BCE or squared error)"
+    )
+    loss = Series("loss", "probe", (1, 2), (2.0, math.nan))
+    assert run_title(run_with(loss, findings=(finding(),))) == "a.py: finished, loss is NaN since step 2"
+
+
+@pytest.mark.parametrize(
+    ("symptom_title", "shown"),
+    [
+        ("Exploding gradient", "exploding gradient"),
+        ("GPU out of memory", "GPU out of memory"),
+        ("DataLoader: too many open files", "DataLoader: too many open files"),
+        ("NaN gradient in the backward pass", "NaN gradient in the backward pass"),
+        ("`optimizer.step()` missing after `backward()`", "optimizer.step() missing after backward()"),
+        ("`TypeError`: arguments do not match", "TypeError: arguments do not match"),
+    ],
+)
+def test_symptom_titles_lose_code_marks_and_keep_the_case_of_names(symptom_title, shown):
+    loss = Series("loss", "probe", (1, 2), (2.0, -3.0))
+    title = run_title(run_with(loss, findings=(finding(title=symptom_title),)))
+    assert title == f"a.py: finished, but {shown}"
+
+
+def test_other_ends():
+    assert run_title(run_with(status="killed", signal="SIGKILL")) == "a.py: killed by SIGKILL after 12 s"
+    assert run_title(run_with(status="failed", signal="SIGSEGV")) == "a.py: failed, killed by SIGSEGV"
+    assert run_title(run_with(status="lost")) == "a.py: lost, its recorder died"
+    assert run_title(run_with()) == "a.py: finished"
+    assert run_title(run_with(Series("acc", "text", (1,), (0.9,)))) == "a.py: finished, acc 0.9"
+
+
+def test_names_of_the_program_are_made_harmless():
+    run = dataclasses.replace(run_with(), script="<b>{{x}}\n" + "y" * 200 + ".py")
+    title = run_title(run)
+    assert not set("<>{}\n") & set(title) and len(title) < 90 and title.endswith("y.py: finished")
+
+
+def test_the_training_loss_stands_for_the_run():
+    def of(*names):
+        return primary_series(run_with(*(Series(n, s, (1,), (1.0,)) for n, s in names)))
+
+    assert of(("val_loss", "tensorboard"), ("acc", "text"), ("train_loss", "wandb")) == "train_loss"
+    assert of(("lr", "probe"), ("loss", "text"), ("loss", "probe")) == "loss"
+    assert of(("lr", "probe"), ("step_time_s", "probe")) == ""
+    assert (
+        of(
+            ("eval/acc", "mlflow"),
+        )
+        == "eval/acc"
+    )

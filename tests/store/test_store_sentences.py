@@ -1,0 +1,188 @@
+"""Messages: every key has a template in both languages with the same placeholders, and every template is used."""
+
+import ast
+import re
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labbook.model.message import Message, message
+from labbook.model.run import CheckResult, Run
+from labbook.model.run_json import run_from_json, run_to_json
+from labbook.review.reviewer import RULES
+from labbook.store.sentences import Sentences, format_number, format_percent
+from labbook.store.templates import builtin_folder, read_words
+
+LABBOOK = Path(__file__).parents[2] / "labbook"
+FOLDER = builtin_folder() / "words" / "messages"
+CHINESE = re.compile("[\u4e00-\u9fff]")
+
+
+def flat(words, prefix):
+    for key, value in words.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}.{key}")
+        else:
+            yield f"{prefix}.{key}", value
+
+
+def templates(language):
+    """Key -> template of all message files of a language; a key that stands twice fails."""
+    found = {}
+    for path in sorted(FOLDER.glob(f"{language}_*.toml")):
+        if path.stem == f"{language}_texts":
+            continue
+        for key, text in flat(read_words(path), path.stem.split("_")[1]):
+            assert key not in found, (path.name, key)
+            found[key] = text
+    return found
+
+
+def placeholders(template):
+    return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
+
+
+ENGLISH, OTHER = templates("en"), templates("zh")
+ROOMS = {key.partition(".")[0] for key in ENGLISH}
+KEY = re.compile(rf"(?:{'|'.join(sorted(ROOMS))})(?:\.[a-z0-9_]+)+\Z")
+MODULES = {".".join(path.relative_to(LABBOOK).with_suffix("").parts) for path in LABBOOK.rglob("*.py")}
+
+
+def sources():
+    for path in sorted(LABBOOK.rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def keys_in_code():
+    """Texts of the code that look like keys; the values of a `values.` row are those of the renderer."""
+    for path, tree in sources():
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and KEY.match(node.value)
+                and node.value not in MODULES
+            ):
+                yield node.value, f"{path.relative_to(LABBOOK)}:{node.lineno}"
+
+
+def calls_in_code():
+    """(keys, names of the values, place) of each `message(...)` whose key stands in the call."""
+    for path, tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "message" and node.args:
+                keys = {c.value for c in ast.walk(node.args[0]) if isinstance(c, ast.Constant)} & set(ENGLISH)
+                yield keys, {k.arg for k in node.keywords}, f"{path.relative_to(LABBOOK)}:{node.lineno}"
+
+
+def test_both_languages_have_the_same_keys_and_placeholders():
+    assert set(ENGLISH) == set(OTHER)
+    wrong = [key for key in ENGLISH if placeholders(OTHER[key]) != placeholders(ENGLISH[key])]
+    assert not wrong
+
+
+def test_every_key_of_the_code_has_a_template():
+    assert {key: place for key, place in keys_in_code() if key not in ENGLISH} == {}
+
+
+def test_every_template_is_used():
+    used = {key for key, _ in keys_in_code()}
+    used |= {rule.message_key(part) for rule in RULES for part in ("what", "advice")}
+    renderer = {key for key in ENGLISH if key.startswith("values.")}
+    assert sorted(set(ENGLISH) - used - renderer) == []
+
+
+def test_calls_give_the_values_that_their_templates_need():
+    wrong = [
+        (place, key, placeholders(ENGLISH[key]), values)
+        for keys, values, place in calls_in_code()
+        for key in keys
+        if not placeholders(ENGLISH[key]) <= values
+    ]
+    assert not wrong
+    # Of a call that chooses between keys, each value is needed by one of them.
+    idle = [
+        (place, sorted(values - set().union(*(placeholders(ENGLISH[key]) for key in keys))))
+        for keys, values, place in calls_in_code()
+        if keys and values - set().union(*(placeholders(ENGLISH[key]) for key in keys))
+    ]
+    assert not idle
+
+
+def test_chinese_sentences_are_chinese():
+    """A template that holds more than placeholders and punctuation holds Chinese words, unless English has none."""
+
+    def words(text):
+        return re.findall(r"[A-Za-z]{2,}", re.sub(r"\{[^}]*\}", "", text))
+
+    left = [key for key, text in OTHER.items() if len(words(text)) > 2 and not CHINESE.search(text)]
+    assert not left
+
+
+def test_numbers_lists_and_plurals():
+    say = Sentences("en")
+    named = message("health.new_labels_in_val.new", classes=1, names=["7"])
+    assert say.fill(named) == "1 class only in validation: 7"
+    more = message("values.more", names=["a", "b"], more=3)
+    several = message("health.new_labels_in_val.new", classes=5, names=more)
+    assert say.fill(several) == "5 classes only in validation: a, b and 3 more"
+    assert Sentences("zh").fill(several) == "5 个类别只在验证集中出现：a、b 等，另有 3 个"
+    assert say.fill(message("health.range", low=float("nan"), high=float("inf"))) == "NaN to infinity"
+    assert say.fill(message("health.step_time_drift.slope", share=0.125)) == "12 % per 100 steps"
+
+
+def test_a_message_that_this_version_does_not_know_is_the_text_beside_it():
+    say = Sentences("zh")
+    assert say(Message("health.gone", {}), "as it was") == "as it was"
+    assert say(message("health.range", low=1), "as it was") == "as it was"
+    assert say(None, "as it was") == "as it was"
+    for wrong in (Message("health.gone", {}), message("health.range", low=1)):
+        with pytest.raises(LookupError):
+            say.fill(wrong)
+
+
+def test_a_notebook_has_its_own_sentences(tmp_path):
+    (tmp_path / "words" / "messages").mkdir(parents=True)
+    (tmp_path / "words" / "messages" / "en_health.toml").write_text('from_to = "{first} -> {last}"\n', "utf-8")
+    say = Sentences("en", tmp_path)
+    assert say.fill(message("health.from_to", first=2, last=1)) == "2 -> 1"
+    assert say.fill(message("health.range", low=1, high=2)) == "1 to 2"
+
+
+def test_messages_survive_run_json():
+    inner = message("health.module", name="layer1", type="ReLU")
+    said = message("health.dead_relu.dead", share=0.5, layer=inner)
+    row = CheckResult("dead_relu", "t", "e", "o", "fail", observed_message=said, evidence_messages=(said, inner))
+    run = Run("i", "finished", ("python",), "/", 0.0, checks=(row,))
+    read = run_from_json(run_to_json(run)).checks[0]
+    for language in ("en", "zh"):
+        say = Sentences(language)
+        assert say(read.observed_message) == say(said)
+        assert [say(one) for one in read.evidence_messages] == [say(said), say(inner)]
+
+
+def test_texts_that_are_stored_in_english_stand_so_in_the_code():
+    texts = read_words(FOLDER / "zh_texts.toml")
+    code = "\n".join(path.read_text(encoding="utf-8") for path in LABBOOK.rglob("*.py"))
+    # The probe puts the name of the framework into some.
+    forms = {text: {text, text.replace("torch", "%s"), text.replace("paddle", "%s")} for text in texts}
+    assert [text for text in texts if not any(f'"{form}"' in code for form in forms[text])] == []
+    assert all(CHINESE.search(said) or text.startswith("--") for text, said in texts.items())
+    say = Sentences("zh")
+    assert say("no sample was taken") == "没有采样" and say("another reason") == "another reason"
+    because = message("health.not_observed.because", reason="switched off by --debug off")
+    assert say(because) == "未观察到：已用 --debug off 关闭"
+
+
+@given(st.floats(-1e300, 1e300))
+def test_a_number_has_four_digits(value):
+    assert float(format_number(value)) == pytest.approx(value, rel=1e-3)
+
+
+@given(st.floats(0, 1))
+def test_a_share_is_whole_only_when_it_is(share):
+    told = format_percent(share)
+    assert (told == "100 %") == (share == 1.0) and (told == "0 %") == (share == 0.0)

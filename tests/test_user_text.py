@@ -1,0 +1,107 @@
+"""Sentences that users read: known bad habits stay out, titles are short and unique."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, read_pages
+from labbook.model.symptom import Symptom
+
+LANGUAGES = ("en", "zh")
+MOST_LETTERS = {"en": 59, "zh": 32}
+
+FORBIDDEN = {
+    "en": [
+        # A private language.
+        r"\bthat which\b",
+        r"\bas it stands\b",
+        r"\b(?:no one|nobody) (?:knows|uses|has)\b",
+        r"\bwhatever (?:else )?(?:it|one) (?:is|has)\b",
+        r"\bby heart\b",
+        r"\bwithout a word\b",
+        r"\b(?:is|are|was|were) (?:told|said|heard|meant|asked)\b",
+        r"\basked (?:for|of)\b",
+        r"\bthan (?:it|they) (?:was|were) made for\b",
+        r"\bstands? (?:at|before|behind|around|where|in the)\b",
+        r"\bshows? itself\b",
+        r"\bthe commonest\b",
+        r"\bmend\b",
+        # "What is read is what counts."
+        r"(?:^|[.:;] )What [^.?]* (?:is|are) [^?]*\.",
+        # The end of an item of "What to try" reads "Fixed if ...".
+        r"\b[Ii]t worked (?:when|if)\b",
+        # An advice names its object.
+        r"(?:^|[.;] )(?:Lower|Raise|Change|Clip|Use|Remove|Set|Reduce) (?:it|them|fewer|less|more)[.;]",
+    ],
+    "zh": [
+        # Half of a translation.
+        r"即(?:成功|为修好|为有效|为生效)",
+        r"没走到",
+        r"无人使用",
+        r"被他人",
+        r"一无所知",
+        r"说明含义",
+        r"的东西",
+        # Punctuation of the other language between Chinese characters.
+        r"[\u4e00-\u9fff][,;:?!][\u4e00-\u9fff]",
+        r"[\u4e00-\u9fff]\.(?:\s|$)",
+    ],
+}
+
+PAGES = read_pages(BUILT_IN).symptoms
+
+
+def symptom_sentences(symptom: Symptom, language: str) -> Iterator[str]:
+    """What a reader sees of a page, without its code: title, evidence, symptoms, causes, advice."""
+    wording = symptom.said(language)
+    for text in (wording.title, *wording.says.splitlines(), wording.see, *wording.why, *wording.attempts):
+        yield re.sub(r"`[^`]*`", "``", " ".join(text.split()))
+
+
+def symptom_texts(language: str) -> Iterator[tuple[str, str]]:
+    """Where each sentence of the catalogue stands, and the sentence."""
+    return ((page.id, text) for page in PAGES.values() for text in symptom_sentences(page, language))
+
+
+SOURCES: dict[str, Callable[[str], Iterator[tuple[str, str]]]] = {"symptom pages": symptom_texts}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("source", SOURCES)
+def test_user_text_has_none_of_the_forbidden_phrases(source, language):
+    forbidden = re.compile("|".join(f"(?:{phrase})" for phrase in FORBIDDEN[language]))
+    texts = list(SOURCES[source](language))
+    found = [f"{where}: {text}" for where, text in texts if forbidden.search(text)]
+    assert texts
+    assert found == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_symptom_titles_are_short_and_unique(language):
+    titles = {page.id: page.said(language).title for page in PAGES.values()}
+    # Code marks are not shown in Chinese lists, and a Chinese character is twice as wide.
+    lengths = {name: len(title.replace("`", "") if language == "zh" else title) for name, title in titles.items()}
+    assert {name: titles[name] for name, length in lengths.items() if length > MOST_LETTERS[language]} == {}
+    assert [title for title, count in Counter(titles.values()).items() if count > 1] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_symptom_titles_are_phrases_with_whole_code_marks(language):
+    for page in PAGES.values():
+        title = page.said(language).title
+        assert not title.endswith((".", "。", "...", "…", "!", "！")), page.id
+        assert title.count("`") % 2 == 0, page.id
+        assert not re.match(r"(?:The|An) ", title), f"{page.id}: begin with the known term"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_first_advice_stands_on_its_own(language):
+    shortest = {"en": 30, "zh": 12}[language]
+    # An advice that begins with bare code, or continues another sentence.
+    dependent = re.compile(r"(?:\{(?:torch|paddle)\|)?(?:Or\b|Then\b|See the row|`|或|再|然后)")
+    firsts = {page.id: page.said(language).attempts[0] for page in PAGES.values()}
+    assert {name: text for name, text in firsts.items() if len(text) < shortest or dependent.match(text)} == {}
