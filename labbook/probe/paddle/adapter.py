@@ -9,12 +9,11 @@ from math import prod
 
 from ..events.protocol import FRAMEWORK, STATE
 from ..inspection.model_lookup import TrainedModels
-from ..torch.compiler import NEVER
 from ..training import seeds
-from ..training.backward import watched_backward
+from ..training.backward import NEVER_COMPILING, watched_backward
 from ..training.device_values import Step, merged
 from ..training.fast_path import FastPath
-from ..training.training_loop import NOT_DELIVERED, Training, are_floats
+from ..training.loop_follower import NOT_DELIVERED, Training, are_floats
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 from . import framework_state, gradient_norm, monitor_hooks
 from .scalars import Scalars
@@ -59,7 +58,7 @@ class Adapter:
         self.training = Training(probe, NAME, self.describe)
         self.monitor = None
         self.is_compiling = lambda: probe.suspended > 0
-        self.questions = (bool, NEVER)
+        self.questions = (bool, NEVER_COMPILING)
         self.alone = _alone(self)
         self.seed_at_import = framework_state.initial_seed(module)
         self.fast_path = FastPath(self)

@@ -1,9 +1,9 @@
 """The autograd graph of PaddlePaddle: which parameters a backward call reaches, and where a tensor lost its graph."""
 
 from ..events.protocol import GRAPH
+from ..inspection.graph_schedule import AGAIN, FIRST
 from ..inspection.model_lookup import parameters_of
 from ..process.gc_scan import live_instances
-from ..torch.autograd_graph import AGAIN, FIRST
 from .detach_finder import most_likely
 
 MOST_NODES = 200000

@@ -2,9 +2,9 @@
 
 from _thread import get_ident
 
-from ..torch.tensor_stats import tensors_in
+from ..inspection.nested import tensors_in
 from ..training.call_site import place_of, user_frame
-from .replay import NonfiniteWatcher
+from .nonfinite_watcher import NonfiniteWatcher
 
 _UNSEEN = "an operator of the program's own"
 

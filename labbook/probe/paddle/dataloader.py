@@ -3,9 +3,9 @@
 import sys
 
 from ..events.protocol import LOADER
+from ..inspection.nested import tensors_in
 from ..torch import dataloader
 from ..torch.dataloader import _LEAVES, _MOST_LABELS, _PRINTED, _ROW, _length, _shuffles
-from ..torch.tensor_stats import tensors_in
 from ..training.batch_fingerprints import ROWS_OF_A_BATCH, fingerprint, histogram, short_print
 from ..training.call_site import line_of, user_frame
 

@@ -9,7 +9,7 @@ from time import perf_counter
 from weakref import ref
 
 from ..events.protocol import FLIGHT
-from ..torch.tensor_stats import tensors_in
+from ..inspection.nested import tensors_in
 from ..training.call_site import place_of, user_frame
 from . import framework_state
 from .loss_expression import LossExpression

@@ -9,7 +9,7 @@ from time import thread_time
 from types import FunctionType
 from weakref import ref
 
-from ..torch.tensor_stats import first_tensor
+from ..inspection.nested import first_tensor
 from ..training.call_site import line_of, user_frame
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 from .elementwise_losses import ElementwiseLosses

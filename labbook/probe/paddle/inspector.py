@@ -4,7 +4,7 @@ from _thread import get_ident
 from weakref import WeakSet, ref
 
 from ..events.protocol import BATCH, TENSORS
-from ..torch.tensor_stats import first_tensor, tensors_in
+from ..inspection.nested import first_tensor, tensors_in
 from ..training.batch_fingerprints import Batch
 from . import framework_state
 from .autograd_graph import AutogradGraph
@@ -13,7 +13,7 @@ from .dataloader import BatchFingerprints, DataLoaders
 from .detach_finder import DetachFinder
 from .flight_recorder import FlightRecorder
 from .functional_calls import FunctionalCalls
-from .loss_functions import LossFunctions
+from .loss_wrappers import LossFunctions
 from .model_inputs import ModelInputs
 from .model_table import Describer, InitialWrites, ModelTable, key_of
 from .module_outputs import ModuleOutputs

@@ -1,6 +1,6 @@
 """Looks at the batch of a dense step: what a PaddlePaddle model was given, and the labels that its loss was given."""
 
-from ..torch.tensor_stats import tensors_in
+from ..inspection.nested import tensors_in
 from ..training.batch_fingerprints import STILL, histogram, told_histogram
 
 MOST_LEAVES = 16

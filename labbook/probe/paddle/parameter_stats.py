@@ -2,14 +2,16 @@
 
 import os
 
-from ..torch.parameter_stats import MOST
+from ..inspection.parameter_stats import (
+    CHECKED_FOR_STALE,
+    MOST_FINGERPRINTED,
+    MOST_HISTOGRAMS,
+    MOST_PARAMETERS,
+)
 from ..training.batch_fingerprints import fingerprint
 from . import framework_state
 
 _GRADIENT_SAMPLE = 4096
-_HISTOGRAMMED = 64
-_STANDING = 8
-_PRINTED = 4096
 
 
 class ParameterStats:
@@ -46,7 +48,9 @@ class ParameterStats:
             closure: Whether gradients are only computed inside the step; then only the sample is taken.
         """
         self.clear()
-        held = [p for p in framework_state.parameters(optimizer) if not p.stop_gradient and p._is_initialized()][:MOST]
+        held = [p for p in framework_state.parameters(optimizer) if not p.stop_gradient and p._is_initialized()][
+            :MOST_PARAMETERS
+        ]
         rate = framework_state.number(optimizer.get_lr())
         self._params = held
         self._told = [self._gradient(p, table.get(id(p)), closure) for p in held]
@@ -72,7 +76,7 @@ class ParameterStats:
         told.update(self.stats.gradient(row))
         if norm - norm != 0.0:
             told["g_bad"] = self.stats.bad(view)
-        if (self.deep or told.get("g_bad")) and number is not None and number < _HISTOGRAMMED:
+        if (self.deep or told.get("g_bad")) and number is not None and number < MOST_HISTOGRAMS:
             hist = self.stats.histogram(row)
             if hist is not None:
                 told["hist"] = hist
@@ -109,7 +113,7 @@ class ParameterStats:
         if self._after is None or not ranks.isdigit() or int(ranks) < 2:
             return None
         row = [number for part in self._after if part is not None for number in part.tolist()]
-        return fingerprint(row[:: max(1, len(row) // _PRINTED)], (len(row),))
+        return fingerprint(row[:: max(1, len(row) // MOST_FINGERPRINTED)], (len(row),))
 
     def stale_norm(self, optimizer, scratch, every):
         """Norm of the gradients that stand in an optimizer's parameters; `None` where it is not known without waiting.
@@ -123,7 +127,7 @@ class ParameterStats:
         """
         held = framework_state.parameters(optimizer)
         if not every:
-            held = held[:: max(1, len(held) // _STANDING)]
+            held = held[:: max(1, len(held) // CHECKED_FOR_STALE)]
         gradients = [g for p in held if (g := p._grad_ivar()) is not None and g._is_initialized()]
         if not gradients:
             return 0.0

@@ -1,67 +1,38 @@
 """Puts everything back that running a forward of a PaddlePaddle model once more would change."""
 
-import random
-import sys
-from collections import OrderedDict
-from contextlib import ExitStack
 from math import prod
 
+from ..inspection import state_snapshot
 from ..inspection.model_lookup import parameters_of
-from ..torch.state_snapshot import _contents as contents
-from ..torch.state_snapshot import _Quiet as Quiet
-from ..torch.state_snapshot import _refill as refill
 
 MOST_COPIED = 1 << 27
 """Elements of parameters up to which all are copied, half a gigabyte; of larger models those that take no gradient."""
 
-_HOOKS = ("_forward_pre_hooks", "_forward_post_hooks")
 
-
-class StateSnapshot:
-    """A context in which a model may run once more, with the arguments and the random state of a call.
+class StateSnapshot(state_snapshot.StateSnapshot):
+    """See the base class.
 
     Inside it the model works on copies of its buffers, of its parameters and of its arguments: the running statistics
-    of batch norms are parameters in PaddlePaddle, and a forward may change any of them in place. The program's own
-    hooks do not run, and no names of parameters are used up.
-
-    Args:
-        paddle: The module.
-        layer: The model.
-        call: The `RecordedCall`.
+    of batch norms are parameters in PaddlePaddle, and a forward may change any of them in place. No names of parameters
+    are used up.
 
     Attributes:
-        args: Copies of the arguments.
-        kwargs: Copies of the named ones.
         leaves: The parameters that take gradients, copies and originals: the model may hold some elsewhere.
     """
 
-    def __init__(self, paddle, layer, call):
-        self.paddle = paddle
-        self.layer = layer
-        self.call = call
+    HOOKS = ("_forward_pre_hooks", "_forward_post_hooks")
 
-    def __enter__(self):
-        self._stack = ExitStack()
-        self._stack.__enter__()
-        try:
-            self._stack.enter_context(RandomStates(self.paddle))
-            self._stack.enter_context(Quiet())
-            self._stack.enter_context(self.paddle.utils.unique_name.guard())
-            layers = self.layer.sublayers(include_self=True)
-            self._states = [(one, dict(one.__dict__), contents(one.__dict__)) for one in layers]
-            self._stack.callback(self._put_back)
-            self._swap()
-            self.paddle.base.core.default_cpu_generator().set_state(self.call.state)
-            if self.call.device_states is not None:
-                self.paddle.set_cuda_rng_state(self.call.device_states)
-            self._cast()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
+    def _modules(self):
+        return self.module.sublayers(include_self=True)
 
-    def __exit__(self, *error):
-        self._stack.close()
+    def _random_states(self):
+        return RandomStates(self.framework)
+
+    def _enter_call(self):
+        self.framework.base.core.default_cpu_generator().set_state(self.call.state)
+        if self.call.device_states is not None:
+            self.framework.set_cuda_rng_state(self.call.device_states)
+        self._cast()
 
     def _cast(self):
         if self.call.cast is None:
@@ -69,17 +40,15 @@ class StateSnapshot:
         level, dtype = (str(value) for value in self.call.cast)
         level = level.rpartition(".")[2]
         if level in ("O1", "O2"):
-            self._stack.enter_context(self.paddle.amp.auto_cast(True, level=level, dtype=dtype))
+            self._stack.enter_context(self.framework.amp.auto_cast(True, level=level, dtype=dtype))
 
     def _swap(self):
+        self._stack.enter_context(self.framework.utils.unique_name.guard())
         held = [t for one, state, _ in self._states for t in (state.get("_parameters") or {}).values() if t is not None]
         few = sum(prod(tensor.shape) for tensor in held) <= MOST_COPIED
         copies = {}
         for one, state, _ in self._states:
-            for name in _HOOKS:
-                if state.get(name):
-                    kept = [(key, hook) for key, hook in state[name].items() if _is_of_paddle(hook)]
-                    one.__dict__[name] = OrderedDict(kept)
+            self._leave_out_hooks(one, state)
             for name, every in (("_parameters", few), ("_buffers", True)):
                 held = state.get(name)
                 if held is not None:
@@ -93,12 +62,12 @@ class StateSnapshot:
         trained = [pair for pair in copies.values() if not pair[0].stop_gradient]
         self.leaves = [tensor for pair in trained for tensor in pair] if few else []
         if not few:
-            self.leaves = [p for p in parameters_of(self.layer, "_sub_layers") if not p.stop_gradient]
+            self.leaves = [p for p in parameters_of(self.module, "_sub_layers") if not p.stop_gradient]
         self.args, self.kwargs = self._copied(self.call.args, copies), self._copied(self.call.kwargs, copies)
 
     def _copied(self, thing, copies, depth=0):
         """Arguments with copies of the tensors in them; what is no plain container stays as it is."""
-        if issubclass(type(thing), self.paddle.Tensor):
+        if issubclass(type(thing), self.framework.Tensor):
             return self._copy(thing, copies, True)
         if depth < 5 and type(thing) is dict:
             return {name: self._copied(item, copies, depth + 1) for name, item in thing.items()}
@@ -117,7 +86,7 @@ class StateSnapshot:
         return copies[id(tensor)][1]
 
     def _twin(self, tensor):
-        kind = self.paddle.base.framework.EagerParamBase
+        kind = self.framework.base.framework.EagerParamBase
         twin = tensor.detach().clone()
         if issubclass(type(tensor), kind):
             twin = kind.from_tensor(twin)
@@ -126,38 +95,20 @@ class StateSnapshot:
         twin.stop_gradient = tensor.stop_gradient
         return twin
 
-    def _put_back(self):
-        for one, state, kept in self._states:
-            one.__dict__.clear()
-            one.__dict__.update(state)
-            for container, copy in kept:
-                refill(container, copy)
 
-
-def _is_of_paddle(hook):
-    """Whether a hook belongs to PaddlePaddle, like weight normalisation; those of the program are not run again."""
-    owner = getattr(hook, "__module__", None) or type(hook).__module__
-    return str(owner).startswith("paddle.")
-
-
-class RandomStates:
+class RandomStates(state_snapshot.RandomStates):
     """Puts the random states of PaddlePaddle, Python and NumPy back."""
 
     def __init__(self, paddle):
         self.paddle = paddle
 
-    def __enter__(self):
+    def _save(self):
         self._generator = self.paddle.base.core.default_cpu_generator()
         self._cpu = self._generator.get_state()
         awake = self.paddle.device.is_compiled_with_cuda() and self.paddle.device.get_device().startswith("gpu")
         self._cuda = self.paddle.get_cuda_rng_state() if awake else None
-        self._python = random.getstate()
-        self._numpy = sys.modules["numpy"].random
-        self._state = self._numpy.get_state()
 
-    def __exit__(self, *error):
+    def _restore(self):
         self._generator.set_state(self._cpu)
         if self._cuda is not None:
             self.paddle.set_cuda_rng_state(self._cuda)
-        random.setstate(self._python)
-        self._numpy.set_state(self._state)

@@ -12,7 +12,7 @@ from ..training import seeds
 from ..training.backward import watched_backward
 from ..training.device_values import Step, merged
 from ..training.fast_path import FastPath
-from ..training.training_loop import NOT_DELIVERED, Training, are_floats, is_engine_thread
+from ..training.loop_follower import NOT_DELIVERED, Training, are_floats, is_engine_thread
 from ..wrapping import transparent_wrapper
 from . import framework_state, gradient_norm, monitor_hooks
 from .compiler import compiled, hide_from_compiler, questions

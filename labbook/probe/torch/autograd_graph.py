@@ -3,15 +3,12 @@
 import sys
 
 from ..events.protocol import GRAPH
+from ..inspection.graph_schedule import AGAIN, FIRST
 from ..training.call_site import line_of, place_of, user_frame
 from .loss_expression import blown_up
 from .loss_terms import LossTerms
 
 MOST_NODES = 200000
-FIRST = 4
-"""Backward calls at the start that are looked at as long as a parameter is missing."""
-
-AGAIN = 20
 _MOST_NAMES = 100
 _MOST_FOREIGN = 20
 

@@ -1,8 +1,8 @@
 """What `torch.compile` has done, and how the probe stays out of what it looks at."""
 
 import sys
-from types import SimpleNamespace
 
+from ..training.backward import NEVER_COMPILING
 from ..wrapping import is_ours
 
 _hidden = set()
@@ -32,10 +32,7 @@ def questions(torch):
     tracing = getattr(compiler, "is_dynamo_compiling", None)
     if tracing is not None and "_is_compiling_flag" in vars(compiler):
         return tracing, compiler
-    return getattr(compiler, "is_compiling", None) or bool, NEVER
-
-
-NEVER = SimpleNamespace(_is_compiling_flag=False)
+    return getattr(compiler, "is_compiling", None) or bool, NEVER_COMPILING
 
 
 def recompiled():

@@ -3,11 +3,11 @@
 from weakref import WeakKeyDictionary
 
 from ..events.protocol import LOADER
+from ..inspection.nested import tensors_in
 from ..training.batch_fingerprints import ROWS_OF_A_BATCH, Batch, fingerprint, histogram, short_print
 from ..training.call_site import line_of, user_frame
 from ..training.worker_seeds import drawn_alike
 from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
-from .tensor_stats import tensors_in
 
 MOST_LOADERS = 32
 _PRINTED = 128

@@ -7,12 +7,13 @@ the state of the random generator, and where outputs are small the gradients tha
 from weakref import ref
 
 from ..events.protocol import FLIGHT
+from ..inspection.nested import tensors_in
 from ..training.call_site import place_of, user_frame
 from .loss_expression import kind
 from .loss_lines import LossLines
 from .nonfinite_origin import PARTIAL, STEEP, NonfiniteOrigin
 from .replay import Replay
-from .tensor_stats import capturing_of, tensors_in
+from .tensor_stats import capturing_of
 
 SMALL_BYTES = 4 << 20
 """Outputs up to this size have their incoming gradient kept. Source: chosen by us; a step's memory must not grow."""

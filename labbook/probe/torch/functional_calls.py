@@ -6,10 +6,10 @@ and only while it is on top; while anything in the program is compiled it is nev
 
 import sys
 
+from ..inspection.nested import tensors_in
 from ..training.call_site import line_of, place_of, user_frame
 from .autograd_graph import cut_mode, top_of_stack
 from .compiler import compiled
-from .tensor_stats import tensors_in
 
 MOST = 64
 CALL_S = 3e-6

@@ -4,6 +4,7 @@ from time import thread_time
 from weakref import WeakSet, ref
 
 from ..events.protocol import TENSORS
+from ..inspection.nested import first_tensor
 from ..training.batch_fingerprints import Batch
 from .autograd_graph import AutogradGraph
 from .checkpoints import Checkpoints
@@ -13,7 +14,7 @@ from .dataloader import BatchFingerprints, DataLoaders
 from .flight_recorder import FlightRecorder
 from .framework_state import awake
 from .functional_calls import FunctionalCalls
-from .loss_functions import LossFunctions
+from .loss_wrappers import LossFunctions
 from .model_copies import ModelCopies
 from .model_inputs import ModelInputs
 from .model_table import Describer, InitialWrites, ModelTable, key_of
@@ -23,7 +24,7 @@ from .parameter_stats import ParameterStats, has_gradient, written
 from .root_modules import RootModules
 from .run_totals import JUDGED, fill_in
 from .spectral_norms import evaluated_first
-from .tensor_stats import TensorStats, WithoutModes, first_tensor
+from .tensor_stats import TensorStats, WithoutModes
 
 
 class TensorInspector:

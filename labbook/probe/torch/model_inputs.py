@@ -1,8 +1,8 @@
 """Looks at the batches that reach PyTorch models: their inputs, labels, and columns that never vary."""
 
 from ..events.protocol import BATCH
+from ..inspection.nested import tensors_in
 from ..training.batch_fingerprints import STILL, histogram, told_histogram
-from .tensor_stats import tensors_in
 
 MOST_LEAVES = 16
 _COLUMNS = 4096

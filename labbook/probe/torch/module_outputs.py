@@ -3,9 +3,10 @@
 from collections import deque
 from weakref import ref
 
+from ..inspection.nested import first_tensor, tensors_in
 from .batched_stats import BatchedStats, share
 from .module_calls import Observer
-from .tensor_stats import MOST, RUN, first_tensor, tensors_in
+from .tensor_stats import MOST, RUN
 
 MOST_MODULES = 400
 MOST_SAMPLES = 2048

@@ -2,20 +2,22 @@
 
 from weakref import ref
 
+from ..inspection.parameter_stats import (
+    CHECKED_FOR_STALE,
+    MOST_FINGERPRINTED,
+    MOST_HISTOGRAMS,
+    MOST_PARAMETERS,
+)
 from ..training.batch_fingerprints import fingerprint
 from .batched_stats import BatchedStats
 from .collectives import several_ranks
 from .tensor_stats import short
 
-MOST = 800
 SAMPLE = 256
 """Elements of each parameter that are compared before and after a step."""
 
 _RUN = 8
 _GRADIENT_SAMPLE = 1024
-_HISTOGRAMMED = 64
-_STANDING = 8
-_PRINTED = 4096
 
 
 class ParameterStats:
@@ -61,7 +63,7 @@ class ParameterStats:
             rate = group.get("lr")
             moves = type(rate) is not float or rate > 0
             held += [(p, moves) for p in group["params"] if self.stats.is_plain(p) and p.numel()]
-        held = held[:MOST]
+        held = held[:MOST_PARAMETERS]
         scale = self._scale(optimizer)
         with self.without_modes:
             self._params = [p for p, _ in held]
@@ -100,7 +102,7 @@ class ParameterStats:
             told["g"] = short(norm / scale)
             if norm - norm != 0.0:
                 told["g_bad"] = gradient.numel() - int(self.torch.isfinite(gradient).sum().item())
-            if (self.deep or told.get("g_bad")) and told["i"] is not None and told["i"] < _HISTOGRAMMED:
+            if (self.deep or told.get("g_bad")) and told["i"] is not None and told["i"] < MOST_HISTOGRAMS:
                 hist = self.stats.histogram(sample)
                 if hist is not None:
                     told["hist"] = hist
@@ -179,7 +181,7 @@ class ParameterStats:
         if self._before is None or not several_ranks(self.torch):
             return None
         sample = self._after
-        return fingerprint(sample[:: max(1, sample.numel() // _PRINTED)].tolist(), (sample.numel(),))
+        return fingerprint(sample[:: max(1, sample.numel() // MOST_FINGERPRINTED)].tolist(), (sample.numel(),))
 
     def stale_norm(self, optimizer, scratch, every):
         """Norm of the gradients that stand in an optimizer's parameters; `None` where it is not known without waiting.
@@ -197,7 +199,7 @@ class ParameterStats:
         if held is None or scratch["few_of"] != key:
             every_one = [p for group in groups for p in group["params"]]
             # Weakly: a model that is let go is freed although its optimizer's meter is kept.
-            held = scratch["few"] = [ref(p) for p in every_one[:: max(1, len(every_one) // _STANDING)]]
+            held = scratch["few"] = [ref(p) for p in every_one[:: max(1, len(every_one) // CHECKED_FOR_STALE)]]
             scratch["few_of"] = key
         if every:
             held = [p for group in groups for p in group["params"]]

@@ -12,6 +12,7 @@ from ..events.protocol import LOOP
 from .batch_fingerprints import Windows
 from .evaluation import Evaluation
 from .loop_counts import LoopCounts
+from .loop_follower import may_read_gradients
 from .model_roles import ModelRoles
 from .overhead import ProbeOverhead
 from .process_memory import ProcessMemory
@@ -19,7 +20,6 @@ from .sampling_schedule import Schedule, UsualRange
 from .stale_gradients import StaleGradientCheck
 from .step_phases import StepPhases
 from .step_sampling import StepSampler
-from .training_loop import may_read_gradients
 
 
 class TrainingMonitor:

@@ -8,8 +8,8 @@ import threading
 
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 from .batch_stats import batch_facts
+from .loop_follower import is_engine_thread
 from .profiling import Profiling
-from .training_loop import is_engine_thread
 
 
 def install(probe, settings):

@@ -5,7 +5,7 @@ import pytest
 from labbook.probe.start import Probe
 from labbook.probe.torch.scalars import DeviceReader, Scalars
 from labbook.probe.training.device_values import Step
-from labbook.probe.training.training_loop import Training
+from labbook.probe.training.loop_follower import Training
 
 pytestmark = pytest.mark.torch
 
@@ -78,7 +78,7 @@ def test_a_step_that_the_scaler_skipped_is_no_step(training):
 
 
 def test_a_device_that_never_answers_costs_values_but_no_step(training, monkeypatch):
-    import labbook.probe.training.training_loop as module
+    import labbook.probe.training.loop_follower as module
 
     monkeypatch.setattr(module, "_LAST_VALUES_S", 0.0)
     optimizer = Optimizer()

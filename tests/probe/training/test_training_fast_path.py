@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from labbook.probe.training.fast_path import RARE, FastPath
+from labbook.probe.training.loop_follower import Training
 from labbook.probe.training.process_memory import ProcessMemory
 from labbook.probe.training.sampling_schedule import Schedule
 from labbook.probe.training.step_recorder import ONE_BY_ONE
 from labbook.probe.training.step_sampling import ROUND, StepSampler
-from labbook.probe.training.training_loop import Training
 
 
 class Optimizer:

@@ -8,7 +8,7 @@ import sys
 from time import thread_time
 from types import FunctionType
 
-from ..torch import loss_functions
+from ..torch import loss_wrappers
 from ..training.loss_calls import LossCallSites
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 
@@ -61,7 +61,7 @@ _ROWS = 4096
 _MOST_ACCURACY = 1 << 20
 
 
-class LossFunctions(loss_functions.LossFunctions):
+class LossFunctions(loss_wrappers.LossFunctions):
     """The loss functions of one process.
 
     Args:
@@ -145,7 +145,7 @@ class LossFunctions(loss_functions.LossFunctions):
     def _refused_by(self, site, args, kwargs, parameters, fixed):
         """Looks at what a loss function would not take, such as a label outside of the head."""
         self._busy = False
-        if site.refused >= loss_functions.MOST_REFUSED:
+        if site.refused >= loss_wrappers.MOST_REFUSED:
             return
         try:
             given = _given(args, kwargs, parameters, fixed)
@@ -212,7 +212,7 @@ class LossFunctions(loss_functions.LossFunctions):
             result = broadcast(list(inputs.shape), list(target.shape))
             facts["broadcast"] = result is not None and result not in (list(inputs.shape), list(target.shape))
             if result is not None:
-                facts["items"] = loss_functions._product(result)
+                facts["items"] = loss_wrappers._product(result)
         low, high = facts["input"]["min"], facts["input"]["max"]
         facts["unit_range"] = low is not None and low >= 0.0 and high <= 1.0
         if function in ("binary_cross_entropy", "bce_with_logits"):
