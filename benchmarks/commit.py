@@ -36,7 +36,7 @@ def repository(folder, files):
 
 def cases(top, files):
     from labbook.store.commit import commit_files
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     first = repository(top / f"first-{files}", files)
     count = itertools.count()

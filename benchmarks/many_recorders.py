@@ -24,7 +24,7 @@ def git(folder, *arguments):
 
 
 def notebook(top, kind):
-    from labbook.store.notebook import create_notebook
+    from labbook.store.notebook_finder import create_notebook
 
     folder = top / kind
     folder.mkdir()

@@ -42,7 +42,7 @@ def main(entries=ENTRIES):
     from labbook.index.build import refresh
     from labbook.index.query import search
     from labbook.model.finding import Finding
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     def asked(words):
         text, meant = interpret(book, words)

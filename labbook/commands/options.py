@@ -79,7 +79,7 @@ def open_notebook(chosen: str | Path | None) -> Notebook:
 
 
 def _find_notebook(chosen: str | Path | None) -> Notebook:
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     return find_notebook(Path.cwd(), chosen=Path(chosen) if chosen else None, environ=os.environ)
 

@@ -31,7 +31,7 @@ def command(notebook: str | None) -> None:
     from labbook.record.recover import recover
     from labbook.record.withheld_entries import release_withheld
     from labbook.store.commit import commit_queued
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     book = find_notebook(Path.cwd(), chosen=Path(notebook) if notebook else None, environ=os.environ)
     say = terminal_sentences(book)

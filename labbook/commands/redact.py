@@ -87,7 +87,7 @@ def _print(secrets: Sequence[Mapping[str, object]], files: int) -> None:
 def _rules_file(rules: str | None, notebook: str | None) -> Path | None:
     """Returns the file of own rules: the given one, else that of the notebook, else `None`."""
     from labbook.errors import NotebookError
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     if rules:
         return Path(rules)

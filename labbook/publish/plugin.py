@@ -33,10 +33,10 @@ from labbook.publish.post_build import KEPT_BY_OTHERS, finish_site
 from labbook.publish.rendering import PageRenderer
 from labbook.publish.search_page import interface
 from labbook.publish.site_data import site_source
-from labbook.publish.site_files import LINK_LEFT_OUT
-from labbook.publish.site_folder import check_site_folder, note_written
+from labbook.publish.site_folder import LINK_LEFT_OUT, check_site_folder, note_written
 from labbook.publish.symptom_view import symptom_view
-from labbook.store.notebook import Notebook, find_notebook
+from labbook.store.notebook import Notebook
+from labbook.store.notebook_finder import find_notebook
 from labbook.store.paths import stays_inside
 from labbook.store.templates import Templates, compiled_templates
 

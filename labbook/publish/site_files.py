@@ -20,6 +20,7 @@ from mkdocs.utils import is_markdown_file, markdown_extensions
 
 from labbook import __version__
 from labbook.publish.build_record import content_key, file_state, state_of_folders
+from labbook.publish.site_folder import LINK_LEFT_OUT
 from labbook.store.paths import stays_inside
 from labbook.store.templates import builtin_folder
 
@@ -33,7 +34,6 @@ _FIRST = ("index", "README")
 log = logging.getLogger("mkdocs.structure.files")
 _MAP = "sitemap.xml"
 
-LINK_LEFT_OUT = "notes/%s: left out: it is a link that leads out of the notebook"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 

@@ -19,7 +19,7 @@ from labbook.publish.page import SiteSource
 from labbook.publish.page_context import Surroundings
 from labbook.publish.pages import site_files, site_pages
 from labbook.publish.search_page import interface
-from labbook.publish.site_files import LINK_LEFT_OUT
+from labbook.publish.site_folder import LINK_LEFT_OUT
 from labbook.store import escape
 from labbook.store.notebook import Notebook
 from labbook.store.paths import stays_inside

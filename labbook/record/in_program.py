@@ -46,7 +46,7 @@ def diagnose_exception(error: BaseException, language: str = "") -> Diagnosis:
 
 def _find_notebook() -> Notebook | None:
     """Returns the notebook above the working folder, or `None` if there is none that can be opened."""
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     with suppress(Exception):
         return find_notebook(Path.cwd(), environ=os.environ, create_personal=False)

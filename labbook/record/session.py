@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import NotebookError, UsageError
-from labbook.record.child.unrecorded import describe_error
+from labbook.record.child.start_errors import describe_error
 from labbook.store.journal import Journal, readable_text
 from labbook.store.paths import new_run_id
 from labbook.store.process_identity import start_ticks
@@ -230,7 +230,7 @@ def _open_session(request: RecordRequest, say: Say) -> _Session:
     Raises:
         NotebookError: Neither can be used; the message has both reasons.
     """
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     requested = partial(find_notebook, Path.cwd(), chosen=request.notebook, environ=dict(os.environ))
     personal = partial(find_notebook, Path("/"), chosen=None, environ={**os.environ, "LABBOOK_NOTEBOOK": ""})

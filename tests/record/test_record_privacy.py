@@ -12,7 +12,7 @@ import pytest
 
 from labbook.store.commit import commit_files
 from labbook.store.commit_queue import WITHHELD, enqueue, pending_commits, withheld_files
-from labbook.store.notebook import find_notebook
+from labbook.store.notebook_finder import find_notebook
 
 TOKEN = "ghp_" + "Zq81xxAbYp92yyCdXo73zzEfRt64wwGhQs55"
 KNOWN = "Vb82kkMnWq"

@@ -12,7 +12,7 @@ from labbook.store.branch_checkout import missing_files, restore_missing
 from labbook.store.commit import commit_files, commit_queued
 from labbook.store.config import Config
 from labbook.store.experiments import choose_experiment, new_experiment
-from labbook.store.notebook import create_notebook, find_notebook
+from labbook.store.notebook_finder import create_notebook, find_notebook
 
 
 def start(folder, git):

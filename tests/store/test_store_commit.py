@@ -14,7 +14,7 @@ import pytest
 from labbook.store.commit import commit_files, commit_queued
 from labbook.store.commit_queue import enqueue, pending_commits
 from labbook.store.config import Config
-from labbook.store.notebook import create_notebook, find_notebook
+from labbook.store.notebook_finder import create_notebook, find_notebook
 
 pytestmark = pytest.mark.process
 
@@ -240,7 +240,7 @@ def test_committers_without_locks_land_by_compare_and_swap(inside, git, monkeypa
 KILLED = """
 import sys, os
 from pathlib import Path
-from labbook.store.notebook import find_notebook
+from labbook.store.notebook_finder import find_notebook
 from labbook.store.commit import commit_files
 notebook = find_notebook(Path(sys.argv[1]), environ={})
 path = notebook.paths.notes / "runs" / f"{sys.argv[2]}.md"

@@ -12,7 +12,7 @@ import pytest
 from labbook.store.commit import commit_files, commit_queued
 from labbook.store.commit_queue import pending_commits
 from labbook.store.config import Config
-from labbook.store.notebook import create_notebook, find_notebook
+from labbook.store.notebook_finder import create_notebook, find_notebook
 
 pytestmark = pytest.mark.process
 
