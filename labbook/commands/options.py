@@ -72,7 +72,7 @@ def open_notebook(chosen: str | Path | None) -> Notebook:
         NotebookError: There is none, or its settings are broken.
     """
     notebook = _find_notebook(chosen)
-    from labbook.record.recover import recover_pending
+    from labbook.record.recovery import recover_pending
 
     recover_pending(notebook, lambda line: click.echo(f"labbook: {line}", err=True))
     return notebook

@@ -55,7 +55,7 @@ def command(
     becomes ~, and names of other users in paths become [USER]. Secrets are recognised by their format, by the names
     next to them, and by value if they are in your environment.
     """
-    from labbook.store.redact import make_redactor
+    from labbook.store.recorder_redaction import make_redactor
 
     if as_json and not check:
         raise click.UsageError("--json needs --check")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from labbook.errors import EntryError, NotebookError, NothingFoundError, UsageError
 from labbook.fixes.propose_fix import as_texts, compare_failure, differences, read_front_matter, with_section
 from labbook.frozen import dataclass
-from labbook.model.fix import Fix, Proposal, in_words
+from labbook.model.confirmed_fix import Fix, Proposal, in_words
 from labbook.store import frontmatter
 from labbook.store.branch_checkout import restore_before_writing
 from labbook.store.entry_text import read_text, to_bytes, with_block
@@ -20,7 +20,7 @@ from labbook.store.journal import write_atomically
 from labbook.store.paths import check_stays_inside, is_run_id
 
 if TYPE_CHECKING:
-    from labbook.store.commit import CommitOutcome
+    from labbook.store.entry_commit import CommitOutcome
     from labbook.store.notebook import Notebook
 
 _MOST_TEXT = 500
@@ -359,13 +359,13 @@ def _new_page(notebook: Notebook, symptom: str) -> str:
 
 
 def _commit(notebook: Notebook, files: Sequence[Path], message: str) -> CommitOutcome:
-    from labbook.store.commit import commit_files
+    from labbook.store.entry_commit import commit_files
 
     return commit_files(notebook, list(dict.fromkeys(files)), message, when=time.time())
 
 
 def _refuse_secret(notebook: Notebook, text: str) -> None:
-    from labbook.store.redact import make_redactor
+    from labbook.store.recorder_redaction import make_redactor
 
     if text and make_redactor(os.environ, (), notebook.redaction_rules()).text(text) != text:
         raise EntryError("the words of the fix may hold a secret: nothing was written", hint="say it without the value")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import EntryError, LabbookError
-from labbook.model.fix import Proposal
+from labbook.model.confirmed_fix import Proposal
 from labbook.model.run import Change, Run
 from labbook.store import frontmatter
 from labbook.store.entry_text import read_text, to_bytes, with_block
@@ -102,7 +102,7 @@ def differences(notebook: Notebook, failed: Run, now: Run) -> list[Change]:
     from labbook.compare.run_changes import changes_between, masked_changes
     from labbook.fixes.fix_candidates import HISTORY
     from labbook.model.run_json import run_to_json
-    from labbook.store.redact import make_redactor
+    from labbook.store.recorder_redaction import make_redactor
 
     redactor = make_redactor(os.environ, (), notebook.redaction_rules())
     if now.previous == failed.id and now.changes:

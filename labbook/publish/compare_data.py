@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.model.series import more_is_better
 from labbook.publish.page import Page, SiteFile, SiteSource, rendered
-from labbook.publish.run_table import compact
+from labbook.publish.run_table_data import compact
 from labbook.publish.script_words import script_words
 from labbook.store.paths import is_run_id
 from labbook.store.templates import Templates

@@ -8,7 +8,7 @@ from functools import partial
 
 from labbook.publish.build_record import content_key
 from labbook.publish.page import SiteFile, SiteSource
-from labbook.publish.run_table import columns
+from labbook.publish.run_table_data import columns
 from labbook.report.run_row import RunRow
 
 SCRIPTS = ("assets/rows.js", "assets/experiments.js")

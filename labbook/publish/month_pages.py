@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from labbook.publish.build_record import content_key
 from labbook.publish.page import MonthKeys, Page, SiteSource, link, rendered, run_cells
-from labbook.publish.run_table import by_month, entry_day
+from labbook.publish.run_table_data import by_month, entry_day
 from labbook.report import numbers
 from labbook.report.run_row import RunRow
 from labbook.report.week_context import BROKEN

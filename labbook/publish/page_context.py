@@ -12,7 +12,7 @@ from labbook.publish.experiment_view import SCRIPTS
 from labbook.publish.notes import SiteNote, inert, with_block
 from labbook.publish.page import SiteSource
 from labbook.publish.pages import experiment_runs, neighbours, same_script
-from labbook.publish.run_table import entry_day, entry_month
+from labbook.publish.run_table_data import entry_day, entry_month
 from labbook.publish.symptom_pages import symptom_page
 from labbook.publish.symptom_view import SymptomView, symptom_path, symptom_view
 from labbook.report.run_row import RunRow

@@ -15,7 +15,7 @@ from labbook.publish.compare_data import compare_files, compare_page
 from labbook.publish.experiment_view import experiment_files
 from labbook.publish.month_pages import month_pages
 from labbook.publish.page import Page, SiteFile, SiteSource, link, rendered, run_cells
-from labbook.publish.run_table import by_month, table_files
+from labbook.publish.run_table_data import by_month, table_files
 from labbook.publish.script_words import script_words
 from labbook.publish.symptom_pages import fix_cells, problem_cells, symptom_cells, symptom_pages
 from labbook.publish.symptom_view import OPEN_DAYS, SymptomView, symptom_view

@@ -15,7 +15,7 @@ from labbook.index.query import list_notes
 from labbook.model.entry import Entry
 from labbook.publish.build_record import content_key, file_state_or_gone
 from labbook.publish.page import SiteSource
-from labbook.publish.run_table import by_month
+from labbook.publish.run_table_data import by_month
 from labbook.publish.search_records import SearchRecord, fix_records, note_record, run_record, symptom_records
 from labbook.publish.search_shards import Shard, pagefind_version, split_into_shards
 from labbook.publish.symptom_view import SymptomView

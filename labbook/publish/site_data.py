@@ -22,7 +22,7 @@ from labbook.model.entry import Entry
 from labbook.publish.build_cache import FOLDER, BuildCache, program_key
 from labbook.publish.build_record import content_key, file_state_or_gone
 from labbook.publish.page import MonthKeys, RunFacts, SiteFix, SiteSource
-from labbook.publish.run_table import entry_day, entry_month
+from labbook.publish.run_table_data import entry_day, entry_month
 from labbook.publish.symptom_pages import fix_difference
 from labbook.report.run_row import RunRow, run_row
 from labbook.store.commit_queue import withheld_files

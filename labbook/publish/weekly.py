@@ -18,8 +18,8 @@ from labbook.report.week import Week, week_named
 from labbook.report.week_context import WeekSource, week_context
 from labbook.report.week_page import week_markdown
 from labbook.store.branch_checkout import restore_before_writing
-from labbook.store.commit import CommitOutcome, commit_files
 from labbook.store.commit_queue import withheld_files
+from labbook.store.entry_commit import CommitOutcome, commit_files
 from labbook.store.entry_text import read_text
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook

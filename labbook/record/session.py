@@ -88,7 +88,7 @@ def record(request: RecordRequest, say: Say) -> ChildEnd:
 
 def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, say: Say) -> None:
     """Writes the entry and shows how the run ended; if that fails, `labbook recover` can repeat it."""
-    from labbook.record.recover import recover_pending
+    from labbook.record.recovery import recover_pending
 
     if end.trouble:
         say(f"part of this run was not recorded: {end.trouble}")
@@ -255,7 +255,7 @@ def _create_session(notebook: Notebook, request: RecordRequest, say: Say) -> _Se
     from labbook.capture.command import script_name
     from labbook.probe.events.protocol import RULES_FILE
     from labbook.probe.redaction.structures import redact_argv
-    from labbook.store.redact import load_rules, make_redactor
+    from labbook.store.recorder_redaction import load_rules, make_redactor
 
     now = time.time()
     script = readable_text(script_name(list(request.argv), Path.cwd()))

@@ -100,7 +100,7 @@ def create_notebook(
         raise not_writable(root, error) from error
     made = _opened(root, environ, None)
     if own and made.repository is not None:
-        from labbook.store.commit import commit_files
+        from labbook.store.entry_commit import commit_files
 
         commit_files(made, list(written.files), f"Start the notebook {made.config.title}")
     return made, written

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.publish.site import build_site
+from labbook.publish.site_build import build_site
 
 SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 RUN, OTHER = "20261121-153012-k3f9", "20261120-100000-aaaa"

@@ -13,7 +13,7 @@ import pytest
 
 from labbook.publish.plugin import LabbookPlugin
 from labbook.publish.serving import Builds, SiteServer, find_site_file, is_own_name
-from labbook.publish.site import build_site
+from labbook.publish.site_build import build_site
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from labbook.errors import NotebookError, UsageError
 from labbook.publish.serving import HOST
-from labbook.publish.site import _free_port, build_site
+from labbook.publish.site_build import _free_port, build_site
 
 RUN, OTHER = "20261121-153012-k3f9", "20261120-100000-aaaa"
 EVIL = (

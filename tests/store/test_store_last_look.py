@@ -26,7 +26,7 @@ from labbook.store.fast_import import FileChange
 from labbook.store.last_look import find_secrets, mask_secrets, secrets_in, told
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
-from labbook.store.redact import example_text
+from labbook.store.recorder_redaction import example_text
 
 DATA = Path(__file__).parents[1] / "data"
 SECRET = "Zq81xxAbYp92yyCd"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.model.fix import Fix, Proposal, in_words, line_counts, sides
+from labbook.model.confirmed_fix import Fix, Proposal, in_words, line_counts, sides
 from labbook.model.message import message
 from labbook.model.run import Change
 from labbook.report.entry.entry_page import tidy

@@ -126,8 +126,8 @@ def serve_site(
     """
     _require()
     from labbook.index.build import refresh
+    from labbook.publish.file_watch import changes
     from labbook.publish.serving import HOST, Builds, SiteServer
-    from labbook.publish.watch import changes
 
     with _Warnings() as heard:
         folder = Path(_config(notebook, heard, site, trusted=trusted).site_dir)

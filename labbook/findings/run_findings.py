@@ -65,7 +65,7 @@ def _diagnose_run(notebook: Notebook, run: Run) -> Diagnosis:
 
 
 def _review_code(diagnosis: Diagnosis, run: Run, diagnoser: Diagnoser) -> Diagnosis:
-    from labbook.record.reviewing import add_violations
+    from labbook.findings.script_remarks import add_violations
 
     try:
         return add_violations(diagnosis, run, diagnoser.catalogue, diagnoser.language)

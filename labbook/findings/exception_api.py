@@ -36,7 +36,7 @@ def diagnose_exception(error: BaseException, language: str = "") -> Diagnosis:
         language: "en" or "zh"; "" for the language of the settings.
     """
     from labbook.diagnosis.service import Diagnoser
-    from labbook.record.diagnosing import add_earlier_runs
+    from labbook.findings.run_findings import add_earlier_runs
 
     evidence = Evidence(exceptions=(_observe_exception(error),), framework=_framework())
     notebook = _find_notebook()
