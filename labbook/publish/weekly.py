@@ -111,7 +111,7 @@ def _with_body(notebook: Notebook, page: Entry) -> Entry:
 def _changes(notebook: Notebook, rows: list[RunRow], week: Week) -> dict[str, Any]:
     found = {}
     for row in rows:
-        run = load_run(notebook.paths, row.id) if week.holds(row.started) else None
+        run = load_run(notebook.paths, row.id) if week.contains(row.started) else None
         if run is not None and run.changes:
             found[row.id] = run.changes
     return found
