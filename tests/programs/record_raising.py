@@ -18,8 +18,8 @@ import labbook
 
 # Loaded beforehand, as importing under a profile function is slow.
 import labbook.commands.record
-import labbook.index.fix_history
 import labbook.record.finalize
+import labbook.fixes.fix_history
 import labbook.fixes.propose_fix
 import labbook.record.recover
 import labbook.record.session
