@@ -36,7 +36,7 @@ QUESTIONS = (
 
 
 def main(entries=ENTRIES):
-    from labbook.commands.search import understood_by
+    from labbook.commands.search import interpret
     from labbook.errors import NothingFoundError
     from labbook.fixes.fix_history import seen_before, symptom_counts
     from labbook.index.build import refresh
@@ -45,7 +45,7 @@ def main(entries=ENTRIES):
     from labbook.store.notebook import find_notebook
 
     def asked(words):
-        text, meant = understood_by(book, words)
+        text, meant = interpret(book, words)
         try:
             return search(book, text, meant=meant)
         except NothingFoundError:

@@ -1,4 +1,4 @@
-"""What works on this machine and in this notebook, and what to do where something does not."""
+"""Checks of the installation and the notebook, each with advice where something does not work."""
 
 from __future__ import annotations
 
@@ -13,37 +13,39 @@ from typing import TYPE_CHECKING
 
 from labbook.errors import LabbookError, Unavailable
 from labbook.frozen import dataclass
+from labbook.model.message import Message, message
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 _IMPORT_TIMEOUT_S = 90.0
 _OLDEST_GIT = (2, 20)
-"""Source: oldest release of which each command that is used here has all its options."""
+"""Source: oldest release in which every command that is used here has all its options."""
+_MAX_OUTPUT = 200
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """One thing that was looked at.
+    """The result of one check.
 
     Args:
-        name: What.
-        verdict: "ok", "warn" (an entry will lack something) or "fail" (recording cannot work).
-        told: What was found.
-        advice: What to do, "" when nothing has to be done.
+        name: Subject of the check: "git", "notebook" ...
+        verdict: "ok", "warn" (entries will lack something) or "fail" (runs cannot be recorded).
+        found: The state.
+        advice: What to do, `None` when nothing has to be done.
     """
 
     name: str
     verdict: str
-    told: str
-    advice: str = ""
+    found: Message | str
+    advice: Message | str | None = None
 
 
-def readiness(start: Path, chosen: Path | None, environ: Mapping[str, str]) -> list[Readiness]:
-    """Looks at everything that recording needs; takes as long as importing the frameworks does.
+def check_installation(start: Path, chosen: Path | None, environ: Mapping[str, str]) -> list[Readiness]:
+    """Returns the results of all checks; takes as long as importing the frameworks does.
 
     Args:
-        start: Folder that a run would be started in.
+        start: Folder in which a run would be started.
         chosen: Notebook from the command line, or `None`.
         environ: The environment.
     """
@@ -58,29 +60,29 @@ def _git() -> Readiness:
 
     program = git_program()
     if program is None:
-        return Readiness("git", "warn", "not on the PATH: entries are written, not committed", "install git")
-    said = _ask([program, "--version"], os.environ, 10.0)[1].strip()
-    numbers = said.removeprefix("git version ").split(" ")[0].split(".")
-    found = tuple(int(part) for part in numbers[:2] if part.isdigit())
-    if len(found) == 2 and found < _OLDEST_GIT:
-        return Readiness("git", "warn", said, "labbook is tested with 2.20 and newer; install a newer git")
-    return Readiness("git", "ok", said)
+        return Readiness("git", "warn", message("doctor.git.missing"), message("doctor.git.install"))
+    version = _run([program, "--version"], os.environ, 10.0)[1].strip()
+    numbers = version.removeprefix("git version ").split(" ")[0].split(".")
+    parts = tuple(int(part) for part in numbers[:2] if part.isdigit())
+    if len(parts) == 2 and parts < _OLDEST_GIT:
+        return Readiness("git", "warn", version, message("doctor.git.update"))
+    return Readiness("git", "ok", version)
 
 
 def _variables(environ: Mapping[str, str]) -> list[Readiness]:
-    """Variables that look like settings and are none."""
+    """Returns a warning for each variable that looks like a setting and is none."""
     from dataclasses import fields
     from difflib import get_close_matches
 
-    from labbook.probe.protocol import ENV_NOTEBOOK, ENV_PROBE
+    from labbook.probe.events.protocol import ENV_NOTEBOOK, ENV_PROBE
     from labbook.store.config import Config, environment_name
 
     known = {ENV_NOTEBOOK, ENV_PROBE, *(environment_name(each) for each in fields(Config))}
     rows = []
     for name in sorted(n for n in environ if n.startswith("LABBOOK_") and n not in known):
         near = get_close_matches(name, known, n=1)
-        advice = f"did you mean {near[0]}?" if near else "remove it"
-        rows.append(Readiness("environment", "warn", f"{name} is no setting of labbook", advice))
+        advice = message("doctor.variable.near", name=near[0]) if near else message("doctor.variable.remove")
+        rows.append(Readiness("environment", "warn", message("doctor.variable.unknown", name=name), advice))
     return rows
 
 
@@ -97,15 +99,17 @@ def _notebook_rows(start: Path, chosen: Path | None, environ: Mapping[str, str])
             and not (personal / SETTINGS_FILE).exists()
             and error.message.startswith("there is no notebook")
         ):
-            told = f"none here; runs will go to your personal notebook {personal}"
-            return [Readiness("notebook", "ok", told, "`labbook init` makes one for this folder")]
+            state = message("doctor.notebook.none", personal=str(personal))
+            return [Readiness("notebook", "ok", state, message("doctor.notebook.init"))]
         return [Readiness("notebook", "fail", error.message, error.hint)]
-    kind = "your personal notebook" if notebook.personal else notebook.config.title
-    rows = [Readiness("notebook", "ok", f"{notebook.paths.root} ({kind})")]
+    root = str(notebook.paths.root)
+    if notebook.personal:
+        rows = [Readiness("notebook", "ok", message("doctor.notebook.personal", root=root))]
+    else:
+        rows = [Readiness("notebook", "ok", message("doctor.notebook.team", root=root, title=notebook.config.title))]
     locked = why_not_writable(notebook)
     if locked:
-        advice = "free space or permissions, or choose another with `--notebook`"
-        return [*rows, Readiness("writing", "fail", locked, advice)]
+        return [*rows, Readiness("writing", "fail", locked, message("doctor.notebook.not_writable"))]
     return [*rows, _commits(notebook), *_waiting(notebook), *_open_runs(notebook)]
 
 
@@ -116,52 +120,54 @@ def _commits(notebook: Notebook) -> Readiness:
     config = notebook.config
     folders = notebook.git_folders()
     if config.commit == "off":
-        return Readiness("commits", "ok", "switched off by the setting `commit`")
+        return Readiness("commits", "ok", message("doctor.commits.off"))
     if folders is None:
-        advice = f"`labbook init {notebook.paths.root}` makes it one" if git_program() else "install git"
-        return Readiness("commits", "warn", "the notebook is in no git repository", advice)
+        root = str(notebook.paths.root)
+        advice = message("doctor.commits.init", root=root) if git_program() else message("doctor.git.install")
+        return Readiness("commits", "warn", message("doctor.commits.no_repository"), advice)
     if config.commit == "branch":
         return _own_branch(notebook)
     doing = operation(folders.git_dir)
     ref = head_ref(folders) if git_program() else "refs/heads/?"
-    if doing or not ref:
-        told = f"a {doing} is in progress" if doing else "no branch is checked out"
-        return Readiness(
-            "commits", "warn", f"{told} in {folders.top}: entries wait", "finish it; they are committed then"
-        )
-    return Readiness("commits", "ok", f"on {ref.removeprefix('refs/heads/')}, checked out in {folders.top}")
+    top = str(folders.top)
+    if doing:
+        state = message("doctor.commits.in_progress", operation=doing, top=top)
+        return Readiness("commits", "warn", state, message("doctor.commits.finish"))
+    if not ref:
+        state = message("doctor.commits.detached", top=top)
+        return Readiness("commits", "warn", state, message("doctor.commits.checkout"))
+    branch = ref.removeprefix("refs/heads/")
+    return Readiness("commits", "ok", message("doctor.commits.on_checkout", branch=branch, top=top))
 
 
 def _own_branch(notebook: Notebook) -> Readiness:
     from labbook.store.branch_checkout import missing_files
 
-    branch = notebook.config.branch
-    told = f"on the branch {branch} of {notebook.repository}"
+    branch, repository = notebook.config.branch, str(notebook.repository)
     missing = missing_files(notebook)
     if missing:
-        advice = f"`labbook init {notebook.paths.root}` brings them back"
-        return Readiness("commits", "warn", f"{told}; {len(missing)} of its files are not in notes/", advice)
-    return Readiness("commits", "ok", told)
+        state = message("doctor.commits.missing", branch=branch, repository=repository, count=len(missing))
+        return Readiness("commits", "warn", state, message("doctor.commits.restore", root=str(notebook.paths.root)))
+    return Readiness("commits", "ok", message("doctor.commits.on_branch", branch=branch, repository=repository))
 
 
 def _waiting(notebook: Notebook) -> list[Readiness]:
     from labbook.store.commit_queue import QUEUE, WITHHELD, pending_commits
 
-    kinds = (
-        (QUEUE, "had to wait", "every labbook command tries again"),
-        (WITHHELD, "withheld", "`labbook recover` masks what may be a secret and commits"),
-    )
-    found = []
-    for queue, how, advice in kinds:
-        items = pending_commits(notebook.paths, queue=queue)
-        if items:
-            told = f"{len(items)} commit{'s' if len(items) > 1 else ''} {how}: {items[0].reason}"
-            found.append(Readiness(queue, "warn", told, advice))
-    return found
+    rows = []
+    queued = pending_commits(notebook.paths, queue=QUEUE)
+    if queued:
+        state = message("doctor.commits.queued", count=len(queued), reason=queued[0].reason)
+        rows.append(Readiness(QUEUE, "warn", state, message("doctor.commits.retried")))
+    withheld = pending_commits(notebook.paths, queue=WITHHELD)
+    if withheld:
+        state = message("doctor.commits.withheld", count=len(withheld), reason=withheld[0].reason)
+        rows.append(Readiness(WITHHELD, "warn", state, message("doctor.commits.release")))
+    return rows
 
 
 def _open_runs(notebook: Notebook) -> list[Readiness]:
-    """Journals that are not done: of runs that go on now, or whose recorder died."""
+    """Returns how many runs go on now, and how many have lost their recorder."""
     from labbook.store.journal import open_journals
 
     going, dead = 0, 0
@@ -171,9 +177,10 @@ def _open_runs(notebook: Notebook) -> list[Readiness]:
             dead += 1
         else:
             going += 1
-    rows = [Readiness("runs", "ok", f"{going} being recorded now")] if going else []
+    rows = [Readiness("runs", "ok", message("doctor.runs.recording", count=going))] if going else []
     if dead:
-        rows.append(Readiness("runs", "warn", f"{dead} without an end: the recorder died", "`labbook recover`"))
+        state = message("doctor.runs.lost", count=dead)
+        rows.append(Readiness("runs", "warn", state, message("doctor.runs.recover")))
     return rows
 
 
@@ -182,21 +189,21 @@ def _terminal() -> Readiness:
         for descriptor in os.openpty():
             os.close(descriptor)
     except OSError as error:
-        told = f"no pseudo-terminal can be opened: {error.strerror}"
-        return Readiness("terminal", "warn", told, "programs will behave as if their output went to a file")
-    return Readiness("terminal", "ok", "pseudo-terminals work")
+        state = message("doctor.terminal.none", error=error.strerror or str(error))
+        return Readiness("terminal", "warn", state, message("doctor.terminal.effect"))
+    return Readiness("terminal", "ok", message("doctor.terminal.ok"))
 
 
 def _gpu() -> Readiness:
     from labbook.capture.gpus import has_nvidia, open_gpus
 
     if not has_nvidia():
-        return Readiness("gpu", "ok", "no NVIDIA device")
+        return Readiness("gpu", "ok", message("doctor.gpu.none"))
     try:
         count = len(open_gpus().facts())
     except Unavailable as error:
-        return Readiness("gpu", "warn", f"the use of the devices is not measured: {error}")
-    return Readiness("gpu", "ok", f"{count} NVIDIA device{'s' if count != 1 else ''}, measured through NVML")
+        return Readiness("gpu", "warn", message("doctor.gpu.not_measured", reason=str(error)))
+    return Readiness("gpu", "ok", message("doctor.gpu.measured", count=count))
 
 
 def _site() -> Readiness:
@@ -205,8 +212,8 @@ def _site() -> Readiness:
     try:
         return Readiness("site", "ok", f"mkdocs {version('mkdocs')}, mkdocs-material {version('mkdocs-material')}")
     except PackageNotFoundError as error:
-        advice = "install labbook with its extra `site` (Python 3.11 or newer)"
-        return Readiness("site", "warn", f"{error.name} is not installed: no site can be built", advice)
+        state = message("doctor.site.missing", package=str(error.name))
+        return Readiness("site", "warn", state, message("doctor.site.install"))
 
 
 def _user_python(environ: Mapping[str, str]) -> str:
@@ -217,50 +224,52 @@ def _user_python(environ: Mapping[str, str]) -> str:
 def _python(environ: Mapping[str, str]) -> Readiness:
     program = _user_python(environ)
     if not program:
-        return Readiness("python", "warn", "there is no `python` on the PATH", "activate an environment")
-    code, said = _ask([program, "-c", "import sys; print(*sys.version_info[:3], sep='.')"], environ, 30.0)
+        return Readiness("python", "warn", message("doctor.python.none"), message("doctor.python.activate"))
+    code, output = _run([program, "-c", "import sys; print(*sys.version_info[:3], sep='.')"], environ, 30.0)
     if code:
-        return Readiness(
-            "python", "warn", f"{program} does not start: {said.strip()[-200:]}", "repair that environment"
-        )
-    return Readiness("python", "ok", f"{said.strip()} at {program}")
+        state = message("doctor.python.broken", program=program, output=output.strip()[-_MAX_OUTPUT:])
+        return Readiness("python", "warn", state, message("doctor.python.repair"))
+    return Readiness("python", "ok", message("doctor.python.ok", version=output.strip(), program=program))
 
 
 def _probe(environ: Mapping[str, str]) -> Readiness:
-    """Starts the user's Python as a recorded run would and looks for the hello of the probe."""
-    from labbook.probe.protocol import EVENTS_FOLDER, HELLO
+    """Starts the user's Python as a recorded run would and looks for the first event of the probe."""
+    from labbook.probe.events.protocol import EVENTS_FOLDER, HELLO
     from labbook.record.child.probe_environment import inject_environment
 
     program = _user_python(environ)
     if not program:
-        return Readiness("probe", "warn", "not tried: there is no `python`")
+        return Readiness("probe", "warn", message("doctor.probe.no_python"))
     with tempfile.TemporaryDirectory(prefix="labbook-doctor-") as folder:
         events = Path(folder) / EVENTS_FOLDER
         events.mkdir()
         settings = {"dir": folder, "run": "doctor", "level": "normal", "budget": 0.01}
-        _, said = _ask([program, "-c", "pass"], inject_environment(environ, settings), 30.0)
-        heard = any(f'"{HELLO}"' in file.read_text("utf-8", "replace") for file in events.iterdir())
-    if heard:
-        return Readiness("probe", "ok", "starts in this Python")
-    advice = "it needs Python 3.8 or newer that heeds PYTHONPATH (not started with -I, -E or -S)"
-    return Readiness("probe", "warn", f"did not say hello {said.strip()[-200:]}".strip(), advice)
+        _, output = _run([program, "-c", "pass"], inject_environment(environ, settings), 30.0)
+        started = any(f'"{HELLO}"' in file.read_text("utf-8", "replace") for file in events.iterdir())
+    if started:
+        return Readiness("probe", "ok", message("doctor.probe.ok"))
+    state = message("doctor.probe.not_started", output=output.strip()[-_MAX_OUTPUT:])
+    return Readiness("probe", "warn", state, message("doctor.probe.needs"))
 
 
 def _framework(module: str, device: str) -> Callable[[Mapping[str, str]], Readiness]:
-    asked = (
+    program_text = (
         f"import importlib.util as u, sys\nif u.find_spec({module!r}) is None: sys.exit(7)\n"
-        f"import {module} as m\nprint(m.__version__, 'with GPU' if {device} else 'without GPU')"
+        f"import {module} as m\nprint(m.__version__, bool({device}))"
     )
 
     def check(environ: Mapping[str, str]) -> Readiness:
         program = _user_python(environ)
-        code, said = _ask([program, "-c", asked], environ, _IMPORT_TIMEOUT_S) if program else (7, "")
+        code, output = _run([program, "-c", program_text], environ, _IMPORT_TIMEOUT_S) if program else (7, "")
         if code == 7:
-            return Readiness(module, "ok", "not installed in this Python")
-        last = (said.strip().splitlines() or [""])[-1]
+            return Readiness(module, "ok", message("doctor.framework.none"))
+        last = (output.strip().splitlines() or [""])[-1]
         if code:
-            return Readiness(module, "warn", f"cannot be imported: {last[:200]}", "runs that use it will fail")
-        return Readiness(module, "ok", last)
+            state = message("doctor.framework.broken", output=last[:_MAX_OUTPUT])
+            return Readiness(module, "warn", state, message("doctor.framework.effect"))
+        version, _, has_gpu = last.partition(" ")
+        key = "doctor.framework.with_gpu" if has_gpu == "True" else "doctor.framework.without_gpu"
+        return Readiness(module, "ok", message(key, version=version))
 
     return check
 
@@ -269,8 +278,8 @@ _torch = _framework("torch", "m.cuda.is_available()")
 _paddle = _framework("paddle", "m.device.is_compiled_with_cuda() and m.device.cuda.device_count()")
 
 
-def _ask(command: list[str], environ: Mapping[str, str], timeout_s: float) -> tuple[int, str]:
-    """Exit status of a program and all it said; -1 when it did not end in time or could not be started."""
+def _run(command: list[str], environ: Mapping[str, str], timeout_s: float) -> tuple[int, str]:
+    """Returns exit status and output of a program; -1 when it could not be started or did not end in time."""
     try:
         done = subprocess.run(
             command,
@@ -283,7 +292,7 @@ def _ask(command: list[str], environ: Mapping[str, str], timeout_s: float) -> tu
             cwd=tempfile.gettempdir(),
         )
     except subprocess.TimeoutExpired:
-        return -1, f"it did not end within {timeout_s:g} s"
+        return -1, f"timeout: {timeout_s:g} s"
     except OSError as error:
         return -1, error.strerror or str(error)
     return done.returncode, done.stdout.decode("utf-8", "replace")

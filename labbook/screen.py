@@ -72,10 +72,16 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def status_cell(status: str) -> Cell:
-    """A status with its mark and colour."""
+def status_cell(status: str, label: str = "") -> Cell:
+    """Returns a status with its mark and colour.
+
+    Args:
+        status: "finished", "failed" ...
+        label: The word to show; by default the status itself.
+    """
     mark, style = STATUS_STYLES.get(status, ("·", ""))
-    return Cell(f"{mark} {status}" if _can_print(mark) else status, style)
+    text = label or status
+    return Cell(f"{mark} {text}" if _can_print(mark) else text, style)
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
@@ -200,7 +206,9 @@ def _one_line(cell: Cell) -> Cell:
 def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
     """Indexes of the columns that fit: a flexible one wants at least 20 characters."""
     wanted = [
-        20 if column.flexible else max([_width(column.name), *(_width(row[index].text) for row in rows)]) + 2
+        20
+        if column.flexible
+        else max([display_width(column.name), *(display_width(row[index].text) for row in rows)]) + 2
         for index, column in enumerate(columns)
     ]
     shown = list(range(len(columns)))
@@ -214,17 +222,19 @@ def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: i
 
 def _print_plain(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
     table = [[column.name for column in columns], *([cell.text for cell in row] for row in rows)]
-    widths = [max(_width(row[index]) for row in table) for index in range(len(columns))]
+    widths = [max(display_width(row[index]) for row in table) for index in range(len(columns))]
     for row in table:
         parts = [
-            " " * (widths[i] - _width(text)) + text if columns[i].right else text + " " * (widths[i] - _width(text))
+            " " * (widths[i] - display_width(text)) + text
+            if columns[i].right
+            else text + " " * (widths[i] - display_width(text))
             for i, text in enumerate(row)
         ]
         print("  ".join(parts).rstrip())
 
 
-def _width(text: str) -> int:
-    """Columns that a text takes on a terminal: wide characters take two."""
+def display_width(text: str) -> int:
+    """Returns the number of terminal columns of a text; wide characters take two."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

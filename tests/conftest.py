@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from labbook.capture.context import CaptureContext
-from labbook.probe.redaction import Redactor
+from labbook.probe.redaction.redactor import Redactor
 from labbook.store.config import Config
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths

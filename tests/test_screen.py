@@ -85,7 +85,7 @@ def test_a_terminal_gets_colours_and_its_width():
     assert "\x1b]0;" not in shown and "\x1b[2J" not in shown
     assert "[red]plain[/red]" in shown and "[bold]title" in shown
     for line in re.sub("\x1b\\[[0-9;]*m", "", shown).splitlines()[:3]:
-        assert screen._width(line) <= 100
+        assert screen.display_width(line) <= 100
 
 
 @pytest.mark.process

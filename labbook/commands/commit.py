@@ -4,76 +4,84 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import notebook_option, open_notebook
+from labbook.commands.options import notebook_option, open_notebook, terminal_sentences
+from labbook.help_text import HelpCommand
+
+if TYPE_CHECKING:
+    from labbook.store.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
-  labbook commit                       # every note that was edited
-  labbook commit -m "conclusion of the sweep" notes/experiments/exp003_sweep_dynamic.md
+  labbook commit
+  labbook commit -m "Conclusion of the sweep" notes/experiments/exp003_sweep_dynamic.md
 """
 
 
-@click.command(epilog=_EPILOG)
-@click.option("-m", "--message", default="", help="Message of the commit.")
+@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.option("-m", "--message", default="", help="Commit message. Default: the names of the notes.")
 @notebook_option
 @click.argument("notes", nargs=-1, type=click.Path(exists=True, path_type=Path))
 def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None:
-    """Commit what you wrote in notes: goals, observations, conclusions.
+    """Commit edited notes.
 
-    Commits exactly these notes, or all edited ones, where the entries are committed, also on a branch that is not
-    checked out. Index, staged files and HEAD stay as they are. A note that may hold a secret is not committed; entries
-    that were withheld for that reason are masked and committed first, as by `labbook recover`.
+    Commits the given NOTES, or every edited note, to the branch that holds the entries, even when another branch is
+    checked out. Your index, staged files and HEAD do not change.
+
+    A note that may contain a secret is not committed. Without NOTES, entries that were withheld because of a secret
+    are masked and committed first, as `labbook recover` does.
     """
     from labbook.errors import EntryError, GitError
     from labbook.record.withheld_entries import release_withheld
+    from labbook.report.commit_line import commit_line
     from labbook.store.changed_notes import edited_notes
     from labbook.store.commit import commit_files
 
     book = open_notebook(notebook)
+    say = terminal_sentences(book)
     released = release_withheld(book, click.echo) if not notes else 0
-    files = _below(book.paths.notes, notes) if notes else edited_notes(book)
+    files = _below(book.paths.notes, notes, say) if notes else edited_notes(book)
     if not files and released:
         return
     if not files:
-        click.echo("no note was edited since it was committed", err=True)
+        click.echo(say.line("terminal.commit.nothing_edited"), err=True)
         return
     names = [file.relative_to(book.paths.root).as_posix() for file in files]
     outcome = commit_files(book, files, message or _message(names))
     if outcome.status == "committed":
-        click.echo(f"committed as {outcome.commit[:9]} on {outcome.ref.removeprefix('refs/heads/')}")
-    elif outcome.status == "unchanged":
-        click.echo("already committed", err=True)
+        branch = outcome.ref.removeprefix("refs/heads/")
+        click.echo(say.line("commit.committed_on", commit=outcome.commit[:9], branch=branch))
+    elif outcome.status in ("unchanged", "queued"):
+        click.echo(commit_line(outcome, say), err=True)
     elif outcome.status == "withheld":
-        raise EntryError(
-            f"nothing was committed: {outcome.reason}",
-            hint="mask it by hand (`labbook redact FILE` shows how), or write it into `allow` of `redact_rules`",
-        )
-    elif outcome.status == "queued":
-        click.echo(f"will be committed later: {outcome.reason}", err=True)
+        raise EntryError(commit_line(outcome, say), hint=say.line("terminal.commit.withheld_advice"))
     else:
-        raise GitError(f"not committed: {outcome.reason}", hint="`labbook doctor` says what works here")
+        raise GitError(commit_line(outcome, say), hint=say.line("terminal.commit.failed_advice"))
     for name in names:
         click.echo(f"  {name}")
 
 
-def _below(folder: Path, notes: Sequence[Path]) -> list[Path]:
-    """The notes with their full paths.
+def _below(folder: Path, notes: Sequence[Path], say: Sentences) -> list[Path]:
+    """Returns the notes with their full paths.
 
     Raises:
-        UsageError: One lies elsewhere.
+        UsageError: One lies outside the folder.
     """
     from labbook.errors import UsageError
 
-    found = []
+    paths = []
     for note in notes:
         path = note.resolve()
         if not path.is_relative_to(folder.resolve()):
-            raise UsageError(f"{note} is no note of this notebook", hint=f"notes lie in {folder}")
-        found.append(folder / path.relative_to(folder.resolve()))
-    return found
+            raise UsageError(
+                say.line("terminal.commit.not_a_note", path=str(note)),
+                hint=say.line("terminal.commit.not_a_note_advice", folder=str(folder)),
+            )
+        paths.append(folder / path.relative_to(folder.resolve()))
+    return paths
 
 
 def _message(names: Sequence[str]) -> str:

@@ -7,54 +7,68 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, run_argument
+from labbook.commands.options import (
+    json_option,
+    notebook_option,
+    open_notebook,
+    print_json,
+    run_argument,
+    status_label,
+    terminal_sentences,
+)
 from labbook.errors import UsageError
+from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.compare.comparison import Measured
     from labbook.model.run import Change, Run
     from labbook.store.notebook import Notebook
     from labbook.store.repository import CodeRepository, HistoryCommit
+    from labbook.store.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
-  labbook compare                   # the last run with the one of this script before it
-  labbook compare k3f9              # this run with the one before it
-  labbook compare a1b2 k3f9         # two runs, the earlier one first
-  labbook compare a1b2 k3f9 --code  # and what was committed in between, with the patch
-  labbook compare a1b2 k3f9 m4n5    # up to twenty runs side by side
-  labbook compare a1b2 k3f9 --markdown >> notes/ideas.md
+  labbook compare                   # last run, previous run of the same script
+  labbook compare a1b2 k3f9         # two runs, baseline first
+  labbook compare a1b2 k3f9 --code  # also the commits and the patch between them
+  labbook compare a1b2 k3f9 m4n5 --markdown >> notes/ideas.md
 """
 _MAX_RUNS = 20
 _MAX_COMMITS = 50
 _MAX_PATCH_BYTES = 4 << 20
+_SUMMARY_ROWS = {
+    "title": "terminal.compare.run",
+    "status": "terminal.compare.status",
+    "duration": "terminal.compare.duration",
+}
+"""Row of `summary_rows` -> key of its label."""
 
 
-@click.command(epilog=_EPILOG)
-@click.option("--code", is_flag=True, help="Show the commits between the two, and the patch from one to the other.")
-@click.option("--markdown", is_flag=True, help="Print the table as Markdown, for a note, a report or an issue.")
+@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.option("--code", is_flag=True, help="Also show the commits and the patch between two runs.")
+@click.option("--markdown", is_flag=True, help="Print a Markdown table for a note, a report or an issue.")
 @json_option
 @notebook_option
 @run_argument()
 @click.argument("others", nargs=-1)
 def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run: str, others: tuple[str, ...]) -> None:
-    """Show where two or more runs differ.
+    """Show the differences between runs.
 
-    Arguments, configuration, code, inputs, packages, hardware and numbers. RUN and OTHERS are "last", an id, its
-    beginning or end; up to twenty runs. With one run alone: that run, and the one of the same script before it.
+    Compares arguments, configuration, code, inputs, packages, hardware and metrics of up to 20 runs. RUN and OTHERS
+    are "last", an id, or the first or last characters of an id. A single RUN is compared with the previous run of the
+    same script.
     """
     from labbook.compare.comparison import comparison_data
     from labbook.compare.run_changes import changes_between
     from labbook.model.run_json import run_to_json
 
     book = open_notebook(notebook)
-    runs = _runs(book, run, others)
+    say = terminal_sentences(book)
+    runs = _runs(book, run, others, say)
     if len(runs) > 2 or markdown:
         if code:
-            raise UsageError(
-                "--code compares two runs, and not as Markdown", hint="name two runs: `labbook compare A B`"
-            )
-        _compare_many(book, runs, markdown=markdown, as_json=as_json)
+            raise UsageError(say.line("terminal.compare.code_of_two"), hint=say.line("terminal.compare.name_two"))
+        _compare_many(book, runs, say, markdown=markdown, as_json=as_json)
         return
     before, now = runs
     changes = [c for c in changes_between(run_to_json(before), run_to_json(now)) if c.kind != "metric"]
@@ -63,13 +77,13 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
     if as_json:
         print_json(comparison_data(before, now, changes, commits))
         return
-    _print(before, now, changes)
+    _print(before, now, changes, say)
     if code:
-        _print_code(repository, before, now, commits)
+        _print_code(repository, before, now, commits, say)
 
 
-def _compare_many(book: Notebook, runs: Sequence[Run], *, markdown: bool, as_json: bool) -> None:
-    """Runs side by side: the same rows as on the site's page."""
+def _compare_many(book: Notebook, runs: Sequence[Run], say: Sentences, *, markdown: bool, as_json: bool) -> None:
+    """Prints runs side by side, with the rows of the site's page."""
     from labbook.compare.comparison import comparison_markdown, many_data, metric_table
     from labbook.compare.run_table import comparable_facts, differences
     from labbook.model.run_json import run_to_json
@@ -82,38 +96,44 @@ def _compare_many(book: Notebook, runs: Sequence[Run], *, markdown: bool, as_jso
     elif markdown:
         from labbook.store.templates import Templates
 
-        said = Templates(book.paths.templates, book.config.language).words
-        click.echo(comparison_markdown(runs, rows, measured, said), nl=False)
+        words = Templates(book.paths.templates, book.config.language).words
+        click.echo(comparison_markdown(runs, rows, measured, words), nl=False)
     else:
-        _print_many(runs, rows, measured)
+        _print_table(runs, measured, [(what, values) for _, what, values in rows], say)
 
 
-def _print_many(
-    runs: Sequence[Run], rows: Sequence[tuple[str, str, tuple[str, ...]]], measured: Sequence[Measured]
+def _print_table(
+    runs: Sequence[Run], measured: Sequence[Measured], rows: Sequence[tuple[str, Sequence[str]]], say: Sentences
 ) -> None:
+    """Prints title, status, duration, metrics and differences, a column for each run."""
     from labbook import screen
     from labbook.compare.comparison import summary_rows
-    from labbook.report.numbers import number
+    from labbook.report.numbers import number, pair
 
-    table: list[list[screen.Cell | str]] = [
-        [screen.Cell(what, "dim"), *(value or "-" for value in values)] for what, values in summary_rows(runs)
+    table: list[list[screen.Cell | str]] = []
+    for what, values in summary_rows(runs):
+        shown = [status_label(value, say) for value in values] if what == "status" else values
+        table.append([screen.Cell(say.line(_SUMMARY_ROWS[what]), "dim"), *(value or "-" for value in shown)])
+    for row in measured:
+        name = row.name if row.what == "last" else say.line("terminal.compare.best", metric=row.name)
+        values = pair(*row.values) if len(row.values) == 2 else tuple(map(number, row.values))
+        table.append([screen.Cell(name, "dim"), *values])
+    table += [[what, *(say(value) or "-" for value in values)] for what, values in rows]
+    last = len(runs) - 1
+    columns = [
+        screen.Column(say.line("terminal.columns.what"), keep=9),
+        *(screen.Column(run.id, flexible=True, keep=9 if at == last else 8) for at, run in enumerate(runs)),
     ]
-    table += [
-        [screen.Cell(row.name if row.what == "last" else f"{row.name} ({row.what})", "dim"), *map(number, row.values)]
-        for row in measured
-    ]
-    table += [[what, *(value or "-" for value in values)] for _, what, values in rows]
-    columns = [screen.Column("what", keep=9), *(screen.Column(run.id, flexible=True, keep=8) for run in runs)]
     screen.print_table(columns, table)
     if not rows:
-        click.echo("no difference was found in arguments, configuration, code, packages, hardware and inputs", err=True)
+        click.echo(say.line("terminal.compare.no_difference"), err=True)
 
 
-def _runs(book: Notebook, run: str, others: Sequence[str]) -> list[Run]:
-    """The runs, each once, in the order asked for.
+def _runs(book: Notebook, run: str, others: Sequence[str], say: Sentences) -> list[Run]:
+    """Returns the runs to compare, each once, in the order of the command line.
 
     Raises:
-        NothingFoundError: One is not there, has no data, or has none before it.
+        NothingFoundError: A run does not exist, has no data, or has no previous run.
         UsageError: More than twenty are named.
     """
     from labbook.errors import NothingFoundError
@@ -122,21 +142,25 @@ def _runs(book: Notebook, run: str, others: Sequence[str]) -> list[Run]:
 
     def load(word: str) -> Run:
         entry = find_run(book, word)
-        found = load_run(book.paths, entry.id)
-        if found is None:
-            hint = "it is still running, or `run.json` in the folder beside its entry is missing or damaged"
-            raise NothingFoundError(f"the run {entry.id} has no data to compare", hint=hint)
-        return found
+        loaded = load_run(book.paths, entry.id)
+        if loaded is None:
+            hint = say.line("terminal.compare.no_data_advice")
+            raise NothingFoundError(say.line("terminal.compare.no_data", run=entry.id), hint=hint)
+        return loaded
 
     if len(others) >= _MAX_RUNS:
-        raise UsageError(f"{len(others) + 1} runs are more than {_MAX_RUNS}", hint="name fewer runs")
+        raise UsageError(
+            say.line("terminal.compare.too_many", count=len(others) + 1, most=_MAX_RUNS),
+            hint=say.line("terminal.compare.name_fewer"),
+        )
     if others:
-        found = {each.id: each for each in map(load, (run, *others))}
-        return list(found.values()) if len(found) > 1 else [*found.values(), *found.values()]
+        by_id = {each.id: each for each in map(load, (run, *others))}
+        return list(by_id.values()) if len(by_id) > 1 else [*by_id.values(), *by_id.values()]
     now = load(run)
     if not now.previous:
-        hint = "name two runs: `labbook compare A B`; `labbook list` shows them"
-        raise NothingFoundError(f"the run {now.id} has no earlier run of the same script", hint=hint)
+        raise NothingFoundError(
+            say.line("terminal.compare.no_previous", run=now.id), hint=say.line("terminal.compare.name_two")
+        )
     return [load(now.previous), now]
 
 
@@ -146,7 +170,7 @@ def _commit(run: Run) -> str:
 
 
 def _repository(run: Run) -> CodeRepository | None:
-    """The repository of the code, if it is on this machine."""
+    """Returns the repository of the code, or `None` where it is not on this machine."""
     from pathlib import Path
 
     from labbook.store.repository import CodeRepository
@@ -164,42 +188,24 @@ def _commits(repository: CodeRepository, before: Run, now: Run) -> list[HistoryC
     try:
         return repository.commits_between(old, new, _MAX_COMMITS)
     except GitError:
-        return []  # one of them was never here, or is gone
+        return []  # one of them never was in this repository, or was removed
 
 
-def _print(before: Run, now: Run, changes: Sequence[Change]) -> None:
-    from labbook import screen
-    from labbook.compare.comparison import heads, metric_rows
-    from labbook.report.numbers import pair
+def _print(before: Run, now: Run, changes: Sequence[Change], say: Sentences) -> None:
+    from labbook.compare.comparison import metric_table
 
-    rows: list[list[screen.Cell | str]] = [
-        [screen.Cell(what, "dim"), *_sides(old, new)] for what, old, new in heads(before, now)
-    ]
-    rows += [
-        [screen.Cell(row.name if row.what == "last" else f"{row.name} ({row.what})", "dim"), *pair(row.before, row.now)]
-        for row in metric_rows(before, now)
-    ]
-    rows += [[change.what, *_sides(change.before, change.now)] for change in changes]
-    columns = [
-        screen.Column("what", keep=9),
-        screen.Column(before.id, flexible=True, keep=8),
-        screen.Column(now.id, flexible=True, keep=9),
-    ]
-    screen.print_table(columns, rows)
-    if not changes:
-        click.echo("no difference was found in arguments, configuration, code, packages, hardware and inputs", err=True)
+    runs = [before, now]
+    _print_table(runs, metric_table(runs), [(c.what, (c.before, c.now)) for c in changes], say)
 
 
-def _sides(old: str, new: str) -> tuple[str, str]:
-    return old or "-", new or "-"
-
-
-def _print_code(repository: CodeRepository | None, before: Run, now: Run, commits: Sequence[HistoryCommit]) -> None:
+def _print_code(
+    repository: CodeRepository | None, before: Run, now: Run, commits: Sequence[HistoryCommit], say: Sentences
+) -> None:
     from labbook import screen
     from labbook.errors import GitError
 
     if repository is None:
-        click.echo("labbook: the repository of the code is not on this machine", err=True)
+        click.echo("labbook: " + say.line("terminal.compare.no_repository"), err=True)
         return
     for commit in commits:
         screen.print_line(
@@ -207,7 +213,7 @@ def _print_code(repository: CodeRepository | None, before: Run, now: Run, commit
         )
     old, new = _commit(before), _commit(now)
     if not old or not new:
-        click.echo("labbook: one of the runs has no commit of its code", err=True)
+        click.echo("labbook: " + say.line("terminal.compare.no_commit"), err=True)
         return
     try:
         patch = repository.diff_between(old, new, _MAX_PATCH_BYTES) if old != new else b""

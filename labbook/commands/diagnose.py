@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import json_option, notebook_option, open_notebook, print_json
+from labbook.commands.options import (
+    json_option,
+    language_option,
+    notebook_option,
+    open_notebook,
+    print_json,
+    terminal_sentences,
+    warn_of_pages,
+)
+from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.diagnosis.service import Diagnoser
@@ -19,39 +28,37 @@ if TYPE_CHECKING:
 _EPILOG = """\b
 Examples:
   labbook diagnose                       # the last run
-  labbook diagnose k3f9                  # a run
-  labbook diagnose train.log             # any log of any torch or paddle program
-  labbook diagnose notebook.ipynb        # the outputs of its cells
-  pbpaste | labbook diagnose -           # a message that somebody sent
+  labbook diagnose train.log             # log of any PyTorch or PaddlePaddle program
+  labbook diagnose notebook.ipynb        # outputs of a Jupyter notebook
+  python train.py 2>&1 | labbook diagnose -
   labbook diagnose job.out --json | jq -r .primary
-
-\b
-Ends with status 1 when nothing is found.
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=HelpCommand, epilog=_EPILOG)
 @json_option
-@click.option("--language", type=click.Choice(["en", "zh"]), help="Of titles, causes and fixes; default: the settings.")
+@language_option
 @notebook_option
-@click.argument("what", default="last", metavar="[RUN|FILE|-]")
-def command(as_json: bool, language: str | None, notebook: str | None, what: str) -> None:
-    """Say what went wrong in a run, a log or a pasted message, why, and what to try.
+@click.argument("source", default="last", metavar="[RUN|FILE|-]")
+def command(as_json: bool, language: str | None, notebook: str | None, source: str) -> None:
+    """Diagnose a failed run, a log or an error message.
 
-    Prints the symptom, the evidence with its numbers, the likeliest cause first, fixes with how to check them, and
-    what fixed the same failure in this notebook. For a text without an error message it proposes the nearest pages.
+    Prints the failure, the evidence with its numbers, the likely causes, fixes to try, and what fixed the same failure
+    in this notebook. Reads a recorded RUN, a FILE, or standard input (-). For a text without an error message, lists
+    the three nearest symptom pages.
+
+    Exits with status 1 if nothing is found.
     """
-    from labbook.commands.options import warn_of_pages
     from labbook.diagnosis.service import Diagnoser
-    from labbook.record.diagnosing import remembered
+    from labbook.record.diagnosing import add_earlier_runs
     from labbook.report.diagnosis_json import diagnosis_data
     from labbook.report.terminal_diagnosis import print_diagnosis, unsure_lines
 
     book = open_notebook(notebook)
     diagnoser = Diagnoser(book, language or "")
-    evidence, run_id = _read_evidence(book, what)
-    diagnosis = remembered(book, diagnoser.diagnose(evidence), but=run_id)
-    warn_of_pages(diagnoser.catalogue.problems)
+    evidence, run_id = _read_evidence(book, source)
+    diagnosis = add_earlier_runs(book, diagnoser.diagnose(evidence), but=run_id)
+    warn_of_pages(diagnoser.catalogue.problems, terminal_sentences(book))
     pages = _propose_pages(diagnoser, evidence) if diagnosis.primary is None and not run_id else []
     if as_json:
         print_json({**diagnosis_data(diagnosis), "nearest_pages": [page.id for page in pages]})
@@ -65,7 +72,7 @@ def command(as_json: bool, language: str | None, notebook: str | None, what: str
 
 
 def _propose_pages(diagnoser: Diagnoser, evidence: Evidence) -> list[Symptom]:
-    """The nearest pages for a text without an exception, such as a question of a person."""
+    """Returns the nearest pages for a text without an exception, such as a question."""
     if any(one.type or one.message for one in evidence.exceptions):
         return []
     from labbook.index.nearest_pages import nearest_pages
@@ -74,17 +81,17 @@ def _propose_pages(diagnoser: Diagnoser, evidence: Evidence) -> list[Symptom]:
     return nearest_pages(text, diagnoser.catalogue.symptoms.values())
 
 
-def _read_evidence(book: Notebook, what: str) -> tuple[Evidence, str]:
-    """The evidence of a run, a file or standard input, with the id of the run or "".
+def _read_evidence(book: Notebook, source: str) -> tuple[Evidence, str]:
+    """Returns the evidence of a run, a file or standard input, with the id of the run or "".
 
     Raises:
         LabbookError: There is no such file or run, or it cannot be read.
     """
-    if what == "-":
+    if source == "-":
         from labbook.diagnosis.service import read_log
 
         return read_log(sys.stdin.buffer), ""
-    path = Path(what)
+    path = Path(source)
     if path.is_file() and not (path.suffix == ".md" and path.resolve().is_relative_to(book.paths.root)):
         return _read_file(path), ""
     from labbook.diagnosis.run_evidence import collect_run_evidence
@@ -93,10 +100,12 @@ def _read_evidence(book: Notebook, what: str) -> tuple[Evidence, str]:
     from labbook.report.run_data import load_run
 
     try:
-        entry = find_run(book, what)
+        entry = find_run(book, source)
     except NothingFoundError as error:
-        if path.name != what or path.suffix:
-            raise UsageError(f"there is no file {what}", hint="give a run, a file or -") from error
+        if path.name != source or path.suffix:
+            raise UsageError(
+                f"there is no file {source}", hint="name a run, a file, or - for standard input"
+            ) from error
         raise
     run = load_run(book.paths, entry.id)
     if run is not None:
@@ -112,4 +121,4 @@ def _read_file(path: Path) -> Evidence:
         return read_file(path)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UsageError(f"cannot read {path}: {reason}", hint="give a file that you may read") from error
+        raise UsageError(f"cannot read {path}: {reason}", hint="check its path and permissions") from error

@@ -1,37 +1,49 @@
-"""`labbook doctor`: what works here and what does not."""
+"""`labbook doctor`: checks the installation and the notebook."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from labbook.commands.options import json_option, notebook_option, print_json
+from labbook.help_text import HelpCommand, terminal_language
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
+_EPILOG = """\b
+Examples:
+  labbook doctor
+  labbook doctor --notebook ../team-notebook
+  labbook doctor --json | jq '.[] | select(.verdict != "ok")'
+"""
 
 
-@click.command(epilog="\b\nExamples:\n  labbook doctor\n  labbook doctor --json\n")
+@click.command(cls=HelpCommand, epilog=_EPILOG)
 @json_option
 @notebook_option
 @click.pass_context
 def command(context: click.Context, as_json: bool, notebook: str | None) -> None:
-    """Say what works here and what does not, and what to do about it.
+    """Check the installation and the notebook.
 
-    Ends with status 3 when something that recording needs fails; a warning is something that an entry will lack.
+    Tests git, the settings, the notebook, the probe, PyTorch, PaddlePaddle, GPU access and the site builder, and
+    prints what to do about each problem. Exits with status 3 if runs cannot be recorded; a warning means that entries
+    will lack something.
     """
     from labbook import screen
-    from labbook.installation_check import readiness
+    from labbook.installation_check import check_installation
+    from labbook.store.sentences import Sentences
 
-    rows = readiness(Path.cwd(), Path(notebook) if notebook else None, os.environ)
+    rows = check_installation(Path.cwd(), Path(notebook) if notebook else None, os.environ)
+    say = Sentences("en" if as_json else terminal_language())
+    texts = [{"name": r.name, "verdict": r.verdict, "told": say(r.found), "advice": say(r.advice)} for r in rows]
     if as_json:
-        print_json([asdict(row) for row in rows])
+        print_json(texts)
     else:
-        for row in rows:
-            screen.print_line(screen.Cell(f"{row.verdict:4}", _STYLES[row.verdict]), f"  {row.name:14} {row.told}")
-            if row.advice:
-                screen.print_line(screen.Cell(f"{'':20} {row.advice}", "dim"))
+        for row in texts:
+            mark = screen.Cell(f"{row['verdict']:4}", _STYLES[row["verdict"]])
+            screen.print_line(mark, f"  {row['name']:14} {row['told']}")
+            if row["advice"]:
+                screen.print_line(screen.Cell(f"{'':20} {row['advice']}", "dim"))
     if any(row.verdict == "fail" for row in rows):
         context.exit(3)

@@ -6,11 +6,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, warn_of_pages
+from labbook.commands.options import (
+    json_option,
+    language_option,
+    notebook_option,
+    open_notebook,
+    print_json,
+    terminal_sentences,
+    warn_of_pages,
+)
+from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
     from labbook.model.symptom import Symptom
+    from labbook.store.notebook import Notebook
+    from labbook.store.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
@@ -20,15 +31,15 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=HelpCommand, epilog=_EPILOG)
 @json_option
-@click.option("--language", type=click.Choice(["en", "zh"]), help="Default: the settings.")
+@language_option
 @notebook_option
 @click.argument("symptom")
 def command(as_json: bool, language: str | None, notebook: str | None, symptom: str) -> None:
-    """Explain a symptom: what you see, why it happens, what to try, and the runs that had it.
+    """Explain a symptom: signs, causes, fixes, and the runs that had it.
 
-    SYMPTOM is an id, as `labbook symptoms` lists them.
+    SYMPTOM is an id from `labbook symptoms`, for example loss_nonfinite.
     """
     from labbook import screen
     from labbook.diagnosis.catalogue.page_text import render_page_markdown
@@ -37,9 +48,10 @@ def command(as_json: bool, language: str | None, notebook: str | None, symptom: 
     book = open_notebook(notebook)
     language = language or book.config.language_in_use()
     catalogue = load_catalogue(book.paths.symptoms)
-    warn_of_pages(catalogue.problems)
-    page = _page(catalogue, symptom)
-    runs = _runs(notebook, page.id)
+    say = terminal_sentences(book)
+    warn_of_pages(catalogue.problems, say)
+    page = _find_page(catalogue, symptom, say)
+    runs = _list_runs(book, page.id)
     if as_json:
         print_json({**_data(page, language), "runs": runs})
         return
@@ -50,11 +62,11 @@ def command(as_json: bool, language: str | None, notebook: str | None, symptom: 
         click.echo(screen.harmless(text), nl=False)
 
 
-def _page(catalogue: Catalogue, wanted: str) -> Symptom:
-    """The symptom that is meant.
+def _find_page(catalogue: Catalogue, wanted: str, say: Sentences) -> Symptom:
+    """Returns the symptom with this id.
 
     Raises:
-        NothingFoundError: There is none; the nearest ids, or all of a family, are named.
+        NothingFoundError: There is none; names the nearest ids, or all of a family.
     """
     from difflib import get_close_matches
 
@@ -65,19 +77,24 @@ def _page(catalogue: Catalogue, wanted: str) -> Symptom:
         return known
     of_family = [symptom.id for symptom in catalogue.symptoms.values() if symptom.family == wanted]
     if of_family:
-        raise NothingFoundError(f"{wanted} is a family of symptoms", hint=f"explain one of {', '.join(of_family)}")
+        raise NothingFoundError(
+            say.line("terminal.explain.family", family=wanted),
+            hint=say.line("terminal.explain.family_advice", symptoms=of_family),
+        )
     near = get_close_matches(wanted, catalogue.symptoms, n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(near)}?" if near else "`labbook symptoms --all` lists them"
-    raise NothingFoundError(f"there is no symptom {wanted!r}", hint=hint)
+    raise NothingFoundError(
+        say.line("terminal.explain.unknown", symptom=wanted),
+        hint=say.line("terminal.did_you_mean", names=near) if near else say.line("terminal.explain.unknown_advice"),
+    )
 
 
-def _runs(notebook: str | None, symptom: str) -> list[dict[str, object]]:
-    """Runs of the notebook that had it, newest first, with the fix where one is known."""
+def _list_runs(book: Notebook, symptom: str) -> list[dict[str, object]]:
+    """Returns runs of the notebook that had the symptom, newest first, with their fix."""
     from labbook.errors import NothingFoundError
     from labbook.index.query import list_notes
 
     try:
-        found = list_notes(open_notebook(notebook), f"symptom:{symptom}", limit=10)
+        found = list_notes(book, f"symptom:{symptom}", limit=10)
     except NothingFoundError:
         return []
     return [
@@ -86,17 +103,17 @@ def _runs(notebook: str | None, symptom: str) -> list[dict[str, object]]:
 
 
 def _data(symptom: Symptom, language: str) -> dict[str, object]:
-    said = symptom.said(language)
+    wording = symptom.said(language)
     return {
         "id": symptom.id,
-        "title": said.title,
+        "title": wording.title,
         "family": symptom.family,
         "class": symptom.class_,
         "tier": symptom.tier,
         "severity": symptom.severity,
-        "see": said.see,
-        "why": list(said.why),
-        "try": list(said.attempts),
+        "see": wording.see,
+        "why": list(wording.why),
+        "try": list(wording.attempts),
         "source": list(symptom.source),
         "page": symptom.origin,
     }

@@ -1,4 +1,4 @@
-"""`labbook fix`: what cured a failure."""
+"""`labbook fix`: records what fixed a failed run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, run_argument
+from labbook.commands.options import (
+    json_option,
+    notebook_option,
+    open_notebook,
+    print_json,
+    run_argument,
+    terminal_sentences,
+)
+from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.fixes.confirm_fix import Written
@@ -14,32 +22,34 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Examples:
-  labbook fix last                          # confirm what labbook proposed after the last run
-  labbook fix k3f9 --by a1b2                # this run failed, that one does not any more
+  labbook fix last                        # confirm the proposal printed after the last run
+  labbook fix k3f9 --by a1b2              # k3f9 failed, a1b2 does not
   labbook fix k3f9 -m "divide the loss by the number of steps"
-  labbook fix k3f9 --reject                 # the proposal was not the fix
+  labbook fix k3f9 --reject               # the proposed run was not the fix
 """
 
 
-@click.command(epilog=_EPILOG)
-@click.option("--by", default="", metavar="RUN", help="The run that no longer fails.")
-@click.option("-m", "--message", default="", help="What the fix was, in your words.")
-@click.option("--reject", "rejecting", is_flag=True, help="The proposed, or noted, run was not the fix.")
+@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.option("--by", default="", metavar="RUN", help="Run that no longer fails.")
+@click.option("-m", "--message", default="", help="Description of the fix. Default: what differs between the two runs.")
+@click.option("--reject", "rejecting", is_flag=True, help="Withdraw the proposed or confirmed fix.")
 @json_option
 @notebook_option
 @run_argument()
 def command(by: str, message: str, rejecting: bool, as_json: bool, notebook: str | None, run: str) -> None:
-    """Note what cured a failed run, so that it is found when the failure comes back.
+    """Record what fixed a failed run.
 
-    RUN is the run that failed, or the one that labbook proposed as its cure: "last", an id, its beginning or end.
-    Without --by it is the proposed run, or the next one of the same script that came past the failure. The fix goes to
-    both entries and to the notebook's page of the symptom, in one commit.
+    The next run with the same failure is shown this fix. RUN is the failed run, or the run that labbook proposed as
+    its fix: "last", an id, or the first or last characters of an id.
+
+    Without --by, the fix is the proposed run, else the next run of the same script that got past the failure. The fix
+    is written to both entries and to the symptom page of the notebook, in one commit.
     """
     from labbook.errors import UsageError
     from labbook.fixes.confirm_fix import confirm, reject
 
     if rejecting and message.strip():
-        raise UsageError("--reject takes no -m", hint='reject first, then `labbook fix RUN -m "..."`')
+        raise UsageError("--reject cannot be combined with -m", hint='reject first, then `labbook fix RUN -m "..."`')
     book = open_notebook(notebook)
     written = reject(book, run, by) if rejecting else confirm(book, run, by, message)
     if as_json:
@@ -68,19 +78,22 @@ def _data(book: Notebook, written: Written) -> dict[str, object]:
 
 def _print(book: Notebook, written: Written) -> None:
     from labbook import screen
+    from labbook.report.commit_line import commit_line
 
+    say = terminal_sentences(book)
     fix = written.fix
     if written.status == "rejected":
-        screen.print_line(f"{fix.by or fix.text} is not the fix of {fix.run}; it is not proposed again")
+        screen.print_line(say.line("terminal.fix.rejected", fix=fix.by or fix.text, run=fix.run))
     else:
-        where = f", in {fix.by}" if fix.by else ""
-        screen.print_line(screen.Cell("fixed", "green"), f"  {fix.run}: {fix.text}{where}")
+        key = "terminal.fix.fixed_in" if fix.by else "terminal.fix.fixed"
+        sentence = say.line(key, run=fix.run, fix=fix.text, by=fix.by)
+        screen.print_line(screen.Cell(say.line("terminal.fix.done"), "green"), f"  {sentence}")
     for path in dict.fromkeys(written.files):
         screen.print_line("  ", screen.Cell(path.relative_to(book.paths.root).as_posix(), "cyan"))
     outcome = written.commit
     if outcome.status == "committed":
         branch = outcome.ref.removeprefix("refs/heads/")
-        screen.print_line("  ", screen.Cell(f"committed as {outcome.commit[:9]} on {branch}", "dim"))
+        line = say.line("commit.committed_on", commit=outcome.commit[:9], branch=branch)
+        screen.print_line("  ", screen.Cell(line, "dim"))
     elif outcome.status in ("queued", "withheld", "failed"):
-        later = "will be committed later" if outcome.status == "queued" else "not committed"
-        click.echo(f"labbook: {later}: {outcome.reason}", err=True)
+        click.echo(f"labbook: {commit_line(outcome, say)}", err=True)

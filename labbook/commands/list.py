@@ -8,41 +8,52 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.commands.options import (
-    AskingCommand,
+    FilterCommand,
     json_option,
     notebook_option,
     open_notebook,
     print_json,
-    warn_of_problems,
+    status_label,
+    terminal_sentences,
+    warn_of_notes,
 )
 
 if TYPE_CHECKING:
     from labbook.report.run_row import RunRow
+    from labbook.store.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
-  labbook list
   labbook list status:failed since:7d
   labbook list experiment:digits framework:paddle -n 100
   labbook list symptom:loss_nonfinite has:fix
-  labbook list tag:sweep,nightly -author:Wei       # comma: or; minus: not
+  labbook list tag:sweep,nightly -author:Wei    # a comma means "or", a minus means "not"
   labbook list --json | jq '.[0].id'
 
 \b
-Filters: status experiment framework symptom tag author script host mode id has since before path.
-A filter fits by the beginning of the value; dates are 2026-11-21, 2026-11, 2026-W47, today, 7d, 12h.
+Filters:
+  status experiment framework symptom tag author script host mode id path has
+  since, before: a date (2026-11-21, 2026-11, 2026-W47, today) or an age (12h, 7d, 2w)
 """
 
 
-@click.command(cls=AskingCommand, epilog=_EPILOG)
-@click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(min=0), help="How many; 0 for all.")
+@click.command(cls=FilterCommand, epilog=_EPILOG)
+@click.option(
+    "-n",
+    "--limit",
+    metavar="N",
+    default=20,
+    type=click.IntRange(min=0),
+    help="Maximum number of runs, 0 for all. Default: 20.",
+)
 @json_option
 @notebook_option
 @click.argument("filters", nargs=-1, type=click.UNPROCESSED)
 def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str, ...]) -> None:
     """List runs, newest first.
 
-    FILTERS are key:value or words that must occur in the entry. Ends with status 1 when no run fits.
+    FILTERS are key:value pairs, or words that occur in the entry; a run must match all of them. A value matches by its
+    beginning. Exits with status 1 if no run matches.
     """
     from labbook import screen
     from labbook.errors import NothingFoundError
@@ -50,20 +61,23 @@ def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str,
     from labbook.index.query_parser import near_filters
     from labbook.report.run_row import run_row
 
-    with screen.progress("reading notes") as tell:
-        found = list_notes(open_notebook(notebook), " ".join(filters), limit=limit or None, tell=tell)
+    book = open_notebook(notebook)
+    say = terminal_sentences(book)
+    query = " ".join(filters)
+    with screen.progress(say.line("terminal.progress.reading_notes")) as report_progress:
+        found = list_notes(book, query, limit=limit or None, tell=report_progress)
     rows = [run_row(entry) for entry in found.entries]
     if as_json:
         print_json([{**entry.meta, **_data(row)} for entry, row in zip(found.entries, rows, strict=True)])
+    if not rows and not query:
+        raise NothingFoundError(say.line("terminal.list.empty"), hint=say.line("terminal.list.empty_advice"))
     if not rows:
-        asked = " ".join(filters)
-        near = near_filters(asked)
-        hint = f"did you mean {' '.join(near)}?" if near else "`labbook list` without filters shows all"
-        hint = hint if asked else "record one: labbook record -- python train.py"
-        raise NothingFoundError(f"no run fits {asked!r}" if asked else "there is no run yet", hint=hint)
+        near = near_filters(query)
+        hint = say.line("terminal.did_you_mean", names=near) if near else say.line("terminal.list.no_match_advice")
+        raise NothingFoundError(say.line("terminal.list.no_match", filters=query), hint=hint)
     if not as_json:
-        _print(rows, found.total)
-        warn_of_problems(found.refreshed.problems)
+        _print(rows, found.total, say)
+        warn_of_notes(found.refreshed.problems, say)
 
 
 def _data(row: RunRow) -> dict[str, object]:
@@ -81,23 +95,23 @@ def _data(row: RunRow) -> dict[str, object]:
     }
 
 
-def _print(rows: Sequence[RunRow], total: int) -> None:
+def _print(rows: Sequence[RunRow], total: int, say: Sentences) -> None:
     from labbook import screen
     from labbook.report.numbers import duration
 
     columns = [
-        screen.Column("run", keep=9),
-        screen.Column("status", keep=8),
-        screen.Column("experiment", keep=3),
-        screen.Column("what", flexible=True, keep=7),
-        screen.Column("time", right=True, keep=4),
-        screen.Column("metric", right=True, keep=5),
-        screen.Column("author", keep=1),
+        screen.Column(say.line("terminal.columns.run"), keep=9),
+        screen.Column(say.line("terminal.columns.status"), keep=8),
+        screen.Column(say.line("terminal.columns.experiment"), keep=3),
+        screen.Column(say.line("terminal.columns.result"), flexible=True, keep=7),
+        screen.Column(say.line("terminal.columns.time"), right=True, keep=4),
+        screen.Column(say.line("terminal.columns.metric"), right=True, keep=5),
+        screen.Column(say.line("terminal.columns.author"), keep=1),
     ]
     table: list[list[screen.Cell | str]] = [
         [
             screen.Cell(row.id, "bold"),
-            screen.status_cell(row.status),
+            screen.status_cell(row.status, status_label(row.status, say)),
             screen.Cell(row.experiment, "dim"),
             row.title,
             duration(row.duration_s),
@@ -110,4 +124,4 @@ def _print(rows: Sequence[RunRow], total: int) -> None:
         columns, table = columns[:-1], [line[:-1] for line in table]
     screen.print_table(columns, table)
     if total > len(rows):
-        click.echo(f"{len(rows)} of {total} runs; `-n 0` shows all", err=True)
+        click.echo(say.line("terminal.list.shown", shown=len(rows), total=total), err=True)

@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share."""
+"""Options, arguments and messages that several commands share."""
 
 from __future__ import annotations
 
@@ -10,26 +10,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from labbook.help_text import HelpCommand
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from labbook.store.notebook import Notebook
+    from labbook.store.sentences import Sentences
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 _SHOWN_PROBLEMS = 3
-_TURNED = re.compile(r"-[a-z]+:")
+_NEGATED_FILTER = re.compile(r"-[a-z]+:")
 
 
-class AskingCommand(click.Command):
-    """A command whose arguments are filters; one that begins with a minus (`-status:failed`) is no option."""
+class FilterCommand(HelpCommand):
+    """A command whose arguments are filters; one that begins with a minus (`-status:failed`) is not an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Puts the filters with a minus behind a `--`."""
-        turned = [arg for arg in args if _TURNED.match(arg)]
-        if turned:
-            rest = [arg for arg in args if arg not in turned]
-            args = [*rest, *([] if "--" in rest else ["--"]), *turned]
+        """Moves negated filters behind a `--`."""
+        negated = [arg for arg in args if _NEGATED_FILTER.match(arg)]
+        if negated:
+            rest = [arg for arg in args if arg not in negated]
+            args = [*rest, *([] if "--" in rest else ["--"]), *negated]
         return super().parse_args(ctx, args)
 
 
@@ -45,72 +48,97 @@ def notebook_option(function: _Decorated) -> _Decorated:
 
 def json_option(function: _Decorated) -> _Decorated:
     """Adds `--json`: data for programs instead of text for people."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
+
+
+def language_option(function: _Decorated) -> _Decorated:
+    """Adds `--language`; `None` stands for the language of the notebook."""
+    choice = click.Choice(["en", "zh"])
+    return click.option("--language", type=choice, help="Language of the answer. Default: that of the notebook.")(
+        function
+    )
 
 
 def run_argument(*, required: bool = False) -> Callable[[_Decorated], _Decorated]:
-    """Adds the argument RUN, whose ids the shell completes; "last" when it is left out."""
+    """Adds the argument RUN with shell completion of run ids; the default is "last"."""
     default = None if required else "last"
     return click.argument("run", default=default, required=required, shell_complete=_complete_runs)
 
 
 def open_notebook(chosen: str | Path | None) -> Notebook:
-    """The notebook that is meant, after runs whose recorder died were finished and waiting commits made.
+    """Returns the notebook to work in; first finishes runs whose recorder died and commits what is queued.
 
     Raises:
         NotebookError: There is none, or its settings are broken.
     """
-    notebook = _notebook(chosen)
+    notebook = _find_notebook(chosen)
     from labbook.record.recover import recover_pending
 
     recover_pending(notebook, lambda line: click.echo(f"labbook: {line}", err=True))
     return notebook
 
 
-def _notebook(chosen: str | Path | None) -> Notebook:
+def _find_notebook(chosen: str | Path | None) -> Notebook:
     from labbook.store.notebook import find_notebook
 
     return find_notebook(Path.cwd(), chosen=Path(chosen) if chosen else None, environ=os.environ)
 
 
+def terminal_sentences(notebook: Notebook) -> Sentences:
+    """Returns the sentences of the terminal in the language of a notebook."""
+    from labbook.store.sentences import Sentences
+
+    return Sentences(notebook.config.language_in_use())
+
+
+def status_label(status: str, say: Sentences) -> str:
+    """Returns the status of a run in the language of `say`."""
+    if say.language == "en":
+        return status
+    from labbook.store.templates import words
+
+    return str(words(say.language)["status"].get(status, status))
+
+
 def print_json(data: object) -> None:
-    """Prints JSON that every reader takes: numbers that are not finite are the strings "nan", "inf" and "-inf"."""
+    """Prints JSON that every parser reads: numbers that are not finite are the strings "nan", "inf" and "-inf"."""
     import json
 
-    text = json.dumps(strict(data), ensure_ascii=False, indent=2, default=str)
+    text = json.dumps(strict_json(data), ensure_ascii=False, indent=2, default=str)
     click.echo(text.encode("utf-8", "replace").decode("utf-8"))
 
 
-def strict(data: object) -> object:
-    """`data` with numbers that are not finite as strings."""
+def strict_json(data: object) -> object:
+    """Returns `data` with numbers that are not finite as strings."""
     if isinstance(data, float) and (data != data or data in (float("inf"), float("-inf"))):
         return str(data)
     if isinstance(data, dict):
-        return {str(key): strict(value) for key, value in data.items()}
+        return {str(key): strict_json(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
-        return [strict(value) for value in data]
+        return [strict_json(value) for value in data]
     return data
 
 
-def warn_of_problems(problems: Sequence[tuple[str, str]]) -> None:
-    """Names, on standard error, the notes that cannot be read; everything else works without them."""
+def warn_of_notes(problems: Sequence[tuple[str, str]], say: Sentences) -> None:
+    """Prints, on standard error, which notes cannot be read; the command works without them."""
     from labbook.screen import harmless
 
     for _, reason in problems[:_SHOWN_PROBLEMS]:
         click.echo(f"labbook: {harmless(reason)}", err=True)
     if len(problems) > _SHOWN_PROBLEMS:
-        more = len(problems) - _SHOWN_PROBLEMS
-        click.echo(f"         and {more} more; `labbook list has:problem --kind note` names them", err=True)
+        more = say.line("terminal.problems.more_notes", count=len(problems) - _SHOWN_PROBLEMS)
+        click.echo(f"         {more}", err=True)
 
 
-def warn_of_pages(problems: Sequence[str]) -> None:
-    """Names, on standard error, pages of symptoms that cannot be read; all others are used."""
+def warn_of_pages(problems: Sequence[str], say: Sentences) -> None:
+    """Prints, on standard error, which symptom pages cannot be read; all others are used."""
     from labbook.screen import harmless
 
     for reason in problems[:_SHOWN_PROBLEMS]:
-        click.echo(f"labbook: {harmless(reason)}; this page is left out", err=True)
+        click.echo("labbook: " + say.line("terminal.problems.page", reason=harmless(reason)), err=True)
     if len(problems) > _SHOWN_PROBLEMS:
-        click.echo(f"         and {len(problems) - _SHOWN_PROBLEMS} more", err=True)
+        more = say.line("terminal.problems.more", count=len(problems) - _SHOWN_PROBLEMS)
+        click.echo(f"         {more}", err=True)
 
 
 def _complete_runs(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -120,7 +148,7 @@ def _complete_runs(context: click.Context, _parameter: click.Parameter, incomple
     from labbook.index.query import run_names
 
     try:
-        names = run_names(_notebook(context.params.get("notebook")), incomplete)
+        names = run_names(_find_notebook(context.params.get("notebook")), incomplete)
     except LabbookError:
         return []
     return [CompletionItem(name, help=title) for name, title in [*names, ("last", "")] if name.startswith(incomplete)]

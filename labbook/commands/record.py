@@ -1,4 +1,4 @@
-"""`labbook record`: runs a command and writes its entry."""
+"""`labbook record`: runs a training command and records it as an entry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.errors import UsageError
-from labbook.record.child.unrecorded import run_in_any_case
+from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd
@@ -17,50 +17,62 @@ if TYPE_CHECKING:
 _EPILOG = """\b
 Examples:
   labbook record -- python train.py --lr 0.1
-  labbook record -e exp003_digits-cnn_dynamic -m "larger batch" -- python train.py
+  labbook record -e exp003 -m "larger batch" -- python train.py
   labbook record -- torchrun --nproc-per-node 2 train.py
-  labbook record -- bash run.sh
-  labbook record --full-pty -- htop          # programs that draw the whole screen
-  labbook record --watch "loss > 10" --watch "val/acc < 0.5" -- python train.py
-  labbook record --break "grad_norm > 100" -- python train.py     # pdb in your code, at that step
   labbook record --stop-on nan -- python train.py
-  labbook record --max-steps 20 --profile -- python train.py      # a dry run with a profile
+  labbook record --watch "loss > 10 or val/acc < 0.5" -- python train.py
+  labbook record --break "grad_norm > 100" -- python train.py   # pdb at that step
+  labbook record --max-steps 20 --profile -- python train.py    # short run with a profile
+
+\b
+CONDITION compares loss, grad_norm, lr, step_time_s or any metric that the program logs with a number:
+  < <= > >= == != and or not; nan and inf are numbers; "nan" alone: loss or gradient norm is not finite
 """
 
-_WATCH = (
-    "Keep the last 20 values and the batch in the entry when this comes true: a series (loss, grad_norm, lr, "
-    "step_time_s, or a name that the program logs), <, <=, >, >=, ==, !=, numbers, nan, inf, and, or, not; may be "
-    "repeated."
+_NOTEBOOK = "Use this notebook instead of the one found above the working folder."
+_WATCH = "Save the last 20 values and the batch in the entry when CONDITION becomes true. Repeatable."
+_BREAK = "Start pdb in your code after the step in which CONDITION becomes true. Repeatable."
+_STOP_ON = "Stop the program with exit status 65 when CONDITION becomes true. Repeatable."
+_PROFILE = "Profile N steps with the profiler of the framework, from step 10 on. Default: 5."
+_LEVEL = (
+    "How much to measure inside the program: off (step metrics only), light, normal or deep. "
+    "Default: the setting `level`, normal."
 )
-_BREAK = "Start pdb in your own code after the step in which this comes true; may be repeated."
-_STOP_ON = "End the program, with exit status 65, when this comes true; `nan`: loss or gradient norm not finite."
-_PROFILE = "Profile N steps (5) from step 10 on with the framework's profiler; put -- before the command."
 
 
 @click.command(
+    cls=HelpCommand,
     epilog=_EPILOG,
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
-@click.option("--notebook", type=click.Path(path_type=Path), help="Use this notebook instead of the one found.")
-@click.option("-e", "--experiment", default="", help="Experiment that the run belongs to.")
-@click.option("-m", "--note", "notes", multiple=True, help="A sentence for the entry; may be repeated.")
-@click.option("-t", "--tag", "tags", multiple=True, help="A tag for the entry; may be repeated.")
+@click.option("--notebook", type=click.Path(path_type=Path), metavar="PATH", help=_NOTEBOOK)
+@click.option(
+    "-e",
+    "--experiment",
+    default="",
+    metavar="NAME",
+    help="Experiment of the run: its name, number (3, exp003) or a part of its name.",
+)
+@click.option("-m", "--note", "notes", multiple=True, help="Note for the entry. Repeatable.")
+@click.option("-t", "--tag", "tags", multiple=True, help="Tag for the entry. Repeatable.")
 @click.option(
     "--debug",
     "--level",
     "level",
     type=click.Choice(["off", "light", "normal", "deep"]),
-    help="How much the probe measures.",
+    help=_LEVEL,
 )
-@click.option("--no-probe", is_flag=True, help="Do not look inside the program.")
-@click.option("--no-commit", is_flag=True, help="Write the entry but do not commit it.")
+@click.option("--no-probe", is_flag=True, help="Do not observe the program: no loss, gradients or health checks.")
+@click.option("--no-commit", is_flag=True, help="Write the entry without committing it.")
 @click.option("--watch", multiple=True, metavar="CONDITION", help=_WATCH)
 @click.option("--break", "breaks", multiple=True, metavar="CONDITION", help=_BREAK)
 @click.option("--stop-on", multiple=True, metavar="CONDITION", help=_STOP_ON)
-@click.option("--max-steps", type=int, metavar="N", help="End the program after N optimizer steps, with exit status 0.")
+@click.option("--max-steps", type=int, metavar="N", help="Stop the program after N optimizer steps with exit status 0.")
 @click.option("--profile", is_flag=False, flag_value="5", metavar="[N]", help=_PROFILE)
-@click.option("--full-pty", is_flag=True, help="Give the command a whole terminal, for programs drawn with curses.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing of labbook's own.")
+@click.option(
+    "--full-pty", is_flag=True, help="Give the command a full terminal, for programs that draw the screen (htop, vim)."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print no messages of labbook.")
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENTS]...")
 def command(
     notebook: Path | None,
@@ -79,14 +91,18 @@ def command(
     quiet: bool,
     command_line: tuple[str, ...],
 ) -> None:
-    """Run a command and write its entry.
+    """Run a command and record it as an entry.
 
-    The command's output, exit status, signals and terminal are as without labbook. Its end, its configuration, its
-    uncommitted code and, for PyTorch and PaddlePaddle, its losses and gradient norms become a Markdown entry, committed
-    to git. Ends with the exit status of the command.
+    The command behaves as without labbook: same output, exit status, signals and terminal. The entry has its result,
+    configuration, uncommitted code and environment, and, for PyTorch and PaddlePaddle, loss, gradient norm and health
+    checks. It is committed to git.
+
+    labbook exits with the exit status of COMMAND. Put options of labbook before the --.
     """
     if not command_line:
         raise UsageError("no command to record", hint="put it after `--`: labbook record -- python train.py")
+
+    from labbook.record.child.unrecorded import record_or_exec
 
     def record_it() -> ChildEnd:
         from labbook.record.program_requests import parse_requests
@@ -106,11 +122,11 @@ def command(
         request = RecordRequest(command_line, notebook, experiment, flags, notes, tags, full_pty, quiet, asked)
         return record(request, _say)
 
-    run_in_any_case(command_line, record_it, _say)
+    record_or_exec(command_line, record_it, _say)
 
 
 def _say(line: str) -> None:
-    """Shows a line on standard error, if it can be written, begun with the name to set it off from the program's."""
+    """Prints a line on standard error, with a prefix to tell it from the program's; ignores write errors."""
     prefix = "" if line.startswith(" ") else "labbook  "
     with suppress(Exception):
         click.echo(prefix + line, err=True)

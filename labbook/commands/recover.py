@@ -7,17 +7,26 @@ from pathlib import Path
 
 import click
 
-from labbook.commands.options import notebook_option
+from labbook.commands.options import notebook_option, terminal_sentences
+from labbook.help_text import HelpCommand
+
+_EPILOG = """\b
+Examples:
+  labbook recover
+  labbook recover --notebook ../team-notebook
+"""
 
 
-@click.command(epilog="\b\nExample:\n  labbook recover\n")
+@click.command(cls=HelpCommand, epilog=_EPILOG)
 @notebook_option
 def command(notebook: str | None) -> None:
-    """Finish the entries of runs whose recorder died, and commit entries that were withheld.
+    """Finish interrupted entries and release withheld ones.
 
-    Every labbook command does the first; this one says what it found. A run whose command still goes on is left alone.
-    An entry is withheld, and not shown on the site, while it may hold a secret: it is looked at again, what may be one
-    is masked in the entry and in the files beside it, and the entry is committed. Nothing is lost by running it twice.
+    Writes the entries of runs whose recorder was killed, for example by a reboot; every other labbook command does
+    this, too. Runs that are still going on are not touched.
+
+    An entry that may contain a secret is withheld: neither committed nor shown on the site. This command scans it
+    again, masks what it finds in the entry and its files, and commits it. Running it twice does no harm.
     """
     from labbook.record.recover import recover
     from labbook.record.withheld_entries import release_withheld
@@ -25,10 +34,11 @@ def command(notebook: str | None) -> None:
     from labbook.store.notebook import find_notebook
 
     book = find_notebook(Path.cwd(), chosen=Path(notebook) if notebook else None, environ=os.environ)
-    found = recover(book, click.echo)
+    say = terminal_sentences(book)
+    recovered = recover(book, click.echo)
     committed = [outcome for outcome in commit_queued(book) if outcome.status == "committed"]
     for outcome in committed:
-        click.echo(f"committed an entry that had to wait, as {outcome.commit[:9]}")
+        click.echo(say.line("terminal.recover.queued_committed", commit=outcome.commit[:9]))
     released = release_withheld(book, click.echo)
-    if not found and not committed and not released:
-        click.echo("nothing to recover")
+    if not recovered and not committed and not released:
+        click.echo(say.line("terminal.recover.nothing"))

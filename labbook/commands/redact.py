@@ -1,85 +1,91 @@
-"""`labbook redact`: what would be masked in a text, or the masked text."""
+"""`labbook redact`: masks secrets in files, or lists them."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from labbook.commands.options import json_option, notebook_option, print_json
-
-if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+from labbook.help_text import HelpCommand, terminal_language
 
 _EPILOG = """\b
-Exit status of --check, so that it can guard a commit:
-  0  nothing was found
-  1  something was found
-  2  a file or the rules cannot be read
-
-\b
 Examples:
-  labbook redact --check notes/runs/2026/11/21/*.md
   labbook redact train.log > train.clean.log
+  labbook redact --check notes/runs/2026/11/21/*.md
   git diff --cached | labbook redact --check -
 
 \b
-Your own rules: `redact_rules` in labbook.toml, or --rules, names a TOML file:
+Exit status of --check, for commit hooks:
+  0  nothing found
+  1  secrets found
+  2  a file or the rules cannot be read
+
+\b
+Your own rules are in a TOML file, named by --rules or by `redact_rules` in labbook.toml:
   allow = ["text that is no secret"]
-  names = ["house_code"]          # further names whose values are secret
+  names = ["house_code"]          # more option names whose values are secret
   [[rules]]
   id = "intranet_token"
-  keywords = ["itk-"]             # one of them stands in every match
+  keywords = ["itk-"]             # every match contains one of them
   pattern = 'itk-[0-9a-f]{32}'
-  yes = ["itk-{hex:32}"]          # examples that it must mask
-  no = ["itk-short"]              # and that it must leave
+  yes = ["itk-{hex:32}"]          # examples to mask
+  no = ["itk-short"]              # examples to leave
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=HelpCommand, epilog=_EPILOG)
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--check", is_flag=True, help="Report rule and line of each finding instead; the value is never printed.")
-@click.option("--rules", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="A file of your own rules.")
+@click.option("--check", is_flag=True, help="Print line and rule of each secret, not its value.")
+@click.option(
+    "--rules", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="TOML file with your own rules."
+)
 @json_option
 @notebook_option
 @click.pass_context
 def command(
     context: click.Context, files: tuple[str, ...], check: bool, rules: str | None, as_json: bool, notebook: str | None
 ) -> None:
-    """Mask secrets and personal paths in FILES (- for the standard input).
+    """Mask secrets and personal paths in files.
 
-    Prints the text as an entry would hold it: secrets become [REDACTED:rule], your home folder ~, other people's names
-    in paths [USER]. Secrets are known by format, by the names beside them, and by value: those in the environment.
+    Prints FILES (- for standard input) as an entry would contain them: secrets become [REDACTED:rule], your home folder
+    becomes ~, and names of other users in paths become [USER]. Secrets are recognised by their format, by the names
+    next to them, and by value if they are in your environment.
     """
     from labbook.store.redact import make_redactor
 
     if as_json and not check:
-        raise click.UsageError("--json tells what --check found; add --check")
+        raise click.UsageError("--json needs --check")
     redactor = make_redactor(os.environ, [], _rules_file(rules, notebook))
     if not check:
         for name in files:
             click.echo(redactor.text(_read(name)), nl=False)
         return
-    found = [
-        {"file": name, "line": line, "rule": rule} for name in files for line, rule in _findings(redactor, _read(name))
+    secrets = [
+        {"file": name, "line": line, "rule": rule} for name in files for line, rule in redactor.find(_read(name))
     ]
     if as_json:
-        print_json(found)
+        print_json(secrets)
     else:
-        from labbook.store.escape import terminal
+        _print(secrets, len(files))
+    context.exit(1 if secrets else 0)
 
-        for finding in found:
-            click.echo(f"{terminal(str(finding['file']))}:{finding['line']}: {finding['rule']}")
-        what = f"{len(found)} found" if found else "nothing found"
-        click.echo(f"{what} in {len(files)} file{'s' if len(files) > 1 else ''}", err=True)
-    context.exit(1 if found else 0)
+
+def _print(secrets: Sequence[Mapping[str, object]], files: int) -> None:
+    from labbook.store.escape import terminal
+    from labbook.store.sentences import Sentences
+
+    for secret in secrets:
+        click.echo(f"{terminal(str(secret['file']))}:{secret['line']}: {secret['rule']}")
+    key = "terminal.redact.found" if secrets else "terminal.redact.nothing"
+    click.echo(Sentences(terminal_language()).line(key, count=len(secrets), files=files), err=True)
 
 
 def _rules_file(rules: str | None, notebook: str | None) -> Path | None:
-    """The file of own rules: the one that is named, else that of the notebook, where there is one."""
+    """Returns the file of own rules: the given one, else that of the notebook, else `None`."""
     from labbook.errors import NotebookError
     from labbook.store.notebook import find_notebook
 
@@ -98,8 +104,3 @@ def _rules_file(rules: str | None, notebook: str | None) -> Path | None:
 def _read(name: str) -> str:
     data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     return data.decode("utf-8", "replace")
-
-
-def _findings(redactor: Redactor, text: str) -> list[tuple[int, str]]:
-    found: list[tuple[int, str]] = redactor.find(text)
-    return found

@@ -7,64 +7,88 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, warn_of_problems
+from labbook.commands.options import (
+    json_option,
+    notebook_option,
+    open_notebook,
+    print_json,
+    status_label,
+    terminal_sentences,
+    warn_of_notes,
+)
+from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.publish.weekly import WeeklyReport
+    from labbook.store.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
-  labbook report --week             # this week
+  labbook report                    # this week
   labbook report --week last
   labbook report --week 2026-W47
   labbook report --week last --json | jq .open_runs
 """
+_MAX_RESULTS = 8
+_MAX_OPEN = 5
+_TRENDS = {"better": "terminal.report.better", "worse": "terminal.report.worse", "same": "terminal.report.same"}
 
 
-@click.command(epilog=_EPILOG)
-@click.option("--week", is_flag=False, flag_value="this", default="this", metavar="[YYYY-Www]", help="Which week.")
+@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.option(
+    "--week",
+    is_flag=False,
+    flag_value="this",
+    default="this",
+    metavar="WEEK",
+    help="ISO week (2026-W47), this or last, in local time. Default: this.",
+)
 @json_option
 @notebook_option
 def command(week: str, as_json: bool, notebook: str | None) -> None:
     """Write the report of a week.
 
-    Runs, results beside those of the week before, failures by kind, time spent, what changed, and what is still open
-    go to notes/reports/<week>.md, which is committed. What people wrote in it stays. Weeks are ISO weeks in local time.
+    The report lists runs, best results compared with the previous week, failures by kind, time spent, changes, and
+    open problems. It is written to notes/reports/WEEK.md and committed. Text that people added to it is preserved.
     """
     from labbook import screen
     from labbook.publish.weekly import write_week_report
 
     book = open_notebook(notebook)
-    with screen.progress("reading notes") as tell:
-        report = write_week_report(book, week, time.time(), tell=tell)
-    shown = report.path.relative_to(book.paths.root).as_posix()
+    say = terminal_sentences(book)
+    with screen.progress(say.line("terminal.progress.reading_notes")) as report_progress:
+        report = write_week_report(book, week, time.time(), tell=report_progress)
+    path = report.path.relative_to(book.paths.root).as_posix()
     if as_json:
-        print_json({**report.data, "path": shown, "commit": report.commit.commit})
+        print_json({**report.data, "path": path, "commit": report.commit.commit})
     else:
-        _print(report, shown)
+        _print(report, path, say)
     if report.trouble:
         click.echo(f"labbook: {report.trouble}", err=True)
-    warn_of_problems(report.problems)
+    warn_of_notes(report.problems, say)
 
 
-def _print(report: WeeklyReport, shown: str) -> None:
+def _print(report: WeeklyReport, path: str, say: Sentences) -> None:
     from labbook import screen
+    from labbook.report.commit_line import commit_line
 
     data = report.data
     totals, before = data["totals"], data["before"]
-    counts = ", ".join(f"{count} {status}" for status, count in totals["by_status"])
-    lines = [f"{totals['runs']} runs ({counts}), {totals['time']}" if totals["runs"] else "no runs"]
-    lines.append(f"the week before: {before['runs']} runs, {before['time']}")
-    for row in data["results"][:8]:
+    counts = [
+        say.line("terminal.report.count", count=n, status=status_label(one, say)) for one, n in totals["by_status"]
+    ]
+    if totals["runs"]:
+        lines = [say.line("terminal.report.runs", count=totals["runs"], counts=counts, time=totals["time"])]
+    else:
+        lines = [say.line("terminal.report.no_runs")]
+    lines.append(say.line("terminal.report.before", count=before["runs"], time=before["time"]))
+    for row in data["results"][:_MAX_RESULTS]:
         if row["run"]:
-            trend = f" ({row['trend']}; before: {row['before']})" if row["trend"] else ""
-            lines.append(f"{row['experiment'] or 'no experiment'}: best {row['metric']} {row['best']}{trend}")
-    lines += [f"open: {row['title']}" for row in data["open_runs"][:5]]
-    screen.print_panel(f"{data['week']}  {data['begin']} to {data['end']}", lines)
-    how = {
-        "committed": f"committed as {report.commit.commit[:9]}",
-        "unchanged": "already committed",
-        "off": report.commit.reason or "not committed: commits are switched off",
-        "queued": f"will be committed later: {report.commit.reason}",
-    }.get(report.commit.status, f"not committed: {report.commit.reason}")
-    screen.print_line(screen.Cell(shown, "cyan"), f"  {how}")
+            name = row["experiment"] or say.line("terminal.report.no_experiment")
+            best = say.line("terminal.report.best", experiment=name, metric=row["metric"], value=row["best"])
+            trend = say.line(_TRENDS[row["trend"]], before=row["before"]) if row["trend"] else ""
+            lines.append(best + trend)
+    lines += [say.line("terminal.report.open", title=row["title"]) for row in data["open_runs"][:_MAX_OPEN]]
+    span = say.line("terminal.report.span", week=data["week"], begin=data["begin"], end=data["end"])
+    screen.print_panel(span, lines)
+    screen.print_line(screen.Cell(path, "cyan"), f"  {commit_line(report.commit, say)}")

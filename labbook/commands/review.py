@@ -1,4 +1,4 @@
-"""`labbook review`: reads training code without running it and names what is wrong with it."""
+"""`labbook review`: checks training code without running it."""
 
 from __future__ import annotations
 
@@ -9,111 +9,112 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import json_option, print_json
+from labbook.commands.options import json_option, language_option, print_json
+from labbook.help_text import HelpCommand, terminal_language
 
 if TYPE_CHECKING:
     from labbook.review.reviewer import Review
     from labbook.review.violation import Violation
+    from labbook.store.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
   labbook review train.py
   labbook review src/ study.ipynb
-  labbook review --fail-on error .        # status 1 when there is an error: for hooks and CI
-  labbook review --rules                  # what it looks for
+  labbook review --fail-on error .        # for commit hooks and CI
+  labbook review --rules                  # list the rules
   labbook review train.py --json | jq -r '.[].symptom'
 
 \b
-`# labbook: ok` at the end of a line silences it, `# labbook: ok RULE` silences one rule there.
+Suppress a finding with a comment at the end of its line:
+  # labbook: ok            all rules
+  # labbook: ok RULE       one rule
 """
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "dim"}
+_COUNTS = {
+    "error": "terminal.review.errors",
+    "warning": "terminal.review.warnings",
+    "note": "terminal.review.notes",
+}
 _MOST_PROBLEMS = 5
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=HelpCommand, epilog=_EPILOG)
 @json_option
-@click.option("--rules", "list_rules", is_flag=True, help="List the rules instead.")
+@click.option("--rules", "list_rules", is_flag=True, help="List the rules and exit.")
 @click.option(
-    "--fail-on", type=click.Choice(["error", "warning", "note"]), help="End with status 1 from this severity on."
+    "--fail-on",
+    type=click.Choice(["error", "warning", "note"]),
+    help="Exit with status 1 if there is a finding of this severity or a higher one.",
 )
-@click.option("--language", type=click.Choice(["en", "zh"]), help="Of what is said; default: settings, else locale.")
+@language_option
 @click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path())
 def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str | None, paths: tuple[str, ...]) -> None:
-    """Read torch and paddle training code and notebooks, without running them, and name what is wrong.
+    """Check training code for mistakes without running it.
 
-    Each finding has its file and line, the symptom, and what to do. What cannot be followed in the text is not judged.
+    Reads PyTorch and PaddlePaddle code in Python files, Jupyter notebooks and folders. Each finding has its file and
+    line, the symptom it causes, and the fix. Code that cannot be followed statically is not judged.
     """
     from labbook.errors import UsageError
     from labbook.review.reviewer import at_least, review, rule_rows
+    from labbook.store.sentences import Sentences
 
-    language = language or _language()
+    say = Sentences(language or terminal_language())
     if list_rules:
-        rows = rule_rows(language)
+        rows = rule_rows(say.language)
         if as_json:
             print_json(rows)
         else:
             _print_rules(rows)
         return
     if not paths:
-        raise UsageError("there is nothing to review", hint="give Python files, notebooks or folders")
-    done = review([Path(path) for path in paths], language)
+        raise UsageError(say.line("terminal.review.no_path"), hint=say.line("terminal.review.no_path_advice"))
+    result = review([Path(path) for path in paths], say.language)
     if as_json:
-        print_json([violation_json(remark) for remark in done.remarks])
+        print_json([violation_json(violation) for violation in result.remarks])
     else:
-        _print(done)
-    for problem in done.problems[:_MOST_PROBLEMS]:
-        click.echo(f"labbook: {problem}; it is left out", err=True)
-    if len(done.problems) > _MOST_PROBLEMS:
-        click.echo(f"         and {len(done.problems) - _MOST_PROBLEMS} more", err=True)
-    if fail_on and any(at_least(remark.severity, fail_on) for remark in done.remarks):
+        _print(result, say)
+    for problem in result.problems[:_MOST_PROBLEMS]:
+        click.echo("labbook: " + say.line("terminal.review.skipped", problem=problem), err=True)
+    if len(result.problems) > _MOST_PROBLEMS:
+        more = say.line("terminal.problems.more", count=len(result.problems) - _MOST_PROBLEMS)
+        click.echo(f"         {more}", err=True)
+    if fail_on and any(at_least(violation.severity, fail_on) for violation in result.remarks):
         sys.exit(1)
 
 
-def violation_json(remark: Violation) -> dict[str, object]:
-    """A remark as data for programs."""
+def violation_json(violation: Violation) -> dict[str, object]:
+    """Returns a violation as data for programs."""
     return {
-        "file": remark.file,
-        "line": remark.line,
-        "cell": remark.cell or None,
-        "source": remark.text,
-        "rule": remark.rule,
-        "symptom": remark.symptom or None,
-        "severity": remark.severity,
-        "tier": remark.tier,
-        "what": remark.what,
-        "do": remark.advice,
+        "file": violation.file,
+        "line": violation.line,
+        "cell": violation.cell or None,
+        "source": violation.text,
+        "rule": violation.rule,
+        "symptom": violation.symptom or None,
+        "severity": violation.severity,
+        "tier": violation.tier,
+        "what": violation.what,
+        "do": violation.advice,
     }
 
 
-def _language() -> str:
-    """The language of the notebook here, else that of the locale: a review needs no notebook."""
-    import os
-
-    from labbook.errors import LabbookError
-    from labbook.store.notebook import find_notebook
-
-    try:
-        return find_notebook(Path.cwd(), chosen=None, environ=os.environ).config.language_in_use()
-    except LabbookError:
-        from labbook.store.config import Config
-
-        return Config().language_in_use()
-
-
-def _print(done: Review) -> None:
+def _print(result: Review, say: Sentences) -> None:
     from labbook import screen
 
-    for remark in done.remarks:
-        style = _STYLES[remark.severity]
-        named = f"{remark.rule}" + (f" ({remark.symptom})" if remark.symptom else "")
-        screen.print_line(screen.Cell(remark.place, "cyan"), "  ", screen.Cell(remark.severity, style), f"  {named}")
-        screen.print_line("    ", screen.Cell(remark.text, "dim"))
-        screen.print_line("    ", _plain(remark.what))
-        screen.print_line("    ", screen.Cell("-> ", "bold"), _plain(remark.advice))
-    counts = Counter(remark.severity for remark in done.remarks)
-    said = ", ".join(f"{counts[one]} {one}{'s' if counts[one] != 1 else ''}" for one in _STYLES if counts[one])
-    files = f"{done.files} file{'s' if done.files != 1 else ''}"
-    click.echo(f"labbook: {said or 'nothing found'} in {files}", err=True)
+    for violation in result.remarks:
+        style = _STYLES[violation.severity]
+        named = f"{violation.rule}" + (f" ({violation.symptom})" if violation.symptom else "")
+        severity = screen.Cell(violation.severity, style)
+        screen.print_line(screen.Cell(violation.place, "cyan"), "  ", severity, f"  {named}")
+        screen.print_line("    ", screen.Cell(violation.text, "dim"))
+        screen.print_line("    ", _without_marks(violation.what))
+        screen.print_line("    ", screen.Cell("-> ", "bold"), _without_marks(violation.advice))
+    counts = Counter(violation.severity for violation in result.remarks)
+    parts = [say.line(key, count=counts[severity]) for severity, key in _COUNTS.items() if counts[severity]]
+    found = say.line("terminal.review.found", counts=parts, files=result.files)
+    nothing = say.line("terminal.review.nothing", files=result.files)
+    click.echo(f"labbook: {found if parts else nothing}", err=True)
 
 
 def _print_rules(rows: list[dict[str, object]]) -> None:
@@ -126,8 +127,8 @@ def _print_rules(rows: list[dict[str, object]]) -> None:
             screen.Cell(str(row["severity"]), _STYLES[str(row["severity"])]),
             f"  {row['symptom']}",
         )
-        screen.print_line("    ", _plain(str(row["what"])))
+        screen.print_line("    ", _without_marks(str(row["what"])))
 
 
-def _plain(sentence: str) -> str:
+def _without_marks(sentence: str) -> str:
     return sentence.replace("`", "")

@@ -1,4 +1,4 @@
-"""`labbook serve`: shows the site on this machine and keeps it up to date."""
+"""`labbook serve`: serves the site on this machine and rebuilds it on changes."""
 
 from __future__ import annotations
 
@@ -8,52 +8,60 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from labbook.commands.options import notebook_option, open_notebook
+from labbook.commands.options import notebook_option, open_notebook, terminal_sentences
+from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.publish.site import BuiltSite
+    from labbook.store.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
-  labbook serve                     # look at the site on this machine
+  labbook serve
   labbook serve --port 8123
-  labbook serve --polling           # when the notebook lies on a network file system
+  labbook serve --polling           # for notebooks on a network file system
 """
 
 
 def site_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of building and serving."""
+    """Adds the options that building and serving share."""
     folder = click.option(
         "--site-dir",
         type=click.Path(path_type=Path, file_okay=False),
-        help="Write the site here, also outside the notebook; site_dir in mkdocs.yml must lie inside.",
+        metavar="FOLDER",
+        help="Write the site to this folder. Default: site/ in the notebook.",
     )
     trust = click.option(
         "--trust",
         is_flag=True,
-        help="Run the code that the notebook brings: hooks, plugins, templates of the theme.",
+        help="Run code of the notebook: MkDocs hooks, plugins and theme templates. Only for notebooks you trust.",
     )
     return folder(trust(function))
 
 
 def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of serving."""
+    """Adds the options of serving."""
     port = click.option(
-        "--port", type=click.IntRange(1, 65535), help="Where to listen; the first free one from 8000 by default."
+        "--port",
+        type=click.IntRange(1, 65535),
+        metavar="PORT",
+        help="Port to listen on. Default: the first free one from 8000 on.",
     )
-    polling = click.option(
-        "--polling", is_flag=True, help="Look at the files again and again; for network file systems."
-    )
-    return port(polling(site_options(notebook_option(function))))
+    return port(polling_option(site_options(notebook_option(function))))
 
 
-@click.command(epilog=_EPILOG)
+def polling_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds `--polling`."""
+    return click.option("--polling", is_flag=True, help="Poll for changes (needed on network file systems).")(function)
+
+
+@click.command(cls=HelpCommand, epilog=_EPILOG)
 @serve_options
 def command(port: int | None, polling: bool, notebook: str | None, site_dir: Path | None, trust: bool) -> None:
-    """Serve the site on this machine, and bring it up to date whenever a note changes.
+    """Serve the site on this machine.
 
-    Pages that are open in a browser follow. Listens on 127.0.0.1 only: to show the site to others, publish the folder
-    that `labbook site build` writes.
+    Rebuilds the site when a note changes and reloads open pages. Listens on 127.0.0.1 only; to share the site, publish
+    the folder that `labbook site build` writes.
     """
     serve_notebook(port, notebook, polling=polling, site_dir=site_dir, trusted=trust)
 
@@ -61,18 +69,22 @@ def command(port: int | None, polling: bool, notebook: str | None, site_dir: Pat
 def serve_notebook(
     port: int | None, notebook: str | None, *, polling: bool, site_dir: Path | None, trusted: bool
 ) -> None:
-    """Serves until it is interrupted."""
+    """Serves the site until it is interrupted."""
     from labbook.publish.site import serve_site
 
-    serve_site(
-        open_notebook(notebook), port, click.echo, polling=polling, told=_say_changed, site=site_dir, trusted=trusted
-    )
+    book = open_notebook(notebook)
+    say = terminal_sentences(book)
+
+    def on_build(site: BuiltSite) -> None:
+        _print_build(site, say)
+
+    serve_site(book, port, click.echo, polling=polling, told=on_build, site=site_dir, trusted=trusted)
 
 
-def _say_changed(site: BuiltSite) -> None:
-    """One line for each build that changed pages."""
+def _print_build(site: BuiltSite, say: Sentences) -> None:
+    """Prints one line for each build that changed pages."""
     from labbook.screen import harmless
 
-    click.echo(f"{site.rendered} of {site.pages} pages in {site.seconds:.1f} s")
+    click.echo(say.line("terminal.site.rebuilt", rendered=site.rendered, pages=site.pages, seconds=site.seconds))
     for message in site.warnings[:3]:
         click.echo(f"  {harmless(message)}", err=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, run_argument
+from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -14,22 +15,22 @@ if TYPE_CHECKING:
 _EPILOG = """\b
 Examples:
   labbook show                      # the last run
-  labbook show 20261121-153012      # the beginning of an id is enough, or its last four characters
+  labbook show 20261121-153012      # the first or last characters of an id are enough
   labbook show last --json | jq .metrics.loss
-  labbook show k3f9 | less
+  labbook show k3f9 --raw | less
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=HelpCommand, epilog=_EPILOG)
 @json_option
-@click.option("--raw", is_flag=True, help="Print the Markdown as it is, on a terminal too.")
+@click.option("--raw", is_flag=True, help="Print the Markdown source. Default if the output is not a terminal.")
 @notebook_option
 @run_argument()
 def command(as_json: bool, raw: bool, notebook: str | None, run: str) -> None:
     """Show the entry of a run.
 
-    RUN is "last", an id, its beginning or end, or the path of an entry. On a terminal the entry is laid out for
-    reading; on a pipe it is printed as it stands. With --json: the whole run as data.
+    RUN is "last" (default), an id, the first or last characters of an id, or the path of an entry. --json prints all
+    recorded data of the run.
     """
     from labbook import screen
     from labbook.index.query import find_run
@@ -50,7 +51,7 @@ def command(as_json: bool, raw: bool, notebook: str | None, run: str) -> None:
 
 
 def _commit_of(book: Notebook, run_id: str) -> str:
-    """The commit that holds the entry: as noted when it was made, else the latest one in git that touched it."""
+    """Returns the commit of the entry: as noted when it was made, else the latest one in git that changed it."""
     from labbook.store.git_history import last_commit
     from labbook.store.journal import Journal
     from labbook.store.paths import is_run_id

@@ -6,66 +6,78 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import notebook_option, open_notebook
+from labbook.commands.options import notebook_option, open_notebook, terminal_sentences
 from labbook.commands.serve import serve_notebook, serve_options, site_options
+from labbook.help_text import HelpGroup
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from labbook.publish.site import BuiltSite
+    from labbook.store.sentences import Sentences
 
+_MAX_WARNINGS = 10
 _EPILOG = """\b
 Examples:
-  labbook site build                # into site/, for any web server or pages host
-  labbook site serve                # look at it on this machine
+  labbook site build
+  labbook site build --site-dir public      # for a pages host
   labbook site serve --port 8123
 """
 
 
-@click.group(epilog=_EPILOG)
+@click.group(cls=HelpGroup, epilog=_EPILOG)
 def command() -> None:
     """Build or serve the site of the notebook.
 
-    The site is static: home, runs, experiments and reports with search. `mkdocs build` in the notebook does the same.
+    The site is static: home, runs, experiments, symptoms and reports, with search. `mkdocs build` in the notebook
+    builds the same site.
     """
 
 
-@command.command(epilog="\b\nExample:\n  labbook site build && rsync -a site/ host:/var/www/notebook/\n")
+@command.command(
+    epilog="\b\nExamples:\n  labbook site build\n  labbook site build && rsync -a site/ host:/var/www/notebook/\n"
+)
 @site_options
-@click.option("--all", "everything", is_flag=True, help="Render pages that did not change, too.")
+@click.option("--all", "everything", is_flag=True, help="Render every page, including unchanged ones.")
 @click.option(
     "--engine",
     type=click.Choice(["mkdocs", "zensical"]),
     default="mkdocs",
-    help="What makes the pages; Zensical (pip install zensical) makes all of them each time.",
+    help="Site generator. Zensical (pip install zensical) renders every page each time. Default: mkdocs.",
 )
 @notebook_option
 def build(everything: bool, engine: str, notebook: str | None, site_dir: Path | None, trust: bool) -> None:
-    """Build the site into the notebook's folder site/.
+    """Build the site.
 
-    Pages that would not differ stay as they are. Pages that no longer belong to the site are removed; files that
-    labbook did not write stay. A notebook is data: hooks, plugins and templates that it brings are used with --trust
-    only.
+    Only changed pages are rendered. Pages of deleted notes are removed; files that labbook did not write are not
+    touched. Code of the notebook (MkDocs hooks, plugins, theme templates) runs only with --trust.
     """
     from labbook.publish.site import build_site
 
-    say_built(build_site(open_notebook(notebook), everything=everything, engine=engine, folder=site_dir, trusted=trust))
+    book = open_notebook(notebook)
+    site = build_site(book, everything=everything, engine=engine, folder=site_dir, trusted=trust)
+    print_site(site, terminal_sentences(book))
 
 
-@command.command(epilog="\b\nExample:\n  labbook site serve --port 8123\n")
+@command.command(epilog="\b\nExamples:\n  labbook site serve\n  labbook site serve --port 8123\n")
 @serve_options
 def serve(port: int | None, polling: bool, notebook: str | None, site_dir: Path | None, trust: bool) -> None:
-    """Serve the site on this machine, and bring it up to date whenever a note changes; the same as `labbook serve`."""
+    """Serve the site on this machine.
+
+    The same as `labbook serve`: rebuilds the site when a note changes and reloads open pages.
+    """
     serve_notebook(port, notebook, polling=polling, site_dir=site_dir, trusted=trust)
 
 
-def say_built(site: BuiltSite) -> None:
-    """Prints what was built, and the first things that the notes made MkDocs warn of."""
-    anew = "" if site.rendered == site.pages else f", {site.rendered} of them anew,"
-    click.echo(f"{site.pages} pages{anew} in {site.seconds:.1f} s: {site.folder}/index.html")
-    for message in site.warnings[:10]:
-        from labbook.screen import harmless
+def print_site(site: BuiltSite, say: Sentences) -> None:
+    """Prints how many pages were built, and the first warnings."""
+    from labbook.screen import harmless
 
+    key = "terminal.site.built" if site.rendered == site.pages else "terminal.site.updated"
+    index = f"{site.folder}/index.html"
+    click.echo(say.line(key, pages=site.pages, rendered=site.rendered, seconds=site.seconds, index=index))
+    for message in site.warnings[:_MAX_WARNINGS]:
         click.echo(f"  {harmless(message)}", err=True)
-    if len(site.warnings) > 10:
-        click.echo(f"  and {len(site.warnings) - 10} more", err=True)
+    if len(site.warnings) > _MAX_WARNINGS:
+        more = say.line("terminal.problems.more", count=len(site.warnings) - _MAX_WARNINGS)
+        click.echo(f"  {more}", err=True)

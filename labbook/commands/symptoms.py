@@ -1,4 +1,4 @@
-"""`labbook symptoms`: the catalogue, with how often each symptom was seen here."""
+"""`labbook symptoms`: the catalogue, with how often each symptom was seen in this notebook."""
 
 from __future__ import annotations
 
@@ -7,42 +7,52 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, warn_of_pages
+from labbook.commands.options import (
+    json_option,
+    notebook_option,
+    open_notebook,
+    print_json,
+    terminal_sentences,
+    warn_of_pages,
+)
+from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.fixes.fix_history import SymptomCount
     from labbook.model.symptom import Symptom
+    from labbook.store.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
-  labbook symptoms                    # those that were seen in this notebook, most often first
+  labbook symptoms                    # seen in this notebook, most frequent first
   labbook symptoms --all              # the whole catalogue
-  labbook symptoms memory             # those whose id, title, family or words have this word
+  labbook symptoms memory             # id, title, family or keywords contain "memory"
   labbook symptoms --json | jq '.[] | select(.runs > 0)'
 
 \b
-`labbook explain ID` shows one of them. A notebook's own pages stand in notes/symptoms/.
+`labbook explain ID` shows a symptom. To add your own, write a page in notes/symptoms/.
 """
 
 
-@click.command(epilog=_EPILOG)
-@click.option("--all", "everything", is_flag=True, help="Those too that were not seen here.")
+@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.option("--all", "everything", is_flag=True, help="Also list symptoms never seen in this notebook.")
 @json_option
 @notebook_option
 @click.argument("words", nargs=-1)
 def command(everything: bool, as_json: bool, notebook: str | None, words: tuple[str, ...]) -> None:
-    """List known symptoms, with how often each was seen in this notebook and how often it was cured.
+    """List known symptoms and how often they occurred.
 
-    Ends with status 1 when none fits.
+    Shows the symptoms seen in this notebook, with the number of runs that had them and of those that were fixed. With
+    WORDS, searches the whole catalogue. Exits with status 1 if no symptom matches.
     """
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
     from labbook.errors import NothingFoundError
     from labbook.fixes.fix_history import symptom_counts
 
     book = open_notebook(notebook)
+    say = terminal_sentences(book)
     catalogue = load_catalogue(book.paths.symptoms)
     counts = symptom_counts(book)
-    language = book.config.language_in_use()
     rows = [
         symptom
         for symptom in catalogue.symptoms.values()
@@ -50,13 +60,17 @@ def command(everything: bool, as_json: bool, notebook: str | None, words: tuple[
     ]
     rows.sort(key=lambda s: (-counts[s.id].runs if s.id in counts else 0, s.family, s.id))
     if as_json:
-        print_json([_data(symptom, counts.get(symptom.id), language) for symptom in rows])
+        print_json([_data(symptom, counts.get(symptom.id), say.language) for symptom in rows])
     if not rows:
-        asked = f"no symptom has {' '.join(words)!r}" if words else "no symptom was seen in this notebook yet"
-        raise NothingFoundError(asked, hint=f"`labbook symptoms --all` lists all {len(catalogue.symptoms)}")
+        raise NothingFoundError(
+            say.line("terminal.symptoms.no_match", words=" ".join(words))
+            if words
+            else say.line("terminal.symptoms.none_seen"),
+            hint=say.line("terminal.symptoms.list_all", count=len(catalogue.symptoms)),
+        )
     if not as_json:
-        _print(rows, counts, language)
-        warn_of_pages(catalogue.problems)
+        _print(rows, counts, say)
+        warn_of_pages(catalogue.problems, say)
 
 
 def _text(symptom: Symptom) -> str:
@@ -80,16 +94,16 @@ def _data(symptom: Symptom, count: SymptomCount | None, language: str) -> dict[s
     }
 
 
-def _print(rows: list[Symptom], counts: Mapping[str, SymptomCount], language: str) -> None:
+def _print(rows: list[Symptom], counts: Mapping[str, SymptomCount], say: Sentences) -> None:
     from labbook import screen
 
     columns = [
-        screen.Column("symptom", keep=9),
-        screen.Column("family", keep=2),
-        screen.Column("what", flexible=True, keep=8),
-        screen.Column("runs", right=True, keep=7),
-        screen.Column("cured", right=True, keep=6),
-        screen.Column("last seen in", keep=3),
+        screen.Column(say.line("terminal.columns.symptom"), keep=9),
+        screen.Column(say.line("terminal.columns.family"), keep=2),
+        screen.Column(say.line("terminal.columns.title"), flexible=True, keep=8),
+        screen.Column(say.line("terminal.columns.runs"), right=True, keep=7),
+        screen.Column(say.line("terminal.columns.fixed"), right=True, keep=6),
+        screen.Column(say.line("terminal.columns.last_run"), keep=3),
     ]
     table: list[list[screen.Cell | str]] = []
     for symptom in rows:
@@ -98,7 +112,7 @@ def _print(rows: list[Symptom], counts: Mapping[str, SymptomCount], language: st
             [
                 screen.Cell(symptom.id, "bold"),
                 screen.Cell(symptom.family, "dim"),
-                symptom.said(language).title.replace("`", ""),
+                symptom.said(say.language).title.replace("`", ""),
                 str(count.runs) if count else "",
                 str(count.fixed) if count else "",
                 screen.Cell(count.last if count else "", "dim"),

@@ -1,43 +1,48 @@
-"""`labbook watch`: builds the site again whenever an entry changes."""
+"""`labbook watch`: rebuilds the site whenever a note changes."""
 
 from __future__ import annotations
 
 import click
 
-from labbook.commands.options import notebook_option, open_notebook
+from labbook.commands.options import notebook_option, open_notebook, terminal_sentences
+from labbook.commands.serve import polling_option
+from labbook.help_text import HelpCommand
 
 _EPILOG = """\b
 Examples:
-  labbook watch                     # beside a web server that shows site/
-  labbook watch --polling           # on a network file system
+  labbook watch                     # next to a web server that serves site/
+  labbook watch --polling           # for notebooks on a network file system
 """
 
 
-@click.command(epilog=_EPILOG)
-@click.option("--polling", is_flag=True, help="Look at the files again and again; for network file systems.")
+@click.command(cls=HelpCommand, epilog=_EPILOG)
+@polling_option
 @notebook_option
 def command(polling: bool, notebook: str | None) -> None:
-    """Build the site again whenever an entry changes.
+    """Rebuild the site whenever a note changes.
 
-    Watches notes/, templates/ and the settings until it is interrupted. A build that fails is told and tried again
-    with the next change. To look at the site while you write, use `labbook site serve`.
+    Watches notes/, templates/ and the settings until interrupted with Ctrl-C. If a build fails, the error is printed
+    and the next change starts another build. To view the site in a browser, use `labbook serve`.
     """
-    from labbook.commands.site import say_built
+    from labbook.commands.site import print_site
     from labbook.errors import LabbookError
     from labbook.publish.site import build_site
     from labbook.publish.watch import changes
 
     book = open_notebook(notebook)
-    say_built(build_site(book))
+    say = terminal_sentences(book)
+    print_site(build_site(book), say)
     for changed in changes(book, polling=polling, tell_start=True):
         if not changed:
-            # What was written during the first build.
+            # Notes that were written during the first build.
             build_site(book)
-            click.echo(f"watching {book.paths.notes}  (Ctrl-C ends it)")
+            click.echo(say.line("terminal.watch.watching", folder=str(book.paths.notes)))
             continue
-        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        click.echo(f"changed: {changed[0]}{more}")
+        if len(changed) > 1:
+            click.echo(say.line("terminal.watch.changed_many", file=str(changed[0]), count=len(changed) - 1))
+        else:
+            click.echo(say.line("terminal.watch.changed", file=str(changed[0])))
         try:
-            say_built(build_site(book))
+            print_site(build_site(book), say)
         except LabbookError as error:
             click.echo(f"labbook: {error.message}\n         {error.hint}", err=True)

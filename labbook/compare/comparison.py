@@ -14,23 +14,6 @@ from labbook.store.escape import table_cell
 
 
 @dataclass(frozen=True)
-class MetricRow:
-    """One number of both runs.
-
-    Args:
-        name: The series.
-        what: "last" or "best".
-        before: Its value in the first run, `None` where it has none.
-        now: Its value in the second run.
-    """
-
-    name: str
-    what: str
-    before: float | None
-    now: float | None
-
-
-@dataclass(frozen=True)
 class Measured:
     """One number of several runs.
 
@@ -43,11 +26,6 @@ class Measured:
     name: str
     what: str
     values: tuple[float | None, ...]
-
-
-def metric_rows(before: Run, now: Run) -> list[MetricRow]:
-    """Last and best value of each series that one of the runs has, those that both have first."""
-    return [MetricRow(row.name, row.what, *row.values) for row in metric_table([before, now])]
 
 
 def metric_table(runs: Sequence[Run]) -> list[Measured]:
@@ -75,11 +53,6 @@ def _value(series: Series | None, what: str) -> float | None:
     return float(value) if value is not None else None
 
 
-def heads(before: Run, now: Run) -> list[tuple[str, str, str]]:
-    """What a reader asks first, as (what, first run, second run)."""
-    return [(what, values[0], values[1]) for what, values in summary_rows([before, now])]
-
-
 def summary_rows(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
     """What a reader asks first of several runs, as (what, its value in each)."""
     return [
@@ -96,7 +69,7 @@ def comparison_data(before: Run, now: Run, changes: Sequence[Change], commits: S
         "now": now.id,
         "status": [before.status, now.status],
         "duration_s": [before.duration_s, now.duration_s],
-        "metrics": {f"{row.name} ({row.what})": [row.before, row.now] for row in metric_rows(before, now)},
+        "metrics": {f"{row.name} ({row.what})": list(row.values) for row in metric_table([before, now])},
         "changes": [
             {"kind": c.kind, "what": c.what, "before": c.before, "now": c.now, "detail": c.detail} for c in changes
         ],

@@ -1,7 +1,7 @@
-"""Keeps the index of a notebook in step with its files.
+"""Updates the index of a notebook from its files.
 
-Any number of processes may refresh at once: what changed is found outside of a transaction, each batch is written in
-one, and a row that somebody else has brought up to date meanwhile is written again with the same content.
+Any number of processes may update it at once: changes are found outside of a transaction, each batch is written in one,
+and a row that another process has just updated is written again with the same content.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 _BATCH = 200
 _MANY = 2000
-"""Notes of which each is looked at for every question. Source: chosen by us; that takes 20 ms."""
+"""Up to this number of notes, every note is checked for every query. Source: chosen by us; that takes 20 ms."""
 _FULL_LOOK_NS = 600_000_000_000
 
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What a refresh did.
+    """Result of an update.
 
     Args:
-        read: How many files were read because they are new or changed.
-        removed: How many notes are gone.
+        read: Number of new or changed files that were read.
+        removed: Number of notes that no longer exist.
         problems: Notes whose front matter could not be read, as (path, reason with its line).
     """
 
@@ -57,52 +57,52 @@ class Refreshed:
 
 def query_index(
     notebook: Notebook,
-    question: Callable[[sqlite3.Connection], Answer],
+    query: Callable[[sqlite3.Connection], Answer],
     *,
     tell: Callable[[int, int], None] | None = None,
 ) -> tuple[Answer, Refreshed]:
-    """The answer to a question, from an index that is up to date, and what had to be done for that.
+    """Returns the answer to a query from an up-to-date index, and the result of the update.
 
-    A damaged or outdated index is made again. Where the notebook cannot be written, the index lies in the user's cache
-    folder, and in memory where that cannot be written either.
+    A damaged or outdated index is rebuilt. If the notebook cannot be written, the index is in the user's cache folder,
+    and in memory if that cannot be written either.
 
-    Each note is looked at; in a notebook of more than 2,000 only once in ten minutes, and only the folders that changed
-    in between. Labbook, git and most editors replace files, which changes their folder: what an editor writes into a
-    file in place is seen that much later.
+    Every note is checked for changes. In a notebook of more than 2,000 notes that happens once in ten minutes; in
+    between, only changed folders are read. labbook, git and most editors replace files, which changes their folder; a
+    change that an editor writes in place is found up to ten minutes later.
 
     Args:
-        notebook: Whose notes are indexed.
-        question: Reads from the index; it may be asked twice.
-        tell: Called with (files read, files to read) during the refresh.
+        notebook: Notebook of the index.
+        query: Reads from the index; may be called twice.
+        tell: Called with (files read, files to read) during the update.
 
     Raises:
         NotebookError: This Python's SQLite has no full-text search.
 
-    Cost: 100,000 notes are looked at in 0.9 s, their 2,000 folders in 10 ms; measured on 2 cores.
+    Cost: 0.9 s for 100,000 notes, 10 ms for their 2,000 folders; measured on 2 cores.
     """
 
     def work(connection: sqlite3.Connection) -> tuple[Answer, Refreshed]:
         refreshed = _refresh(connection, notebook.paths, None, tell, quick=_may_be_quick(connection))
-        return question(connection), refreshed
+        return query(connection), refreshed
 
     return with_index(notebook, work)
 
 
 def query_without_refresh(
-    notebook: Notebook, question: Callable[[sqlite3.Connection], Answer], *, patience_s: float = 2.0
+    notebook: Notebook, query: Callable[[sqlite3.Connection], Answer], *, patience_s: float = 2.0
 ) -> Answer:
-    """The answer to a question, from an index in which only folders that changed were looked at.
+    """Returns the answer to a query from an index in which only changed folders were updated.
 
     Args:
-        notebook: Whose notes are indexed.
-        question: Reads from the index; it may be asked twice.
-        patience_s: How long an index that is not made yet is worked at, the newest notes first; the next one goes on.
+        notebook: Notebook of the index.
+        query: Reads from the index; may be called twice.
+        patience_s: Most seconds to spend on an index that is not complete, newest notes first; the next call goes on.
     """
 
     def work(connection: sqlite3.Connection) -> Answer:
         made = connection.execute("SELECT 1 FROM looked").fetchone() is not None
         _refresh(connection, notebook.paths, None, None, time.monotonic() + patience_s, quick=made)
-        return question(connection)
+        return query(connection)
 
     return with_index(notebook, work)
 
@@ -116,11 +116,11 @@ def _may_be_quick(connection: sqlite3.Connection) -> bool:
 
 
 def refresh(notebook: Notebook, only: Sequence[Path] | None = None) -> Refreshed:
-    """Brings the index up to date and says what had to be done.
+    """Updates the index and returns the result.
 
     Args:
-        notebook: Whose notes are indexed.
-        only: Files that may have changed; by default all of `notes/` are looked at.
+        notebook: Notebook of the index.
+        only: Files that may have changed; by default all of `notes/`.
     """
     return with_index(notebook, lambda connection: _refresh(connection, notebook.paths, only, None))
 
@@ -171,7 +171,7 @@ def _refresh(
 
 
 def _known(connection: sqlite3.Connection, asked: Sequence[str] | None) -> dict[str, tuple[int, int, str, int]]:
-    """What the index knows of all files, or of those that are asked for."""
+    """Returns the rows of all files, or of the given ones, as the index has them."""
     columns = "SELECT path, mtime_ns, size, hash, read_ns FROM files"
     if asked is None:
         rows = connection.execute(columns).fetchall()
@@ -205,7 +205,7 @@ def _write(
     files: Sequence[Seen],
     known: dict[str, tuple[int, int, str, int]],
 ) -> int:
-    """Reads the files and writes what changed, in one transaction; returns how many had another content."""
+    """Reads files, writes changes in one transaction, and returns the number of changed files."""
     ready: list[tuple[Seen, str, int, Note | None]] = []
     for file in files:
         read_ns = time.time_ns()
@@ -259,7 +259,7 @@ def _forget(connection: sqlite3.Connection, paths: Sequence[str]) -> None:
 
 
 def _tidy(connection: sqlite3.Connection) -> None:
-    """Forgets everything when most of the words belong to notes that are gone; the next refresh reads them again."""
+    """Empties the index when most of its words are of deleted notes; the next update reads the notes again."""
     newest = connection.execute("SELECT coalesce(max(id), 0) FROM notes").fetchone()[0]
     alive = connection.execute("SELECT count(*) FROM notes").fetchone()[0]
     if newest > 2 * alive + 5000:

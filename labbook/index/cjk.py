@@ -1,8 +1,8 @@
-"""Chinese, Japanese and Korean text for a word index: runs of these characters become overlapping pairs.
+"""Splits Chinese, Japanese and Korean text into overlapping pairs for a word index.
 
 `损失变成` is indexed as `损失 失变 变成 成`: every pair, and the last character alone. A query of two or more
-characters is then a phrase of pairs that matches exactly where the characters stand side by side, without a dictionary;
-a query of one character is a prefix.
+characters becomes a phrase of pairs, which matches exactly where the characters are adjacent, without a dictionary; a
+query of one character becomes a prefix.
 
 Source: the bigram analyser that search engines use for these scripts.
 """
@@ -12,20 +12,22 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_RUN = re.compile(r"[\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-                  r"\U00020000-\U0003ffff]+")  # fmt: skip
-_NAME_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+")
+CJK_CHARACTERS = r"\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+"""Ranges of the basic plane, for a character class."""
+NAME_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+")
+"""A word inside an identifier: `Out`, `Of`, `Memory`, `Error`."""
+_RUN = re.compile(rf"[{CJK_CHARACTERS}\U00020000-\U0003ffff]+")
 _UNSAFE = re.compile("[\x00\ud800-\udfff]")
 
 
 def normalized(text: str) -> str:
-    """`text` with full-width letters as plain ones and without characters that SQLite cannot store."""
+    """Returns `text` with ASCII for full-width letters and without characters that SQLite cannot store."""
     cleaned = _UNSAFE.sub(" ", text)
     return cleaned if cleaned.isascii() else unicodedata.normalize("NFKC", cleaned)
 
 
 def segment(text: str) -> str:
-    """`text` for the index: words are left alone, runs of CJK characters become pairs and their last character."""
+    """Returns `text` for the index: runs of CJK characters become pairs and their last character."""
     plain = normalized(text)
     if plain.isascii():
         return plain
@@ -33,10 +35,10 @@ def segment(text: str) -> str:
 
 
 def segment_phrase(text: str) -> tuple[str, bool]:
-    """`text` as a phrase to look for, and whether its last word is a prefix.
+    """Returns `text` as a phrase to search for, and whether its last word is a prefix.
 
-    A run of CJK characters at the end may go on in the document, so its last character is not asked for alone; when the
-    run is that one character, it is a prefix of the pairs that begin with it.
+    A run of CJK characters at the end may continue in the document, so its last character is not searched for alone. A
+    run of one character is a prefix of the pairs that begin with it.
     """
     plain = normalized(text)
     runs = list(_RUN.finditer(plain))
@@ -55,7 +57,7 @@ def segment_phrase(text: str) -> tuple[str, bool]:
 
 
 def split_scripts(text: str) -> list[str]:
-    """`text` cut where CJK and other characters meet: `loss变成NaN` is `loss`, `变成`, `NaN`."""
+    """Returns `text` split between CJK and other characters: `loss变成NaN` is `loss`, `变成`, `NaN`."""
     plain = normalized(text)
     parts = []
     position = 0
@@ -67,13 +69,13 @@ def split_scripts(text: str) -> list[str]:
 
 
 def is_cjk(text: str) -> bool:
-    """Whether `text` is nothing but CJK characters."""
+    """Whether `text` has only CJK characters."""
     return _RUN.fullmatch(text) is not None
 
 
 def name_parts(name: str) -> list[str]:
-    """The words that a program's name is made of: `Out`, `Of`, `Memory`, `Error` of `OutOfMemoryError`."""
-    return _NAME_PART.findall(name) if name[:1].isupper() else [name]
+    """Returns the words of an identifier: `Out`, `Of`, `Memory`, `Error` for `OutOfMemoryError`."""
+    return NAME_PART.findall(name) if name[:1].isupper() else [name]
 
 
 def _pairs(run: str, *, closed: bool) -> str:

@@ -1,4 +1,4 @@
-"""The SQLite file of the index: where it lies, made when it is missing, outdated or damaged."""
+"""The SQLite file of the index; created if it is missing, outdated or damaged."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     import sqlite3
 
 SCHEMA_VERSION = 3
-"""Raised with every change of `schema.sql` or of what is written into it; an index of another version is replaced."""
+"""Increased with every change of `schema.sql` or of the rows; an index of another version is replaced."""
 
 Answer = TypeVar("Answer")
 
 _BUSY_S = 20.0
 _CACHE_KIB = 65536
-"""Of the index in memory. Source: chosen by us; SQLite's own 2 MB are read again and again in a large index."""
+"""Page cache. Source: chosen by us; with SQLite's default of 2 MB, pages of a large index are read repeatedly."""
 _OUTDATED = 999
 
 
 def with_index(notebook: Notebook, work: Callable[[sqlite3.Connection], Answer]) -> Answer:
-    """What `work` returns, given a sound index: in the notebook, else in the user's cache, else in memory.
+    """Calls `work` with the index in the notebook, else in the user's cache, else in memory.
 
-    A damaged or outdated index is made again, and `work` then starts anew.
+    A damaged or outdated index is rebuilt, and `work` is called again.
 
     Raises:
         NotebookError: This Python's SQLite has no full-text search.
@@ -36,7 +36,7 @@ def with_index(notebook: Notebook, work: Callable[[sqlite3.Connection], Answer])
     import sqlite3
 
     for place in _places(notebook):
-        # Not writable, full, no locks on this file system, or locked for long: the next place.
+        # Not writable, full, no locks on this file system, or locked for long: try the next place.
         with contextlib.suppress(sqlite3.OperationalError, OSError):
             return _mended(place, work)
     with contextlib.closing(_prepare(None)) as connection:
@@ -44,7 +44,7 @@ def with_index(notebook: Notebook, work: Callable[[sqlite3.Connection], Answer])
 
 
 def _mended(place: Path, work: Callable[[sqlite3.Connection], Answer]) -> Answer:
-    """`work` with the index at one place; a damaged one is replaced."""
+    """Calls `work` with the index at one place, and replaces a damaged index."""
     import sqlite3
 
     try:
@@ -62,7 +62,7 @@ def require_module(connection: sqlite3.Connection, name: str = "fts5") -> None:
     """Checks that SQLite has a module.
 
     Raises:
-        NotebookError: It has not.
+        NotebookError: It does not.
     """
     import sqlite3
 
@@ -79,13 +79,13 @@ def require_module(connection: sqlite3.Connection, name: str = "fts5") -> None:
 
 
 def give_up(connection: sqlite3.Connection) -> None:
-    """Marks the index as outdated: the next one who opens it makes it again."""
+    """Marks the index as outdated; it is rebuilt when it is opened next."""
     connection.execute(f"PRAGMA user_version = {_OUTDATED}")
 
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """One change of the index: all of it or nothing."""
+    """Runs the block in one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -96,12 +96,12 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _places(notebook: Notebook) -> Iterator[Path]:
-    """Where the index may lie, the best place first."""
+    """Returns possible places of the index, the best first."""
     paths = notebook.paths
     try:
         prepare_private(notebook)
     except NotebookError:
-        # It cannot be written: whoever may only read it has an index of their own.
+        # The notebook is read-only for this user.
         pass
     else:
         yield paths.index
@@ -123,7 +123,7 @@ def _prepare(place: Path | None) -> sqlite3.Connection:
         if version not in (0, SCHEMA_VERSION):
             raise sqlite3.DatabaseError("another schema")
         connection.execute("PRAGMA foreign_keys = ON")
-        # The index can be made again at any time: power loss may cost it.
+        # The index can be rebuilt at any time, so it is not synced to disk.
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         if version == 0:
@@ -148,7 +148,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def _statements(schema: str) -> Iterator[str]:
-    """The statements of a script one by one: `executescript` would end the transaction first."""
+    """Yields the statements of a script; `executescript` would end the transaction."""
     import sqlite3
 
     statement = ""

@@ -1,4 +1,4 @@
-"""One file of `notes/` as the index sees it: what kind of note, which words, which facets to filter by."""
+"""Turns a file of `notes/` into a note of the index: kind, title, words and facets to filter by."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = {"runs": "run", "experiments": "experiment", "symptoms": "symptom", "rep
 """First folder below `notes/` -> kind of note; anything else is a "note"."""
 
 MAX_BYTES = 2 * 1024 * 1024
-"""Of a longer file only the first part is indexed. Source: chosen by us, an entry stays under 64 KiB."""
+"""Part of a file that is indexed. Source: chosen by us; an entry stays under 64 KiB."""
 
 _LISTED = {"frameworks": "framework", "symptoms": "symptom", "families": "family", "fingerprints": "fingerprint",
            "tags": "tag"}  # fmt: skip
@@ -32,13 +32,13 @@ _NAME = re.compile(r"\b[A-Z]\w{3,80}\b")
 
 @dataclass(frozen=True)
 class Note:
-    """A note as it is indexed.
+    """A note of the index.
 
     Args:
         entry: Path, front matter and text.
         kind: "run", "experiment", "symptom", "report" or "note".
-        title: From the front matter, else the first heading, else the file's name.
-        started: When it happened, Unix seconds: start of the run, else the date in the front matter, else of the file.
+        title: Title of the front matter, else the first heading, else the name of the file.
+        started: Unix seconds of the start of the run, else of the date in the front matter, else of the file.
         problem: Why the front matter could not be read, with its line; "" when it could.
     """
 
@@ -50,17 +50,17 @@ class Note:
 
 
 def content_digest(size: int, content: bytes) -> str:
-    """What the index knows the content of a file by.
+    """Returns a digest by which the index recognises the content of a file.
 
     Args:
-        size: Of the whole file, in bytes.
-        content: Its first `MAX_BYTES`.
+        size: Size of the whole file in bytes.
+        content: The first `MAX_BYTES` of the file.
     """
     return f"{size}:{hashlib.blake2b(content, digest_size=16).hexdigest()}"
 
 
 def read_note(relative: str, content: bytes, mtime: float) -> Note:
-    """The note in a file. A broken front matter is a `problem`, and its text is still found."""
+    """Returns the note in a file; with a broken front matter, it has a `problem` and its text is indexed."""
     text = content[:MAX_BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
     problem = ""
     try:
@@ -72,13 +72,13 @@ def read_note(relative: str, content: bytes, mtime: float) -> Note:
 
 
 def note_kind(relative: str) -> str:
-    """What a file of `notes/` is, by the folder that it is in."""
+    """Returns the kind of a file of `notes/`, by its folder."""
     parts = relative.split("/")
     return KINDS.get(parts[1], "note") if len(parts) > 2 else "note"
 
 
 def indexed_text(note: Note) -> tuple[str, str, str, str]:
-    """The text of the indexed columns: title, tags, words that names in the text are made of, text."""
+    """Returns the text of the indexed columns: title, tags, words of identifiers, text."""
     meta = note.entry.meta
     plain = html.unescape(_without_comments(note.entry.body))
     listed = ("tags", "symptoms", "families", "frameworks")
@@ -90,7 +90,7 @@ def indexed_text(note: Note) -> tuple[str, str, str, str]:
 
 
 def note_facets(note: Note) -> Iterator[tuple[str, str]]:
-    """What the note can be filtered by, as (key, value in lower case)."""
+    """Returns the facets to filter by, as (key, value in lower case)."""
     meta = note.entry.meta
     yield "kind", note.kind
     yield "id", note.entry.id.lower()
@@ -113,7 +113,7 @@ def note_facets(note: Note) -> Iterator[tuple[str, str]]:
 
 
 def failure_facets(note: Note) -> Iterator[tuple[str, str]]:
-    """What a run showed, as (key, value): "fingerprint", "symptom" and "family"; nothing for other notes."""
+    """Returns the failures of a run as (key, value): "fingerprint", "symptom" and "family"."""
     if note.kind == "run":
         for key in ("fingerprint", "symptom", "family"):
             values = _many(note.entry.meta.get(_PLURAL[key]))
@@ -121,17 +121,17 @@ def failure_facets(note: Note) -> Iterator[tuple[str, str]]:
 
 
 def comparison_key(note: Note) -> str:
-    """What earlier and later runs are compared by: the script, else the experiment; "" when neither is known."""
+    """Returns the script of a run, else its experiment, else ""; runs with the same key are compared."""
     return _stored(note.entry.script or str(note.entry.meta.get("experiment") or ""))
 
 
 def _stored(text: str) -> str:
-    """Text without what SQLite cannot keep."""
+    """Returns text without characters that SQLite cannot store."""
     return text.encode("utf-8", "replace").decode()
 
 
 def moment(value: object) -> float | None:
-    """Unix seconds of a date or time from a front matter, or `None`. Without a zone it is UTC."""
+    """Returns the Unix seconds of a date or time of a front matter, or `None`. Without a zone it is UTC."""
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=timezone.utc)).timestamp()
     if isinstance(value, date):
@@ -183,7 +183,7 @@ def _without_comments(text: str) -> str:
 
 
 def _name_parts(text: str) -> list[str]:
-    """`Out Of Memory Error` for `OutOfMemoryError`, so that an error's name is found by its words."""
+    """Returns `Out Of Memory Error` for `OutOfMemoryError`, so that an error is found by its words."""
     names = dict.fromkeys(_NAME.findall(text))
     parted = (name_parts(name) for name in list(names)[:500])
     return [" ".join(parts) for parts in parted if len(parts) > 1]

@@ -1,4 +1,4 @@
-"""What the index knows of confirmed fixes: the fix of an entry, and whether it held in later runs."""
+"""Confirmed fixes in the index, and whether the failure came back in later runs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     import sqlite3
 
 HELD_MOST = 1000
-"""Later runs are counted up to this number. Source: chosen by us; nobody doubts a fix that held so often."""
+"""Most later runs that are counted. Source: chosen by us."""
 
 
 @dataclass(frozen=True)
 class FixOutcome:
-    """Whether a fix held.
+    """Later runs of a fix.
 
     Args:
         runs: Later runs of the same script that finished without the failure, until it came back; at most `HELD_MOST`.
-        returned: Run in which it came back first, or "".
+        returned: First run in which it came back, or "".
     """
 
     runs: int
@@ -29,10 +29,10 @@ class FixOutcome:
 
 
 def confirmed_fix(meta: Mapping[str, Any]) -> tuple[str, str]:
-    """The confirmed fix of an entry: in words, and the run that was cured by it; each "" where there is none.
+    """Returns the confirmed fix of an entry in words and as a run id, each "" if there is none.
 
     Args:
-        meta: Front matter. `fix` is a run or words; `fix_text` says what changed.
+        meta: Front matter. `fix` is a run id or words, `fix_text` describes the change.
     """
     from labbook.store.paths import is_run_id
 
@@ -41,7 +41,7 @@ def confirmed_fix(meta: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def fix_outcome(index: sqlite3.Connection, name: str, meta: Mapping[str, Any]) -> FixOutcome:
-    """Whether the fix of a run held in the later runs of its script.
+    """Returns the outcome of the fix of a run in later runs of its script.
 
     Args:
         index: The index.
@@ -71,7 +71,7 @@ def fix_outcome(index: sqlite3.Connection, name: str, meta: Mapping[str, Any]) -
 
 
 def script_of_run(index: sqlite3.Connection, run: str) -> str:
-    """The script of a run that shows a failure; "" when it is not known."""
+    """Returns the script of a run that has a failure, "" if unknown."""
     row = index.execute(
         "SELECT f.place FROM failures f JOIN notes n ON n.id = f.note WHERE n.kind = 'run' AND n.name = ? LIMIT 1",
         (run,),
@@ -82,14 +82,14 @@ def script_of_run(index: sqlite3.Connection, run: str) -> str:
 def runs_with(
     index: sqlite3.Connection, key: str, value: str, fixed: int, most: int
 ) -> list[tuple[str, dict[str, Any], str]]:
-    """Runs that show a failure, newest first: id, front matter and script of each.
+    """Returns id, front matter and script of the runs with a failure, newest first.
 
     Args:
         index: The index.
         key: "fingerprint", "symptom" or "family".
         value: Its value; "" finds nothing.
         fixed: 1 for runs with a confirmed fix, 0 for the others.
-        most: How many at most.
+        most: Maximum number of runs.
     """
     if not value:
         return []

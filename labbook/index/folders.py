@@ -1,4 +1,4 @@
-"""Which files of `notes/` there are, and which folders changed since they were looked at last."""
+"""Lists the files of `notes/`, and the folders that changed since the last update of the index."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import sqlite3
 
 TICK_NS = 2_000_000_000
-"""A file changed less than this before it was read may change again without a new time stamp; it is read once more.
+"""A file changed less than this before it was read may change again with the same time stamp, so it is read again.
 Source: the coarsest time stamps in use (FAT: 2 s), as git does for its index."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A file as it lies on disk; its path is relative to the notebook."""
+    """A file on disk; its path is relative to the notebook."""
 
     path: str
     mtime_ns: int
@@ -31,12 +31,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class Look:
-    """What a look at `notes/` found.
+    """Files and folders of one scan of `notes/`.
 
     Args:
-        files: Markdown files of the folders that were listed.
-        listed: Those folders, relative to the notebook, each with its time and when it was listed; 0 and 0 for one
-            that is gone.
+        files: Markdown files of the scanned folders.
+        listed: Scanned folders, relative to the notebook, each with its modification time and the time of the scan; 0
+            and 0 for a deleted one.
     """
 
     files: tuple[Seen, ...]
@@ -44,15 +44,12 @@ class Look:
 
 
 def look_at_all(paths: NotebookPaths) -> Look:
-    """All Markdown files of `notes/`, links left out.
-
-    The folder beside an entry holds its attachments: passed over.
-    """
+    """Returns all Markdown files of `notes/`, without links and without the attachments of entries."""
     return _walked(paths, ["notes"])
 
 
 def look_at_changed(connection: sqlite3.Connection, paths: NotebookPaths) -> Look:
-    """The Markdown files of folders that got or lost a file, or in which one was replaced, since they were listed."""
+    """Returns the Markdown files of folders in which a file was added, removed or replaced since the last scan."""
     known = {row[0]: row[1:] for row in connection.execute("SELECT path, mtime_ns, read_ns FROM folders")}
     changed = []
     gone: dict[str, tuple[int, int]] = {}
@@ -69,7 +66,7 @@ def look_at_changed(connection: sqlite3.Connection, paths: NotebookPaths) -> Loo
 
 
 def _walked(paths: NotebookPaths, waiting: list[str], known: Mapping[str, object] | None = None) -> Look:
-    """The files of folders and of those below them; of one that is known, what lies below is looked at by itself."""
+    """Returns the files of folders and of unknown folders below them; known ones are scanned separately."""
     waiting = list(waiting)
     files: list[Seen] = []
     listed: dict[str, tuple[int, int]] = {}
@@ -100,7 +97,7 @@ def _walked(paths: NotebookPaths, waiting: list[str], known: Mapping[str, object
 
 
 def known_below(connection: sqlite3.Connection, folders: Iterable[str]) -> dict[str, tuple[int, int, str, int]]:
-    """What the index knows of the files that lie in some folders, those below them left out."""
+    """Returns the indexed files directly inside some folders."""
     found = {}
     for folder in folders:
         # "0" is what follows "/".
@@ -113,13 +110,13 @@ def known_below(connection: sqlite3.Connection, folders: Iterable[str]) -> dict[
 
 
 def note_look(connection: sqlite3.Connection, look: Look, began_ns: int, *, whole: bool) -> None:
-    """Notes what a look found, so that the next one can pass over what did not change.
+    """Stores the result of a scan, so that the next one can skip unchanged folders.
 
     Args:
         connection: The index, in a transaction.
-        look: What was found.
-        began_ns: When it began.
-        whole: Whether all of `notes/` was looked at.
+        look: Result of the scan.
+        began_ns: Start of the scan, ns since the epoch.
+        whole: Whether all of `notes/` was scanned.
     """
     if whole:
         connection.execute("DELETE FROM folders")
@@ -131,7 +128,7 @@ def note_look(connection: sqlite3.Connection, look: Look, began_ns: int, *, whol
 
 
 def _is_text(name: str) -> bool:
-    """Whether a file's name is text at all; one that is not can be named neither in SQLite nor on the site."""
+    """Whether the name of a file is valid text; other names fit neither into SQLite nor on the site."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""One note that answers a search."""
+"""One result of a search."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from labbook.frozen import dataclass
 
 @dataclass(frozen=True)
 class Hit:
-    """A note that was found.
+    """A note, or a page of the catalogue, that matches a search.
 
     Args:
-        path: Relative to the notebook, forward slashes.
-        line: Where the best passage stands, from 1.
-        snippet: That passage, as plain text.
+        path: Path relative to the notebook, with forward slashes.
+        line: Line of the best passage, from 1.
+        snippet: The passage as plain text.
         meta: The front matter.
-        kind: "run", "experiment", "symptom", "report", "note", or "catalogue" for a page that labbook brings.
-        loose: True when the note has some of the words only, because none has all.
-        why: What it was found by: "same fingerprint", "same symptom", "same family", "words" or "filters".
-        symptom: The symptom that it has in common with the question, or its first one; "" where it has none.
-        fix: What cured it, in words, or "".
-        by: The run that was cured, or "".
-        held: In how many later runs of its script the fix held, `None` where there is no fix.
-        returned: The run in which the failure came back after the fix, or "".
+        kind: "run", "experiment", "symptom", "report", "note", or "catalogue" for a built-in page.
+        loose: True if the note has only some of the words, because no note has all of them.
+        why: Kind of the match: "same fingerprint", "same symptom", "same family", "words" or "filters".
+        symptom: Symptom shared with the query, else its first one, else "".
+        fix: Description of the fix, or "".
+        by: Run that no longer fails, or "".
+        held: Number of later runs of its script without the failure, `None` without a fix.
+        returned: Run in which the failure came back, or "".
     """
 
     path: str

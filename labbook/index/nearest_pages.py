@@ -1,4 +1,4 @@
-"""The pages of the catalogue whose words are nearest to a text that holds no message: proposals, never a finding."""
+"""Finds the symptom pages nearest to a text without an error message: proposals, never findings."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from labbook.model.symptom import Symptom
 _FILTER = re.compile(r"\S+:\S+")
 _MOST_LETTERS = 2000
 _LENGTH_POWER = 0.35
-"""How much a page with many words is set back. Source: chosen by us on tests/data/reports_without_message.txt."""
+"""Discount for pages with many words. Source: chosen by us on tests/data/reports_without_message.txt."""
 _PAIR_WEIGHT = 0.5
 """Two Chinese characters are about half a word."""
 
 
 def nearest_pages(text: str, symptoms: Iterable[Symptom], most: int = 3) -> list[Symptom]:
-    """The pages that share the rarest words with a text, the nearest first.
+    """Returns the pages that share the rarest words with a text, the nearest first.
 
     Args:
-        text: Of a person, in English or Chinese.
-        symptoms: Of the catalogue.
-        most: How many.
+        text: Question or description in English or Chinese.
+        symptoms: The catalogue.
+        most: Maximum number of pages.
     """
     pages = {symptom.id: symptom for symptom in symptoms}
     known = {name: _words_of(symptom) for name, symptom in pages.items()}
@@ -48,7 +48,7 @@ def _score(
 
 
 def _words_of(symptom: Symptom) -> frozenset[str]:
-    """The words of the titles, of the id and of what people type, with all that mean the same."""
+    """Returns the words of titles, id and search phrases of a page, with their synonyms."""
     titles = (wording.title for wording in symptom.wording.values())
     phrases = [phrase.lower() for phrase in (*symptom.words, *titles, symptom.id.replace("_", " "))]
     forms = (form for phrase in phrases for term in _terms(phrase) for form in term)

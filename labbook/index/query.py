@@ -1,4 +1,4 @@
-"""Answers from the index: notes that match a search, runs that pass filters, the run that somebody means."""
+"""Queries of the index: notes that match a search, notes that pass filters, a run by its short name."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The answer to a search.
+    """Result of a search.
 
     Args:
-        hits: Best first.
-        total: How many notes match in all.
-        refreshed: What the index had to do first; names the notes that cannot be read.
-        words: The words that were looked for, to be marked in the snippets.
+        hits: Results, best first.
+        total: Number of all matching notes.
+        refreshed: Result of the update of the index, with the notes that cannot be read.
+        words: Words to highlight in the snippets.
     """
 
     hits: tuple[Hit, ...]
@@ -42,7 +42,7 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Listed:
-    """Notes that pass filters, newest first; the entries have no body."""
+    """Notes that pass filters, newest first; their entries have no body."""
 
     entries: tuple[Entry, ...]
     total: int
@@ -57,22 +57,21 @@ def search(
     meant: QuerySymptoms | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> SearchResult:
-    """The notes that fit words and filters, best first.
+    """Returns the notes that match words and filters, best first.
 
-    By words: first those with all of them; when there is none, those with words that begin so; then those with some of
-    them. What the catalogue knows of the question comes in front where it says all of it, see
-    `labbook.index.ranking`.
+    Notes with all words come first, else those with words of the same beginning; then notes with some of the words.
+    Runs with the symptom that the query is about come before them if the query says nothing else, see `ranking`.
 
     Args:
-        notebook: Where to look.
+        notebook: Notebook to search.
         words: Words, "quoted phrases" and filters `key:value`, in English or Chinese.
-        limit: How many hits at most.
-        meant: Failures that the question is about.
-        tell: Called with (files read, files to read) while the index is brought up to date.
+        limit: Maximum number of results.
+        meant: Failures that the query is about.
+        tell: Called with (files read, files to read) while the index is updated.
 
     Raises:
-        UsageError: Nothing is asked, or a date cannot be read.
-        NothingFoundError: No note fits; the hint says what may help.
+        UsageError: The query is empty or has an invalid date.
+        NothingFoundError: No note matches; the hint says what may help.
     """
     question, about = parse_search(words), meant or QuerySymptoms()
     (rows, total), refreshed = query_index(notebook, lambda index: best(index, question, about, limit), tell=tell)
@@ -89,10 +88,10 @@ def search(
 
 
 def parse_search(words: str) -> Question:
-    """The question that words ask.
+    """Returns the parsed query.
 
     Raises:
-        UsageError: Nothing is asked, or a date cannot be read.
+        UsageError: The query is empty or has an invalid date.
     """
     question = parse_query(words)
     if not question.terms and not _restricts(question):
@@ -126,10 +125,10 @@ def list_notes(
     limit: int | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> Listed:
-    """Notes of one kind that pass filters, newest first; words in `filters` must occur, too.
+    """Returns notes of one kind that pass filters and have all words in `filters`, newest first.
 
     Raises:
-        UsageError: A date cannot be read.
+        UsageError: A date is invalid.
     """
     question = parse_query(filters)
     expression = match_expression(question)
@@ -151,11 +150,11 @@ def list_notes(
 
 
 def find_run(notebook: Notebook, word: str) -> Entry:
-    """The run that is meant by "last", by an id, its beginning or its last characters, or by the path of its entry.
+    """Returns the run named by "last", an id, its first or last characters, or the path of its entry.
 
     Raises:
-        NothingFoundError: There is none; the nearest ids are named.
-        UsageError: Several begin so.
+        NothingFoundError: There is no such run; names the nearest ids.
+        UsageError: Several runs match.
     """
     word = word.strip()
     name = word.rsplit("/", 1)[-1].removesuffix(".md")
@@ -184,7 +183,7 @@ def find_run(notebook: Notebook, word: str) -> Entry:
 
 
 def run_names(notebook: Notebook, beginning: str, limit: int = 50) -> list[tuple[str, str]]:
-    """Ids of runs that begin so, newest first, each with its title; for shell completion."""
+    """Returns (id, title) of the runs whose id has this beginning, newest first; for shell completion."""
 
     def rows(index: sqlite3.Connection) -> list[tuple[str, str]]:
         query = (

@@ -1,4 +1,4 @@
-"""What somebody asks: filters `key:value`, quoted phrases and words, and what they are for FTS5."""
+"""Parses a query into filters `key:value`, quoted phrases and words, and writes it for FTS5."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FILTERS = {
     "since": "a day (2026-11-21), month (2026-11), week (2026-W47), today, yesterday, or an age (7d, 2w, 12h)",
     "before": "the same; that day is not included",
 }
-"""Filter -> what it takes. A minus in front turns it round, commas mean "or": `-status:finished tag:nan,inf`."""
+"""Filter -> its values. A minus in front negates it, commas mean "or": `-status:finished tag:nan,inf`."""
 
 CONTAINS = frozenset({"experiment", "author", "script", "host", "path"})
 EXACT = frozenset({"status", "kind", "has", "mode"})
@@ -43,7 +43,7 @@ _DAY_S = 86400.0
 
 @dataclass(frozen=True)
 class Filter:
-    """`key:value`: the notes of which one value fits one of `values`, or, `negated`, those of which none does."""
+    """`key:value`: notes with one of `values`, or, if `negated`, notes with none of them."""
 
     key: str
     values: tuple[str, ...]
@@ -52,7 +52,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Term:
-    """Something that must occur: one of `forms`, words that mean the same; `minor` when it says little."""
+    """A word or phrase to find: one of its synonyms `forms`; `minor` if it is a filler word."""
 
     forms: tuple[str, ...]
     quoted: bool = False
@@ -61,7 +61,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Question:
-    """A search, understood.
+    """A parsed query.
 
     Args:
         since: Unix seconds, inclusive, or `None`.
@@ -76,11 +76,11 @@ class Question:
 
 
 def parse_query(words: str, *, now: datetime | None = None) -> Question:
-    """The question that a line of words, filters and quoted phrases asks.
+    """Parses a line of words, filters and quoted phrases.
 
     Args:
-        words: What was typed. Only known filters are filters: `CUDA error: ...` is words.
-        now: For relative dates; in the local time zone by default.
+        words: The line. Only known keys make filters: `CUDA error: ...` is words.
+        now: Base of relative dates; the local time by default.
 
     Raises:
         UsageError: A date cannot be read.
@@ -112,12 +112,12 @@ def parse_query(words: str, *, now: datetime | None = None) -> Question:
 
 
 def match_expression(question: Question, *, prefix: bool = False, any_term: bool = False) -> str:
-    """The FTS5 expression of the words, "" when there are none.
+    """Returns the FTS5 expression of the words, "" if there are none.
 
     Args:
-        question: The words.
-        prefix: Whether words may go on: `diverg` finds `diverged`.
-        any_term: Whether one of the words is enough.
+        question: The query.
+        prefix: Whether words match as prefixes: `diverg` finds `diverged`.
+        any_term: Whether one word is enough.
     """
     wanted = [term for term in question.terms if any_term or not term.minor] or list(question.terms)
     asked = [text for text in (_term_expression(term, prefix=prefix) for term in wanted) if text]
@@ -126,14 +126,14 @@ def match_expression(question: Question, *, prefix: bool = False, any_term: bool
     expression = (" OR " if any_term else " AND ").join(asked)
     minor = [text for term in question.terms if term not in wanted and (text := _term_expression(term, prefix=False))]
     if minor:
-        # Words that say little need not occur, but what has them stands higher.
+        # Filler words are optional, but notes with them rank higher.
         expression = f"({expression}) OR (({expression}) AND ({' OR '.join(minor)}))"
     excluded = [text for text in (_term_expression(term, prefix=False) for term in question.excluded) if text]
     return f"({expression}) NOT ({' OR '.join(excluded)})" if excluded else expression
 
 
 def near_filters(words: str) -> list[str]:
-    """Filters that were probably meant: `staus:failed` gives `status:failed`."""
+    """Returns corrections of mistyped filters: `status:failed` for `staus:failed`."""
     from difflib import get_close_matches
 
     found = []
@@ -144,7 +144,7 @@ def near_filters(words: str) -> list[str]:
 
 
 def _terms(text: str) -> Iterator[Term]:
-    """One bare word may hold two scripts: `loss变成NaN` is three terms. `cuda-oom*` stays one."""
+    """Yields the terms of a bare word: three for `loss变成NaN`, one for `cuda-oom*`."""
     _, minor = _meanings()
     for part in split_scripts(text):
         if is_cjk(part):
@@ -157,7 +157,7 @@ def _terms(text: str) -> Iterator[Term]:
 
 
 def _joined(terms: list[Term]) -> Iterator[Term]:
-    """The terms with all forms of their meaning; neighbours that mean something together become one term."""
+    """Yields the terms with their synonyms; adjacent words of one expression become one term."""
     forms, _ = _meanings()
     at = 0
     while at < len(terms):
@@ -174,7 +174,7 @@ def _joined(terms: list[Term]) -> Iterator[Term]:
 
 
 def _cjk_words(run: str) -> Iterator[str]:
-    """A run of CJK characters cut at the words of the table, longest first; what stands between stays whole."""
+    """Yields the known words in a run of CJK characters, longest first, and the rest between them."""
     forms, minor = _meanings()
     rest = ""
     at = 0
@@ -195,7 +195,7 @@ def _cjk_words(run: str) -> Iterator[str]:
 
 @cache
 def _meanings() -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
-    """Word -> all words of the same meaning, the word itself first; and the words that say little."""
+    """Returns word -> its synonyms, the word itself first; and the filler words."""
     forms: dict[str, tuple[str, ...]] = {}
     minor: set[str] = set()
     for line in Path(__file__).with_name("words.txt").read_text(encoding="utf-8").splitlines():
@@ -220,20 +220,20 @@ def _term_expression(term: Term, *, prefix: bool) -> str:
 
 
 def _form_expression(form: str, *, prefix: bool) -> str:
-    """One form as an FTS5 string: nothing in it is an operator, a quote is doubled."""
+    """Returns a word as an FTS5 string, in which nothing is an operator and quotes are doubled."""
     star = form.endswith("*")
     phrase, open_end = segment_phrase(form.rstrip("*"))
     if not any(c.isalnum() for c in phrase):
         return ""
     wide = star or open_end or (prefix and len(phrase) > 2 and not is_cjk(phrase.replace(" ", "")))
     if wide and len(phrase) > 4 and phrase[-1] in "yYeE":
-        # The stemmer writes `memori` for `memory` and `converg` for `converge`; the beginning must fit both.
+        # The stemmer writes `memori` for `memory` and `converg` for `converge`; the prefix must match both.
         phrase = phrase[:-1]
     return '"' + phrase.replace('"', '""') + '"' + ("*" if wide else "")
 
 
 def _moment(value: str, now: datetime) -> float:
-    """Unix seconds of the beginning of a day, week or month, or of an age before now."""
+    """Returns the Unix seconds of the start of a day, week or month, or of an age before now."""
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     age = _AGE.fullmatch(value.lower())
     try:

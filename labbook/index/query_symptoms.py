@@ -1,4 +1,4 @@
-"""Which symptoms of the catalogue a question is about, by the words that people use for them in either language."""
+"""Finds the symptoms that a query is about, by their search words in English and Chinese."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 _MOST = 3
 _ENOUGH = 1 / 3
-"""Share of a question's words that a symptom has to account for. Source: chosen by us, tried on tests/index."""
+"""Smallest share of the words of a query that a symptom must explain. Source: chosen by us, tried on tests/index."""
 _FEWEST_PAIRS = 3
 _QUOTE_LETTERS = 8
-"""A part of a message is longer than this. Source: chosen by us; "error in" is a part of most."""
+"""Shortest part of a message that identifies a symptom. Source: chosen by us; "error in" is a part of most."""
 
 
 @dataclass(frozen=True)
 class QuerySymptoms:
-    """What a question is about, as far as the catalogue knows.
+    """Failures that a query is about.
 
     Args:
-        fingerprints: Of a pasted error.
-        symptoms: Ids, likeliest first.
-        families: The same.
-        whole: Whether the question says nothing besides.
-        pages: Pages of the catalogue to be shown among the answers.
+        fingerprints: Fingerprints of a pasted error.
+        symptoms: Symptom ids, likeliest first.
+        families: Families, likeliest first.
+        whole: Whether the query says nothing else.
+        pages: Pages of the catalogue to show among the results.
     """
 
     fingerprints: tuple[str, ...] = ()
@@ -42,15 +42,15 @@ class QuerySymptoms:
 
 
 def match_symptoms(words: str, symptoms: Iterable[Symptom]) -> QuerySymptoms:
-    """The symptoms that words speak of; none where they say too little of any.
+    """Returns the symptoms that a query is about; none if it matches no symptom well.
 
     Args:
-        words: What was typed: words in English or Chinese, the id of a symptom, the name of a family; filters
-            `symptom:` and `family:` name theirs.
-        symptoms: Of the catalogue.
+        words: Words in English or Chinese, the id of a symptom, the name of a family, or the filters `symptom:` and
+            `family:`.
+        symptoms: The catalogue.
 
     Raises:
-        UsageError: A date cannot be read.
+        UsageError: A date is invalid.
     """
     known = {one.id: one for one in symptoms}
     question = parse_query(words)
@@ -83,7 +83,7 @@ def _families(symptoms: Iterable[Symptom]) -> tuple[str, ...]:
 
 
 def _quoting(words: str, symptoms: Iterable[Symptom]) -> Iterable[Symptom]:
-    """Symptoms of whose messages the words are a part: "mat1 and mat2"."""
+    """Returns symptoms with the words in one of their messages: "mat1 and mat2"."""
     if len(words) < _QUOTE_LETTERS or " " not in words:
         return
     for symptom in symptoms:
@@ -95,12 +95,12 @@ def _quoting(words: str, symptoms: Iterable[Symptom]) -> Iterable[Symptom]:
 def _scored(
     asked: list[frozenset[str]], pairs: frozenset[str], symptoms: Iterable[Symptom]
 ) -> Iterable[tuple[float, float, str]]:
-    """Share of the question that each symptom accounts for, share of its own words that are in the question, its id.
+    """Returns (explained share of the query, share of the words of the symptom in the query, id) of each symptom.
 
     Args:
-        asked: The words of the question, each with all that mean the same.
-        pairs: Neighbouring Chinese characters of the question.
-        symptoms: Of the catalogue.
+        asked: The words of the query with their synonyms.
+        pairs: Adjacent Chinese characters of the query.
+        symptoms: The catalogue.
     """
     atoms = {form for forms in asked for form in forms}
     for symptom in symptoms:
@@ -116,7 +116,7 @@ def _scored(
             terms = _terms(low)
             fitting = [forms for forms in asked if any(forms & term for term in terms)]
             covered = [term for term in terms if any(forms & term for forms in asked)]
-            # All of what people type for it, or several words of it, or of its title, and nothing besides.
+            # A whole search phrase, or several words of one or of the title, and nothing else.
             said = (len(covered) == len(terms) and phrase not in titles) or len(fitting) == len(asked) > 1
             if said and fitting:
                 best = max(best, (len(fitting) / len(asked), len(covered) / len(terms)))
@@ -125,7 +125,7 @@ def _scored(
 
 
 def _alike(pairs: frozenset[str], phrase: str) -> float:
-    """The share of a question's Chinese pairs that a phrase has; 0 where that is too little to tell.
+    """Returns the share of Chinese pairs of a query that a phrase has, 0 if it is too small.
 
     Chinese has no spaces: 忘记清零梯度 and 没有清零梯度 have 清零, 零梯 and 梯度 in common.
     """
@@ -137,21 +137,21 @@ def _alike(pairs: frozenset[str], phrase: str) -> float:
 
 @lru_cache(maxsize=16384)
 def _pairs(text: str) -> frozenset[str]:
-    """Neighbouring characters of the Chinese parts of a text."""
+    """Returns the adjacent characters of the Chinese parts of a text."""
     parts = [part for part in split_scripts(text) if is_cjk(part)] if not text.isascii() else []
     return frozenset(part[at : at + 2] for part in parts for at in range(len(part) - 1))
 
 
 @lru_cache(maxsize=16384)
 def _terms(phrase: str) -> tuple[frozenset[str], ...]:
-    """The words of a phrase that say something, each with all words of the same meaning."""
-    # A colon in it is no filter.
+    """Yields the words of a phrase, without filler words, with their synonyms."""
+    # A colon in it does not make a filter.
     terms: tuple[Term, ...] = parse_query(phrase.replace(":", " ")).terms
     return tuple(_meaning(term) for term in terms if not term.minor)
 
 
 def _meaning(term: Term) -> frozenset[str]:
-    """All words that mean the same, in lower case and without a plural's ending."""
+    """Returns the synonyms of a term, in lower case and without the ending of the plural."""
     return frozenset(_singular(form.lower()) for form in term.forms)
 
 

@@ -1,8 +1,8 @@
-"""Which notes answer a question best.
+"""Ranks the notes that match a query.
 
-Where the catalogue knows the failure that is asked for, and the question says nothing else: runs with the same
-fingerprint, runs with the same symptom that have a confirmed fix, other runs with that symptom, runs of the same
-family, notes with the words. Where the question says more than that, notes with all its words come before the symptom.
+If the query is about a known failure and nothing else, the order is: runs with the same fingerprint, runs with the same
+symptom and a confirmed fix, other runs with the symptom, runs of the same family, notes with the words. If the query
+says more, notes with all its words come before runs with the symptom.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     import sqlite3
 
 _WEIGHTS = "10.0, 6.0, 2.0, 1.0"
-"""Of title, tags, parts of names, text. Source: chosen by us, tried on the entries of tests/index."""
+"""Weights of title, tags, parts of names and text. Source: chosen by us, tried on the entries of tests/index."""
 
 _MOST_LOOSE_TERMS = 12
-"""Words of a question that has more are not looked for one by one. Source: chosen by us; a pasted report has many."""
+"""Most words of a query that are searched one by one. Source: chosen by us; a pasted report has many."""
 
 COUNTED = 2000
-"""Notes that fit are counted, and ranked by their words, up to here. Source: chosen by us: ranking takes time in
-proportion to all notes that have one of the words, 0.2 s of 100,000."""
+"""Most matching notes that are counted and ranked. Source: chosen by us; the time for ranking is proportional to the
+number of notes with one of the words, 0.2 s for 100,000."""
 
 _COLUMNS = "n.id, n.path, n.kind, n.title, n.meta, n.name"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A note that answers.
+    """A matching note.
 
     Args:
         why: "same fingerprint", "same symptom", "same family", "words" or "filters".
-        symptom: What it has in common with the question, else its first symptom, or "".
-        held: Whether its fix held; `None` where it has none.
+        symptom: Symptom shared with the query, else its first one, else "".
+        held: Outcome of its fix, `None` without a fix.
     """
 
     number: int
@@ -57,7 +57,7 @@ class Row:
 
 
 def best(index: sqlite3.Connection, question: Question, meant: QuerySymptoms, limit: int) -> tuple[list[Row], int]:
-    """The best notes, each once, and how many there are, at most `COUNTED` and at least those that are told."""
+    """Returns the best notes, each once, and the number of matches, at most `COUNTED`."""
     found: dict[int, Row] = {}
 
     def take(rows: Iterable[Row]) -> None:
@@ -91,7 +91,7 @@ def _wanted(meant: QuerySymptoms) -> Iterator[tuple[str, str]]:
 
 
 def _alike(index: sqlite3.Connection, question: Question, meant: QuerySymptoms, limit: int) -> Iterator[Row]:
-    """Runs with the failure that is meant, the nearest first; of the equally near ones those with a confirmed fix."""
+    """Returns runs with the failure, best match first; among equal matches, those with a confirmed fix."""
     for key in ("fingerprint", "symptom", "family"):
         names = [name for one, name in _wanted(meant) if one == key]
         for fixed in (1,) if _asks_for_fix(question) else (1, 0):
@@ -111,7 +111,7 @@ def _asks_for_fix(question: Question) -> bool:
 
 
 def _rest(question: Question, key: str, name: str) -> tuple[str, list[Any]]:
-    """The filters besides those that the table of failures answers already."""
+    """Returns the filters that the table of failures does not cover."""
     rest = tuple(
         one
         for one in question.filters
@@ -121,11 +121,11 @@ def _rest(question: Question, key: str, name: str) -> tuple[str, list[Any]]:
 
 
 def _count(index: sqlite3.Connection, question: Question, meant: QuerySymptoms) -> int:
-    """How many runs have a failure that is meant, at most `COUNTED`."""
+    """Returns the number of runs with one of the failures, at most `COUNTED`."""
     notes: set[int] = set()
     for key, name in _wanted(meant):
         where, values = _rest(question, key, name)
-        # Without a filter the note itself need not be read.
+        # Without a filter the notes are not read.
         source = "failures f" if where == "1" else "failures f JOIN notes n ON n.id = f.note"
         rows = index.execute(
             f"SELECT f.note FROM {source} WHERE f.key = ? AND f.value = ? AND f.fixed >= ? AND {where} LIMIT ?",
@@ -138,16 +138,15 @@ def _count(index: sqlite3.Connection, question: Question, meant: QuerySymptoms) 
 
 
 def _by_words(index: sqlite3.Connection, question: Question, limit: int, known: bool) -> tuple[list[Row], int]:
-    """Notes with the words, and how many there are, at most `COUNTED`.
+    """Returns notes with the words, and their number, at most `COUNTED`.
 
-    Of so many notes with the words that no rank tells them apart, those that have them in title or tags come first,
-    then the newest.
+    Of more notes than can be ranked, those with the words in title or tags come first, then the newest.
 
     Args:
         index: The index.
-        question: Words and filters.
-        limit: How many notes at most.
-        known: Whether there is an answer without the words: then some of many words are not enough.
+        question: The query.
+        limit: Maximum number of notes.
+        known: Whether there are other results: then notes with only some of many words are left out.
     """
     where, values = filter_sql(question)
     source = f"FROM words JOIN notes n ON n.id = words.rowid WHERE words MATCH ? AND {where}"
@@ -168,7 +167,7 @@ def _by_words(index: sqlite3.Connection, question: Question, limit: int, known: 
 
 
 def _newest(index: sqlite3.Connection, expression: str, numbers: Sequence[int], limit: int) -> list[Any]:
-    """Of many notes, newest first, those that have the words in title or tags, then the others."""
+    """Returns the newest notes with the words in title or tags, then the newest others."""
     titled = index.execute(
         "SELECT rowid FROM words WHERE words MATCH ? AND rowid >= ? ORDER BY rowid DESC LIMIT ?",
         [f"{{title tags}} : ({expression})", numbers[-1], COUNTED],

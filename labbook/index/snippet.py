@@ -1,4 +1,4 @@
-"""Where in a note a search is answered: the line to jump to, and that line as plain text."""
+"""Finds the line of a note that matches a search best."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SPACES = re.compile(r"\s+")
 
 
 def find_snippet(path: Path, words: Sequence[str]) -> tuple[int, str]:
-    """Line number (from 1) and plain text of the line that has most of the words; the first heading when none has any.
+    """Returns number (from 1) and plain text of the line with most of the words, else of the first heading.
 
     Args:
-        path: A note. When it is gone meanwhile: line 1 and no text.
-        words: Words and phrases of one language or several.
+        path: A note; for a deleted one the result is line 1 without text.
+        words: Words and phrases.
     """
     try:
         with path.open("rb") as stream:
@@ -40,7 +40,7 @@ def find_snippet(path: Path, words: Sequence[str]) -> tuple[int, str]:
 
 
 def _body(text: str) -> Iterator[tuple[int, str]]:
-    """The lines after the front matter with their numbers."""
+    """Yields the lines after the front matter with their numbers."""
     lines = text.splitlines()
     start = 0
     if lines and lines[0].strip() == "---":
@@ -50,7 +50,7 @@ def _body(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _root(word: str) -> str:
-    """A word without the ending that the index's stemmer would take away, roughly."""
+    """Returns a word roughly without the ending that the stemmer of the index removes."""
     lowered = normalized(word).lower().strip("* ")
     if is_cjk(lowered) or " " in lowered or len(lowered) < 5:
         return lowered

@@ -1,4 +1,4 @@
-"""Filters of a question in the words of SQL."""
+"""Writes the filters of a query in SQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LAST = chr(0x10FFFF)
 
 
 def filter_sql(question: Question) -> tuple[str, list[Any]]:
-    """The filters of a question as a condition on `notes n`, with its values."""
+    """Returns the filters of a query as a condition on `notes n`, with its values."""
     parts, values = ["1"], []
     for wanted in question.filters:
         condition, more = _condition(wanted)
@@ -28,7 +28,7 @@ def _condition(wanted: Filter) -> tuple[str, list[Any]]:
         marks = ", ".join("?" * len(wanted.values))
         return f"key = ? AND value IN ({marks})", [wanted.key, *wanted.values]
     if wanted.key not in CONTAINS:
-        # The values that begin so stand side by side in the index; nothing comes after the last character there is.
+        # Values with the same prefix are adjacent in the index; none sorts after the last code point.
         tests = " OR ".join(["(value >= ? AND value < ?)"] * len(wanted.values))
         return f"key = ? AND ({tests})", [wanted.key, *(end for v in wanted.values for end in (v, f"{v}{_LAST}"))]
     tests = " OR ".join(["value LIKE ? ESCAPE '\\'"] * len(wanted.values))
@@ -36,5 +36,5 @@ def _condition(wanted: Filter) -> tuple[str, list[Any]]:
 
 
 def escaped(text: str) -> str:
-    """`text` for LIKE, in which a backslash takes the meaning from a sign."""
+    """Returns `text` for LIKE, with its wildcards escaped by a backslash."""
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import random
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +11,7 @@ from labbook.errors import NotebookError, UsageError
 from labbook.frozen import dataclass
 
 SETTINGS_FILE = "labbook.toml"
+_RANDOM = random.SystemRandom()
 _ALPHABET = "23456789abcdefghijkmnpqrstuvwxyz"
 """Without look-alikes, in the order in which names are sorted."""
 _TAIL = 4
@@ -27,8 +28,8 @@ def new_run_id(now: float | None = None, others: Iterable[str] = ()) -> str:
     size = len(_ALPHABET) ** _TAIL
     last = max((_number(i) for i in others if i.startswith(stamp)), default=None)
     # Half of the room is left to those who come after in the same second.
-    number = secrets.randbelow(size // 2) if last is None else last + 1 + secrets.randbelow(max(1, (size - last) // 64))
-    return f"{stamp}-{_tail(number if number < size else secrets.randbelow(size))}"
+    number = _RANDOM.randrange(size // 2) if last is None else last + 1 + _RANDOM.randrange(max(1, (size - last) // 64))
+    return f"{stamp}-{_tail(number if number < size else _RANDOM.randrange(size))}"
 
 
 def _tail(number: int) -> str:

@@ -79,6 +79,10 @@ class Sentences:
                 parts.append(self._value(values[name], spec or ""))
         return "".join(parts)
 
+    def line(self, key: str, **values: Any) -> str:  # noqa: ANN401 - numbers, text, messages and lists of them
+        """Returns the sentence of a key with its values."""
+        return self.fill(Message(key, values))
+
     def prepare(self, *rooms: str) -> None:
         """Loads the templates of some rooms (first parts of keys) in advance; what is broken shows when it is used."""
         with contextlib.suppress(EntryError):

@@ -62,9 +62,9 @@ def test_two_runs_their_numbers_and_their_curves(site, open_page):
     assert "--lr" in page.locator(".lb-compare-table").first.inner_text()
     assert page.locator(".lb-plot .u-legend .u-series").count() >= 3
     before = page.locator(".lb-plot canvas").screenshot()
-    page.get_by_label("Logarithmic").set_checked(not page.get_by_label("Logarithmic").is_checked())
+    page.get_by_label("Log scale").set_checked(not page.get_by_label("Log scale").is_checked())
     assert page.locator(".lb-plot canvas").screenshot() != before
-    page.get_by_label("Show what is equal, too").check()
+    page.get_by_label("Also show equal values").check()
     assert page.locator("tr:not(.lb-differs) th[scope=row]", has_text="numpy").count() >= 1
 
     page.locator(".lb-remove").first.click()
@@ -77,15 +77,15 @@ def test_two_runs_their_numbers_and_their_curves(site, open_page):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("", "Tick two to twenty runs"),
+        ("", "Select 2 to 20 runs"),
         ("#runs=20200101-000000-none", "There is no run 20200101-000000-none"),
-        ("#runs=<img src=x onerror=window.pwned=1>,../../x", "Tick two to twenty runs"),
+        ("#runs=<img src=x onerror=window.pwned=1>,../../x", "Select 2 to 20 runs"),
     ],
 )
 def test_addresses_that_name_no_runs(site, open_page, given, said):
     page = open_page(f"{site.url}compare/index.html{given}")
     page.get_by_text(said).wait_for()
-    assert page.get_by_role("link", name="To the table of runs").is_visible()
+    assert page.get_by_role("link", name="Run table").is_visible()
 
 
 def test_runs_without_data_are_compared_by_their_front_matter(large_site, open_page):
@@ -97,7 +97,7 @@ def test_runs_without_data_are_compared_by_their_front_matter(large_site, open_p
     assert page.locator(".lb-head .lb-status").count() == 3
     assert "accuracy" in page.locator(".lb-compare-table").last.inner_text()
     one = compared(open_page, large_site, runs[:1])
-    assert "Choose at least two runs." in one.locator(".lb-app").inner_text()
+    assert "Select at least two runs." in one.locator(".lb-app").inner_text()
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -111,7 +111,7 @@ def test_from_a_run_to_its_comparison_with_the_one_before(site, open_page):
     page = open_page(site.run("LogBackward0"))
     run = page.locator(".lb-bar__facts code").inner_text()
 
-    page.get_by_role("link", name="Compare with the run before").click()
+    page.get_by_role("link", name="Compare with previous run").click()
     page.wait_for_selector(".lb-head")
     assert page.url.endswith(f",{run}") and page.locator(".lb-head .lb-status").count() == 2
     assert page.locator("tr.lb-differs th", has_text="--lr").count() == 1

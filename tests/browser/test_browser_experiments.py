@@ -26,7 +26,7 @@ def test_each_point_is_a_run(site, open_page):
         if n in held and isinstance(told["metrics"]["loss"]["best"][k], (int, float))
     ]
     page.get_by_label("Option", exact=True).select_option("lr")
-    page.get_by_label("Number", exact=True).select_option("loss")
+    page.get_by_label("Metric", exact=True).select_option("loss")
     points = page.locator("#lb-explore svg a")
     assert points.count() == len(finite) >= 2
     assert page.locator("#lb-explore svg").get_attribute("aria-label") == f"loss of {len(finite)} runs against lr"
@@ -34,7 +34,7 @@ def test_each_point_is_a_run(site, open_page):
         address = point.evaluate("a => new URL(a.href.baseVal, document.baseURI).href")
         assert page.request.get(address).ok, address
     before = page.locator("#lb-explore svg").screenshot()
-    box = page.get_by_label("Logarithmic across")
+    box = page.get_by_label("Log x")
     box.set_checked(not box.is_checked())
     assert page.locator("#lb-explore svg").screenshot() != before
 

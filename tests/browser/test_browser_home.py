@@ -9,14 +9,14 @@ def test_what_a_tile_counts_is_what_it_opens(site, open_page):
     page = open_page(site.url)
     tiles = {tile.locator("span").inner_text(): tile for tile in page.locator(".lb-tile").all()}
 
-    assert list(tiles) == ["runs", "finished", "failed", "cured this week", "machine time"]
+    assert list(tiles) == ["runs", "finished", "failed", "fixed this week", "machine time"]
     for name in ("runs", "finished", "failed"):
         number = int(tiles[name].locator("b").inner_text())
         address = tiles[name].evaluate("a => a.href")
         other = open_page(address)
         other.wait_for_selector(".lb-grid__body .lb-grid__row")
         assert int(other.locator(".lb-grid").get_attribute("aria-rowcount")) - 1 == number > 0, name
-    assert int(tiles["cured this week"].locator("b").inner_text()) == 1
+    assert int(tiles["fixed this week"].locator("b").inner_text()) == 1
     shares = page.locator(".lb-share").get_attribute("aria-label")
     assert shares.startswith(f"finished {tiles['finished'].locator('b').inner_text()}, failed ")
 

@@ -49,7 +49,7 @@ def test_curves_zoom_pan_smooth_and_have_a_log_scale(site, open_page):
     page.keyboard.press("ArrowRight")
     page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 52)
     assert step_of(first) > zoomed, "moved to later steps"
-    page.get_by_role("button", name="show all").click()
+    page.get_by_role("button", name="reset").click()
     page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 50)
     assert step_of(first) > 125
     page.mouse.move(5, 5)

@@ -89,7 +89,7 @@ def test_filters_words_and_conditions(large_site, open_page, fronts):
     ):
         query.fill(text)
         assert (0 if page.locator(".lb-none").is_visible() else count(page)) == sum(map(keep, fronts)), text
-    assert page.locator(".lb-none").inner_text() == "No run fits these filters."
+    assert page.locator(".lb-none").inner_text() == "No run matches these filters."
 
 
 def test_what_is_chosen_stands_in_the_address_and_back_takes_it_back(large_site, open_page):
@@ -174,7 +174,7 @@ def test_at_most_twenty_are_compared(large_site, open_page):
         page.keyboard.press("ArrowDown")
     assert page.get_by_role("link", name="Compare 20").is_visible()
     assert page.locator(".lb-told").inner_text() == "At most 20 runs can be compared."
-    page.get_by_role("button", name="Untick all").click()
+    page.get_by_role("button", name="Clear selection").click()
     assert page.locator("[aria-selected=true]").count() == 0
 
 

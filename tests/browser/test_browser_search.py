@@ -69,15 +69,15 @@ def test_words_in_english_and_chinese_and_whole_messages_find_the_symptom(search
     notes = asked(search, "cosine schedules")
     assert notes["Notes, experiments, reports"][0].startswith("Ideas for the next quarter")
     assert asked(search, "zzzyx qwkjh") == {}
-    assert "Nothing fits" in search.locator(".lbs__status").inner_text()
+    assert "No results" in search.locator(".lbs__status").inner_text()
 
 
 def test_filters_narrow_what_is_found(search):
     everything = asked(search, "loss")
-    search.get_by_label("who").select_option("张敏")
+    search.get_by_label("author").select_option("张敏")
     narrowed = asked(search, "显存")
     assert set(narrowed) == {"Runs"} and len(narrowed["Runs"]) == 1
-    search.get_by_label("who").select_option("")
+    search.get_by_label("author").select_option("")
     search.get_by_label("status").select_option("finished")
     runs = asked(search, "loss ")
     assert set(runs) == {"Runs"} and len(runs["Runs"]) >= 3 and set(everything) > set(runs)
@@ -162,7 +162,7 @@ def test_ten_thousand_runs_are_searched_with_few_bytes(large_site, open_page):
     fetched = sum(size for key, size in sizes.items() if "/search/" in names.get(key, ""))
     assert 50_000 < fetched < 300_000
     assert "2026-11" in found["Runs"][0], "the newest month first"
-    page.get_by_role("button", name="Search older runs too").click()
+    page.get_by_role("button", name="Also search older runs").click()
     page.wait_for_function("document.querySelectorAll('.lbs__group--run .lbs__item').length >= 5")
 
 

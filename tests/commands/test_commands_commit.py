@@ -32,7 +32,7 @@ def test_edited_notes_land_on_the_branch_of_the_entries(edited, git):
     assert git(labbook.folder, "log", "-1", "--format=%s", "labbook") == "what we learned"
     assert git(labbook.folder, "show", "--name-only", "--format=", "labbook") == entry
     assert (git(labbook.folder, "rev-parse", "HEAD"), git(labbook.folder, "diff", "--cached")) == (head, staged)
-    assert "no note was edited" in labbook("commit").stderr
+    assert "no edited notes" in labbook("commit").stderr
 
 
 def test_only_the_notes_that_are_named(edited, git):
@@ -50,7 +50,7 @@ def test_the_entry_of_a_running_run_is_left_to_its_end(edited, git):
     file = labbook.folder / entry
     file.write_text(file.read_text().replace("\nstatus: finished\n", "\nstatus: running\n"))
 
-    assert "no note was edited" in labbook("commit").stderr
+    assert "no edited notes" in labbook("commit").stderr
 
 
 def test_a_secret_is_not_committed(edited, git):
@@ -60,7 +60,7 @@ def test_a_secret_is_not_committed(edited, git):
     before = git(labbook.folder, "rev-parse", "labbook")
     done = labbook("commit", check=False)
 
-    assert done.returncode == 3 and "may hold a secret" in done.stderr
+    assert done.returncode == 3 and "may contain a secret" in done.stderr
     assert git(labbook.folder, "rev-parse", "labbook") == before
 
 
@@ -68,7 +68,7 @@ def test_other_files_are_refused(edited):
     labbook, _ = edited
     done = labbook("commit", "train.py", check=False)
 
-    assert done.returncode == 2 and "train.py is no note of this notebook" in done.stderr
+    assert done.returncode == 2 and "train.py is not a note of this notebook" in done.stderr
 
 
 def test_a_notebook_that_commits_nothing_says_so(edited):

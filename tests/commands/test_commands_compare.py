@@ -53,40 +53,40 @@ def test_what_differs_stands_side_by_side(two):
 
 def test_the_code_in_between(two):
     labbook, _, _ = two
-    told = labbook("compare", "--code").stdout
+    output = labbook("compare", "--code").stdout
 
-    assert "a word on the trainer  Wei" in told
-    assert "-# the trainer\n+# a word on the trainer\n" in told
+    assert "a word on the trainer  Wei" in output
+    assert "-# the trainer\n+# a word on the trainer\n" in output
 
 
-def test_as_data(two):
+def test_json_has_metrics_changes_and_commits(two):
     labbook, before, now = two
-    told = json.loads(labbook("compare", "--json").stdout)
+    data = json.loads(labbook("compare", "--json").stdout)
 
-    assert (told["before"], told["now"]) == (before, now)
-    assert told["metrics"] == {"loss (last)": [0.7143, 0.3333]}
+    assert (data["before"], data["now"]) == (before, now)
+    assert data["metrics"] == {"loss (last)": [0.7143, 0.3333]}
     assert ("argument", "--lr", "0.1", "0.5") in [
-        (c["kind"], c["what"], c["before"], c["now"]) for c in told["changes"]
+        (c["kind"], c["what"], c["before"], c["now"]) for c in data["changes"]
     ]
-    assert [commit["subject"] for commit in told["commits"]] == ["a word on the trainer"]
+    assert [commit["subject"] for commit in data["commits"]] == ["a word on the trainer"]
 
 
-def test_a_repository_that_is_gone_costs_only_its_commits(two, own_two):
+def test_without_the_code_repository_only_commits_are_missing(two, own_two):
     labbook, before, now = own_two
     for run in (before, now):
         day = f"{run[:4]}/{run[4:6]}/{run[6:8]}"
         file = labbook.folder / "notes" / "runs" / day / run / "run.json"
         file.write_text(file.read_text().replace(str(two[0].folder), "/nowhere"))
-    told = labbook("compare", "--code", check=False)
+    done = labbook("compare", "--code", check=False)
 
-    assert "--lr" in told.stdout
-    assert "the repository of the code is not on this machine" in told.stderr
+    assert "--lr" in done.stdout
+    assert "the code repository is not on this machine" in done.stderr
 
 
-def test_what_cannot_be_compared_is_said(project):
+def test_a_run_without_previous_run_or_data_is_an_error(project):
     project.record(sys.executable, "train.py")
     done = project("compare", check=False)
-    assert done.returncode == 1 and "has no earlier run of the same script" in done.stderr
+    assert done.returncode == 1 and "has no previous run of the same script" in done.stderr
     run = project.run()["id"]
     day = f"{run[:4]}/{run[4:6]}/{run[6:8]}"
     (project.folder / "notes" / "runs" / day / run / "run.json").write_text("{")
@@ -94,7 +94,7 @@ def test_what_cannot_be_compared_is_said(project):
     assert done.returncode == 1 and "has no data to compare" in done.stderr
 
 
-def test_more_than_two_runs_stand_side_by_side(own_two):
+def test_more_than_two_runs_get_a_column_each(own_two):
     labbook, before, now = own_two
     labbook.record(sys.executable, "train.py", "--lr", "0.9")
     third = json.loads(labbook("list", "--json").stdout)[0]["id"]
@@ -105,9 +105,9 @@ def test_more_than_two_runs_stand_side_by_side(own_two):
     assert rows["--lr"] == ["0.1", "0.5", "0.9"]
     assert rows["loss"] == ["0.7143", "0.3333", "0.2174"]
 
-    told = json.loads(labbook("compare", before, now, third, "--json").stdout)
-    assert told["runs"] == [before, now, third]
-    assert {"kind": "argument", "what": "--lr", "values": ["0.1", "0.5", "0.9"]} in told["changes"]
+    data = json.loads(labbook("compare", before, now, third, "--json").stdout)
+    assert data["runs"] == [before, now, third]
+    assert {"kind": "argument", "what": "--lr", "values": ["0.1", "0.5", "0.9"]} in data["changes"]
 
     text = labbook("compare", before, third, "--markdown").stdout.splitlines()
     assert text[0] == f"|  |  | {before} | {third} |" and text[1] == "|---|---|---|---|"
@@ -115,9 +115,9 @@ def test_more_than_two_runs_stand_side_by_side(own_two):
     assert {line.count("|") for line in text} == {5}
 
 
-def test_what_cannot_be_compared_is_told(two):
+def test_wrong_options_and_too_many_runs_are_errors(two):
     labbook, before, now = two
 
     done = labbook("compare", before, now, now, "--markdown", "--code", check=False)
-    assert "--code compares two runs" in done.stderr
+    assert "--code compares exactly two runs" in done.stderr
     assert "21 runs are more than 20" in labbook("compare", *[before] * 21, check=False).stderr

@@ -25,7 +25,7 @@ def test_a_proposal_is_confirmed_found_by_a_pasted_error_and_taken_back(project)
     failed = project.run()["id"]
     done = project.record(sys.executable, "train.py", "--rows", "9")
     by = project.run()["id"]
-    assert f"may have cured {failed}: --rows 3 → 9" in done.stderr
+    assert f"may have fixed {failed}: --rows 3 → 9" in done.stderr
 
     told = json.loads(project("fix", "last", "--json").stdout)
     assert (told["status"], told["run"], told["by"], told["text"]) == ("confirmed", failed, by, "--rows 3 → 9")

@@ -16,21 +16,21 @@ def test_a_new_notebook_is_a_clean_repository(tmp_path, git):
     assert 'language = "zh"' in text and 'commit = "checkout"' in text
 
 
-def test_what_is_said_is_what_happened(tmp_path, git, capsys, monkeypatch):
+def test_output_names_new_and_existing_files(tmp_path, git, capsys, monkeypatch):
     from labbook.cli import main
 
     git(tmp_path, "init", "-q", "-b", "main")
     (tmp_path / "mkdocs.yml").write_text("site_name: mine\n")
     monkeypatch.chdir(tmp_path)
     assert main(["init"]) == 0
-    said = capsys.readouterr().out
-    assert "wrote  labbook.toml" in said
-    assert "kept   mkdocs.yml" in said
-    assert f"on the branch labbook of {tmp_path}" in said
+    out = capsys.readouterr().out
+    assert "created    labbook.toml" in out
+    assert "unchanged  mkdocs.yml" in out
+    assert f"to the branch labbook of {tmp_path}" in out
     assert (tmp_path / "mkdocs.yml").read_text() == "site_name: mine\n"
     assert main(["init"]) == 0
-    said = capsys.readouterr().out
-    assert "wrote" not in said and "nothing to do" in said
+    out = capsys.readouterr().out
+    assert "created " not in out and "nothing to do" in out
     assert git(tmp_path, "for-each-ref") == ""
 
 
@@ -48,7 +48,7 @@ def test_a_fresh_clone_gets_its_entries(project, tmp_path, git, capsys):
     git(project.folder, "commit", "-qm", "notebook")
     git(tmp_path, "clone", "-q", str(project.folder), "clone")
     assert main(["init", str(tmp_path / "clone")]) == 0
-    assert "brought back 1 file from" in capsys.readouterr().out
+    assert "restored 1 file from" in capsys.readouterr().out
     assert (tmp_path / "clone" / "notes" / "runs" / "a.md").read_text() == "entry\n"
 
 

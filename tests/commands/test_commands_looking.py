@@ -150,7 +150,7 @@ def test_the_report_of_a_week_is_written_and_committed(book, git):
 
     week = time.strftime("%G-W%V")
     path = book.folder / "notes" / "reports" / f"{week}.md"
-    assert week in done.stdout and "1 runs (1 failed)" in done.stdout and "committed as" in done.stdout
+    assert week in done.stdout and "1 run (1 failed)" in done.stdout and "committed as" in done.stdout
     assert f"notes/reports/{week}.md" in git(book.folder, "ls-tree", "-r", "--name-only", "HEAD")
     assert git(book.folder, "status", "--porcelain") == ""
     path.write_text(path.read_text().replace("## Highlights\n", "## Highlights\n\nMine.\n"))

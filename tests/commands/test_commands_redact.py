@@ -25,7 +25,7 @@ def test_check_reports_rule_and_line_only(log, capsys):
     assert main(["redact", "--check", str(log)]) == 1
     out, err = capsys.readouterr()
     assert out.splitlines() == [f"{log}:2: github_token", f"{log}:3: known", f"{log}:3: user"]
-    assert "3 found in 1 file" in err and SECRET not in out + err
+    assert "3 secrets found in 1 file" in err and SECRET not in out + err
 
 
 def test_check_of_clean_files(tmp_path, capsys, log):

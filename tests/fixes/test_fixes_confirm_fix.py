@@ -157,7 +157,7 @@ def test_confirming_writes_both_entries_and_the_page_of_the_symptom(team):
     page = text_of(team, FAILED)
     assert "## Fix" in page and "+model = torch.nn.Linear(64, 10)" in page and "## Goal\n\nmine" in page
     cure = meta_of(team, CURED)
-    assert cure["cures"] == [FAILED] and cure["may_cure"] is None and "was confirmed" in text_of(team, CURED)
+    assert cure["cures"] == [FAILED] and cure["may_cure"] is None and "confirmed fix of" in text_of(team, CURED)
     symptom = team.folder / "notes" / "symptoms" / f"{SYMPTOM}.md"
     assert FAILED in symptom.read_text() and {*written.files} == {
         team.notebook.paths.entry(FAILED), team.notebook.paths.entry(CURED), symptom

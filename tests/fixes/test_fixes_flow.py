@@ -34,7 +34,7 @@ def test_a_fix_is_proposed_confirmed_found_and_shown_again(project, git):
     script.write_text(PROGRAM.format(made=48, width=48))
     done = project.record(sys.executable, "train.py")
     cured = project.run()["id"]
-    assert f"may have cured {failed}" in done.stderr and "nn.Linear(48, 10)" in done.stderr
+    assert f"may have fixed {failed}" in done.stderr and "nn.Linear(48, 10)" in done.stderr
     assert f"labbook fix {failed}" in project.entry()
 
     said = project("fix", "last").stdout

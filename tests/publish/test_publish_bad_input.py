@@ -32,7 +32,7 @@ def page(built, path: str) -> str:
 def test_an_empty_notebook(book):
     built = build_site(book.notebook, workers=1)
 
-    assert built.warnings == () and "no run in this notebook yet" in page(built, "index.html")
+    assert built.warnings == () and "No runs in this notebook yet" in page(built, "index.html")
     for name in ("runs/index.html", "experiments/index.html", "symptoms/index.html", "fixes/index.html", "404.html"):
         assert "Team" in page(built, name)
     assert build_site(book.notebook, workers=1).rendered == 0
@@ -43,7 +43,7 @@ def test_one_entry(book):
     built = build_site(book.notebook, workers=1)
 
     assert built.warnings == () and "alone" in page(built, f"runs/2026/11/21/{RUN}.html")
-    assert "Earlier run" not in page(built, f"runs/2026/11/21/{RUN}.html")
+    assert "Previous run" not in page(built, f"runs/2026/11/21/{RUN}.html")
 
 
 def test_the_same_id_twice(book):

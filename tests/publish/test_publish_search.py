@@ -284,7 +284,7 @@ def test_the_search_stands_in_a_built_site_and_what_is_left_out_of_the_site_stay
     manifest = json.loads((site / "search" / "manifest.json").read_bytes())
     assert manifest["months"][0]["name"] == "2026-11"
     page = (site / "index.html").read_text()
-    assert "assets/search.js" in page and json.dumps("搜索这本记录")[1:-1] in page
+    assert "assets/search.js" in page and json.dumps("搜索记录本")[1:-1] in page
     assert not (site / "runs/2026/09/30" / f"{OLD}.html").exists()
     assert (site / "runs/2026/11/21" / f"{RUN}.html").exists()
 

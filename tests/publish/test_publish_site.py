@@ -86,7 +86,7 @@ def test_the_site_of_a_notebook(book):
         if link and not link.startswith(("http", "#")):
             target = (built.folder / "runs/2026/11/21" / link.split("#")[0]).resolve()
             assert target.exists() or target.with_suffix(".html").exists(), link
-    assert f"../20/{OTHER}.html" in run.links and "Earlier run" in run.text
+    assert f"../20/{OTHER}.html" in run.links and "Previous run" in run.text
     assert not (built.folder / "runs/2026/11/21" / RUN / "run.json").exists()
     home = page(built.folder, "index.html")
     assert "ideas.html" in home.links and f"runs/2026/11/21/{RUN}.html" in home.links

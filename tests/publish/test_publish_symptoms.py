@@ -70,13 +70,20 @@ def test_only_symptoms_that_were_seen_have_a_page_and_all_stand_in_the_overview(
 def test_the_page_of_a_symptom_tells_what_to_do_what_cured_it_and_who_had_it():
     text = page(cured(), "loss_nonfinite")
 
-    for heading in ("Confirmed fixes", "What you see", "Why it happens", "What to try", "By month", "Runs that had it"):
+    for heading in (
+        "Confirmed fixes",
+        "What you see",
+        "Why it happens",
+        "What to try",
+        "By month",
+        "Runs with this symptom",
+    ):
         assert f"## {heading}\n" in text
     assert "&#8594;" in text or "--lr 3.0 → 0.1" in text
     assert f"(../runs/2026/11/19/{CURED}.md)" in text and f"(../runs/2026/11/18/{FAILED}.md)" in text
-    assert "held in 4 later runs" in text and "| lr | 3 | 1 |" in text
+    assert "not seen in 4 later runs" in text and "| lr | 3 | 1 |" in text
     assert "learning rate in use is too high" in text, "slots are filled without a run"
-    assert "<title>2026-11: 1</title>" in text and "1 run, 1 cured" in text
+    assert "<title>2026-11: 1</title>" in text and "1 run, 1 fixed" in text
 
 
 def test_pages_are_in_the_language_of_the_site():
@@ -109,8 +116,8 @@ def test_what_the_team_wrote_stands_there_once_and_as_it_is():
 
     assert "Ask *Wei*: `x < 1` & more.\n\n## What to try\n\n1. Ours first\n" in text
     assert text.count("## What to try") == 1 and "## Why it happens" in text
-    assert text.split("## Notes of the team")[1].lstrip().startswith("Ask")
-    assert "Notes of the team" not in page(cured(), "loss_nonfinite", own="# t\n\n## Ours\n\ntext\n")
+    assert text.split("## Team notes")[1].lstrip().startswith("Ask")
+    assert "Team notes" not in page(cured(), "loss_nonfinite", own="# t\n\n## Ours\n\ntext\n")
     assert "Old title" not in text and "the table of fixes" not in text
 
 
@@ -118,14 +125,14 @@ def test_a_symptom_without_a_page_in_the_catalogue_is_told():
     text = page(SiteSource([failure(1, 20, "our_own_thing")], now=NOW), "our_own_thing")
 
     assert text.startswith("# our_own_thing") and "notes/symptoms/our_own_thing.md" in text and "labbook fix" in text
-    assert text.index("## Confirmed fixes") < text.index("## Runs that had it")
+    assert text.index("## Confirmed fixes") < text.index("## Runs with this symptom")
 
 
 def test_a_symptom_of_many_runs_lists_the_newest():
     rows = [failure(n % 60, 20 - n // 60, run_id=f"202611{20 - n // 60}-12{n:04d}-aaaa") for n in range(MOST_RUNS + 7)]
     text = page(SiteSource(rows, now=NOW, symptoms=load_catalogue().symptoms), "loss_nonfinite")
 
-    listed = text.split("## Runs that had it")[1]
+    listed = text.split("## Runs with this symptom")[1]
     assert listed.count(".lb-when") == MOST_RUNS and rows[0].id in listed and rows[-1].id not in listed
     assert "and 7 older ones: `labbook list symptom:loss_nonfinite`" in listed
 
@@ -139,7 +146,7 @@ def test_a_fix_is_told_of_what_it_cured_only():
     view = symptom_view(source)
 
     assert view.cured_by(source.fixes[0]) == ("loss_nonfinite",) and list(view.fixes) == ["loss_nonfinite"]
-    assert "1 run, 1 cured" in page(source, "loss_nonfinite") and "2 runs, 0 cured" in page(source, "data_stall")
+    assert "1 run, 1 fixed" in page(source, "loss_nonfinite") and "2 runs, 0 fixed" in page(source, "data_stall")
 
 
 def test_the_page_of_all_fixes_lists_the_newest():
@@ -160,7 +167,7 @@ def test_fixes_say_whether_they_held():
     text = made(SiteSource(rows, now=NOW, symptoms=source.symptoms, fixes=[fix, back]))["fixes/index.md"]
 
     first, second = [line for line in text.splitlines() if line.startswith("| [")]
-    assert "held in 4 later runs" in first and f"({'../runs/2026/11/19/' + CURED}.md)" in first
+    assert "not seen in 4 later runs" in first and f"({'../runs/2026/11/19/' + CURED}.md)" in first
     assert "came back" in second and f"{AGAIN}.md" in second
 
 
@@ -342,7 +349,7 @@ def test_the_built_site_joins_runs_symptoms_and_fixes(book):
     run = (site / f"runs/2026/11/18/{FAILED}.html").read_text()
     assert 'href="../../../../symptoms/loss_nonfinite.html"' in run and f'href="../19/{CURED}.html"' in run
     assert (
-        f'class="lb-cure">Cured: <a href="../18/{FAILED}.html"' in (site / f"runs/2026/11/19/{CURED}.html").read_text()
+        f'class="lb-cure">Fix of: <a href="../18/{FAILED}.html"' in (site / f"runs/2026/11/19/{CURED}.html").read_text()
     )
     symptom = (site / "symptoms/loss_nonfinite.html").read_text()
     assert f"../runs/2026/11/19/{CURED}.html" in symptom and "<td>lr</td>" in symptom

@@ -56,7 +56,7 @@ def test_where_it_is_and_what_cured_it_before(runs):
     assert finding_lines(run) == [
         "fail  title of cause: 0.5 of 2",
         "      train.py:12  loss.backward()",
-        "      seen in 20261119-100000-aaaa; cured there by: called zero_grad",
+        "      seen in 20261119-100000-aaaa, fixed there by: called zero_grad",
         "      Do this.",
     ]
 

@@ -200,7 +200,7 @@ def test_the_page_of_a_week(language, heading):
 
 def test_an_empty_week_has_a_page():
     page, _ = week_markdown(WeekSource(WEEK, (), (), {}, str), Templates(None, "en"), None)
-    assert "Nothing ran this week" in page and "## Results" not in page
+    assert "No runs this week" in page and "## Results" not in page
 
 
 def test_what_people_wrote_in_a_report_stays():

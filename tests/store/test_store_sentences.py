@@ -73,10 +73,11 @@ def keys_in_code():
 
 
 def calls_in_code():
-    """(keys, names of the values, place) of each `message(...)` whose key stands in the call."""
+    """(keys, names of the values, place) of each `message(...)` and `say.line(...)` with its key in the call."""
     for path, nodes in sources():
         for node in nodes:
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "message" and node.args:
+            name = getattr(node.func, "id", "") or getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
+            if name in ("message", "line") and node.args:
                 keys = {c.value for c in ast.walk(node.args[0]) if isinstance(c, ast.Constant)} & set(ENGLISH)
                 yield keys, {k.arg for k in node.keywords}, f"{path.relative_to(LABBOOK)}:{node.lineno}"
 

@@ -117,7 +117,7 @@ def _traceback(exception: CaughtException, run: Run, limits: Limits) -> str:
 
 
 def changes_section(run: Run, paths: NotebookPaths, limits: Limits, say: Sentences) -> dict[str, Any] | None:
-    """What changed since the run before, or `None` when there was none."""
+    """Returns the changes since the previous run, `None` where there is none."""
     if not run.previous:
         return None
     rows = [_change(c, limits, say) for c in run.changes[: limits.rows]]

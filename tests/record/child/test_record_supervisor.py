@@ -312,7 +312,7 @@ def test_32_mb_are_the_same_bytes(line, terminal):
 def test_what_on_start_raises_is_told_and_hurts_nothing(tmp_path):
     program = (
         "import os; from pathlib import Path; from labbook.capture.console.console_sink import ConsoleSink\n"
-        "from labbook.probe.redaction import Redactor; from labbook.record.child.supervisor import run_child\n"
+        "from labbook.probe.redaction.redactor import Redactor; from labbook.record.child.supervisor import run_child\n"
         f"sink = ConsoleSink(Path({str(tmp_path)!r}), Redactor())\n"
         "started = lambda pid: 1 / 0\n"
         "end = run_child(['echo', 'fine'], env=os.environ, cwd=Path.cwd(), sink=sink, on_start=started)\n"

@@ -75,22 +75,22 @@ def test_batches_and_loaders(runs, notebook):
     assert "| training, step 1 | input 0 | 8x4 | float32 | -1 to 1.5 | 0.1 / 0.4 |  |" in text
     assert "| 10 classes, **2 not finite** |" in text
     # One that is made anew for each epoch is told once.
-    assert text.count("- loader over Digits: 1,347 samples, batches of 64, 2 workers, shuffled") == 1
+    assert text.count("- DataLoader over Digits: 1,347 samples, batch size 64, 2 workers, shuffled") == 1
 
 
 def test_layers_and_parameters(runs, notebook):
     text = page(runs, notebook)
 
-    assert "What each layer gave, at step 1 and step 40" in text
+    assert "Layer outputs at step 1 and step 40" in text
     assert "| head | Linear | -1 to 1.5 | 0.1 / 0.4 | 50 % |  |  |  |" in text
     assert "Parameters at step 40" in text
     assert "| head.weight (frozen) | 2x4 | 2 **1 not finite** |  | 0.01 |  |" in text
-    assert "and 1 more parameters, in run.json" in text
+    assert "and 1 more parameters in run.json" in text
 
 
 def test_where_the_time_of_a_step_goes(runs, notebook):
     told = "backward 60 %, forward 20 %, optimizer 10 %, waiting for data 10 %"
-    assert f"| time of a step | {told} |" in page(runs, notebook)
+    assert f"| time per step | {told} |" in page(runs, notebook)
 
 
 def test_in_chinese(runs, notebook_zh):

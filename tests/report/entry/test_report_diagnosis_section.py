@@ -49,8 +49,8 @@ def test_a_finding_in_the_entry(runs, notebook):
     for said in ("model.py:31", "`Net.forward`", "step `4`", "mat1 and mat2", "The layer expects `10` columns."):
         assert said in section
     assert "1. Set `in_features=8`." in section and "2. Flatten first." in section
-    assert "20261101-120000-abcd" in section and "it did not come back in 3 later runs" in section
-    assert "**Follows from it.** A peer died" in section
+    assert "20261101-120000-abcd" in section and "not seen in 3 later runs" in section
+    assert "**Consequences:** A peer died" in section
     assert text.index("## Diagnosis") < text.index("## Exception")
 
 
@@ -59,7 +59,7 @@ def test_api_names_in_titles_are_code_in_the_entry_and_plain_on_the_terminal(run
     effect = dataclasses.replace(EFFECT, title="Gradients accumulate (`zero_grad()` missing)")
     text = page(runs, notebook, finding, effect)
     assert "### `GradScaler` calls in the wrong order (`shape_mismatch_linear`, certain)" in text
-    assert "**Follows from it.** Gradients accumulate (`zero_grad()` missing)" in text
+    assert "**Consequences:** Gradients accumulate (`zero_grad()` missing)" in text
     lines = diagnosis_lines(with_findings(runs, finding))
     assert lines[0] == "GradScaler calls in the wrong order (shape_mismatch_linear, certain)"
 
@@ -87,16 +87,16 @@ def test_the_terminal_shows_the_same_in_few_lines(runs):
     lines = diagnosis_lines(with_findings(runs, CRASH))
     assert lines[0] == "A linear layer got an input of another width (shape_mismatch_linear, certain)"
     assert "model.py:31  return self.fc(x)" in lines[1]
-    assert "why: The layer expects 10 columns." in lines
+    assert "cause: The layer expects 10 columns." in lines
     assert any("20261101-120000-abcd" in line and "in_features 10 -> 8" in line for line in lines)
-    assert "try: Set in_features=8." in lines
+    assert "fix: Set in_features=8." in lines
     assert len(lines) <= 7
 
 
 def test_the_terminal_in_chinese(runs):
     lines = diagnosis_lines(with_findings(runs, CRASH), "zh")
     assert "（" in "".join(lines) or "确定" in lines[0]
-    assert any(line.startswith("尝试") for line in lines)
+    assert any(line.startswith("修复") for line in lines)
     assert diagnosis_lines(with_findings(runs, unsure="x"), "zh") == ["未能诊断：x"]
 
 

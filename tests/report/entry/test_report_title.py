@@ -17,7 +17,7 @@ from labbook.report.entry.title import primary_series, run_title, verdict_line
         ("finished", "train.py: finished, loss 2.387 → 0.1363 in 240 steps", "loss 2.387 → 0.1363 in 240 steps"),
         ("crashed", "train.py: RuntimeError at model.py:18", "RuntimeError at model.py:18"),
         ("interrupted", "train.py: interrupted after 12 s", "loss 2.387 → 0.1363 in 240 steps"),
-        ("running", "train.py: running", "no metric was seen"),
+        ("running", "train.py: running", "no metric recorded"),
         ("probeless", "run.sh: failed, exit code 2", "exit code 2"),
     ],
 )
@@ -92,7 +92,7 @@ def test_symptom_titles_lose_code_marks_and_keep_the_case_of_names(symptom_title
 def test_other_ends():
     assert run_title(run_with(status="killed", signal="SIGKILL")) == "a.py: killed by SIGKILL after 12 s"
     assert run_title(run_with(status="failed", signal="SIGSEGV")) == "a.py: failed, killed by SIGSEGV"
-    assert run_title(run_with(status="lost")) == "a.py: lost, its recorder died"
+    assert run_title(run_with(status="lost")) == "a.py: lost, the recorder was killed"
     assert run_title(run_with()) == "a.py: finished"
     assert run_title(run_with(Series("acc", "text", (1,), (0.9,)))) == "a.py: finished, acc 0.9"
 

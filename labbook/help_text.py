@@ -1,0 +1,136 @@
+"""The help of a command in the language of the notebook.
+
+English help is where Click expects it, in docstrings and options. Every other language is data:
+`templates/words/help/<language>*.toml` has a table for each command, with its `text`, its `epilog` and its `options`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import click
+
+_COLUMN_GAP = 2
+_FIRST_COLUMN = 30
+"""Width and gap of the column of options, as Click's `write_dl` has them."""
+_UNBREAKABLE = re.compile(r"(?:[!-~]+|.)[，。、；：！？）》”]*")
+"""Words of ASCII stay whole; a line may end after any Chinese character, but begins with no punctuation mark."""
+
+
+class HelpCommand(click.Command):
+    """A command whose `--help` speaks the language of the notebook."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the help; in English as Click does."""
+        words = help_words(terminal_language())
+        if words:
+            _write_help(self, ctx, formatter, words)
+        else:
+            super().format_help(ctx, formatter)
+
+
+class HelpGroup(HelpCommand, click.Group):
+    """A group of commands whose `--help` speaks the language of the notebook."""
+
+    command_class = HelpCommand
+
+
+def terminal_language() -> str:
+    """Returns the language of the notebook here, "en" or "zh"; without a notebook, that of the system."""
+    import os
+    from pathlib import Path
+
+    from labbook.errors import LabbookError
+    from labbook.store.config import Config
+    from labbook.store.notebook import find_notebook
+
+    try:
+        notebook = find_notebook(Path.cwd(), chosen=None, environ=os.environ, create_personal=False)
+    except (LabbookError, OSError):
+        return Config().language_in_use()
+    return notebook.config.language_in_use()
+
+
+@cache
+def help_words(language: str) -> Mapping[str, Any]:
+    """Returns the translated help texts; empty for English."""
+    from labbook.store.templates import builtin_folder, read_words
+
+    words: dict[str, Any] = {}
+    if language != "en":
+        for path in sorted((builtin_folder() / "words" / "help").glob(f"{language}*.toml")):
+            words |= read_words(path)
+    return words
+
+
+def command_words(words: Mapping[str, Any], path: Iterable[str]) -> Mapping[str, Any]:
+    """Returns the texts of one command.
+
+    Args:
+        words: From `help_words`.
+        path: The words behind `labbook` that call it: ("site", "build").
+    """
+    texts: Mapping[str, Any] = words.get(" ".join(("labbook", *path)), {})
+    return texts
+
+
+def option_help(words: Mapping[str, Any], texts: Mapping[str, Any], option: click.Option) -> str:
+    """Returns the text of an option or "": that of the command, else that of all commands."""
+    # The name of Click's own option depends on its release.
+    name = "help" if "--help" in option.opts else str(option.name)
+    return str(texts.get("options", {}).get(name) or words["options"].get(name) or "")
+
+
+def _write_help(
+    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter, words: Mapping[str, Any]
+) -> None:
+    from copy import copy
+
+    path = ctx.command_path.split()[1:]
+    texts = command_words(words, path)
+    formatter.write_usage(ctx.command_path, " ".join(command.collect_usage_pieces(ctx)), words["headings"]["usage"])
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_text(_wrapped(str(texts["text"]), formatter.width - formatter.current_indent))
+    options = []
+    for option in command.get_params(ctx):
+        if isinstance(option, click.Option):
+            translated = copy(option)
+            translated.help = option_help(words, texts, option)
+            options.append(translated.get_help_record(ctx))
+    _write_rows(formatter, words["headings"]["options"], [row for row in options if row])
+    if isinstance(command, click.Group):
+        names = command.list_commands(ctx)
+        rows = [(name, str(command_words(words, (*path, name))["summary"])) for name in names]
+        _write_rows(formatter, words["headings"]["commands"], rows)
+    if texts.get("epilog"):
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(str(texts["epilog"]).rstrip())
+
+
+def _write_rows(formatter: click.HelpFormatter, heading: str, rows: list[tuple[str, str]]) -> None:
+    first = min(max(len(name) for name, _ in rows), _FIRST_COLUMN) + _COLUMN_GAP
+    with formatter.section(heading):
+        width = formatter.width - formatter.current_indent - first - _COLUMN_GAP
+        formatter.write_dl([(name, _wrapped(text, width)) for name, text in rows])
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Returns paragraphs with their lines broken for wide characters, marked so that Click leaves them alone."""
+    return "\n\n".join("\b\n" + "\n".join(_lines(paragraph, width)) for paragraph in text.strip().split("\n\n"))
+
+
+def _lines(paragraph: str, width: int) -> list[str]:
+    from labbook.screen import display_width
+
+    lines, line = [], ""
+    for part in _UNBREAKABLE.findall(paragraph.replace("\n", "")):
+        if line and display_width(line + part) > width:
+            lines.append(line.rstrip())
+            line = ""
+        line += part if line else part.lstrip()
+    return [*lines, line.rstrip()]
