@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -195,14 +196,15 @@ def git():
 
 
 @pytest.fixture(scope="session")
-def make_book():
-    """Makes a team notebook that is its own repository, in a new folder."""
+def make_book(tmp_path_factory):
+    """Makes a team notebook that is its own repository, in a new folder: a copy of one that `labbook init` made."""
+    template = tmp_path_factory.mktemp("book") / "template"
+    template.mkdir()
+    Labbook(template)("init")
 
     def make(folder: Path) -> Labbook:
-        folder.mkdir()
-        labbook = Labbook(folder)
-        labbook("init")
-        return labbook
+        shutil.copytree(template, folder)
+        return Labbook(folder)
 
     return make
 
@@ -214,20 +216,23 @@ def book(tmp_path, make_book) -> Labbook:
 
 
 @pytest.fixture(scope="session")
-def make_project(git):
-    """Makes a notebook inside a code repository with one committed script, in a new folder."""
+def make_project(tmp_path_factory, git):
+    """Makes a notebook inside a code repository with one committed script, in a new folder: a copy of the first."""
+    template = tmp_path_factory.mktemp("project") / "template"
+    template.mkdir()
+    git(template, "init", "-q", "-b", "main")
+    git(template, "config", "user.name", "Wei")
+    git(template, "config", "user.email", "wei@example.com")
+    (template / "train.py").write_text("import sys\nprint('loss: 0.5')\n")
+    git(template, "add", "train.py")
+    git(template, "commit", "-qm", "first")
+    Labbook(template)("init")
 
     def make(folder: Path) -> Labbook:
-        folder.mkdir()
-        git(folder, "init", "-q", "-b", "main")
-        git(folder, "config", "user.name", "Wei")
-        git(folder, "config", "user.email", "wei@example.com")
-        (folder / "train.py").write_text("import sys\nprint('loss: 0.5')\n")
-        git(folder, "add", "train.py")
-        git(folder, "commit", "-qm", "first")
-        labbook = Labbook(folder)
-        labbook("init")
-        return labbook
+        shutil.copytree(template, folder)
+        # The copies of the files are new to the index.
+        git(folder, "update-index", "--refresh")
+        return Labbook(folder)
 
     return make
 

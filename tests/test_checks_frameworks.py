@@ -110,6 +110,7 @@ def kit(request):
     return Kit(request.param)
 
 
+@pytest.mark.process
 def test_a_healthy_training_is_green(kit):
     model = kit.model()
     optimizer = kit.optimizer(model.parameters())
@@ -328,6 +329,7 @@ def test_objects_of_no_framework_are_refused():
         checks.checklist(object(), [1])
 
 
+@pytest.mark.process
 def test_importing_the_checks_imports_no_framework():
     import subprocess
 

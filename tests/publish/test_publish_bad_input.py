@@ -10,6 +10,8 @@ import pytest
 
 from labbook.publish.site_build import build_site
 
+pytestmark = pytest.mark.process
+
 SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 RUN, OTHER = "20261121-153012-k3f9", "20261120-100000-aaaa"
 

@@ -10,6 +10,8 @@ from labbook.publish import cached_fragments, plugin
 from labbook.publish.build_record import files_below
 from labbook.publish.site_build import build_site
 
+pytestmark = pytest.mark.process
+
 SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 DAYS = ("20261120", "20261121", "20261205")
 

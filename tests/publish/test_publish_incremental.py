@@ -71,6 +71,7 @@ def entry(book, run_id: str) -> Path:
     return book.folder / f"notes/runs/2026/11/21/{run_id}.md"
 
 
+@pytest.mark.process
 def test_nothing_changed_nothing_is_written(book):
     first = build_site(book.notebook, workers=1)
     before = files_below(book.folder / "site")
@@ -83,6 +84,7 @@ def test_nothing_changed_nothing_is_written(book):
     assert not [path for path in written if path.startswith(("runs/", "ideas", "index", "data/"))]
 
 
+@pytest.mark.process
 def test_a_new_entry_touches_its_neighbour_and_the_lists(book):
     build_site(book.notebook, workers=1)
     before = files_below(book.folder / "site")
@@ -97,6 +99,7 @@ def test_a_new_entry_touches_its_neighbour_and_the_lists(book):
     assert same_as_full(book) == 0
 
 
+@pytest.mark.process
 def test_in_a_month_of_many_runs_only_the_page_of_the_day_is_long(book, monkeypatch):
     monkeypatch.setattr(month_pages, "ONE_PAGE", 4)
     book.run("20261120-110000-zzzz", "the day before")
@@ -252,6 +255,7 @@ REPEATS = (renamed_site, page_edited, theme_changed, odd_record, kept_gone, kept
 """Changes that take the way of another one here."""
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "change",
     [pytest.param(change, marks=pytest.mark.long if change in REPEATS else ()) for change in CHANGES],
@@ -263,6 +267,7 @@ def test_after_a_change_the_site_is_that_of_a_full_build(book, change):
     same_as_full(book)
 
 
+@pytest.mark.process
 def test_a_run_is_asked_for_what_stands_around_it_only_where_that_may_have_changed(book, monkeypatch):
     """Days without a change have the keys that they had, and a cure is seen on the day of the run that it cured."""
     monkeypatch.setattr(build_record, "_JUST_NOW_NS", 0)
@@ -289,6 +294,7 @@ def test_a_run_is_asked_for_what_stands_around_it_only_where_that_may_have_chang
     assert same_as_full(book) == 0
 
 
+@pytest.mark.process
 def test_a_link_that_leads_somewhere_now(book):
     """Its page is made again although nothing in it has changed."""
     book.page("links.md", "# Links\n\n[later](later.md)\n")
@@ -305,6 +311,7 @@ def test_a_link_that_leads_somewhere_now(book):
     same_as_full(book)
 
 
+@pytest.mark.process
 def test_a_file_that_changes_without_another_time(book):
     """What was written a moment before it was read is compared by content next time."""
     build_site(book.notebook, workers=1)
@@ -335,6 +342,7 @@ def test_keys_tell_parts_apart():
     )
 
 
+@pytest.mark.process
 def test_several_processes_make_the_same(book):
     for number in range(MANY):
         book.run(f"20261120-1000{number % 60:02d}-b{number // 60}bb", "![x](nowhere.svg)" if number == 70 else "text")
@@ -348,6 +356,7 @@ def test_several_processes_make_the_same(book):
     assert set(several.warnings) == set(one.warnings) and "nowhere.svg" in " ".join(one.warnings)
 
 
+@pytest.mark.process
 @pytest.mark.timeout(300)
 def test_killed_in_the_middle(book):
     for number in range(MANY):
@@ -365,6 +374,7 @@ def test_killed_in_the_middle(book):
     same_as_full(book)
 
 
+@pytest.mark.process
 def test_plugins_of_others_see_every_page(book):
     build_site(book.notebook, workers=1)
     file = book.folder / "mkdocs.yml"
@@ -375,6 +385,7 @@ def test_plugins_of_others_see_every_page(book):
         assert built.rendered == built.pages
 
 
+@pytest.mark.process
 def test_the_search_of_the_theme_is_replaced(book):
     """Notebooks that were made by earlier versions name it."""
     build_site(book.notebook, workers=1)

@@ -99,6 +99,7 @@ def test_pictures_of_other_hosts_are_named():
     ]
 
 
+@pytest.mark.process
 def test_every_page_has_a_policy_that_fits_it(book):
     book.page("deep/er/note.md", "# Note\n")
     site = build_site(book.notebook, workers=1).folder
@@ -111,6 +112,7 @@ def test_every_page_has_a_policy_that_fits_it(book):
         assert "unsafe-inline" not in rule
 
 
+@pytest.mark.process
 def test_a_note_that_acts_is_shown_as_text(book):
     book.page("evil.md", "# Evil\n\n<img src=x onerror='alert(1)'>\n\n<script>alert(2)</script>\n")
     book.page("cited.md", "# Cited\n\n[a](javascript:alert(1)) ![p](https://elsewhere.example/p.png)\n")
@@ -126,6 +128,7 @@ def test_a_note_that_acts_is_shown_as_text(book):
     assert "alert(1)" in (built.folder / "evil.html").read_text()
 
 
+@pytest.mark.process
 def test_a_theme_that_acts_stops_the_build(book):
     """Not what people write in notes: that never stops it."""
     folder = book.folder / "templates" / "site"
@@ -145,6 +148,7 @@ def test_a_theme_that_acts_stops_the_build(book):
     assert "https://a.example 'sha256-" in (site / "index.html").read_text()
 
 
+@pytest.mark.process
 def test_the_feed_names_the_newest_entries(book):
     settings = book.folder / "mkdocs.yml"
     for number in range(60):
@@ -162,6 +166,7 @@ def test_the_feed_names_the_newest_entries(book):
     assert 'type="application/feed+json"' in (site / "index.html").read_text()
 
 
+@pytest.mark.process
 def test_pages_lead_to_their_source(book):
     settings = book.folder / "mkdocs.yml"
     settings.write_text(settings.read_text() + "repo_url: https://github.com/team/notebook\n")

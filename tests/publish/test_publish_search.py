@@ -111,6 +111,7 @@ def test_a_cured_run_shows_its_fix_and_the_fix_is_found_by_what_it_cured():
     assert not symptoms["symptoms/index.md#cuda_out_of_memory"].fixed
 
 
+@pytest.mark.process
 @needs_pagefind
 def test_only_shards_that_changed_are_built_and_the_result_is_that_of_a_full_build(tmp_path):
     kept = [SearchRecord("note", "ideas.md", "Ideas"), *runs(3, "2026-10"), *runs(4)]
@@ -127,6 +128,7 @@ def test_only_shards_that_changed_are_built_and_the_result_is_that_of_a_full_bui
     assert len(list((tmp_path / "cache" / "search").iterdir())) == 3, "what is not needed any more is gone"
 
 
+@pytest.mark.process
 @needs_pagefind
 def test_a_lost_site_a_broken_cache_and_a_month_that_is_gone_are_mended(tmp_path):
     kept = [*runs(2, "2026-10"), SearchRecord("note", "ideas.md", "Ideas"), *runs(2)]
@@ -150,6 +152,7 @@ def test_a_lost_site_a_broken_cache_and_a_month_that_is_gone_are_mended(tmp_path
     }
 
 
+@pytest.mark.process
 @needs_pagefind
 def test_a_month_with_very_many_runs_is_cut_so_that_only_its_end_changes(tmp_path):
     kept = runs(MOST_RUNS + 5)
@@ -167,6 +170,7 @@ def test_a_month_with_very_many_runs_is_cut_so_that_only_its_end_changes(tmp_pat
     ]
 
 
+@pytest.mark.process
 @needs_pagefind
 def test_addresses_in_the_index_are_those_of_the_site(tmp_path):
     odd = SearchRecord("note", "odd #1 ?.md", "odd", "a line")
@@ -188,6 +192,7 @@ def test_without_pagefind_the_site_is_built_and_says_so(notes, tmp_path, monkeyp
     assert interface(Templates(None, "en"))["search"] is None
 
 
+@pytest.mark.process
 def test_a_program_that_fails_leaves_a_site_without_search(tmp_path, monkeypatch):
     broken = tmp_path / "pagefind"
     broken.write_text("#!/bin/sh\nexit 3\n")
@@ -264,6 +269,7 @@ def test_shards_of_months_that_did_not_change_are_not_made_again(notes, tmp_path
     assert sorted(shards()) == sorted([OLD, RUN, "by_hand"])
 
 
+@pytest.mark.process
 @needs_pagefind
 def test_the_search_stands_in_a_built_site_and_what_is_left_out_of_the_site_stays_out(notes):
     text = SETTINGS.read_text()

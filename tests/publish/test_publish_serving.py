@@ -145,6 +145,7 @@ def test_what_waits_hears_of_the_next_build(served):
     assert json.loads(served("/_labbook/state?after=nonsense")[1]) == {"built": 1}
 
 
+@pytest.mark.process
 def test_pages_are_told_of_before_the_search_is_ready(notes, monkeypatch):
     """An open page follows in the time that pages take."""
     settings = (Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml").read_text()

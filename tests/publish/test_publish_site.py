@@ -16,6 +16,8 @@ from labbook.errors import NotebookError, UsageError
 from labbook.publish.serving import HOST
 from labbook.publish.site_build import _free_port, build_site
 
+pytestmark = pytest.mark.process
+
 RUN, OTHER = "20261121-153012-k3f9", "20261120-100000-aaaa"
 EVIL = (
     '<script>alert(1)</script><img src=x onerror=alert(2)> "><svg onload=alert(3)> [x](javascript:alert(4)) '

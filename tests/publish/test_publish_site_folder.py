@@ -13,6 +13,8 @@ from labbook.publish.build_record import files_below
 from labbook.publish.site_build import build_site
 from labbook.publish.site_folder import LIST
 
+pytestmark = pytest.mark.process
+
 SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 RUN = "20261121-100000-aaaa"
 ENGINES = ["mkdocs", pytest.param("zensical", marks=pytest.mark.long)]

@@ -330,6 +330,7 @@ def book(notes):
     return notes
 
 
+@pytest.mark.process
 def test_the_built_site_joins_runs_symptoms_and_fixes(book):
     """Strict: a link that leads nowhere ends this build."""
     failed = {"status": "failed", "script": "train.py", "symptoms": ["loss_nonfinite", EVIL]}
@@ -357,6 +358,7 @@ def test_the_built_site_joins_runs_symptoms_and_fixes(book):
     assert "symptoms/loss_nonfinite.html" in (site / "fixes/index.html").read_text().replace("../", "")
 
 
+@pytest.mark.process
 def test_a_broken_page_of_a_symptom_is_named_and_the_rest_is_built(book):
     book.run(FAILED, status="failed", symptoms=["loss_nonfinite"])
     book.page("symptoms/loss_nonfinite.md", "---\nid: [\n---\nour words\n")

@@ -109,6 +109,7 @@ BRINGS_CODE = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("way", BRINGS_CODE, ids=lambda way: way.__name__)
 def test_code_of_a_cloned_notebook_is_not_run(book, tmp_path, monkeypatch, way, engine):
@@ -122,6 +123,7 @@ def test_code_of_a_cloned_notebook_is_not_run(book, tmp_path, monkeypatch, way, 
     assert len(named) == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "way", [hooks, tag_apply, custom_dir, templates_site, extra_template], ids=lambda w: w.__name__
 )
@@ -191,6 +193,7 @@ READS = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("way", READS, ids=lambda way: way.__name__)
 def test_nothing_outside_the_notebook_is_published(book, tmp_path, monkeypatch, way, engine):
@@ -207,6 +210,7 @@ def test_nothing_outside_the_notebook_is_published(book, tmp_path, monkeypatch, 
     assert found.stdout == ""
 
 
+@pytest.mark.process
 def test_settings_that_are_data_are_used(book):
     write(book, "base.yml", "copyright: 2026 Team\ntheme:\n  palette: {primary: red}\n")
     change(
@@ -225,6 +229,7 @@ def test_settings_that_are_data_are_used(book):
     assert "2026 Team" in home and "twemoji" in home and 'class="footnote"' in home
 
 
+@pytest.mark.process
 def test_html_in_settings_does_not_act(book):
     add(book, "copyright: <script>alert(1)</script>\nextra_javascript: [x.js]\n")
     built = build_site(book.notebook, workers=1)

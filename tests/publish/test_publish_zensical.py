@@ -75,6 +75,7 @@ def words(page: Path) -> list[str]:
     return parsed.words
 
 
+@pytest.mark.process
 def test_the_same_pages_and_texts(book):
     site = build_site(book.notebook, workers=1).folder
     with_mkdocs = {page.relative_to(site).as_posix(): words(page) for page in site.rglob("*.html")}
@@ -94,6 +95,7 @@ def test_the_same_pages_and_texts(book):
     assert not (site / f"runs/2026/11/21/{RUN}/run.json").exists()
 
 
+@pytest.mark.process
 def test_it_is_as_safe(book):
     book.page("evil.md", "# Evil\n\n<img src=x onerror='alert(1)'>\n\n</article><script>alert(2)</script>\n")
 
@@ -112,6 +114,7 @@ def test_it_is_as_safe(book):
     assert "alert(2)" in (built.folder / "evil.html").read_text()
 
 
+@pytest.mark.process
 def test_what_is_gone_from_the_notes_is_gone_from_the_site(book):
     site = build_site(book.notebook, engine="zensical").folder
     (site / ".gitignore").write_text("*\n")

@@ -43,7 +43,8 @@ def template(book):
     (book.folder / "ran").unlink()
     folder = book.folder.with_name("listed")
     shutil.copytree(book.folder, folder)
-    raising(folder, "list")
+    done = raising(folder, "list")
+    assert done.returncode == 7, done.stderr
     calls = sorted(set((folder / "calls").read_text().splitlines()))
     assert len(calls) > 300
     return book.folder, calls
