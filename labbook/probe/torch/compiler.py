@@ -1,8 +1,8 @@
 """What `torch.compile` has done, and how the probe stays out of what it looks at."""
 
 import sys
-from types import SimpleNamespace
 
+from ..training.backward import NEVER
 from ..wrapping import is_ours
 
 _hidden = set()
@@ -33,9 +33,6 @@ def questions(torch):
     if tracing is not None and "_is_compiling_flag" in vars(compiler):
         return tracing, compiler
     return getattr(compiler, "is_compiling", None) or bool, NEVER
-
-
-NEVER = SimpleNamespace(_is_compiling_flag=False)
 
 
 def recompiled():

@@ -1,7 +1,12 @@
 """Calls of `backward`, whatever they are called on; knows no framework."""
 
+from types import SimpleNamespace
+
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 from .training_loop import is_engine_thread
+
+NEVER = SimpleNamespace(_is_compiling_flag=False)
+"""The flags of a framework without a compiler that sets such a flag."""
 
 
 def watched_backward(adapter, original):
