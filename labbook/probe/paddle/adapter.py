@@ -8,7 +8,7 @@ import sys
 from math import prod
 
 from ..inspection.framework_adapter import FrameworkAdapter
-from ..training.backward import NEVER, watched_backward
+from ..training.backward import NEVER_COMPILING, watched_backward
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 from . import framework_state, gradient_norm, monitor_hooks
 from .scalars import Scalars
@@ -40,7 +40,7 @@ class Adapter(FrameworkAdapter):
     def __init__(self, module, probe):
         super().__init__(module, probe, Scalars(module))
         self.is_compiling = lambda: probe.suspended > 0
-        self.questions = (bool, NEVER)
+        self.questions = (bool, NEVER_COMPILING)
         self.alone = _alone(self)
         self.cast_ignored = self.wrapper = None
         self.ever_cast = False

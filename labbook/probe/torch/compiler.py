@@ -2,7 +2,7 @@
 
 import sys
 
-from ..training.backward import NEVER
+from ..training.backward import NEVER_COMPILING
 from ..wrapping import is_ours
 
 _hidden = set()
@@ -32,7 +32,7 @@ def questions(torch):
     tracing = getattr(compiler, "is_dynamo_compiling", None)
     if tracing is not None and "_is_compiling_flag" in vars(compiler):
         return tracing, compiler
-    return getattr(compiler, "is_compiling", None) or bool, NEVER
+    return getattr(compiler, "is_compiling", None) or bool, NEVER_COMPILING
 
 
 def recompiled():

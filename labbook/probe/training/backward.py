@@ -5,15 +5,15 @@ from types import SimpleNamespace
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 from .training_loop import is_engine_thread
 
-NEVER = SimpleNamespace(_is_compiling_flag=False)
-"""The flags of a framework without a compiler that sets such a flag."""
+NEVER_COMPILING = SimpleNamespace(_is_compiling_flag=False)
+"""The flags of a framework without a compiler that could be at work: see `adapter.questions`."""
 
 
 def watched_backward(adapter, original):
     """`original`, a function or method that runs a backward pass, with its outermost call in each thread watched.
 
     Args:
-        adapter: The adapter of the framework; its `roots(tensors)` gives the values of the first argument, and its
+        adapter: The adapter of the framework; its `loss_values(tensors)` gives the values of the first argument, and
             `alone(tensor)` the value of one scalar in host memory that no gradient scaler has scaled, else `None`.
         original: Called as the program calls it.
     """
