@@ -2,16 +2,40 @@
 
 import os
 
-from ..inspection import parameter_stats
-from ..inspection.parameter_stats import HISTOGRAMMED, MOST, PRINTED, STANDING
+from ..torch.parameter_stats import MOST
 from ..training.batch_fingerprints import fingerprint
 from . import framework_state
 
 _GRADIENT_SAMPLE = 4096
+_HISTOGRAMMED = 64
+_STANDING = 8
+_PRINTED = 4096
 
 
-class ParameterStats(parameter_stats.ParameterStats):
-    """The parameters of one process that uses PaddlePaddle, at dense steps."""
+class ParameterStats:
+    """The parameters of one process, at dense steps.
+
+    Args:
+        paddle: The module.
+        stats: Looks at tensors.
+        values: The `Scalars` of the adapter.
+        deep: Whether histograms are always wanted.
+    """
+
+    def __init__(self, paddle, stats, values, deep):
+        self.paddle = paddle
+        self.stats = stats
+        self.values = values
+        self.deep = deep
+        self.clear()
+
+    def clear(self):
+        """Forgets what was kept of a step."""
+        self._params = []
+        self._told = []
+        self._before = None
+        self._after = None
+        self._live = []
 
     def before(self, optimizer, table, closure):
         """Looks at gradients, and keeps a sample of the parameters.
@@ -48,7 +72,7 @@ class ParameterStats(parameter_stats.ParameterStats):
         told.update(self.stats.gradient(row))
         if norm - norm != 0.0:
             told["g_bad"] = self.stats.bad(view)
-        if (self.deep or told.get("g_bad")) and number is not None and number < HISTOGRAMMED:
+        if (self.deep or told.get("g_bad")) and number is not None and number < _HISTOGRAMMED:
             hist = self.stats.histogram(row)
             if hist is not None:
                 told["hist"] = hist
@@ -85,7 +109,7 @@ class ParameterStats(parameter_stats.ParameterStats):
         if self._after is None or not ranks.isdigit() or int(ranks) < 2:
             return None
         row = [number for part in self._after if part is not None for number in part.tolist()]
-        return fingerprint(row[:: max(1, len(row) // PRINTED)], (len(row),))
+        return fingerprint(row[:: max(1, len(row) // _PRINTED)], (len(row),))
 
     def stale_norm(self, optimizer, scratch, every):
         """Norm of the gradients that stand in an optimizer's parameters; `None` where it is not known without waiting.
@@ -99,13 +123,14 @@ class ParameterStats(parameter_stats.ParameterStats):
         """
         held = framework_state.parameters(optimizer)
         if not every:
-            held = held[:: max(1, len(held) // STANDING)]
+            held = held[:: max(1, len(held) // _STANDING)]
         gradients = [g for p in held if (g := p._grad_ivar()) is not None and g._is_initialized()]
         if not gradients:
             return 0.0
         if not every and not gradients[0].place.is_cpu_place():
             return None
-        return self._standing_norm(scratch, gradients)
+        norm = self.values.norm(scratch.setdefault("standing", {}), gradients)
+        return norm if norm is None or type(norm) is float else float(norm.item())
 
 
 def has_gradient(optimizer):

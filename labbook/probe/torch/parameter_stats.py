@@ -2,22 +2,24 @@
 
 from weakref import ref
 
-from ..inspection import parameter_stats
-from ..inspection.parameter_stats import HISTOGRAMMED, MOST, PRINTED, STANDING
 from ..training.batch_fingerprints import fingerprint
 from .batched_stats import BatchedStats
 from .collectives import several_ranks
 from .tensor_stats import short
 
+MOST = 800
 SAMPLE = 256
 """Elements of each parameter that are compared before and after a step."""
 
 _RUN = 8
 _GRADIENT_SAMPLE = 1024
+_HISTOGRAMMED = 64
+_STANDING = 8
+_PRINTED = 4096
 
 
-class ParameterStats(parameter_stats.ParameterStats):
-    """The parameters of one process that uses PyTorch, at dense steps.
+class ParameterStats:
+    """The parameters of one process, at dense steps.
 
     Args:
         torch: The module.
@@ -28,9 +30,20 @@ class ParameterStats(parameter_stats.ParameterStats):
     """
 
     def __init__(self, torch, stats, without_modes, values, deep):
-        super().__init__(torch, stats, values, deep)
+        self.torch = torch
+        self.stats = stats
         self.without_modes = without_modes
+        self.values = values
+        self.deep = deep
         self._batched = BatchedStats(torch)
+        self.clear()
+
+    def clear(self):
+        """Forgets what was kept of a step."""
+        self._params = []
+        self._told = []
+        self._before = None
+        self._moving = False
 
     def before(self, optimizer, table, closure):
         """Looks at gradients, and keeps a sample of the parameters.
@@ -74,7 +87,7 @@ class ParameterStats(parameter_stats.ParameterStats):
             gradient = parameter.grad
             if gradient is None:
                 continue
-            if gradient.layout is self.module.sparse_coo and not gradient.is_quantized:
+            if gradient.layout is self.torch.sparse_coo and not gradient.is_quantized:
                 gradient = gradient.coalesce().values()
             if self.stats.is_plain(gradient) and gradient.numel():
                 seen.append((told, self.stats.real(gradient.detach())))
@@ -82,12 +95,12 @@ class ParameterStats(parameter_stats.ParameterStats):
         samples = {}
         for (told, gradient), norm in zip(seen, norms):
             sample = self.stats.runs(gradient, _GRADIENT_SAMPLE, _RUN)
-            if sample.dtype not in (self.module.float32, self.module.float64):
-                sample = sample.to(self.module.float32)
+            if sample.dtype not in (self.torch.float32, self.torch.float64):
+                sample = sample.to(self.torch.float32)
             told["g"] = short(norm / scale)
             if norm - norm != 0.0:
-                told["g_bad"] = gradient.numel() - int(self.module.isfinite(gradient).sum().item())
-            if (self.deep or told.get("g_bad")) and told["i"] is not None and told["i"] < HISTOGRAMMED:
+                told["g_bad"] = gradient.numel() - int(self.torch.isfinite(gradient).sum().item())
+            if (self.deep or told.get("g_bad")) and told["i"] is not None and told["i"] < _HISTOGRAMMED:
                 hist = self.stats.histogram(sample)
                 if hist is not None:
                     told["hist"] = hist
@@ -99,7 +112,7 @@ class ParameterStats(parameter_stats.ParameterStats):
 
     def _norms(self, tensors):
         """The 2-norm of each of these tensors of real numbers, in single precision or better; all at once."""
-        torch = self.module
+        torch = self.torch
         kinds = {(tensor.dtype, tensor.device) for tensor in tensors}
         if len(kinds) == 1 and next(iter(kinds))[0] in (torch.float32, torch.float64):
             return torch.stack(torch._foreach_norm(tensors, 2)).tolist()
@@ -114,8 +127,8 @@ class ParameterStats(parameter_stats.ParameterStats):
             return None
         self._lengths = [part.numel() for part in parts]
         if len({(part.dtype, part.device) for part in parts}) > 1:
-            parts = [part.to("cpu", self.module.float64) for part in parts]
-        return self.module.cat(parts)
+            parts = [part.to("cpu", self.torch.float64) for part in parts]
+        return self.torch.cat(parts)
 
     def after(self):
         """Looks at the parameters that the step has changed.
@@ -130,11 +143,11 @@ class ParameterStats(parameter_stats.ParameterStats):
             before, after = self._before, self._sample()
             if after is None or after.numel() != before.numel():
                 return self._told, None
-            wide = self.module.float64 if before.dtype is self.module.float64 else self.module.float32
+            wide = self.torch.float64 if before.dtype is self.torch.float64 else self.torch.float32
             moved = (after.to(wide) - before.to(wide)).split(self._lengths)
             old = before.to(wide).split(self._lengths)
-            norms = self.module._foreach_norm(list(moved) + list(old), 2)
-            norms = self.module.stack([norm.to(norms[0].dtype) for norm in norms]).tolist()
+            norms = self.torch._foreach_norm(list(moved) + list(old), 2)
+            norms = self.torch.stack([norm.to(norms[0].dtype) for norm in norms]).tolist()
             self._weights()
             count = len(self._params)
             for at in range(count):
@@ -153,20 +166,20 @@ class ParameterStats(parameter_stats.ParameterStats):
             told["w"] = short(norm) if norm is not None else None
             told["bad"] = 0
             if norm is not None and norm - norm != 0.0:
-                told["bad"] = value.numel() - int(self.module.isfinite(value).sum().item())
+                told["bad"] = value.numel() - int(self.torch.isfinite(value).sum().item())
 
     def _unchanged(self, before, after):
         if not self._live:
             return None
         was, now = before.split(self._lengths), after.split(self._lengths)
-        return all(self.module.equal(was[at], now[at]) for at in self._live)
+        return all(self.torch.equal(was[at], now[at]) for at in self._live)
 
     def print_of_all(self):
         """A fingerprint of the sample after the step; distributed runs only, else `None`."""
-        if self._before is None or not several_ranks(self.module):
+        if self._before is None or not several_ranks(self.torch):
             return None
         sample = self._after
-        return fingerprint(sample[:: max(1, sample.numel() // PRINTED)].tolist(), (sample.numel(),))
+        return fingerprint(sample[:: max(1, sample.numel() // _PRINTED)].tolist(), (sample.numel(),))
 
     def stale_norm(self, optimizer, scratch, every):
         """Norm of the gradients that stand in an optimizer's parameters; `None` where it is not known without waiting.
@@ -184,7 +197,7 @@ class ParameterStats(parameter_stats.ParameterStats):
         if held is None or scratch["few_of"] != key:
             every_one = [p for group in groups for p in group["params"]]
             # Weakly: a model that is let go is freed although its optimizer's meter is kept.
-            held = scratch["few"] = [ref(p) for p in every_one[:: max(1, len(every_one) // STANDING)]]
+            held = scratch["few"] = [ref(p) for p in every_one[:: max(1, len(every_one) // _STANDING)]]
             scratch["few_of"] = key
         if every:
             held = [p for group in groups for p in group["params"]]
@@ -195,7 +208,8 @@ class ParameterStats(parameter_stats.ParameterStats):
             return 0.0
         if (not every and not gradients[0].is_cpu) or not self.without_modes.is_possible():
             return None
-        return self._standing_norm(scratch, gradients)
+        norm = self.values.norm(scratch.setdefault("standing", {}), gradients)
+        return norm if norm is None or type(norm) is float else float(norm.item())
 
 
 def has_gradient(optimizer):
