@@ -13,7 +13,7 @@ from .dataloader import BatchFingerprints, DataLoaders
 from .detach_finder import DetachFinder
 from .flight_recorder import FlightRecorder
 from .functional_calls import FunctionalCalls
-from .loss_functions import LossFunctions
+from .loss_wrappers import LossFunctions
 from .model_inputs import ModelInputs
 from .model_table import Describer, InitialWrites, ModelTable, key_of
 from .module_outputs import ModuleOutputs

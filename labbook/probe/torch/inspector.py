@@ -13,7 +13,7 @@ from .dataloader import BatchFingerprints, DataLoaders
 from .flight_recorder import FlightRecorder
 from .framework_state import awake
 from .functional_calls import FunctionalCalls
-from .loss_functions import LossFunctions
+from .loss_wrappers import LossFunctions
 from .model_copies import ModelCopies
 from .model_inputs import ModelInputs
 from .model_table import Describer, InitialWrites, ModelTable, key_of

@@ -8,8 +8,8 @@ import sys
 import types
 from time import thread_time
 
-from ..inspection import loss_functions
-from ..inspection.loss_functions import MOST_ACCURACY
+from ..inspection import loss_wrappers
+from ..inspection.loss_wrappers import MOST_ACCURACY
 from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
 
 _INDEX = ["input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"]
@@ -42,7 +42,7 @@ LOSSES = {
 _DROPOUTS = ("dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
 
 
-class LossFunctions(loss_functions.LossFunctions):
+class LossFunctions(loss_wrappers.LossFunctions):
     """The loss functions of one process that uses PyTorch."""
 
     FRAMEWORK = "torch"

@@ -8,8 +8,8 @@ import sys
 from time import thread_time
 from types import FunctionType
 
-from ..inspection import loss_functions
-from ..inspection.loss_functions import MOST_ACCURACY
+from ..inspection import loss_wrappers
+from ..inspection.loss_wrappers import MOST_ACCURACY
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 _POINT = ["input", "target", "reduction"]
@@ -56,7 +56,7 @@ _DROPOUTS = {"dropout": 3, "dropout2d": 2, "dropout3d": 2, "alpha_dropout": 2}
 """Dropout function -> the place of its parameter `training`."""
 
 
-class LossFunctions(loss_functions.LossFunctions):
+class LossFunctions(loss_wrappers.LossFunctions):
     """The loss functions of one process that uses PaddlePaddle."""
 
     FRAMEWORK = "paddle"

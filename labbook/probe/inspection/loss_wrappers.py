@@ -1,6 +1,6 @@
 """Watches loss functions, also where loss modules call them, and dropout under evaluation.
 
-A framework's `loss_functions.py` lists the functions, puts the wrappers in place and reads tensors.
+A framework's `loss_wrappers.py` lists the functions, puts the wrappers in place and reads tensors.
 """
 
 from math import prod
