@@ -159,13 +159,6 @@ PROBE_FLOORS = {
 """A module of the probe imports from its own room, from rooms on lower floors, and from `GROUND`."""
 
 GROUND = {"imports", "wrapping", "guard"}
-TWIN_IMPORTS_TO_LIFT = {
-    ("paddle/checkpoints", "torch/checkpoints"),
-    ("paddle/dataloader", "torch/dataloader"),
-    ("paddle/loss_wrappers", "torch/loss_wrappers"),
-    ("paddle/module_outputs", "torch/module_outputs"),
-}
-"""What both frameworks use and only one of them has: to be lifted into `inspection/` or `training/`."""
 
 
 def probe_imports() -> dict[str, set[str]]:
@@ -191,14 +184,9 @@ def test_rooms_of_the_probe_import_only_from_below_and_frameworks_not_from_each_
         for other in imported - GROUND:
             below = other.rpartition("/")[0]
             fine = below == room or PROBE_FLOORS.get(below, 9) < PROBE_FLOORS.get(room, 9)
-            if room != "inject" and not fine and (name, other) not in TWIN_IMPORTS_TO_LIFT:
+            if room != "inject" and not fine:
                 broken.append(f"{name} imports {other}")
     assert not broken, "\n".join(sorted(broken))
-
-
-def test_imports_that_are_still_to_be_lifted_exist():
-    imports = probe_imports()
-    assert {pair for pair in TWIN_IMPORTS_TO_LIFT if pair[1] not in imports.get(pair[0], set())} == set()
 
 
 def circles(imports: dict[str, set[str]]) -> list[list[str]]:
