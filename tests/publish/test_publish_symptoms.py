@@ -70,7 +70,14 @@ def test_only_symptoms_that_were_seen_have_a_page_and_all_stand_in_the_overview(
 def test_the_page_of_a_symptom_tells_what_to_do_what_cured_it_and_who_had_it():
     text = page(cured(), "loss_nonfinite")
 
-    for heading in ("Confirmed fixes", "What you see", "Why it happens", "What to try", "By month", "Runs with this symptom"):
+    for heading in (
+        "Confirmed fixes",
+        "What you see",
+        "Why it happens",
+        "What to try",
+        "By month",
+        "Runs with this symptom",
+    ):
         assert f"## {heading}\n" in text
     assert "&#8594;" in text or "--lr 3.0 → 0.1" in text
     assert f"(../runs/2026/11/19/{CURED}.md)" in text and f"(../runs/2026/11/18/{FAILED}.md)" in text
