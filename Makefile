@@ -1,8 +1,10 @@
 # make demo   records a real training run of digits and shows its entry (FRAMEWORK=paddle for PaddlePaddle)
-# make test   lint, types and tests
+# make check  lint, types, house rules and the pure tests: under a minute
+# make test   what every change must pass: lint, types and tests
+# make test-all  and the further cases of these tests
+# make transcripts  writes what the commands of tests/transcripts/ print now
 # make docs   builds the documentation into build/docs
 # make pictures  makes the pictures of README and docs again, from real runs
-# make test-all  and the tests that record many trainings, which `make bench-health` does as well
 # make bench  the figures of docs and README, measured here
 # make bench-health  how well the health checklist finds planted faults (about half an hour)
 # make bench-site  how fast the site is built, against the stock, and one entry more (about half an hour)
@@ -14,8 +16,9 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 PIP := $(PIP_INSTALL) --quiet
 WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo test test-all docs pictures bench bench-health bench-diagnosis bench-site lint clean
+.PHONY: demo check pure test test-all transcripts docs pictures bench bench-health bench-diagnosis bench-site lint clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -45,11 +48,20 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+pure: $(VENV)/.dev
+	$(PYTEST) -q -m pure
+
+check: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint pure
+
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 12 -m "not long"
+	$(PYTEST) --durations 12 -m "not long"
 
 test-all: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 12
+	$(PYTEST) --durations 12
+
+transcripts: $(VENV)/.dev
+	$(BIN)/python -m pytest -q tests/transcripts --update-transcripts
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/mkdocs.yml

@@ -16,9 +16,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 
-from labbook.probe.redaction import Redactor, StreamRedactor, rules_data
-from labbook.probe.redaction_context import context_spans
-from labbook.probe.redaction_places import Places, url_spans
+from labbook.probe.redaction.named_secrets import context_spans
+from labbook.probe.redaction.paths_and_urls import Places, url_spans
+from labbook.probe.redaction.redactor import Redactor
+from labbook.probe.redaction.rules import rules_data
+from labbook.probe.redaction.stream import StreamRedactor
 
 _LAYERS = (
     "encoder.layers.{}.self_attn.k_proj",

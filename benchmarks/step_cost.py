@@ -66,7 +66,7 @@ def attach(framework, budget):
     probe = load_probe(folder, budget)
     if framework == "torch":
         import torch
-        from _labbook_probe.frameworks.torch import attach as hook
+        from _labbook_probe.torch.adapter import attach as hook
         from torch.optim import optimizer as module
 
         places = [(torch.autograd, "backward"), (torch.nn.utils, "clip_grad_norm_")]
@@ -74,7 +74,7 @@ def attach(framework, budget):
         hook(torch, probe)
     else:
         import paddle
-        from _labbook_probe.frameworks.paddle import attach as hook
+        from _labbook_probe.paddle.adapter import attach as hook
 
         switch = Switch([(paddle.Tensor, "backward"), (paddle.optimizer.Optimizer, "_apply_optimize")])
         hook(paddle, probe)

@@ -24,7 +24,7 @@ def log(step: int | None = None, **values: float) -> None:
     if probe is None:
         return
     with probe.guard("labbook.log"):
-        loggers = import_module("_labbook_probe.loggers")
+        loggers = import_module("_labbook_probe.process.metric_loggers")
         for name, value in values.items():
             if loggers.number(value) is None:
                 probe.unobserved(f"{name} of labbook.log", f"{type(value).__name__} is not a number")

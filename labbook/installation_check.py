@@ -74,7 +74,7 @@ def _variables(environ: Mapping[str, str]) -> list[Readiness]:
     from dataclasses import fields
     from difflib import get_close_matches
 
-    from labbook.probe.protocol import ENV_NOTEBOOK, ENV_PROBE
+    from labbook.probe.events.protocol import ENV_NOTEBOOK, ENV_PROBE
     from labbook.store.config import Config, environment_name
 
     known = {ENV_NOTEBOOK, ENV_PROBE, *(environment_name(each) for each in fields(Config))}
@@ -234,7 +234,7 @@ def _python(environ: Mapping[str, str]) -> Readiness:
 
 def _probe(environ: Mapping[str, str]) -> Readiness:
     """Starts the user's Python as a recorded run would and looks for the first event of the probe."""
-    from labbook.probe.protocol import EVENTS_FOLDER, HELLO
+    from labbook.probe.events.protocol import EVENTS_FOLDER, HELLO
     from labbook.record.child.probe_environment import inject_environment
 
     program = _user_python(environ)

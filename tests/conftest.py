@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from labbook.capture.context import CaptureContext
-from labbook.probe.redaction import Redactor
+from labbook.probe.redaction.redactor import Redactor
 from labbook.store.config import Config
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
@@ -22,16 +22,74 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "programs"
 
 
+STARTS_A_PROCESS = frozenset(
+    ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "pty.spawn", "socket.connect")
+)
+FRAMEWORKS = frozenset(("torch", "paddle"))
+IMPURE_FOLDERS = frozenset(("browser", "commands", "probe", "record", "transcripts"))
+IMPURE_FIXTURES = frozenset(("make_book", "make_project", "git", "git_in"))
+IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle")
+
+_impurities: list[str] = []
+"""What the present test did that a pure test must not do."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-transcripts", action="store_true", help="write what the commands print into tests/transcripts/*.txt"
+    )
+
+
 def pytest_configure() -> None:
     """Signals as a user's shell leaves them: what starts the tests may ignore some, and programs inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Without compiled files each of some thousand processes would compile all of labbook again: 0.2 s each.
+    # Without compiled files each of some thousand processes would compile all of labbook again, 0.2 s each, and each
+    # start of pytest all of the tests, 10 s.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(tempfile.gettempdir()) / f"labbook-tests-pyc-{os.getuid()}"))
+    sys.dont_write_bytecode = False
     # Programs that train are many here, and each would take all cores and wait for them in busy loops.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
         signal.signal(number, signal.SIG_DFL)
+    sys.addaudithook(note_impurity)
+
+
+def note_impurity(event: str, arguments: tuple) -> None:
+    """Audit hook: remembers the start of a process, a connection, and the import of a framework."""
+    if event in STARTS_A_PROCESS or (event == "import" and arguments[0] in FRAMEWORKS):
+        _impurities.append(f"{event} {arguments[0]!r}" if arguments else event)
+
+
+def is_pure(item: pytest.Item) -> bool:
+    """Whether a test starts no process and loads no framework, by its folder, its fixtures and its marks."""
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    marked = any(item.get_closest_marker(mark) for mark in IMPURE_MARKS)
+    return not (marked or folder in IMPURE_FOLDERS or IMPURE_FIXTURES.intersection(item.fixturenames))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the pure tests, and puts files that have no others last: they are short and fill up both workers."""
+    rank: dict[Path, int] = {}
+    for item in items:
+        if is_pure(item):
+            item.add_marker("pure")
+            rank.setdefault(item.path, 2)
+        else:
+            rank[item.path] = 0 if "browser" in item.path.parts else 1
+    items.sort(key=lambda item: rank[item.path])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fails a pure test that does what a pure test must not do, so that `make check` stays fast."""
+    yield
+    if _impurities and item.get_closest_marker("pure"):
+        pytest.fail(f"not pure, mark it with `@pytest.mark.process`: {_impurities}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    _impurities.clear()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -44,13 +102,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             scope = super()._split_scope(nodeid)
             return "tests/browser" if scope.startswith("tests/browser/") else scope
 
+    config.option.loadscopereorder = False  # by number of tests; the order of `pytest_collection_modifyitems` is better
     return ByFolder(config, log)
 
 
-@pytest.fixture(autouse=True)
-def own_surroundings(tmp_path_factory, monkeypatch):
-    """Keeps the user's notebook, git settings and probe out of the tests."""
-    home = tmp_path_factory.mktemp("home")
+def leave_surroundings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps the user's notebook, git settings and probe out of what runs now."""
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local" / "share"))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
@@ -58,6 +115,38 @@ def own_surroundings(tmp_path_factory, monkeypatch):
     for name in list(os.environ):
         if name.startswith("LABBOOK_") and name != "LABBOOK_TEST_PYTHONS":
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_surroundings_of_shared_runs(tmp_path_factory) -> Iterator[None]:
+    """Fixtures that several tests share see no more of the user than the tests do."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        leave_surroundings(tmp_path_factory.mktemp("home"), monkeypatch)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def own_surroundings(tmp_path_factory, monkeypatch):
+    """Each test has a home of its own."""
+    leave_surroundings(tmp_path_factory.mktemp("home"), monkeypatch)
+
+
+@pytest.fixture
+def each() -> Callable[[Iterable, Callable[..., None]], None]:
+    """Runs a check for every case of a property in one test, and names all the cases in which it fails."""
+
+    def check_each(cases: Iterable, check: Callable[..., None]) -> None:
+        count, failed = 0, []
+        for case in cases:
+            count += 1
+            try:
+                check(*case) if isinstance(case, tuple) else check(case)
+            except AssertionError as error:
+                failed.append(f"{case!r}: {error}")
+        assert count, "no case"
+        assert not failed, f"{len(failed)} of {count} cases:\n" + "\n\n".join(failed[:20])
+
+    return check_each
 
 
 class Labbook:
@@ -94,7 +183,7 @@ class Labbook:
         return (self.folder / self.run(which)["entry"]).read_text(encoding="utf-8")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def git():
     """Runs git in a folder and returns what it printed."""
 
@@ -105,30 +194,48 @@ def git():
     return call
 
 
+@pytest.fixture(scope="session")
+def make_book():
+    """Makes a team notebook that is its own repository, in a new folder."""
+
+    def make(folder: Path) -> Labbook:
+        folder.mkdir()
+        labbook = Labbook(folder)
+        labbook("init")
+        return labbook
+
+    return make
+
+
 @pytest.fixture
-def book(tmp_path) -> Labbook:
+def book(tmp_path, make_book) -> Labbook:
     """A team notebook that is its own repository."""
-    folder = tmp_path / "book"
-    folder.mkdir()
-    labbook = Labbook(folder)
-    labbook("init")
-    return labbook
+    return make_book(tmp_path / "book")
+
+
+@pytest.fixture(scope="session")
+def make_project(git):
+    """Makes a notebook inside a code repository with one committed script, in a new folder."""
+
+    def make(folder: Path) -> Labbook:
+        folder.mkdir()
+        git(folder, "init", "-q", "-b", "main")
+        git(folder, "config", "user.name", "Wei")
+        git(folder, "config", "user.email", "wei@example.com")
+        (folder / "train.py").write_text("import sys\nprint('loss: 0.5')\n")
+        git(folder, "add", "train.py")
+        git(folder, "commit", "-qm", "first")
+        labbook = Labbook(folder)
+        labbook("init")
+        return labbook
+
+    return make
 
 
 @pytest.fixture
-def project(tmp_path, git) -> Labbook:
+def project(tmp_path, make_project) -> Labbook:
     """A notebook inside a code repository with one committed script."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    git(folder, "init", "-q", "-b", "main")
-    git(folder, "config", "user.name", "Wei")
-    git(folder, "config", "user.email", "wei@example.com")
-    (folder / "train.py").write_text("import sys\nprint('loss: 0.5')\n")
-    git(folder, "add", "train.py")
-    git(folder, "commit", "-qm", "first")
-    labbook = Labbook(folder)
-    labbook("init")
-    return labbook
+    return make_project(tmp_path / "project")
 
 
 class Notes:
@@ -176,7 +283,7 @@ def notes(tmp_path) -> Notes:
 IDENTITY = ("-c", "user.name=Wei", "-c", "user.email=wei@example.com", "-c", "init.defaultBranch=main")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def git_in():
     """Runs git in a folder, with an identity, and returns what it printed."""
 

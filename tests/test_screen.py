@@ -66,6 +66,7 @@ def test_harmless_text_stays(text):
     assert screen.harmless(text) == text.replace("\ud83d", "")
 
 
+@pytest.mark.process
 def test_a_pipe_gets_whole_columns_without_colours():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
 
@@ -76,6 +77,7 @@ def test_a_pipe_gets_whole_columns_without_colours():
     assert header.split() == ["run", "status", "what", "time", "author"]
 
 
+@pytest.mark.process
 def test_a_terminal_gets_colours_and_its_width():
     shown = on_terminal(100)
 
@@ -86,10 +88,12 @@ def test_a_terminal_gets_colours_and_its_width():
         assert screen.display_width(line) <= 100
 
 
+@pytest.mark.process
 def test_no_color_is_respected():
     assert not re.search("\x1b\\[3[0-7]m", on_terminal(100, NO_COLOR="1"))
 
 
+@pytest.mark.process
 def test_a_narrow_terminal_loses_columns_not_the_run():
     shown = re.sub("\x1b\\[[0-9;]*m", "", on_terminal(56))
 

@@ -1,4 +1,4 @@
-"""Files that a run read and wrote, with fingerprints; many files of one folder become one row."""
+"""Lists the files that a run read and wrote, with fingerprints; many of one folder as one row."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from labbook.capture.fingerprints import Budget, Fingerprint, fingerprint, list_files, manifest
+from labbook.capture.fingerprints import Budget, Fingerprint, combine_fingerprints, fingerprint_file, list_files
 from labbook.model.run import FileUse
 
 if TYPE_CHECKING:
     from labbook.store.config import Config
 
-MANY = 16
-"""More files than this in one folder, used alike, are one row. Source: chosen by us, a table that is still read."""
+MANY_FILES = 16
+"""More files than this in one folder, used alike, become one row. Source: chosen by us, a table one can still read."""
 
 _MAX_ROWS = 60
 _MODES = {"r": "read", "w": "written", "rw": "read and written"}
-_PASSED_OVER = ("/proc/", "/sys/", "/dev/")
+_IGNORED_FOLDERS = ("/proc/", "/sys/", "/dev/")
 _CODE = (".py", ".pyc", ".pyo", ".pyi", ".so")
 
 
 @dataclass
 class _Use:
-    """One path over all processes."""
+    """The use of one path by all processes of a run."""
 
     path: str
     mode: str
@@ -35,35 +35,34 @@ class _Use:
 
 
 def summarize_files(items: Iterable[Mapping[str, Any]], cwd: Path, config: Config) -> list[FileUse]:
-    """The files that a run read and wrote, what was read first.
+    """Returns the files that a run read and wrote, with files only read first.
 
-    Fingerprints are of the files as they are now; a file that was read and has changed since has none. A folder in
-    which the probe itself could only count files gets the fingerprint of the names and sizes in it.
+    Fingerprints are computed now; a file that changed after the run read it has none. A folder in which the probe only
+    counted files gets the fingerprint of the names and sizes in it.
 
     Args:
-        items: Of the probe's `files` events, over all processes.
+        items: Items of the probe's `files` events, over all processes.
         cwd: The run's working folder; paths below it are shown relative to it, those below the home folder with "~".
-        config: Says up to which size files are hashed whole.
+        config: Settings; `hash_full_bytes` is the size above which files are hashed by samples.
 
     Cost:
         At most two seconds; 1.5 GB/s for small files, 1.3 ms for each large one.
     """
-    used = _merged(items)
+    used = _merge_uses(items)
     budget = Budget(hash_full_bytes=config.hash_full_bytes)
     rows: list[FileUse] = []
     for mode in ("r", "rw", "w"):
-        of_mode = [use for use in used.values() if use.mode == mode]
-        for folder, uses in _grouped(of_mode, cwd):
-            rows.append(_row(folder, uses, cwd, budget))
-    kept = [row for row in rows if not _is_fleeting(row, cwd)]
-    return _limited(kept)
+        same_mode = [use for use in used.values() if use.mode == mode]
+        for folder, uses in _group_by_folder(same_mode, cwd):
+            rows.append(_make_row(folder, uses, cwd, budget))
+    return _limit_rows([row for row in rows if not _is_temporary(row, cwd)])
 
 
-def _merged(items: Iterable[Mapping[str, Any]]) -> dict[str, _Use]:
+def _merge_uses(items: Iterable[Mapping[str, Any]]) -> dict[str, _Use]:
     used: dict[str, _Use] = {}
     for item in items:
         path, mode = str(item.get("path") or ""), str(item.get("mode") or "r")
-        if not path.startswith(("/", "~")) or path.startswith(_PASSED_OVER) or path.endswith(_CODE):
+        if not path.startswith(("/", "~")) or path.startswith(_IGNORED_FOLDERS) or path.endswith(_CODE):
             continue
         mode = mode if mode in _MODES else "rw"
         known = used.setdefault(path, _Use(path, mode, folder=bool(item.get("folder"))))
@@ -74,18 +73,18 @@ def _merged(items: Iterable[Mapping[str, Any]]) -> dict[str, _Use]:
     return used
 
 
-def _grouped(uses: Sequence[_Use], cwd: Path) -> list[tuple[str, list[_Use]]]:
-    """Files that stand alone, as ("", [file]), and folders of many; deep trees are joined from below."""
+def _group_by_folder(uses: Sequence[_Use], cwd: Path) -> list[tuple[str, list[_Use]]]:
+    """Returns single files as ("", [file]) and folders with many files; deep trees are joined bottom-up."""
     folders: dict[str, list[_Use]] = {}
     for use in uses:
         folders.setdefault(use.path if use.folder else str(PurePosixPath(use.path).parent), []).append(use)
     alone: list[_Use] = []
     for folder, members in list(folders.items()):
-        if len(members) <= MANY and not any(m.folder for m in members):
+        if len(members) <= MANY_FILES and not any(m.folder for m in members):
             alone += members
             del folders[folder]
-    # One file in each of many folders, as in `<class>/<image>`: joined one level up until the table can be read.
-    limit = MANY
+    # One file in each of many folders, as in `<class>/<image>`: joined one level up until the table is short enough.
+    limit = MANY_FILES
     while len(alone) + len(folders) > _MAX_ROWS and limit >= 2:
         joined = _join_up(folders, alone, limit, cwd)
         if not joined:
@@ -110,52 +109,54 @@ def _join_up(folders: dict[str, list[_Use]], alone: list[_Use], limit: int, cwd:
             if folder != parent:
                 group += folders.pop(folder, [])
         group += files.get(parent, [])
-        taken = {id(use) for use in files.get(parent, [])}
-        alone[:] = [use for use in alone if id(use) not in taken]
+        joined_ids = {id(use) for use in files.get(parent, [])}
+        alone[:] = [use for use in alone if id(use) not in joined_ids]
         joined = True
     return joined
 
 
 def _may_join(folder: str, cwd: Path) -> bool:
-    """Whether a row for this folder says something: the root, a home or what holds the working folder does not."""
+    """Whether a row for this folder is useful: not for the root, the home or the parents of `cwd`."""
     path = Path(folder)
     return len(path.parts) > 2 and path != Path.home() and not cwd.is_relative_to(path)
 
 
-def _row(folder: str, uses: Sequence[_Use], cwd: Path, budget: Budget) -> FileUse:
+def _make_row(folder: str, uses: Sequence[_Use], cwd: Path, budget: Budget) -> FileUse:
     mode = _MODES[uses[0].mode]
     if not folder:
         use = uses[0]
-        found = _print(use, budget)
-        return FileUse(_shown(use.path, cwd), mode, found.size, found.text, 1, found.reason)
+        fingerprint = _fingerprint_use(use, budget)
+        return FileUse(_display_path(use.path, cwd), mode, fingerprint.size, fingerprint.text, 1, fingerprint.reason)
     members: dict[str, tuple[int, str]] = {}
     counted = 0
     for use in uses:
         if use.folder:
             counted += use.members
             inside = list_files(Path(use.path).expanduser())
-            members |= {_below(f"{use.path}/{name}", folder): value for name, value in inside.items()}
+            members |= {_relative_name(f"{use.path}/{name}", folder): value for name, value in inside.items()}
     for use in uses:
         if not use.folder:
-            found = _print(use, budget) if not counted else Fingerprint("", use.size)
-            if found.reason != "gone":
-                members[_below(use.path, folder)] = (found.size, found.text)
+            fingerprint = _fingerprint_use(use, budget) if not counted else Fingerprint("", use.size)
+            if fingerprint.reason != "gone":
+                members[_relative_name(use.path, folder)] = (fingerprint.size, fingerprint.text)
     size = sum(max(0, member[0]) for member in members.values())
     count = max(counted, sum(not use.folder for use in uses))
     reason = "" if members else "gone"
-    return FileUse(_shown(folder, cwd) + "/", mode, size, manifest(members) if members else "", count, reason)
+    return FileUse(
+        _display_path(folder, cwd) + "/", mode, size, combine_fingerprints(members) if members else "", count, reason
+    )
 
 
-def _print(use: _Use, budget: Budget) -> Fingerprint:
-    found = fingerprint(Path(use.path).expanduser(), budget, use.mtime_ns if use.mode == "r" else 0)
-    return found if found.size >= 0 else Fingerprint(found.text, use.size, found.reason)
+def _fingerprint_use(use: _Use, budget: Budget) -> Fingerprint:
+    result = fingerprint_file(Path(use.path).expanduser(), budget, use.mtime_ns if use.mode == "r" else 0)
+    return result if result.size >= 0 else Fingerprint(result.text, use.size, result.reason)
 
 
-def _below(path: str, folder: str) -> str:
+def _relative_name(path: str, folder: str) -> str:
     return path.removeprefix(folder.rstrip("/") + "/")
 
 
-def _shown(path: str, cwd: Path) -> str:
+def _display_path(path: str, cwd: Path) -> str:
     pure = Path(path)
     for base in dict.fromkeys((cwd, cwd.resolve())):
         if pure.is_relative_to(base) and pure != base:
@@ -166,8 +167,8 @@ def _shown(path: str, cwd: Path) -> str:
     return path
 
 
-def _is_fleeting(row: FileUse, cwd: Path) -> bool:
-    """Whether a row is a temporary file that came and went with the run, as compilers and queues make them."""
+def _is_temporary(row: FileUse, cwd: Path) -> bool:
+    """Whether a row is a temporary file, such as of a compiler or a queue, that the run wrote and removed."""
     temporary = row.path.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")) and not str(cwd).startswith("/tmp/")
     return row.reason == "gone" and row.mode != "read" and (temporary or (row.members == 1 and _is_scratch(row.path)))
 
@@ -177,8 +178,8 @@ def _is_scratch(path: str) -> bool:
     return name.startswith((".", "tmp", "~")) or name.endswith((".tmp", ".part", ".lock", ".swp", "~"))
 
 
-def _limited(rows: list[FileUse]) -> list[FileUse]:
-    """At most so many rows as a page can bear; the rest is one row that says how many there are."""
+def _limit_rows(rows: list[FileUse]) -> list[FileUse]:
+    """Returns at most `3 * _MAX_ROWS` rows; one more row counts the rest."""
     limit = 3 * _MAX_ROWS
     if len(rows) <= limit:
         return rows

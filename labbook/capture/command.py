@@ -1,8 +1,8 @@
-"""The command of a run: which program stands behind launchers, interpreters and shells.
+"""Finds the program of a command line behind launchers, interpreters and shells.
 
-Facts: `argv` (redacted), `line` (as one would type it), `script`, `kind` ("python", "module", "inline", "notebook",
-"shell" or "program"), `launchers` (names, outermost first), `arguments` (what the program itself was given),
-`environment` (variables on the allow list), `environment_names` (how many other variables were set).
+Facts: `argv` (redacted), `line` (as typed in a shell), `script`, `kind` ("python", "module", "inline", "notebook",
+"shell" or "program"), `launchers` (names, outermost first), `arguments` (of the program itself), `environment`
+(variables on the allow list), `environment_names` (number of the other variables).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "ash"})
-_NOT_THE_PROGRAM = frozenset({
+_PREPARING_WORDS = frozenset({
     "cd", "export", "source", ".", "set", "unset", "echo", "printf", "mkdir", "module", "conda-activate", "ulimit",
     "true", "sleep", "umask", "eval", "test", "[", "pushd", "popd", "conda", "mamba", "micromamba", "rm", "cp", "mv",
     "ls", "cat", "date", "trap",
 })  # fmt: skip
-"""Words of a shell line that prepare the program and are never it. Source: chosen by us, from common run scripts."""
+"""Commands of a shell line that only prepare the program. Source: chosen by us, from common run scripts."""
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _MAX_DEPTH = 12
@@ -35,17 +35,17 @@ _MAX_DEPTH = 12
 
 @dataclass(frozen=True)
 class Program:
-    """The program behind a command.
+    """The program that a command runs.
 
     Args:
-        script: How it is called in the notebook: its path relative to the code's top folder, `-m` module that is not
-            a file here, `python -c`, or a program's name.
+        script: Its name in the notebook: path relative to the code's top folder, `-m` and a module that is no file
+            here, `python -c`, or the name of a program.
         kind: "python", "module", "inline", "notebook", "shell" or "program".
-        path: The program's file, where there is one.
-        launchers: What stood in front of it, outermost first.
-        arguments: What the program itself was given.
+        path: The program's file, if there is one.
+        launchers: Launchers in front of it, outermost first.
+        arguments: Arguments of the program itself.
         folder: The folder in which it starts; a shell line may change it.
-        interpreter: The Python interpreter as named on the command line, "" when there is none.
+        interpreter: The Python interpreter as named on the command line, or "".
     """
 
     script: str
@@ -58,26 +58,27 @@ class Program:
 
 
 def script_name(argv: Sequence[str], cwd: Path) -> str:
-    """The program behind a command, relative to the code's top folder: "train.py" of `torchrun ... train.py --lr 1`."""
+    """Returns the name of a command's program: "train.py" for `torchrun ... train.py --lr 1`."""
     return find_program_file(argv, cwd).script
 
 
 def find_program_file(argv: Sequence[str], cwd: Path) -> Program:
-    """The program behind a command, seen through launchers, interpreters, `env` and shells.
+    """Returns the program of a command, behind launchers, interpreters, `env` and shells.
 
     Args:
-        argv: The command; an empty one gives an empty script.
-        cwd: Where it starts.
+        argv: The command; if empty, so is the script.
+        cwd: The folder in which it starts.
     """
-    program = _resolve(list(argv), cwd, 0)
+    program = _resolve_words(list(argv), cwd, 0)
     if program.path is not None and program.folder != cwd:
-        return replace(program, script=_shown(program.path, cwd))
+        return replace(program, script=_display_path(program.path, cwd))
     return program
 
 
 def capture(context: CaptureContext) -> dict[str, Any]:
-    """The command's facts; see the head of this module."""
-    from labbook.probe.redaction import allowed_environment, redact_argv
+    """Returns the facts of the command; the module's docstring lists them."""
+    from labbook.probe.redaction.environment_variables import allowed_environment
+    from labbook.probe.redaction.structures import redact_argv
 
     argv = redact_argv(list(context.argv), context.redactor)
     program = find_program_file(argv, context.cwd)
@@ -94,52 +95,52 @@ def capture(context: CaptureContext) -> dict[str, Any]:
     }
 
 
-def _resolve(words: list[str], cwd: Path, depth: int) -> Program:
+def _resolve_words(words: list[str], cwd: Path, depth: int) -> Program:
     while words and _ASSIGNMENT.match(words[0]):
         words = words[1:]
     if not words or depth > _MAX_DEPTH:
         return Program("", "program", cwd)
     name, rest = Path(words[0]).name, words[1:]
     if name == "env":
-        return _named("env", _resolve(_behind_env(rest), cwd, depth + 1))
+        return _add_launcher("env", _resolve_words(_skip_env_options(rest), cwd, depth + 1))
     if is_python(name):
-        return _python(words[0], rest, cwd, depth)
+        return _resolve_python(words[0], rest, cwd, depth)
     if name in _SHELLS:
-        return _shell(name, rest, cwd, depth)
+        return _resolve_shell(name, rest, cwd, depth)
     if name in ("jupyter", "jupyter-nbconvert", "papermill"):
-        return _notebook(words, cwd)
+        return _resolve_notebook(words, cwd)
     if name in LAUNCHERS:
-        return _launched(name, LAUNCHERS[name], rest, words, cwd, depth)
-    return _file(words, cwd)
+        return _resolve_launcher(name, LAUNCHERS[name], rest, words, cwd, depth)
+    return _resolve_file(words, cwd)
 
 
-def _launched(
+def _resolve_launcher(
     name: str, launcher: Launcher, rest: list[str], words: list[str], cwd: Path, depth: int, interpreter: str = ""
 ) -> Program:
-    found, module = unwrap_launcher(launcher, rest)
-    if not found:
+    command, module = unwrap_launcher(launcher, rest)
+    if not command:
         return Program(name, "program", cwd, arguments=tuple(rest), interpreter=interpreter)
     if module:
-        program = _module(found, cwd, depth, interpreter)
-    elif launcher.python and not is_python(Path(found[0]).name) and not found[0].startswith("-"):
-        program = replace(_file(found, cwd), kind="python")
+        program = _resolve_module(command, cwd, depth, interpreter)
+    elif launcher.python and not is_python(Path(command[0]).name) and not command[0].startswith("-"):
+        program = replace(_resolve_file(command, cwd), kind="python")
     else:
-        program = _resolve(found, cwd, depth + 1)
+        program = _resolve_words(command, cwd, depth + 1)
     if interpreter and not program.interpreter:
         program = replace(program, interpreter=interpreter)
-    return _named(name, program)
+    return _add_launcher(name, program)
 
 
-def _named(launcher: str, program: Program) -> Program:
+def _add_launcher(launcher: str, program: Program) -> Program:
     return replace(program, launchers=(launcher, *program.launchers))
 
 
-def _behind_env(words: list[str]) -> list[str]:
+def _skip_env_options(words: list[str]) -> list[str]:
     at = 0
     while at < len(words):
         word = words[at]
         if word in ("-S", "--split-string") and at + 1 < len(words):
-            return [*_split(words[at + 1]), *words[at + 2 :]]
+            return [*_split_words(words[at + 1]), *words[at + 2 :]]
         if word in ("-u", "--unset", "-C", "--chdir"):
             at += 2
         elif (word.startswith("-") and word != "--") or _ASSIGNMENT.match(word):
@@ -149,7 +150,7 @@ def _behind_env(words: list[str]) -> list[str]:
     return []
 
 
-def _python(interpreter: str, rest: list[str], cwd: Path, depth: int) -> Program:
+def _resolve_python(interpreter: str, rest: list[str], cwd: Path, depth: int) -> Program:
     at = 0
     while at < len(rest):
         word = rest[at]
@@ -160,72 +161,72 @@ def _python(interpreter: str, rest: list[str], cwd: Path, depth: int) -> Program
         elif word == "-" or not word.startswith("-"):
             break
         elif "c" in word[1:] or "m" in word[1:]:
-            letter = next(c for c in word[1:] if c in "cm")
-            attached = word[word.index(letter, 1) + 1 :]
+            option = next(c for c in word[1:] if c in "cm")
+            attached = word[word.index(option, 1) + 1 :]
             following = ([attached] if attached else []) + rest[at + 1 :]
-            if letter == "m":
-                return _module(following, cwd, depth, interpreter)
+            if option == "m":
+                return _resolve_module(following, cwd, depth, interpreter)
             return Program("python -c", "inline", cwd, arguments=tuple(following[1:]), interpreter=interpreter)
         else:
             at += 1
     if at >= len(rest) or rest[at] == "-":
         return Program("python", "inline", cwd, interpreter=interpreter)
-    program = _file(rest[at:], cwd)
+    program = _resolve_file(rest[at:], cwd)
     return replace(program, kind="python", interpreter=interpreter)
 
 
-def _module(words: list[str], cwd: Path, depth: int, interpreter: str) -> Program:
+def _resolve_module(words: list[str], cwd: Path, depth: int, interpreter: str) -> Program:
     if not words:
         return Program("python -m", "module", cwd, interpreter=interpreter)
     name = words[0]
     if name in LAUNCHERS:
-        return _launched(name, LAUNCHERS[name], words[1:], words, cwd, depth, interpreter)
+        return _resolve_launcher(name, LAUNCHERS[name], words[1:], words, cwd, depth, interpreter)
     if name in ("nbconvert", "jupyter", "papermill"):
-        return replace(_notebook(words, cwd), interpreter=interpreter)
+        return replace(_resolve_notebook(words, cwd), interpreter=interpreter)
     parts = name.split(".")
     for base in (cwd, cwd / "src"):
         for file in (base.joinpath(*parts).with_suffix(".py"), base.joinpath(*parts, "__main__.py")):
             if file.is_file():
                 arguments = tuple(words[1:])
-                return Program(_shown(file, cwd), "module", cwd, file, (), arguments, interpreter)
+                return Program(_display_path(file, cwd), "module", cwd, file, (), arguments, interpreter)
     return Program(f"-m {name}", "module", cwd, None, (), tuple(words[1:]), interpreter)
 
 
-def _shell(name: str, rest: list[str], cwd: Path, depth: int) -> Program:
+def _resolve_shell(name: str, rest: list[str], cwd: Path, depth: int) -> Program:
     at = 0
     while at < len(rest) and rest[at].startswith(("-", "+")) and rest[at] != "--":
         if rest[at].startswith("-") and not rest[at].startswith("--") and "c" in rest[at]:
             line = next((w for w in rest[at + 1 :] if not w.startswith("-")), "")
-            return _named(name, _shell_line(line, cwd, depth))
+            return _add_launcher(name, _resolve_shell_line(line, cwd, depth))
         at += 2 if rest[at] in ("-o", "-O", "+o", "+O", "--rcfile", "--init-file") else 1
     script = rest[at + 1 :] if at < len(rest) and rest[at] == "--" else rest[at:]
     if not script:
         return Program(name, "shell", cwd)
-    return replace(_file(script, cwd), kind="shell")
+    return replace(_resolve_file(script, cwd), kind="shell")
 
 
-def _shell_line(line: str, cwd: Path, depth: int) -> Program:
-    """The program of a shell line: the first Python in it, else the first command that does not only prepare."""
+def _resolve_shell_line(line: str, cwd: Path, depth: int) -> Program:
+    """Returns the first Python program of a shell line, or its first command that does not only prepare."""
     first: Program | None = None
     folder = cwd
-    for words in _commands(line):
+    for words in _split_commands(line):
         while words and _ASSIGNMENT.match(words[0]):
             words = words[1:]
         if words[:1] == ["cd"] and len(words) > 1:
             folder = folder / _expand_home(words[1])
-        if not words or (words[0] in _NOT_THE_PROGRAM and words[1:2] != ["run"]):
+        if not words or (words[0] in _PREPARING_WORDS and words[1:2] != ["run"]):
             continue
-        program = _resolve(words, folder, depth + 1)
+        program = _resolve_words(words, folder, depth + 1)
         if program.kind in ("python", "module", "notebook"):
             return program
         first = first or program
     return first or Program("sh -c", "inline", cwd)
 
 
-def _commands(line: str) -> list[list[str]]:
+def _split_commands(line: str) -> list[list[str]]:
     commands: list[list[str]] = [[]]
     # The number in `2>&1` is a stream, not an argument.
-    words = iter(_split(re.sub(r"(?<=\s)\d(?=[<>])", "", line), operators=True))
+    words = iter(_split_words(re.sub(r"(?<=\s)\d(?=[<>])", "", line), operators=True))
     for word in words:
         if not word or not set(word) <= set("();<>|&"):
             commands[-1].append(word)
@@ -236,7 +237,7 @@ def _commands(line: str) -> list[list[str]]:
     return [c for c in commands if c]
 
 
-def _split(line: str, operators: bool = False) -> list[str]:
+def _split_words(line: str, operators: bool = False) -> list[str]:
     try:
         lexer = shlex.shlex(line.replace("\n", " ; "), posix=True, punctuation_chars=operators)
         lexer.whitespace_split = True
@@ -245,37 +246,37 @@ def _split(line: str, operators: bool = False) -> list[str]:
         return line.split()
 
 
-def _notebook(words: list[str], cwd: Path) -> Program:
+def _resolve_notebook(words: list[str], cwd: Path) -> Program:
     notebooks = [w for w in words[1:] if w.endswith(".ipynb") and not w.startswith("-")]
     name = Path(words[0]).name
     if not notebooks:
         return Program(name, "program", cwd, arguments=tuple(words[1:]))
     arguments = tuple(w for w in words[1:] if w != notebooks[0])
-    return replace(_file([notebooks[0], *arguments], cwd), kind="notebook", launchers=(name,))
+    return replace(_resolve_file([notebooks[0], *arguments], cwd), kind="notebook", launchers=(name,))
 
 
-def _file(words: list[str], cwd: Path) -> Program:
-    """The program in the first word: a file here, or a name found on PATH."""
+def _resolve_file(words: list[str], cwd: Path) -> Program:
+    """Returns the program named by the first word: a file, or a name to be found on PATH."""
     word = words[0]
     file = cwd / _expand_home(word)
     arguments = tuple(words[1:])
     if file.is_dir() and (file / "__main__.py").is_file():
-        return Program(_shown(file / "__main__.py", cwd), "python", cwd, file / "__main__.py", (), arguments)
+        return Program(_display_path(file / "__main__.py", cwd), "python", cwd, file / "__main__.py", (), arguments)
     if file.is_file() or "/" in word or word.endswith((".py", ".sh", ".ipynb")):
         path = file if file.is_file() else None
         kind = {".py": "python", ".ipynb": "notebook", ".sh": "shell"}.get(file.suffix, "program")
-        return Program(_shown(file, cwd), kind, cwd, path, (), arguments)
+        return Program(_display_path(file, cwd), kind, cwd, path, (), arguments)
     return Program(Path(word).name, "program", cwd, None, (), arguments)
 
 
 def _expand_home(word: str) -> str:
-    """A path below `~`, as a masked command line has it; the shell has expanded every other one, `~x.py` is a file."""
+    """Expands `~/...`, which only a masked command line contains: a shell has expanded any other one."""
     below_home = word == "~" or word.startswith("~/")
     return os.path.expanduser(word) if below_home else word  # noqa: PTH111 - without a home `Path.expanduser` raises
 
 
-def _shown(file: Path, cwd: Path) -> str:
-    """Path relative to the top of the code's repository, else to the working folder, else the mere name."""
+def _display_path(file: Path, cwd: Path) -> str:
+    """Returns the path relative to the repository or the working folder, or only the name."""
     absolute = Path(re.sub(r"/(\./)+", "/", str(file)))
     if ".." in absolute.parts:
         absolute = absolute.resolve()
@@ -286,7 +287,7 @@ def _shown(file: Path, cwd: Path) -> str:
 
 
 def find_repository(folder: Path) -> Path | None:
-    """The top folder of the git repository that holds `folder`, found without git; `None` outside a repository."""
+    """Returns the top folder of the git repository around `folder`, or `None`."""
     for candidate in (folder, *folder.parents):
         if (candidate / ".git").exists():
             return candidate

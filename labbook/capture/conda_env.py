@@ -1,4 +1,4 @@
-"""A conda environment, read from its own records without calling conda, and the file that makes it again."""
+"""Reads a conda environment from its own records, and writes its `environment.yml`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from labbook.capture.requirements import normal_name, requirement
+from labbook.capture.requirements import format_requirement, normalize_name
 from labbook.frozen import dataclass
 
 _CHANNEL = re.compile(rb'"channel":\s*"([^"]*)"')
@@ -20,58 +20,60 @@ _PLATFORM = re.compile(r"/(?:linux|osx|win|noarch)[\w-]*$")
 
 @dataclass(frozen=True)
 class CondaEnvironment:
-    """What conda installed at one place.
+    """The packages of one conda environment.
 
     Args:
         name: Name of the environment ("base" for the root one).
-        packages: Package as `name=version=build`, in order of names.
-        channels: Where they came from, the most used first.
-        by_pip: Python packages that conda did not install, by their registry name.
+        packages: Packages as `name=version=build`, sorted.
+        channels: Channels of the packages, the most used first.
+        pip_packages: Normalized names of the Python packages that conda did not install.
     """
 
     name: str
     packages: tuple[str, ...]
     channels: tuple[str, ...]
-    by_pip: frozenset[str]
+    pip_packages: frozenset[str]
 
 
-def conda_facts(prefix: Path, sys_path: Iterable[Path]) -> CondaEnvironment:
-    """What stands in `conda-meta` at `prefix`; the names of its files already say name, version and build.
+def read_conda_environment(prefix: Path, sys_path: Iterable[Path]) -> CondaEnvironment:
+    """Returns the environment at `prefix`, from the file names in its `conda-meta` folder.
 
     Args:
         prefix: The environment's folder.
-        sys_path: Folders in which Python packages lie.
+        sys_path: Folders with Python packages.
     """
     records = sorted((prefix / "conda-meta").glob("*.json"))
-    found = []
+    packages = []
     for record in records:
         parts = record.stem.rsplit("-", 2)
         if len(parts) == 3:
-            found.append("=".join(parts))
+            packages.append("=".join(parts))
     name = "base" if (prefix / "condabin").is_dir() or (prefix / "envs").is_dir() else prefix.name
-    return CondaEnvironment(name, tuple(sorted(found)), tuple(_channels(prefix, records)), frozenset(_by_pip(sys_path)))
+    return CondaEnvironment(
+        name, tuple(sorted(packages)), tuple(_list_channels(prefix, records)), frozenset(_list_pip_packages(sys_path))
+    )
 
 
-def _channels(prefix: Path, records: Iterable[Path]) -> list[str]:
-    """Channels by how many packages came from them; from the history, else from the records of a few packages."""
+def _list_channels(prefix: Path, records: Iterable[Path]) -> list[str]:
+    """Returns the channels, most used first, from the history or from the records of a few packages."""
     counts: dict[str, int] = {}
     with contextlib.suppress(OSError):
         for line in (prefix / "conda-meta" / "history").read_text("utf-8", "replace").splitlines():
             if line.startswith("+") and "::" in line:
-                channel = _channel(line[1:].partition("::")[0])
+                channel = _short_channel(line[1:].partition("::")[0])
                 counts[channel] = counts.get(channel, 0) + 1
     if not counts:
         for record in list(records)[:20]:
             with contextlib.suppress(OSError):
-                found = _CHANNEL.search(record.read_bytes())
-                if found is not None:
-                    channel = _channel(found[1].decode("utf-8", "replace"))
+                match = _CHANNEL.search(record.read_bytes())
+                if match is not None:
+                    channel = _short_channel(match[1].decode("utf-8", "replace"))
                     counts[channel] = counts.get(channel, 0) + 1
     return sorted((c for c in counts if c), key=lambda c: -counts[c]) or ["defaults"]
 
 
-def _channel(address: str) -> str:
-    """The short name of a channel, or its address without credentials."""
+def _short_channel(address: str) -> str:
+    """Returns the short name of a channel, or its address without credentials."""
     from labbook.store.remotes import credential_free
 
     bare = _PLATFORM.sub("", address.rstrip("/"))
@@ -84,22 +86,22 @@ def _channel(address: str) -> str:
     return re.sub(r"/t/[^/]+/", "/", credential_free(bare))
 
 
-def _by_pip(sys_path: Iterable[Path]) -> Iterable[str]:
+def _list_pip_packages(sys_path: Iterable[Path]) -> Iterable[str]:
     for folder in dict.fromkeys(sys_path):
         with contextlib.suppress(OSError):
-            for entry in os.listdir(folder):  # noqa: PTH208 - names are all that is needed
+            for entry in os.listdir(folder):  # noqa: PTH208 - only names are needed
                 if entry.endswith(".dist-info"):
                     installer = b""
                     with contextlib.suppress(OSError):
                         installer = (folder / entry / "INSTALLER").read_bytes()[:40].strip()
                     if installer != b"conda":
-                        yield normal_name(entry.removesuffix(".dist-info").rpartition("-")[0])
+                        yield normalize_name(entry.removesuffix(".dist-info").rpartition("-")[0])
 
 
-def environment_yml(
+def format_environment_yml(
     conda: CondaEnvironment, packages: Mapping[str, str], origins: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """The text of an `environment.yml` that `conda env create -f` accepts; what pip installed stands under `pip`."""
+    """Returns an `environment.yml` for `conda env create -f`, with packages of pip under `pip`."""
     lines = [f"name: {_scalar(conda.name)}", "channels:"]
     lines += [f"  - {_scalar(channel)}" for channel in conda.channels]
     lines.append("dependencies:")
@@ -107,8 +109,8 @@ def environment_yml(
     own = {p.partition("=")[0] for p in conda.packages}
     pip = []
     for name, version in packages.items():
-        if name in conda.by_pip and name not in own:
-            pip += requirement(name, version, origins.get(name)).splitlines()
+        if name in conda.pip_packages and name not in own:
+            pip += format_requirement(name, version, origins.get(name)).splitlines()
     if any(not line.startswith("#") for line in pip):
         if "pip" not in own:
             lines.append("  - pip")
@@ -118,6 +120,6 @@ def environment_yml(
 
 
 def _scalar(text: str) -> str:
-    """A string as YAML reads it back: quoted whenever it could be taken for something else."""
+    """Returns a YAML string, quoted if a parser could read it as another type."""
     plain = _PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
     return text if plain else json.dumps(text, ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""The container and the batch job around a run, as far as they can be told from inside.
+"""Reads the container and the batch job of a run, as far as they are visible from inside.
 
 Facts: `kind` ("docker", "podman", "kubernetes", "apptainer", "lxc", "wsl", "container", or "none"), `image`,
-`image_id`, `image_hints` (variables that images set to say what they are), `job` (batch system and its identifiers).
+`image_id`, `image_hints` (variables by which images describe themselves), `job` (batch system and its identifiers).
 """
 
 from __future__ import annotations
@@ -39,37 +39,37 @@ _LONG_ID = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 @dataclass(frozen=True)
-class Traces:
-    """Where a container leaves traces; the root of the file system, elsewhere in tests.
+class SystemFiles:
+    """Reads files of the system; tests use another root folder.
 
     Args:
-        root: The folder that stands for "/".
+        root: The folder used as "/".
     """
 
     root: Path = Path("/")
 
     def text(self, path: str) -> str:
-        """Content of a file, "" when it is not there."""
+        """Returns the content of a file, "" if there is none."""
         with contextlib.suppress(OSError):
             return (self.root / path).read_text("utf-8", "replace")[:65536]
         return ""
 
 
 def capture(context: CaptureContext) -> dict[str, Any]:
-    """The facts of container and job; see the head of this module."""
-    return container_facts(context.environ, Traces()) | _job(context.environ)
+    """Returns the facts of container and job; the module's docstring lists them."""
+    return container_facts(context.environ, SystemFiles()) | _job(context.environ)
 
 
-def container_facts(environ: Mapping[str, str], traces: Traces) -> dict[str, Any]:
-    """`kind`, and image where it can be told.
+def container_facts(environ: Mapping[str, str], files: SystemFiles) -> dict[str, Any]:
+    """Returns the kind of the container, and its image if it is known.
 
     Args:
         environ: The run's environment.
-        traces: Files to look at.
+        files: Files of the system.
     """
-    kind = _kind(environ, traces)
+    kind = _kind(environ, files)
     facts: dict[str, Any] = {"kind": kind}
-    podman = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', traces.text("run/.containerenv"), re.MULTILINE))
+    podman = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', files.text("run/.containerenv"), re.MULTILINE))
     image = podman.get("image") or environ.get("APPTAINER_CONTAINER") or environ.get("SINGULARITY_CONTAINER") or ""
     if image:
         facts["image"] = credential_free(image) if "://" in image else image
@@ -79,30 +79,28 @@ def container_facts(environ: Mapping[str, str], traces: Traces) -> dict[str, Any
     if hints and kind != "none":
         facts["image_hints"] = hints
     if kind in ("docker", "kubernetes", "container"):
-        found = _LONG_ID.search(traces.text("proc/self/mountinfo"))
-        if found is not None:
-            facts["container_id"] = found[0][:12]
+        match = _LONG_ID.search(files.text("proc/self/mountinfo"))
+        if match is not None:
+            facts["container_id"] = match[0][:12]
         if not image:
-            facts["image_note"] = (
-                "a container cannot see which image it was made from; set CONTAINER_IMAGE to record it"
-            )
+            facts["image_note"] = "the image is not visible from inside a container; set CONTAINER_IMAGE to record it"
     return facts
 
 
-def _kind(environ: Mapping[str, str], traces: Traces) -> str:
-    groups = traces.text("proc/1/cgroup")
+def _kind(environ: Mapping[str, str], files: SystemFiles) -> str:
+    groups = files.text("proc/1/cgroup")
     if environ.get("KUBERNETES_SERVICE_HOST") or "kubepods" in groups:
         return "kubernetes"
     if environ.get("APPTAINER_CONTAINER") or environ.get("SINGULARITY_CONTAINER") or environ.get("APPTAINER_NAME"):
         return "apptainer"
-    if (traces.root / "run/.containerenv").exists() or "libpod" in groups:
+    if (files.root / "run/.containerenv").exists() or "libpod" in groups:
         return "podman"
-    if (traces.root / ".dockerenv").exists() or "/docker/" in groups:
+    if (files.root / ".dockerenv").exists() or "/docker/" in groups:
         return "docker"
     named = environ.get("container", "")
     if named or "/lxc/" in groups:
         return named if named in ("lxc", "podman", "docker") else "lxc" if "/lxc/" in groups else "container"
-    return "wsl" if "microsoft" in traces.text("proc/sys/kernel/osrelease").lower() else "none"
+    return "wsl" if "microsoft" in files.text("proc/sys/kernel/osrelease").lower() else "none"
 
 
 def _job(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from labbook.frozen import dataclass
 
 if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
     from labbook.store.config import Config
     from labbook.store.notebook import Notebook
 
 
 @dataclass(frozen=True)
 class CaptureContext:
-    """What a source may know of the run.
+    """The facts of a run that a capture source may use.
 
     Args:
         argv: The command.
@@ -25,8 +25,8 @@ class CaptureContext:
         environ: Its environment.
         config: Settings of the notebook.
         attachments: Folder of the entry's files; sources may write into it.
-        python: The `hello` of the interpreter that stands for the run; empty before the start and when none said hello.
-        notebook: Where the entry goes.
+        python: The `hello` event of the main Python process; empty before the start and without a probe.
+        notebook: Notebook of the entry.
         redactor: Masks secrets and personal paths.
     """
 

@@ -1,10 +1,11 @@
-"""Fingerprints of files: whole where they are small, by samples where they are large, within a budget of time.
+"""Fingerprints files within a time budget: small files whole, large ones by samples.
 
-They are made in the recorder, never in the training process. Source: mechanisms, section 7.
+They are computed in the recorder, never in the training process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -21,11 +22,11 @@ _MAX_LISTED = 100_000
 
 @dataclass
 class Budget:
-    """What may still be spent on fingerprints; files that come too late are sampled, then only named.
+    """The remaining time and bytes for fingerprints; later files are sampled, then only named.
 
     Args:
-        seconds: Time for all files of a run. Source: chosen by us, what a user would not notice after a training.
-        full_bytes: Bytes that may be hashed whole, over all files; some 1.5 GB/s on one core.
+        seconds: Time for all files of a run. Source: chosen by us, too short to notice after a training.
+        full_bytes: Bytes that may be hashed whole, over all files; about 1.5 GB/s on one core.
         hash_full_bytes: Larger files are sampled.
     """
 
@@ -35,27 +36,27 @@ class Budget:
     _begin: float = field(default_factory=time.monotonic)
 
     def spent(self) -> bool:
-        """Whether the time is over."""
+        """Whether the time is used up."""
         return time.monotonic() - self._begin > self.seconds
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The fingerprint of one file, or the reason why there is none; `size` is -1 when it is not known."""
+    """The fingerprint of one file, or the reason why there is none; `size` is -1 if unknown."""
 
     text: str
     size: int
     reason: str = ""
 
 
-def fingerprint(path: Path, budget: Budget, seen_mtime_ns: int = 0) -> Fingerprint:
-    """The fingerprint of a file as it is now.
+def fingerprint_file(path: Path, budget: Budget, seen_mtime_ns: int = 0) -> Fingerprint:
+    """Returns the fingerprint of a file's current content.
 
     Args:
         path: The file.
-        budget: What may be spent; it is reduced.
-        seen_mtime_ns: Its time when the run opened it for reading; another time now means that what was read is gone.
-            0 when nothing is known.
+        budget: The remaining budget, which is reduced.
+        seen_mtime_ns: Modification time when the run opened the file for reading, 0 if unknown. If it has changed, the
+            content that was read no longer exists.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -71,7 +72,7 @@ def fingerprint(path: Path, budget: Budget, seen_mtime_ns: int = 0) -> Fingerpri
             return Fingerprint("", before.st_size, "changed after it was read")
         if budget.spent():
             return Fingerprint("", before.st_size, "no time left to fingerprint it")
-        text = _hashed(handle, before.st_size, budget)
+        text = _hash_content(handle, before.st_size, budget)
         after = os.fstat(handle)
     except OSError:
         return Fingerprint("", -1, "unreadable")
@@ -82,14 +83,14 @@ def fingerprint(path: Path, budget: Budget, seen_mtime_ns: int = 0) -> Fingerpri
     return Fingerprint(text, before.st_size)
 
 
-def _hashed(handle: int, size: int, budget: Budget) -> str:
+def _hash_content(handle: int, size: int, budget: Budget) -> str:
     digest = hashlib.sha256()
     if size <= budget.hash_full_bytes and size <= budget.full_bytes:
         budget.full_bytes -= size
         while chunk := os.read(handle, _CHUNK):
             digest.update(chunk)
         return f"sha256:{digest.hexdigest()}"
-    # Size and 16 pieces spread evenly, the first and the last among them.
+    # The size and 16 evenly spaced pieces, including the first and the last.
     digest.update(str(size).encode())
     last = max(0, size - _SAMPLE_BYTES)
     for number in range(_SAMPLES):
@@ -97,14 +98,14 @@ def _hashed(handle: int, size: int, budget: Budget) -> str:
     return f"sampled:{digest.hexdigest()}"
 
 
-def manifest(members: Mapping[str, tuple[int, str]]) -> str:
-    """One fingerprint of many files.
+def combine_fingerprints(members: Mapping[str, tuple[int, str]]) -> str:
+    """Returns one fingerprint of many files.
 
     Args:
-        members: Relative path -> size in bytes and fingerprint, "" where a file has none.
+        members: Relative path -> size in bytes and fingerprint, "" if a file has none.
 
     Returns:
-        "manifest:..." when every member has a fingerprint, else "names:...", which stands for names and sizes alone.
+        "manifest:..." if every member has a fingerprint, else "names:...", of names and sizes alone.
     """
     whole = all(text for _, text in members.values())
     digest = hashlib.sha256()
@@ -115,15 +116,12 @@ def manifest(members: Mapping[str, tuple[int, str]]) -> str:
 
 
 def list_files(folder: Path) -> dict[str, tuple[int, str]]:
-    """Regular files of a folder, without those of folders below: name -> size and no fingerprint. Empty when gone."""
-    found: dict[str, tuple[int, str]] = {}
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if len(found) >= _MAX_LISTED:
-                    break
-                if entry.is_file(follow_symlinks=False):
-                    found[entry.name] = (entry.stat(follow_symlinks=False).st_size, "")
-    except OSError:
-        return found
-    return found
+    """Returns the regular files directly in a folder: name -> size and an empty fingerprint."""
+    files: dict[str, tuple[int, str]] = {}
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if len(files) >= _MAX_LISTED:
+                break
+            if entry.is_file(follow_symlinks=False):
+                files[entry.name] = (entry.stat(follow_symlinks=False).st_size, "")
+    return files

@@ -1,4 +1,4 @@
-"""Graphics processors: what they are and how busy, through NVML where it is installed, else from /proc and /sys."""
+"""Reads GPUs and their load through NVML, or only their names from /proc and /sys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEVICES = Path("/dev")
 
 
 class GpuReader:
-    """Reads NVIDIA devices through NVML for as long as it is open.
+    """Reads NVIDIA devices through NVML until it is closed.
 
     Args:
         nvml: The module `pynvml` (of the package nvidia-ml-py).
@@ -32,9 +32,9 @@ class GpuReader:
             raise Unavailable(f"NVML does not answer: {error}") from error
 
     def facts(self) -> list[dict[str, Any]]:
-        """One object a device: `index`, `name`, `memory_bytes`, `capability` ("9.0", where it is told).
+        """Returns `index`, `name`, `memory_bytes` and `capability` ("9.0", if known) of each device.
 
-        No serial numbers or UUIDs: they name a machine and say nothing about a result.
+        No serial numbers or UUIDs: they identify a machine and explain no result.
         """
         return [self._facts(index, device) for index, device in enumerate(self._devices)]
 
@@ -49,7 +49,7 @@ class GpuReader:
         return facts
 
     def driver(self) -> dict[str, str]:
-        """`driver` and `cuda_driver` (the newest CUDA that this driver serves), as far as they are told."""
+        """Returns `driver` and `cuda_driver` (the newest CUDA that the driver supports), if known."""
         nvml = self._nvml
         facts: dict[str, str] = {}
         with contextlib.suppress(nvml.NVMLError):
@@ -60,11 +60,11 @@ class GpuReader:
         return facts
 
     def sample(self, pids: Collection[int]) -> list[dict[str, int]]:
-        """How busy each device is now: `used` (bytes, by everybody), `util` (percent) and `own` (bytes, by `pids`).
+        """Returns the load of each device: `used` (bytes), `util` (percent), `own` (bytes of `pids`).
 
-        `own` is left out where the driver does not tell it: in most containers process ids do not match.
+        `own` is missing if the driver does not report it: in most containers process ids do not match.
         """
-        found = []
+        rows = []
         for device in self._devices:
             row: dict[str, int] = {}
             with contextlib.suppress(self._nvml.NVMLError):
@@ -76,20 +76,20 @@ class GpuReader:
                 own = [p.usedGpuMemory for p in running if p.pid in pids]
                 if own and all(isinstance(used, int) for used in own):
                     row["own"] = sum(own)
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
     def close(self) -> None:
-        """Lets go of the driver."""
+        """Shuts NVML down."""
         with contextlib.suppress(self._nvml.NVMLError):
             self._nvml.nvmlShutdown()
 
 
 def open_gpus() -> GpuReader:
-    """A reader of this machine's devices.
+    """Returns a reader of this machine's devices.
 
     Raises:
-        Unavailable: There is no NVIDIA driver here, or nvidia-ml-py is not installed in labbook's own environment.
+        Unavailable: There is no NVIDIA driver, or nvidia-ml-py is not installed in labbook's environment.
     """
     if not has_nvidia():
         raise Unavailable("no NVIDIA driver on this machine")
@@ -101,12 +101,12 @@ def open_gpus() -> GpuReader:
 
 
 def has_nvidia() -> bool:
-    """Whether an NVIDIA driver is loaded; costs two look-ups and saves the import of NVML everywhere else."""
+    """Whether an NVIDIA driver is loaded; cheaper than importing NVML."""
     return _DRIVER.is_dir() or (_DEVICES / "nvidiactl").exists() or (_DEVICES / "dxg").exists()
 
 
 def gpus_without_nvml(driver: Path = _DRIVER, drm: Path = Path("/sys/class/drm")) -> dict[str, Any]:
-    """`gpus` (`index`, `name`, `memory_bytes` where it is told) and `driver`, as the kernel shows them.
+    """Returns `gpus` (`index`, `name`, `memory_bytes` if known) and `driver` from the kernel.
 
     Args:
         driver: Folder of the NVIDIA driver in /proc.

@@ -1,7 +1,7 @@
-"""The machine: processor, memory, devices, system; read from /proc and /sys, no program is started.
+"""Reads the machine from /proc and /sys: processor, memory, devices, system.
 
-Facts: `cpu`, `cores` (that the run may use), `cores_total`, `memory_bytes`, `memory_limit_bytes` (of the control
-group, where it is lower), `gpus` (list of `index`, `name`, `memory_bytes`), `driver`, `cuda_driver`, `gpu_note`,
+Facts: `cpu`, `cores` (usable by the run), `cores_total`, `memory_bytes`, `memory_limit_bytes` (of the control group, if
+it is lower), `gpus` (list of `index`, `name`, `memory_bytes`), `driver`, `cuda_driver`, `gpu_note`,
 `disk_free_bytes` (of the working folder), `os`, `kernel`, `machine`, `libc`.
 """
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext
 
 _NO_LIMIT_BYTES = 1 << 60
-"""Control groups write a huge number for "no limit"."""
+"""Control groups write a huge number for "no limit"; larger values are none."""
 
 
 def capture(context: CaptureContext) -> dict[str, Any]:
-    """The machine's facts; see the head of this module."""
+    """Returns the facts of the machine; the module's docstring lists them."""
     system = os.uname()
     total = memory_total()
     facts: dict[str, Any] = {
@@ -54,7 +54,7 @@ def _gpus() -> dict[str, Any]:
     except Unavailable as reason:
         facts = gpus_without_nvml()
         if has_nvidia():
-            facts["gpu_note"] = f"memory and load of the GPUs were not observed: {reason}"
+            facts["gpu_note"] = f"memory and load of the GPUs were not measured: {reason}"
         return facts
     try:
         return {"gpus": reader.facts(), **reader.driver()}
@@ -63,14 +63,14 @@ def _gpus() -> dict[str, Any]:
 
 
 _MARKS = re.compile(r"\((?:R|TM|C)\)", re.IGNORECASE)
-"""Of makers behind their names."""
+"""Trademark signs after the names of makers."""
 
 
 def cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name; on machines whose kernel does not tell it, its architecture."""
+    """Returns the processor's name, or its architecture if the kernel gives no name."""
     text = ""
     with contextlib.suppress(OSError), info.open("rb") as stream:
-        # One block is enough; machines with hundreds of cores have a megabyte of them.
+        # One block is enough; machines with hundreds of cores have a megabyte of text.
         text = stream.read(8192).decode("utf-8", "replace")
     for key in ("model name", "Hardware", "cpu model", "Model"):
         for line in text.splitlines():
@@ -81,7 +81,7 @@ def cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def usable_cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float:
-    """How many cores the run may use: its affinity, or the quota of its control groups where that is less."""
+    """Returns the number of usable cores: the affinity or the lower quota of the control groups."""
     cores = float(len(os.sched_getaffinity(0)))
     for folder in _group_folders(groups, own, "cpu"):
         with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
@@ -95,7 +95,7 @@ def usable_cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/
 
 
 def memory_limit(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int | None:
-    """Bytes that the run's control groups allow it, `None` without a limit."""
+    """Returns the memory limit of the control groups in bytes, `None` without a limit."""
     limits = []
     for folder in _group_folders(groups, own, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -105,7 +105,7 @@ def memory_limit(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/
 
 
 def _group_folders(groups: Path, own: Path, controller: str) -> list[Path]:
-    """Folders of this process's control groups, the limits of all of which hold, inner ones first."""
+    """Returns the folders of this process's control groups, innermost first; all their limits apply."""
     folders: list[Path] = []
     with contextlib.suppress(OSError):
         for line in own.read_text().splitlines():
@@ -118,12 +118,12 @@ def _group_folders(groups: Path, own: Path, controller: str) -> list[Path]:
                 continue
             inner = base / path.lstrip("/")
             folders += [inner, *[p for p in inner.parents if p.is_relative_to(base)]]
-    # Inside a container the path is that of the host and does not exist; its own group is at the top.
+    # Inside a container the path is a path of the host and does not exist; the own group is at the top.
     return [f for f in dict.fromkeys([*folders, groups, groups / controller]) if f.is_dir()]
 
 
 def memory_total(info: Path = Path("/proc/meminfo")) -> int:
-    """Bytes of main memory, 0 when not told."""
+    """Returns the bytes of main memory, 0 if unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in info.read_text().splitlines():
             if line.startswith("MemTotal:"):

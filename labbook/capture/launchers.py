@@ -1,4 +1,4 @@
-"""Launchers that stand in front of a program, and how to read past them: data, and the one reader of it."""
+"""Launchers such as torchrun, and the command lines behind them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from labbook.frozen import dataclass
 
 @dataclass(frozen=True)
 class Launcher:
-    """What is known of one launcher's command line.
+    """The command line of one launcher.
 
     Args:
-        flags: Options without a value; every other option is taken to have one unless it holds "=".
-        words: Words that must follow its name ("run" of `uv run`).
-        positionals: How many plain arguments come before the program (the duration of `timeout 10 python ...`).
+        flags: Options without a value; every other option has one unless it contains "=".
+        words: Words that must follow the launcher's name ("run" of `uv run`).
+        positionals: Number of arguments before the program (the duration of `timeout 10 python ...`).
         module: Options after which the program is a module.
-        python: Whether the program is a Python script even when it has no such ending.
+        python: Whether the program is a Python script even without the ending `.py`.
     """
 
     flags: frozenset[str] = frozenset()
@@ -134,19 +134,19 @@ LAUNCHERS: dict[str, Launcher] = {
     "exec": Launcher(_flags("-c -l")),
     "command": Launcher(),
 }
-"""Launcher, or module run as one, by its name. Source: their `--help`, 2026."""
+"""Launchers, and modules that act as one, by name. Source: their `--help`, 2026."""
 
 _PROGRAM_ENDINGS = (".py", ".pyw", ".sh", ".bash", ".ipynb")
 
 
-def looks_like_program(word: str) -> bool:
+def _looks_like_program(word: str) -> bool:
     """Whether a word can only be the program: a script, an interpreter or another launcher."""
     name = PurePath(word).name
     return word.endswith(_PROGRAM_ENDINGS) or name in LAUNCHERS or is_python(name) or name in ("bash", "sh", "env")
 
 
 def is_python(name: str) -> bool:
-    """Whether this is the name of a Python interpreter ("python", "python3.11", "pypy3", "pythonw")."""
+    """Whether this is the name of a Python interpreter ("python", "python3.11", "pypy3")."""
     for stem in ("python", "pypy"):
         if name.startswith(stem):
             rest = name.removeprefix(stem).removesuffix("-dbg").removeprefix("w").removesuffix("t")
@@ -155,14 +155,14 @@ def is_python(name: str) -> bool:
 
 
 def unwrap_launcher(launcher: Launcher, words: Sequence[str]) -> tuple[list[str], bool]:
-    """The command behind a launcher, and whether its first word is a module.
+    """Returns the command behind a launcher, and whether its first word is a module.
 
     Args:
-        launcher: Which one.
-        words: What follows the launcher's name.
+        launcher: The launcher.
+        words: Words after the launcher's name.
 
     Returns:
-        The rest of the words, beginning with the program; empty when there is none.
+        The words from the program on, empty if there is none; and whether the program is a module.
     """
     rest = list(words)
     for word in launcher.words:
@@ -191,5 +191,5 @@ def _takes_value(option: str, rest: Sequence[str], launcher: Launcher) -> bool:
     if "=" in option or option in launcher.flags or not rest or rest[0].startswith("-"):
         return False
     if not option.startswith("--") and len(option) > 2 and (option[2:].isdigit() or option[1:].isdigit()):
-        return False  # `-n4`, `-10`: the value is in the word itself
-    return not looks_like_program(rest[0])
+        return False  # `-n4`, `-10`: the word contains the value
+    return not _looks_like_program(rest[0])

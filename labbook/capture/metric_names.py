@@ -1,4 +1,4 @@
-"""Which words in console text name a metric, and what the metric is called in the entry."""
+"""Recognizes names of metrics in console text, and gives them the name that the entry shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WEAK = frozenset({
     "top1", "top5", "f1", "auc", "auroc", "map", "ap", "precision", "recall", "iou", "miou", "dice", "bleu", "rouge",
     "psnr", "ssim", "mse", "mae", "rmse", "r2", "wer", "cer", "error", "err", "reward", "return", "score", "hmean",
 })  # fmt: skip
-"""Words that also name other things ("precision: 16"): they count only before a number with a decimal point."""
+"""Words with other meanings too ("precision: 16"): they count only before a number with a decimal point."""
 
 _NOT_METRICS = frozenset({
     "weight", "weights", "scale", "scaler", "coef", "coeff", "coefficient", "lambda", "alpha", "beta", "gamma",
@@ -19,7 +19,7 @@ _NOT_METRICS = frozenset({
     "steps", "step", "epoch", "epochs", "iter", "batch", "size", "time", "cost", "eta", "seed", "decay", "momentum",
     "warmup", "ratio", "dir", "path", "file", "id", "version", "port", "code", "level", "ref", "index", "limit",
 })  # fmt: skip
-_PART_OF_DATA = {
+_SPLITS = {
     "train": "train", "training": "train", "训练": "train", "val": "val", "valid": "val", "validation": "val",
     "验证": "val", "eval": "val", "evaluation": "val", "dev": "val", "test": "test", "testing": "test", "测试": "test",
 }  # fmt: skip
@@ -36,12 +36,12 @@ QUALIFIERS = "train|training|val|valid|validation|eval|evaluation|dev|test|best|
 
 @lru_cache(maxsize=4096)
 def metric_name(text: str) -> tuple[str, bool] | None:
-    """The metric's name in the entry and whether any number may follow it; `None` when the text names no metric.
+    """Returns a metric's name in the entry and whether any number may follow it; else `None`.
 
     Args:
-        text: As printed: "loss", "train_loss", "Acc@1", "val/loss", "Average loss", "CTCLoss", "训练损失".
+        text: The name as printed: "loss", "train_loss", "Acc@1", "val/loss", "Average loss", "CTCLoss", "训练损失".
     """
-    chinese = _chinese(text)
+    chinese = _chinese_metric(text)
     if chinese is not None:
         return chinese, True
     words = [w.lower() for w in _WORD.findall(text)]
@@ -49,7 +49,7 @@ def metric_name(text: str) -> tuple[str, bool] | None:
     if compact in ("lr", "learningrate"):
         return "lr", True
     if compact.endswith("gradnorm") and "max" not in words:
-        return _tidied(text), True
+        return _clean_name(text), True
     if words and words[-1] in ("step", "epoch"):
         # Lightning logs `train_loss_step` and `train_loss_epoch`.
         words = words[:-1]
@@ -63,49 +63,49 @@ def metric_name(text: str) -> tuple[str, bool] | None:
         return None
     if words in (["error"], ["err"], ["return"], ["score"]):
         return None
-    return _tidied(text), strong
+    return _clean_name(text), strong
 
 
-def part_of_data(before: str) -> str:
-    """Which part of the data a line tells of: "val", "test", "best", or "" when the text before its numbers is silent.
+def data_split(before: str) -> str:
+    """Returns the data split of a line, "val", "test" or "best"; "" for training or unknown.
 
     Args:
-        before: That text. A leading `*` is how the examples of PyTorch mark the result of a validation, "cur metric"
-            how PaddleOCR does.
+        before: The text before the line's numbers. The examples of PyTorch mark results of a validation with a leading
+            `*`, PaddleOCR with "cur metric".
     """
-    said = before[:200].lower()
-    if said.strip() == "*" or "cur metric" in said:
+    start = before[:200].lower()
+    if start.strip() == "*" or "cur metric" in start:
         return "val"
-    if "best metric" in said:
+    if "best metric" in start:
         return "best"
-    found = _PART.search(said)
-    if found is None:
+    match = _SPLIT.search(start)
+    if match is None:
         return ""
-    part = _PART_OF_DATA[found.group()]
-    return "" if part == "train" else part
+    split = _SPLITS[match.group()]
+    return "" if split == "train" else split
 
 
-_PART = re.compile(
-    r"(?<![A-Za-z])(?:" + "|".join(sorted(_PART_OF_DATA, key=len, reverse=True)) + r")(?![A-Za-z])", re.IGNORECASE
+_SPLIT = re.compile(
+    r"(?<![A-Za-z])(?:" + "|".join(sorted(_SPLITS, key=len, reverse=True)) + r")(?![A-Za-z])", re.IGNORECASE
 )
 
 
-def names_a_part(name: str) -> bool:
-    """Whether the name itself says which part of the data it is of ("val_loss")."""
-    return any(w.lower() in _PART_OF_DATA or w.lower() == "best" for w in _WORD.findall(name))
+def has_split(name: str) -> bool:
+    """Whether the name includes a data split ("val_loss")."""
+    return any(w.lower() in _SPLITS or w.lower() == "best" for w in _WORD.findall(name))
 
 
-def _chinese(text: str) -> str | None:
-    for said, name in _CHINESE.items():
-        if text.endswith(said):
-            before = text[: -len(said)]
-            part = _PART_OF_DATA.get(before, "")
+def _chinese_metric(text: str) -> str | None:
+    for chinese, name in _CHINESE.items():
+        if text.endswith(chinese):
+            before = text[: -len(chinese)]
+            part = _SPLITS.get(before, "")
             return f"{part}_{name}" if part else (name if not before or before in ("平均", "总") else None)
     return None
 
 
-def _tidied(text: str) -> str:
-    """The name with `_` for blanks; words that only say how it was averaged are left out."""
+def _clean_name(text: str) -> str:
+    """Returns the name with `_` for blanks and without words for averages."""
     parts = [p for p in re.split(r"[\s]+", text.strip()) if p.lower() not in ("average", "avg", "mean", "running")]
     name = "_".join(parts) or text.strip()
     return name.lower() if name[:1].isupper() and name.isalpha() and not name.isupper() and _is_one_word(name) else name

@@ -1,7 +1,7 @@
-"""Reads metrics from what a program printed: the formats of the usual trainers, progress bars, dicts and plain prints.
+"""Reads metrics from printed text: usual trainers, progress bars, dicts and prints.
 
-Only numbers behind words that name a metric count ("loss: 0.12", "acc=0.9", "'eval_loss': 0.5", "损失 0.12"), so that
-options, versions, times and file names stay out. Time is linear in the text.
+Only numbers after the name of a metric count ("loss: 0.12", "acc=0.9", "'eval_loss': 0.5", "损失 0.12"), not options,
+versions, times and file names. Time is linear in the text.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from labbook.capture.metric_names import CHINESE_NAMES, QUALIFIERS, metric_name, names_a_part, part_of_data
+from labbook.capture.metric_names import CHINESE_NAMES, QUALIFIERS, data_split, has_split, metric_name
 from labbook.model.downsampling import thinned
 from labbook.model.series import Series
 
 _MAX_LINE = 2000
 _MAX_SERIES = 48
 _MAX_POINTS = 100_000
-_KEPT_POINTS = 2000
+_SERIES_POINTS = 2000
 
 _GATE = re.compile(
     r"loss|acc|lr\b|learning.?rate|perplexity|ppl|top[-_]?[15]|f1|auc|map|recall|precision|iou|dice|bleu|rouge|psnr|ssim"
@@ -54,7 +54,7 @@ _MESSAGE = re.compile(r"\s*(?:[\w.]{1,80}(?:Error|Exception|Warning)\b|Namespace
 
 @dataclass
 class _Points:
-    """Points of one metric while lines are read; `None` where a line does not say."""
+    """Points of one metric; `None` for a step or epoch that the line does not name."""
 
     values: list[float] = field(default_factory=list)
     steps: list[int | None] = field(default_factory=list)
@@ -62,14 +62,14 @@ class _Points:
 
 
 def metrics_from_console(text: str) -> list[Series]:
-    """The metrics in console text, one series a name, source "text".
+    """Returns the metrics in console text, one series per name, with source "text".
 
-    Steps are those that the lines tell (global step, iteration, batch, epoch), else the number of the point.
+    Steps are those of the lines (global step, iteration, batch, epoch), or the number of the point.
 
     Args:
         text: Output without escapes, progress bars folded.
     """
-    found: dict[str, _Points] = {}
+    metrics: dict[str, _Points] = {}
     epoch: int | None = None
     before = ""
     for line in text.splitlines():
@@ -78,22 +78,22 @@ def metrics_from_console(text: str) -> list[Series]:
         pairs = [] if quoted or not _GATE.search(line) or _MESSAGE.match(line) else _pairs(line)
         if not pairs and not _EPOCH_WORD.search(line):
             continue
-        told = _position(line)
-        if told[1] is not None:
-            epoch = told[1]
+        step, line_epoch = _position(line)
+        if line_epoch is not None:
+            epoch = line_epoch
         for name, value in pairs:
-            if name not in found and len(found) >= _MAX_SERIES:
+            if name not in metrics and len(metrics) >= _MAX_SERIES:
                 continue
-            points = found.setdefault(name, _Points())
+            points = metrics.setdefault(name, _Points())
             if len(points.values) < _MAX_POINTS:
                 points.values.append(value)
-                points.steps.append(told[0])
-                points.epochs.append(told[1] if told[1] is not None else epoch)
-    return [_series(name, points) for name, points in found.items()]
+                points.steps.append(step)
+                points.epochs.append(epoch)
+    return [_series(name, points) for name, points in metrics.items()]
 
 
 def _pairs(line: str) -> list[tuple[str, float]]:
-    """Metrics in one line, each name once."""
+    """Returns the metrics in one line, each name once."""
     seen: dict[str, float] = {}
     part = None
     for match in _PAIR.finditer(line):
@@ -105,17 +105,17 @@ def _pairs(line: str) -> list[tuple[str, float]]:
         if value is None:
             continue
         if part is None:
-            part = part_of_data(line[: match.start()])
-        full = name if not part or names_a_part(name) or name == "lr" else f"{part}/{name}"
+            part = data_split(line[: match.start()])
+        full = name if not part or has_split(name) or name == "lr" else f"{part}/{name}"
         seen.setdefault(full, value)
-    # A learning rate alone is an option that was printed, not something measured.
+    # A learning rate alone is a printed option, not a measurement.
     if any("loss" in name.lower() or "acc" in name.lower() for name in seen) or len(seen) > 1:
         return list(seen.items())
     return [(name, value) for name, value in seen.items() if name != "lr"]
 
 
 def _value(match: re.Match[str], *, strong: bool) -> float | None:
-    """The number behind a name, or `None` when it is not told as a metric is."""
+    """Returns the number after a name, or `None` if it is not written like a metric."""
     number = match["number"]
     if match["of"]:
         whole = int(match["of"])
@@ -131,7 +131,7 @@ def _value(match: re.Match[str], *, strong: bool) -> float | None:
 
 
 def _position(line: str) -> tuple[int | None, int | None]:
-    """Step and epoch that a line tells; a fraction of an epoch tells no step."""
+    """Returns step and epoch of a line; a fraction of an epoch is ignored."""
     step = _first(_STEP, line)
     if step is None:
         step = _first(_BATCH, line)
@@ -151,16 +151,16 @@ def _series(name: str, points: _Points) -> Series:
     values = tuple(points.values)
     bad = sum(not math.isfinite(v) for v in values)
     whole = Series(name, "text", _steps(points), values, values, values, len(values), bad)
-    return thinned(whole, _KEPT_POINTS)
+    return thinned(whole, _SERIES_POINTS)
 
 
 def _steps(points: _Points) -> tuple[int, ...]:
-    """Ascending steps: as told, as told within each epoch, the epochs, or the numbers of the points."""
+    """Returns ascending steps: those printed, those joined over epochs, the epochs, or point numbers."""
     steps = [s for s in points.steps if s is not None]
     if len(steps) == len(points.values):
         if _ascending(steps):
             return tuple(steps)
-        joined = _joined(steps)
+        joined = _join_epochs(steps)
         if joined is not None:
             return joined
     epochs = [e for e in points.epochs if e is not None]
@@ -173,8 +173,8 @@ def _ascending(numbers: Sequence[int]) -> bool:
     return all(a < b for a, b in pairwise(numbers))
 
 
-def _joined(steps: Sequence[int]) -> tuple[int, ...] | None:
-    """Steps that begin again in each epoch, counted through; `None` when they are no such steps."""
+def _join_epochs(steps: Sequence[int]) -> tuple[int, ...] | None:
+    """Returns steps that restart in each epoch as continuous steps; `None` if they do not restart."""
     offset, last, starts = 0, -1, 0
     joined: list[int] = []
     for step in steps:

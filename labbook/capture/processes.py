@@ -1,6 +1,6 @@
-"""The process tree of a run, read from /proc, and the Python processes in it that the probe did not see.
+"""Follows the process tree of a run and finds its Python processes without a probe.
 
-Reads only; never signals or waits. Source: mechanisms, section 1.3.
+Reads only; never signals or waits.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from labbook.capture.launchers import is_python
-from labbook.probe.protocol import ENV_PROBE, EVENTS_FOLDER
+from labbook.probe.events.protocol import ENV_PROBE, EVENTS_FOLDER
 
-_YOUNG_S = 1.5
-"""How long a new process is looked at in every poll: it may still turn from a fork into another program."""
+_NEW_PROCESS_S = 1.5
+"""How long each poll reads a new process again: a fork may still become another program by `exec`."""
 
 _MAX_PROBED_IDS = 64
-"""Up to so many new process ids are asked for one by one; above it, /proc is listed. Source: measured, 3 to 8 us an id
+"""Up to this many new process ids are read one by one; for more, /proc is listed. Source: measured, 3 to 8 us per id
 against 42 us for a list of 132 processes."""
 
-_FEW_LOOKS = 40
+_MAX_MARKER_READS = 40
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class ProcessStat:
     """One line of /proc/pid/stat.
 
     Args:
-        ticks: Start time in clock ticks since boot; with the id it names one process.
-        cpu_s: Time on processors, that of children that ended and were waited for included.
+        ticks: Start time in clock ticks since boot; with the id it identifies one process.
+        cpu_s: CPU time, including that of reaped children.
         state: "R", "S", "D", "Z", ...
     """
 
@@ -45,13 +45,13 @@ class ProcessStat:
 
 
 @dataclass
-class SeenPython:
-    """A Python process of the run, as /proc showed it.
+class PythonProcess:
+    """A Python process of the run, read from /proc.
 
     Args:
         ids: Its process ids, the outermost first; more than one inside a process namespace.
-        marked: Whether its environment carries the probe's settings; `None` when that could not be read.
-        fork: Whether it is a fork of another Python without a program of its own.
+        marked: Whether its environment has the probe's settings; `None` if it is not readable.
+        fork: Whether it is a fork of another Python process, without an `exec`.
     """
 
     pid: int
@@ -65,7 +65,7 @@ class SeenPython:
 
 
 def read_bytes(path: str, limit: int = 65536) -> bytes:
-    """Content of a small file of /proc, empty when it is gone or not ours to read."""
+    """Returns the content of a small file of /proc, empty if it is gone or not readable."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -82,9 +82,9 @@ _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def read_stat(pid: int) -> ProcessStat | None:
-    """The state of one process, `None` when it is gone."""
+    """Returns the state of one process, `None` if it has ended."""
     text = read_bytes(f"/proc/{pid}/stat", 4096)
-    # The name in parentheses may hold anything, parentheses too; the fields are counted from the last one.
+    # The name in parentheses may itself contain parentheses; the fields are counted from the last one.
     fields = text[text.rfind(b")") + 2 :].split()
     if len(fields) < 20:
         return None
@@ -94,9 +94,9 @@ def read_stat(pid: int) -> ProcessStat | None:
 
 @dataclass
 class ProcessTree:
-    """A process and its descendants, also those whose parent has ended.
+    """A process and its descendants, including those whose parent has ended.
 
-    Call `update` often: what lives and dies between two calls is not seen.
+    Call `update` often: it misses processes that start and end between two calls.
 
     Args:
         root: Process id of the command.
@@ -106,37 +106,37 @@ class ProcessTree:
     members: dict[int, ProcessStat] = field(default_factory=dict)
     _seen: set[int] = field(default_factory=set)
     _last_id: int = -1
-    _first_look: dict[int, float] = field(default_factory=dict)
-    _pythons: dict[tuple[int, int], SeenPython] = field(default_factory=dict)
+    _first_seen: dict[int, float] = field(default_factory=dict)
+    _pythons: dict[tuple[int, int], PythonProcess] = field(default_factory=dict)
     _marker: bytes = b""
-    _looks: int = 0
+    _marker_reads: int = 0
 
-    def update(self, whole: bool = False) -> list[SeenPython]:
-        """Finds new members and drops those that ended; returns Pythons that are new or have changed.
+    def update(self, whole: bool = False) -> list[PythonProcess]:
+        """Adds new members and drops ended ones; returns new and changed Python processes.
 
         Args:
-            whole: Also read every member again, for its CPU time, and look again at what program each one is.
+            whole: Also read every member again, for its CPU time and its program.
 
         Cost:
-            About 15 us when no process was started anywhere; 10 us for each new one; 10 us a member when `whole`.
+            About 15 us if no process was started anywhere; 10 us for each new one; with `whole` 10 us per member.
         """
         now = time.monotonic()
         self._read_marker()
         if self._last_id < 0:
-            self._adopt(self.root, now, force=True)
+            self._add_member(self.root, now, force=True)
         for pid in self._new_ids():
-            self._adopt(pid, now)
+            self._add_member(pid, now)
         if whole:
             self._refresh()
-        young = [pid for pid, since in self._first_look.items() if now - since < _YOUNG_S]
+        new = [pid for pid, since in self._first_seen.items() if now - since < _NEW_PROCESS_S]
         if not whole:
-            self._first_look = {pid: self._first_look[pid] for pid in young}
-        return [p for p in map(self._look, list(self.members) if whole else young) if p is not None]
+            self._first_seen = {pid: self._first_seen[pid] for pid in new}
+        return [p for p in map(self._identify_python, list(self.members) if whole else new) if p is not None]
 
     def _read_marker(self) -> None:
-        if self._marker or self._looks > _FEW_LOOKS:
+        if self._marker or self._marker_reads > _MAX_MARKER_READS:
             return
-        self._looks += 1
+        self._marker_reads += 1
         for variable in read_bytes(f"/proc/{self.root}/environ", 1 << 20).split(b"\0"):
             if variable.startswith(ENV_PROBE.encode() + b"="):
                 self._marker = variable
@@ -149,29 +149,29 @@ class ProcessTree:
         if 0 < last - before <= _MAX_PROBED_IDS and before > 0:
             return list(range(before + 1, last + 1))
         with contextlib.suppress(OSError):
-            listed = {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208 - twice as fast
-            fresh = listed - self._seen
-            self._seen = listed
-            return sorted(fresh)
+            current = {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208 - twice as fast
+            new = current - self._seen
+            self._seen = current
+            return sorted(new)
         return []
 
-    def _adopt(self, pid: int, now: float, force: bool = False) -> None:
+    def _add_member(self, pid: int, now: float, force: bool = False) -> None:
         if pid in self.members:
             return
         stat = read_stat(pid)
         if stat is None or (pid == os.getpid() and not force):
             return
         ours = force or stat.ppid in self.members or self._is_marked(pid)
-        # The id of a thread answers like its process; only the first thread is a process.
-        if ours and _ids(pid)[:1] == (pid,):
+        # /proc has the ids of threads as well; only the first thread is a process.
+        if ours and _namespace_ids(pid)[:1] == (pid,):
             self.members[pid] = stat
-            self._first_look[pid] = now
+            self._first_seen[pid] = now
 
     def _is_marked(self, pid: int) -> bool | None:
         if not self._marker:
             return None
         environ = read_bytes(f"/proc/{pid}/environ", 1 << 20)
-        # An environment may be empty, and may be one that we must not read.
+        # An empty result is either an empty environment or one without permission to read.
         readable = environ or os.access(f"/proc/{pid}/environ", os.R_OK)
         return self._marker in environ.split(b"\0") if readable else None
 
@@ -180,12 +180,12 @@ class ProcessTree:
             stat = read_stat(pid)
             if stat is None or stat.ticks != known.ticks:
                 del self.members[pid]
-                self._first_look.pop(pid, None)
+                self._first_seen.pop(pid, None)
             else:
                 self.members[pid] = stat
 
-    def _look(self, pid: int) -> SeenPython | None:
-        """The Python in a member when it was not known like this before."""
+    def _identify_python(self, pid: int) -> PythonProcess | None:
+        """Returns the Python process of a member if it is new or runs another command line."""
         stat = self.members.get(pid)
         if stat is None:
             return None
@@ -201,13 +201,15 @@ class ProcessTree:
             return None
         parent = next((p for p in self._pythons.values() if p.pid == stat.ppid), None)
         fork = parent is not None and parent.argv == argv
-        found = SeenPython(pid, stat.ppid, stat.ticks, argv, executable, _ids(pid), self._is_marked(pid), fork)
-        self._pythons[key] = found
-        return found
+        python = PythonProcess(
+            pid, stat.ppid, stat.ticks, argv, executable, _namespace_ids(pid), self._is_marked(pid), fork
+        )
+        self._pythons[key] = python
+        return python
 
 
 def _last_process_id() -> int:
-    """The process id given last on this system, -1 when that is not told; unchanged means that nothing was started."""
+    """Returns the newest process id of the system, -1 if unknown; unchanged means no new process."""
     with contextlib.suppress(ValueError, IndexError):
         return int(read_bytes("/proc/loadavg", 200).split()[4])
     return -1
@@ -220,8 +222,8 @@ def _executable(pid: int) -> str:
         return ""
 
 
-def _ids(pid: int) -> tuple[int, ...]:
-    """Process ids of a process from the outermost namespace inwards; those of its first thread for a thread."""
+def _namespace_ids(pid: int) -> tuple[int, ...]:
+    """Returns the ids of a process from the outermost namespace inwards; of a thread, its process id."""
     group: tuple[int, ...] = ()
     for line in read_bytes(f"/proc/{pid}/status", 4096).splitlines():
         name, _, value = line.partition(b":")
@@ -233,33 +235,33 @@ def _ids(pid: int) -> tuple[int, ...]:
 
 
 def find_unobserved(resources: Path) -> list[dict[str, Any]]:
-    """Python processes of the run that never said hello.
+    """Returns the Python processes of the run in which the probe did not start.
 
     Args:
-        resources: The sampler's file; the event files are looked for in the folder `events` beside it.
+        resources: The sampler's file; the event files are in the folder `events` beside it.
 
     Returns:
-        One object a process: `pid`, `ppid`, `argv` (redacted), `reason`; the same command line only once, with
-        `count`. A process that lived for less than the time between two polls (50 ms at first) may be missing.
+        `pid`, `ppid`, `argv` (redacted), `reason` and `count` of each command line. A process that ran for less than
+        the time between two polls (50 ms at first) may be missing.
     """
-    return unobserved_pythons(_pythons_in(resources), _said_hello(resources.parent / EVENTS_FOLDER))
+    return _list_unobserved(_read_pythons(resources), _observed_processes(resources.parent / EVENTS_FOLDER))
 
 
-def unobserved_pythons(seen: Iterable[Mapping[str, Any]], hello: set[tuple[int, int]]) -> list[dict[str, Any]]:
-    """Those Pythons that are not among `hello`, (process id, start ticks) of the processes that said hello."""
+def _list_unobserved(seen: Iterable[Mapping[str, Any]], hello: set[tuple[int, int]]) -> list[dict[str, Any]]:
+    """Returns the Python processes whose (process id, start ticks) are not among `hello`."""
     latest = {(record["pid"], record["ticks"]): record for record in seen}
-    silent: dict[tuple[str, ...], dict[str, Any]] = {}
+    unobserved: dict[tuple[str, ...], dict[str, Any]] = {}
     for (pid, ticks), record in latest.items():
         ids = record.get("ids") or [pid]
         if record.get("fork") or any((i, ticks) in hello for i in ids):
             continue
         argv = tuple(str(a) for a in record.get("argv") or ())
-        known = silent.setdefault(
+        known = unobserved.setdefault(
             argv,
             {"pid": pid, "ppid": record.get("ppid") or 0, "argv": list(argv), "reason": _reason(record), "count": 0},
         )
         known["count"] += 1
-    return list(silent.values())
+    return list(unobserved.values())
 
 
 def _reason(record: Mapping[str, Any]) -> str:
@@ -277,8 +279,8 @@ def _reason(record: Mapping[str, Any]) -> str:
             if letter in str(word) and not str(word).startswith(("--", "-X", "-W")):
                 return f"started with -{letter}, {why}"
     if record.get("marked") is False:
-        return "started with an environment that does not hold labbook's variables"
-    return "the probe did not start in it; the reason is not known"
+        return "started with an environment that lacks labbook's variables"
+    return "the probe did not start, for an unknown reason"
 
 
 def _version(executable: str) -> tuple[int, int] | None:
@@ -288,14 +290,14 @@ def _version(executable: str) -> tuple[int, int] | None:
     return None
 
 
-def _pythons_in(resources: Path) -> Iterator[dict[str, Any]]:
+def _read_pythons(resources: Path) -> Iterator[dict[str, Any]]:
     for record in read_samples(resources):
         if record.get("k") == "python" and isinstance(record.get("pid"), int) and isinstance(record.get("ticks"), int):
             yield record
 
 
 def read_samples(resources: Path) -> Iterator[dict[str, Any]]:
-    """The sampler's records, in order; lines that are torn or no objects are skipped."""
+    """Yields the sampler's records in order; damaged lines are skipped."""
     with contextlib.suppress(OSError), resources.open("rb") as stream:
         for line in stream:
             try:
@@ -306,11 +308,11 @@ def read_samples(resources: Path) -> Iterator[dict[str, Any]]:
                 yield record
 
 
-def _said_hello(events: Path) -> set[tuple[int, int]]:
-    """(process id, start ticks) in the names of the event files, `<host>-<pid>-<start ticks>.jsonl`."""
-    found: set[tuple[int, int]] = set()
+def _observed_processes(events: Path) -> set[tuple[int, int]]:
+    """Returns (process id, start ticks) from the event files `<host>-<pid>-<start ticks>.jsonl`."""
+    processes: set[tuple[int, int]] = set()
     for file in events.glob("*.jsonl") if events.is_dir() else ():
         _, pid, ticks = ["", "", "", *file.stem.rsplit("-", 2)][-3:]
         if pid.isdigit() and ticks.isdigit():
-            found.add((int(pid), int(ticks)))
-    return found
+            processes.add((int(pid), int(ticks)))
+    return processes

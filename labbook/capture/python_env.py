@@ -1,10 +1,10 @@
-"""The Python environment of the command's interpreter: kind, version, packages; read from names of folders.
+"""Reads the Python environment of the command's interpreter: kind, version, packages.
 
 Facts: `version`, `executable`, `prefix`, `implementation`, `kind` ("conda", "uv", "poetry", "pipenv", "virtualenv",
-"venv", "pyenv" or "system"), `conda_env`, `packages` (name -> version, names in lower case with "-"), `count`,
-`origins` (packages that came from elsewhere than a registry: name -> `url`, `commit`, `editable`), `tool_version`,
-`files` (written into the entry's folder: `environment.txt`, and `environment.yml` with conda), `guessed` (true when
-the interpreter did not say hello and was found by its name).
+"venv", "pyenv" or "system"), `conda_env`, `packages` (normalized name -> version), `count`, `origins` (packages that
+are not from a registry: name -> `url`, `commit`, `editable`), `tool_version`, `files` (written into the entry's folder:
+`environment.txt`, and `environment.yml` with conda), `guessed` (true if the probe did not start and the interpreter was
+found by its name).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.capture.code.git_reader import head_commit
 from labbook.capture.command import find_program_file
-from labbook.capture.conda_env import conda_facts, environment_yml
+from labbook.capture.conda_env import format_environment_yml, read_conda_environment
 from labbook.capture.launchers import is_python
-from labbook.capture.requirements import normal_name, requirement
+from labbook.capture.requirements import format_requirement, normalize_name
 from labbook.errors import Unavailable
 from labbook.store.git_process import discover
 from labbook.store.remotes import credential_free
@@ -35,15 +35,15 @@ _METADATA_BYTES = 4096
 
 
 def capture(context: CaptureContext) -> dict[str, Any]:
-    """The facts of the environment; writes `environment.txt`, and `environment.yml` for conda.
+    """Returns the facts of the environment; writes its packages into the entry's folder.
 
     Raises:
-        Unavailable: No Python took part, or its environment cannot be found.
+        Unavailable: The run has no Python process, or its environment cannot be found.
     """
     hello = dict(context.python)
     guessed = not hello
     if guessed:
-        hello = _guess(context)
+        hello = _guess_interpreter(context)
     prefix = Path(str(hello.get("prefix") or "")).expanduser()
     paths = [Path(str(p)).expanduser() for p in hello.get("sys_path") or () if p]
     packages, origins = find_packages(paths)
@@ -58,47 +58,47 @@ def capture(context: CaptureContext) -> dict[str, Any]:
         "origins": origins,
         "guessed": guessed,
     }
-    files = {TEXT_FILE: environment_text(facts)}
+    files = {TEXT_FILE: format_environment_text(facts)}
     if facts["kind"] == "conda":
-        conda = conda_facts(prefix, paths)
+        conda = read_conda_environment(prefix, paths)
         facts |= {"conda_env": conda.name, "conda_count": len(conda.packages)}
-        files[YML_FILE] = environment_yml(conda, packages, origins)
+        files[YML_FILE] = format_environment_yml(conda, packages, origins)
     else:
-        facts |= _tool(prefix)
-    return facts | _written(context, files)
+        facts |= _tool_facts(prefix)
+    return facts | _write_lists(context, files)
 
 
-def _written(context: CaptureContext, files: Mapping[str, str]) -> dict[str, Any]:
+def _write_lists(context: CaptureContext, files: Mapping[str, str]) -> dict[str, Any]:
     try:
         context.attachments.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (context.attachments / name).write_text(context.redactor.text(text), encoding="utf-8")
     except OSError as error:
-        return {"files": [], "files_note": f"the package list could not be written: {error.strerror or error}"}
+        return {"files": [], "files_note": f"cannot write the list of packages: {error.strerror or error}"}
     return {"files": list(files)}
 
 
-def _guess(context: CaptureContext) -> dict[str, Any]:
-    """What a hello would have said, from the interpreter that the command names.
+def _guess_interpreter(context: CaptureContext) -> dict[str, Any]:
+    """Returns the fields of a hello event, derived from the interpreter that the command names.
 
     Raises:
-        Unavailable: It names none, or its packages are not where they usually are.
+        Unavailable: The command names no interpreter, or it has no folder of packages.
     """
     program = find_program_file(context.argv, context.cwd)
     name = program.interpreter or ("python" if program.kind in ("python", "module", "notebook") else "")
     if not name and context.argv:
         name = context.argv[0] if is_python(Path(context.argv[0]).name) else ""
-    found = shutil.which(name, path=dict(context.environ).get("PATH")) if name else None
-    if found is None:
-        raise Unavailable("no Python process of the run said hello, and the command names no interpreter")
-    executable = Path(os.path.abspath(found))  # noqa: PTH100 - a link of a virtual environment must stay
+    program_file = shutil.which(name, path=dict(context.environ).get("PATH")) if name else None
+    if program_file is None:
+        raise Unavailable("the probe started in no Python process, and the command names no interpreter")
+    executable = Path(os.path.abspath(program_file))  # noqa: PTH100 - a link of a virtual environment must stay
     prefix = executable.parent.parent
     if not (prefix / "pyvenv.cfg").exists() and not (prefix / "conda-meta").is_dir():
         prefix = executable.resolve().parent.parent
     folders = sorted(prefix.glob("lib/python3.*/*-packages"))
     if not folders:
-        raise Unavailable(f"no Python process of the run said hello, and {found} has no packages beside it")
-    settings = _settings(prefix / "pyvenv.cfg")
+        raise Unavailable(f"the probe started in no Python process, and {program_file} has no folder of packages")
+    settings = _read_pyvenv_cfg(prefix / "pyvenv.cfg")
     version = settings.get("version") or settings.get("version_info") or folders[0].parent.name.removeprefix("python")
     return {
         "version": version, "executable": str(executable), "prefix": str(prefix), "sys_path": [str(f) for f in folders],
@@ -107,10 +107,10 @@ def _guess(context: CaptureContext) -> dict[str, Any]:
 
 
 def environment_kind(prefix: Path, base_prefix: Path) -> str:
-    """What sort of environment lies at `prefix`."""
+    """Returns the kind of the environment at `prefix`."""
     if (prefix / "conda-meta").is_dir():
         return "conda"
-    settings = _settings(prefix / "pyvenv.cfg")
+    settings = _read_pyvenv_cfg(prefix / "pyvenv.cfg")
     if settings or prefix != base_prefix:
         if "uv" in settings:
             return "uv"
@@ -122,14 +122,14 @@ def environment_kind(prefix: Path, base_prefix: Path) -> str:
     return "pyenv" if ".pyenv" in prefix.parts else "system"
 
 
-def _tool(prefix: Path) -> dict[str, str]:
-    settings = _settings(prefix / "pyvenv.cfg")
+def _tool_facts(prefix: Path) -> dict[str, str]:
+    settings = _read_pyvenv_cfg(prefix / "pyvenv.cfg")
     name = next((tool for tool in ("uv", "virtualenv") if tool in settings), "")
     return {"tool_version": f"{name} {settings[name]}"} if name else {}
 
 
-def _settings(file: Path) -> dict[str, str]:
-    """The lines `name = value` of a `pyvenv.cfg`; empty when there is none."""
+def _read_pyvenv_cfg(file: Path) -> dict[str, str]:
+    """Returns the lines `name = value` of a `pyvenv.cfg`; empty if there is none."""
     with contextlib.suppress(OSError):
         lines = file.read_text("utf-8", "replace").splitlines()
         pairs = [line.partition("=") for line in lines if "=" in line]
@@ -138,45 +138,45 @@ def _settings(file: Path) -> dict[str, str]:
 
 
 def find_packages(paths: Iterable[Path]) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """Packages that an interpreter with this `sys.path` finds, the first of a name as in an import.
+    """Returns the packages on a `sys.path`; of several with one name the first, as in an import.
 
     Args:
-        paths: Folders of `sys.path`; those that do not exist, and archives, are passed over.
+        paths: Folders of `sys.path`; missing folders and archives are skipped.
 
     Returns:
-        Name -> version, and name -> origin for those that came from a folder, a repository or an address.
+        Name -> version, and name -> origin of packages from a folder, a repository or an address.
 
     Cost:
-        One listing a folder and one look-up a package: 2 ms for 200 packages.
+        One listing per folder and one look-up per package: 2 ms for 200 packages.
     """
     packages: dict[str, str] = {}
     origins: dict[str, dict[str, Any]] = {}
     for folder in dict.fromkeys(paths):
         try:
-            names = sorted(os.listdir(folder))  # noqa: PTH208 - names are all that is needed
+            names = sorted(os.listdir(folder))  # noqa: PTH208 - only names are needed
         except OSError:
             continue
         for entry in names:
             if entry.endswith(".dist-info"):
                 raw, _, version = entry.removesuffix(".dist-info").rpartition("-")
             elif entry.endswith(".egg-info"):
-                raw, version = _egg(folder / entry)
+                raw, version = _parse_egg(folder / entry)
             else:
                 continue
-            name = normal_name(raw)
+            name = normalize_name(raw)
             if name and name not in packages:
                 packages[name] = version
-                origin = _origin(folder / entry)
+                origin = _read_origin(folder / entry)
                 if origin:
                     origins[name] = origin
     return dict(sorted(packages.items())), dict(sorted(origins.items()))
 
 
-def _egg(entry: Path) -> tuple[str, str]:
+def _parse_egg(entry: Path) -> tuple[str, str]:
     parts = entry.name.removesuffix(".egg-info").split("-")
     if len(parts) > 1:
         return parts[0], parts[1]
-    # A folder being developed has no version in its name.
+    # The folder of an editable installation has no version in its name.
     with contextlib.suppress(OSError), (entry / "PKG-INFO").open(encoding="utf-8", errors="replace") as stream:
         for line in stream.read(_METADATA_BYTES).splitlines():
             if line.startswith("Version:"):
@@ -184,42 +184,42 @@ def _egg(entry: Path) -> tuple[str, str]:
     return parts[0], ""
 
 
-def _origin(entry: Path) -> dict[str, Any]:
-    """Where a package came from when not from a registry, without credentials."""
+def _read_origin(entry: Path) -> dict[str, Any]:
+    """Returns the origin of a package that is not from a registry, without credentials."""
     if entry.suffix == ".egg-info":
         inside = entry.parent.name in ("site-packages", "dist-packages")
-        return {} if inside or not entry.is_dir() else _local(entry.parent, editable=True)
+        return {} if inside or not entry.is_dir() else _local_origin(entry.parent, editable=True)
     try:
-        said = json.loads((entry / "direct_url.json").read_bytes()[:65536])
+        direct_url = json.loads((entry / "direct_url.json").read_bytes()[:65536])
     except (OSError, ValueError):
         return {}
-    if not isinstance(said, dict):
+    if not isinstance(direct_url, dict):
         return {}
-    url = credential_free(str(said.get("url") or ""))
-    vcs, folder = said.get("vcs_info"), said.get("dir_info")
+    url = credential_free(str(direct_url.get("url") or ""))
+    vcs, folder = direct_url.get("vcs_info"), direct_url.get("dir_info")
     if isinstance(vcs, dict):
         return {"url": f"{vcs.get('vcs', 'git')}+{url}", "commit": str(vcs.get("commit_id") or ""), "editable": False}
     if isinstance(folder, dict) and url.startswith("file://"):
         from urllib.parse import unquote
 
-        return _local(Path(unquote(url.removeprefix("file://"))), editable=bool(folder.get("editable")))
+        return _local_origin(Path(unquote(url.removeprefix("file://"))), editable=bool(folder.get("editable")))
     return {"url": url, "commit": "", "editable": False}
 
 
-def _local(folder: Path, editable: bool) -> dict[str, Any]:
-    """A package in a folder of this machine, with the commit that is checked out there."""
+def _local_origin(folder: Path, editable: bool) -> dict[str, Any]:
+    """Returns the origin of a package in a local folder, with the commit checked out there."""
     repository = discover(folder) if folder.is_dir() else None
     commit = head_commit(repository) if repository is not None else ""
     return {"url": str(folder), "commit": commit, "editable": editable}
 
 
-def environment_text(facts: Mapping[str, Any]) -> str:
-    """The packages as `pip freeze` lists them, which `pip install -r` reads; two lines of comment come first."""
+def format_environment_text(facts: Mapping[str, Any]) -> str:
+    """Returns the packages as `pip freeze` lists them, after two lines of comment."""
     origins = facts["origins"]
     lines = [
         f"# Python {facts['version']} ({facts['implementation']}), {facts['kind']}, {facts['count']} packages",
-        "# Made by labbook from the environment of the recorded command.",
+        "# Written by labbook from the environment of the recorded command.",
     ]
     for name, version in facts["packages"].items():
-        lines.append(requirement(name, version, origins.get(name)))
+        lines.append(format_requirement(name, version, origins.get(name)))
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The verdict on reproducibility: is the code clean, are versions locked, can another machine rebuild this run?"""
+"""Judges reproducibility: clean code, locked versions, rebuildable elsewhere."""
 
 from __future__ import annotations
 
@@ -9,39 +9,38 @@ from labbook.model.message import Message, as_data, message
 from labbook.store.sentences import Sentences
 
 
-def verdict(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What the captured facts say about running this again elsewhere.
+def judge_reproducibility(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns whether another machine could rebuild the run, with reasons.
 
     Args:
         facts: Capture source -> its facts ("code", "python", "lockfiles", "container").
 
     Returns:
-        `clean` (all code is in a commit), `locked` (a lock file agrees with everything that is installed),
-        `rebuildable` (commit, patch and environment can be had on another machine), `reasons`: English sentences, each
-        on one fact, and `reason_messages`: the same as messages. A fact that is not known counts against, and its
-        sentence says so.
+        `clean` (all code is in a commit), `locked` (a lock file pins everything that is installed), `rebuildable`
+        (commit, patch and environment are available to another machine), `reasons`: English sentences, each on one
+        fact, and `reason_messages`: the same as messages. An unknown fact counts as a failure and has its sentence.
     """
     code, python = _source(facts, "code"), _source(facts, "python")
     clean, code_there, on_code = _code(code)
     locked, on_lock = _locked(_source(facts, "lockfiles"), python)
     packages_there, on_packages = _packages(python, locked)
-    reasons, say = [*on_code, *on_lock, *on_packages], Sentences("en")
+    reasons, format_message = [*on_code, *on_lock, *on_packages], Sentences("en")
     return {
         "clean": clean,
         "locked": locked,
         "rebuildable": code_there and packages_there,
-        "reasons": [say(reason) for reason in reasons],
+        "reasons": [format_message(reason) for reason in reasons],
         "reason_messages": [as_data(reason) for reason in reasons],
     }
 
 
 def _source(facts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = facts.get(name)
-    return found if isinstance(found, Mapping) else {"unavailable": "not captured"}
+    source = facts.get(name)
+    return source if isinstance(source, Mapping) else {"unavailable": "not captured"}
 
 
 def _code(code: Mapping[str, Any]) -> tuple[bool, bool, list[Message]]:
-    """Clean, obtainable elsewhere, and why."""
+    """Returns whether the code is clean, whether another machine can get it, and why."""
     if "unavailable" in code:
         return False, False, [message("capture.code.unknown", reason=str(code["unavailable"]))]
     complete = bool(code.get("patch_complete"))
@@ -49,20 +48,20 @@ def _code(code: Mapping[str, Any]) -> tuple[bool, bool, list[Message]]:
         return False, complete, [message("capture.code.in_entry" if complete else "capture.code.partly_in_entry")]
     commit = str(code.get("commit") or "")[:9]
     clean = code.get("dirty") is False and bool(commit)
-    found = [] if commit else [message("capture.code.no_commit")]
+    reasons = [] if commit else [message("capture.code.no_commit")]
     if code.get("dirty") is None:
-        found.append(message("capture.code.changes_unknown"))
+        reasons.append(message("capture.code.changes_unknown"))
     elif clean:
-        found.append(message("capture.code.clean", commit=commit))
+        reasons.append(message("capture.code.clean", commit=commit))
     elif complete:
         on_commit = message("capture.code.patch_on", commit=commit)
-        found.append(on_commit if commit else message("capture.code.as_patch"))
+        reasons.append(on_commit if commit else message("capture.code.as_patch"))
     else:
         notes = code.get("patch_note_messages") or [str(code.get("patch_note") or "")]
         partial = [message("capture.code.partial_patch"), *(note for note in notes if note)]
-        found.append(message("capture.patch.sentences", sentences=partial))
+        reasons.append(message("capture.patch.sentences", sentences=partial))
     reachable, sentence = _reachable(code, commit)
-    return clean, reachable and (clean or (complete and code.get("dirty") is not None)), [*found, sentence]
+    return clean, reachable and (clean or (complete and code.get("dirty") is not None)), [*reasons, sentence]
 
 
 def _reachable(code: Mapping[str, Any], commit: str) -> tuple[bool, Message]:
@@ -120,9 +119,9 @@ def _packages(python: Mapping[str, Any], locked: bool) -> tuple[bool, list[Messa
     origins = origins if isinstance(origins, Mapping) else {}
     local = [name for name, o in origins.items() if isinstance(o, Mapping) and "://" not in str(o.get("url"))]
     files = [str(name) for name in python.get("files") or ()]
-    found = [message("capture.packages.no_list")]
+    reasons = [message("capture.packages.no_list")]
     if files:
-        found = [message("capture.packages.listed", packages=python.get("count", 0), files=files)]
+        reasons = [message("capture.packages.listed", packages=python.get("count", 0), files=files)]
     if local:
-        found.append(message("capture.packages.local", names=local[:5]))
-    return bool(files or locked) and not local, found
+        reasons.append(message("capture.packages.local", names=local[:5]))
+    return bool(files or locked) and not local, reasons

@@ -1,4 +1,4 @@
-"""Names of Python packages as registries compare them, and lines of a requirements file."""
+"""Normalized names of Python packages, and lines of a requirements file."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def normal_name(name: str) -> str:
-    """A package's name as registries compare it: lower case, runs of "-", "_" and "." as one "-"."""
+def normalize_name(name: str) -> str:
+    """Returns a package's name as registries compare it (PEP 503): "Foo_Bar" as "foo-bar"."""
     return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part)
 
 
-def requirement(name: str, version: str, origin: Mapping[str, Any] | None) -> str:
-    """One line of a requirements file; a folder of this machine is a comment beside its version."""
+def format_requirement(name: str, version: str, origin: Mapping[str, Any] | None) -> str:
+    """Returns one line of a requirements file; a local folder is named in a comment before it."""
     if origin is None:
         return f"{name}=={version}" if version else name
     url, commit = str(origin["url"]), str(origin["commit"])

@@ -1,8 +1,8 @@
-"""Samples what the process tree of a run uses, while it runs: processor, memory, graphics processors.
+"""Samples CPU, memory and GPU use of a run's process tree while it runs.
 
-The file is one JSON object a line: `{"k": "sample", "t", "n" (processes), "cpu_s" (since the start, all processes),
+The file has one JSON object per line: `{"k": "sample", "t", "n" (processes), "cpu_s" (since the start, all processes),
 "rss" (bytes, summed), "pss" (bytes, shared memory counted once; only at peaks where it is cheap), "gpus"}`,
-`{"k": "python", ...}` for each Python process, and at last `{"k": "end", ...}`.
+`{"k": "python", ...}` for each Python process, and finally `{"k": "end", ...}`.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.capture.gpus import GpuReader, open_gpus
-from labbook.capture.processes import ProcessTree, SeenPython, read_bytes, read_samples
+from labbook.capture.processes import ProcessTree, PythonProcess, read_bytes, read_samples
 from labbook.errors import Unavailable
 
 if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
 
 _EARLY_SAMPLES_S = (0.1, 0.5, 1.0, 2.0)
-"""First samples, so that short runs have some."""
+"""Times of the first samples, so that short runs have some."""
 
 _SAMPLES_PER_DOUBLING = 500
-"""After so many samples the interval doubles: a month at five seconds stays at some 5,000 lines, under 1 MiB."""
+"""After this many samples the interval doubles: a month at five seconds gives about 5,000 lines, under 1 MiB."""
 
 _POLLS = ((10.0, 0.05), (60.0, 0.1), (3600.0, 0.25), (float("inf"), 1.0))
-"""Until which age (s) of the run new processes are looked for how often (s)."""
+"""Age of the run (s) -> interval (s) of polling for new processes."""
 
 _MAX_SHARE = 0.003
-"""Share of one core that sampling may take; a slow /proc makes the polls rarer. Source: chosen by us."""
+"""Share of one core that sampling may use; with a slow /proc the polls become rarer. Source: chosen by us."""
 
-_FREE_S = 0.05
-"""Time that polls may take above that share in all: the first ones are dear, and short runs need them most."""
+_ALLOWANCE_S = 0.05
+"""CPU time that polls may use beyond that share: the first ones are expensive, and short runs need them most."""
 
 _LONGEST_PAUSE_S = 5.0
 
 _PSS_LIMIT_BYTES = 1 << 30
-"""Above it a process's page tables are not walked: it would hold the lock of its memory map, which training needs.
-Source: measured, 0.9 ms for 300 MB of small pages."""
+"""Above it a process's page tables are not walked, as that locks its memory map, which training needs. Source:
+measured, 0.9 ms for 300 MB of small pages."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ResourceSampler:
-    """A thread that samples a process tree into a file until it is stopped. Never raises into the recorder.
+    """A thread that samples a process tree into a file until it is stopped; never raises.
 
     Args:
         pid: The command's process.
         path: The file to append to.
-        interval_s: Time between two samples after the first seconds; it widens in very long runs.
-        redactor: Masks secrets in command lines; without one only program names and options without values are kept.
+        interval_s: Time between two samples after the first seconds; it grows in very long runs.
+        redactor: Masks secrets in command lines; without one only program names and options without values are stored.
     """
 
     def __init__(self, pid: int, path: Path, interval_s: float, redactor: Redactor | None = None) -> None:
@@ -64,7 +64,7 @@ class ResourceSampler:
         self._interval_s = max(0.2, interval_s)
         self._redactor = redactor
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="labbook-resources", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="labbook-resources", daemon=True)
         self._handle = -1
         self._begin = time.monotonic()
         self._children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -75,14 +75,14 @@ class ResourceSampler:
         self._cost_s = 0.0
 
     def start(self) -> None:
-        """Begins to sample."""
+        """Starts sampling."""
         with contextlib.suppress(OSError):
             self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._begin = time.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
-        """Takes the command's own account of its resources and ends; call it after the command was waited for."""
+        """Writes the kernel's totals and stops; call it after the command was reaped."""
         elapsed = time.monotonic() - self._begin
         self._stopped.set()
         if self._thread.ident is not None:
@@ -103,7 +103,7 @@ class ResourceSampler:
             os.close(self._handle)
             self._handle = -1
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         with contextlib.suppress(Unavailable, OSError, RuntimeError, MemoryError, UnicodeError):
             self._gpus = open_gpus()
         pause = 0.0
@@ -114,24 +114,24 @@ class ResourceSampler:
             self._gpus.close()
 
     def _poll(self) -> float:
-        """Looks once, samples when it is time, and returns how long to wait; a failure only costs this look."""
+        """Polls once, samples if one is due, and returns the time to wait; an error costs only this poll."""
         begin = time.thread_time()
         age = time.monotonic() - self._begin
         try:
             due = age >= self._due_s()
             for python in self._tree.update(whole=due):
-                self._write(self._python(python))
+                self._write(self._python_record(python))
             if due:
                 self._sample(age)
         except Exception:
             self._samples += 1
         self._cost_s += time.thread_time() - begin
-        overspent = self._cost_s - _FREE_S - _MAX_SHARE * age
+        overspent = self._cost_s - _ALLOWANCE_S - _MAX_SHARE * age
         pause = next(pause for until, pause in _POLLS if age < until)
         return max(pause, min(overspent / _MAX_SHARE, _LONGEST_PAUSE_S))
 
     def _due_s(self) -> float:
-        """Age of the run at which the next sample is due."""
+        """Returns the age of the run at which the next sample is due."""
         if self._samples < len(_EARLY_SAMPLES_S):
             return _EARLY_SAMPLES_S[self._samples]
         rounds, rest = divmod(self._samples - len(_EARLY_SAMPLES_S) + 1, _SAMPLES_PER_DOUBLING)
@@ -143,7 +143,7 @@ class ResourceSampler:
         if not members:
             self._samples += 1
             return
-        # Time of a process that nobody waited for is lost to the sum; what was once counted stays.
+        # The CPU time of a process that was not reaped disappears from the sum: the largest sum counts.
         self._cpu_s = max(self._cpu_s, sum(stat.cpu_s for stat in members.values()))
         sizes = {pid: _resident_bytes(pid) for pid in members}
         rss = sum(sizes.values())
@@ -159,20 +159,20 @@ class ResourceSampler:
         self._samples += 1
         self._write(row)
 
-    def _python(self, python: SeenPython) -> dict[str, Any]:
+    def _python_record(self, python: PythonProcess) -> dict[str, Any]:
         return {
             "k": "python", "pid": python.pid, "ppid": python.ppid, "ticks": python.ticks, "ids": list(python.ids),
-            "argv": self._shown(python.argv), "executable": python.executable, "marked": python.marked,
+            "argv": self._redact_argv(python.argv), "executable": python.executable, "marked": python.marked,
             "fork": python.fork,
         }  # fmt: skip
 
-    def _shown(self, argv: Sequence[str]) -> list[str]:
+    def _redact_argv(self, argv: Sequence[str]) -> list[str]:
         if self._redactor is not None:
-            from labbook.probe.redaction import redact_argv
+            from labbook.probe.redaction.structures import redact_argv
 
             with contextlib.suppress(Exception):
                 return [str(word)[:300] for word in redact_argv(list(argv), self._redactor)][:40]
-        # Fails closed: nothing that could be a value is kept.
+        # Fails closed: nothing that could be a value is stored.
         words = [word.partition("=")[0] for word in argv[1:] if word.startswith("-") or word.endswith(".py")]
         return [argv[0].rpartition("/")[2], *(word.rpartition("/")[2][:80] for word in words)][:40]
 
@@ -195,13 +195,13 @@ def _proportional_bytes(pid: int) -> int:
 
 
 def read_resources(path: Path) -> dict[str, Any]:
-    """What a run used, summed up from the sampler's file.
+    """Returns a summary of the sampler's file.
 
     Returns:
         `samples`, `elapsed_s`, `cpu_s`, `cpu_mean_cores`, `peak_rss_bytes`, `peak_counts_shared_twice` (bool),
         `largest_process_rss_bytes`, `processes_peak`, `gpus` (list of `index`, `peak_memory_bytes`,
-        `own_peak_memory_bytes`, `mean_utilisation_percent`), `sampling_fraction` (processor time of the sampler over
-        the run's time); each only where it was observed. `{"unavailable": reason}` when there is nothing.
+        `own_peak_memory_bytes`, `mean_utilisation_percent`), `sampling_fraction` (CPU time of the sampler over the
+        run's time); each only if it was measured. `{"unavailable": reason}` for an empty file.
     """
     records = list(read_samples(path))
     samples = [r for r in records if r.get("k") == "sample"]
@@ -217,16 +217,16 @@ def read_resources(path: Path) -> dict[str, Any]:
         facts["cpu_mean_cores"] = round(cpu / elapsed, 2)
     if end.get("cost_s") is not None and elapsed > 0:
         facts["sampling_fraction"] = round(float(end["cost_s"]) / elapsed, 5)
-    return {**facts, **_memory(samples, end), **_devices(samples)}
+    return {**facts, **_memory_usage(samples, end), **_gpu_usage(samples)}
 
 
-def _memory(samples: Sequence[Mapping[str, Any]], end: Mapping[str, Any]) -> dict[str, Any]:
+def _memory_usage(samples: Sequence[Mapping[str, Any]], end: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     largest = int(end.get("largest_rss") or 0)
     if largest:
         facts["largest_process_rss_bytes"] = largest
     if samples:
-        peak = _peak(samples)
+        peak = _peak_sample(samples)
         facts["peak_rss_bytes"] = max(int(peak.get("pss") or peak.get("rss") or 0), largest)
         facts["peak_counts_shared_twice"] = int(peak.get("n") or 1) > 1 and "pss" not in peak
         facts["processes_peak"] = max(int(r.get("n") or 0) for r in samples)
@@ -236,14 +236,14 @@ def _memory(samples: Sequence[Mapping[str, Any]], end: Mapping[str, Any]) -> dic
     return facts
 
 
-def _peak(samples: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The sample with most memory, where a sum that counts shared memory once stands for all smaller plain sums."""
+def _peak_sample(samples: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Returns the sample with the most memory; sums that count shared memory once are preferred."""
     measured = max((int(r["rss"]) for r in samples if "pss" in r), default=0)
     fair = [r for r in samples if "pss" in r or int(r.get("n") or 1) == 1 or int(r.get("rss") or 0) > measured]
     return max(fair or samples, key=lambda r: int(r.get("pss") or r.get("rss") or 0))
 
 
-def _devices(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _gpu_usage(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     rows = [r["gpus"] for r in samples if isinstance(r.get("gpus"), list)]
     count = max((len(r) for r in rows), default=0)
     if not count:

@@ -1,13 +1,13 @@
-"""Calls the capture sources: some right after the command has started, the others after its end.
+"""Calls the capture sources, some after the start of the command, others after its end.
 
-A source is a module with `capture(context) -> dict`; it raises `Unavailable` to decline with a reason. A source of the
-start reads a state that the program may change, or needs no interpreter.
+A source is a module with `capture(context) -> dict`; it raises `Unavailable` with a reason if it has no facts. The
+sources of the start read state that the program may change, or do not need the interpreter.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext
 
 BEFORE = ("code", "command", "hardware", "container")
-"""Sources of the start, by the key of their facts. The code comes first: the program may change it."""
+"""Sources of the start, by the key of their facts. Code comes first: the program may change it."""
 
 _MODULES = {
     "code": "code.working_tree",
@@ -26,36 +26,37 @@ _MODULES = {
     "container": "container",
     "python": "python_env",
 }
-_PATIENCE_S = 60.0
-"""Longest wait for the sources of the start, in seconds; one that hangs on a dead network drive is abandoned."""
+_TIMEOUT_S = 60.0
+"""Longest wait for the sources of the start; a source that hangs on a dead network drive is abandoned."""
 
 
 def capture_before(context: CaptureContext) -> dict[str, dict[str, Any]]:
-    """Facts of the sources of the start, redacted; writes `changes.patch` into the entry's folder.
+    """Returns the redacted facts of the sources of the start; writes `changes.patch`.
 
-    Call it right after the command has started: an interpreter needs longer to read its first line of user code than
-    git needs to be asked. The sources work side by side.
+    Call it right after the command has started: git answers before an interpreter reads its first line of user code.
+    The sources run in parallel threads.
 
-    Cost: 15 to 30 ms where the code is clean, about 5 ms more with changes; most of it in git.
+    Cost: 15 to 30 ms for clean code, about 5 ms more with changes; most of it in git.
     """
-    found: dict[str, dict[str, Any]] = {}
+    facts: dict[str, dict[str, Any]] = {}
     threads = []
     for name in BEFORE:
-        thread = threading.Thread(target=_into, args=(found, name, context), name=f"labbook-{name}", daemon=True)
+        thread = threading.Thread(
+            target=_capture_into, args=(facts, name, context), name=f"labbook-{name}", daemon=True
+        )
         thread.start()
         threads.append(thread)
     for thread in threads:
-        thread.join(timeout=_PATIENCE_S)
-    late = {"unavailable": f"it took more than {_PATIENCE_S:g} s"}
-    return {name: found.get(name, late) for name in BEFORE}
+        thread.join(timeout=_TIMEOUT_S)
+    late = {"unavailable": f"it took more than {_TIMEOUT_S:g} s"}
+    return {name: facts.get(name, late) for name in BEFORE}
 
 
-def capture_after(context: CaptureContext, opened: Sequence[Mapping[str, Any]] = ()) -> dict[str, dict[str, Any]]:
-    """Facts of the sources that need to know the interpreter, redacted; writes `environment.txt` beside the entry.
+def capture_after(context: CaptureContext) -> dict[str, dict[str, Any]]:
+    """Returns the facts of the sources that need the interpreter; writes `environment.txt`.
 
     Args:
-        context: With the hello of the interpreter in `python`.
-        opened: What the probe says of files; the rows of `labbook.capture.artifacts.summarize_files` are made from it.
+        context: The run, with the hello event of the interpreter in `python`.
 
     Returns:
         Facts by source: "python", "lockfiles".
@@ -64,18 +65,18 @@ def capture_after(context: CaptureContext, opened: Sequence[Mapping[str, Any]] =
     """
     from labbook.capture import lockfiles
 
-    python = _answer("python", _capture_of("python"), context)
+    python = _capture_safely("python", _load_source("python"), context)
     packages = python.get("packages")
     known = packages if isinstance(packages, Mapping) else None
-    locks = _answer("lockfiles", lambda c: lockfiles.capture(c, known), context)
+    locks = _capture_safely("lockfiles", lambda c: lockfiles.capture(c, known), context)
     return {"python": python, "lockfiles": locks}
 
 
-def _into(found: dict[str, dict[str, Any]], name: str, context: CaptureContext) -> None:
-    found[name] = _answer(name, _capture_of(name), context)
+def _capture_into(facts: dict[str, dict[str, Any]], name: str, context: CaptureContext) -> None:
+    facts[name] = _capture_safely(name, _load_source(name), context)
 
 
-def _capture_of(name: str) -> Callable[[CaptureContext], dict[str, Any]]:
+def _load_source(name: str) -> Callable[[CaptureContext], dict[str, Any]]:
     def load_and_capture(context: CaptureContext) -> dict[str, Any]:
         facts: dict[str, Any] = import_module(f"labbook.capture.{_MODULES[name]}").capture(context)
         return facts
@@ -83,11 +84,13 @@ def _capture_of(name: str) -> Callable[[CaptureContext], dict[str, Any]]:
     return load_and_capture
 
 
-def _answer(name: str, capture: Callable[[CaptureContext], dict[str, Any]], context: CaptureContext) -> dict[str, Any]:
-    """Redacted facts of one source, or why there are none; a source that fails harms no other."""
+def _capture_safely(
+    name: str, capture: Callable[[CaptureContext], dict[str, Any]], context: CaptureContext
+) -> dict[str, Any]:
+    """Returns the redacted facts of one source, or the reason why there are none."""
     try:
         facts = capture(context)
-        # Names of packages are no secrets, but some look like one (`password`), and their version would be masked.
+        # Names of packages are no secrets, but some look like one (`password`): their version would be masked.
         packages = facts.pop("packages", None)
         redacted: dict[str, Any] = context.redactor.data(facts)
     except Unavailable as reason:

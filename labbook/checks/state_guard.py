@@ -28,7 +28,7 @@ def untouched(backend: Backend, model: Any = None, optimizer: Any = None, loader
     with ExitStack() as undo:
         probe = getattr(sys, "_labbook_probe", None)
         if probe is not None:
-            probe.resting += 1
+            probe.suspended += 1
             undo.callback(_wake, probe)
         _keep_random_state(backend, loader, undo)
         snapshot = Snapshot(backend)
@@ -44,7 +44,7 @@ def untouched(backend: Backend, model: Any = None, optimizer: Any = None, loader
 
 
 def _wake(probe: Any) -> None:  # noqa: ANN401
-    probe.resting -= 1
+    probe.suspended -= 1
 
 
 def _keep_random_state(backend: Backend, loader: Any, undo: ExitStack) -> None:  # noqa: ANN401

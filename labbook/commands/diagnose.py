@@ -50,14 +50,14 @@ def command(as_json: bool, language: str | None, notebook: str | None, source: s
     Exits with status 1 if nothing is found.
     """
     from labbook.diagnosis.service import Diagnoser
-    from labbook.record.diagnosing import remembered
+    from labbook.record.diagnosing import add_earlier_runs
     from labbook.report.diagnosis_json import diagnosis_data
     from labbook.report.terminal_diagnosis import print_diagnosis, unsure_lines
 
     book = open_notebook(notebook)
     diagnoser = Diagnoser(book, language or "")
     evidence, run_id = _read_evidence(book, source)
-    diagnosis = remembered(book, diagnoser.diagnose(evidence), but=run_id)
+    diagnosis = add_earlier_runs(book, diagnoser.diagnose(evidence), but=run_id)
     warn_of_pages(diagnoser.catalogue.problems, terminal_sentences(book))
     pages = _propose_pages(diagnoser, evidence) if diagnosis.primary is None and not run_id else []
     if as_json:

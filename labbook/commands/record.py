@@ -10,7 +10,6 @@ import click
 
 from labbook.errors import UsageError
 from labbook.help_text import HelpCommand
-from labbook.record.child.unrecorded import run_in_any_case
 
 if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd
@@ -103,6 +102,8 @@ def command(
     if not command_line:
         raise UsageError("no command to record", hint="put it after `--`: labbook record -- python train.py")
 
+    from labbook.record.child.unrecorded import record_or_exec
+
     def record_it() -> ChildEnd:
         from labbook.record.program_requests import parse_requests
         from labbook.record.session import RecordRequest, record
@@ -121,7 +122,7 @@ def command(
         request = RecordRequest(command_line, notebook, experiment, flags, notes, tags, full_pty, quiet, asked)
         return record(request, _say)
 
-    run_in_any_case(command_line, record_it, _say)
+    record_or_exec(command_line, record_it, _say)
 
 
 def _say(line: str) -> None:

@@ -32,11 +32,11 @@ def command(polling: bool, notebook: str | None) -> None:
     book = open_notebook(notebook)
     say = terminal_sentences(book)
     print_site(build_site(book), say)
-    click.echo(say.line("terminal.watch.watching", folder=str(book.paths.notes)))
     for changed in changes(book, polling=polling, tell_start=True):
         if not changed:
             # Notes that were written during the first build.
             build_site(book)
+            click.echo(say.line("terminal.watch.watching", folder=str(book.paths.notes)))
             continue
         if len(changed) > 1:
             click.echo(say.line("terminal.watch.changed_many", file=str(changed[0]), count=len(changed) - 1))

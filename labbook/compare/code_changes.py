@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from labbook.capture.code.git_reader import CodeGit, open_code
+from labbook.capture.code.git_reader import CodeRepository, open_repository
 from labbook.errors import GitError
 from labbook.model.message import Message, message
 from labbook.model.run import Change
@@ -133,10 +133,10 @@ def _between(now: Mapping[str, Any], old: str, new: str) -> tuple[dict[str, tupl
     if not old or not new:
         return nothing
     try:
-        code = open_code(Path(str(now.get("top") or "")).expanduser())
+        code = open_repository(Path(str(now.get("top") or "")).expanduser())
         if code is None:
             return nothing
-        out, _ = code.ask(
+        out, _ = code.run(
             "diff", "--raw", "--numstat", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv",
             "--ignore-submodules=dirty", old, new, "--", timeout_s=_TIMEOUT_S, max_bytes=4 << 20,
         )  # fmt: skip
@@ -170,9 +170,9 @@ def _parsed(text: str) -> tuple[dict[str, tuple[str, str]], dict[str, Message]]:
     return changed, counts
 
 
-def _history(code: CodeGit, old: str, new: str, paths: list[str]) -> str:
+def _history(code: CodeRepository, old: str, new: str, paths: list[str]) -> str:
     """How many commits lie between, in which direction, and their subjects."""
-    out, _ = code.ask(
+    out, _ = code.run(
         "log", "--format=%m%s", "--left-right", "--max-count=200", f"{old}...{new}", "--", *paths,
         timeout_s=_TIMEOUT_S, max_bytes=1 << 20,
     )  # fmt: skip

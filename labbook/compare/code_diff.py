@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labbook.capture.code.git_reader import CodeGit, open_code
+from labbook.capture.code.git_reader import CodeRepository, open_repository
 from labbook.capture.code.patch import split_sections
 from labbook.capture.code.working_tree import PATCH_FILE
 from labbook.errors import GitError
@@ -64,13 +64,13 @@ def code_between(
     return told
 
 
-def _repository(facts: Mapping[str, Any]) -> CodeGit | None:
+def _repository(facts: Mapping[str, Any]) -> CodeRepository | None:
     top = str(facts.get("top") or "")
     if not facts.get("repository", True) or not top:
         return None
     try:
         folder = Path(top).expanduser()
-        return open_code(folder) if folder.is_dir() else None
+        return open_repository(folder) if folder.is_dir() else None
     except (GitError, OSError, RuntimeError):
         return None
 
@@ -94,7 +94,7 @@ def _sections(folder: Path) -> dict[str, str]:
     return found
 
 
-def _content(side: _Side, path: str, code: CodeGit | None) -> str | None:
+def _content(side: _Side, path: str, code: CodeRepository | None) -> str | None:
     """A file as it was in a run, "" where it was not there, `None` where that is not known."""
     section = side.sections.get(path)
     commit = str(side.facts.get("commit") or "")
@@ -116,14 +116,14 @@ def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _committed(code: CodeGit | None, name: str) -> str | None:
+def _committed(code: CodeRepository | None, name: str) -> str | None:
     """A file in a commit, "" where that commit has none of this name, `None` where it cannot be asked."""
     if code is None:
         return None
     try:
         commit = name.partition(":")[0]
-        code.ask("cat-file", "-e", f"{commit}^{{commit}}", timeout_s=_TIMEOUT_S)
-        out, cut = code.ask("cat-file", "blob", name, timeout_s=_TIMEOUT_S, max_bytes=_MOST_BYTES, status=(0, 128))
+        code.run("cat-file", "-e", f"{commit}^{{commit}}", timeout_s=_TIMEOUT_S)
+        out, cut = code.run("cat-file", "blob", name, timeout_s=_TIMEOUT_S, max_bytes=_MOST_BYTES, status=(0, 128))
     except (GitError, OSError):
         return None
     if cut or b"\0" in out[:8000]:

@@ -25,7 +25,7 @@ from labbook.compare.run_settings import (
 from labbook.model.run import Change
 
 if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
 
 _MAX_DIFF_LINES = 40
 _MAX_OF_KIND = 40

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from labbook.store.toml_parser import parse_toml
+
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file of labbook itself."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    return content
+    return parse_toml(path.read_text(encoding="utf-8"))
 
 
 def join_patterns(table: Mapping[str, Any]) -> str:

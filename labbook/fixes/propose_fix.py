@@ -16,7 +16,7 @@ from labbook.store.journal import write_atomically
 from labbook.store.paths import NotebookPaths, is_run_id
 
 if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
     from labbook.store.notebook import Notebook
 
 LOOK_BACK = 20

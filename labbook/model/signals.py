@@ -9,7 +9,7 @@ from typing import Any
 from labbook.model.series import Series
 
 Facts = Mapping[str, Any]
-"""An event of the probe without its envelope; `labbook.probe.protocol` documents the fields; any may be missing."""
+"""An event of the probe without its envelope; its fields stand in `probe.events.protocol`; any may be missing."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,11 +5,25 @@ import os
 import sys
 import time
 
-from . import jsonline, process, protocol
-from .guarding import Guard, place_of
+from .events import jsonl, protocol
+from .events.event_writer import EventWriter
+from .guard import Guard, place_of
 from .imports import PostImportFinder
-from .masking import Redaction
-from .writer import Writer
+from .process import process_info
+from .redaction.event_redaction import EventRedaction
+
+WATCHED = {
+    "torch": "torch.adapter",
+    "paddle": "paddle.adapter",
+    "random": "training.seeds",
+    "numpy.random": "training.seeds",
+    "torch.utils.tensorboard.writer": "process.metric_loggers",
+    "tensorboardX.writer": "process.metric_loggers",
+    "visualdl.writer.writer": "process.metric_loggers",
+    "wandb.sdk.wandb_run": "process.metric_loggers",
+    "mlflow.tracking.client": "process.metric_loggers",
+}
+"""Imported module -> module of the probe whose `attach(module, probe)` is called after the import."""
 
 _MAX_ERRORS = 100
 
@@ -27,8 +41,8 @@ class Probe:
         writer: The event file.
         totals: Fields for the last event, such as `steps` and `backwards`; set by the framework adapters.
         step: Number of the last optimizer step, or `None`; set by the framework adapters.
-        asked: What the user asked for besides looking (`--watch` and its kin), or `None`.
-        resting: Above 0 while `labbook.checks` runs the model for its own ends: adapters look away.
+        requests: What the user asked for besides looking (`--watch` and its kin), or `None`.
+        suspended: Above 0 while `labbook.checks` runs the model for its own ends: adapters look away.
     """
 
     def __init__(self, settings, since=None):
@@ -38,12 +52,12 @@ class Probe:
         self.pid = os.getpid()
         self.role = "python"
         self.finder = PostImportFinder(self.guard)
-        self.redaction = Redaction(self.finder, os.path.join(self.journal, protocol.RULES_FILE))
-        self.writer = Writer(self.journal, self.redaction)
+        self.redaction = EventRedaction(self.finder, os.path.join(self.journal, protocol.RULES_FILE))
+        self.writer = EventWriter(self.journal, self.redaction)
         self.totals = {}
-        self.asked = None
-        self.pulse = None
-        self.resting = 0
+        self.requests = None
+        self.watchdog = None
+        self.suspended = 0
         self._step = None
         self._next_look = 1
         self._at_exit = []
@@ -55,7 +69,7 @@ class Probe:
         self._ended = False
         self._begun = time.monotonic() if since is None else since
         self._spent = 0.0
-        self._settled = None
+        self._warm = None
 
     @property
     def step(self):
@@ -127,14 +141,14 @@ class Probe:
         """Has `callback(module)` called once after the import of module `name`, at once when it is imported."""
         self.finder.watch(name, callback)
 
-    def spent(self, seconds):
+    def add_overhead(self, seconds):
         """Adds to the time that the probe itself has used."""
         self._spent += seconds
 
-    def settled(self, step):
+    def mark_warm(self, step):
         """Takes that set-up is over, once: what is spent from now on is what a long run goes on paying."""
-        if self._settled is None:
-            self._settled = (step, self._spent, time.monotonic())
+        if self._warm is None:
+            self._warm = (step, self._spent, time.monotonic())
 
     def begin(self, role="python"):
         """Opens the event file of this process and says hello.
@@ -142,18 +156,18 @@ class Probe:
         Raises:
             OSError: The journal cannot be written.
         """
-        ticks = process.start_ticks()
+        ticks = process_info.start_ticks()
         self.role = role
         self.pid = os.getpid()
-        self.writer.open(process.file_name(self.pid, ticks))
-        self.event(protocol.HELLO, **process.hello(role, ticks))
+        self.writer.open(process_info.file_name(self.pid, ticks))
+        self.event(protocol.HELLO, **process_info.hello(role, ticks))
 
     def forked(self):
         """Begins anew in a forked child: own file, own counts; the parent's file is left alone."""
         begun, began = time.monotonic(), time.perf_counter()
         with self.guard("fork"):
             self.writer.forget()
-            self._step, self._next_look, self._spent, self._settled = None, 1, 0.0, None
+            self._step, self._next_look, self._spent, self._warm = None, 1, 0.0, None
             self._begun = begun
             self._ended = False
             self._errors.clear()
@@ -163,9 +177,9 @@ class Probe:
             for call in self._after_fork:
                 with self.guard("after fork"):
                     call()
-            self.spent(time.perf_counter() - began)
+            self.add_overhead(time.perf_counter() - began)
 
-    def leave(self):
+    def flush(self):
         """Writes what only memory holds, because the process may end without a word. Never raises."""
         for call in self._at_exit:
             with self.guard("exit"):
@@ -176,14 +190,14 @@ class Probe:
         if self._ended:
             return
         ended, began = time.monotonic(), time.perf_counter()
-        self.leave()
+        self.flush()
         for (where, _), (text, count) in list(self._errors.items()):
             if count > 1:
                 self.event(protocol.PROBE_ERROR, where=where, error=text, count=count)
         last = {"steps": self._step or 0, "backwards": 0}
         last.update(self.totals)
         last["sustained"] = self._sustained(ended)
-        self.spent(time.perf_counter() - began)
+        self.add_overhead(time.perf_counter() - began)
         last["overhead_s"] = round(self._spent, 6)
         last["elapsed_s"] = round(time.monotonic() - self._begun, 6)
         last["lost_events"] = self.writer.lost
@@ -192,9 +206,9 @@ class Probe:
 
     def _sustained(self, ended):
         """What was spent between the end of set-up and `ended`, `None` for a run that ended before."""
-        if self._settled is None:
+        if self._warm is None:
             return None
-        step, spent, since = self._settled
+        step, spent, since = self._warm
         return {"step": step, "overhead_s": round(self._spent - spent, 6), "elapsed_s": round(ended - since, 6)}
 
     def _look(self, number):
@@ -212,7 +226,7 @@ def boot():
     Cost: about 3 ms.
     """
     since, began = time.monotonic(), time.perf_counter()
-    settings = jsonline.parse(os.environ[protocol.ENV_PROBE])
+    settings = jsonl.parse(os.environ[protocol.ENV_PROBE])
     if not os.path.isdir(os.path.join(str(settings["dir"]), protocol.EVENTS_FOLDER)):
         return
     probe = Probe(settings, since)
@@ -222,29 +236,26 @@ def boot():
         os.register_at_fork(after_in_child=probe.forked)
     atexit.register(probe.finish)
     with probe.guard("hooks"):
-        from . import hooks
+        from .process import interpreter_hooks
 
-        hooks.install(probe)
+        interpreter_hooks.install(probe)
     with probe.guard("adapters"):
         _watch_adapters(probe)
     if settings.get("asked"):
         with probe.guard("asked"):
-            _steer(probe, settings["asked"])
-    probe.spent(time.perf_counter() - began)
+            _prepare_requests(probe, settings["asked"])
+    probe.add_overhead(time.perf_counter() - began)
 
 
-def _steer(probe, settings):
+def _prepare_requests(probe, settings):
     """Behind the adapters, whose callbacks come first."""
-    from . import asked
-    from .frameworks import steering
+    from .training import request_hooks, user_requests
 
-    probe.asked = asked.Asked(probe, settings)
-    steering.install(probe, settings)
+    probe.requests = user_requests.UserRequests(probe, settings)
+    request_hooks.install(probe, settings)
 
 
 def _watch_adapters(probe):
-    from .frameworks import WATCHED
-
     for name, adapter in WATCHED.items():
         probe.watch(name, _attaching(probe, adapter))
 
@@ -257,9 +268,8 @@ def _attaching(probe, adapter):
 
 
 def import_adapter(name):
-    """Module `frameworks.<name>` of the island, or a module of the island itself when `name` begins with a dot."""
-    package = __name__.rpartition(".")[0]
-    full = package + name if name.startswith(".") else package + ".frameworks." + name
+    """A module of the probe by its name in it, `torch.adapter`."""
+    full = __name__.rpartition(".")[0] + "." + name
     writes_no_bytecode = sys.dont_write_bytecode
     sys.dont_write_bytecode = writes_no_bytecode or os.stat(os.path.dirname(__file__)).st_uid != os.getuid()
     try:

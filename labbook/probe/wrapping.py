@@ -7,7 +7,7 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _CODES = set()
 
 
-def wrapped(original, guard, before=None, after=None):
+def wrap_function(original, guard, before=None, after=None):
     """`original` with observers around it; both are guarded and their results are ignored.
 
     Args:
@@ -31,10 +31,10 @@ def wrapped(original, guard, before=None, after=None):
                 after(result, args, kwargs)
         return result
 
-    return disguised(wrapper, original)
+    return transparent_wrapper(wrapper, original)
 
 
-def disguised(wrapper, original):
+def transparent_wrapper(wrapper, original):
     """`wrapper` with the name, documentation and signature of `original`."""
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         try:

@@ -1,4 +1,4 @@
-"""The diagnosis of a run that has ended: its findings, and where the same was seen before."""
+"""Diagnoses a run that has ended, and adds the earlier runs with the same findings."""
 
 from __future__ import annotations
 
@@ -9,47 +9,46 @@ from typing import TYPE_CHECKING
 from labbook.model.finding import Diagnosis, Finding, Seen
 from labbook.model.run import Run
 
-_MOST_LAST_LINE = 300
+_MAX_LAST_LINE = 300
 
 if TYPE_CHECKING:
     from labbook.diagnosis.service import Diagnoser
     from labbook.store.notebook import Notebook
 
 
-def with_diagnosis(notebook: Notebook, run: Run) -> Run:
-    """The run with its findings, and with their symptoms, families and identities in the order of the findings.
+def add_diagnosis(notebook: Notebook, run: Run) -> Run:
+    """Returns the run with its findings and their symptoms, families and fingerprints.
 
-    A diagnosis that fails costs itself alone: the run says so in its notes.
+    If the diagnosis fails, the run gets a note with the error and nothing else changes.
     """
     try:
-        diagnosis = diagnosis_of_run(notebook, run)
+        diagnosis = _diagnose_run(notebook, run)
     except Exception as error:
-        # Whatever a hostile log does to it, the entry is written.
-        reason = f"it could not be diagnosed: {type(error).__name__}: {error}"
+        # The entry is written even if a hostile log breaks the diagnosis.
+        reason = f"this run could not be diagnosed: {type(error).__name__}: {error}"
         return replace(run, notes=(*run.notes, reason[:500]))
-    found = diagnosis.findings
+    findings = diagnosis.findings
     return replace(
         run,
-        findings=found,
-        unsure=_unsure(run, diagnosis) if run.status in ("failed", "killed") else "",
-        symptoms=_each([*(f.symptom for f in found), *run.symptoms]),
-        families=_each([*(f.family for f in found), *run.families]),
-        fingerprints=_each([*(f.fingerprint for f in found), *run.fingerprints]),
+        findings=findings,
+        unsure=_explain_uncertainty(run, diagnosis) if run.status in ("failed", "killed") else "",
+        symptoms=_unique([*(f.symptom for f in findings), *run.symptoms]),
+        families=_unique([*(f.family for f in findings), *run.families]),
+        fingerprints=_unique([*(f.fingerprint for f in findings), *run.fingerprints]),
     )
 
 
-def _unsure(run: Run, diagnosis: Diagnosis) -> str:
-    """Why nothing certain is said; of a program that ended itself without an exception, the last that it said."""
+def _explain_uncertainty(run: Run, diagnosis: Diagnosis) -> str:
+    """Returns why there is no certain diagnosis, with the last line printed if no exception was raised."""
     raised = "Traceback (most recent call last)" in run.console.text or run.exceptions
     if not diagnosis.unsure or run.exit_code is None or raised:
         return diagnosis.unsure
     last: str = next((line.strip() for line in reversed(run.console.text.splitlines()) if line.strip()), "")
-    said = f"; the last line that it printed: {last[:_MOST_LAST_LINE]}" if last else " and printed nothing"
-    return f"the program ended itself with status {run.exit_code} without an exception{said}"
+    output = f"; the last line that it printed: {last[:_MAX_LAST_LINE]}" if last else " and printed nothing"
+    return f"the program ended itself with status {run.exit_code} without an exception{output}"
 
 
-def diagnosis_of_run(notebook: Notebook, run: Run) -> Diagnosis:
-    """What the diagnosis of a run says, with what the notebook remembers of each finding."""
+def _diagnose_run(notebook: Notebook, run: Run) -> Diagnosis:
     from labbook.diagnosis.run_evidence import collect_run_evidence
 
     evidence = collect_run_evidence(run)
@@ -61,30 +60,30 @@ def diagnosis_of_run(notebook: Notebook, run: Run) -> Diagnosis:
     from labbook.report.entry.title import script_name
 
     diagnoser = Diagnoser(notebook)
-    diagnosis = _with_code(diagnoser.diagnose(evidence), run, diagnoser)
-    return remembered(notebook, diagnosis, but=run.id, script=script_name(run))
+    diagnosis = _review_code(diagnoser.diagnose(evidence), run, diagnoser)
+    return add_earlier_runs(notebook, diagnosis, but=run.id, script=script_name(run))
 
 
-def _with_code(diagnosis: Diagnosis, run: Run, diagnoser: Diagnoser) -> Diagnosis:
-    from labbook.record.reviewing import with_remarks
+def _review_code(diagnosis: Diagnosis, run: Run, diagnoser: Diagnoser) -> Diagnosis:
+    from labbook.record.reviewing import add_violations
 
     try:
-        return with_remarks(diagnosis, run, diagnoser.catalogue, diagnoser.language)
+        return add_violations(diagnosis, run, diagnoser.catalogue, diagnoser.language)
     except Exception:
-        # Code in an odd shape costs its own remarks, never the diagnosis.
+        # Unreadable code costs the result of the review, never the diagnosis.
         return diagnosis
 
 
-def remembered(notebook: Notebook, diagnosis: Diagnosis, but: str = "", script: str = "") -> Diagnosis:
-    """The diagnosis with the earlier runs of the notebook in which the same was seen.
+def add_earlier_runs(notebook: Notebook, diagnosis: Diagnosis, but: str = "", script: str = "") -> Diagnosis:
+    """Returns the diagnosis with the earlier runs of the notebook that had the same findings.
 
     Args:
-        notebook: Where to look.
-        diagnosis: Its findings.
-        but: Id of the run itself, which is not counted.
-        script: Its script as a title names it, "" where it is in the notebook or of no script.
+        notebook: Notebook to search.
+        diagnosis: Diagnosis of one run.
+        but: Id of that run, which is left out.
+        script: Script of that run, as its title names it; "" if the run is in the notebook or has no script.
     """
-    seen = _seen_before(notebook, diagnosis.findings, but, script)
+    seen = _find_earlier_runs(notebook, diagnosis.findings, but, script)
     findings = tuple(
         replace(finding, seen_before=tuple(seen.get(finding.symptom or finding.family, ())))
         for finding in diagnosis.findings
@@ -92,7 +91,7 @@ def remembered(notebook: Notebook, diagnosis: Diagnosis, but: str = "", script: 
     return replace(diagnosis, findings=findings)
 
 
-def _seen_before(
+def _find_earlier_runs(
     notebook: Notebook, findings: tuple[Finding, ...], but: str, script: str
 ) -> Mapping[str, tuple[Seen, ...]]:
     if not findings:
@@ -103,9 +102,9 @@ def _seen_before(
     try:
         return seen_before(notebook, findings, run=but, script=script)
     except LabbookError:
-        # An index that cannot be read is told by the commands that ask it; the diagnosis stands without it.
+        # The commands that search the index report that it cannot be read.
         return {}
 
 
-def _each(names: list[str]) -> tuple[str, ...]:
+def _unique(names: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))

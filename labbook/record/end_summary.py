@@ -1,4 +1,4 @@
-"""A run whose entry is written, and the lines that the terminal shows at its end."""
+"""A run whose entry is written, and its summary for the terminal."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedRun:
     """A run whose entry is written.
 
     Args:
         entry: Path of the entry.
-        commit: What became of the commit.
-        shown: Path of the entry as the user would type it.
-        language: Of the lines on the terminal, "en" or "zh".
-        proposal: A failure that this run may have cured, or `None`.
+        commit: Outcome of the commit.
+        shown_path: Path of the entry as the user would type it.
+        language: Language of the summary, "en" or "zh".
+        proposal: A failure that this run may have fixed, or `None`.
     """
 
     run: Run
     entry: Path
     commit: CommitOutcome
-    shown: str
+    shown_path: str
     language: str = "en"
     proposal: Proposal | None = None
 
     def summary(self) -> list[str]:
-        """What the terminal shows at the end: verdict, where it happened, where the entry is."""
+        """Returns the lines for the terminal: verdict, place of the failure, path of the entry."""
         from labbook.diagnosis.run_evidence import is_standstill
         from labbook.report.entry.diagnosis_section import diagnosis_lines
         from labbook.report.entry.title import verdict_line
@@ -41,26 +41,25 @@ class Finished:
         from labbook.report.terminal_findings import finding_lines
 
         failed = self.run.status in ("failed", "killed") or is_standstill(self.run)
-        told = diagnosis_lines(self.run, self.language, str(Path.cwd())) if failed else []
-        verdict = told.pop(0) if told and self.run.findings else verdict_line(self.run)
+        diagnosis = diagnosis_lines(self.run, self.language, str(Path.cwd())) if failed else []
+        verdict = diagnosis.pop(0) if diagnosis and self.run.findings else verdict_line(self.run)
         lines = [f"{self.run.status} after {duration(self.run.duration_s)}: {verdict}"]
         stopped = self.run.asked.get("stopped")
         if stopped:
-            asked = f"--{stopped['option']} {stopped['expression']}".strip()
-            lines.append(f"         ended by {asked} after step {stopped['step']}")
-        lines += [f"         {line}" for line in told]
+            option = f"--{stopped['option']} {stopped['expression']}".strip()
+            lines.append(f"         ended by {option} after step {stopped['step']}")
+        lines += [f"         {line}" for line in diagnosis]
         primary = self.run.findings[0].symptom if failed and self.run.findings else ""
         lines += [f"         {line}" for line in finding_lines(self.run, self.language, but=primary)]
         if self.proposal is not None and not self.proposal.confirmed:
             from labbook.report.entry.fix_section import proposal_line
 
             lines.append(f"         {proposal_line(self.proposal, self.language)}")
-        how = {
+        commit = {
             "committed": f"committed as {self.commit.commit[:9]}",
             "unchanged": "already committed",
             "off": self.commit.reason or "commits are switched off",
+            "queued": f"will be committed later: {self.commit.reason}",
         }.get(self.commit.status, f"not committed: {self.commit.reason}")
-        if self.commit.status == "queued":
-            how = f"will be committed later: {self.commit.reason}"
-        lines.append(f"         {self.shown}  {how}")
+        lines.append(f"         {self.shown_path}  {commit}")
         return lines

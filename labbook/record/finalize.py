@@ -1,7 +1,7 @@
-"""Makes the entry of a run from its journal, and commits it. Doing it again gives the same entry.
+"""Builds the entry of a run from its journal and commits it.
 
-`labbook record` calls this after the command's end and `labbook recover` calls it for runs whose recorder died; both
-read nothing but the journal, the notebook and the code's repository.
+`labbook record` calls `finalize` when the command has ended, `labbook recover` for runs whose recorder died. It reads
+only the journal, the notebook and the code's repository; repeating it gives the same entry.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from typing import TYPE_CHECKING, Any
 from labbook.compare.previous_run import previous_run, remember_run
 from labbook.fixes.propose_fix import propose
 from labbook.model.run import Console, Facts, FileUse, Process, Run
-from labbook.record.diagnosing import with_diagnosis
-from labbook.record.end_summary import Finished
-from labbook.record.profiler_traces import with_traces
-from labbook.record.run_from_journal.journal_reader import assemble
+from labbook.record.diagnosing import add_diagnosis
+from labbook.record.end_summary import FinishedRun
+from labbook.record.profiler_traces import add_traces
+from labbook.record.run_from_journal.journal_reader import build_run
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
 from labbook.store.paths import check_stays_inside
 
 if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
     from labbook.store.commit import CommitOutcome
     from labbook.store.notebook import Notebook
 
 _SERIES_POINTS = 2000
 _ALL_POINTS = 20_000
-"""Most points of one series, and of all together, in `run.json`; all of them stay in the journal. Source: 20,000 points
+"""Maximum points of one series, and of all together, in `run.json`; the journal has all of them. Source: 20,000 points
 take about 800 kB, and the folder of an entry stays under 1 MiB."""
 
 
-def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> None:
-    """Loads, while the command still runs, what `finalize` uses, so that the end comes quickly.
+def preload_modules(notebook: Notebook, ended: Callable[[], bool]) -> None:
+    """Imports the modules that `finalize` uses, while the command still runs.
 
     Args:
-        notebook: Its templates are prepared.
-        ended: Whether the command has ended: then what only a training needs is not loaded in advance.
+        notebook: Its templates are compiled.
+        ended: Whether the command has ended; then the modules that only a training needs are left out.
     """
     import labbook.capture.artifacts
     import labbook.capture.console.console_reader
@@ -67,7 +67,7 @@ def load_what_finishing_needs(notebook: Notebook, ended: Callable[[], bool]) -> 
 
 
 def capture_start(notebook: Notebook, journal: Journal, start: Facts, redactor: Redactor) -> None:
-    """Writes `before.json`: the facts of the capture sources at the start, redacted."""
+    """Writes `before.json`: the redacted facts of the capture sources at the start."""
     from labbook.capture.sources import capture_before
 
     facts = capture_before(_context(notebook, journal, start, redactor, {}))
@@ -75,10 +75,10 @@ def capture_start(notebook: Notebook, journal: Journal, start: Facts, redactor: 
 
 
 def write_running_entry(notebook: Notebook, journal: Journal) -> None:
-    """Writes the entry of a run that has just begun, with status running; it is not committed yet."""
+    """Writes the entry of a run that has just started, with status running, without a commit."""
     start = journal.read(journal.paths.start)
     run = replace(
-        assemble(start, {}, [], Console()),
+        build_run(start, {}, [], Console()),
         status="running",
         ended=None,
         captured=journal.read(journal.paths.before),
@@ -86,13 +86,13 @@ def write_running_entry(notebook: Notebook, journal: Journal) -> None:
     _write_entry(notebook, run)
 
 
-def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finished:
+def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> FinishedRun:
     """Writes and commits the entry of a run that has ended, and closes its journal.
 
     Args:
-        notebook: Where the entry goes.
-        journal: What is known of the run; its lock is held by the caller.
-        redactor: Masks secrets in whatever is captured only now.
+        notebook: Notebook of the entry.
+        journal: Journal of the run; the caller owns its lock.
+        redactor: Masks secrets in facts that are captured only now.
 
     Raises:
         LabbookError: The entry cannot be written; the journal stays open for `labbook recover`.
@@ -101,12 +101,12 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     end = journal.read(journal.paths.end)
     processes = journal.processes()
     console = _console(notebook, journal, redactor)
-    run = assemble(start, end, processes, console)
-    run = _with_text_metrics(run)
-    run = _with_captured(notebook, journal, start, run, processes, redactor)
-    run = with_traces(run, journal, notebook.paths.attachments(run.id), redactor)
-    run = _with_previous(notebook, run, redactor)
-    run = _with_judgement(notebook, run)
+    run = build_run(start, end, processes, console)
+    run = _add_console_metrics(run)
+    run = _add_captured(notebook, journal, start, run, processes, redactor)
+    run = add_traces(run, journal, notebook.paths.attachments(run.id), redactor)
+    run = _add_changes(notebook, run, redactor)
+    run = _add_findings(notebook, run)
     entry = _write_entry(notebook, run)
     proposal = propose(notebook, run)
     outcome = _commit(notebook, run, entry, redactor)
@@ -114,7 +114,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     journal.write(
         journal.paths.done,
         {
-            "entry": _relative(entry, notebook.paths.root),
+            "entry": entry.relative_to(notebook.paths.root).as_posix(),
             "commit": outcome.commit,
             "ref": outcome.ref,
             "status": outcome.status,
@@ -122,7 +122,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
         },
         durable=False,
     )
-    return Finished(run, entry, outcome, _shown(entry), notebook.config.language_in_use(), proposal)
+    return FinishedRun(run, entry, outcome, _display_path(entry), notebook.config.language_in_use(), proposal)
 
 
 def _console(notebook: Notebook, journal: Journal, redactor: Redactor) -> Console:
@@ -133,8 +133,8 @@ def _console(notebook: Notebook, journal: Journal, redactor: Redactor) -> Consol
     return Console()
 
 
-def _with_text_metrics(run: Run) -> Run:
-    """Adds series read from the console, except where the program's own numbers say the same."""
+def _add_console_metrics(run: Run) -> Run:
+    """Adds the series printed on the console, except those that the probe recorded too."""
     if not run.console.text.strip():
         return run
     from labbook.capture.metrics_text import metrics_from_console
@@ -145,42 +145,42 @@ def _with_text_metrics(run: Run) -> Run:
     return replace(run, series=run.series + new, printed=tuple(s for s in read if s not in new))
 
 
-def _with_captured(
+def _add_captured(
     notebook: Notebook, journal: Journal, start: Facts, run: Run, processes: Sequence[ProcessEvents], redactor: Redactor
 ) -> Run:
-    """Adds the facts of the capture sources; those of after the end are kept in the journal, so that they stay."""
+    """Adds the facts of the capture sources; `after.json` stores those of the end for a later recovery."""
     from labbook.capture.artifacts import summarize_files
-    from labbook.capture.exit_cause import ending_facts
+    from labbook.capture.exit_cause import explain_exit
     from labbook.capture.processes import find_unobserved
-    from labbook.capture.reproducibility import verdict
+    from labbook.capture.reproducibility import judge_reproducibility
     from labbook.capture.resources import read_resources
     from labbook.capture.sources import capture_after
-    from labbook.probe import protocol
-    from labbook.record.run_from_journal.ending_events import with_standstill
+    from labbook.probe.events import protocol
+    from labbook.record.run_from_journal.ending_events import standstill_facts
 
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
     items = [item for process in processes for e in process.of_kind(protocol.FILES) for item in e.get("items") or ()]
     if not after:
         context = _context(notebook, journal, start, redactor, _main_python(processes, run))
-        after = dict(capture_after(context, items))
+        after = dict(capture_after(context))
         files = summarize_files(items, context.cwd, notebook.config)
         after["files"] = [redactor.data(vars(f)) for f in files]
         journal.write(journal.paths.after, after, durable=False)
-        after = journal.read(journal.paths.after)  # as it was written: readable where it was no valid UTF-8
-    rolled = tuple(FileUse(**f) for f in after.get("files") or ())
+        after = journal.read(journal.paths.after)  # as written: bytes that are not UTF-8 are replaced
+    file_uses = tuple(FileUse(**f) for f in after.get("files") or ())
     captured = {**before, **{k: v for k, v in after.items() if k != "files"}}
     captured["resources"] = read_resources(journal.paths.resources)
-    captured["reproducibility"] = verdict(captured)
-    ended = ending_facts(journal.read(journal.paths.end), journal.paths.resources, run.started, os.environ)
-    standstill = with_standstill(run, processes, journal.paths.events)
-    if ended or standstill:
-        captured["ending"] = redactor.data({**ended, **standstill})
-    return _with_unobserved(replace(run, files=rolled, captured=captured), find_unobserved(journal.paths.resources))
+    captured["reproducibility"] = judge_reproducibility(captured)
+    ending = explain_exit(journal.read(journal.paths.end), journal.paths.resources, run.started, os.environ)
+    ending = {**ending, **standstill_facts(run, processes, journal.paths.events)}
+    if ending:
+        captured["ending"] = redactor.data(ending)
+    return _add_unobserved(replace(run, files=file_uses, captured=captured), find_unobserved(journal.paths.resources))
 
 
-def _with_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
-    """Names Python processes in which the probe did not start, so that silence is not read as health."""
+def _add_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
+    """Adds the Python processes without a probe, so that missing events are not read as health."""
     if not pythons:
         return run
     missed = tuple(("Python process " + " ".join(p["argv"])[:200], str(p["reason"])) for p in pythons)
@@ -193,8 +193,8 @@ def _with_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
 
 
 def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]:
-    """The hello of the interpreter that stands for the run: the one that trained, else the command's own."""
-    from labbook.probe import protocol
+    """Returns the hello event of the process that trained, or of the command's own interpreter."""
+    from labbook.probe.events import protocol
 
     trained = next((p for p in processes if p.of_kind(protocol.STEP)), None)
     imported = next((p for p in processes if p.of_kind(protocol.FRAMEWORK)), None)
@@ -202,19 +202,20 @@ def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]
     return dict(chosen.hello) if chosen is not None else {}
 
 
-def _with_previous(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
+def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
+    """Adds the previous run of the same script and the changes since then."""
     from labbook.compare.run_changes import changes_between, masked_changes
     from labbook.model.run_json import run_to_json
 
     before = previous_run(notebook.paths, run, by_folder=notebook.personal)
     if before is None:
         return run
-    # Commits that people made in between, and values of an older entry: neither has passed this run's redactor.
+    # Commit messages and values of an older entry have not passed this run's redactor.
     changes = masked_changes(changes_between(before, run_to_json(run)), redactor)
     return replace(run, previous=str(before["id"]), changes=tuple(changes))
 
 
-def _with_judgement(notebook: Notebook, run: Run) -> Run:
+def _add_findings(notebook: Notebook, run: Run) -> Run:
     """Adds health checks, the diagnosis, the primary series, tags and the title."""
     from labbook.report.entry.title import primary_series, run_title
 
@@ -233,14 +234,14 @@ def _with_judgement(notebook: Notebook, run: Run) -> Run:
         )
         ratios = tuple(series for signals in run.signals if (series := update_ratio(signals)) is not None)
         run = replace(run, series=run.series + ratios)
-    run = with_diagnosis(notebook, run)
+    run = add_diagnosis(notebook, run)
     tags = dict.fromkeys((*run.tags, *(f.name for f in run.frameworks if f.optimizers or len(run.frameworks) == 1)))
     run = replace(run, tags=tuple(tags))
     return replace(run, title=run_title(run, notebook.config.language_in_use()))
 
 
 def _write_entry(notebook: Notebook, run: Run) -> Path:
-    """Writes the entry and the files beside it, each in one step; a secret that slipped through stops its file."""
+    """Writes the entry and its attachments, each file atomically."""
     from labbook.errors import NotebookError
     from labbook.report.entry.entry_page import entry_markdown
     from labbook.store.entry_text import read_text, to_bytes
@@ -256,7 +257,7 @@ def _write_entry(notebook: Notebook, run: Run) -> Path:
     except OSError as error:
         raise NotebookError(
             f"cannot write the entry {entry}: {error.strerror or error}",
-            hint="free space or permissions there, then `labbook recover`",
+            hint="free disk space or fix the permissions, then run `labbook recover`",
         ) from error
     return entry
 
@@ -282,7 +283,7 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
 
 
 def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> CommitOutcome:
-    """Commits the entry and its folder; where the last look refuses them, they are withheld from the site too."""
+    """Commits the entry and its attachments; refused files are masked, or withheld from the site as well."""
     from labbook.store.commit import commit_files, withhold
     from labbook.store.last_look import mask_files
 
@@ -291,19 +292,19 @@ def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> Co
     message = redactor.text(commit_message(run))
     outcome = commit_files(notebook, files, message, when=run.ended, redactor=redactor)
     if outcome.status == "withheld":
-        # Texts that were masked one by one may look like a secret side by side. Masking them costs less than refusing.
+        # Texts masked one by one may look like a secret when joined. Masking them is better than losing the entry.
         with suppress(OSError):
             mask_files(notebook.paths.root, files, redactor)
         outcome = commit_files(notebook, files, message, when=run.ended, redactor=redactor)
     if outcome.status == "withheld":
         with suppress(OSError):
             withhold(notebook, files, message, run.ended or run.started, outcome)
-        outcome = replace(outcome, reason=f"{outcome.reason}; `labbook recover` tries again to mask it")
+        outcome = replace(outcome, reason=f"{outcome.reason}; run `labbook recover` to mask it and try again")
     return outcome
 
 
 def commit_message(run: Run) -> str:
-    """The commit message: what ran, what changed, what was observed."""
+    """Returns the commit message: the command, the changes and the observations."""
     lines = [run.title or run.id, "", f"Ran: {' '.join(run.argv)}"[:500]]
     if run.changes:
         changed = "; ".join(f"{c.what} {c.before} -> {c.now}".strip() for c in run.changes[:5])
@@ -336,18 +337,14 @@ def _context(
 
 
 def _working_folder(start: Facts, redactor: Redactor) -> Path:
-    """The command's folder. The journal knows it masked; the recorder itself still stands in it."""
-    noted = str(start.get("cwd") or ".")
+    """Returns the command's working folder; the journal has only the masked path."""
+    masked = str(start.get("cwd") or ".")
     here = Path.cwd()
-    return here if redactor.text(str(here)) == noted else Path(noted).expanduser()
+    return here if redactor.text(str(here)) == masked else Path(masked).expanduser()
 
 
-def _relative(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix()
-
-
-def _shown(path: Path) -> str:
-    """The path relative to the working folder when it lies below it, else as it is."""
+def _display_path(path: Path) -> str:
+    """Returns the path relative to the working folder if it lies below it, else the absolute path."""
     with suppress(ValueError, OSError):
         return path.relative_to(Path.cwd()).as_posix()
     return str(path)

@@ -1,6 +1,7 @@
-"""The diagnosis of an exception inside a program: `labbook.diagnose(error)` and `labbook.diagnosed()`.
+"""Diagnoses an exception inside a program that is not recorded.
 
-For code that is not recorded. The program's exception is never replaced, changed or held back.
+The module implements `labbook.diagnose(error)` and `labbook.diagnosed()`. The program's exception is never replaced,
+changed or suppressed.
 """
 
 from __future__ import annotations
@@ -22,29 +23,29 @@ from labbook.model.run import Frame
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
-_MOST_FRAMES = 60
-_MOST_CHAIN = 16
-_MOST_MESSAGE = 32 * 1024
+_MAX_FRAMES = 60
+_MAX_CHAIN = 16
+_MAX_MESSAGE = 32 * 1024
 
 
 def diagnose_exception(error: BaseException, language: str = "") -> Diagnosis:
-    """What went wrong, why, and what to try; with what cured it before where a notebook is found above the folder.
+    """Returns the diagnosis of an exception, with earlier runs of the notebook if there is one.
 
     Args:
         error: The exception, with its traceback if it was raised.
-        language: "en" or "zh"; "" for that of the settings.
+        language: "en" or "zh"; "" for the language of the settings.
     """
     from labbook.diagnosis.service import Diagnoser
-    from labbook.record.diagnosing import remembered
+    from labbook.record.diagnosing import add_earlier_runs
 
-    evidence = Evidence(exceptions=(raised_of_error(error),), framework=_framework())
-    notebook = _notebook()
+    evidence = Evidence(exceptions=(_observe_exception(error),), framework=_framework())
+    notebook = _find_notebook()
     diagnosis = Diagnoser(notebook, language).diagnose(evidence)
-    return remembered(notebook, diagnosis) if notebook is not None else diagnosis
+    return add_earlier_runs(notebook, diagnosis) if notebook is not None else diagnosis
 
 
-def _notebook() -> Notebook | None:
-    """The notebook above the working folder; one that cannot be opened is no reason to keep a diagnosis back."""
+def _find_notebook() -> Notebook | None:
+    """Returns the notebook above the working folder, or `None` if there is none that can be opened."""
     from labbook.store.notebook import find_notebook
 
     with suppress(Exception):
@@ -52,23 +53,23 @@ def _notebook() -> Notebook | None:
     return None
 
 
-def raised_of_error(error: BaseException) -> ObservedException:
-    """An exception as evidence, with those behind it; cycles and `__str__` that fails do no harm."""
+def _observe_exception(error: BaseException) -> ObservedException:
+    """Returns an exception and its chain as evidence, even if `__str__` fails or the chain is a cycle."""
     seen: set[int] = set()
-    behind: list[tuple[ObservedException, str]] = []
+    chain: list[tuple[ObservedException, str]] = []
     current = error
-    while len(behind) < _MOST_CHAIN:
+    while len(chain) < _MAX_CHAIN:
         seen.add(id(current))
         relation = "cause" if current.__cause__ is not None else "context"
         former = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
         if former is None or id(former) in seen:
             break
-        behind.append((_alone(former), relation))
+        chain.append((_observe_single(former), relation))
         current = former
-    return replace(_alone(error), context=tuple(behind))
+    return replace(_observe_single(error), context=tuple(chain))
 
 
-def _alone(error: BaseException) -> ObservedException:
+def _observe_single(error: BaseException) -> ObservedException:
     from labbook.diagnosis.run_evidence import split_quoted_exception
 
     kind = type(error).__qualname__
@@ -78,16 +79,16 @@ def _alone(error: BaseException) -> ObservedException:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error)[:_MOST_MESSAGE]
+        return str(error)[:_MAX_MESSAGE]
     except Exception as second:
-        # It is the program's own code that fails here.
+        # The program's own `__str__` failed.
         return f"<the message cannot be shown: its __str__ raised {type(second).__name__}>"
 
 
 def _frames(trace: TracebackType | None) -> tuple[Frame, ...]:
     summary = traceback.extract_tb(trace)
-    if len(summary) > _MOST_FRAMES:
-        half = _MOST_FRAMES // 2
+    if len(summary) > _MAX_FRAMES:
+        half = _MAX_FRAMES // 2
         summary = traceback.StackSummary.from_list([*summary[:half], *summary[-half:]])
     return tuple(make_frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in summary)
 
@@ -96,8 +97,8 @@ def _framework() -> str:
     return next((name for name in ("torch", "paddle") if name in sys.modules), "")
 
 
-def told_lines(diagnosis: Diagnosis, language: str = "en") -> list[str]:
-    """The primary finding in a few lines, as at the end of a recorded run; none where nothing is known."""
+def _format_diagnosis(diagnosis: Diagnosis, language: str) -> list[str]:
+    """Returns the primary finding in a few lines, as at the end of a recorded run; else an empty list."""
     from labbook.model.run import Run
     from labbook.report.entry.diagnosis_section import diagnosis_lines
 
@@ -111,10 +112,12 @@ def told_lines(diagnosis: Diagnosis, language: str = "en") -> list[str]:
 
 
 class diagnosed(ContextDecorator):  # noqa: N801 - used like a function
-    """A context manager and decorator: says on standard error what an exception means, and lets it go on.
+    """Prints the diagnosis of an exception on standard error and re-raises it.
+
+    A context manager and decorator.
 
     Args:
-        language: "en" or "zh"; "" for that of the settings.
+        language: "en" or "zh"; "" for the language of the settings.
     """
 
     def __init__(self, language: str = "") -> None:
@@ -124,11 +127,11 @@ class diagnosed(ContextDecorator):  # noqa: N801 - used like a function
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        """Tells of the exception, which is raised on in any case."""
+        """Prints the diagnosis; the exception is re-raised in any case."""
         if error is None or not isinstance(error, Exception):
             return
         with suppress(Exception):
-            notebook = None if self._language else _notebook()
+            notebook = None if self._language else _find_notebook()
             language = self._language or (notebook.config.language_in_use() if notebook else "en")
-            for line in told_lines(diagnose_exception(error, language), language):
+            for line in _format_diagnosis(diagnose_exception(error, language), language):
                 print(f"labbook  {line}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Traces of `--profile`: the small ones go into the entry's folder, the others stay in the journal and are named."""
+"""Moves small traces of `--profile` into the entry's folder; larger ones stay in place."""
 
 from __future__ import annotations
 
@@ -13,39 +13,41 @@ from labbook.model.run import Run
 from labbook.store.journal import Journal, write_atomically
 
 if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
 
 _MAX_BYTES = 512 * 1024
-"""Largest trace that is committed, compressed. Source: entry.md, the folder of an entry stays under 1 MiB."""
+"""Largest trace that is committed, compressed. Source: the folder of an entry stays under 1 MiB."""
 
 _MAX_TEXT = 12 * 1024 * 1024
 """Longest trace that is searched for secrets. Source: chosen by us, 4 seconds."""
 
 
-def with_traces(run: Run, journal: Journal, folder: Path, redactor: Redactor) -> Run:
-    """The run with `file` (name in the entry's folder, or "") and `kept` (path in the journal) for each profile.
+def add_traces(run: Run, journal: Journal, folder: Path, redactor: Redactor) -> Run:
+    """Returns the run with the files of its profiles.
+
+    Each profile gets `file` (name in the entry's folder, or ""), `kept` (path in the journal) and `bytes`.
 
     Args:
-        run: With the profiles as the probe told them.
-        journal: Holds the traces.
+        run: A run with the profiles of the probe's events.
+        journal: Journal with the traces.
         folder: The entry's folder; small traces are written there, redacted.
         redactor: Masks secrets.
     """
     profiles = run.asked.get("profiles")
     if not profiles:
         return run
-    told = [{**profile, **_kept(profile, journal, folder, redactor)} for profile in profiles]
-    return replace(run, asked={**run.asked, "profiles": told})
+    stored = [{**profile, **_store_trace(profile, journal, folder, redactor)} for profile in profiles]
+    return replace(run, asked={**run.asked, "profiles": stored})
 
 
-def _kept(profile: Mapping[str, Any], journal: Journal, folder: Path, redactor: Redactor) -> dict[str, Any]:
+def _store_trace(profile: Mapping[str, Any], journal: Journal, folder: Path, redactor: Redactor) -> dict[str, Any]:
     name = Path(str(profile.get("trace") or "")).name
     path = journal.paths.root / "profile" / name
     if not name or path.is_symlink() or not path.is_file():
         return {"file": "", "kept": "", "bytes": 0}
     facts = {"file": "", "kept": f".labbook/runs/{journal.run_id}/profile/{name}", "bytes": path.stat().st_size}
     with suppress(OSError, EOFError, ValueError):
-        data = _small(path, redactor)
+        data = _redact_small_trace(path, redactor)
         if data is not None:
             folder.mkdir(parents=True, exist_ok=True)
             file = name if name.endswith(".gz") else f"{name}.gz"
@@ -54,8 +56,8 @@ def _kept(profile: Mapping[str, Any], journal: Journal, folder: Path, redactor: 
     return facts
 
 
-def _small(path: Path, redactor: Redactor) -> bytes | None:
-    """The trace redacted and compressed, `None` when it is too large."""
+def _redact_small_trace(path: Path, redactor: Redactor) -> bytes | None:
+    """Returns the trace redacted and compressed, or `None` if it is too large."""
     if path.stat().st_size > _MAX_TEXT:
         return None
     with path.open("rb") as raw:

@@ -1,4 +1,4 @@
-"""What `labbook record` is asked to do in the program besides looking, checked and made ready for the probe."""
+"""Parses the options of `labbook record` that the probe carries out inside the program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from labbook.errors import UsageError
 from labbook.record.watch_expressions import parse_condition
 
-PROFILE_STEPS = 5
 _MOST_PROFILED = 100
 """Source: chosen by us; a step of a small transformer makes some 10,000 events of a trace."""
 
@@ -19,39 +18,41 @@ def parse_requests(
     max_steps: int | None = None,
     profile: str | None = None,
 ) -> dict[str, object]:
-    """The settings of the probe under `asked`; empty when nothing was asked for.
+    """Returns the settings of the probe under `asked`; empty if no option was given.
 
     Args:
         watch: Conditions of `--watch`.
         breaks: Conditions of `--break`.
         stop_on: Conditions of `--stop-on`.
-        max_steps: Of `--max-steps`.
-        profile: How many steps are profiled, as typed; `None` for none.
+        max_steps: Value of `--max-steps`.
+        profile: Number of steps to profile, as typed; `None` for no profile.
 
     Raises:
-        UsageError: A condition that cannot be read, or a number out of range.
+        UsageError: A condition cannot be parsed, or a number is out of range.
     """
-    asked: dict[str, object] = {}
+    requests: dict[str, object] = {}
     for option, texts in (("watch", watch), ("break", breaks), ("stop-on", stop_on)):
         if texts:
-            asked[option] = [[text.strip(), parse_condition(text, f"--{option}")] for text in texts]
+            requests[option] = [[text.strip(), parse_condition(text, f"--{option}")] for text in texts]
     if max_steps is not None:
         if max_steps < 1:
-            raise UsageError(f"--max-steps {max_steps}: there are no such steps", hint="give 1 or more")
-        asked["max_steps"] = max_steps
+            raise UsageError(f"--max-steps {max_steps}: not a positive number", hint="give 1 or more")
+        requests["max_steps"] = max_steps
     if profile is not None:
-        asked["profile"] = _profiled(profile)
-    return asked
+        requests["profile"] = _parse_step_count(profile)
+    return requests
 
 
-def _profiled(typed: str) -> int:
+def _parse_step_count(typed: str) -> int:
     try:
         steps = int(typed)
     except ValueError:
         raise UsageError(
-            f"--profile {typed}: that is no number of steps",
+            f"--profile {typed}: not a number of steps",
             hint="put `--` before the command: --profile -- python ...",
         ) from None
     if not 1 <= steps <= _MOST_PROFILED:
-        raise UsageError(f"--profile {typed}: only 1 to {_MOST_PROFILED} steps can be profiled")
+        raise UsageError(
+            f"--profile {typed}: cannot profile so many steps", hint=f"give a number from 1 to {_MOST_PROFILED}"
+        )
     return steps

@@ -1,4 +1,4 @@
-"""Finishes the entries of runs whose recorder died, from their journals."""
+"""Writes the entries of runs whose recorder died, from their journals."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 _STALE_S = 600.0
-"""A run of another host counts as dead when its journal was not touched for so long. Source: mechanisms, section 6."""
+"""A run of another host counts as dead when its journal has not changed for this long. Source: chosen by us."""
 
 
 @dataclass(frozen=True)
-class Recovered:
-    """What became of one open journal.
+class RecoveredRun:
+    """Result of recovering one open journal.
 
     Args:
-        status: Status of the run, or "" when it could not be finished.
-        told: A sentence for the user.
+        status: Status of the run, or "" if its entry could not be written.
+        message: A sentence for the user.
     """
 
     run_id: str
     status: str
-    told: str
+    message: str
 
 
-def recover(notebook: Notebook, say: Callable[[str], None] | None = None) -> list[Recovered]:
-    """Finishes every run of the notebook whose recorder and command are gone; runs still going on are left alone.
+def recover(notebook: Notebook, say: Callable[[str], None] | None = None) -> list[RecoveredRun]:
+    """Writes the entry of every run whose recorder and command have ended.
 
     Args:
-        notebook: Where to look.
-        say: Shows a line for each run, at once.
+        notebook: Notebook of the runs.
+        say: Shows one line for each run as soon as it is recovered.
     """
-    found = []
+    recovered = []
     for journal in open_journals(notebook.paths):
         if not _is_dead(journal) or not journal.claim():
             continue
@@ -50,22 +50,22 @@ def recover(notebook: Notebook, say: Callable[[str], None] | None = None) -> lis
         finally:
             journal.release()
         if outcome is not None:
-            found.append(outcome)
+            recovered.append(outcome)
             if say is not None:
-                say(outcome.told)
-    return found
+                say(outcome.message)
+    return recovered
 
 
-def _finish(notebook: Notebook, journal: Journal) -> Recovered | None:
+def _finish(notebook: Notebook, journal: Journal) -> RecoveredRun | None:
     if journal.paths.done.exists():
-        return None  # somebody else finished it while we waited for the lock
+        return None  # another process recovered it while this one waited for the lock
     from labbook.record.finalize import finalize
     from labbook.record.lost_start import rebuild_start
     from labbook.store.redact import make_redactor
 
     start = journal.read(journal.paths.start) or rebuild_start(notebook, journal)
     if not start:
-        # Killed between making the folder and writing the first file: nothing had run yet.
+        # Killed between creating the folder and writing the first file: nothing had run yet.
         journal.write(journal.paths.done, {"entry": "", "status": "empty", "reason": "nothing had started"})
         return None
     _note_last_seen(journal, start)
@@ -73,18 +73,18 @@ def _finish(notebook: Notebook, journal: Journal) -> Recovered | None:
     try:
         finished = finalize(notebook, journal, redactor)
     except LabbookError as error:
-        return Recovered(journal.run_id, "", f"{journal.run_id} could not be recovered: {error.message}")
+        return RecoveredRun(journal.run_id, "", f"cannot recover {journal.run_id}: {error.message}")
     commit = finished.commit
     place = f"committed as {commit.commit[:9]}" if commit.status == "committed" else commit.reason or commit.status
-    return Recovered(
+    return RecoveredRun(
         journal.run_id,
         finished.run.status,
-        f"recovered {journal.run_id} ({finished.run.status}): {finished.shown}  {place}",
+        f"recovered {journal.run_id} ({finished.run.status}): {finished.shown_path}  {place}",
     )
 
 
 def _note_last_seen(journal: Journal, start: dict[str, Any]) -> None:
-    """Keeps the time of the last sign of life, so that the run has a duration and recovering twice gives the same."""
+    """Stores the time of the last sign of life: the run gets a duration, the same in every recovery."""
     if start.get("last_seen"):
         return
     signs = [journal.paths.resources, *journal.paths.console.glob("*"), *journal.paths.events.glob("*")]
@@ -94,7 +94,7 @@ def _note_last_seen(journal: Journal, start: dict[str, Any]) -> None:
 
 
 def _is_dead(journal: Journal) -> bool:
-    """Whether neither recorder nor command lives any more, as far as can be seen from here."""
+    """Whether recorder and command have both ended, as far as this host can see."""
     start = journal.read(journal.paths.start)
     if not start:
         return _idle_s(journal) > 5.0
@@ -109,13 +109,13 @@ def _is_dead(journal: Journal) -> bool:
 
 
 def _idle_s(journal: Journal) -> float:
-    """Seconds since anything in the journal was written."""
+    """Returns the seconds since the journal last changed."""
     times = [path.stat().st_mtime for path in journal.paths.root.rglob("*") if path.exists()]
     return time.time() - max(times, default=journal.paths.root.stat().st_mtime)
 
 
 def recover_pending(notebook: Notebook, say: Callable[[str], None]) -> None:
-    """Does what every command does first: finishes dead runs and commits what had to wait; never raises."""
+    """Recovers dead runs and commits queued entries, as every command does first; never raises."""
     try:
         recover(notebook, say)
         from labbook.store.commit import commit_queued
@@ -123,6 +123,6 @@ def recover_pending(notebook: Notebook, say: Callable[[str], None]) -> None:
         if notebook.paths.private.joinpath("queue").is_dir():
             for outcome in commit_queued(notebook):
                 if outcome.status == "committed":
-                    say(f"committed an entry that had to wait, as {outcome.commit[:9]}")
+                    say(f"committed a queued entry as {outcome.commit[:9]}")
     except (LabbookError, OSError) as error:
-        say(f"runs whose recorder died could not be looked for: {error}")
+        say(f"cannot look for runs whose recorder died: {error}")

@@ -1,4 +1,4 @@
-"""What the review of the script says to the findings of its run."""
+"""Adds lines of the reviewed script to the evidence of a run's findings."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ if TYPE_CHECKING:
 _SECONDS = 0.3
 _MOST_FILES = 30
 _MOST_BYTES = 200_000
-"""Larger files would take the whole time by themselves. Source: chosen by us, 0.1 s for 4,000 lines here."""
-_MOST_REMARKS = 3
-_SAID = {"en": "in the code: ", "zh": "代码中："}
+"""Larger files would use up the time limit alone. Source: chosen by us, 0.1 s for 4,000 lines here."""
+_MOST_VIOLATIONS = 3
+_LEADS = {"en": "in the code: ", "zh": "代码中："}
 
 
-def with_remarks(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language: str) -> Diagnosis:
-    """The diagnosis with what stands in the run's code and bears on its findings, in their evidence.
+def add_violations(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language: str) -> Diagnosis:
+    """Returns the diagnosis with violations in the run's code added to related findings.
 
-    Code that cannot be read says nothing: the diagnosis stands without it.
+    The diagnosis is unchanged if the code cannot be read.
     """
     if not diagnosis.findings:
         return diagnosis
-    script, files = _code_of(run)
+    script, files = _find_code(run)
     if script is None:
         return diagnosis
     from labbook.review.reviewer import review_files
 
-    remarks = [one for one in review_files(files, language, _SECONDS).remarks if one.severity != "note"]
-    if not remarks:
+    violations = [one for one in review_files(files, language, _SECONDS).remarks if one.severity != "note"]
+    if not violations:
         return diagnosis
-    lead = _SAID.get(language, _SAID["en"])
+    lead = _LEADS.get(language, _LEADS["en"])
     findings = []
     for finding in diagnosis.findings:
-        near = _bearing(finding, remarks, catalogue)[:_MOST_REMARKS]
-        lines = [f"{lead}{_place(one, script)}: {strip_markdown(one.what)}" for one in near]
-        findings.append(_with_place(replace(finding, evidence=(*finding.evidence, *lines)), near) if near else finding)
+        related = _rank_related(finding, violations, catalogue)[:_MOST_VIOLATIONS]
+        lines = [f"{lead}{_format_place(one, script)}: {strip_markdown(one.what)}" for one in related]
+        findings.append(_add_place(replace(finding, evidence=(*finding.evidence, *lines)), related))
     return replace(diagnosis, findings=tuple(findings))
 
 
-def _with_place(finding: Finding, remarks: Sequence[Violation]) -> Finding:
-    """The finding with the place of the one line of code that has its very symptom, where no other place is known."""
-    same = {(one.file, one.line): one for one in remarks if one.symptom == finding.symptom and not one.cell}
+def _add_place(finding: Finding, violations: Sequence[Violation]) -> Finding:
+    """Adds the place of the only violation of the same symptom, if the finding has no place yet."""
+    same = {(one.file, one.line): one for one in violations if one.symptom == finding.symptom and not one.cell}
     if finding.where.get("file") or len(same) != 1:
         return finding
     (file, line) = next(iter(same))
     return replace(finding, where={**finding.where, "file": file, "line": line})
 
 
-def _code_of(run: Run) -> tuple[Path | None, list[Path]]:
+def _find_code(run: Run) -> tuple[Path | None, list[Path]]:
     from labbook.capture.code.code_without_git import find_sources
     from labbook.capture.command import find_program_file
 
@@ -67,11 +67,11 @@ def _code_of(run: Run) -> tuple[Path | None, list[Path]]:
     return script, [one for one in files if one.suffix in (".py", ".ipynb") and one.stat().st_size <= _MOST_BYTES]
 
 
-def _bearing(finding: Finding, remarks: Sequence[Violation], catalogue: Catalogue) -> list[Violation]:
-    """The remarks on the same symptom first, then those on what causes it or follows from it, then on its family."""
+def _rank_related(finding: Finding, violations: Sequence[Violation], catalogue: Catalogue) -> list[Violation]:
+    """Returns violations of the same symptom, then of its causes and consequences, then of its family."""
     grades: list[tuple[int, int, Violation]] = []
     page = catalogue.symptoms.get(finding.symptom)
-    for number, remark in enumerate(remarks):
+    for number, remark in enumerate(violations):
         other = catalogue.symptoms.get(remark.symptom)
         near = page is not None and remark.symptom in (*page.caused_by, *page.causes_of)
         near = near or (other is not None and finding.symptom in (*other.caused_by, *other.causes_of))
@@ -84,7 +84,7 @@ def _bearing(finding: Finding, remarks: Sequence[Violation], catalogue: Catalogu
     return [remark for _, _, remark in sorted(grades, key=lambda one: one[:2])]
 
 
-def _place(remark: Violation, script: Path) -> str:
+def _format_place(remark: Violation, script: Path) -> str:
     path = Path(remark.file)
     shown = path.relative_to(script.parent).as_posix() if path.is_relative_to(script.parent) else path.name
     return f"{shown}[{remark.cell}]:{remark.line}" if remark.cell else f"{shown}:{remark.line}"

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import NotebookError, UsageError
-from labbook.record.child.unrecorded import reason_of
+from labbook.record.child.unrecorded import describe_error
 from labbook.store.journal import Journal, readable_text
 from labbook.store.paths import new_run_id
 from labbook.store.process_identity import start_ticks
 
 if TYPE_CHECKING:
     from labbook.capture.resources import ResourceSampler
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
     from labbook.record.child.supervisor import ChildEnd
-    from labbook.record.end_summary import Finished
+    from labbook.record.end_summary import FinishedRun
     from labbook.store.notebook import Notebook
 
 Say = Callable[[str], None]
@@ -32,18 +32,18 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RecordRequest:
-    """What the user asked to record, and how.
+    """The command to record, and the options of `labbook record`.
 
     Args:
         argv: The command, never empty.
         notebook: Path of a notebook, or `None` to find one.
-        experiment: Slug of an experiment, or "" for that of the script.
-        flags: Settings given on the command line, by the name of their field in `Config`.
+        experiment: Slug of an experiment, or "" for the experiment of the script.
+        flags: Settings from the command line, by the name of their field in `Config`.
         notes: Sentences for the entry.
         tags: Tags for the entry.
-        full_pty: Whether the command gets a whole terminal of its own, as curses programs need.
-        quiet: Whether labbook stays silent.
-        asked: What the probe is to do besides looking, see `labbook/record/program_requests.py`.
+        full_pty: Whether the command gets a terminal of its own, as curses programs need.
+        quiet: Whether labbook prints nothing.
+        requests: Actions of the probe inside the program, see `program_requests.parse_requests`.
     """
 
     argv: tuple[str, ...]
@@ -54,13 +54,13 @@ class RecordRequest:
     tags: tuple[str, ...] = ()
     full_pty: bool = False
     quiet: bool = False
-    asked: Mapping[str, object] = field(default_factory=dict)
+    requests: Mapping[str, object] = field(default_factory=dict)
 
 
 def record(request: RecordRequest, say: Say) -> ChildEnd:
     """Runs the command, writes and commits its entry, and returns how the command ended.
 
-    Once the command has started nothing is raised: its end is returned, and trouble is shown through `say`.
+    Raises nothing once the command has started: failures of labbook are reported through `say`.
 
     Args:
         request: What to record.
@@ -68,7 +68,7 @@ def record(request: RecordRequest, say: Say) -> ChildEnd:
 
     Raises:
         UsageError: The command does not exist or cannot be executed; nothing was started.
-        Exception: The run cannot be recorded; nothing was started. See `unrecorded.run_in_any_case`.
+        Exception: The run cannot be recorded; nothing was started. `unrecorded.record_or_exec` handles it.
     """
     from labbook.record.child.supervisor import find_program
 
@@ -87,27 +87,27 @@ def record(request: RecordRequest, say: Say) -> ChildEnd:
 
 
 def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, say: Say) -> None:
-    """Finishes the entry and says how the run ended; what fails is left to `labbook recover`."""
+    """Writes the entry and shows how the run ended; if that fails, `labbook recover` can repeat it."""
     from labbook.record.recover import recover_pending
 
     if end.trouble:
-        say(f"a part of this run is not recorded: {end.trouble}")
+        say(f"part of this run was not recorded: {end.trouble}")
     try:
         finished = session.finish(end)
     except (Exception, KeyboardInterrupt) as error:
-        say(f"the entry could not be finished: {reason_of(error)}")
-        say(f"`labbook recover` makes it from {session.journal.paths.root}")
+        say(f"cannot write the entry: {describe_error(error)}")
+        say(f"run `labbook recover` to write it from the journal {session.journal.paths.root}")
         return
     try:
-        _tell_end(finished, session.notebook, request, say)
+        _show_end(finished, session.notebook, request, say)
         recover_pending(session.notebook, say)
     except Exception as error:
-        say(f"the entry is written; what follows it failed: {reason_of(error)}")
+        say(f"the entry is written, but a later step failed: {describe_error(error)}")
 
 
 @dataclass
 class _Session:
-    """One recorder: the notebook, the journal, and what is going on beside the command."""
+    """One recording: the notebook, the journal, and the background threads."""
 
     notebook: Notebook
     journal: Journal
@@ -116,14 +116,14 @@ class _Session:
     quiet: bool
     say: Say
     sampler: ResourceSampler | None = None
-    beside: list[threading.Thread] = field(default_factory=list)
+    threads: list[threading.Thread] = field(default_factory=list)
     ended: bool = False
-    counters: dict[str, Any] = field(default_factory=dict)  # of the kernel, before the command
+    counters: dict[str, Any] = field(default_factory=dict)  # kernel counters before the command
 
     def run(self, request: RecordRequest) -> ChildEnd:
-        """Runs the command under the terminal, with the probe's folder first on its path."""
+        """Runs the command with the probe's folder first on its `PYTHONPATH`."""
         from labbook.capture.console.console_sink import ConsoleSink
-        from labbook.capture.exit_cause import counters
+        from labbook.capture.exit_cause import read_oom_counters
         from labbook.record.child.probe_environment import inject_environment
         from labbook.record.child.supervisor import run_child
 
@@ -131,26 +131,26 @@ class _Session:
         environ = dict(os.environ)
         if config.probe:
             environ = inject_environment(environ, self._probe_settings(request))
-        # A redactor of its own: what the entry says of the console counts only what the console held.
+        # Its own redactor: the entry shows how many secrets were masked in the console alone.
         redactor = copy(self.redactor)
         redactor.counts = {}
         sink = ConsoleSink(self.journal.paths.console, redactor, config.console_head_bytes, config.console_tail_bytes)
-        self.counters = counters()
+        self.counters = read_oom_counters()
         end = run_child(
             request.argv,
             env=environ,
             cwd=Path.cwd(),
             sink=sink,
             full_pty=request.full_pty,
-            on_start=self._started,
-            held=self.journal.held(),
+            on_start=self._on_start,
+            lock_descriptors=self.journal.lock_descriptors(),
         )
         self.ended = True
         return end
 
-    def _note_end(self, end: ChildEnd) -> None:
-        """Writes how the command ended, which only the recorder knows."""
-        from labbook.capture.exit_cause import counters
+    def _write_end(self, end: ChildEnd) -> None:
+        """Writes `end.json`: how the command ended, which only the recorder knows."""
+        from labbook.capture.exit_cause import read_oom_counters
 
         facts: dict[str, Any] = {
             "code": end.code, "signal": end.signal, "ended": end.ended, "output_open": end.output_open,
@@ -158,7 +158,7 @@ class _Session:
         if end.code != 0:
             facts["core_dump"] = end.core_dump
             with suppress(Exception):
-                facts["counters"] = {"before": self.counters, "after": counters()}
+                facts["counters"] = {"before": self.counters, "after": read_oom_counters()}
         self.journal.write_end(facts)
 
     def _probe_settings(self, request: RecordRequest) -> dict[str, object]:
@@ -169,11 +169,11 @@ class _Session:
             "level": config.level,
             "budget": config.probe_budget,
             "config_max_bytes": config.config_max_bytes,
-            **({"asked": dict(request.asked)} if request.asked else {}),
+            **({"asked": dict(request.requests)} if request.requests else {}),
         }
 
-    def _started(self, pid: int) -> None:
-        """Notes the command's process and does, beside it, what the entry needs from the first second."""
+    def _on_start(self, pid: int) -> None:
+        """Writes the command's process id; starts the resource sampler and the background threads."""
         from labbook.capture.resources import ResourceSampler
 
         self.start["child_pid"] = pid
@@ -185,16 +185,16 @@ class _Session:
         for work in (self._capture, self._load):
             thread = threading.Thread(target=work, name=f"labbook{work.__name__}", daemon=True)
             thread.start()
-            self.beside.append(thread)
+            self.threads.append(thread)
 
     def _capture(self) -> None:
-        """Captures the start and writes the running entry while the command works; its failure costs nothing."""
+        """Captures the start and writes the running entry, in a thread; failures are ignored."""
         from labbook.record.finalize import capture_start, write_running_entry
 
         with suppress(Exception):
             self.start["author"] = run_author(self.notebook)
         with suppress(Exception):
-            # Synced here, beside the command, so that the command does not wait for the disk.
+            # Synced in this thread, so that the command does not wait for the disk.
             self.journal.write(self.journal.paths.start, self.start)
         with suppress(Exception):
             capture_start(self.notebook, self.journal, self.start, self.redactor)
@@ -203,20 +203,20 @@ class _Session:
                 write_running_entry(self.notebook, self.journal)
 
     def _load(self) -> None:
-        """Imports, while the command works, what its end needs."""
-        from labbook.record.finalize import load_what_finishing_needs
+        """Imports the modules of `finalize` while the command runs."""
+        from labbook.record.finalize import preload_modules
 
         with suppress(Exception):
-            load_what_finishing_needs(self.notebook, lambda: self.ended)
+            preload_modules(self.notebook, lambda: self.ended)
 
-    def finish(self, end: ChildEnd) -> Finished:
-        """Notes the end, makes the entry from the journal and commits it."""
+    def finish(self, end: ChildEnd) -> FinishedRun:
+        """Writes the end, builds the entry from the journal and commits it."""
         from labbook.record.finalize import finalize
 
-        self._note_end(end)
+        self._write_end(end)
         if self.sampler is not None:
             self.sampler.stop()
-        for thread in self.beside:
+        for thread in self.threads:
             thread.join()
         try:
             return finalize(self.notebook, self.journal, self.redactor)
@@ -225,36 +225,36 @@ class _Session:
 
 
 def _open_session(request: RecordRequest, say: Say) -> _Session:
-    """A session in the notebook that is meant, else in the personal one.
+    """Opens a session in the requested notebook, or in the personal one if that fails.
 
     Raises:
         NotebookError: Neither can be used; the message has both reasons.
     """
     from labbook.store.notebook import find_notebook
 
-    meant = partial(find_notebook, Path.cwd(), chosen=request.notebook, environ=dict(os.environ))
+    requested = partial(find_notebook, Path.cwd(), chosen=request.notebook, environ=dict(os.environ))
     personal = partial(find_notebook, Path("/"), chosen=None, environ={**os.environ, "LABBOOK_NOTEBOOK": ""})
-    troubles: list[Exception] = []
-    for find in (meant, personal):
+    errors: list[Exception] = []
+    for find in (requested, personal):
         try:
             notebook = find(flags=dict(request.flags))
-            session = _begin(notebook, request, say)
+            session = _create_session(notebook, request, say)
         except UsageError:
-            raise  # a mistyped experiment: nothing has started, so the user can type it again
+            raise  # a mistyped experiment: nothing has started, so the user can correct it
         except Exception as error:
-            troubles.append(error)
+            errors.append(error)
             continue
-        for trouble in troubles:
-            say(f"this run goes to the personal notebook {notebook.paths.root}: {reason_of(trouble)}")
+        for failure in errors:
+            say(f"this run goes to the personal notebook {notebook.paths.root}: {describe_error(failure)}")
         return session
-    raise NotebookError("; ".join(dict.fromkeys(reason_of(trouble) for trouble in troubles)))
+    raise NotebookError("; ".join(dict.fromkeys(describe_error(error) for error in errors)))
 
 
-def _begin(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
-    """Opens the journal and writes down what is known before the command starts."""
+def _create_session(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
+    """Creates the journal with everything known before the command starts."""
     from labbook.capture.command import script_name
-    from labbook.probe.protocol import RULES_FILE
-    from labbook.probe.redaction import redact_argv
+    from labbook.probe.events.protocol import RULES_FILE
+    from labbook.probe.redaction.structures import redact_argv
     from labbook.store.redact import load_rules, make_redactor
 
     now = time.time()
@@ -295,7 +295,7 @@ def _begin(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
 
 
 def _experiment(notebook: Notebook, script: str, request: RecordRequest) -> str:
-    """The experiment of the run; in a personal notebook, which serves many projects, that of the script in this one."""
+    """Returns the experiment of the run; a personal notebook has one per project and script."""
     from labbook.capture.command import find_repository
     from labbook.store.experiments import choose_experiment
 
@@ -304,7 +304,7 @@ def _experiment(notebook: Notebook, script: str, request: RecordRequest) -> str:
 
 
 def run_author(notebook: Notebook) -> str:
-    """The person who records: the setting, else git's user name, else the login name."""
+    """Returns the author of a run: the setting, git's user name or the login name."""
     if notebook.config.author:
         return notebook.config.author
     from labbook.store.git_process import user_name
@@ -320,8 +320,8 @@ def run_author(notebook: Notebook) -> str:
         return ""
 
 
-def _tell_end(finished: Finished, notebook: Notebook, request: RecordRequest, say: Say) -> None:
-    """Says in a few lines how the run ended and where its entry is."""
+def _show_end(finished: FinishedRun, notebook: Notebook, request: RecordRequest, say: Say) -> None:
+    """Shows in a few lines how the run ended and where its entry is."""
     if request.quiet:
         if finished.commit.status in ("withheld", "failed"):
             say(f"the entry is written but not committed: {finished.commit.reason}")

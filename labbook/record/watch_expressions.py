@@ -1,8 +1,8 @@
-"""Conditions of `--watch`, `--break` and `--stop-on`: read once, here, and handed to the probe as plain data.
+"""Parses the conditions of `--watch`, `--break` and `--stop-on` for the probe.
 
-The text is taken apart by Python's own grammar and only what is listed here is let through: nothing is ever executed.
+The text is parsed with Python's own grammar, and only the nodes listed here are accepted: nothing is ever executed.
 Names are those of the series in `metrics.csv`: `loss`, `grad_norm`, `lr`, `step_time_s`, `grad_scale`, `loss.opt1` of a
-second optimizer, and whatever the program logs (`val/loss`, or in quotes: `"val/acc@5"`).
+second optimizer, and the names that the program logs (`val/loss`, or in quotes: `"val/acc@5"`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBERS = {"nan": math.nan, "inf": math.inf}
 
 
 class _ConditionError(Exception):
-    """Says what is wrong and where; `at` counts bytes from 0."""
+    """A part of the text that is no condition; `at` counts bytes from 0."""
 
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(reason)
@@ -33,20 +33,20 @@ class _ConditionError(Exception):
 
 
 def parse_condition(text: str, option: str) -> list[Any]:
-    """The condition as nested lists of texts, see `labbook/probe/conditions.py`.
+    """Returns the condition as nested lists of strings, as the probe evaluates them.
 
     Args:
-        text: As the user typed it.
-        option: Where it was typed ("--watch"), for the message.
+        text: The condition as typed.
+        option: The option it belongs to ("--watch"), for the message.
 
     Raises:
-        UsageError: It is no condition; names the character, counted from 1.
+        UsageError: The text is no condition; the message has the position, counted from 1.
     """
     plain = text.strip()
     try:
         if len(plain) > _MAX_TEXT:
             raise _ConditionError(f"it is longer than {_MAX_TEXT} characters", _MAX_TEXT)
-        return _condition(_tree(plain))
+        return _condition(_parse_expression(plain))
     except _ConditionError as error:
         place = len(plain.encode()[: error.at].decode(errors="replace")) + 1
         shown = plain if len(plain) <= 80 else plain[:80] + "..."
@@ -55,19 +55,19 @@ def parse_condition(text: str, option: str) -> list[Any]:
         ) from None
 
 
-def _tree(text: str) -> ast.expr:
+def _parse_expression(text: str) -> ast.expr:
     if not text:
-        raise _ConditionError("there is nothing to read", 0)
+        raise _ConditionError("the condition is empty", 0)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        # At the end of the text Python names no place; names of the grammar count in characters from 1.
+        # Python gives no offset for an error at the end of the text; other offsets count characters from 1.
         at = len(text[: error.offset - 1].encode()) if error.offset and error.lineno == 1 else len(text.encode())
-        raise _ConditionError("this is no condition", at) from None
+        raise _ConditionError("not a valid expression", at) from None
     except (ValueError, MemoryError, RecursionError):
-        raise _ConditionError("this is no condition", 0) from None
+        raise _ConditionError("not a valid expression", 0) from None
 
 
 def _condition(node: ast.expr) -> list[Any]:
@@ -79,28 +79,28 @@ def _condition(node: ast.expr) -> list[Any]:
         return _comparison(node)
     if isinstance(node, ast.Name) and node.id in _NUMBERS:
         return ["nonfinite" if node.id == "nan" else "infinite"]
-    if _name(node):
-        raise _ConditionError(f"{_name(node)} alone is no condition: compare it with a number", node.col_offset)
+    if _series_name(node):
+        raise _ConditionError(f"`{_series_name(node)}` is no condition: compare it with a number", node.col_offset)
     raise _ConditionError("expected a comparison, `and`, `or`, `not`, `nan` or `inf`", node.col_offset)
 
 
 def _comparison(node: ast.Compare) -> list[Any]:
     operands = [_operand(each) for each in (node.left, *node.comparators)]
-    told: list[Any] = ["compare", operands[0]]
+    comparison: list[Any] = ["compare", operands[0]]
     for sign, operand, part in zip(node.ops, operands[1:], node.comparators, strict=True):
         if type(sign) not in _SIGNS:
             raise _ConditionError("only <, <=, >, >=, == and != compare numbers", part.col_offset)
-        about_nan = ["number", "nan"] in (operand, told[-1])
+        about_nan = ["number", "nan"] in (operand, comparison[-1])
         if about_nan and not isinstance(sign, (ast.Eq, ast.NotEq)):
             raise _ConditionError("nan is neither smaller nor larger than anything: use == or !=", part.col_offset)
-        told += [_SIGNS[type(sign)], operand]
+        comparison += [_SIGNS[type(sign)], operand]
     if not any(operand[0] == "series" for operand in operands):
-        raise _ConditionError("no series is compared here", node.col_offset)
-    return told
+        raise _ConditionError("the comparison has no series, such as `loss`", node.col_offset)
+    return comparison
 
 
 def _operand(node: ast.expr) -> list[str]:
-    """A number, as text so that nan and inf survive any JSON, or the name of a series."""
+    """Returns a number, as text because JSON has no nan and inf, or the name of a series."""
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
         try:
             return ["number", repr(float(node.value))]
@@ -112,22 +112,24 @@ def _operand(node: ast.expr) -> list[str]:
         kind, value = _operand(node.operand)
         if kind == "number":
             return ["number", repr(-float(value) if isinstance(node.op, ast.USub) else float(value))]
-    name = _name(node)
+    name = _series_name(node)
     if not name:
-        raise _ConditionError("expected a number or the name of a series (odd names stand in quotes)", node.col_offset)
+        raise _ConditionError(
+            'expected a number or the name of a series (quote a name such as "val/acc@5")', node.col_offset
+        )
     return ["series", name]
 
 
-def _name(node: ast.expr) -> str:
-    """The name of a series: a word, words joined by `.` or `/`, or a text in quotes; "" for anything else."""
+def _series_name(node: ast.expr) -> str:
+    """Returns the name of a series: a word, words joined by `.` or `/`, or a quoted text; else ""."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.Attribute):
-        before = _name(node.value)
+        before = _series_name(node.value)
         return f"{before}.{node.attr}" if before else ""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        left, right = _name(node.left), _name(node.right)
+        left, right = _series_name(node.left), _series_name(node.right)
         return f"{left}/{right}" if left and right else ""
     return ""

@@ -1,4 +1,4 @@
-"""Commits entries that were withheld, with what the last look finds in them masked."""
+"""Masks secrets in entries that were withheld, and commits them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ if TYPE_CHECKING:
 
 
 def release_withheld(notebook: Notebook, say: Callable[[str], None]) -> int:
-    """Looks at each withheld commit again, masks what may be secret, and makes it.
+    """Masks possible secrets in each withheld commit, commits it, and returns their number.
 
     Args:
-        notebook: Whose commits.
-        say: Shows a line: what was masked where, and what became of each commit.
-
-    Returns:
-        How many there were.
+        notebook: Notebook of the commits.
+        say: Shows a line for each masked text and each commit.
 
     Raises:
         NotebookError: The notebook's own redaction rules cannot be read.
@@ -42,32 +39,32 @@ def release_withheld(notebook: Notebook, say: Callable[[str], None]) -> int:
         for each in masked:
             say(f"masked in {each.place}, line {each.hit.line}: {each.hit.rule}")
         if "(known)" in item.reason and not any(each.hit.rule == "known" for each in masked):
-            # Only the environment of the run told this text from others.
-            say(f"{name} is still withheld: it holds a secret that was known from the environment of the run")
-            say("         `labbook recover` masks it in a shell in which that variable is set")
+            # Only an environment variable of the run identified this text as a secret.
+            say(f"{name} is still withheld: it contains the value of a secret environment variable of the run")
+            say("         set that variable in the shell and run `labbook recover` to mask it")
             continue
         outcome = commit_files(notebook, files, redactor.text(item.message), when=item.when, redactor=redactor)
         if outcome.status in ("withheld", "failed"):
             say(f"{name} is still withheld: {outcome.reason}")
             say(
-                "         change these lines by hand, or write the text into `allow` of `redact_rules` in labbook.toml;"
+                "         edit these lines, or add the text to `allow` in the file of `redact_rules`;"
+                " then run `labbook recover`"
             )
-            say("         then `labbook recover`")
             continue
         remove_commit(item)
         _note_outcome(notebook, name, outcome)
         how = f"committed as {outcome.commit[:9]}" if outcome.status == "committed" else outcome.reason
-        say(f"{name} is not withheld any more: {how or 'it is committed already'}")
+        say(f"{name} is no longer withheld: {how or 'already committed'}")
     return len(items)
 
 
 def _note_refused_runs(notebook: Notebook) -> None:
-    """Notes entries that an earlier version of labbook refused to commit without noting them anywhere."""
+    """Queues entries that an earlier version of labbook refused to commit without queueing them."""
     from labbook.record.finalize import commit_message
     from labbook.report.run_data import load_run
 
     known = {item.files[0] for item in pending_commits(notebook.paths, queue=WITHHELD)}
-    for journal in _refused(notebook):
+    for journal in _refused_journals(notebook):
         entry = notebook.paths.entry(journal.run_id)
         if not entry.is_file() or entry.relative_to(notebook.paths.root).as_posix() in known:
             continue
@@ -80,7 +77,7 @@ def _note_refused_runs(notebook: Notebook) -> None:
         withhold(notebook, files, message, when, CommitOutcome("withheld", reason=reason))
 
 
-def _refused(notebook: Notebook) -> Iterator[Journal]:
+def _refused_journals(notebook: Notebook) -> Iterator[Journal]:
     try:
         folders: list[Path] = sorted(folder for folder in notebook.paths.journals.iterdir() if is_run_id(folder.name))
     except OSError:
@@ -92,11 +89,11 @@ def _refused(notebook: Notebook) -> Iterator[Journal]:
 
 
 def _note_outcome(notebook: Notebook, run_id: str, outcome: CommitOutcome) -> None:
-    """Writes what became of the commit into the journal of the run, where it is one and has one."""
+    """Writes the outcome of the commit into the journal, if `run_id` is a run with a finished journal."""
     if not is_run_id(run_id):
         return
     journal = Journal(notebook.paths.journal(run_id))
-    noted = journal.read(journal.paths.done)
-    if noted:
-        found = {"commit": outcome.commit, "ref": outcome.ref, "status": outcome.status, "reason": outcome.reason}
-        journal.write(journal.paths.done, {**noted, **found}, durable=False)
+    done = journal.read(journal.paths.done)
+    if done:
+        facts = {"commit": outcome.commit, "ref": outcome.ref, "status": outcome.status, "reason": outcome.reason}
+        journal.write(journal.paths.done, {**done, **facts}, durable=False)

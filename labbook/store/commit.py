@@ -29,7 +29,7 @@ from labbook.store.last_look import secrets_in, told
 from labbook.store.locks import hold_lock
 
 if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
     from labbook.store.notebook import Notebook
 
 _PATIENCE_S = 8.0

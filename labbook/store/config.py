@@ -11,6 +11,7 @@ from typing import Any
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
 from labbook.store.paths import SETTINGS_FILE
+from labbook.store.toml_parser import parse_toml
 
 _MIB = 1024 * 1024
 
@@ -146,19 +147,14 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
         NotebookError: It cannot be read, or is not TOML; names the line.
     """
     try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10
-        import tomli as tomllib  # type: ignore[no-redef,unused-ignore]
-
-    try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise NotebookError(f"cannot read the settings {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise NotebookError(f"the settings {path} are not UTF-8 text", hint="save the file as UTF-8") from error
     try:
-        return tomllib.loads(text), text
-    except tomllib.TOMLDecodeError as error:
+        return parse_toml(text), text
+    except ValueError as error:
         raise NotebookError(
             f"the settings {path} are not valid TOML: {error}",
             hint='mend that line; a value looks like `title = "Lab notebook"`',

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.errors import NotebookError
-from labbook.probe.protocol import EVENTS_FOLDER, FILES, HELLO, RULES_FILE
+from labbook.probe.events.protocol import EVENTS_FOLDER, FILES, HELLO, RULES_FILE
 from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id
 from labbook.store.private_folder import make_private
 
@@ -120,8 +120,8 @@ class Journal:
         self._lock = handle
         return True
 
-    def held(self) -> tuple[int, ...]:
-        """Descriptors that hold the lock, for the pump, which goes on keeping output when the recorder is killed."""
+    def lock_descriptors(self) -> tuple[int, ...]:
+        """Returns the descriptors of the lock, for the pump, which stores output when the recorder is killed."""
         return () if self._lock is None else (self._lock,)
 
     def release(self) -> None:

@@ -17,7 +17,8 @@ from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.model.run_json import line_by_line
-from labbook.probe.redaction import PATH_RULES, KeyState, Redactor
+from labbook.probe.redaction.redactor import PATH_RULES, Redactor
+from labbook.probe.redaction.stream import KeyState
 from labbook.store.fast_import import FileChange
 from labbook.store.journal import write_atomically
 from labbook.store.redact import Hit, scan_bytes

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from labbook.errors import GitError, NotebookError
 from labbook.frozen import dataclass
-from labbook.probe.protocol import ENV_NOTEBOOK
+from labbook.probe.events.protocol import ENV_NOTEBOOK
 from labbook.store.config import Config, load_config
 from labbook.store.git_process import GitFolders, create_repository, discover, git_program
 from labbook.store.paths import SETTINGS_FILE, NotebookPaths

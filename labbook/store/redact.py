@@ -27,7 +27,10 @@ from typing import Any
 
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
-from labbook.probe.redaction import PATH_RULES, FormatRule, Redactor, known_values
+from labbook.probe.redaction.known_secrets import known_values
+from labbook.probe.redaction.redactor import PATH_RULES, Redactor
+from labbook.probe.redaction.rules import FormatRule
+from labbook.store.toml_parser import parse_toml
 
 _MOST_RULES_BYTES = 1024 * 1024
 _HINT = "see `labbook redact --help` for the form of a rule"
@@ -69,7 +72,7 @@ def load_rules(path: Path) -> dict[str, Any]:
         NotebookError: The file cannot be read, is no TOML, or holds a rule that fails one of its examples.
     """
     try:
-        data = _toml(_read_regular(path).decode("utf-8"))
+        data = parse_toml(_read_regular(path).decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise NotebookError(f"cannot read the redaction rules in {path}: {error}", hint=_HINT) from error
     except ValueError as error:
@@ -98,15 +101,6 @@ def _read_regular(path: Path) -> bytes:
     if len(content) > _MOST_RULES_BYTES:
         raise OSError(f"it is larger than {_MOST_RULES_BYTES} bytes")
     return content
-
-
-def _toml(text: str) -> dict[str, Any]:
-    try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10
-        import tomli as tomllib
-    data: dict[str, Any] = tomllib.loads(text)
-    return data
 
 
 def _texts(value: object) -> bool:

@@ -14,7 +14,6 @@ import contextlib
 import functools
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from labbook.errors import EntryError
 from labbook.store import escape
 from labbook.store.limited import LimitError, run_limited
 from labbook.store.paths import stays_inside
+from labbook.store.toml_parser import parse_toml
 
 if TYPE_CHECKING:
     from jinja2 import BaseLoader, Environment
@@ -302,17 +302,12 @@ def read_words(path: Path) -> dict[str, Any]:
     Raises:
         EntryError: It cannot be read or is no TOML; names file and line.
     """
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
-        said: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise EntryError(f"{path}: cannot be read: {error.strerror}", hint=_HINT) from error
+        raise EntryError(f"cannot read {path}: {error.strerror}", hint=_HINT) from error
     except ValueError as error:
         raise EntryError(f"{path}: {error}", hint=_HINT) from error
-    return said
 
 
 def overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from labbook.capture.artifacts import summarize_files
-from labbook.capture.fingerprints import Budget, fingerprint, manifest
+from labbook.capture.fingerprints import Budget, combine_fingerprints, fingerprint_file
 from labbook.store.config import Config
 
 
@@ -151,25 +151,25 @@ def test_paths_below_home_are_shortened(tmp_path, monkeypatch):
 
 def test_when_the_time_is_over_files_are_only_named(tmp_path):
     file = make(tmp_path / "a.csv")
-    found = fingerprint(file, Budget(seconds=-1.0))
+    found = fingerprint_file(file, Budget(seconds=-1.0))
     assert (found.text, found.size, found.reason) == ("", 1, "no time left to fingerprint it")
 
 
 def test_when_the_bytes_are_spent_files_are_sampled(tmp_path):
     budget = Budget(full_bytes=10)
-    first = fingerprint(make(tmp_path / "a", b"12345678"), budget)
-    second = fingerprint(make(tmp_path / "b", b"12345678"), budget)
+    first = fingerprint_file(make(tmp_path / "a", b"12345678"), budget)
+    second = fingerprint_file(make(tmp_path / "b", b"12345678"), budget)
     assert first.text.startswith("sha256:")
     assert second.text.startswith("sampled:")
 
 
 def test_a_manifest_without_contents_says_so():
-    assert manifest({"a": (1, "sha256:x")}).startswith("manifest:")
-    assert manifest({"a": (1, "sha256:x"), "b": (1, "")}).startswith("names:")
+    assert combine_fingerprints({"a": (1, "sha256:x")}).startswith("manifest:")
+    assert combine_fingerprints({"a": (1, "sha256:x"), "b": (1, "")}).startswith("names:")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_must_not_be_read(tmp_path):
     file = make(tmp_path / "a")
     file.chmod(0)
-    assert fingerprint(file, Budget()).reason == "unreadable"
+    assert fingerprint_file(file, Budget()).reason == "unreadable"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from labbook.capture.exit_cause import counters, ending_facts, find_oom_kill, time_limit
+from labbook.capture.exit_cause import describe_time_limit, explain_exit, find_oom_kill, read_oom_counters
 
 V2_MOUNT = "31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1_MOUNT = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
@@ -34,7 +34,7 @@ def samples(path, *sizes):
 
 
 def test_groups_of_version_2_and_the_machine_are_counted(v2):
-    found = counters(v2)
+    found = read_oom_counters(v2)
     assert found["sys/fs/cgroup/jobs/one"] == {"kills": 1, "limit": 2 * GIB}
     assert found["sys/fs/cgroup/jobs"] == {"kills": 1}
     assert found["machine"] == {"kills": 7, "limit": 8 * GIB}
@@ -49,60 +49,70 @@ def test_groups_of_version_1_are_counted(tmp_path):
     (folder / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
     (folder / "memory.limit_in_bytes").write_text("9223372036854771712\n")
     (folder / "memory.failcnt").write_text("12\n")
-    assert counters(tmp_path) == {"sys/fs/cgroup/memory/docker/abc": {"kills": 3, "failures": 12}}
+    assert read_oom_counters(tmp_path) == {"sys/fs/cgroup/memory/docker/abc": {"kills": 3, "failures": 12}}
 
 
 def test_a_group_that_a_container_sees_as_the_top_is_found(v2):
     (v2 / "proc/self/mountinfo").write_text(V2_MOUNT.replace(" / /sys", " /jobs /sys"))
     (v2 / "sys/fs/cgroup/one").mkdir()
     (v2 / "sys/fs/cgroup/one/memory.events").write_text("oom_kill 2\n")
-    assert counters(v2)["sys/fs/cgroup/one"] == {"kills": 2}
+    assert read_oom_counters(v2)["sys/fs/cgroup/one"] == {"kills": 2}
 
 
 def test_nothing_readable_counts_nothing(tmp_path):
-    assert counters(tmp_path) == {}
+    assert read_oom_counters(tmp_path) == {}
 
 
 def test_a_kill_that_was_counted_is_told_with_its_numbers(v2, tmp_path):
-    before = counters(v2)
+    before = read_oom_counters(v2)
     (v2 / "sys/fs/cgroup/jobs/one/memory.events").write_text("oom 2\noom_kill 2\n")
-    end = {"code": None, "signal": "SIGKILL", "ended": 100.0, "counters": {"before": before, "after": counters(v2)}}
-    facts = ending_facts(end, samples(tmp_path / "r", 10 * 2**20, 1900 * 2**20, 0), 0.0, {})
+    end = {
+        "code": None,
+        "signal": "SIGKILL",
+        "ended": 100.0,
+        "counters": {"before": before, "after": read_oom_counters(v2)},
+    }
+    facts = explain_exit(end, samples(tmp_path / "r", 10 * 2**20, 1900 * 2**20, 0), 0.0, {})
     assert facts == {
-        "oom_kill": "the kernel killed 1 process in the control group sys/fs/cgroup/jobs/one for want of memory; "
-        "the limit is 2.0 GiB, and this run held 1.9 GiB when it was last looked at"
+        "oom_kill": "the kernel killed 1 process in the control group sys/fs/cgroup/jobs/one because memory was full; "
+        "the limit is 2.0 GiB, and this run used 1.9 GiB at the last sample"
     }
 
 
 @pytest.mark.parametrize(
     ("held", "said"),
     [
-        (100 * 2**20, "nothing shows that memory ran out (no kill for want of memory was counted): it held 100 MiB"),
-        (1990 * 2**20, "memory was nearly full: this run held 1.9 GiB of 2.0 GiB"),
-        (0, "nothing shows that memory ran out (no kill for want of memory was counted); who sent"),
+        (
+            100 * 2**20,
+            "there is no sign that memory ran out (the kernel counted no out-of-memory kill): it used 100 MiB",
+        ),
+        (1990 * 2**20, "memory was nearly full: this run used 1.9 GiB of 2.0 GiB"),
+        (0, "there is no sign that memory ran out (the kernel counted no out-of-memory kill); the sender"),
     ],
 )
 def test_a_kill_without_evidence_says_so(v2, tmp_path, held, said):
-    same = counters(v2)
+    same = read_oom_counters(v2)
     end = {"code": 137, "signal": "", "ended": 100.0, "counters": {"before": same, "after": same}}
-    facts = ending_facts(end, samples(tmp_path / "r", held), 100.0, {})
+    facts = explain_exit(end, samples(tmp_path / "r", held), 100.0, {})
     assert set(facts) == {"memory"} and facts["memory"].startswith(said)
 
 
 def test_a_failure_of_its_own_says_nothing_of_memory(v2, tmp_path):
-    same = counters(v2)
+    same = read_oom_counters(v2)
     end = {"code": 1, "signal": "", "ended": 100.0, "counters": {"before": same, "after": same}, "core_dump": False}
-    assert ending_facts(end, samples(tmp_path / "r", GIB), 100.0, {"SLURM_JOB_END_TIME": "100"}) == {}
-    assert ending_facts({}, tmp_path / "r", 0.0, {}) == {}
+    assert explain_exit(end, samples(tmp_path / "r", GIB), 100.0, {"SLURM_JOB_END_TIME": "100"}) == {}
+    assert explain_exit({}, tmp_path / "r", 0.0, {}) == {}
 
 
 @pytest.mark.parametrize(("ended", "said"), [(970, "30 s before"), (1040, "40 s after"), (700, ""), (5000, "")])
 def test_the_time_limit_of_a_job(ended, said, tmp_path):
     environ = {"SLURM_JOB_END_TIME": "1000"}
-    assert said in time_limit(float(ended), environ) and bool(time_limit(float(ended), environ)) == bool(said)
-    facts = ending_facts({"code": None, "signal": "SIGTERM", "ended": ended}, tmp_path / "r", 0.0, environ)
+    assert said in describe_time_limit(float(ended), environ) and bool(
+        describe_time_limit(float(ended), environ)
+    ) == bool(said)
+    facts = explain_exit({"code": None, "signal": "SIGTERM", "ended": ended}, tmp_path / "r", 0.0, environ)
     assert ("time_limit" in facts) == bool(said)
-    assert time_limit(float(ended), {"SLURM_JOB_END_TIME": "soon"}) == ""
+    assert describe_time_limit(float(ended), {"SLURM_JOB_END_TIME": "soon"}) == ""
 
 
 def test_a_line_of_the_kernel_log_counts_when_it_is_of_this_run():

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from labbook.capture import hardware
-from labbook.capture.container import Traces, capture, container_facts
+from labbook.capture.container import SystemFiles, capture, container_facts
 from labbook.capture.gpus import GpuReader, gpus_without_nvml, has_nvidia, open_gpus
 from labbook.capture.hardware import cpu_name, memory_limit, memory_total, usable_cores
 from labbook.errors import Unavailable
@@ -185,7 +185,7 @@ def test_gpu_reader_where_the_driver_answers_little():
     ],
 )
 def test_containers(tmp_path, environ, files, expected):
-    facts = container_facts(environ, Traces(tree(tmp_path, files)))
+    facts = container_facts(environ, SystemFiles(tree(tmp_path, files)))
     assert {key: facts.get(key) for key in expected} == expected
     assert ("image_note" in facts) == (facts["kind"] in ("docker", "kubernetes", "container"))
 

@@ -14,7 +14,9 @@ import pytest
 
 from labbook.capture.processes import ProcessTree, find_unobserved, read_stat
 from labbook.capture.resources import ResourceSampler, read_resources
-from labbook.probe.redaction import Redactor
+from labbook.probe.redaction.redactor import Redactor
+
+pytestmark = pytest.mark.process
 
 
 def wait_until(condition, seconds=20.0):

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from labbook.capture import lockfiles, python_env
-from labbook.capture.conda_env import conda_facts
-from labbook.capture.python_env import environment_text, find_packages, normal_name
+from labbook.capture.conda_env import read_conda_environment
+from labbook.capture.python_env import find_packages, format_environment_text, normalize_name
 from labbook.capture.sources import capture_after
 from labbook.errors import Unavailable
 
@@ -68,11 +68,12 @@ def test_names_and_versions_are_those_of_the_interpreter():
     packages, origins = find_packages([Path(p) for p in sys.path])
     expected: dict[str, str] = {}
     for found in metadata.distributions():  # the first of a name is what an import finds
-        expected.setdefault(normal_name(found.metadata["Name"]), found.version)
+        expected.setdefault(normalize_name(found.metadata["Name"]), found.version)
     assert packages == dict(sorted(expected.items()))
     assert origins["labbook"]["editable"] is True
 
 
+@pytest.mark.process
 def test_a_virtual_environment_is_listed_and_can_be_installed_again(venv, tmp_path, make_context):
     wheels = [wheel(tmp_path, "tiny_one", "1.2.0"), wheel(tmp_path, "Tiny.Two", "2.0")]
     pip = [sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python"), "--disable-pip-version-check"]
@@ -116,7 +117,7 @@ def test_origins_carry_commits_and_no_credentials(venv, tmp_path, git_in, code):
     packages, origins = find_packages([site, tmp_path / "missing", site])
     assert set(packages) == {"from-git", "mine", "from-web", "broken"}
     assert origins["mine"] == {"url": str(code), "commit": git_in(code, "rev-parse", "HEAD"), "editable": True}
-    text = environment_text(
+    text = format_environment_text(
         {
             "version": "3.11.7",
             "implementation": "cpython",
@@ -170,6 +171,7 @@ def test_kinds_of_environment(tmp_path, settings, place, kind):
     assert python_env.environment_kind(prefix, prefix) == kind
 
 
+@pytest.mark.process
 def test_without_hello_the_interpreter_is_found_by_its_name(venv, tmp_path, make_context):
     dist_info(site_of(venv), "tiny", "1.0")
     environ = {**os.environ, "PATH": f"{venv / 'bin'}:{os.environ['PATH']}"}
@@ -183,7 +185,7 @@ def test_without_hello_the_interpreter_is_found_by_its_name(venv, tmp_path, make
 
 
 def test_a_command_without_python_declines(tmp_path, make_context):
-    with pytest.raises(Unavailable, match="said hello"):
+    with pytest.raises(Unavailable, match="the probe started in no Python"):
         python_env.capture(make_context(tmp_path, "make", "train"))
 
 
@@ -246,7 +248,7 @@ def test_conda_environment_gets_a_file_that_conda_reads(conda, tmp_path, make_co
 
 def test_conda_channels_without_a_history(conda):
     (conda / "conda-meta" / "history").unlink()
-    facts = conda_facts(conda, [])
+    facts = read_conda_environment(conda, [])
     assert facts.channels[0] == "conda-forge"
     assert set(facts.channels[1:]) == {"defaults", "https://conda.example.com/private"}
 
@@ -283,6 +285,14 @@ def test_conda_channels_without_a_history(conda):
             True,
         ),
         (
+            "poetry.lock",
+            '[[package]]\nname = "ours"\nsource = {path = "."}\n\n'
+            '[[package]]\ndescription = "a"\nversion = "2.0"\nname = "b"\n',
+            {"b": {"2.0"}},
+            True,
+        ),
+        ("uv.lock", "[[package]\nname", {}, True),
+        (
             "Pipfile.lock",
             '{"default": {"numpy": {"version": "==1.26.4"}, "x": {"git": "u"}}, "develop": {}}',
             {"numpy": {"1.26.4"}},
@@ -307,6 +317,14 @@ def test_conda_channels_without_a_history(conda):
             {"python": {"3.11"}},
             False,
         ),
+        ("environment.yml", "dependencies: [python=3.11]\n", {"python": {"3.11"}}, True),
+        (
+            "environment.yml",
+            "dependencies:\n- conda-forge::numpy=1.26.4  # pinned, see #12\n- 'pip=24.0'\n",
+            {"numpy": {"1.26.4"}, "pip": {"24.0"}},
+            True,
+        ),
+        ("environment.yml", "dependencies: [\n", {}, False),
     ],
 )
 def test_pins_of_each_kind_of_lock_file(name, text, pins, complete):
@@ -325,7 +343,7 @@ def test_lock_files_are_compared_with_what_is_installed(code, venv, make_context
     (code / "sub" / "go.py").write_text("1\n")
     (code / "sub" / "requirements-dev.txt").write_text("foo\n")
     context = make_context(code, "python", "sub/go.py", python=hello_of(venv / "bin" / "python"))
-    facts = capture_after(context, [])
+    facts = capture_after(context)
     files = {f["path"]: f for f in facts["lockfiles"]["files"]}
     assert set(files) == {"requirements.txt", "uv.lock", "pyproject.toml", "sub/requirements-dev.txt"}
     good = files["requirements.txt"]
@@ -337,7 +355,8 @@ def test_lock_files_are_compared_with_what_is_installed(code, venv, make_context
     assert files["sub/requirements-dev.txt"]["matches"] is None
 
 
+@pytest.mark.process
 def test_no_lock_file_is_said(tmp_path, make_context):
-    facts = capture_after(make_context(tmp_path, "python", "train.py", python=hello_of(sys.executable)), [])
+    facts = capture_after(make_context(tmp_path, "python", "train.py", python=hello_of(sys.executable)))
     assert "no lock file" in facts["lockfiles"]["unavailable"]
     assert facts["python"]["packages"]["pytest"] == metadata.version("pytest")

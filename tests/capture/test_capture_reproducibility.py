@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from labbook.capture.reproducibility import verdict
+from labbook.capture.reproducibility import judge_reproducibility
 from labbook.capture.sources import BEFORE, capture_after, capture_before
 
 PUSHED = {
@@ -23,7 +23,7 @@ LOCKED = {"files": [{"path": "uv.lock", "locks": True, "matches": True, "not_loc
 
 
 def test_the_best_case():
-    found = verdict({"code": PUSHED, "python": PYTHON, "lockfiles": LOCKED})
+    found = judge_reproducibility({"code": PUSHED, "python": PYTHON, "lockfiles": LOCKED})
     assert (found["clean"], found["locked"], found["rebuildable"]) == (True, True, True)
     assert found["reasons"] == [
         "All code is in commit 9f2c1d7aa.",
@@ -103,14 +103,14 @@ def test_the_best_case():
 def test_each_reason(source, fields, clean, locked, rebuildable, sentence):
     facts = {"code": dict(PUSHED), "python": dict(PYTHON), "lockfiles": dict(LOCKED)}
     facts[source] = {**facts[source], **fields}
-    found = verdict(facts)
+    found = judge_reproducibility(facts)
     assert (found["clean"], found["locked"], found["rebuildable"]) == (clean, locked, rebuildable)
     assert any(sentence in reason for reason in found["reasons"]), found["reasons"]
     assert all(not reason[0].islower() and reason.endswith(".") for reason in found["reasons"])
 
 
 def test_nothing_captured_is_not_reproducible():
-    found = verdict({})
+    found = judge_reproducibility({})
     assert (found["clean"], found["locked"], found["rebuildable"]) == (False, False, False)
 
 
@@ -127,11 +127,11 @@ def test_all_sources_of_a_real_run(code, make_context):
             "executable": sys.executable,
         },
     )
-    before, after = capture_before(context), capture_after(context, [])
+    before, after = capture_before(context), capture_after(context)
     assert tuple(before) == BEFORE
     assert json.loads(json.dumps({**before, **after})) == {**before, **after}
     assert not [name for name, facts in before.items() if "unavailable" in facts]
-    found = verdict({**before, **after})
+    found = judge_reproducibility({**before, **after})
     assert found["clean"] is True
     assert found["rebuildable"] is False
 
@@ -150,7 +150,7 @@ def test_facts_are_redacted_but_package_versions_stay(code, make_context, monkey
         known=[secret],
         python={"version": "3.11", "prefix": str(tmp_path), "sys_path": [str(site)]},
     )
-    before, after = capture_before(context), capture_after(context, [])
+    before, after = capture_before(context), capture_after(context)
     assert secret not in json.dumps(before)
     assert after["python"]["packages"] == {"password": "1.2.3rc1"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 
 import pytest
@@ -16,15 +17,24 @@ for step in range(5):
 """
 
 
-@pytest.fixture
-def two(project, git):
-    """A notebook with two runs; their ids."""
+@pytest.fixture(scope="module")
+def two(tmp_path_factory, make_project, git):
+    """A notebook with two runs, which no test changes; their ids."""
+    project = make_project(tmp_path_factory.mktemp("compared") / "project")
     for lr, subject in (("0.1", "the trainer"), ("0.5", "a word on the trainer")):
         (project.folder / "train.py").write_text(f"{SCRIPT}# {subject}\n")
         git(project.folder, "commit", "-qam", subject)
         project.record(sys.executable, "train.py", "--lr", lr)
     runs = [run["id"] for run in json.loads(project("list", "--json").stdout)]
     return project, runs[1], runs[0]
+
+
+@pytest.fixture
+def own_two(two, tmp_path):
+    """The same runs in a copy of the notebook."""
+    project, before, now = two
+    shutil.copytree(project.folder, tmp_path / "project")
+    return type(project)(tmp_path / "project"), before, now
 
 
 def test_what_differs_stands_side_by_side(two):
@@ -61,12 +71,12 @@ def test_json_has_metrics_changes_and_commits(two):
     assert [commit["subject"] for commit in data["commits"]] == ["a word on the trainer"]
 
 
-def test_without_the_code_repository_only_commits_are_missing(two):
-    labbook, before, now = two
+def test_without_the_code_repository_only_commits_are_missing(two, own_two):
+    labbook, before, now = own_two
     for run in (before, now):
         day = f"{run[:4]}/{run[4:6]}/{run[6:8]}"
         file = labbook.folder / "notes" / "runs" / day / run / "run.json"
-        file.write_text(file.read_text().replace(str(labbook.folder), "/nowhere"))
+        file.write_text(file.read_text().replace(str(two[0].folder), "/nowhere"))
     done = labbook("compare", "--code", check=False)
 
     assert "--lr" in done.stdout
@@ -84,8 +94,8 @@ def test_a_run_without_previous_run_or_data_is_an_error(project):
     assert done.returncode == 1 and "has no data to compare" in done.stderr
 
 
-def test_more_than_two_runs_get_a_column_each(two):
-    labbook, before, now = two
+def test_more_than_two_runs_get_a_column_each(own_two):
+    labbook, before, now = own_two
     labbook.record(sys.executable, "train.py", "--lr", "0.9")
     third = json.loads(labbook("list", "--json").stdout)[0]["id"]
 

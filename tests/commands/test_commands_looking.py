@@ -183,7 +183,6 @@ def test_watch_builds_again(book):
     try:
         assert "pages in" in process.stdout.readline()
         assert "watching" in process.stdout.readline()
-        time.sleep(0.5)
         (book.folder / "notes" / "ideas.md").write_text("# Ideas\n")
         assert "changed: notes/ideas.md" in process.stdout.readline()
         assert "pages in" in process.stdout.readline()

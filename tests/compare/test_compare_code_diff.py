@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labbook.capture.code.patch import new_file
+from labbook.capture.code.patch import new_file_section
 from labbook.compare.code_diff import _applied, code_between
 
 OLD = "import torch\n\nmodel = torch.nn.Linear(32, 10)\n\nprint(model)\n"
@@ -83,7 +83,9 @@ def test_code_outside_a_repository(tmp_path):
     for name, text in (("a", OLD), ("b", NEW)):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "changes.patch").write_bytes(new_file("train.py", text.encode()) + new_file("x.py", b"same\n"))
+        (folder / "changes.patch").write_bytes(
+            new_file_section("train.py", text.encode()) + new_file_section("x.py", b"same\n")
+        )
         sides.append(({"repository": False, "top": "/gone", "commit": ""}, folder))
 
     told = code_between(*sides[0], *sides[1], ["train.py", "x.py", "never.py"])

@@ -204,6 +204,7 @@ def test_many_threads_refresh_at_once(notes):
     assert found == [40] * 6
 
 
+@pytest.mark.process
 def test_processes_refresh_at_once_while_notes_arrive(notes):
     for number in range(20):
         notes.run(f"20261120-1000{number:02d}-aaaa", "alpha")

@@ -25,7 +25,7 @@ def test_half_of_the_reports_get_a_page_of_their_family():
 
 def test_either_language_finds_the_page():
     for text in ("the loss is NaN from the first epoch", "训练几步之后 loss 变成 nan"):
-        assert any("nan" in page.title.lower() for page in nearest_pages(text, PAGES)), text
+        assert any("nan" in page.wording["en"].title.lower() for page in nearest_pages(text, PAGES)), text
 
 
 def test_a_text_without_known_words_has_no_proposal():

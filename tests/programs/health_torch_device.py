@@ -16,14 +16,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 MODE = sys.argv[1]
 CAPTURED = range(3, 6) if MODE == "capture" else ()
 STEPS = 200
-PASSING_ON = ("backward", "clip", "clipped", "following", "initialise", "iterate", "loss", "step")
+PASSING_ON = ("backward", "call", "clip", "clipped", "following", "initialise", "iterate", "loss", "step")
 """Wrappers of the probe that call what the program called."""
 
 COMPUTES_NOTHING = ("aten.detach.default", "aten.view.default", "aten._reshape_alias.default")
 READS = ("item", "tolist", "__bool__", "__float__", "__int__", "__index__", "cpu", "numpy", "nonzero")
 
 adapter = next(one for one in gc.get_objects() if type(one).__name__ == "Adapter" and hasattr(one, "registry"))
-health = adapter.health
+monitor = adapter.monitor
 reads = []
 item = torch.Tensor.item
 step = 0
@@ -46,31 +46,31 @@ def counted(name):
 
     def read(tensor, *args, **kwargs):
         if from_probe():
-            reads.append((step, name, health.dense))
+            reads.append((step, name, monitor.dense))
         return original(tensor, *args, **kwargs)
 
     setattr(torch.Tensor, name, read)
 
 
-class Letter:
-    """Arrives when two later ones were posted, or when the program has ended."""
+class PendingValues:
+    """Ready when two later ones were posted, or when the program has ended."""
 
     posted = 0
 
     def __init__(self, tensors):
         self.numbers = [float(item(tensor)) for tensor in tensors]
-        Letter.posted += 1
-        self.number = Letter.posted
+        PendingValues.posted += 1
+        self.number = PendingValues.posted
 
-    def arrived(self):
-        return Letter.posted > self.number + 1 or step >= STEPS
+    def is_ready(self):
+        return PendingValues.posted > self.number + 1 or step >= STEPS
 
     def values(self):
         return self.numbers
 
 
-class Mailbox:
-    post = staticmethod(Letter)
+class DeviceReader:
+    post = staticmethod(PendingValues)
 
 
 class Watching(TorchDispatchMode):
@@ -81,16 +81,18 @@ class Watching(TorchDispatchMode):
         if (
             from_probe() and str(func) not in COMPUTES_NOTHING and kinds != {torch.uint8}
         ):  # states of the CPU's generator
-            reads.append((step, str(func), health.dense))
+            reads.append((step, str(func), monitor.dense))
         return func(*args, **(kwargs or {}))
 
 
 torch.Tensor.is_cpu = property(lambda tensor: False)
 for one in READS:
     counted(one)
-box = Mailbox()
-adapter.values._mailbox = lambda device: box
-for owner, name in ((adapter, "capturing"), (health.eyes.unseen, "_capturing"), (health.eyes.flight, "_capturing")):
+box = DeviceReader()
+adapter.values._device_reader = lambda device: box
+inspector = monitor.inspector
+capturing = (adapter, "capturing"), (inspector.without_modes, "_capturing"), (inspector.flight_recorder, "_capturing")
+for owner, name in capturing:
     setattr(owner, name, lambda: step in CAPTURED)
 
 torch.manual_seed(0)
@@ -114,7 +116,7 @@ def train(x, y):
 while step < STEPS:
     for x, y in loader:
         step += 1
-        dense.append(health.dense)
+        dense.append(monitor.dense)
         if step in CAPTURED:
             with Watching():
                 adapter.values.watched = lambda: 0

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from labbook.capture.console.console_sink import ConsoleSink
 from labbook.errors import UsageError
-from labbook.probe.redaction import Redactor, known_values
-from labbook.record.child.supervisor import exit_as_child, run_child
+from labbook.probe.redaction.redactor import Redactor
+from labbook.probe.redaction.known_secrets import known_values
+from labbook.record.child.supervisor import exit_like_child, run_child
 
 
 def main():
@@ -37,7 +38,11 @@ def main():
     sink = ConsoleSink(options.folder, redactor, options.head, options.tail)
     try:
         end = run_child(
-            options.command, env=dict(os.environ), cwd=Path.cwd(), sink=sink, full_pty=options.full_pty,
+            options.command,
+            env=dict(os.environ),
+            cwd=Path.cwd(),
+            sink=sink,
+            full_pty=options.full_pty,
             on_start=started,
         )
     except UsageError as error:
@@ -45,7 +50,7 @@ def main():
         sys.exit(error.exit_code)
     if options.end:
         options.end.write_text(json.dumps(dataclasses.asdict(end)))
-    exit_as_child(end)
+    exit_like_child(end)
 
 
 main()

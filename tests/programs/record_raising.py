@@ -18,7 +18,7 @@ import labbook
 
 # Loaded beforehand, as importing under a profile function is slow.
 import labbook.commands.record
-import labbook.index.fix_history
+import labbook.fixes.fix_history
 import labbook.record.finalize
 import labbook.fixes.propose_fix
 import labbook.record.recover
@@ -30,7 +30,7 @@ import labbook.store.notebook
 from labbook.cli import main
 
 ROOM = str(Path(labbook.__file__).parent / "record") + os.sep
-OWN = ROOM + "unrecorded.py"
+OWN = str(Path(ROOM) / "child" / "unrecorded.py")
 NO_CALLS = {"__del__", "_remove", "_after_fork", "seed", "_exit"}
 """Run by the garbage collector or by `os.fork`; and `os._exit`, which cannot fail."""
 seen: set[str] = set()

@@ -146,7 +146,7 @@ def test_a_withheld_entry_has_a_way_out(project, git, command):
 
     assert f"{run['entry']}, line {len(page.read_text().splitlines())}: password" in said
     assert "run.json, line " in said and ": github_token" in said and PASSWORD not in said and TOKEN not in said
-    assert f"{run['id']} is not withheld any more: committed as " in said
+    assert f"{run['id']} is no longer withheld: committed as " in said
     assert "[REDACTED:password]" in git(project.folder, "show", f"labbook:{run['entry']}")
     assert PASSWORD.encode() not in history(project.folder) and TOKEN.encode() not in history(project.folder)
     assert (

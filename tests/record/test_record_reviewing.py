@@ -5,7 +5,7 @@ from __future__ import annotations
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.model.finding import Diagnosis, Finding
 from labbook.model.run import Run
-from labbook.record.reviewing import with_remarks
+from labbook.record.reviewing import add_violations
 
 LOOP = """import torch
 from steps import train
@@ -27,7 +27,7 @@ def diagnosed(tmp_path, symptom, family, language="en"):
     (tmp_path / "steps.py").write_text(STEPS)
     run = Run(id="a", status="finished", argv=("python", "train.py"), cwd=str(tmp_path), started=0.0)
     finding = Finding(symptom, family, family, 1, "error", "a title", evidence=("measured",))
-    return with_remarks(Diagnosis((finding,)), run, load_catalogue(tmp_path), language).findings[0].evidence
+    return add_violations(Diagnosis((finding,)), run, load_catalogue(tmp_path), language).findings[0].evidence
 
 
 def test_the_line_of_the_loop_stands_under_the_finding(tmp_path):
@@ -53,6 +53,6 @@ def test_code_that_is_gone_or_broken_says_nothing(tmp_path):
     run = Run(id="a", status="failed", argv=("python", "gone.py"), cwd=str(tmp_path), started=0.0)
     diagnosis = Diagnosis((Finding("grad_not_cleared", "gradient", "gradient", 1, "error", "a title"),))
 
-    assert with_remarks(diagnosis, run, load_catalogue(tmp_path), "en") == diagnosis
+    assert add_violations(diagnosis, run, load_catalogue(tmp_path), "en") == diagnosis
     (tmp_path / "gone.py").write_text("print 'two'\n")
-    assert with_remarks(diagnosis, run, load_catalogue(tmp_path), "en") == diagnosis
+    assert add_violations(diagnosis, run, load_catalogue(tmp_path), "en") == diagnosis

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+from labbook.probe.conditions import holds
 
 from labbook.errors import UsageError
-from labbook.probe.conditions import holds
 from labbook.record.program_requests import parse_requests
 from labbook.record.watch_expressions import parse_condition
 

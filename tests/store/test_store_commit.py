@@ -16,6 +16,8 @@ from labbook.store.commit_queue import enqueue, pending_commits
 from labbook.store.config import Config
 from labbook.store.notebook import create_notebook, find_notebook
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def own(tmp_path):
@@ -276,10 +278,11 @@ def test_a_git_that_outlives_its_killed_committer_leaves_nothing(own, git, tmp_p
     """The draft of an index is renamed by git: nobody clears up while a git of a dead committer may still do so."""
     slow = tmp_path / "slow"
     slow.mkdir()
-    started = tmp_path / "started"
+    started, ended = tmp_path / "started", tmp_path / "ended"
     real = shutil.which("git")
     (slow / "git").write_text(
-        f'#!/bin/sh\ncase "$*" in *update-index*) touch {started}; sleep 0.7;; esac\nexec {real} "$@"\n'
+        f'#!/bin/sh\ncase "$*" in *update-index*) touch {started}; sleep 0.7;; *) exec {real} "$@";; esac\n'
+        f'{real} "$@"\ntouch {ended}\n'
     )
     (slow / "git").chmod(0o755)
     root = own.paths.root
@@ -293,7 +296,8 @@ def test_a_git_that_outlives_its_killed_committer_leaves_nothing(own, git, tmp_p
     process.kill()
     process.wait()
     assert commit_files(own, [write(own, "a.md")], "m").status == "committed"
-    time.sleep(1.0)
+    while not ended.exists():
+        time.sleep(0.005)
     assert not list((root / ".git").glob("labbook-index-*"))
     assert git(root, "status", "--porcelain", "--", "notes/a.md") == ""
 

@@ -14,6 +14,8 @@ from labbook.store.commit_queue import pending_commits
 from labbook.store.config import Config
 from labbook.store.notebook import create_notebook, find_notebook
 
+pytestmark = pytest.mark.process
+
 
 def git(folder, *arguments, check=True, **environ):
     done = subprocess.run(

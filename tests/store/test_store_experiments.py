@@ -11,6 +11,8 @@ from labbook.store import frontmatter
 from labbook.store.experiments import choose_experiment, experiments, new_experiment, slug_part
 from labbook.store.notebook import create_notebook, find_notebook
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def own(tmp_path):

@@ -26,6 +26,7 @@ def test_only_its_owner_can_read_it(journal):
     assert stat.S_IMODE(journal.paths.root.stat().st_mode) == 0o700
 
 
+@pytest.mark.process
 def test_a_second_recorder_cannot_claim_it(journal):
     code = (
         "import sys; from pathlib import Path; from labbook.store.journal import Journal;"

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from labbook.compare.run_changes import changes_between, masked_changes
 from labbook.model.run import Arguments, CaughtException, ConfigFile, Console, Frame, Process, Run
 from labbook.model.run_json import line_by_line, run_to_json
-from labbook.probe.redaction import Redactor, redact_argv, rules_data
+from labbook.probe.redaction.redactor import Redactor
+from labbook.probe.redaction.rules import rules_data
+from labbook.probe.redaction.structures import redact_argv
 from labbook.record.finalize import commit_message
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.title import run_title

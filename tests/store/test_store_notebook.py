@@ -126,6 +126,7 @@ def test_in_a_code_repository_nothing_is_committed_and_nothing_overwritten(tmp_p
     assert again.config.title == "Team"
 
 
+@pytest.mark.process
 def test_settings_in_the_project_file_stay_there(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[tool.labbook]\ntitle = "P"\ncommit = "off"\n')
     notebook, _ = create_notebook(tmp_path)
@@ -133,6 +134,7 @@ def test_settings_in_the_project_file_stay_there(tmp_path):
     assert not (tmp_path / "labbook.toml").exists()
 
 
+@pytest.mark.process
 def test_site_settings_are_valid_whatever_the_title(tmp_path):
     import yaml
 
@@ -164,6 +166,7 @@ def test_unwritable_notebook_is_told(tmp_path):
     assert "cannot write the notebook" in why_not_writable(notebook)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 def test_settings_that_somebody_planted_in_a_public_folder_do_not_count(tmp_path):
     public = tmp_path / "public"
@@ -175,6 +178,7 @@ def test_settings_that_somebody_planted_in_a_public_folder_do_not_count(tmp_path
     assert find_notebook(public / "mine", environ=os.environ).personal
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["", "runs", "experiments", "runs/2026"])
 def test_entries_are_not_written_behind_a_link(tmp_path, monkeypatch, name):
     notebook, _ = create_notebook(tmp_path / "book")

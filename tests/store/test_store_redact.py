@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from labbook.errors import NotebookError
-from labbook.probe.redaction import rules_data
+from labbook.probe.redaction.rules import rules_data
 from labbook.store import escape
 from labbook.store.redact import Hit, example_text, load_rules, make_redactor, scan_bytes
 

@@ -1,6 +1,7 @@
 """Messages: every key has a template in both languages with the same placeholders, and every template is used."""
 
 import ast
+import functools
 import re
 import string
 from pathlib import Path
@@ -51,15 +52,17 @@ KEY = re.compile(rf"(?:{'|'.join(sorted(ROOMS))})(?:\.[a-z0-9_]+)+\Z")
 MODULES = {".".join(path.relative_to(LABBOOK).with_suffix("").parts) for path in LABBOOK.rglob("*.py")}
 
 
+@functools.cache
 def sources():
-    for path in sorted(LABBOOK.rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+    """The files of labbook with the nodes of their syntax trees."""
+    paths = sorted(LABBOOK.rglob("*.py"))
+    return [(path, list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))) for path in paths]
 
 
 def keys_in_code():
     """Texts of the code that look like keys; the values of a `values.` row are those of the renderer."""
-    for path, tree in sources():
-        for node in ast.walk(tree):
+    for path, nodes in sources():
+        for node in nodes:
             if (
                 isinstance(node, ast.Constant)
                 and isinstance(node.value, str)
@@ -71,8 +74,8 @@ def keys_in_code():
 
 def calls_in_code():
     """(keys, names of the values, place) of each `message(...)` and `say.line(...)` with its key in the call."""
-    for path, tree in sources():
-        for node in ast.walk(tree):
+    for path, nodes in sources():
+        for node in nodes:
             name = getattr(node.func, "id", "") or getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
             if name in ("message", "line") and node.args:
                 keys = {c.value for c in ast.walk(node.args[0]) if isinstance(c, ast.Constant)} & set(ENGLISH)

@@ -23,6 +23,7 @@ def rendered(own, text, **data):
     return Templates(own).render("t.md.j2", data)
 
 
+@pytest.mark.process
 def test_everything_printed_is_inert_unless_it_is_finished(own):
     page = rendered(
         own,
@@ -34,6 +35,7 @@ def test_everything_printed_is_inert_unless_it_is_finished(own):
     assert rendered(own, "{{ 3 }} {{ n }} {{ nothing }}", n=2.5, nothing=None).strip() == "3 2.5"
 
 
+@pytest.mark.process
 def test_macros_and_calls_do_not_escape_twice(own):
     page = rendered(
         own, "{% macro m(v) %}({{ v }}){% endmacro %}{% set s %}{{ x }}{% endset %}{{ m(x) }}{{ s }}", x="a*b"
@@ -41,11 +43,13 @@ def test_macros_and_calls_do_not_escape_twice(own):
     assert page == "(a&#42;b)a&#42;b"
 
 
+@pytest.mark.process
 def test_the_notebooks_own_template_comes_first_and_may_use_ours(own):
     assert rendered(own, "mine {% include 'experiment.md.j2' %}", title="Digits").startswith("mine # Digits")
     assert "# Digits" in Templates(None).render("experiment.md.j2", {"title": "Digits"})
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -137,6 +141,7 @@ def test_no_word_is_named_like_a_method_of_a_mapping(language):
 ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "text",
     [
@@ -162,6 +167,7 @@ def test_a_recorder_of_a_notebook_with_an_endless_template_ends(book):
     assert "hi" in book.entry()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["experiment.md.j2", "part.j2", "words/en.toml", ""])
 @pytest.mark.parametrize("target", ["outside", "hidden"])
 def test_links_out_of_the_notebook_are_not_followed(tmp_path, name, target):

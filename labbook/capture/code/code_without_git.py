@@ -1,4 +1,4 @@
-"""Code that lies in no repository: the script and the files beside it that it uses."""
+"""Finds the code of a run outside a repository: the script and the local files it uses."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ _SHELL_FILE = re.compile(r"[\w./-]+\.(?:py|sh)\b")
 
 
 def find_sources(script: Path, top: Path) -> list[Path]:
-    """The script first, then the modules and scripts that it uses, found by reading it, not by running it.
+    """Returns the script and the files that it uses, by reading it, not running it.
 
     Args:
         script: The program's file.
-        top: Only files below it are taken.
+        top: Only files below this folder are returned.
 
     Returns:
-        At most 50 files. An import that is computed at run time is not found.
+        At most 50 files, the script first. Imports computed at run time are not found.
     """
-    found = {script: None}
-    waiting = [script]
-    while waiting and len(found) < _MAX_FILES:
-        for used in _used_by(waiting.pop(0), script.parent):
-            if used not in found and used.is_relative_to(top) and len(found) < _MAX_FILES:
-                found[used] = None
-                waiting.append(used)
-    return list(found)
+    sources = {script: None}
+    queue = [script]
+    while queue and len(sources) < _MAX_FILES:
+        for used in _find_used(queue.pop(0), script.parent):
+            if used not in sources and used.is_relative_to(top) and len(sources) < _MAX_FILES:
+                sources[used] = None
+                queue.append(used)
+    return list(sources)
 
 
-def _used_by(file: Path, folder: Path) -> Iterator[Path]:
+def _find_used(file: Path, folder: Path) -> Iterator[Path]:
     try:
         if file.stat().st_size > _MAX_BYTES:
             return
@@ -49,7 +49,7 @@ def _used_by(file: Path, folder: Path) -> Iterator[Path]:
 
 
 def _imports(text: str, file: Path, folder: Path) -> Iterator[tuple[Path, str]]:
-    """Folder to search and dotted name of each import; that of a package's member is tried as a module too."""
+    """Yields the folder to search and the dotted name of each import; an imported member may be a module."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -71,7 +71,7 @@ def _imports(text: str, file: Path, folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _module_files(base: Path, name: str) -> Iterator[Path]:
-    """The files that an import of `name` runs: each package on the way, then the module."""
+    """Yields the files that an import of `name` runs: each parent package, then the module."""
     parts = name.split(".")
     for count in range(1, len(parts) + 1):
         place = base.joinpath(*parts[:count])

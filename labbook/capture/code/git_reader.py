@@ -1,4 +1,4 @@
-"""Asks git about the user's code: few calls, bounded answers, nothing of the repository's own configuration is run."""
+"""Calls git on the user's code: few calls, bounded output, no configured programs."""
 
 from __future__ import annotations
 
@@ -17,102 +17,102 @@ from labbook.store.git_process import GitFolders, discover, git_command, git_env
 from labbook.store.remotes import credential_free
 
 STATUS_TIMEOUT_S = 15.0
-"""Longest time for a look at the work tree. Source: chosen by us; a cold repository of 100,000 files took 4 s."""
+"""Time limit for reading the work tree. Source: chosen by us; a cold repository of 100,000 files took 4 s."""
 
 _CHUNK = 1 << 16
-_MAX_ASKED = 500
+_MAX_PATHS = 500
 
 
 @dataclass(frozen=True)
-class CodeGit:
-    """A repository of the user's code, ready to be asked.
+class CodeRepository:
+    """A git repository of the user's code.
 
     Args:
-        folders: Where it lies.
-        settings: Its configuration, names in lower case except for the middle part.
+        folders: Its folders.
+        settings: Its configuration; names are in lower case except for the middle part.
     """
 
     folders: GitFolders
     settings: Mapping[str, str] = field(default_factory=dict)
 
-    def ask(
+    def run(
         self,
         *arguments: str,
         max_bytes: int = 64 << 20,
         timeout_s: float = STATUS_TIMEOUT_S,
         status: tuple[int, ...] = (0,),
     ) -> tuple[bytes, bool]:
-        """Answer of git, and whether it was cut at `max_bytes`.
+        """Returns the output of a git command, and whether it was cut at `max_bytes`.
 
         Args:
             arguments: Subcommand and its arguments.
-            max_bytes: What is longer is cut; git is ended.
+            max_bytes: Maximum output; then git is killed.
             timeout_s: After this time git is killed.
-            status: Exit statuses that are an answer.
+            status: Exit statuses that mean success.
 
         Raises:
-            GitError: No git, another status, or the time is up.
+            GitError: Git is missing, failed or timed out.
         """
-        return _run(self.folders, arguments, quiet_filters(self.settings), max_bytes, timeout_s, status)
+        return _run_git(self.folders, arguments, quiet_filters(self.settings), max_bytes, timeout_s, status)
 
-    def filtered(self, paths: Sequence[str]) -> set[str]:
-        """Those of `paths` that a configured filter rewrites on their way into git."""
+    def find_filtered(self, paths: Sequence[str]) -> set[str]:
+        """Returns the paths that a configured git filter rewrites."""
         if not paths or not any(name.startswith("filter.") for name in self.settings):
             return set()
-        out, _ = self.ask("check-attr", "-z", "filter", "--", *list(paths)[:_MAX_ASKED])
+        out, _ = self.run("check-attr", "-z", "filter", "--", *list(paths)[:_MAX_PATHS])
         fields = out.decode("utf-8", "surrogateescape").split("\0")[:-1]
         rows = zip(fields[0::3], fields[2::3], strict=True)
         return {path for path, value in rows if value not in ("unspecified", "unset")}
 
-    def remote(self, branch: str) -> str:
-        """Address of the remote that `branch` follows, else of `origin`, else of the first; without credentials."""
+    def remote_url(self, branch: str) -> str:
+        """Returns the URL of the branch's remote, of `origin` or of the first, without credentials."""
         urls = {
             key[len("remote.") : -len(".url")]: value
             for key, value in self.settings.items()
             if key.startswith("remote.") and key.endswith(".url")
         }
-        followed = self.settings.get(f"branch.{branch}.remote", "")
-        chosen = urls.get(followed) or urls.get("origin") or next(iter(urls.values()), "")
-        return credential_free(chosen) if chosen else ""
+        tracked = self.settings.get(f"branch.{branch}.remote", "")
+        url = urls.get(tracked) or urls.get("origin") or next(iter(urls.values()), "")
+        return credential_free(url) if url else ""
 
 
-def open_code(folder: Path) -> CodeGit | None:
-    """The repository that holds `folder`, `None` outside one.
+def open_repository(folder: Path) -> CodeRepository | None:
+    """Returns the repository around `folder`, `None` if there is none.
 
     Raises:
-        GitError: There is no git, or it cannot read the repository's configuration.
+        GitError: Git is missing, or cannot read the repository's configuration.
     """
     folders = discover(folder)
     if folders is None or folders.bare:
         return None
-    out, _ = _run(folders, ("config", "--list", "-z"), (), 4 << 20, STATUS_TIMEOUT_S, (0,))
+    out, _ = _run_git(folders, ("config", "--list", "-z"), (), 4 << 20, STATUS_TIMEOUT_S, (0,))
     settings: dict[str, str] = {}
     for item in out.decode("utf-8", "surrogateescape").split("\0"):
         key, _, value = item.partition("\n")
         if key.startswith(("filter.", "branch.", "remote.")):
             settings.setdefault(key, value) if key.endswith(".url") else settings.update({key: value})
-    return CodeGit(folders, settings)
+    return CodeRepository(folders, settings)
 
 
 def head_commit(folders: GitFolders) -> str:
-    """Full hash of the commit that is checked out, read from git's own files without calling git; "" when not found.
+    """Returns the hash of the checked-out commit, read without calling git; "" if not found.
 
-    It serves where there is no git and for the many repositories of editable packages.
+    Used without git, and for the many repositories of editable packages.
     """
-    said = _first_line(folders.git_dir / "HEAD")
+    content = _first_line(folders.git_dir / "HEAD")
     for _ in range(5):
-        if not said.startswith("ref:"):
-            return said if len(said) in (40, 64) else ""
-        ref = said.removeprefix("ref:").strip()
+        if not content.startswith("ref:"):
+            return content if len(content) in (40, 64) else ""
+        ref = content.removeprefix("ref:").strip()
         if ".." in ref or ref.startswith("/"):
             return ""
-        said = _first_line(folders.git_dir / ref) or _first_line(folders.common_dir / ref)
-        if not said:
-            return _packed(folders.common_dir / "packed-refs", ref)
+        content = _first_line(folders.git_dir / ref) or _first_line(folders.common_dir / ref)
+        if not content:
+            return _find_packed_ref(folders.common_dir / "packed-refs", ref)
     return ""
 
 
-def _packed(file: Path, ref: str) -> str:
+def _find_packed_ref(file: Path, ref: str) -> str:
     with contextlib.suppress(OSError):
         for line in file.read_text("utf-8", "replace").splitlines():
             commit, _, name = line.partition(" ")
@@ -128,7 +128,7 @@ def _first_line(file: Path) -> str:
         return ""
 
 
-def _run(
+def _run_git(
     folders: GitFolders,
     arguments: tuple[str, ...],
     settings: list[str] | tuple[str, ...],
@@ -150,7 +150,7 @@ def _run(
         raise GitError(f"cannot call git in {folders.top}: {error.strerror or error}") from error
     assert process.stdout is not None
     with process:
-        out, state = _collect(process.stdout.fileno(), max_bytes, time.monotonic() + timeout_s)
+        out, state = _read_output(process.stdout.fileno(), max_bytes, time.monotonic() + timeout_s)
         if state != "end":
             kill_group(process.pid)
         if state == "late":
@@ -160,8 +160,8 @@ def _run(
     return out, state == "cut"
 
 
-def _collect(handle: int, max_bytes: int, deadline: float) -> tuple[bytes, str]:
-    """What is read until the end, the size limit ("cut") or the deadline ("late")."""
+def _read_output(handle: int, max_bytes: int, deadline: float) -> tuple[bytes, str]:
+    """Returns the output until its end, the size limit ("cut") or the deadline ("late")."""
     chunks: list[bytes] = []
     size = 0
     with selectors.DefaultSelector() as selector:

@@ -1,6 +1,6 @@
-"""Builds one patch of uncommitted changes: sections of files, new files included, secrets masked, bounded in size.
+"""Builds one patch of uncommitted changes and new files, bounded and with secrets masked.
 
-A section is everything of one file, from its line `diff --git` to the next.
+A section is the part of one file, from its line `diff --git` to the next.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labbook.model.message import Message, message
 from labbook.store.fast_import import blob_hash
 
 if TYPE_CHECKING:
-    from labbook.probe.redaction import Redactor
+    from labbook.probe.redaction.redactor import Redactor
 
 _HUNK = re.compile(rb"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)", re.DOTALL)
 
@@ -30,7 +30,7 @@ _KEY_NAMES = frozenset({
     ".psql_history", "jupyter_cookie_secret", "notebook_cookie_secret",
 })  # fmt: skip
 _RUNTIME_NAME = re.compile(r"(kernel-[0-9a-f-]{8,}|(jp|nb)server-[0-9]+|ip(controller|engine)[-.\w]*)\.json")
-"""Connection files of Jupyter and ipyparallel: they hold the key of a running server."""
+"""Connection files of Jupyter and ipyparallel, with the key of a running server."""
 _KEY_FOLDERS = frozenset({".ssh", ".aws", ".gnupg", ".kube", ".azure", ".gcloud", ".docker"})
 _SECRET_WORD = re.compile(r"(^|[-_.])(credentials?|secrets?|passwords?|tokens?|apikeys?|service[-_]?account)([-_.]|$)")
 _DATA_ENDINGS = frozenset(
@@ -39,10 +39,10 @@ _DATA_ENDINGS = frozenset(
 
 
 def is_withheld(path: str) -> bool:
-    """Whether a file is one of those that hold keys or credentials; nothing of it is ever taken.
+    """Whether the name of a file suggests keys or credentials; its content is never read.
 
-    `.env` files of every kind, key files, credential stores of common tools, and settings (not source) whose name says
-    secret, credentials, password or token. Source: security, section 5, layer 0.
+    These are `.env` files of every kind, key files, credential stores of common tools, and data or settings files with
+    secret, credentials, password or token in their name.
     """
     pure = PurePosixPath(path.lower())
     name, suffix = pure.name, pure.suffix
@@ -52,22 +52,22 @@ def is_withheld(path: str) -> bool:
         return True
     if name.startswith(("id_rsa", "id_ed25519", "id_ecdsa")) or _KEY_FOLDERS & set(pure.parts[:-1]):
         return True
-    # `tokens.json` may be a vocabulary and is withheld all the same: it is named in the note, so nothing is silent.
+    # `tokens.json` may be a vocabulary; it is withheld as well, and the note of the patch names it.
     return suffix in _DATA_ENDINGS and _SECRET_WORD.search(name) is not None
 
 
 @dataclass
 class Patch:
-    """A patch while it is built.
+    """A patch under construction.
 
     Args:
-        text: What will be written.
-        redacted: Paths in which added lines were masked; these still apply.
-        broken: Paths in which other lines were masked; these no longer apply.
-        withheld: Paths that are named only: keys and credentials, or secrets that cannot be masked line by line.
-        binaries: Paths of binary files; named only.
+        text: The patch.
+        redacted: Paths in which added lines were masked; their sections still apply.
+        broken: Paths in which other lines were masked; their sections no longer apply.
+        withheld: Paths that are only named: keys and credentials, or secrets that cannot be masked line by line.
+        binaries: Paths of binary files; only named.
         too_large: Paths that did not fit.
-        blobs: Path -> git's hash of its present content, "" when it is deleted, "masked:..." of a masked section.
+        blobs: Path -> git's hash of its current content, "" if it is deleted, "masked:..." of a masked section.
     """
 
     max_bytes: int
@@ -81,17 +81,17 @@ class Patch:
     blobs: dict[str, str] = field(default_factory=dict)
 
     def add(self, path: str, section: bytes, also: Iterable[str] = ()) -> None:
-        """Adds the section of one file, or notes why not.
+        """Adds the section of one file, or notes why it is left out.
 
         Args:
-            path: Its present path.
-            section: What git, or `new_file`, says of it.
-            also: Other paths in it, such as the one before a rename.
+            path: Its current path.
+            section: The section from git or from `new_file_section`.
+            also: Other paths in the section, such as the one before a rename.
         """
         if any(is_withheld(p) for p in (path, *also)):
             self.withheld.append(path)
             return
-        blob = section_blob(section)
+        blob = _section_blob(section)
         if blob is not None:
             self.blobs[path] = blob
         if b"\nBinary files " in section or b"\nGIT binary patch\n" in section:
@@ -100,70 +100,71 @@ class Patch:
         if len(self.text) + len(section) > self.max_bytes:
             self.too_large.append(path)
             return
-        masked, how = redact_section(section, self.redactor)
-        if how:
-            # The hash of what was masked would let a guess be confirmed; that of the masked text tells nothing.
+        masked, effect = redact_section(section, self.redactor)
+        if effect:
+            # The hash of the original text could confirm a guess of the secret; that of the masked text cannot.
             masked = re.sub(rb"^index [0-9a-f]+\.\.[0-9a-f]+.*\n", b"", masked, count=1, flags=re.MULTILINE)
             self.blobs[path] = f"masked:{hashlib.sha256(masked).hexdigest()}"
-            {"broken": self.broken, "redacted": self.redacted, "withheld": self.withheld}[how].append(path)
-        if how != "withheld":
+            {"broken": self.broken, "redacted": self.redacted, "withheld": self.withheld}[effect].append(path)
+        if effect != "withheld":
             self.text += masked
         else:
             del self.blobs[path]
 
     def notes(self) -> list[Message]:
-        """Returns sentences on what the patch does not hold or why it does not apply; empty for a complete patch."""
-        found = []
+        """Returns sentences on missing or masked parts of the patch; empty if it is complete."""
+        notes = []
         if self.broken:
-            found.append(message("capture.patch.broken", files=_names(self.broken)))
+            notes.append(message("capture.patch.broken", files=_shorten_list(self.broken)))
         if self.redacted:
-            found.append(message("capture.patch.redacted", files=_names(self.redacted)))
+            notes.append(message("capture.patch.redacted", files=_shorten_list(self.redacted)))
         if self.withheld:
-            found.append(message("capture.patch.withheld", files=_names(self.withheld)))
+            notes.append(message("capture.patch.withheld", files=_shorten_list(self.withheld)))
         if self.binaries:
-            found.append(message("capture.patch.binaries", files=_names(self.binaries)))
+            notes.append(message("capture.patch.binaries", files=_shorten_list(self.binaries)))
         if self.too_large:
-            files = _names(self.too_large)
-            found.append(message("capture.patch.too_large", bytes=self.max_bytes, files=files))
-        return found
+            files = _shorten_list(self.too_large)
+            notes.append(message("capture.patch.too_large", bytes=self.max_bytes, files=files))
+        return notes
 
 
-def _names(paths: list[str]) -> Message | list[str]:
+def _shorten_list(paths: list[str]) -> Message | list[str]:
     if len(paths) <= 12:
         return paths
     return message("values.more", names=paths[:12], more=len(paths) - 12)
 
 
 def split_sections(patch: bytes) -> list[bytes]:
-    """The sections of a patch, in order; lines of content never begin with "diff --git" as they carry a sign."""
+    """Returns the sections of a patch in order."""
+    # Lines of content begin with a sign, hence never with "diff --git".
     starts = [m.start() for m in re.finditer(rb"^diff --git ", patch, re.MULTILINE)]
     return [patch[a:b] for a, b in zip(starts, [*starts[1:], len(patch)], strict=True)]
 
 
-def first_line(before: str, path: str) -> bytes:
-    """The line with which the section of a file begins, without its end."""
-    return b"diff --git %s %s" % (_quoted("a/" + before), _quoted("b/" + path))
+def section_header(before: str, path: str) -> bytes:
+    """Returns the first line of a file's section, without a newline."""
+    return b"diff --git %s %s" % (_quote_path("a/" + before), _quote_path("b/" + path))
 
 
-def section_blob(section: bytes) -> str | None:
-    """Git's hash of the present content that a section tells, "" for a deleted file, `None` when it is not told."""
-    found = re.search(rb"^index [0-9a-f]+\.\.([0-9a-f]{40,64})", section.partition(b"\n@@ ")[0], re.MULTILINE)
-    if found is None:
+def _section_blob(section: bytes) -> str | None:
+    """Returns git's hash of the current content from a section, "" for a deleted file, `None` if missing."""
+    match = re.search(rb"^index [0-9a-f]+\.\.([0-9a-f]{40,64})", section.partition(b"\n@@ ")[0], re.MULTILINE)
+    if match is None:
         return None
-    return "" if not found[1].strip(b"0") else found[1].decode()
+    return "" if not match[1].strip(b"0") else match[1].decode()
 
 
-def new_file(path: str, content: bytes, executable: bool = False, commit: str = "") -> bytes:
-    """The section that makes a new file; a binary one only names it."""
+def new_file_section(path: str, content: bytes, executable: bool = False, commit: str = "") -> bytes:
+    """Returns the section that creates a new file; a binary file is only named."""
     blob = blob_hash(content, commit)
-    new = _quoted("b/" + path)
+    new = _quote_path("b/" + path)
     mode = b"100755" if executable else b"100644"
-    head = b"%s\nnew file mode %s\nindex %s..%s\n" % (first_line(path, path), mode, b"0" * len(blob), blob.encode())
+    head = b"%s\nnew file mode %s\nindex %s..%s\n" % (section_header(path, path), mode, b"0" * len(blob), blob.encode())
     if b"\0" in content[:8000]:
         return head + b"Binary files /dev/null and %s differ\n" % new
     if not content:
         return head
-    # A name with a space is followed by a tab, as git writes it, so that the name's end is known.
+    # After a name with a space git writes a tab, which marks the name's end.
     end = b"\t" if b" " in new and not new.startswith(b'"') else b""
     lines = content.split(b"\n")
     ended = lines[-1] == b""
@@ -176,7 +177,7 @@ def new_file(path: str, content: bytes, executable: bool = False, commit: str = 
     return head + b"--- /dev/null\n+++ %s%s\n@@ -0,0 %s @@\n" % (new, end, count) + body
 
 
-def _quoted(path: str) -> bytes:
+def _quote_path(path: str) -> bytes:
     raw = path.encode("utf-8", "surrogateescape")
     if not any(byte < 0x20 or byte in b'"\\\x7f' for byte in raw):
         return raw
@@ -198,7 +199,7 @@ def _quoted(path: str) -> bytes:
 
 
 def redact_section(section: bytes, redactor: Redactor) -> tuple[bytes, str]:
-    """A section with its secrets masked, and what that means for it.
+    """Returns a section with its secrets masked, and the effect on it.
 
     Returns:
         The section, and "" (unchanged), "redacted" (only added lines changed: it still applies), "broken" (context,
@@ -212,14 +213,14 @@ def redact_section(section: bytes, redactor: Redactor) -> tuple[bytes, str]:
         return section, ""
     before, after = text.split("\n"), masked.split("\n")
     if len(before) == len(after):
-        signs = {_kind(a, b) for a, b in zip(before, after, strict=True) if a != b}
+        signs = {_changed_sign(a, b) for a, b in zip(before, after, strict=True) if a != b}
         if "?" not in signs:
             return masked.encode("utf-8", "surrogateescape"), "redacted" if signs == {"+"} else "broken"
     return _redact_runs(section, redactor)
 
 
-def _kind(before: str, after: str) -> str:
-    """The sign of a changed line; "?" when masking has taken the sign, or the head of the section, with it."""
+def _changed_sign(before: str, after: str) -> str:
+    """Returns the sign of a changed line; "?" if masking has removed the sign or a hunk header."""
     if before[:1] in ("+", "-", " ") and not before.startswith(("+++ ", "--- ")):
         return before[:1] if after[:1] == before[:1] else "?"
     if before.startswith("@@ "):
@@ -228,10 +229,10 @@ def _kind(before: str, after: str) -> str:
 
 
 def _redact_runs(section: bytes, redactor: Redactor) -> tuple[bytes, str]:
-    """Masks runs of lines of one kind without their signs and counts the lines of each hunk again."""
+    """Masks runs of lines with the same sign, without the sign, and updates the hunk headers."""
     head, *hunks = re.split(rb"^(?=@@ -)", section, flags=re.MULTILINE)
     kinds: set[bytes] = set()
-    out = bytearray(_masked(head, redactor))
+    out = bytearray(_mask(head, redactor))
     if bytes(out) != head:
         kinds.add(b"head")
     for hunk in hunks:
@@ -239,11 +240,11 @@ def _redact_runs(section: bytes, redactor: Redactor) -> tuple[bytes, str]:
         matched = _HUNK.match(first)
         if matched is None:
             return section, "withheld"
-        lines, changed = _masked_lines(body, redactor)
+        lines, changed = _mask_lines(body, redactor)
         kinds |= changed
         old = sum(line[:1] in (b" ", b"-", b"") for line in lines)
         new = sum(line[:1] in (b" ", b"+", b"") for line in lines)
-        tail = _masked(matched[3], redactor)
+        tail = _mask(matched[3], redactor)
         out += b"@@ -%s,%d +%s,%d @@%s\n" % (matched[1], old, matched[2], new, tail)
         out += b"".join(line + b"\n" for line in lines)
     text = out.decode("utf-8", "surrogateescape")
@@ -252,7 +253,7 @@ def _redact_runs(section: bytes, redactor: Redactor) -> tuple[bytes, str]:
     return bytes(out), "redacted" if kinds <= {b"+"} else "broken"
 
 
-def _masked_lines(body: bytes, redactor: Redactor) -> tuple[list[bytes], set[bytes]]:
+def _mask_lines(body: bytes, redactor: Redactor) -> tuple[list[bytes], set[bytes]]:
     lines = body.split(b"\n")[:-1] if body.endswith(b"\n") else body.split(b"\n")
     done: list[bytes] = []
     changed: set[bytes] = set()
@@ -263,7 +264,7 @@ def _masked_lines(body: bytes, redactor: Redactor) -> tuple[list[bytes], set[byt
         while end < len(lines) and lines[end][:1] == sign:
             end += 1
         run = [line[1:] for line in lines[at:end]]
-        masked = _masked(b"\n".join(run), redactor).split(b"\n") if sign != b"\\" else run
+        masked = _mask(b"\n".join(run), redactor).split(b"\n") if sign != b"\\" else run
         if masked != run:
             changed.add(sign)
         done += [sign + line for line in masked]
@@ -271,6 +272,6 @@ def _masked_lines(body: bytes, redactor: Redactor) -> tuple[list[bytes], set[byt
     return done, changed
 
 
-def _masked(raw: bytes, redactor: Redactor) -> bytes:
+def _mask(raw: bytes, redactor: Redactor) -> bytes:
     masked: str = redactor.text(raw.decode("utf-8", "surrogateescape"))
     return masked.encode("utf-8", "surrogateescape")

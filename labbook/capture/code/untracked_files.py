@@ -1,4 +1,4 @@
-"""New source files of the user's code: which ones they are, and how they come into the patch."""
+"""Selects new source files of the user's code and adds them to the patch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from labbook.capture.code.patch import Patch, is_withheld, new_file
+from labbook.capture.code.patch import Patch, is_withheld, new_file_section
 
 _SOURCE = frozenset({
     ".py", ".pyi", ".pyx", ".pxd", ".sh", ".bash", ".zsh", ".fish", ".cu", ".cuh", ".cc", ".cpp", ".cxx", ".c", ".h",
@@ -27,44 +27,44 @@ _SOURCE_MAX_BYTES = 1024 * 1024
 
 
 def is_source(path: str) -> bool:
-    """Whether a new file is source, judged by its name: code, scripts, settings and notes, not data."""
+    """Whether the name of a new file suggests source (code, settings, notes), not data."""
     pure = PurePosixPath(path)
-    # A plain text file is a list of requirements or, far more often, what a run has written.
+    # Most plain text files are output of a run; lists of requirements are source.
     listed = pure.suffix in (".txt", ".in") and any(word in pure.name for word in ("require", "constraint"))
     named = pure.name in _NAMES or pure.name.startswith("Dockerfile")
     return pure.suffix.lower() in _SOURCE | _TEXT or named or listed
 
 
 def add_new_files(patch: Patch, top: Path, paths: Iterable[str], commit: str) -> None:
-    """Adds new files, the smallest first so that one large file does not push out the others."""
+    """Adds new files, the smallest first, so that one large file does not displace the others."""
     sized: list[tuple[int, str, int]] = []
     for path in paths:
         try:
-            found = (top / path).lstat()
+            status = (top / path).lstat()
         except OSError:
             continue
         if is_withheld(path):
             patch.withheld.append(path)
-        elif not stat.S_ISREG(found.st_mode):
-            patch.binaries.append(f"{path} (a link)" if stat.S_ISLNK(found.st_mode) else f"{path} (not a file)")
-        elif found.st_size > _limit(path):
+        elif not stat.S_ISREG(status.st_mode):
+            patch.binaries.append(f"{path} (a link)" if stat.S_ISLNK(status.st_mode) else f"{path} (not a file)")
+        elif status.st_size > _size_limit(path):
             patch.too_large.append(path)
         else:
-            sized.append((found.st_size, path, found.st_mode))
+            sized.append((status.st_size, path, status.st_mode))
     for _, path, mode in sorted(sized):
-        content = _content(top / path, _limit(path))
+        content = _read_content(top / path, _size_limit(path))
         if content is None:
             patch.too_large.append(path)
             continue
-        patch.add(path, new_file(path, content, bool(mode & stat.S_IXUSR), commit))
+        patch.add(path, new_file_section(path, content, bool(mode & stat.S_IXUSR), commit))
 
 
-def _limit(path: str) -> int:
+def _size_limit(path: str) -> int:
     return _TEXT_MAX_BYTES if PurePosixPath(path).suffix.lower() in _TEXT else _SOURCE_MAX_BYTES
 
 
-def _content(file: Path, limit: int) -> bytes | None:
-    """Content of a file that is not reached by a link; `None` when it cannot be read or has grown over the limit."""
+def _read_content(file: Path, limit: int) -> bytes | None:
+    """Returns the content of a file without following links; `None` if unreadable or over the limit."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -1,14 +1,14 @@
-"""The state of the user's code: commit, branch, remote, and every uncommitted change as a patch.
+"""Reads the state of the code: commit, branch, remote, and uncommitted changes as a patch.
 
 Facts: `repository` (bool), `top`, `commit`, `branch`, `detached`, `unborn`, `state` ("", "rebase", "merge", ...),
-`remote`, `upstream`, `ahead`, `behind` (commits, where a branch is followed), `dirty` (`None` when not known),
+`remote`, `upstream`, `ahead`, `behind` (commits, with an upstream branch), `dirty` (`None` if unknown),
 `files_changed` (list of `path`, `status`, `added`, `removed`, and `from` for a rename), `untracked` (new source files),
 `untracked_other` (names of other new files and folders), `untracked_other_count`, `patch` (file name or ""),
 `patch_bytes`, `patch_sha256`, `patch_note`, `patch_note_messages`,
 `patch_complete` (whether commit and patch together are all the code),
 `withheld`, `binaries`, `blobs` (path -> git's hash of the uncommitted content), `submodules`.
 
-Outside a repository the patch makes the script, and the modules beside it that it imports, from nothing.
+Outside a repository the patch creates the script and the local modules that it imports.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.capture.code.code_without_git import find_sources
-from labbook.capture.code.git_reader import CodeGit, head_commit, open_code
-from labbook.capture.code.patch import Patch, first_line, is_withheld, split_sections
+from labbook.capture.code.git_reader import CodeRepository, head_commit, open_repository
+from labbook.capture.code.patch import Patch, is_withheld, section_header, split_sections
 from labbook.capture.code.untracked_files import add_new_files, is_source
 from labbook.capture.command import find_program_file
 from labbook.errors import GitError, Unavailable
@@ -39,7 +39,7 @@ PATCH_FILE = "changes.patch"
 _MAX_UNTRACKED = 2000
 _OTHERS_SHOWN = 20
 _DIFF_MAX_BYTES = 64 << 20
-"""Above it a difference is not read on: the files that come later in it are named as left out."""
+"""Maximum size of a diff that is read; the files after it are named as left out."""
 
 _DIFF = (
     "diff", "--raw", "--numstat", "--patch", "-z", "-M", "--no-abbrev", "--full-index", "--no-color", "--no-ext-diff",
@@ -64,29 +64,29 @@ class _Status:
 
 
 def capture(context: CaptureContext) -> dict[str, Any]:
-    """The facts of the code at this moment; writes `changes.patch` where there are uncommitted changes.
+    """Returns the facts of the code; writes `changes.patch` if there are uncommitted changes.
 
     Raises:
-        Unavailable: There is neither a repository nor a script to keep.
+        Unavailable: There is neither a repository nor a script.
     """
     program = find_program_file(context.argv, context.cwd)
     folder = program.path.parent if program.path is not None else program.folder
     if not folder.is_dir():
         raise Unavailable(f"the folder {folder} does not exist")
     try:
-        code = open_code(folder)
+        code = open_repository(folder)
         if code is None:
-            return _alone(context, program.path)
-        return _in_repository(context, code)
+            return _capture_without_repository(context, program.path)
+        return _capture_repository(context, code)
     except GitError as error:
         folders = discover(folder)
         if folders is None:
-            return _alone(context, program.path)
-        return _without_git(folders, error.message)
+            return _capture_without_repository(context, program.path)
+        return _facts_without_git(folders, error.message)
 
 
-def _in_repository(context: CaptureContext, code: CodeGit) -> dict[str, Any]:
-    out, _ = code.ask(
+def _capture_repository(context: CaptureContext, code: CodeRepository) -> dict[str, Any]:
+    out, _ = code.run(
         "status",
         "--porcelain=v2",
         "--branch",
@@ -97,36 +97,36 @@ def _in_repository(context: CaptureContext, code: CodeGit) -> dict[str, Any]:
     )
     status = _parse_status(out.decode("utf-8", "surrogateescape"))
     top = code.folders.top
-    own = _own_folders(context, top)
-    files, sections, cut = _changes(code, status) if status.changed else ([], [], False)
-    kept = [(f, s) for f, s in zip(files, sections, strict=True) if not _below(f["path"], own)]
+    own = _notebook_folders(context, top)
+    files, sections, cut = _read_changes(code, status) if status.changed else ([], [], False)
+    changes = [(f, s) for f, s in zip(files, sections, strict=True) if not _is_inside(f["path"], own)]
     patch = Patch(context.config.patch_max_bytes, context.redactor)
-    filtered = code.filtered([file["path"] for file, _ in kept])
-    for file, section in kept:
+    filtered = code.find_filtered([file["path"] for file, _ in changes])
+    for file, section in changes:
         if file.get("from"):
             patch.blobs.setdefault(file["from"], "")
         if file["path"] in filtered:
-            # What stands in git is not what stands on disk (large files, stripped notebooks): no patch joins them.
+            # The content in git differs from that on disk (large files, stripped notebooks): no patch applies.
             patch.binaries.append(f"{file['path']} (rewritten by a git filter)")
         elif section:
             patch.add(file["path"], section, also=[file["from"]] if file.get("from") else [])
         elif file["status"] != "U":
             patch.too_large.append(file["path"])
-    wanted, others = _untracked(code, status.untracked, own)
-    add_new_files(patch, top, wanted, status.commit)
-    facts = _identity(code, status) | {
-        "dirty": bool(kept or wanted),
-        "files_changed": [file for file, _ in kept],
-        "untracked": wanted,
+    sources, others = _list_untracked(code, status.untracked, own)
+    add_new_files(patch, top, sources, status.commit)
+    facts = _repository_facts(code, status) | {
+        "dirty": bool(changes or sources),
+        "files_changed": [file for file, _ in changes],
+        "untracked": sources,
         "untracked_other": others[:_OTHERS_SHOWN],
         "untracked_other_count": len(others),
         "submodules": status.submodules,
         "own": list(own),
     }
-    return facts | _written(context, patch, cut)
+    return facts | _write_patch(context, patch, cut)
 
 
-def _identity(code: CodeGit, status: _Status) -> dict[str, Any]:
+def _repository_facts(code: CodeRepository, status: _Status) -> dict[str, Any]:
     return {
         "repository": True,
         "top": str(code.folders.top),
@@ -135,7 +135,7 @@ def _identity(code: CodeGit, status: _Status) -> dict[str, Any]:
         "detached": status.detached,
         "unborn": not status.commit,
         "state": operation(code.folders.git_dir),
-        "remote": code.remote(status.branch),
+        "remote": code.remote_url(status.branch),
         "upstream": status.upstream,
         "ahead": status.ahead,
         "behind": status.behind,
@@ -148,7 +148,7 @@ def _parse_status(text: str) -> _Status:
     for item in items:
         kind, _, rest = item.partition(" ")
         if kind == "#":
-            _parse_head(status, rest)
+            _parse_branch(status, rest)
         elif kind == "?":
             status.untracked.append(rest)
         elif kind in ("1", "2", "u"):
@@ -161,7 +161,7 @@ def _parse_status(text: str) -> _Status:
     return status
 
 
-def _parse_head(status: _Status, rest: str) -> None:
+def _parse_branch(status: _Status, rest: str) -> None:
     name, _, value = rest.partition(" ")
     if name == "branch.oid":
         status.commit = "" if value == "(initial)" else value
@@ -175,11 +175,11 @@ def _parse_head(status: _Status, rest: str) -> None:
         status.ahead, status.behind = int(ahead), -int(behind)
 
 
-def _changes(code: CodeGit, status: _Status) -> tuple[list[dict[str, Any]], list[bytes], bool]:
-    """Changed tracked files, their sections (empty where it did not fit) and whether the answer of git was cut."""
+def _read_changes(code: CodeRepository, status: _Status) -> tuple[list[dict[str, Any]], list[bytes], bool]:
+    """Returns changed tracked files, their sections (empty if cut off) and whether git's output was cut."""
     base = status.commit or _EMPTY_TREE[40]
-    out, cut = code.ask(*_DIFF, base, "--", max_bytes=_DIFF_MAX_BYTES)
-    # The lists end with an empty item; what follows is the patch.
+    out, cut = code.run(*_DIFF, base, "--", max_bytes=_DIFF_MAX_BYTES)
+    # The lists end with an empty item; the patch follows.
     head, _, patch = out.partition(b"\0\0")
     files = _parse_files(head.decode("utf-8", "surrogateescape"))
     by_line: dict[bytes, bytes] = {}
@@ -187,20 +187,20 @@ def _changes(code: CodeGit, status: _Status) -> tuple[list[dict[str, Any]], list
     for section in sections[:-1] if cut else sections:
         line = section.partition(b"\n")[0]
         by_line[line] = by_line.get(line, b"") + section  # a file that turned into a link has two sections
-    return files, [by_line.get(first_line(f.get("from", f["path"]), f["path"]), b"") for f in files], cut
+    return files, [by_line.get(section_header(f.get("from", f["path"]), f["path"]), b"") for f in files], cut
 
 
 def _parse_files(text: str) -> list[dict[str, Any]]:
-    """The lists that `--raw --numstat -z` prints, joined."""
+    """Returns the joined lists of `--raw --numstat -z`."""
     files: list[dict[str, Any]] = []
     counts: dict[str, tuple[int | None, int | None]] = {}
     items = iter(text.split("\0"))
     for item in items:
         if item.startswith(":"):
-            letter = item.split(" ")[4][:1]
+            status_letter = item.split(" ")[4][:1]
             path = next(items, "")
-            file: dict[str, Any] = {"path": path, "status": letter}
-            if letter in ("R", "C"):
+            file: dict[str, Any] = {"path": path, "status": status_letter}
+            if status_letter in ("R", "C"):
                 file["path"], file["from"] = next(items, ""), path
             files.append(file)
         elif item.count("\t") >= 2:
@@ -215,10 +215,10 @@ def _parse_files(text: str) -> list[dict[str, Any]]:
     return [f for f in files if f["status"] == "U" or f["path"] not in conflicts] if conflicts else files
 
 
-def _own_folders(context: CaptureContext, top: Path) -> tuple[str, ...]:
-    """Folders and files of the notebook below `top`: what labbook itself writes is no change of the code."""
+def _notebook_folders(context: CaptureContext, top: Path) -> tuple[str, ...]:
+    """Returns the notebook's folders and files below `top`, which are no part of the code."""
     paths = context.notebook.paths
-    found = []
+    folders = []
     for folder in (
         paths.notes,
         paths.private,
@@ -229,35 +229,35 @@ def _own_folders(context: CaptureContext, top: Path) -> tuple[str, ...]:
     ):
         resolved = folder.resolve()
         if resolved.is_relative_to(top):
-            found.append(resolved.relative_to(top).as_posix())
-    return tuple(found)
+            folders.append(resolved.relative_to(top).as_posix())
+    return tuple(folders)
 
 
-def _below(path: str, folders: Sequence[str]) -> bool:
+def _is_inside(path: str, folders: Sequence[str]) -> bool:
     return any(path.rstrip("/") == f or path.startswith(f + "/") for f in folders)
 
 
-def _untracked(code: CodeGit, listed: list[str], own: Sequence[str]) -> tuple[list[str], list[str]]:
-    """New source files, and other new files and folders, by name."""
-    folders = [p for p in listed if p.endswith("/") and not _below(p, own)]
-    files = [p for p in listed if not p.endswith("/") and not _below(p, own)]
+def _list_untracked(code: CodeRepository, listed: list[str], own: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns new source files, and other new files and folders, sorted by name."""
+    folders = [p for p in listed if p.endswith("/") and not _is_inside(p, own)]
+    files = [p for p in listed if not p.endswith("/") and not _is_inside(p, own)]
     others: list[str] = []
     if folders:
         try:
-            out, cut = code.ask(
+            out, cut = code.run(
                 "ls-files", "--others", "--exclude-standard", "-z", "--", *folders, max_bytes=4 << 20, timeout_s=5.0
             )
             names = out.decode("utf-8", "surrogateescape").split("\0")[:-1]
-            files += [n for n in names if not _below(n, own)]
+            files += [n for n in names if not _is_inside(n, own)]
             others += ["(more than can be listed)"] if cut else []
         except GitError:
             others += [f"{folder} (not listed in time)" for folder in folders]
-    wanted = sorted(f for f in files if is_source(f) or is_withheld(f))
-    others = [f for f in files if f not in set(wanted)] + others + wanted[_MAX_UNTRACKED:]
-    return wanted[:_MAX_UNTRACKED], sorted(others)
+    sources = sorted(f for f in files if is_source(f) or is_withheld(f))
+    others = [f for f in files if f not in set(sources)] + others + sources[_MAX_UNTRACKED:]
+    return sources[:_MAX_UNTRACKED], sorted(others)
 
 
-def _written(context: CaptureContext, patch: Patch, cut: bool = False) -> dict[str, Any]:
+def _write_patch(context: CaptureContext, patch: Patch, cut: bool = False) -> dict[str, Any]:
     notes = patch.notes()
     if cut:
         notes.append(message("capture.patch.cut"))
@@ -289,13 +289,13 @@ def _written(context: CaptureContext, patch: Patch, cut: bool = False) -> dict[s
 
 
 def _patch_note(notes: list[Message]) -> dict[str, Any]:
-    """The sentences as English text, and as messages that other languages are written from."""
+    """Returns the sentences as English text, and as messages for other languages."""
     note = message("capture.patch.sentences", sentences=notes)
     return {"patch_note": Sentences("en")(note) if notes else "", "patch_note_messages": [as_data(n) for n in notes]}
 
 
-def _without_git(folders: GitFolders, why: str) -> dict[str, Any]:
-    """What git's own files tell when git itself does not answer."""
+def _facts_without_git(folders: GitFolders, why: str) -> dict[str, Any]:
+    """Returns the facts in git's files, for a repository in which git fails."""
     try:
         ref = head_ref(folders)
     except GitError:
@@ -321,7 +321,7 @@ def _without_git(folders: GitFolders, why: str) -> dict[str, Any]:
     }
 
 
-def _alone(context: CaptureContext, script: Path | None) -> dict[str, Any]:
+def _capture_without_repository(context: CaptureContext, script: Path | None) -> dict[str, Any]:
     if script is None or not script.is_file():
         raise Unavailable("the command has no script, and its folder is in no git repository")
     script = Path(os.path.abspath(script))  # noqa: PTH100 - links are kept: the name is what the user typed
@@ -345,4 +345,4 @@ def _alone(context: CaptureContext, script: Path | None) -> dict[str, Any]:
         "untracked_other": [],
         "untracked_other_count": 0,
         "submodules": [],
-    } | _written(context, patch)
+    } | _write_patch(context, patch)

@@ -1,11 +1,10 @@
-"""What is kept of a run's output, read back from its journal for the entry."""
+"""Reads the stored output of a run from its journal."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from labbook.capture.console.console_sink import TAIL_BYTES, ConsoleSink
 from labbook.capture.console.console_store import (
@@ -16,17 +15,15 @@ from labbook.capture.console.console_store import (
     read_text,
 )
 from labbook.model.run import Console
-from labbook.probe.redaction import Redactor
-
-__all__ = ["ConsoleSink", "console_from_file", "read_console"]
+from labbook.probe.redaction.redactor import Redactor
 
 
 def read_console(folder: Path, redactor: Redactor | None = None) -> Console:
-    """What is kept of a run's output: the first lines, the notable ones of what is left out, the last lines.
+    """Returns the stored output: the first lines, notable lines of the middle, the last lines.
 
     Args:
         folder: The `console` folder of a journal; the recorder may be dead.
-        redactor: Lets output that went to a file be read, when the recorder could not do it any more.
+        redactor: Also reads output that went to a file, if the recorder died before it could.
     """
     counts = read_object(folder / "counts.json")
     files = read_objects(folder / "files.json")
@@ -36,51 +33,42 @@ def read_console(folder: Path, redactor: Redactor | None = None) -> Console:
         counts = read_object(folder / "counts.json")
     head = read_head(folder, "output")
     tail = read_tail(folder, "output", counts.get("tail_bytes"))
-    whole = dict(chain(head, tail))
+    complete = dict(chain(head, tail))
     notable = dict(chain(read_head(folder, "notable"), read_tail(folder, "notable")))
     current = [line for line in read_text(folder / "current.txt").split("\n") if line]
-    last = max([int(counts.get("lines") or 0), *whole, *notable])
-    kept = sorted((notable | whole).items())
-    text = "".join(_joined(kept, whole.keys(), last)) + "".join(f"{line}\n" for line in current)
+    last = max([int(counts.get("lines") or 0), *complete, *notable])
+    lines = sorted((notable | complete).items())
+    text = "".join(_join_lines(lines, complete.keys(), last)) + "".join(f"{line}\n" for line in current)
     masked = counts.get("redactions") or {}
-    return Console(text, last + len(current), last - len(kept), masked if isinstance(masked, dict) else {})
+    return Console(text, last + len(current), last - len(lines), masked if isinstance(masked, dict) else {})
 
 
-def console_from_file(path: Path, offset: int, redactor: Redactor) -> Console:
-    """The same for output that went to a regular file, from byte `offset` to its end."""
-    with TemporaryDirectory() as folder:
-        sink = ConsoleSink(Path(folder), redactor)
-        sink.file_stream("output", path, offset)
-        sink.close()
-        return read_console(Path(folder))
-
-
-def _joined(kept: list[tuple[int, str]], whole: Collection[int], last: int) -> Iterator[str]:
-    """The kept lines, with a line wherever some are left out, which also tells how many notable ones follow it."""
+def _join_lines(lines: list[tuple[int, str]], complete: Collection[int], last: int) -> Iterator[str]:
+    """Yields the stored lines, with a line in each gap that counts the lines left out."""
     place, due = 0, 1
-    while place < len(kept):
-        number, line = kept[place]
-        if number in whole and number == due:
+    while place < len(lines):
+        number, line = lines[place]
+        if number in complete and number == due:
             yield f"{line}\n"
             place, due = place + 1, number + 1
             continue
         end = place
-        while end < len(kept) and kept[end][0] not in whole:
+        while end < len(lines) and lines[end][0] not in complete:
             end += 1
-        following = kept[end][0] if end < len(kept) else last + 1
-        yield from _left_out(
-            following - due - (end - place), [line for _, line in kept[place:end]], following, end == len(kept)
+        following = lines[end][0] if end < len(lines) else last + 1
+        yield from _mark_gap(
+            following - due - (end - place), [line for _, line in lines[place:end]], following, end == len(lines)
         )
         place, due = end, following
     if due <= last:
-        yield from _left_out(last + 1 - due, [], last + 1, True)
+        yield from _mark_gap(last + 1 - due, [], last + 1, True)
 
 
-def _left_out(missing: int, notable: list[str], following: int, ended: bool = False) -> Iterator[str]:
+def _mark_gap(missing: int, notable: list[str], following: int, ended: bool = False) -> Iterator[str]:
     if missing:
-        also = f" ({len(notable):,} notable one{'' if len(notable) == 1 else 's'} of them kept)" if notable else ""
+        also = f", except for {len(notable):,} notable one{'' if len(notable) == 1 else 's'}" if notable else ""
         count = missing + len(notable)
         yield f"... {count:,} line{'' if count == 1 else 's'} left out{also} ...\n"
     yield from (f"{line}\n" for line in notable)
     if missing and notable and not ended:
-        yield f"... every line again from line {following:,} ...\n"
+        yield f"... all lines from line {following:,} on ...\n"

@@ -1,8 +1,8 @@
-"""Numbered lines on disk: the first ones for good, the last ones in segments of which the oldest is dropped.
+"""Stores numbered lines: the first ones permanently, the last ones in rotated segments.
 
-Plain text files. A line that starts with a NUL gives the number of the line after it; it stands at the start of each
-file and wherever numbers are left out, so that a reader knows what is missing. Every write is one `write` of whole
-lines: whatever the recorder dies of, what stands in the files can be read.
+The files are plain text. A line that starts with a NUL gives the number of the line after it; it is at the start of
+each file and in each gap, so that a reader knows what is missing. Every write is one `write` of complete lines, so that
+the files are readable after any death of the recorder.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _SEGMENTS = 4
 _SMALLEST_SEGMENT = 1024
 
 
-class KeptLines:
-    """Appends to the files `<name>.head` and `<name>.tail-<n>` of a folder; goes on where files stand already.
+class LineStore:
+    """Appends lines to the files `<name>.head` and `<name>.tail-<n>` of a folder.
 
     Args:
-        folder: Exists or is made.
+        folder: The folder; created if missing. Existing files are continued.
         name: First part of the file names.
         head_bytes: Room for the first lines.
         tail_bytes: Room for the last lines.
@@ -36,23 +36,17 @@ class KeptLines:
         self._segment_bytes = max(_SMALLEST_SEGMENT, tail_bytes // _SEGMENTS)
         self._segments: list[Path] = []
         self._written = 0  # bytes in the newest segment
-        self._next = -1  # number that needs no mark
-        self._torn = False
+        self._next = -1  # number of a line that needs no mark
+        self._is_cut = False
         self._file = -1
         self._opened = False
 
-    @property
-    def head_full(self) -> bool:
-        """Whether new lines go to the tail."""
-        self._open()
-        return self._head_left <= 0
-
     def append(self, first: int, lines: Sequence[str]) -> int:
-        """Writes lines and returns how many of them stand in the head. Never raises; see `trouble`.
+        """Writes lines and returns how many of them are in the head; never raises, see `trouble`.
 
         Args:
             first: Number of the first line.
-            lines: Without newlines and control characters.
+            lines: Lines without newlines and control characters.
         """
         self._open()
         in_head = 0
@@ -64,7 +58,7 @@ class KeptLines:
             if len(encoded) + len(mark) > room:
                 self._write(block)
                 block = []
-                self._turn()
+                self._next_file()
                 room, mark = self._room(), b"\x00%d\n" % number
             room -= len(encoded) + len(mark)
             in_head += not self._segments and self._head_left > 0
@@ -77,7 +71,7 @@ class KeptLines:
         return self._head_left if not self._segments and self._head_left > 0 else self._segment_bytes - self._written
 
     def _write(self, block: list[bytes]) -> None:
-        data = (b"\n" if self._torn else b"") + b"".join(block)
+        data = (b"\n" if self._is_cut else b"") + b"".join(block)
         if not block:
             return
         if self._head_left <= 0 and not self._tail_bytes:
@@ -90,8 +84,8 @@ class KeptLines:
             self.trouble = error.strerror or str(error)
             self._next = -1
             return
-        self._torn = written < len(data)
-        if self._torn:
+        self._is_cut = written < len(data)
+        if self._is_cut:
             self._next = -1
         if self._segments:
             self._written += written
@@ -105,10 +99,10 @@ class KeptLines:
             return self._folder / f"{self._name}.head"
         return self._add_segment()
 
-    def _turn(self) -> None:
-        """Goes on to the next file."""
-        self._close()
-        self._torn = False
+    def _next_file(self) -> None:
+        """Starts the next segment and removes the oldest one."""
+        self.close()
+        self._is_cut = False
         self._head_left = 0
         self._add_segment()
         while len(self._segments) > _SEGMENTS + 1:
@@ -125,7 +119,7 @@ class KeptLines:
         return self._segments[-1]
 
     def _open(self) -> None:
-        """Finds out, at the first use, what stands on disk; a recorder that takes over goes on from there."""
+        """Reads the state on disk at the first use; another process may have written before."""
         if self._opened:
             return
         self._opened = True
@@ -142,40 +136,37 @@ class KeptLines:
             if newest.exists() and newest.stat().st_size:
                 with newest.open("rb") as stream:
                     stream.seek(-1, os.SEEK_END)
-                    self._torn = stream.read(1) != b"\n"
+                    self._is_cut = stream.read(1) != b"\n"
         except OSError as error:
             self.trouble = error.strerror or str(error)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Closes the file; a later `append` opens it again."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
-    def close(self) -> None:
-        """Closes the file; a later `append` opens it again."""
-        self._close()
-
 
 def read_head(folder: Path, name: str) -> list[tuple[int, str]]:
-    """The first lines, with their numbers."""
-    return list(_numbered(folder / f"{name}.head"))
+    """Returns the first lines with their numbers."""
+    return list(_read_numbered(folder / f"{name}.head"))
 
 
 def read_tail(folder: Path, name: str, at_most: int | None = None) -> list[tuple[int, str]]:
-    """The last lines, with their numbers; `at_most` bytes of them."""
-    lines = [line for path in _segments(folder, name) for line in _numbered(path)]
+    """Returns the last lines with their numbers, at most `at_most` bytes of them."""
+    lines = [line for path in _segments(folder, name) for line in _read_numbered(path)]
     if at_most is None:
         return lines
-    left, keep = at_most, len(lines)
-    while keep and (left := left - len(lines[keep - 1][1].encode("utf-8", "replace")) - 1) >= 0:
-        keep -= 1
-    return lines[keep:]
+    left, start = at_most, len(lines)
+    while start and (left := left - len(lines[start - 1][1].encode("utf-8", "replace")) - 1) >= 0:
+        start -= 1
+    return lines[start:]
 
 
 def last_number(folder: Path, name: str) -> int:
-    """Number of the last line on disk, 0 when there is none."""
+    """Returns the number of the last line on disk, 0 if there is none."""
     for path in reversed([folder / f"{name}.head", *_segments(folder, name)]):
-        number = max((number for number, _ in _numbered(path)), default=0)
+        number = max((number for number, _ in _read_numbered(path)), default=0)
         if number:
             return number
     return 0
@@ -185,7 +176,7 @@ def _segments(folder: Path, name: str) -> list[Path]:
     return sorted(folder.glob(f"{name}.tail-*"))
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, str]]:
+def _read_numbered(path: Path) -> Iterator[tuple[int, str]]:
     try:
         content = path.read_bytes().decode("utf-8", "replace")
     except OSError:
@@ -194,7 +185,7 @@ def _numbered(path: Path) -> Iterator[tuple[int, str]]:
     lines = content.split("\n")
     for place, line in enumerate(lines):
         if line.startswith("\x00"):
-            # A mark that was cut short by a crash stands last and counts nothing.
+            # A mark that a crash truncated is the last line of the file and is ignored.
             number = int(line[1:]) if line[1:].isdigit() else number
         elif line or place < len(lines) - 1:
             yield number, line
@@ -202,7 +193,7 @@ def _numbered(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_text(path: Path) -> str:
-    """A small file's text; empty when it is missing."""
+    """Returns the text of a small file; empty if it is missing."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -210,13 +201,13 @@ def read_text(path: Path) -> str:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A small file's JSON object; empty when it is missing or broken."""
+    """Returns the JSON object in a small file; empty if it is missing or damaged."""
     loaded = _read_json(path)
     return loaded if isinstance(loaded, dict) else {}
 
 
 def read_objects(path: Path) -> list[dict[str, Any]]:
-    """The objects in a small file's JSON list; empty when it is missing or broken."""
+    """Returns the objects of the JSON list in a small file; empty if it is missing or damaged."""
     loaded = _read_json(path)
     return [one for one in loaded if isinstance(one, dict)] if isinstance(loaded, list) else []
 

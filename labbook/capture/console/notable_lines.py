@@ -1,4 +1,4 @@
-"""Lines worth keeping from the middle of a long output: errors, warnings, tracebacks and, thinned, metrics."""
+"""Selects lines from the middle of a long output: errors, warnings, tracebacks, metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _METRICS = (
     "psnr", "ssim", "score", "recall", "precision",
 )  # fmt: skip
 _WEAK = ("nan", "inf", "oom", "warn", "fail", "abort", "killed", "panic", "diverg", "early stopping", *_METRICS)
-"""A line with one of these is notable when `_WORD` or `_METRIC` finds it too."""
+"""A line with one of these is notable if `_WORD` or `_METRIC` matches too."""
 _WORD = re.compile(r"\b(?:nan|inf|oom|warn|fail(?:ed|ure|s)?|abort(?:ed|ing)?|killed|panic|diverg\w+|early stopping)\b")
 _METRIC = re.compile(f"(?:{'|'.join(_METRICS)})" r"[\w@/.-]{0,60}['\"]?\s?[:=]\s{0,3}\(?[-+]?(?:\d|\.\d|nan\b|inf\b)")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
@@ -24,10 +24,10 @@ _NUMBER = re.compile(r"[-+]?\d[\d.]*(?:e[-+]?\d+)?")
 
 _LONGEST_TRACEBACK = 200
 _AFTER_TRACEBACK = 4
-"""Lines kept after the line that names the exception: its message may go on."""
-_KEPT_OF_A_KIND = 64
-"""Lines of one wording that are all kept; of later ones fewer and fewer, so that a million leave some 500. Source:
-chosen by us, a curve needs no more points."""
+"""Lines selected after the line that names the exception: its message may have several lines."""
+_LINES_OF_A_KIND = 64
+"""Lines of one wording that are all selected; of later ones fewer and fewer, about 500 of a million. Source: chosen by
+us, a curve needs no more points."""
 _KINDS = 2000
 
 _NEEDLES = (
@@ -41,14 +41,14 @@ _HITS_A_NEEDLE = 3
 
 @dataclass
 class NotableLines:
-    """Picks the notable lines of one stream; remembers whether a traceback is going on."""
+    """Selects the notable lines of one stream; knows whether a line is inside a traceback."""
 
     _seen: dict[str, int] = field(default_factory=dict)
     _traceback: int = 0
     _after: int = 0
 
     def pick(self, first: int, lines: list[str]) -> list[tuple[int, str]]:
-        """The notable ones of `lines`, with their numbers.
+        """Returns the notable ones of `lines`, with their numbers.
 
         Args:
             first: Number of the first line.
@@ -69,7 +69,7 @@ class NotableLines:
     def _is_notable(self, line: str, hit: bool) -> bool:
         if hit and _TRACEBACK.search(line):
             self._traceback, self._after = _LONGEST_TRACEBACK, 0
-            return self._is_rare(line)
+            return self._is_sampled(line)
         if self._traceback:
             self._traceback -= 1
             inside = _RANK.sub("", line)
@@ -79,14 +79,14 @@ class NotableLines:
         if self._after:
             self._after = self._after - 1 if line.strip() else 0
             return True
-        return hit and self._is_rare(line)
+        return hit and self._is_sampled(line)
 
-    def _is_rare(self, line: str) -> bool:
+    def _is_sampled(self, line: str) -> bool:
         kind = _NUMBER.sub("#", line[:400])[:160]
         if kind not in self._seen and len(self._seen) >= _KINDS:
             kind = ""
         count = self._seen[kind] = self._seen.get(kind, 0) + 1
-        return count % (1 << (count // _KEPT_OF_A_KIND).bit_length()) == 0
+        return count % (1 << (count // _LINES_OF_A_KIND).bit_length()) == 0
 
 
 def _is_hit(low: str, strong: list[str], weak: list[str]) -> bool:
@@ -96,29 +96,29 @@ def _is_hit(low: str, strong: list[str], weak: list[str]) -> bool:
 
 
 def notable_spans(block: bytes, hurried: bool = False) -> list[tuple[int, int]]:
-    """Start and end of the lines in a block that may be notable, found at some 150 MB/s, in order and apart.
+    """Returns start and end of the lines in a block that may be notable, ordered and disjoint.
 
-    It looks for a few words only and stops after some hits, so that a flood costs little; `NotableLines` decides.
+    Searches for a few words only and stops after some hits, at about 150 MB/s; `NotableLines` decides.
 
     Args:
-        block: Whole lines, as the program printed them.
-        hurried: Look for errors only, as they are commonly written, at some 800 MB/s.
+        block: Complete lines of the output.
+        hurried: Search for common words of errors only, at about 800 MB/s.
     """
     low = block if hurried else block.lower()
-    found: dict[int, int] = {}
+    lines: dict[int, int] = {}
     for needle in _FEW_NEEDLES if hurried else _NEEDLES:
         at = low.find(needle)
         for _ in range(_HITS_A_NEEDLE):
-            if at < 0 or len(found) >= _HITS_A_BLOCK:
+            if at < 0 or len(lines) >= _HITS_A_BLOCK:
                 break
             start = low.rfind(b"\n", 0, at) + 1
             end = _line_end(low, at)
             if low.startswith((b"traceback (most recent", b"Traceback (most recent"), at):
                 end = _traceback_end(low, end)
-            found[start] = max(end, found.get(start, 0))
+            lines[start] = max(end, lines.get(start, 0))
             at = low.find(needle, end)
     spans: list[tuple[int, int]] = []
-    for start, end in sorted(found.items()):
+    for start, end in sorted(lines.items()):
         if spans and start < spans[-1][1]:
             spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
         else:
@@ -142,12 +142,12 @@ def _traceback_end(block: bytes, at: int) -> int:
     return at
 
 
-def key_line(block: bytes | bytearray, before: bytes = b"") -> bytes:
-    """The line that began a private key whose end does not stand in `block`; empty when none is open after it.
+def open_key_line(block: bytes | bytearray, before: bytes = b"") -> bytes:
+    """Returns the first line of a private key that is still open after `block`, or nothing.
 
     Args:
-        block: What the program printed.
-        before: The answer for the text before this block.
+        block: A part of the output.
+        before: The result for the output before this block.
     """
     if b"-----" not in block and b"Private-Lines:" not in block:
         return before

@@ -1,8 +1,8 @@
-"""Folds what a terminal would have overwritten: progress bars to their last state, escape sequences to nothing.
+"""Removes text that a terminal would have overwritten, such as states of progress bars.
 
-Two ways, chosen by what the program prints. Plain: of each line, what stands after its last carriage return. Window: a
-small terminal of 32 lines, switched on by the first "cursor up" or backspace, as nested bars use them; it switches
-itself off when none came for a while. Both hold back a line that can still change, so that only final lines leave.
+There are two modes. Plain: the text after the last carriage return of each line. Window: an emulated terminal of 32
+lines, started by the first "cursor up" or backspace, as nested bars print them; it ends after some lines without any.
+Both withhold a line that can still change, so that only final lines are returned.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 
 WINDOW_LINES = 32
-"""How far up a bar may reach. Source: mechanisms, section 4.4: three nested epochs of 50 keep 4 lines, not 161."""
+"""How far up a bar may move the cursor. Source: measured, three nested epochs of 50 leave 4 lines, not 161."""
 
 LONGEST_LINE = 64 * 1024
-"""A longer line leaves in pieces of this size. Source: security, section 5, the carry-over of the redactor."""
+"""A longer line is returned in pieces of this size. Source: the carry-over of the redactor."""
 
 _LONGEST_ESCAPE = 4096
 _BAR_PATIENCE = 8
-"""Lines after a finished bar until it is taken as final: the next bar may still move the cursor up to it."""
+"""Lines after a finished bar until it is final: the next bar may still move the cursor up to it."""
 _WINDOW_PATIENCE = 64
 _STRING_LIMIT = 4 * 1024 * 1024
 
@@ -38,12 +38,12 @@ _OPEN_ESCAPE = re.compile("\x1b(?:\\[[0-?]*[ -/]*|\\][^\x07\x1b\n]*\x1b?|[PX^_][
 
 
 class LineFolder:
-    """Text of one stream in, final lines out. Every split of the input gives the same lines."""
+    """Turns the text of one stream into final lines, the same for every split of the text."""
 
     def __init__(self) -> None:
-        self._escape = ""  # an escape sequence whose end has not come yet
-        self._swallowed = 0  # characters of an endless string sequence (an inline image) dropped so far
-        self._line = ""  # plain: the unfinished line; of its states only the last complete one and the one growing
+        self._escape = ""  # an incomplete escape sequence
+        self._skipped = 0  # characters of an endless string sequence (an inline image) dropped so far
+        self._line = ""  # plain: the unfinished line; only its last complete state and the growing one
         self._rows: list[str] = []  # lines that a cursor movement can still change
         self._calm = 0  # finished lines since the last sign of a bar
         self._window = False
@@ -52,31 +52,31 @@ class LineFolder:
         self._growing = ""  # window: text after the last control, not applied until the next one
 
     def feed(self, text: str) -> str:
-        """Takes the next text and returns the lines that are final now, each with its newline."""
-        if self._swallowed:
-            text = self._swallow(text)
+        """Returns the lines that are final after the next text, each with a newline."""
+        if self._skipped:
+            text = self._skip_string(text)
         if self._escape:
             text, self._escape = self._escape + text, ""
         if not self._window and not self._rows and "\r" not in self._line and not _CONTROL.search(text):
-            return self._pass(text)
+            return self._pass_through(text)
         if "\x1b" in text:
-            text = self._hold_open_escape(text)
+            text = self._split_open_escape(text)
         final = ""
         while text:
-            # The switch stands at a place in the text, not at the end of a block: every split must fold alike.
+            # The mode switches at a position in the text, not at the end of a block: every split must fold alike.
             if self._window:
-                done, text = self._emulate(text)
+                done, text = self._run_window(text)
                 final += done
                 continue
-            found = _NEEDS_WINDOW.search(text)
-            final += self._collapse(text[: found.start()] if found else text)
-            text = text[found.start() :] if found else ""
-            if found:
+            match = _NEEDS_WINDOW.search(text)
+            final += self._collapse(text[: match.start()] if match else text)
+            text = text[match.start() :] if match else ""
+            if match:
                 self._open_window()
         return final
 
-    def settled(self) -> list[str]:
-        """The lines as they stand on the screen and may still change, without text that is still growing."""
+    def changeable_lines(self) -> list[str]:
+        """Returns the lines on the screen that can still change, without text that is still growing."""
         rows = list(self._rows)
         if not self._window:
             states = self._line.split("\r")
@@ -84,7 +84,7 @@ class LineFolder:
         return [row.rstrip() for row in rows if row.strip()]
 
     def finish(self) -> str:
-        """The rest, when the stream has ended; the last line is given a newline."""
+        """Returns the remaining lines at the end of the stream, with a final newline."""
         if self._window:
             self._write(self._growing)
             rest = self._rows
@@ -96,7 +96,7 @@ class LineFolder:
         self.__init__()  # type: ignore[misc]
         return done
 
-    def _pass(self, text: str) -> str:
+    def _pass_through(self, text: str) -> str:
         done, newline, rest = text.rpartition("\n")
         if newline:
             done, self._line = self._line + done + newline, rest
@@ -137,14 +137,14 @@ class LineFolder:
         self._rows.append("")
         self._row = len(self._rows) - 1
         self._column = 0
-        *settled, self._growing = self._line.split("\r")
-        if settled:
-            self._write(settled[-1])
+        *states, self._growing = self._line.split("\r")
+        if states:
+            self._write(states[-1])
             self._column = 0
         self._line = ""
 
-    def _emulate(self, text: str) -> tuple[str, str]:
-        """Final lines, and what is left of the text when the window has closed."""
+    def _run_window(self, text: str) -> tuple[str, str]:
+        """Returns final lines, and the rest of the text after the window mode has ended."""
         out: list[str] = []
         at = 0
         for token in _TOKENS.finditer(text):
@@ -155,14 +155,14 @@ class LineFolder:
             if self._calm >= _WINDOW_PATIENCE and self._row == len(self._rows) - 1 and not self._rows[-1]:
                 out += self._rows[:-1]
                 self._rows, self._window, self._calm = [], False, 0
-                return _joined(out), text[at:]
+                return _join_lines(out), text[at:]
         self._growing += text[at:]
         if len(self._growing) + self._column > LONGEST_LINE:
             self._write(self._growing)
             self._growing = ""
             out += self._rows
             self._clear()
-        return _joined(out), ""
+        return _join_lines(out), ""
 
     def _write(self, text: str) -> None:
         if not text:
@@ -213,8 +213,8 @@ class LineFolder:
             self._column = min(LONGEST_LINE, count - 1)
         elif final == "K":
             row = self._rows[self._row]
-            kept = {0: row[: self._column], 1: " " * self._column + row[self._column :], 2: ""}
-            self._rows[self._row] = kept.get(number, row)
+            erased = {0: row[: self._column], 1: " " * self._column + row[self._column :], 2: ""}
+            self._rows[self._row] = erased.get(number, row)
         elif final == "J" and number == 0:
             self._rows[self._row] = self._rows[self._row][: self._column]
             del self._rows[self._row + 1 :]
@@ -226,8 +226,8 @@ class LineFolder:
         if final in "EF":
             self._column = 0
 
-    def _hold_open_escape(self, text: str) -> str:
-        """Keeps back a sequence that the end of the text cuts."""
+    def _split_open_escape(self, text: str) -> str:
+        """Removes an incomplete escape sequence from the end of the text and stores it."""
         start = text.rfind("\x1b")
         before = text.rfind("\x1b", 0, start) if start == len(text) - 1 else -1
         if before >= 0 and _OPEN_ESCAPE.match(text, before):
@@ -236,22 +236,22 @@ class LineFolder:
             return text
         text, self._escape = text[:start], text[start:]
         if len(self._escape) > _LONGEST_ESCAPE:
-            # An image or a clipboard copy goes on until its end; anything else was no sequence.
-            self._swallowed = 1 if self._escape[1] in "]PX^_" else 0
-            text += "" if self._swallowed else self._escape[1:]
+            # An image or a clipboard copy is skipped to its end; anything else was no sequence.
+            self._skipped = 1 if self._escape[1] in "]PX^_" else 0
+            text += "" if self._skipped else self._escape[1:]
             self._escape = ""
         return text
 
-    def _swallow(self, text: str) -> str:
+    def _skip_string(self, text: str) -> str:
         end = re.search("\x07|\x1b\\\\?", text)
-        if end is None and self._swallowed < _STRING_LIMIT:
-            self._swallowed += len(text)
+        if end is None and self._skipped < _STRING_LIMIT:
+            self._skipped += len(text)
             return ""
-        self._swallowed = 0
+        self._skipped = 0
         return text[end.end() :] if end else text
 
 
-def _joined(lines: list[str]) -> str:
+def _join_lines(lines: list[str]) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 

@@ -8,7 +8,7 @@ The output takes two ways, and the first never waits for the second: `pump` is a
 byte to the screen, and passes the same bytes over a socket (`tee`) to `keeper`, which redacts and stores them at its
 own pace. `output_copier` connects the two and reports what was lost. `signal_relay` passes every signal on once.
 
-The code here is long because terminals are: job control, window size, closed streams, a full disk and a dying recorder
-each have their lines and their tests in `tests/record/child/`. Do not simplify a line without its test. What is stored
-of the output, and how it is bounded, belongs to `capture/console/`.
+The code here is long because terminals are complicated: job control, window size, closed streams, a full disk and a
+dying recorder each need their lines and have their tests in `tests/record/child/`. Do not simplify a line without its
+test. The format and the size limit of the stored output belong to `capture/console/`.
 """

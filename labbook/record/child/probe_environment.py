@@ -1,4 +1,4 @@
-"""The environment of a recorded command: that of the user, with the probe in front of `PYTHONPATH`."""
+"""The environment of a recorded command: the user's, with the probe on `PYTHONPATH`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import labbook
-from labbook.probe.protocol import ENV_PROBE
+from labbook.probe.events.protocol import ENV_PROBE
 
 
 def inject_environment(
     environ: Mapping[str, str], settings: Mapping[str, object], inject_dir: Path | None = None
 ) -> dict[str, str]:
-    """A copy of `environ` in which every Python from 3.8 on starts the probe; nothing else is changed.
+    """Returns a copy of `environ` in which every Python from 3.8 on starts the probe.
 
-    An empty `PYTHONPATH` is treated like none: a colon with nothing behind it would put the working folder on
-    `sys.path`, which is not what the user has without labbook.
+    An empty `PYTHONPATH` is treated like a missing one: a trailing colon would put the working folder on `sys.path`.
 
     Args:
         environ: The environment that the command would have.
         settings: Settings of the probe, see `protocol.ENV_PROBE`; `root` is added.
-        inject_dir: The folder that holds nothing but `sitecustomize.py`; that of this installation by default.
+        inject_dir: The folder that contains only `sitecustomize.py`; by default that of this installation.
     """
     root = Path(labbook.__file__).resolve().parent
     folder = str(inject_dir if inject_dir is not None else root / "probe" / "inject")

@@ -1,7 +1,7 @@
-"""Passes signals on to the command, each once, and waits for its end.
+"""Passes each signal on to the command once, and waits for the command's end.
 
-A key typed at the terminal reaches the whole group: the command has got it already. So has it when somebody signals the
-group; the pump, a member too, bears witness to that. What was sent to the recorder alone is passed on.
+A key typed at the terminal signals the whole process group, including the command. The same holds for `kill` of the
+group: the pump, also a member, reports it. Signals to the recorder alone are passed on.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from collections.abc import Collection
 from contextlib import suppress
 from types import TracebackType
 
-from labbook.record.child.pump import HEEDED
+from labbook.record.child.pump import RELAYED_SIGNALS
 
 _FROM_KERNEL = 0x80
 _FROM_THREAD = -6
 _WITNESS_S = 0.25
 _REPEAT_S = 1.0
-_LOOK_S = 1.0
+_POLL_S = 1.0
 
 
 class SignalRelay:
-    """Holds the recorder's signals back while the block runs, so that none ends it before the command.
+    """Blocks the recorder's signals inside the block, so that none ends it before the command.
 
     Args:
         shared: Whether the command is in the recorder's own process group.
@@ -34,19 +34,19 @@ class SignalRelay:
 
     def __init__(self, shared: bool) -> None:
         self._shared = shared
-        self._relayed = [number for number in HEEDED if signal.getsignal(number) != signal.SIG_IGN]
-        self._waited = {*self._relayed, signal.SIGCHLD}
+        self._relayed = [number for number in RELAYED_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        self._blocked = {*self._relayed, signal.SIGCHLD}
         self._last: dict[int, float] = {}
         self.mask: Collection[signal.Signals] = ()
-        self.witness, self.witnessed = -1, -1
+        self.witness_read, self.witness_write = -1, -1
         self.core_dumped = False
 
     def __enter__(self) -> SignalRelay:
         if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        self.witness, self.witnessed = os.pipe()
-        os.set_blocking(self.witness, False)
-        old = signal.pthread_sigmask(signal.SIG_BLOCK, self._waited)
+        self.witness_read, self.witness_write = os.pipe()
+        os.set_blocking(self.witness_read, False)
+        old = signal.pthread_sigmask(signal.SIG_BLOCK, self._blocked)
         self.mask = {signal.Signals(number) for number in old}
         return self
 
@@ -54,46 +54,46 @@ class SignalRelay:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # A second Ctrl-C during the last moments must not break the entry.
-        while signal.sigtimedwait(self._waited, 0) is not None:
+        while signal.sigtimedwait(self._blocked, 0) is not None:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
-        for descriptor in (self.witness, self.witnessed):
+        for descriptor in (self.witness_read, self.witness_write):
             if descriptor >= 0:
                 os.close(descriptor)
 
     def close_sending_end(self) -> None:
-        """Leaves the sending end of the witness to the pump."""
-        os.close(self.witnessed)
-        self.witnessed = -1
+        """Closes the sending end of the witness pipe, which belongs to the pump."""
+        os.close(self.witness_write)
+        self.witness_write = -1
 
     def unblock(self) -> None:
-        """Gives the command the signals as they were; called in it before it starts."""
+        """Restores the signal mask; called in the command's process before it starts."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
 
     def wait_for(self, command: subprocess.Popen[bytes]) -> int:
-        """Relays until the command has ended; its exit status, negative for a signal."""
+        """Relays signals until the command ends; returns its exit status, negative for a signal."""
         ended = threading.Event()
-        with suppress(RuntimeError):  # no thread can be started; the signal of the command's end wakes us all the same
-            threading.Thread(target=_ring, args=(threading.get_ident(), ended), daemon=True).start()
+        with suppress(RuntimeError):  # no thread can be started; SIGCHLD still wakes this one
+            threading.Thread(target=_wake_regularly, args=(threading.get_ident(), ended), daemon=True).start()
         try:
-            while (status := self._looked_at(command)) is None:
-                # Not `sigtimedwait`: stopped for longer than its time, it answers with a signal that it made up.
-                heard = signal.sigwaitinfo(self._waited)
-                if heard.si_signo != signal.SIGCHLD:
-                    self._pass_on(heard, command)
-                elif heard.si_code == _FROM_THREAD:
-                    self._forget_witnessed()
+            while (status := self._poll_status(command)) is None:
+                # Not `sigtimedwait`: when the process was stopped past its timeout, it returns a made-up signal.
+                info = signal.sigwaitinfo(self._blocked)
+                if info.si_signo != signal.SIGCHLD:
+                    self._pass_on(info, command)
+                elif info.si_code == _FROM_THREAD:
+                    self._drain_witness()
             return status
         finally:
             ended.set()
 
-    def _pass_on(self, heard: signal.struct_siginfo, command: subprocess.Popen[bytes]) -> None:
-        if self._is_for_command(heard.si_signo, heard.si_code):
+    def _pass_on(self, info: signal.struct_siginfo, command: subprocess.Popen[bytes]) -> None:
+        if self._is_for_command(info.si_signo, info.si_code):
             with suppress(ProcessLookupError):
-                command.send_signal(heard.si_signo)
+                command.send_signal(info.si_signo)
 
-    def _looked_at(self, command: subprocess.Popen[bytes]) -> int | None:
-        """Exit status of the command, `None` while it runs; whether a core was dumped is known before it is reaped."""
+    def _poll_status(self, command: subprocess.Popen[bytes]) -> int | None:
+        """Returns the exit status, `None` while the command runs; notes a core dump before reaping."""
         with suppress(ChildProcessError):
             ended = os.waitid(os.P_PID, command.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             self.core_dumped = ended is not None and ended.si_code == os.CLD_DUMPED
@@ -111,32 +111,32 @@ class SignalRelay:
         return True
 
     def _reached_group(self, number: int) -> bool:
-        """Whether the pump has got the signal too."""
+        """Whether the pump received the signal too."""
         deadline = time.monotonic() + _WITNESS_S
         while True:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.witness], [], [], left)[0]:
+            if left <= 0 or not select.select([self.witness_read], [], [], left)[0]:
                 return False
-            heard = self._read_witness()
-            if not heard:
-                # The pump is dead: nobody can tell.
+            numbers = self._read_witness()
+            if not numbers:
+                # The pump is dead and cannot report signals.
                 time.sleep(max(0.0, deadline - time.monotonic()))
                 return False
-            if number in heard:
+            if number in numbers:
                 return True
 
     def _read_witness(self) -> bytes:
         try:
-            return os.read(self.witness, 4096)
+            return os.read(self.witness_read, 4096)
         except BlockingIOError:
             return b""
 
-    def _forget_witnessed(self) -> None:
-        """Drops what the pump has told of signals that have long been dealt with."""
+    def _drain_witness(self) -> None:
+        """Discards the pump's reports of signals that were handled long ago."""
         self._read_witness()
 
 
-def _ring(thread: int, ended: threading.Event) -> None:
-    """Wakes `thread` every second to look at the command, in case that somebody else took the signal of its end."""
-    while not ended.wait(_LOOK_S):
+def _wake_regularly(thread: int, ended: threading.Event) -> None:
+    """Wakes `thread` every second to poll the command, in case another thread consumed its SIGCHLD."""
+    while not ended.wait(_POLL_S):
         signal.pthread_kill(thread, signal.SIGCHLD)

@@ -1,4 +1,4 @@
-"""Runs the recorded command as if labbook were not there, and keeps what it prints."""
+"""Runs the recorded command as if labbook were not there, and stores its output."""
 
 from __future__ import annotations
 
@@ -19,30 +19,28 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from labbook.errors import UsageError
 from labbook.frozen import dataclass
-from labbook.record.child.output_copier import Copying
+from labbook.record.child.output_copier import OutputCopier
 from labbook.record.child.signal_relay import SignalRelay
-from labbook.record.child.terminal import Wiring, wired
-from labbook.record.child.unrecorded import COMMAND_FAULTS, cannot_run
+from labbook.record.child.terminal import ChildStreams, open_child_streams
+from labbook.record.child.unrecorded import COMMAND_FAULTS, EXIT_MISSING, EXIT_NOT_EXECUTABLE, start_error
 
 if TYPE_CHECKING:
     from labbook.capture.console.console_sink import ConsoleSink
 
 _T = TypeVar("_T")
-_MISSING, _NOT_EXECUTABLE = 127, 126
-"""Exit codes of a shell for a program that does not exist or cannot be executed."""
 
 
 @dataclass(frozen=True)
 class ChildEnd:
-    """How the command ended.
+    """The end of the command.
 
     Args:
         code: Its exit status, `None` when a signal ended it.
         signal: Name of that signal ("SIGKILL"), or "".
         started: Unix time, s.
         ended: Unix time, s.
-        output_open: Whether a process that it left behind still holds its output.
-        trouble: What failed on labbook's side meanwhile, or "".
+        output_open: Whether a process that it started still has its output open.
+        trouble: Errors of labbook meanwhile, or "".
         core_dump: Whether a core was dumped.
     """
 
@@ -63,22 +61,22 @@ def run_child(
     sink: ConsoleSink,
     full_pty: bool = False,
     on_start: Callable[[int], None],
-    held: Iterable[int] = (),
+    lock_descriptors: Iterable[int] = (),
 ) -> ChildEnd:
-    """Runs a command to its end; its output goes to the user's streams byte for byte and to the sink, which is closed.
+    """Runs a command to its end; copies its output to the user's streams and to the sink.
 
-    To be called in the main thread, best before any other thread exists. For this process standard input becomes the
-    null device when it is no terminal: whoever writes to it must see when the command reads no more.
+    Closes the sink. Call it in the main thread, best before any other thread exists. Standard input of this process
+    becomes the null device if it is no terminal, so that its writer notices when the command stops reading.
 
     Args:
         argv: The command.
         env: Its environment.
         cwd: Its working folder.
-        sink: Keeps the output.
-        full_pty: Give it a whole terminal, for curses programs.
-        on_start: Called with its process id as soon as it runs; what it raises is noted in `trouble`.
-        held: Descriptors, as of the journal's lock, that the pump holds until the output is kept, should this process
-            die before.
+        sink: Redacts and stores the output.
+        full_pty: Give the command a terminal of its own, for curses programs.
+        on_start: Called with the process id as soon as the command runs; its exceptions are noted in `trouble`.
+        lock_descriptors: Descriptors, such as the journal's lock, that the pump keeps open until the output is stored,
+            even if this process dies.
 
     Raises:
         UsageError: The program does not exist (`exit_code` 127) or cannot be executed (126). Nothing was started.
@@ -90,49 +88,51 @@ def run_child(
     end: ChildEnd | None = None
     started = time.time()
     try:
-        with wired(full_pty) as wiring, SignalRelay(shared=not wiring.full) as relay:
-            for stream in wiring.files:
+        with open_child_streams(full_pty) as streams, SignalRelay(shared=not streams.full) as relay:
+            for stream in streams.files:
                 sink.file_stream(stream.name, stream.path, stream.offset)
-            wiring.take_keys()
-            copying = Copying(wiring, sink, held)
+            streams.take_keys()
+            copier = OutputCopier(streams, sink, lock_descriptors)
             try:
-                copying.start(relay)
+                copier.start(relay)
                 started = time.time()
-                command = _start(program, argv, env, cwd, wiring, relay)
+                command = _start(program, argv, env, cwd, streams, relay)
             except BaseException:
-                copying.abandon()
+                copier.abandon()
                 raise
-            end = _follow(command, started, wiring, copying, relay, on_start)
+            end = _supervise(command, started, streams, copier, relay, on_start)
     except Exception as error:
         if command is None:
             raise
         if end is None:
-            end = ChildEnd(*_ending(_wait(command)), started, time.time(), False, f"{type(error).__name__}: {error}")
+            end = ChildEnd(
+                *_exit_status(_wait(command)), started, time.time(), False, f"{type(error).__name__}: {error}"
+            )
     assert end is not None
     return end
 
 
-def _follow(
+def _supervise(
     command: subprocess.Popen[bytes],
     started: float,
-    wiring: Wiring,
-    copying: Copying,
+    streams: ChildStreams,
+    copier: OutputCopier,
     relay: SignalRelay,
     on_start: Callable[[int], None],
 ) -> ChildEnd:
-    """Sees a command that runs through to its end; a failure of labbook costs a part of the entry, never its status."""
-    troubles: list[str] = []
+    """Waits for the end of a running command; an error of labbook never changes the command's status."""
+    errors: list[str] = []
 
     def attempt(work: Callable[..., _T], *arguments: object) -> _T | None:
         try:
             return work(*arguments)
         except Exception as error:
-            troubles.append(f"{type(error).__name__}: {error}")
+            errors.append(f"{type(error).__name__}: {error}")
             return None
 
-    attempt(wiring.close_command_ends)
-    attempt(_leave_standard_input)
-    attempt(copying.keep, command.pid)
+    attempt(streams.close_command_ends)
+    attempt(_release_standard_input)
+    attempt(copier.start_storing, command.pid)
     attempt(on_start, command.pid)
     status = attempt(relay.wait_for, command)
     if status is None:
@@ -140,19 +140,19 @@ def _follow(
     if status is None:
         status = _wait(command)
     ended = time.time()
-    attempt(wiring.restore)
-    output_open = bool(attempt(copying.finish))
-    return ChildEnd(*_ending(status), started, ended, output_open, "; ".join(troubles), relay.core_dumped)
+    attempt(streams.restore)
+    output_open = bool(attempt(copier.finish))
+    return ChildEnd(*_exit_status(status), started, ended, output_open, "; ".join(errors), relay.core_dumped)
 
 
-def _ending(status: int) -> tuple[int | None, str]:
-    """Exit status and signal of a command whose `Popen.returncode` is `status`."""
+def _exit_status(status: int) -> tuple[int | None, str]:
+    """Returns exit status and signal name for a `Popen.returncode`."""
     name = signal.Signals(-status).name if status < 0 and -status in set(signal.Signals) else ""
     return status if status >= 0 else None if name else 128 - status, name
 
 
 def _wait(command: subprocess.Popen[bytes]) -> int:
-    """Waits for the command and does nothing else; signals are passed on no more."""
+    """Waits for the command without passing signals on."""
     while True:
         with suppress(Exception):
             return command.wait()
@@ -160,36 +160,38 @@ def _wait(command: subprocess.Popen[bytes]) -> int:
 
 
 def find_program(name: str, env: Mapping[str, str], cwd: Path) -> str:
-    """The file that a command's name stands for.
+    """Returns the executable file of a command's name.
 
     Raises:
-        UsageError: There is none (`exit_code` 127) or it cannot be executed (126); the hint names the nearest one.
+        UsageError: There is none (`exit_code` 127) or it cannot be executed (126); the hint names a similar one.
     """
     if not cwd.is_dir():
-        raise UsageError(f"cannot run {name!r} in {cwd}: there is no such folder", hint="name a folder that exists")
+        raise UsageError(f"cannot run {name!r} in {cwd}: folder not found", hint="change to a folder that exists")
     beside = cwd / name
     if "/" in name:
-        found = str(beside) if os.access(beside, os.X_OK) and not beside.is_dir() else None
+        program = str(beside) if os.access(beside, os.X_OK) and not beside.is_dir() else None
     else:
-        found = shutil.which(name, path=env.get("PATH", os.defpath)) if name else None
-    if found is not None:
-        return found
+        program = shutil.which(name, path=env.get("PATH", os.defpath)) if name else None
+    if program is not None:
+        return program
     if "/" in name and beside.is_dir():
-        raise UsageError(f"cannot run {name!r}: it is a folder", hint="name a program", exit_code=_NOT_EXECUTABLE)
+        raise UsageError(
+            f"cannot run {name!r}: it is a folder", hint="give the path of a program", exit_code=EXIT_NOT_EXECUTABLE
+        )
     if "/" in name and beside.exists():
         raise UsageError(
             f"cannot run {name!r}: it is not executable",
-            hint=f"put its interpreter in front, as in `python {name}`, or make it executable with `chmod +x {name}`",
-            exit_code=_NOT_EXECUTABLE,
+            hint=f"run it with its interpreter (`python {name}`), or make it executable with `chmod +x {name}`",
+            exit_code=EXIT_NOT_EXECUTABLE,
         )
-    hint = _hint(name, beside, env)
-    raise UsageError(f"cannot run {name!r}: there is no such program", hint=hint, exit_code=_MISSING)
+    hint = _suggest_program(name, beside, env)
+    raise UsageError(f"cannot run {name!r}: program not found", hint=hint, exit_code=EXIT_MISSING)
 
 
-def _hint(name: str, beside: Path, env: Mapping[str, str]) -> str:
+def _suggest_program(name: str, beside: Path, env: Mapping[str, str]) -> str:
     if beside.is_file():
         how = "python " if beside.suffix == ".py" else "bash " if beside.suffix == ".sh" else "./"
-        return f"to run the file of that name here, write `{how}{name}`"
+        return f"run the file of that name in this folder with `{how}{name}`"
     from difflib import get_close_matches
 
     programs: set[str] = set()
@@ -201,17 +203,17 @@ def _hint(name: str, beside: Path, env: Mapping[str, str]) -> str:
 
 
 def _start(
-    program: str, argv: Sequence[str], env: Mapping[str, str], cwd: Path, wiring: Wiring, relay: SignalRelay
+    program: str, argv: Sequence[str], env: Mapping[str, str], cwd: Path, streams: ChildStreams, relay: SignalRelay
 ) -> subprocess.Popen[bytes]:
     def prepare() -> None:
-        if wiring.full:
+        if streams.full:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         relay.unblock()
 
     def start(executable: str, words: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            words, executable=executable, env=dict(env), cwd=cwd, preexec_fn=prepare, start_new_session=wiring.full,
-            stdin=wiring.given.get(0), stdout=wiring.given.get(1), stderr=wiring.given.get(2),
+            words, executable=executable, env=dict(env), cwd=cwd, preexec_fn=prepare, start_new_session=streams.full,
+            stdin=streams.descriptors.get(0), stdout=streams.descriptors.get(1), stderr=streams.descriptors.get(2),
         )  # fmt: skip
 
     try:
@@ -220,11 +222,11 @@ def _start(
         except OSError as error:
             if error.errno != errno.ENOEXEC or not _is_text(Path(program)):
                 raise
-            # A script without its first line is run by the shell, as every shell does.
+            # A script without a `#!` line is run by the shell, as every shell does.
             return start("/bin/sh", ["sh", program, *argv[1:]])
     except OSError as error:
         if error.errno in COMMAND_FAULTS:
-            raise cannot_run(argv[0], error) from error
+            raise start_error(argv[0], error) from error
         raise
 
 
@@ -242,30 +244,30 @@ def _flush_own_output() -> None:
             stream.flush()
 
 
-def _leave_standard_input() -> None:
+def _release_standard_input() -> None:
     if not os.isatty(0):
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)
 
 
-def exit_as_child(end: ChildEnd) -> NoReturn:
+def exit_like_child(end: ChildEnd) -> NoReturn:
     """Ends this process as the command ended: with its exit status, or by the same signal.
 
-    Whoever waits for us sees what they would have seen without labbook, a shell's "Segmentation fault" included. No
-    core of this process is written. Where a signal cannot end us, as in the first process of a container, the exit
-    status is 128 + its number, as a shell would show it.
+    The parent process sees the same as without labbook, including a shell's "Segmentation fault". No core of this
+    process is written. If the signal cannot end this process, as for the first process of a container, the exit status
+    is 128 + its number, as a shell shows it.
     """
     try:
         _flush_own_output()
         if end.signal:
-            _die_of(signal.Signals[end.signal])
+            _kill_self(signal.Signals[end.signal])
     finally:
-        # Whatever failed here, and where the signal did not end us.
+        # After any error above, and if the signal did not end this process.
         os._exit((128 + signal.Signals[end.signal]) if end.signal else (end.code or 0) & 0xFF)
 
 
-def _die_of(number: signal.Signals) -> None:
+def _kill_self(number: signal.Signals) -> None:
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if number in _DUMPING:
@@ -285,7 +287,7 @@ _PR_SET_DUMPABLE = 4
 
 
 def _forbid_core() -> None:
-    """Keeps a crash collector, which disregards the limit of core files, from taking us for the one that crashed."""
+    """Stops crash collectors, which ignore the core file limit, from reporting this process as crashed."""
     with suppress(OSError, ImportError, AttributeError):
         import ctypes
 

@@ -1,11 +1,8 @@
-"""Where the output of the command goes: decided for each stream, so that it sees what it would see without labbook.
+"""Standard streams of the command, each of the same kind as without labbook.
 
-A terminal becomes the slave of a pseudo-terminal that carries output only; a regular file stays the user's own, and so
-does a device such as /dev/full, whose errors a pipe would not pass on; anything else becomes a pipe.
-Standard input, controlling terminal and process group stay the user's own: Ctrl-C,
-Ctrl-Z, `fg`, `pdb` and `getpass` work because nothing stands between them and the command.
-
-Source: mechanisms, section 4.
+A terminal becomes the slave of a pseudo-terminal that carries output only. A regular file is passed on unchanged, and
+so is a device such as /dev/full, whose errors a pipe would hide. Anything else becomes a pipe. Standard input,
+controlling terminal and process group are the user's own, so that Ctrl-C, Ctrl-Z, `fg`, `pdb` and `getpass` work.
 """
 
 from __future__ import annotations
@@ -26,14 +23,14 @@ _NO_SIZE = bytes(8)
 
 @dataclass(frozen=True)
 class Channel:
-    """A stream that is copied to the screen and kept.
+    """A stream that is copied to the screen and stored.
 
     Args:
         name: "stdout", "stderr", or "output" when both go to the same place.
-        source: Descriptor that the command's output is read from.
-        screen: Descriptor of the user that it goes to.
+        source: Descriptor from which the command's output is read.
+        screen: Descriptor of the user's stream.
         pty: Whether `source` is the master of a pseudo-terminal.
-        keys: Descriptor that keys are read from and sent to the command, -1 when it reads them itself.
+        keys: Descriptor from which keys are copied to the command, -1 when it reads them itself.
     """
 
     name: str
@@ -45,7 +42,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class FileStream:
-    """A stream that goes to a regular file of the user, which the command writes by itself."""
+    """A stream that the command writes directly to a regular file of the user."""
 
     name: str
     path: Path
@@ -53,15 +50,15 @@ class FileStream:
 
 
 @dataclass
-class Wiring:
-    """What the command gets as its standard streams, and what labbook reads of them.
+class ChildStreams:
+    """Standard streams of the command, and the ends that labbook reads.
 
     Args:
-        given: Descriptor of the command -> descriptor it becomes a copy of; what is not named is inherited.
+        descriptors: Descriptor of the command -> descriptor that it duplicates; others are inherited.
         full: Whether the command gets a terminal and a session of its own.
     """
 
-    given: dict[int, int] = field(default_factory=dict)
+    descriptors: dict[int, int] = field(default_factory=dict)
     channels: list[Channel] = field(default_factory=list)
     files: list[FileStream] = field(default_factory=list)
     full: bool = False
@@ -69,73 +66,72 @@ class Wiring:
     _saved: list[int | list[bytes | int]] | None = None
 
     def close_command_ends(self) -> None:
-        """Closes the ends that only the command may hold, so that its end can be seen."""
-        for descriptor in set(self.given.values()):
+        """Closes the command's ends in this process, so that the end of each stream is noticed."""
+        for descriptor in set(self.descriptors.values()):
             os.close(descriptor)
-        self.given = {}
+        self.descriptors = {}
 
     def close_source(self, index: int) -> None:
-        """Closes our end of a channel: the command is told that nobody reads it any more."""
+        """Closes the reading end of a channel, so that the command sees a closed stream."""
         if index not in self._closed:
             self._closed.add(index)
             os.close(self.channels[index].source)
 
     @property
     def open_channels(self) -> list[int]:
-        """Numbers of the channels that have not ended."""
+        """The numbers of the channels that have not ended."""
         return [index for index in range(len(self.channels)) if index not in self._closed]
 
     def close(self) -> None:
-        """Closes everything that was opened here and is still open."""
+        """Closes all descriptors that are still open."""
         self.close_command_ends()
         for index in range(len(self.channels)):
             self.close_source(index)
 
     def take_keys(self) -> None:
-        """Hands all keys to the command's own terminal, Ctrl-C among them; only with `full`."""
+        """Sends all keys, including Ctrl-C, to the command's own terminal; only with `full`."""
         if self.full:
             self._saved = termios.tcgetattr(0)
             tty.setraw(0, termios.TCSADRAIN)
 
     def restore(self) -> None:
-        """Gives the user's terminal back as it was; harmless when nothing was changed."""
+        """Restores the modes of the user's terminal if they were changed."""
         if self._saved is not None:
             with contextlib.suppress(OSError, termios.error):
                 termios.tcsetattr(0, termios.TCSADRAIN, self._saved)
             self._saved = None
 
 
-def wire(full_pty: bool = False) -> Wiring:
-    """Opens what the command's standard output and error need.
+def open_streams(full_pty: bool = False) -> ChildStreams:
+    """Opens the command's standard output and error.
 
     Args:
-        full_pty: Give the command a whole terminal, when the user has one on standard input and output. Curses programs
-            need it, as they set the modes of the terminal that they write to; Ctrl-Z does not work in it.
+        full_pty: Give the command a terminal of its own, if the user has one on standard input and output. Curses
+            programs need it, as they set the modes of the terminal that they write to; Ctrl-Z does not work in it.
     """
     _fill_closed_streams()
-    wiring = Wiring(full=full_pty and os.isatty(0) and os.isatty(1))
+    streams = ChildStreams(full=full_pty and os.isatty(0) and os.isatty(1))
     places = {number: _place(number) for number in (1, 2)}
     together = places[1] == places[2]
     for number, name in ((1, "stdout"), (2, "stderr")):
         name = "output" if together else name
         if number == 2 and together:
-            if 1 in wiring.given:
-                wiring.given[2] = wiring.given[1]
+            if 1 in streams.descriptors:
+                streams.descriptors[2] = streams.descriptors[1]
         elif places[number][0] == "file":
-            wiring.files.append(_file_stream(name, number))
+            streams.files.append(_file_stream(name, number))
         elif places[number][0] == "device":
             continue
         elif places[number][0] == "terminal":
-            _add_pty(wiring, name, number)
+            _add_pty(streams, name, number)
         else:
-            source, given = os.pipe()
-            wiring.given[number] = given
-            wiring.channels.append(Channel(name, source, number, pty=False))
-    return wiring
+            source, streams.descriptors[number] = os.pipe()
+            streams.channels.append(Channel(name, source, number, pty=False))
+    return streams
 
 
 def _fill_closed_streams() -> None:
-    """Opens the null device for standard streams that are closed, or our own files would take their numbers."""
+    """Opens the null device for closed standard streams, so that no other file gets their numbers."""
     while True:
         descriptor = os.open(os.devnull, os.O_RDWR)
         if descriptor > 2:
@@ -145,15 +141,15 @@ def _fill_closed_streams() -> None:
 
 
 def _place(number: int) -> tuple[str, int, int]:
-    """Kind of a stream, and what tells whether two are the same."""
-    found = os.fstat(number)
-    if stat.S_ISREG(found.st_mode):
-        return "file", found.st_dev, found.st_ino
+    """Returns the kind of a stream and two numbers that identify its file."""
+    status = os.fstat(number)
+    if stat.S_ISREG(status.st_mode):
+        return "file", status.st_dev, status.st_ino
     if os.isatty(number):
-        return "terminal", 0, found.st_rdev
-    if stat.S_ISCHR(found.st_mode) and found.st_rdev != Path(os.devnull).stat().st_rdev:
-        return "device", 0, found.st_rdev
-    return "other", found.st_dev, found.st_ino
+        return "terminal", 0, status.st_rdev
+    if stat.S_ISCHR(status.st_mode) and status.st_rdev != Path(os.devnull).stat().st_rdev:
+        return "device", 0, status.st_rdev
+    return "other", status.st_dev, status.st_ino
 
 
 def _file_stream(name: str, number: int) -> FileStream:
@@ -161,27 +157,27 @@ def _file_stream(name: str, number: int) -> FileStream:
     offset = os.fstat(number).st_size if appended else os.lseek(number, 0, os.SEEK_CUR)
     path = Path(f"/proc/{os.getpid()}/fd/{number}")
     named = path.readlink()
-    # A file that was deleted has no name any more, but can be read through us.
+    # A deleted file has no name, but can be read through this process.
     return FileStream(name, named if named.exists() and named.samefile(path) else path, offset)
 
 
-def _add_pty(wiring: Wiring, name: str, number: int) -> None:
-    whole = wiring.full and number == 1
+def _add_pty(streams: ChildStreams, name: str, number: int) -> None:
+    owns_keys = streams.full and number == 1
     master, slave = os.openpty()
     modes = termios.tcgetattr(number)
-    if not whole:
-        # The user's own terminal turns line feeds into new lines, as it would without us.
+    if not owns_keys:
+        # The user's own terminal turns line feeds into new lines, as it does without labbook.
         modes[1] &= ~termios.OPOST
     termios.tcsetattr(slave, termios.TCSANOW, modes)
     copy_window_size(number, master)
-    wiring.given[number] = slave
-    if whole:
-        wiring.given[0] = slave
-    wiring.channels.append(Channel(name, master, number, pty=True, keys=0 if whole else -1))
+    streams.descriptors[number] = slave
+    if owns_keys:
+        streams.descriptors[0] = slave
+    streams.channels.append(Channel(name, master, number, pty=True, keys=0 if owns_keys else -1))
 
 
 def copy_window_size(screen: int, master: int) -> bool:
-    """Gives a pseudo-terminal the size of the user's window; false when it had it already or nothing can be known."""
+    """Copies the window size to a pseudo-terminal; returns false if it is unchanged or unknown."""
     try:
         size = fcntl.ioctl(screen, termios.TIOCGWINSZ, _NO_SIZE)
         if size == fcntl.ioctl(master, termios.TIOCGWINSZ, _NO_SIZE):
@@ -193,11 +189,11 @@ def copy_window_size(screen: int, master: int) -> bool:
 
 
 @contextlib.contextmanager
-def wired(full_pty: bool) -> Iterator[Wiring]:
-    """`wire`, with everything closed and the terminal restored when the block ends."""
-    wiring = wire(full_pty)
+def open_child_streams(full_pty: bool) -> Iterator[ChildStreams]:
+    """Opens the command's streams; closes them and restores the terminal when the block ends."""
+    streams = open_streams(full_pty)
     try:
-        yield wiring
+        yield streams
     finally:
-        wiring.restore()
-        wiring.close()
+        streams.restore()
+        streams.close()

@@ -1,4 +1,4 @@
-"""Folds the journal of a run into one `Run`: events of the probe, the end of the command, its console.
+"""Builds one `Run` from a journal: events of the probe, end of the command, console.
 
 Start with `journal_reader`: it reads the event file of each process (one JSON object a line, see
 `probe/events/protocol.py`) and builds the `model.run.Run` from which the entry, the index and the site are made.

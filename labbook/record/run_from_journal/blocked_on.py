@@ -1,4 +1,4 @@
-"""What a thread that stands still waits for, read from its stack."""
+"""Names the call in which a thread is blocked, from its stack."""
 
 from __future__ import annotations
 
@@ -17,36 +17,39 @@ _COLLECTIVES = (
 _LOADERS = ("torch/utils/data/", "paddle/io/", "paddle/fluid/dataloader/", "paddle/base/reader.py", "paddle/reader/")
 _CHILDREN = ("multiprocessing/process.py", "multiprocessing/popen_", "multiprocessing/pool.py", "/subprocess.py")
 _LOCKS = ("/threading.py", "/queue.py", "multiprocessing/synchronize.py", "concurrent/futures/_base.py", "filelock/")
-_ASKING = ("/pdb.py", "/bdb.py", "/cmd.py", "/getpass.py")
+_INPUT = ("/pdb.py", "/bdb.py", "/cmd.py", "/getpass.py")
 
 
 def classify_wait(frames: Sequence[Frame]) -> str:
-    """Gives "collective", "reader" (the next batch), "worker" (a child process), "lock", "input" or "".
+    """Returns the kind of call in which a thread is blocked.
 
     Args:
-        frames: Of the main thread, innermost last, each with `file`, `function`, `source` and `user`.
+        frames: Frames of the main thread, innermost last, each with `file`, `function`, `source` and `user`.
+
+    Returns:
+        "collective", "reader" (the next batch), "worker" (a child process), "lock", "input" or "".
     """
     if not frames:
         return ""
     inner = frames[-1]
-    if _of(inner, _ASKING) or (inner.get("user") and _calls_input(str(inner.get("source") or ""))):
+    if _is_in(inner, _INPUT) or (inner.get("user") and _calls_input(str(inner.get("source") or ""))):
         return "input"
     if inner.get("user"):
-        # The program's own line: a loop, a sleep, an extension; or what a data loader runs in this thread.
+        # The program's own line: a loop, a sleep, an extension; or code that a data loader runs in this thread.
         source = str(inner.get("source") or "")
         if ".acquire(" in source or ".join(" in source:
             return "lock"
-        return "reader" if any(_of(frame, _LOADERS) for frame in frames) else ""
+        return "reader" if any(_is_in(frame, _LOADERS) for frame in frames) else ""
     for places, word in ((_COLLECTIVES, "collective"), (_LOADERS, "reader"), (_CHILDREN, "worker"), (_LOCKS, "lock")):
         for frame in reversed(frames):
             if frame.get("user"):
                 break
-            if _of(frame, places):
+            if _is_in(frame, places):
                 return word
     return ""
 
 
-def _of(frame: Frame, places: Sequence[str]) -> bool:
+def _is_in(frame: Frame, places: Sequence[str]) -> bool:
     file = str(frame.get("file") or "").replace("\\", "/")
     return any(place in file for place in places)
 

@@ -1,4 +1,4 @@
-"""How a run ended, put together: what the system says, how long nothing moved, and where its threads stood."""
+"""Facts of a run that was stopped from outside: dead child processes, silence, thread stacks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from statistics import median
 from typing import Any
 
 from labbook.model.run import CaughtException, Frame, Run
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
 from labbook.store.journal import ProcessEvents
 
 STALLED_S = 60.0
-"""Silence that is called a standstill, in programs with short steps. Source: chosen by us."""
+"""Silence that counts as a standstill, in programs with short steps. Source: chosen by us."""
 
 _STEPS_OF_SILENCE = 10.0
 _MOST_THREADS = 12
@@ -32,11 +32,11 @@ _THREAD = re.compile(r"^(Current thread|Thread) (0x[0-9a-f]+)(?: \[(?P<name>[^\]
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line (?P<line>\d+) in (?P<function>.*)$')
 
 
-def with_standstill(run: Run, processes: Sequence[ProcessEvents], events: Path) -> dict[str, Any]:
-    """The facts of a standstill, of a run that did not end by itself; empty for any other.
+def standstill_facts(run: Run, processes: Sequence[ProcessEvents], events: Path) -> dict[str, Any]:
+    """Returns the facts of a standstill; empty for a run that ended by itself.
 
     Args:
-        run: As assembled so far.
+        run: The run without captured facts.
         processes: Events of its processes.
         events: Folder of the event files.
 
@@ -48,31 +48,31 @@ def with_standstill(run: Run, processes: Sequence[ProcessEvents], events: Path) 
     if run.status not in ("interrupted", "killed", "failed"):
         return {}
     deaths = [event for process in processes for event in process.of_kind(protocol.CHILD_DIED)]
-    facts: dict[str, Any] = {"children": [_child(event) for event in deaths[:_MOST_CHILDREN]]}
+    facts: dict[str, Any] = {"children": [_describe_death(event) for event in deaths[:_MOST_CHILDREN]]}
     facts["child_signal"] = str(deaths[0].get("signal") or "") if deaths else ""
-    told = _last_stacks(processes, events, run)
-    if told is not None:
-        silent, threads = told
-        facts["stacks"] = [_shortened(thread) for thread in threads[:_MOST_THREADS]]
+    stacks = _last_stacks(processes, events, run)
+    if stacks is not None:
+        silent, threads = stacks
+        facts["stacks"] = [_shorten_frames(thread) for thread in threads[:_MOST_THREADS]]
         frames: list[dict[str, Any]] = next((thread["frames"] for thread in threads if thread.get("main")), [])
         facts["waiting"] = classify_wait(frames)
-        facts["where"] = _place(frames)
+        facts["where"] = _find_user_line(frames)
         if silent is not None:
             facts["silent_s"] = round(silent, 1)
             facts["stalled"] = silent >= max(STALLED_S, _STEPS_OF_SILENCE * _step_s(run))
-    dead = dead_reader(run, facts.get("silent_s"))
+    dead = _find_dead_reader(run, facts.get("silent_s"))
     if dead is not None:
-        facts["reader_died"] = _sentence(dead)
+        facts["reader_died"] = _describe_exception(dead)
         facts["waiting"] = "reader"
     return {key: value for key, value in facts.items() if value}
 
 
-def dead_reader(run: Run, silent_s: float | None) -> CaughtException | None:
-    """The exception of a thread whose end left the run waiting; `None` where there is none.
+def _find_dead_reader(run: Run, silent_s: float | None) -> CaughtException | None:
+    """Returns the exception of a thread whose death left the run waiting, or `None`.
 
     Args:
-        run: One that was ended from outside.
-        silent_s: How long it stood still, if it did.
+        run: A run that was stopped from outside.
+        silent_s: Duration of its standstill, if there was one.
     """
     if run.status == "failed":
         return None
@@ -86,11 +86,11 @@ def dead_reader(run: Run, silent_s: float | None) -> CaughtException | None:
     return None
 
 
-def threads_of_text(text: str) -> list[dict[str, Any]]:
-    """The stacks that the interpreter itself wrote, innermost frame last, the thread first that got the signal.
+def parse_thread_stacks(text: str) -> list[dict[str, Any]]:
+    """Returns the thread stacks in a dump of `faulthandler`, innermost frame last.
 
     Args:
-        text: Of `faulthandler`.
+        text: The dump; the thread that received the signal comes first in the result.
     """
     threads: list[dict[str, Any]] = []
     for line in text[:_MOST_TEXT].splitlines():
@@ -108,13 +108,13 @@ def threads_of_text(text: str) -> list[dict[str, Any]]:
     return sorted(threads, key=lambda thread: not thread["main"])
 
 
-def _child(death: Mapping[str, Any]) -> str:
+def _describe_death(death: Mapping[str, Any]) -> str:
     what = ", ".join(str(death[key]) for key in ("name", "target") if death.get(key))
     return f"the child process {death.get('pid')} ({what or 'unnamed'}) was ended by {death.get('signal')}"
 
 
 def _frame(file: str, line: int, function: str) -> dict[str, Any]:
-    # Code of the probe in the place of a library's stands under the name of the import machinery.
+    # Wrappers of the probe around library code have file names like those of frozen modules.
     library = _LIBRARY.search(file) or file.startswith("<frozen")
     return {"file": file, "line": line, "function": function, "source": "", "user": not library}
 
@@ -122,23 +122,23 @@ def _frame(file: str, line: int, function: str) -> dict[str, Any]:
 def _last_stacks(
     processes: Sequence[ProcessEvents], events: Path, run: Run
 ) -> tuple[float | None, list[dict[str, Any]]] | None:
-    """How long the process that stood still longest did so, and its threads; `None` where nothing was written."""
-    found: list[tuple[float | None, list[dict[str, Any]]]] = []
+    """Returns silence and threads of the process that was silent longest; `None` without any stacks."""
+    candidates: list[tuple[float | None, list[dict[str, Any]]]] = []
     for process in processes:
-        told = process.of_kind(protocol.STACKS)
-        last: Mapping[str, Any] = told[-1] if told else {}
+        stacks = process.of_kind(protocol.STACKS)
+        last: Mapping[str, Any] = stacks[-1] if stacks else {}
         silent = last.get("silent_s")
         if last.get("reason") == "silence" and isinstance(silent, (int, float)) and run.ended is not None:
             silent = float(silent) + max(0.0, run.ended - float(last.get("t") or run.ended))
-        text = _written(events / process.name.replace(".jsonl", protocol.STACKS_ENDING))
-        threads = threads_of_text(text) if text else list(last.get("threads") or ())
+        text = _read_text(events / process.name.replace(".jsonl", protocol.STACKS_ENDING))
+        threads = parse_thread_stacks(text) if text else list(last.get("threads") or ())
         if threads:
             known = isinstance(silent, (int, float)) and last.get("reason") != "moved"
-            found.append((float(silent) if known and silent is not None else None, threads))
-    return max(found, key=lambda one: -1.0 if one[0] is None else one[0], default=None)
+            candidates.append((float(silent) if known and silent is not None else None, threads))
+    return max(candidates, key=lambda one: -1.0 if one[0] is None else one[0], default=None)
 
 
-def _written(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         with path.open(encoding="utf-8", errors="replace") as stream:
             return stream.read(_MOST_TEXT)
@@ -146,22 +146,22 @@ def _written(path: Path) -> str:
         return ""
 
 
-def _shortened(thread: Mapping[str, Any]) -> dict[str, Any]:
+def _shorten_frames(thread: Mapping[str, Any]) -> dict[str, Any]:
     frames = list(thread.get("frames") or ())
     return {**thread, "frames": frames if thread.get("main") else frames[-_MOST_FRAMES:]}
 
 
-def _place(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The innermost line of the user's code."""
+def _find_user_line(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the innermost frame of the user's code, with its source line."""
     own = next((frame for frame in reversed(frames) if frame.get("user")), None)
     if own is None:
         return {}
-    source = own.get("source") or _line_of(str(own.get("file") or ""), int(own.get("line") or 0))
+    source = own.get("source") or _read_source_line(str(own.get("file") or ""), int(own.get("line") or 0))
     return {"file": own.get("file"), "line": own.get("line"), "function": own.get("function"), "source": source}
 
 
-def _line_of(file: str, line: int) -> str:
-    """A line of source, as it is now; "" where it cannot be read."""
+def _read_source_line(file: str, line: int) -> str:
+    """Returns a line of the file's current content; "" if it cannot be read."""
     with suppress(OSError), Path(file).expanduser().open(encoding="utf-8", errors="replace") as stream:
         return next(islice(stream, max(0, line - 1), None), "").strip()[:_MOST_SOURCE] if line else ""
     return ""
@@ -172,7 +172,7 @@ def _step_s(run: Run) -> float:
     return median(times) if times else 0.0
 
 
-def _sentence(error: CaughtException) -> str:
+def _describe_exception(error: CaughtException) -> str:
     frame: Frame | None = next((frame for frame in reversed(error.frames) if frame.user), None)
     at = f" at {frame.file}:{frame.line}" if frame is not None else ""
     first = next(iter(error.message.splitlines()), "")[:200]

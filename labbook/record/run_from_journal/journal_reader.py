@@ -1,4 +1,4 @@
-"""Folds a journal into one `Run`: what the probes wrote, how the command ended, what it printed."""
+"""Builds one `Run` from a journal: events of the probes, the end of the command, its output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from labbook.model.run import (
     Process,
     Run,
 )
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.request_events import fold_requests, was_stopped
 from labbook.record.run_from_journal.series_events import fold_series
@@ -32,14 +32,14 @@ _MAX_MEMBERS = 16
 _DEEPEST_GROUP = 6
 
 
-def assemble(start: Event, end: Event, processes: Sequence[ProcessEvents], console: Console) -> Run:
-    """The run as far as the journal tells it; captured facts, changes and checks are added by the caller.
+def build_run(start: Event, end: Event, processes: Sequence[ProcessEvents], console: Console) -> Run:
+    """Returns the run of a journal, without captured facts, changes and checks.
 
     Args:
         start: Content of `run.json`.
         end: Content of `end.json`; empty when the recorder died before the command ended.
         processes: Events of all processes of the run.
-        console: What is kept of the output.
+        console: The stored output.
     """
     code = end.get("code")
     run = Run(
@@ -48,7 +48,7 @@ def assemble(start: Event, end: Event, processes: Sequence[ProcessEvents], conso
         argv=tuple(start.get("argv") or ()),
         cwd=str(start.get("cwd", "")),
         started=float(start.get("started") or 0.0),
-        ended=_ended(start, end, processes),
+        ended=_end_time(start, end, processes),
         exit_code=code if isinstance(code, int) else None,
         signal=str(end.get("signal") or ""),
         experiment=str(start.get("experiment", "")),
@@ -59,20 +59,20 @@ def assemble(start: Event, end: Event, processes: Sequence[ProcessEvents], conso
         notes=tuple(str(n) for n in (start.get("notes") or ())) + _notes(processes),
         tags=tuple(start.get("tags") or ()),
     )
-    return _with_observations(run, processes, child_pid(start))
+    return _add_observations(run, processes, child_pid(start))
 
 
 def child_pid(start: Event) -> int:
-    """Process id of the command, 0 when it is not known."""
+    """Returns the process id of the command, 0 if it is unknown."""
     pid = start.get("child_pid")
     return pid if isinstance(pid, int) else 0
 
 
 def run_status(end: Event, processes: Sequence[ProcessEvents], pid: int) -> str:
-    """One of `STATUSES`, from how the command ended.
+    """Returns the status of a run: finished, failed, interrupted, killed or lost.
 
-    Without `end` the recorder died: a command whose probe began and never said goodbye was killed with it; otherwise
-    nobody knows how it ended, and the run is lost.
+    Without `end` the recorder died. If the command's probe started and wrote no `bye`, the command was killed as well;
+    otherwise its end is unknown, and the run is lost.
     """
     if not end:
         main = next((p for p in processes if p.hello.get("pid") == pid), None)
@@ -87,30 +87,27 @@ def run_status(end: Event, processes: Sequence[ProcessEvents], pid: int) -> str:
     return "finished" if code == 0 else "failed"
 
 
-def _ended(start: Event, end: Event, processes: Sequence[ProcessEvents]) -> float:
+def _end_time(start: Event, end: Event, processes: Sequence[ProcessEvents]) -> float:
     if end.get("ended"):
         return float(end["ended"])
     last = [float(process.events[-1].get("t") or 0.0) for process in processes if process.events]
     return max([float(start.get("started") or 0.0), float(start.get("last_seen") or 0.0), *last])
 
 
-def _with_observations(run: Run, processes: Sequence[ProcessEvents], pid: int) -> Run:
-    people = _processes(processes, pid)
-    exceptions = _exceptions(processes)
+def _add_observations(run: Run, processes: Sequence[ProcessEvents], pid: int) -> Run:
     frameworks = _frameworks(processes)
-    series = fold_series(processes)
     return replace(
         run,
         frameworks=frameworks,
         mode=next((str(f.state["mode"]) for f in frameworks if f.state.get("mode")), "dynamic" if frameworks else ""),
         arguments=_arguments(processes),
         configs=_configs(processes),
-        series=series,
+        series=fold_series(processes),
         asked=fold_requests(processes),
         signals=fold_signals(processes),
-        exceptions=exceptions,
+        exceptions=_exceptions(processes),
         warnings=_warnings(processes),
-        processes=people,
+        processes=_processes(processes, pid),
         probe=_probe_report(processes),
     )
 
@@ -182,16 +179,16 @@ def _exception(event: Event, hello: Event, rank: int | None) -> CaughtException:
 
 
 def _members(group: Sequence[Event], depth: int = 0) -> list[Event]:
-    """What an exception group holds, as if it were behind it; of groups in groups the innermost."""
-    found: list[Event] = []
+    """Returns the exceptions of an exception group and of the groups inside it."""
+    members: list[Event] = []
     for one in group if depth < _DEEPEST_GROUP else ():
-        found += _members(one.get("group") or (), depth + 1) or [{**one, "relation": "member"}]
-    return found[:_MAX_MEMBERS]
+        members += _members(one.get("group") or (), depth + 1) or [{**one, "relation": "member"}]
+    return members[:_MAX_MEMBERS]
 
 
 def _frameworks(processes: Sequence[ProcessEvents]) -> tuple[Framework, ...]:
     merged: dict[str, Framework] = {}
-    # The last word is that of a process that trained: an evaluation beside it sets no seeds and holds no optimizer.
+    # Processes that trained come last and win: an evaluation process sets no seeds and has no optimizer.
     for process in sorted(processes, key=lambda p: bool(p.of_kind(protocol.STEP))):
         for event in process.of_kind(protocol.FRAMEWORK):
             name = str(event.get("name") or "")
@@ -203,9 +200,9 @@ def _frameworks(processes: Sequence[ProcessEvents]) -> tuple[Framework, ...]:
         for event in process.of_kind(protocol.OPTIMIZER):
             name = str(event.get("framework") or "")
             if name in merged:
-                merged[name] = _with_optimizer(merged[name], event)
-    merged = {name: _with_devices(framework) for name, framework in merged.items()}
-    # A framework that took steps stands first: a program may import both and train with one.
+                merged[name] = _add_optimizer(merged[name], event)
+    merged = {name: _add_devices(framework) for name, framework in merged.items()}
+    # A framework with an optimizer comes first: a program may import both and train with one.
     return tuple(sorted(merged.values(), key=lambda f: not f.optimizers))
 
 
@@ -219,8 +216,8 @@ def _framework(name: str, event: Event) -> Framework:
     )
 
 
-def _with_devices(framework: Framework) -> Framework:
-    """Devices and cuDNN are known only once the program has started CUDA: they come with the state then."""
+def _add_devices(framework: Framework) -> Framework:
+    """Adds devices and cuDNN from the state: they are known only after the program has initialized CUDA."""
     devices, cudnn = framework.state.get("devices"), framework.state.get("cudnn")
     if not framework.devices and isinstance(devices, (list, tuple)):
         framework = replace(framework, devices=tuple(d for d in devices if isinstance(d, Mapping)))
@@ -237,7 +234,7 @@ def _merge_state(state: Mapping[str, Any], event: Event) -> dict[str, Any]:
     return merged
 
 
-def _with_optimizer(framework: Framework, event: Event) -> Framework:
+def _add_optimizer(framework: Framework, event: Event) -> Framework:
     facts = {key: value for key, value in event.items() if key not in ("v", "n", "t", "k", "framework")}
     known = [dict(o) for o in framework.optimizers]
     # The same optimizer on several ranks is one optimizer of the run.
@@ -297,7 +294,7 @@ def _probe_report(processes: Sequence[ProcessEvents]) -> ProbeReport:
             errors[key] = errors.get(key, 0) + count
     broken = sum(process.broken_lines for process in processes)
     if broken:
-        errors[("journal", "lines that are no events; the last line of a killed process may be torn")] = broken
+        errors[("journal", "damaged lines; the last line of a killed process may be incomplete")] = broken
     return ProbeReport(
         status="partial" if errors or unobserved else "ok",
         **_overhead(processes),
@@ -307,7 +304,7 @@ def _probe_report(processes: Sequence[ProcessEvents]) -> ProbeReport:
 
 
 def _overhead(processes: Sequence[ProcessEvents]) -> dict[str, float]:
-    """What the probe cost, of the process that took most steps and ended in an orderly way; fields of `ProbeReport`."""
+    """Returns the probe's overhead in the process with the most steps, as fields of `ProbeReport`."""
     byes = [bye for process in processes for bye in process.of_kind(protocol.BYE)]
     if not byes:
         return {}
@@ -315,10 +312,10 @@ def _overhead(processes: Sequence[ProcessEvents]) -> dict[str, float]:
     spent, elapsed = float(busiest.get("overhead_s") or 0.0), float(busiest.get("elapsed_s") or 0.0)
     if elapsed <= 0:
         return {}
-    told = {"overhead_fraction": spent / elapsed}
+    overhead = {"overhead_fraction": spent / elapsed}
     sustained = busiest.get("sustained")
     if isinstance(sustained, Mapping) and float(sustained.get("elapsed_s") or 0.0) > 0:
         later = float(sustained.get("overhead_s") or 0.0)
-        told |= {"setup_s": max(spent - later, 0.0), "sustained_s": later}
-        told["sustained_fraction"] = later / float(sustained["elapsed_s"])
-    return told
+        overhead |= {"setup_s": max(spent - later, 0.0), "sustained_s": later}
+        overhead["sustained_fraction"] = later / float(sustained["elapsed_s"])
+    return overhead

@@ -1,16 +1,16 @@
-"""Which rank of distributed training a process was."""
+"""The rank of a process in distributed training."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.store.journal import ProcessEvents
 
 
-def process_rank(hello: Mapping[str, Any]) -> int | None:
-    """Rank of a process in distributed training, from the variables that its launcher set; `None` outside one."""
+def launcher_rank(hello: Mapping[str, Any]) -> int | None:
+    """Returns the rank from the launcher's environment variables; `None` without a launcher."""
     environment = hello.get("env")
     if not isinstance(environment, Mapping):
         return None
@@ -25,16 +25,16 @@ def process_rank(hello: Mapping[str, Any]) -> int | None:
 
 
 def rank_of_process(process: ProcessEvents) -> int | None:
-    """Rank of a process: from its launcher, else as it told its process group, which programs that fork make later."""
-    launched = process_rank(process.hello)
+    """Returns the rank from the launcher, or from the process group of a program that forked."""
+    launched = launcher_rank(process.hello)
     if launched is not None:
         return launched
     for event in process.of_kind(protocol.STATE):
-        told = event.get("distributed")
-        if isinstance(told, Mapping) and isinstance(told.get("rank"), int) and _several(told.get("world_size")):
-            return int(told["rank"])
+        group = event.get("distributed")
+        if isinstance(group, Mapping) and isinstance(group.get("rank"), int) and _is_above_one(group.get("world_size")):
+            return int(group["rank"])
     return None
 
 
-def _several(size: object) -> bool:
+def _is_above_one(size: object) -> bool:
     return isinstance(size, int) and size > 1

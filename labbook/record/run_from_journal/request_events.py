@@ -1,7 +1,7 @@
-"""Folds what the user asked the probe to do, and what the program asked `labbook.checks`, into plain data.
+"""Collects the results of `--watch`, `--profile`, `--stop-on` and `labbook.checks`.
 
-`Run.asked` holds, as far as there is any: `moments` and `watched` (events of these kinds, with `rank` and `process`),
-`stopped` (the event of the process that ended first, with `rank`), `profiles`, `checked`.
+`Run.asked` has, if there are any: `moments` and `watched` (events of these kinds, with `rank`), `stopped` (the event
+of the process that ended first, with `rank`), `profiles`, `checked`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
 
@@ -25,24 +25,24 @@ _KINDS = {
 
 
 def fold_requests(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
-    """What was asked for in all processes of a run, in the order of time; empty when nothing was."""
-    found: dict[str, Any] = {}
+    """Returns the results of requests in all processes, ordered by time; empty without any."""
+    results: dict[str, Any] = {}
     for name, kind in _KINDS.items():
-        events = [_plain(event, process) for process in processes for event in process.of_kind(kind)]
+        events = [_event_facts(event, process) for process in processes for event in process.of_kind(kind)]
         if events:
-            found[name] = sorted(events, key=lambda event: float(event.get("t") or 0.0))[: _MOST[name]]
-    stops = [_plain(event, process) for process in processes for event in process.of_kind(protocol.STOPPED)]
+            results[name] = sorted(events, key=lambda event: float(event.get("t") or 0.0))[: _MOST[name]]
+    stops = [_event_facts(event, process) for process in processes for event in process.of_kind(protocol.STOPPED)]
     if stops:
-        found["stopped"] = min(stops, key=lambda event: float(event.get("t") or 0.0))
-    return found
+        results["stopped"] = min(stops, key=lambda event: float(event.get("t") or 0.0))
+    return results
 
 
 def was_stopped(processes: Sequence[ProcessEvents]) -> bool:
-    """Whether `--stop-on` ended some process of the run, or `--max-steps` had to end it the hard way."""
+    """Whether `--stop-on` ended a process, or `--max-steps` had to raise inside the program."""
     stops = [event for process in processes for event in process.of_kind(protocol.STOPPED)]
     return any(event.get("option") == "stop-on" or event.get("how") != "exit" for event in stops)
 
 
-def _plain(event: Mapping[str, Any], process: ProcessEvents) -> dict[str, Any]:
+def _event_facts(event: Mapping[str, Any], process: ProcessEvents) -> dict[str, Any]:
     facts = {key: value for key, value in event.items() if key not in ("v", "n", "k")}
     return {**facts, "rank": rank_of_process(process)}

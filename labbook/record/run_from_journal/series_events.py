@@ -1,4 +1,4 @@
-"""Folds the step and scalar events of all processes into series."""
+"""Builds series from the step and scalar events of all processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labbook.model.series import Series
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
 
@@ -18,7 +18,7 @@ _STEP_NAMES = {"loss": "loss", "grad_norm": "grad_norm", "dt": "step_time_s", "s
 
 @dataclass
 class _Points:
-    """Points of one series while they are collected."""
+    """Points of one series, in the order of their events."""
 
     steps: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
@@ -28,12 +28,12 @@ class _Points:
     nonfinite: int = 0
 
     def add(self, step: int, value: float, window: Sequence[Any] | None = None) -> None:
-        """Adds one point; `window` is [min, max, mean, finite count, non-finite count] of the steps it stands for."""
+        """Adds one point; `window` is [min, max, mean, finite, non-finite] of several steps."""
         low = high = value
         finite, nonfinite = (1, 0) if math.isfinite(value) else (0, 1)
         if window is not None and len(window) == 5:
-            low, high = number(window[0], value), number(window[1], value)
-            finite, nonfinite = int(number(window[3], 0)), int(number(window[4], 0))
+            low, high = to_float(window[0], value), to_float(window[1], value)
+            finite, nonfinite = int(to_float(window[3], 0)), int(to_float(window[4], 0))
         self.steps.append(step)
         self.values.append(value)
         self.low.append(low)
@@ -43,17 +43,17 @@ class _Points:
 
 
 def fold_series(processes: Sequence[ProcessEvents]) -> tuple[Series, ...]:
-    """All series of a run: those of the optimizer steps first, then what the program logged.
+    """Returns all series of a run: those of the optimizer steps, then those of the program.
 
-    Ranks keep their own series, marked by `rank`. When several processes without ranks trained (a script with two
+    Each rank has its own series, marked by `rank`. When several processes without ranks trained (a script with two
     Python steps), the names of all but the first begin with their script: `finetune.py/loss`.
     """
-    found: list[Series] = []
+    series: list[Series] = []
     labels = process_labels(processes)
     for process, label in zip(processes, labels, strict=True):
         rank = rank_of_process(process)
         for (name, source), points in _process_points(process).items():
-            found.append(
+            series.append(
                 Series(
                     name=f"{label}/{name}" if label else name,
                     source=source,
@@ -67,11 +67,11 @@ def fold_series(processes: Sequence[ProcessEvents]) -> tuple[Series, ...]:
                 )
             )
     order = {"probe": 0, "labbook": 1}
-    return tuple(sorted(found, key=lambda s: (order.get(s.source, 2), s.rank or 0)))
+    return tuple(sorted(series, key=lambda s: (order.get(s.source, 2), s.rank or 0)))
 
 
-def number(value: object, default: float = math.nan) -> float:
-    """A number of an event as a float; the strings "nan", "inf" and "-inf" stand for themselves."""
+def to_float(value: object, default: float = math.nan) -> float:
+    """Returns a number of an event as a float; JSON has the strings "nan", "inf" and "-inf"."""
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, (int, float)):
@@ -82,8 +82,8 @@ def number(value: object, default: float = math.nan) -> float:
 
 
 def process_labels(processes: Sequence[ProcessEvents]) -> list[str]:
-    """A prefix for each process, empty for the first of its rank that measured something."""
-    taken: set[tuple[int | None, str]] = set()
+    """Returns a label for each process, empty for the first of its rank that measured something."""
+    used_labels: set[tuple[int | None, str]] = set()
     seen: set[int | None] = set()
     labels = []
     for process in processes:
@@ -92,12 +92,12 @@ def process_labels(processes: Sequence[ProcessEvents]) -> list[str]:
         label = ""
         if measured and rank in seen:
             script = _script(process)
-            number_of = 1
+            count = 1
             label = script
-            while (rank, label) in taken:
-                number_of += 1
-                label = f"{script}#{number_of}"
-            taken.add((rank, label))
+            while (rank, label) in used_labels:
+                count += 1
+                label = f"{script}#{count}"
+            used_labels.add((rank, label))
         if measured:
             seen.add(rank)
         labels.append(label)
@@ -124,7 +124,7 @@ def _process_points(process: ProcessEvents) -> dict[tuple[str, str], _Points]:
 
 
 def _repeats_first_group(key: tuple[str, str], points: _Points, all_points: Mapping[tuple[str, str], _Points]) -> bool:
-    """Whether this is the learning rate of a further parameter group that is always that of the first."""
+    """Whether this parameter group always has the learning rate of the first group."""
     name, source = key
     base, separator, _ = name.partition(".group")
     if not separator:
@@ -134,8 +134,8 @@ def _repeats_first_group(key: tuple[str, str], points: _Points, all_points: Mapp
 
 
 def _add_step(points: dict[tuple[str, str], _Points], event: Mapping[str, Any]) -> None:
-    step = int(number(event.get("step"), 0))
-    opt = int(number(event.get("opt"), 0))
+    step = int(to_float(event.get("step"), 0))
+    opt = int(to_float(event.get("opt"), 0))
     suffix = f".opt{opt}" if opt else ""
     windows = event.get("agg") or {}
     for name, series_name in _STEP_NAMES.items():
@@ -143,14 +143,14 @@ def _add_step(points: dict[tuple[str, str], _Points], event: Mapping[str, Any]) 
         if value is None:
             continue
         if isinstance(value, list):
-            several = [number(v) for v in value]
+            several = [to_float(v) for v in value]
             value = sum(several) / len(several) if several else math.nan
-        points.setdefault((series_name + suffix, "probe"), _Points()).add(step, number(value), windows.get(name))
+        points.setdefault((series_name + suffix, "probe"), _Points()).add(step, to_float(value), windows.get(name))
     rates = event.get("lr")
     for group, rate in enumerate(rates if isinstance(rates, list) else [rates]):
         if rate is not None:
             name = f"lr{suffix}" if group == 0 else f"lr{suffix}.group{group}"
-            points.setdefault((name, "probe"), _Points()).add(step, number(rate))
+            points.setdefault((name, "probe"), _Points()).add(step, to_float(rate))
 
 
 def _add_scalars(points: dict[tuple[str, str], _Points], event: Mapping[str, Any], logged: dict[str, int]) -> None:
@@ -160,11 +160,11 @@ def _add_scalars(points: dict[tuple[str, str], _Points], event: Mapping[str, Any
         logged[key] = logged.get(key, 0) + 1
         step = event.get("step")
         at = int(step) if isinstance(step, (int, float)) else logged[key]
-        points.setdefault((str(name), source), _Points()).add(at, number(value))
+        points.setdefault((str(name), source), _Points()).add(at, to_float(value))
 
 
 def _ascending(points: _Points) -> _Points:
-    """The same points by step; a program may log late steps first, or the same step again (the later value stands)."""
+    """Returns the points ordered by step; of several values of one step the last one counts."""
     if all(a < b for a, b in zip(points.steps, points.steps[1:], strict=False)):
         return points
     rows: dict[int, tuple[float, float, float]] = {}

@@ -1,4 +1,4 @@
-"""Folds the events of all processes into the signals that checks look at, whatever a probe may have written."""
+"""Builds the signals, the input of the health checks, from the events of all processes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 from labbook.model.series import Series
 from labbook.model.signals import Facts, Signals
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.record.run_from_journal.ranks import rank_of_process
-from labbook.record.run_from_journal.series_events import number, process_labels
+from labbook.record.run_from_journal.series_events import process_labels, to_float
 from labbook.store.journal import ProcessEvents
 
 _ENVELOPE = ("v", "n", "t", "k", "framework")
 _DEEPEST = 12
 _LONGEST = 4000
 _MOST_ROWS = 120_000
-"""Rows of tensors that are kept of one process. Source: chosen by us; some 100 MB of objects, 150 dense steps of a
-model with 800 tensors."""
+"""Maximum rows of tensors of one process. Source: chosen by us; 100 MB of objects, 150 dense steps of a model with 800
+tensors."""
 
 _MOST = {
     protocol.MODEL: 50,
@@ -33,56 +33,56 @@ _MOST = {
     protocol.MEMORY: 2000,
     protocol.MOMENT: 50,
 }
-"""How many events of a kind are kept; of more, the first and last ones and an even choice of those between."""
+"""Maximum events of a kind; of more, the first and last ones and an even sample of the others are used."""
 
 _PHASES = ("data", "forward", "backward", "optimizer", "other")
 
 
 def fold_signals(processes: Sequence[ProcessEvents]) -> tuple[Signals, ...]:
-    """The signals of every process that trained, ranks in order; a process that trained with two frameworks has two."""
-    found = []
+    """Returns the signals of each process and framework that trained, ordered by rank."""
+    signals = []
     for process, label in zip(processes, process_labels(processes), strict=True):
         by_framework: dict[str, list[Facts]] = {}
         for event in process.events:
             if event.get("k") in _KINDS:
                 by_framework.setdefault(str(event.get("framework") or ""), []).append(event)
         for framework, events in by_framework.items():
-            if any(event["k"] in _OF_TRAINING for event in events):
-                found.append(_signals(process, framework, label, events))
-    return tuple(sorted(found, key=lambda s: s.rank or 0))
+            if any(event["k"] in _TRAINING_KINDS for event in events):
+                signals.append(_signals(process, framework, label, events))
+    return tuple(sorted(signals, key=lambda s: s.rank or 0))
 
 
-_OF_TRAINING = (protocol.STEP, protocol.TENSORS, protocol.LOOP, protocol.GRAPH, protocol.LOSS_CALL, protocol.FLIGHT)
-_KINDS = {*_OF_TRAINING, *_MOST, protocol.OPTIMIZER, protocol.STATE}
+_TRAINING_KINDS = (protocol.STEP, protocol.TENSORS, protocol.LOOP, protocol.GRAPH, protocol.LOSS_CALL, protocol.FLIGHT)
+_KINDS = {*_TRAINING_KINDS, *_MOST, protocol.OPTIMIZER, protocol.STATE}
 
 
 def _signals(process: ProcessEvents, framework: str, label: str, events: Sequence[Facts]) -> Signals:
     hello, rank = process.hello, rank_of_process(process)
-    kept = {kind: _chosen([e for e in events if e["k"] == kind], kind) for kind in _MOST}
+    by_kind = {kind: _select_events([e for e in events if e["k"] == kind], kind) for kind in _MOST}
     steps = [e for e in events if e["k"] == protocol.STEP]
     loops = [e for e in events if e["k"] == protocol.LOOP]
     flights = [e for e in events if e["k"] == protocol.FLIGHT]
     modes = [str(e["mode"]) for e in events if e["k"] == protocol.STATE and e.get("mode")]
-    times = [number(e.get("t")) for e in process.events]
+    times = [to_float(e.get("t")) for e in process.events]
     return Signals(
         framework=framework,
         label=label,
         rank=rank,
-        pid=_whole(hello.get("pid")),
+        pid=_to_int(hello.get("pid")),
         mode=modes[-1] if modes else "",
-        models=kept[protocol.MODEL],
-        tensors=_bounded(kept[protocol.TENSORS]),
-        batches=kept[protocol.BATCH],
-        prints=kept[protocol.PRINTS],
-        losses=_last_of_each(kept[protocol.LOSS_CALL], "fn", "line", "training"),
-        loaded=kept[protocol.LOADED],
-        graphs=kept[protocol.GRAPH],
+        models=by_kind[protocol.MODEL],
+        tensors=_limit_rows(by_kind[protocol.TENSORS]),
+        batches=by_kind[protocol.BATCH],
+        prints=by_kind[protocol.PRINTS],
+        losses=_last_of_each(by_kind[protocol.LOSS_CALL], "fn", "line", "training"),
+        loaded=by_kind[protocol.LOADED],
+        graphs=by_kind[protocol.GRAPH],
         loop=_totals(loops),
-        evaluations=kept[protocol.EVALUATION],
-        loaders=kept[protocol.LOADER],
-        memory=kept[protocol.MEMORY],
+        evaluations=by_kind[protocol.EVALUATION],
+        loaders=by_kind[protocol.LOADER],
+        memory=by_kind[protocol.MEMORY],
         flight=_clean_event(flights[0]) if flights else {},
-        moments=kept[protocol.MOMENT],
+        moments=by_kind[protocol.MOMENT],
         phases=_phases(steps, rank),
         optimizers=tuple(_clean_event(e) for e in events if e["k"] == protocol.OPTIMIZER)[:256],
         spans=_spans(steps),
@@ -91,12 +91,12 @@ def _signals(process: ProcessEvents, framework: str, label: str, events: Sequenc
     )
 
 
-def _chosen(events: Sequence[Facts], kind: str) -> tuple[Facts, ...]:
-    return tuple(_clean_event(event) for event in _even(events, _MOST[kind]))
+def _select_events(events: Sequence[Facts], kind: str) -> tuple[Facts, ...]:
+    return tuple(_clean_event(event) for event in _sample_evenly(events, _MOST[kind]))
 
 
-def _even(events: Sequence[Any], most: int) -> Sequence[Any]:
-    """At most `most` of them: the first half and last eighth as they are, an even choice between."""
+def _sample_evenly(events: Sequence[Any], most: int) -> Sequence[Any]:
+    """Returns at most `most` events: the first half, the last eighth and an even sample between them."""
     if len(events) <= most:
         return events
     head, tail = most // 2, most // 8
@@ -106,14 +106,14 @@ def _even(events: Sequence[Any], most: int) -> Sequence[Any]:
     return [*events[:head], *chosen, *events[len(events) - tail :]]
 
 
-def _bounded(events: Sequence[Facts]) -> tuple[Facts, ...]:
-    """As many of the tensor events as keep their rows under the limit."""
+def _limit_rows(events: Sequence[Facts]) -> tuple[Facts, ...]:
+    """Returns a sample of the tensor events with at most `_MOST_ROWS` rows, or all of them."""
     rows = sum(
         len(event.get(key) or ()) for event in events for key in ("params", "modules") if _is_list(event.get(key))
     )
     if rows <= _MOST_ROWS:
         return tuple(events)
-    return tuple(_even(events, max(8, len(events) * _MOST_ROWS // rows)))
+    return tuple(_sample_evenly(events, max(8, len(events) * _MOST_ROWS // rows)))
 
 
 def _is_list(value: object) -> bool:
@@ -125,7 +125,7 @@ def _clean_event(event: Facts) -> dict[str, Any]:
 
 
 def _clean(value: Any, depth: int) -> Any:  # noqa: ANN401 - JSON data
-    """The same data with "nan", "inf" and "-inf" as numbers, cut where it is absurdly deep or long."""
+    """Returns the data with "nan", "inf" and "-inf" as numbers, truncated if it is absurdly deep or long."""
     if isinstance(value, str):
         return float(value) if value in ("nan", "inf", "-inf") else value[:2000]
     if isinstance(value, Mapping):
@@ -144,34 +144,34 @@ def _last_of_each(events: Sequence[Facts], *keys: str) -> tuple[Facts, ...]:
     return tuple(last.values())
 
 
-_OF_MODELS = (
+_MODEL_TOTALS = (
     *("never_grad", "never_grad_n", "never_called", "never_called_n", "trainable_n", "outside", "outside_n", "stale"),
     *("elements", "frozen", "toggled", "toggled_n"),
 )
-"""Totals that are worked out from living models; at exit they may be gone."""
+"""Totals computed from models that are still alive; at exit there may be none."""
 
 
 def _totals(loops: Sequence[Facts]) -> dict[str, Any]:
-    """The last totals; what is worked out from models is that of the last time that there were any."""
+    """Returns the last totals; those of models are from the last event with a trainable model."""
     if not loops:
         return {}
-    told = _clean_event(loops[-1])
-    alive = next((e for e in reversed(loops) if number(e.get("trainable_n"), 0.0) > 0), None)
-    if alive is not None and not number(told.get("trainable_n"), 0.0) > 0:
+    totals = _clean_event(loops[-1])
+    alive = next((e for e in reversed(loops) if to_float(e.get("trainable_n"), 0.0) > 0), None)
+    if alive is not None and not to_float(totals.get("trainable_n"), 0.0) > 0:
         before = _clean_event(alive)
-        told = {**told, **{key: before[key] for key in _OF_MODELS if key in before}}
-    return told
+        totals = {**totals, **{key: before[key] for key in _MODEL_TOTALS if key in before}}
+    return totals
 
 
-def _whole(value: object) -> int:
-    told = number(value, 0.0)
-    return int(told) if math.isfinite(told) else 0
+def _to_int(value: object) -> int:
+    number = to_float(value, 0.0)
+    return int(number) if math.isfinite(number) else 0
 
 
 def _spans(steps: Sequence[Facts]) -> dict[int, tuple[float, float]]:
     spans: dict[int, tuple[float, float]] = {}
     for event in steps:
-        opt, t = _whole(event.get("opt")), number(event.get("t"))
+        opt, t = _to_int(event.get("opt")), to_float(event.get("t"))
         if math.isfinite(t):
             first, _ = spans.get(opt, (t, t))
             spans[opt] = (first, t)
@@ -179,24 +179,24 @@ def _spans(steps: Sequence[Facts]) -> dict[int, tuple[float, float]]:
 
 
 def _phases(steps: Sequence[Facts], rank: int | None) -> dict[str, Series]:
-    """Seconds a step of each phase, the mean of a window where it stands for several steps; and samples a step."""
+    """Returns seconds per step of each phase (the mean of a window of steps), and samples per step."""
     points: dict[str, list[tuple[int, float]]] = {}
     for event in steps:
-        step, told, windows = _whole(event.get("step")), event.get("ph"), event.get("agg")
-        if isinstance(told, Mapping):
+        step, seconds, windows = _to_int(event.get("step")), event.get("ph"), event.get("agg")
+        if isinstance(seconds, Mapping):
             for name in _PHASES:
-                value = _mean_of(windows, name, number(told.get(name)))
+                value = _window_mean(windows, name, to_float(seconds.get(name)))
                 if math.isfinite(value):
                     points.setdefault(name, []).append((step, value))
-        samples = number(event.get("samples"))
+        samples = to_float(event.get("samples"))
         if math.isfinite(samples):
             points.setdefault("samples", []).append((step, samples))
-    return {name: _series(name, of, rank) for name, of in points.items()}
+    return {name: _series(name, rows, rank) for name, rows in points.items()}
 
 
-def _mean_of(windows: object, name: str, value: float) -> float:
+def _window_mean(windows: object, name: str, value: float) -> float:
     window = windows.get(name) if isinstance(windows, Mapping) else None
-    return number(window[2], value) if isinstance(window, list) and len(window) == 5 else value
+    return to_float(window[2], value) if isinstance(window, list) and len(window) == 5 else value
 
 
 def _series(name: str, points: Sequence[tuple[int, float]], rank: int | None) -> Series:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from labbook.model.run import Run
-from labbook.probe.redaction import PATH_RULES
+from labbook.probe.redaction.redactor import PATH_RULES
 from labbook.report.ending_exception import ending_exception, shown_path
 from labbook.report.entry.section_limits import Limits, shorten_middle
 

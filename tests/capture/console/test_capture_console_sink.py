@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from labbook.capture.console.console_reader import console_from_file, read_console
+from labbook.capture.console.console_reader import read_console
 from labbook.capture.console.console_sink import ConsoleSink
-from labbook.capture.console.notable_lines import NotableLines, key_line, notable_spans
-from labbook.probe.redaction import Redactor
+from labbook.capture.console.notable_lines import NotableLines, notable_spans, open_key_line
+from labbook.probe.redaction.redactor import Redactor
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -57,9 +57,9 @@ def test_long_output_keeps_both_ends_and_the_notable_lines(tmp_path):
     assert kept[:300] == lines[:300]
     assert kept[-500:] == lines[-500:]
     middle = kept.index("ValueError: no such layer")
-    assert kept[middle - 1] == f"... {console.left_out + 2:,} lines left out (2 notable ones of them kept) ..."
+    assert kept[middle - 1] == f"... {console.left_out + 2:,} lines left out, except for 2 notable ones ..."
     assert kept[middle + 1] == lines[9_500]
-    assert kept[middle + 2].startswith("... every line again from line ")
+    assert kept[middle + 2].startswith("... all lines from line ")
     assert console.lines == 20_000
     assert console.left_out == 20_000 - (len(kept) - 2)
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 60_000
@@ -208,18 +208,19 @@ def test_what_cannot_be_redacted_is_withheld(tmp_path):
 
     assert console.text == (
         "before\n[withheld: 2 lines, the redaction failed (RuntimeError)]\nafter\n"
-        "[withheld: 1 lines, the redaction failed (RuntimeError)]\n"
+        "[withheld: 1 line, the redaction failed (RuntimeError)]\n"
     )
     assert b"boom" not in on_disk(tmp_path)
     assert console.lines == 4
 
 
+@pytest.mark.process
 def test_a_full_disk_is_survived(tmp_path):
     """A limit on the size of files stands for the full disk: every later write fails in the same way."""
     program = (
         "import resource, sys\nfrom pathlib import Path\n"
         "from labbook.capture.console.console_sink import ConsoleSink\n"
-        "from labbook.probe.redaction import Redactor\n"
+        "from labbook.probe.redaction.redactor import Redactor\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
         "sink = ConsoleSink(Path(sys.argv[1]), Redactor())\n"
         "for n in range(1000): sink.feed('stdout', b'line %d\\n' % n)\n"
@@ -293,7 +294,10 @@ def test_output_in_a_file_is_read_at_the_end(tmp_path):
     assert "RuntimeError: token=[REDACTED" in console.text
     assert console.lines == 100_000
     assert SECRET.encode() not in on_disk(folder)
-    assert console_from_file(out, 0, Redactor()).text.startswith("from another run\nordinary line 0\n")
+    whole = sink_in(tmp_path / "whole")
+    whole.file_stream("output", out, 0)
+    whole.close()
+    assert read_console(tmp_path / "whole").text.startswith("from another run\nordinary line 0\n")
 
 
 def test_a_file_that_was_replaced_is_named(tmp_path):
@@ -305,7 +309,7 @@ def test_a_file_that_was_replaced_is_named(tmp_path):
     out.write_text("of somebody else\n")
     sink.close()
 
-    assert read_console(tmp_path / "console").text == "[the output in a file could not be read: FileNotFoundError]\n"
+    assert read_console(tmp_path / "console").text == "[cannot read the output from its file: FileNotFoundError]\n"
 
 
 def test_an_empty_or_missing_folder(tmp_path):
@@ -348,10 +352,10 @@ def test_spans_are_whole_lines_in_order():
 def test_the_open_key_of_a_block():
     begin, end = b"-----BEGIN EC PRIVATE KEY-----", b"-----END EC PRIVATE KEY-----"
 
-    assert key_line(b"x\n" + begin + b"\nabc") == begin
-    assert key_line(begin + b"\nabc\n" + end) == b""
-    assert key_line(b"body only", before=begin) == begin
-    assert key_line(end, before=begin) == b""
+    assert open_key_line(b"x\n" + begin + b"\nabc") == begin
+    assert open_key_line(begin + b"\nabc\n" + end) == b""
+    assert open_key_line(b"body only", before=begin) == begin
+    assert open_key_line(end, before=begin) == b""
 
 
 @pytest.mark.parametrize("seed", range(40))

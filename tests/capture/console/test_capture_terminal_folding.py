@@ -83,7 +83,7 @@ def test_settled_shows_the_bar_without_what_is_growing():
     folder = LineFolder()
     folder.feed("epoch 10%\repoch 20%\repoch 3")
 
-    assert folder.settled() == ["epoch 20%"]
+    assert folder.changeable_lines() == ["epoch 20%"]
     assert folder.feed("0%\ndone\n" + "more\n" * 10).startswith("epoch 30%\ndone\n")
 
 

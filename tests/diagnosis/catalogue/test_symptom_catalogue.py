@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from labbook.diagnosis.candidates import ANYTHING
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.pattern import compile_pattern
@@ -17,7 +15,6 @@ from labbook.model.symptom import CRASH_FAMILIES
 CATALOGUE = read_pages(BUILT_IN)
 MATCHER = Matcher(CATALOGUE)
 PAGES = list(CATALOGUE.symptoms.values())
-CRASHES = [page for page in PAGES if page.family in CRASH_FAMILIES]
 IDS = [page.id for page in PAGES]
 
 
@@ -36,53 +33,59 @@ def test_every_check_and_every_family_has_a_page():
     assert {page.family for page in PAGES} >= set(CRASH_FAMILIES) - {"other"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_a_page_says_the_same_in_both_languages(page):
-    english, chinese = page.said("en"), page.said("zh")
-    assert english is not chinese, "it has no Chinese title"
-    for said in (english, chinese):
-        assert said.title and said.see and said.why and said.attempts
-        assert not said.title.endswith((".", "。"))
-    assert len(english.why) == len(chinese.why)
-    assert len(english.attempts) == len(chinese.attempts)
-    assert bool(english.says) == bool(chinese.says)
-    assert page.words and page.source
+def test_a_page_says_the_same_in_both_languages(each):
+    def check(page_id):
+        page = CATALOGUE.symptoms[page_id]
+        english, chinese = page.said("en"), page.said("zh")
+        assert english is not chinese, "it has no Chinese title"
+        for said in (english, chinese):
+            assert said.title and said.see and said.why and said.attempts
+            assert not said.title.endswith((".", "。"))
+        assert len(english.why) == len(chinese.why)
+        assert len(english.attempts) == len(chinese.attempts)
+        assert bool(english.says) == bool(chinese.says)
+        assert page.words and page.source
+
+    each(IDS, check)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_what_a_page_names_exists(page):
+def test_what_a_page_names_exists(each):
     known = set(CATALOGUE.symptoms)
-    assert set(page.caused_by) <= known | {ANYTHING}
-    assert set(page.causes_of) <= known
-    assert {condition.removeprefix(LEFT_OUT) for condition in page.when} <= set(CONDITIONS)
-    for cause, fix in page.when.values():
-        assert cause <= len(page.said("en").why)
-        assert fix <= len(page.said("en").attempts)
+
+    def check(page_id):
+        page = CATALOGUE.symptoms[page_id]
+        assert set(page.caused_by) <= known | {ANYTHING}
+        assert set(page.causes_of) <= known
+        assert {condition.removeprefix(LEFT_OUT) for condition in page.when} <= set(CONDITIONS)
+        for cause, fix in page.when.values():
+            assert cause <= len(page.said("en").why)
+            assert fix <= len(page.said("en").attempts)
+
+    each(IDS, check)
 
 
-@pytest.mark.parametrize("page", CRASHES, ids=[page.id for page in CRASHES])
-def test_a_crash_has_patterns_and_examples_for_them(page):
-    assert page.patterns
-    if any(pattern.kind != "exit" for pattern in page.patterns):
-        assert page.matches and page.misses
+def test_a_crash_has_patterns_and_examples_for_them(each):
+    def check(page_id):
+        page = CATALOGUE.symptoms[page_id]
+        assert page.patterns
+        if any(pattern.kind != "exit" for pattern in page.patterns):
+            assert page.matches and page.misses
+
+    each((page.id for page in PAGES if page.family in CRASH_FAMILIES), check)
 
 
-EXAMPLES = [(page, example.text) for page in PAGES for example in page.matches]
-MISSES = [(page, example.text) for page in PAGES for example in page.misses]
+def test_a_page_is_what_its_examples_show(each):
+    def check(page_id, text):
+        assert primary(text) == page_id
+
+    each(((page.id, example.text) for page in PAGES for example in page.matches), check)
 
 
-@pytest.mark.parametrize(
-    ("page", "text"), EXAMPLES, ids=[f"{page.id}-{number}" for number, (page, _) in enumerate(EXAMPLES)]
-)
-def test_a_page_is_what_its_examples_show(page, text):
-    assert primary(text) == page.id
+def test_a_page_is_not_what_looks_like_it(each):
+    def check(page_id, text):
+        assert primary(text) != page_id
 
-
-@pytest.mark.parametrize(
-    ("page", "text"), MISSES, ids=[f"{page.id}-{number}" for number, (page, _) in enumerate(MISSES)]
-)
-def test_a_page_is_not_what_looks_like_it(page, text):
-    assert primary(text) != page.id
+    each(((page.id, example.text) for page in PAGES for example in page.misses), check)
 
 
 def test_a_page_does_not_depend_on_one_pattern_that_fits_everything():
@@ -98,7 +101,10 @@ def test_headings_are_known():
     assert set(HEADINGS) == {"en", "zh"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.id)
-def test_no_pattern_is_twice_on_a_page(page):
-    keys = [(p.kind, p.text.lower(), p.types, p.exits, p.frameworks) for p in page.patterns]
-    assert len(keys) == len(set(keys)), {key for key in keys if keys.count(key) > 1}
+def test_no_pattern_is_twice_on_a_page(each):
+    def check(page_id):
+        patterns = CATALOGUE.symptoms[page_id].patterns
+        keys = [(p.kind, p.text.lower(), p.types, p.exits, p.frameworks) for p in patterns]
+        assert len(keys) == len(set(keys)), {key for key in keys if keys.count(key) > 1}
+
+    each(IDS, check)

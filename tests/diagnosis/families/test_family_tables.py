@@ -155,6 +155,7 @@ def test_a_code_or_class_belongs_to_one_family():
                 assert known.setdefault((kind, one), path.stem) == path.stem, (kind, one)
 
 
+@pytest.mark.process
 def test_a_table_is_read_when_a_message_needs_it_and_not_before():
     code = (
         "import labbook.diagnosis.cause_ranking\n"

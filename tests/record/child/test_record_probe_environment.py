@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.probe.protocol import ENV_PROBE
+from labbook.probe.events.protocol import ENV_PROBE
 from labbook.record.child.probe_environment import inject_environment
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from labbook.capture.console.console_reader import read_console
 from labbook.capture.console.console_sink import ConsoleSink
-from labbook.probe.redaction import Redactor
+from labbook.probe.redaction.redactor import Redactor
 from labbook.record.child.keeper import Keeper
 from labbook.record.child.tee import COMPLETE, DATA, GAP, Tee
 
@@ -152,7 +152,7 @@ def test_the_journal_lock_is_held_until_the_output_is_kept(tmp_path):
     """Recovery must not take a run whose recorder has died while the pump still keeps its output."""
     program = (
         "import fcntl, os, pathlib, sys; from labbook.capture.console.console_sink import ConsoleSink\n"
-        "from labbook.probe.redaction import Redactor; from labbook.record.child.supervisor import run_child\n"
+        "from labbook.probe.redaction.redactor import Redactor; from labbook.record.child.supervisor import run_child\n"
         "folder = pathlib.Path(sys.argv[1]); lock = os.open(folder / 'alive', os.O_RDWR | os.O_CREAT)\n"
         "fcntl.flock(lock, fcntl.LOCK_EX)\n"
         "run_child(['sh', '-c', 'echo ready; sleep 1.5; echo end'], env=os.environ, cwd=folder,\n"
@@ -228,7 +228,7 @@ def test_a_reader_that_lags_never_holds_up_the_tee(tmp_path):
     sink = ConsoleSink(tmp_path, Redactor())
     keeper = Keeper(receiving, sink, ["stdout"], drained.append)
     tee.say(COMPLETE)
-    thread = threading.Thread(target=lambda: drained.append(keeper.keep()))
+    thread = threading.Thread(target=lambda: drained.append(keeper.store_output()))
     thread.start()
     assert tee.drain(10)
     thread.join(30)
@@ -250,7 +250,7 @@ def test_key_material_stays_masked_after_a_gap(tmp_path):
     sending.send(bytes((GAP, 0, 1)) + (3).to_bytes(8, "big") + b"-----BEGIN RSA PRIVATE KEY-----")
     sending.send(bytes((DATA, 0)) + b"cut line\n" + body.encode() + b"\n-----END RSA PRIVATE KEY-----\nafter\n")
     sending.send(bytes((COMPLETE, 0)))
-    assert Keeper(receiving, sink, ["stdout"], lambda n: None).keep()
+    assert Keeper(receiving, sink, ["stdout"], lambda n: None).store_output()
     sink.close()
 
     assert b"MIIEow" not in on_disk(tmp_path)

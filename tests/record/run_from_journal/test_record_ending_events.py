@@ -11,7 +11,7 @@ from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.model.run import CaughtException, Frame, Run
 from labbook.model.series import Series
 from labbook.record.run_from_journal.blocked_on import classify_wait
-from labbook.record.run_from_journal.ending_events import threads_of_text, with_standstill
+from labbook.record.run_from_journal.ending_events import parse_thread_stacks, standstill_facts
 from labbook.store.journal import ProcessEvents
 
 SITE = "/venv/lib/python3.11/site-packages/"
@@ -73,10 +73,10 @@ Current thread 0x00007f2 [python] (most recent call first):
 
 
 def test_the_text_of_the_interpreter_is_read():
-    main, other = threads_of_text(DUMP)
+    main, other = parse_thread_stacks(DUMP)
     assert main["main"] and [(f["line"], f["user"]) for f in main["frames"]] == [(50, True), (40, True), (132, False)]
     assert not other["frames"][-1]["user"]
-    assert threads_of_text("") == [] and threads_of_text("no stacks\n" * 3) == []
+    assert parse_thread_stacks("") == [] and parse_thread_stacks("no stacks\n" * 3) == []
 
 
 def run_with(status="interrupted", exceptions=(), ended=1000.0, signal="SIGINT", step_s=0.5):
@@ -101,7 +101,7 @@ def findings(run, facts):
 
 
 def test_a_long_silence_before_ctrl_c_is_a_standstill(tmp_path):
-    facts = with_standstill(run_with(), process(reason="interrupt", silent_s=95.0), tmp_path)
+    facts = standstill_facts(run_with(), process(reason="interrupt", silent_s=95.0), tmp_path)
     assert facts["stalled"] and facts["silent_s"] == 95.0 and facts["waiting"] == "reader"
     assert facts["where"]["file"] == "train.py"
     first, *_ = findings(run_with(), facts)
@@ -121,20 +121,20 @@ def test_a_long_silence_before_ctrl_c_is_a_standstill(tmp_path):
 )
 def test_no_standstill(tmp_path, told, step_s, status):
     run = run_with(status, step_s=step_s)
-    facts = with_standstill(run, process(**told), tmp_path)
+    facts = standstill_facts(run, process(**told), tmp_path)
     assert "stalled" not in facts
     assert findings(run, facts) == ()
 
 
 def test_a_silence_lasts_until_the_process_is_ended(tmp_path):
     run = run_with(ended=1100.0, signal="SIGTERM")
-    facts = with_standstill(run, process(reason="silence", silent_s=10.0), tmp_path)
+    facts = standstill_facts(run, process(reason="silence", silent_s=10.0), tmp_path)
     assert facts["silent_s"] == 120.0 and facts["stalled"]
 
 
 def test_stacks_written_at_sigterm_are_taken(tmp_path):
     (tmp_path / "h-1-2.stacks").write_text(DUMP)
-    facts = with_standstill(run_with(signal="SIGTERM"), [ProcessEvents("h-1-2.jsonl", ())], tmp_path)
+    facts = standstill_facts(run_with(signal="SIGTERM"), [ProcessEvents("h-1-2.jsonl", ())], tmp_path)
     assert facts["where"]["line"] == 40 and "silent_s" not in facts
 
 
@@ -147,7 +147,7 @@ def thread_error(function, t=900.0, kind="KeyError"):
 @pytest.mark.parametrize(("status", "signal"), [("interrupted", "SIGTERM"), ("killed", "SIGKILL")])
 def test_the_error_of_a_dead_reader_comes_first(tmp_path, status, signal):
     run = run_with(status, (thread_error("_thread_loop"),), signal=signal)
-    facts = with_standstill(run, [], tmp_path)
+    facts = standstill_facts(run, [], tmp_path)
     assert facts["reader_died"].endswith("died of KeyError: 'image_40' at /w/data.py:5")
     first, *rest = findings(run, facts)
     assert first.symptom == "key_missing" and (first.where["file"], first.where["line"]) == ("/w/data.py", 5)
@@ -157,10 +157,10 @@ def test_the_error_of_a_dead_reader_comes_first(tmp_path, status, signal):
 def test_a_thread_of_the_program_counts_when_nothing_moved_after_it(tmp_path):
     # Nothing moved for 95 s of 1000.
     told = process(reason="interrupt", silent_s=95.0)
-    late = with_standstill(run_with(exceptions=(thread_error("prefetch", t=906.0),)), told, tmp_path)
-    early = with_standstill(run_with(exceptions=(thread_error("prefetch", t=300.0),)), told, tmp_path)
+    late = standstill_facts(run_with(exceptions=(thread_error("prefetch", t=906.0),)), told, tmp_path)
+    early = standstill_facts(run_with(exceptions=(thread_error("prefetch", t=300.0),)), told, tmp_path)
     assert "reader_died" in late and "reader_died" not in early
-    assert with_standstill(run_with("failed", (thread_error("_thread_loop"),)), [], tmp_path) == {}
+    assert standstill_facts(run_with("failed", (thread_error("_thread_loop"),)), [], tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_sigterm_at_the_time_limit_is_no_interruption_by_the_user():
 
 def test_members_of_an_exception_group_are_read_like_what_is_behind_it():
     from labbook.model.run import Console
-    from labbook.record.run_from_journal.journal_reader import assemble
+    from labbook.record.run_from_journal.journal_reader import build_run
 
     inner = [{"type": "FileNotFoundError", "message": "[Errno 2] No such file or directory: 'a.png'", "group": []}]
     group = [
@@ -197,7 +197,7 @@ def test_members_of_an_exception_group_are_read_like_what_is_behind_it():
         "group": group,
         "exit": True,
     }
-    run = assemble({"id": "r"}, {"code": 1}, [ProcessEvents("h-1-2.jsonl", (event,))], Console())
+    run = build_run({"id": "r"}, {"code": 1}, [ProcessEvents("h-1-2.jsonl", (event,))], Console())
     assert [(kind, relation) for kind, _, relation in run.exceptions[0].chain] == [
         ("ValueError", "member"),
         ("FileNotFoundError", "member"),
@@ -210,13 +210,13 @@ def test_a_program_that_ends_itself_without_an_exception_is_quoted(tmp_path):
     from types import SimpleNamespace
 
     from labbook.model.run import Console
-    from labbook.record.diagnosing import with_diagnosis
+    from labbook.record.diagnosing import add_diagnosis
     from labbook.store.paths import NotebookPaths
 
     config = SimpleNamespace(language_in_use=lambda: "en")
     notebook = SimpleNamespace(paths=NotebookPaths(tmp_path), config=config)
     run = Run("r", "failed", ("python",), "/w", 0.0, 9.0, 4, console=Console("step 3\nthe third wheel is missing\n"))
-    said = with_diagnosis(notebook, run).unsure
+    said = add_diagnosis(notebook, run).unsure
     assert said == (
         "the program ended itself with status 4 without an exception; "
         "the last line that it printed: the third wheel is missing"
@@ -232,7 +232,7 @@ def test_a_child_that_died_explains_a_status_without_an_exception(tmp_path):
     from dataclasses import replace
 
     run = replace(run_with("failed", signal=""), exit_code=1)
-    first, *_ = findings(run, with_standstill(run, died(), tmp_path))
+    first, *_ = findings(run, standstill_facts(run, died(), tmp_path))
     assert first.symptom == "native_crash"
     assert first.evidence[0] == "the child process 77 (Process-2, work) was ended by SIGSEGV"
 
@@ -246,6 +246,6 @@ def test_the_connection_by_which_a_dead_worker_was_noticed_is_no_cause(tmp_path)
         frames=(Frame("/w/train.py", 9, "<module>", "for x in loader:", user=True),), ended_process=True,
     )  # fmt: skip
     run = replace(run_with("failed", (error,), signal=""), exit_code=1)
-    first, *rest = findings(run, with_standstill(run, died("SIGKILL"), tmp_path))
+    first, *rest = findings(run, standstill_facts(run, died("SIGKILL"), tmp_path))
     assert (first.symptom, rest) == ("dataloader_worker_killed", [])
     assert first.evidence[-1] == "the child process 77 (Process-2, work) was ended by SIGKILL"

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from labbook.model.run import Console
-from labbook.record.run_from_journal.journal_reader import assemble, run_status
+from labbook.record.run_from_journal.journal_reader import build_run, run_status
 from labbook.store.journal import ProcessEvents
 
 START = {"id": "20261121-153012-k3f9", "argv": ["python", "train.py"], "cwd": "~/p", "started": 100.0, "child_pid": 7}
@@ -23,7 +23,7 @@ def step(number, loss, **more):
 
 
 def run_of(*processes, end=None):
-    return assemble(START, {"code": 0, "signal": "", "ended": 110.0} if end is None else end, processes, Console())
+    return build_run(START, {"code": 0, "signal": "", "ended": 110.0} if end is None else end, processes, Console())
 
 
 def series(run, name, rank=None):

@@ -5,7 +5,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labbook.probe import protocol
+from labbook.probe.events import protocol
 from labbook.record.run_from_journal.signal_events import fold_signals
 from labbook.store.journal import ProcessEvents
 

@@ -81,9 +81,7 @@ def test_a_crash_is_told_by_the_line_of_the_users_code(runs, notebook):
 
 def test_what_was_not_observed_is_said(runs, notebook):
     page = entry_markdown(runs["probeless"](), notebook)
-    assert (
-        "The probe did not start" in page and "## Not observed" in page and "not in a git repository" in page
-    )
+    assert "The probe did not start" in page and "## Not observed" in page and "not in a git repository" in page
     assert "## Health checklist" not in page and "## Curves" not in page
 
 
@@ -256,6 +254,7 @@ def test_a_long_console_gives_way_and_says_so(runs, notebook):
     )
 
 
+@pytest.mark.process
 def test_a_broken_template_of_the_notebook_is_named_in_the_entry(runs, notebook):
     folder = notebook.paths.templates
     folder.mkdir(parents=True)

@@ -1,0 +1,38 @@
+"""Tensors inside nested lists, tuples and dictionaries: arguments, batches and outputs of models."""
+
+
+def tensors_in(thing, stats, most=16, depth=0):
+    """`(path, tensor)` of the tensors in nested lists, tuples and dictionaries, at most `most`."""
+    found = []
+    _collect(thing, "", stats, most, depth, found)
+    return found
+
+
+def _collect(thing, path, stats, most, depth, found):
+    if len(found) >= most or depth > 4:
+        return
+    if stats.is_tensor(thing):
+        found.append((path or "0", thing))
+    elif isinstance(thing, dict):
+        for name, item in list(thing.items())[:64]:
+            _collect(item, "%s.%s" % (path, name) if path else str(name), stats, most, depth + 1, found)
+    elif isinstance(thing, (list, tuple)):
+        for at, item in enumerate(thing[:64]):
+            _collect(item, "%s.%d" % (path, at) if path else str(at), stats, most, depth + 1, found)
+
+
+def first_tensor(thing, stats):
+    """The first tensor in a model's output or arguments, `None` without one."""
+    if stats.is_tensor(thing):
+        return thing
+    if isinstance(thing, dict):
+        thing = list(thing.values())[:8]
+    if isinstance(thing, (list, tuple)):
+        for item in thing[:8]:
+            if stats.is_tensor(item):
+                return item
+            if isinstance(item, (list, tuple, dict)):
+                inner = first_tensor(item, stats)
+                if inner is not None:
+                    return inner
+    return None

@@ -1,0 +1,13 @@
+"""How many parameters are looked at around a dense step, and how closely."""
+
+MOST_PARAMETERS = 800
+"""Parameters of an optimizer that are looked at; of larger models the first ones."""
+
+MOST_HISTOGRAMS = 64
+"""Parameters, the first of a model, whose gradients have a histogram where one is wanted."""
+
+CHECKED_FOR_STALE = 8
+"""Parameters, evenly spread, whose gradients are checked for stale values between dense steps."""
+
+MOST_FINGERPRINTED = 4096
+"""Numbers in the fingerprint of all parameters, which ranks compare."""

@@ -1,0 +1,393 @@
+"""Attaches to PaddlePaddle: optimizer steps, backward calls, gradient clipping, gradient scalers, mixed precision.
+
+Every optimizer hands its pairs of parameter and gradient to `Optimizer._apply_optimize`, before it clips them; losses
+pass through `Tensor.backward`. In a static graph neither runs at each step, and that is told.
+"""
+
+import sys
+from math import prod
+
+from ..events.protocol import FRAMEWORK, STATE
+from ..inspection.model_lookup import TrainedModels
+from ..training import seeds
+from ..training.backward import NEVER_COMPILING, watched_backward
+from ..training.device_values import Step, merged
+from ..training.fast_path import FastPath
+from ..training.loop_follower import NOT_DELIVERED, Training, are_floats
+from ..wrapping import leave_out_one_frame, transparent_wrapper
+from . import framework_state, gradient_norm, monitor_hooks
+from .scalars import Scalars
+
+NAME = "paddle"
+
+
+def attach(module, probe):
+    """Hooks PaddlePaddle up right after its import.
+
+    Cost: under a millisecond; at each step 10 microseconds and the gradient norm.
+    """
+    adapter = Adapter(module, probe)
+    attached, declined = [], {}
+    for signal, install in SIGNALS.items():
+        try:
+            install(adapter)
+            attached.append(signal)
+        except Exception as error:
+            declined[signal] = "%s: %s" % (type(error).__name__, error)
+            probe.failed("paddle.attach " + signal, error)
+    with probe.guard("paddle.facts"):
+        facts = framework_state.framework_facts(module)
+        probe.event(FRAMEWORK, name=NAME, attached=attached, declined=declined, **facts)
+
+
+class Adapter:
+    """PaddlePaddle as `Training` wants to see it.
+
+    Args:
+        module: `paddle`.
+        probe: The probe of this process.
+    """
+
+    name = NAME
+    rates = staticmethod(framework_state.rates)
+
+    def __init__(self, module, probe):
+        self.module = module
+        self.probe = probe
+        self.values = Scalars(module)
+        self.training = Training(probe, NAME, self.describe)
+        self.monitor = None
+        self.is_compiling = lambda: probe.suspended > 0
+        self.questions = (bool, NEVER_COMPILING)
+        self.alone = _alone(self)
+        self.seed_at_import = framework_state.initial_seed(module)
+        self.fast_path = FastPath(self)
+        self.models = TrainedModels()
+        self.told = {}
+        self.casts = {}
+        self.cast_ignored = self.wrapper = None
+        self.ever_cast = False
+        self.executions = 0
+        self.compiled = False
+        probe.at_exit(self.tell_state)
+        probe.after_fork(self.forget)
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self.models.forget()
+        self.told.clear()
+        self.executions = 0
+
+    def describe(self, optimizer, closure):
+        """Fields of the `optimizer` event; what is known of the model and the process is told beside it."""
+        with self.probe.guard("paddle.model"):
+            self.models.add(
+                optimizer, framework_state.parameters(optimizer), self.find_model, framework_state.model_facts
+            )
+            self.tell_state()
+        return framework_state.optimizer_facts(optimizer, closure)
+
+    def mode(self):
+        """How the program computes: "dynamic", "static" or "compiled"."""
+        if self.executions and not self.training.steps:
+            return "static"
+        return "compiled" if self.compiled else "dynamic"
+
+    def find_model(self, parameters):
+        """The module that owns these parameters, or `None`."""
+        known = [root.module() for root in self.monitor.inspector.roots.all()] if self.monitor is not None else ()
+        return framework_state.find_model(self.module, parameters, [layer for layer in known if layer is not None])
+
+    def tell_state(self):
+        """Writes the facts that have changed since they were last told; a fork that trains nothing tells nothing."""
+        if self.probe.role == "fork" and not self.models and not self.training.backwards:
+            return
+        state = framework_state.state_facts(self.module, self.seed_at_import, self.mode())
+        state["seeds"] = dict(seeds.SEEN, **state["seeds"])
+        state["amp"] = list(self.casts.values()) or None
+        if self.models:
+            state["devices"] = framework_state.devices(self.module)
+        if self.executions:
+            state["executions"] = self.executions
+        state.update(self.models.told())
+        news = {name: value for name, value in state.items() if name not in self.told or self.told[name] != value}
+        self.told.update(state)
+        if news:
+            self.probe.event(STATE, framework=NAME, **news)
+
+    def step_begins(self, optimizer, pairs, over=False):
+        """Measures the gradients before they are clipped, all of them before the first parameter group is updated.
+
+        Args:
+            optimizer: It.
+            pairs: Its parameters with gradients; where they are a dict, the gradients are read from the parameters.
+            over: Whether the step is over already, because a closure computed the gradients in it.
+        """
+        training = self.training
+        local = training.local
+        ordinary = not over and not local.group and framework_state.group_count(optimizer) == 1
+        if ordinary and self.fast_path.begin_unfollowed_step(optimizer, local, pairs):
+            return
+        if local.fast_step is not None:  # a step that raised has left its mark behind
+            local.fast_step, local.in_step = None, 0
+        update = (id(optimizer), local.backwards)
+        if local.group and local.update == update:
+            return
+        # A step that raised between two groups leaves its mark behind; the backward call since then tells.
+        local.group, local.update = 0, update
+        local.norm = None
+        if local.in_backward and not local.closure:
+            recorder = local.recorder = training.fused_recorder(optimizer)
+            scratch = recorder.parts.setdefault(id(optimizer), {})
+        else:
+            recorder = local.recorder = training.recorder(optimizer)
+            if recorder is None:
+                return
+            scratch = recorder.scratch
+        local.norm = self.measure(recorder, optimizer, scratch, pairs)
+        if self.monitor is not None and recorder is not training.fused and not over:
+            self.monitor.step_begins(optimizer, recorder, local.norm, False)
+
+    def measure(self, recorder, optimizer, scratch, pairs):
+        """Total gradient norm of an optimizer where it is due: see `gradient_norm.norm`."""
+        if isinstance(pairs, dict):
+            gradients = gradient_norm.gradients(optimizer)
+        else:
+            gradients = [gradient for _, gradient in pairs if gradient is not None]
+        return gradient_norm.norm(self, recorder, optimizer, scratch, gradients)
+
+    def step_ended(self, optimizer, groups=1):
+        """Numbers the step, after the last of its parameter groups, and hands its values on."""
+        training = self.training
+        local = training.local
+        if self.fast_path.finish_unfollowed_step(optimizer, local):
+            return
+        local.group += 1
+        if local.group < groups:
+            return
+        local.group = 0
+        recorder, local.recorder = local.recorder, None
+        norm, local.norm = local.norm, None
+        if recorder is None:
+            return
+        rates = self.rates(optimizer)
+        if recorder is training.fused:
+            training.inside_step(rates, norm)
+            return
+        losses, backwards, unscaled = local.take(recorder)
+        extra = {"local": True} if norm is not None and recorder.scratch.get("local") else None
+        if self.monitor is not None:
+            extra = merged(extra, self.monitor.step_ended(optimizer, recorder, norm, backwards))
+        scaling = local.scaling
+        if scaling is None and (norm is None or type(norm) is float) and are_floats(losses):
+            training.step(recorder, losses, rates, norm, backwards, extra, None)
+            return
+        step = Step(losses, norm, extra=extra)
+        if scaling is not None:
+            scaling.complete(step, local.clipped, unscaled, None, optimizer._get_auxiliary_var("found_inf"))
+        if step.send(self.values):
+            training.step(recorder, (), rates, None, backwards, extra, step)
+        else:
+            training.step(recorder, (), rates, None, backwards, extra, None)
+            training.unobserved(*NOT_DELIVERED)
+
+    def backward_ended_in_closure(self):
+        """Nothing: no optimizer with a closure changes its gradients in place."""
+
+    def loss_values(self, tensors):
+        """The scalars that were passed to `backward`, without the factor of a gradient scaler where that is known."""
+        local = self.training.local
+        if not isinstance(tensors, (tuple, list)):
+            tensors = (tensors,)
+        losses = []
+        for tensor in tensors:
+            if prod(tensor.shape) != 1:
+                continue
+            if local.scaled is not None and local.scaled[0]() is tensor:
+                tensor = local.scaled[1]
+                local.unscaled += 1
+            value = self.values.scalar(tensor)
+            if value is not None:
+                losses.append(value)
+        local.scaled = None
+        return losses
+
+
+def _alone(adapter):
+    """`Adapter.alone` of this adapter: the value of one scalar in host memory, `None` for anything else."""
+    local, kind, scalar = adapter.training.local, adapter.module.Tensor, adapter.values.scalar
+
+    def alone(tensor):
+        if type(tensor) is not kind or local.scaled is not None or prod(tensor.shape) != 1:
+            return None
+        value = scalar(tensor)
+        return value if type(value) is float else None
+
+    return alone
+
+
+def hook_steps(adapter):
+    """Watches the steps of all optimizers: those that go through `_apply_optimize`, and LBFGS, which does not."""
+    base = adapter.module.optimizer.Optimizer
+    if hasattr(base, "_apply_optimize"):
+        base._apply_optimize = _watched_update(adapter, base._apply_optimize)
+    else:
+        base.step = _watched_step(adapter, base.step)
+    closures = getattr(adapter.module.optimizer, "LBFGS", None)
+    if closures is not None:
+        closures.step = _watched_step(adapter, closures.step)
+
+
+def _watched_update(adapter, original):
+    """`original`, which updates one parameter group, watched; in a static graph it only builds the update."""
+    failed, training, dynamic = adapter.probe.failed, adapter.training, adapter.module.in_dynamic_mode
+    begins, ended, clock = adapter.step_begins, adapter.step_ended, training.clock
+    probe, averaging = adapter.probe, framework_state.averaging_kinds(adapter.module)
+    fast_path = adapter.fast_path
+
+    def _apply_optimize(optimizer, *args, **kwargs):
+        steady = fast_path.steady is optimizer
+        if probe.suspended or (not steady and (not dynamic() or isinstance(optimizer, averaging))):
+            return original(optimizer, *args, **kwargs)
+        if not steady or not fast_path.begin_step(optimizer):
+            began = clock()
+            try:
+                begins(optimizer, args[2] if len(args) > 2 else kwargs["params_grads"])
+            except Exception as error:
+                failed("paddle.step begins", error)
+            training.overhead_s += clock() - began
+        try:
+            result = original(optimizer, *args, **kwargs)
+        except BaseException as error:
+            leave_out_one_frame(error)
+            raise
+        try:
+            if fast_path.steady is optimizer and fast_path.finish_step(optimizer):
+                return result
+        except Exception as error:
+            failed("paddle.step passed", error)
+        began = clock()
+        try:
+            ended(optimizer, framework_state.group_count(optimizer))
+        except Exception as error:
+            failed("paddle.step ended", error)
+        training.overhead_s += clock() - began
+        return result
+
+    return transparent_wrapper(_apply_optimize, original)
+
+
+def _watched_step(adapter, original):
+    """`original`, a whole step, watched: with a closure, which computes the gradients in it, they are read after it."""
+    failed, training = adapter.probe.failed, adapter.training
+    local = training.local
+
+    def step(optimizer, *args, **kwargs):
+        if local.in_step or adapter.is_compiling() or not adapter.module.in_dynamic_mode():
+            return original(optimizer, *args, **kwargs)
+        closure = bool(args or kwargs)
+        local.in_step, local.closure = 1, closure
+        try:
+            if not closure:
+                adapter.step_begins(optimizer, {})
+            elif adapter.monitor is not None and (recorder := training.recorder(optimizer, True)) is not None:
+                adapter.monitor.step_begins(optimizer, recorder, None, True)
+        except Exception as error:
+            failed("paddle.step begins", error)
+        try:
+            result = original(optimizer, *args, **kwargs)
+        except BaseException as error:
+            leave_out_one_frame(error)
+            raise
+        finally:
+            local.in_step, local.closure = 0, False
+        try:
+            if closure:
+                local.recorder = training.recorder(optimizer, True)
+                adapter.step_begins(optimizer, {}, over=True)
+            adapter.step_ended(optimizer)
+        except Exception as error:
+            failed("paddle.step ended", error)
+        return result
+
+    return transparent_wrapper(step, original)
+
+
+def hook_backward(adapter):
+    """Watches `Tensor.backward` and `autograd.backward`: the outermost call in each thread."""
+    paddle = adapter.module
+    paddle.Tensor.backward = watched_backward(adapter, paddle.Tensor.backward)
+    home = sys.modules.get("paddle.autograd.backward_mode")
+    watched = watched_backward(adapter, paddle.autograd.backward)
+    if home is not None:
+        home.backward = watched
+    paddle.autograd.backward = watched
+
+
+def hook_autocast(adapter):
+    """Notes which mixed precision is entered, the first time for each kind."""
+    module = sys.modules["paddle.amp.auto_cast"]
+    original, casts, failed = module.amp_guard, adapter.casts, adapter.probe.failed
+
+    def amp_guard(*args, **kwargs):
+        try:
+            enabled = args[0] if args else kwargs.get("enable", True)
+            level = args[3] if len(args) > 3 else kwargs.get("level", "O1")
+            dtype = args[4] if len(args) > 4 else kwargs.get("dtype", "float16")
+            adapter.ever_cast = True
+            if enabled and (level, dtype) not in casts and adapter.cast_ignored is None:
+                told = {"level": str(level), "dtype": str(dtype)}
+                if adapter.module.device.get_device() == "cpu":  # it has no effect there, and PaddlePaddle says so
+                    adapter.cast_ignored = told
+                else:
+                    casts[level, dtype] = told
+        except Exception as error:
+            failed("paddle.autocast", error)
+        return original(*args, **kwargs)
+
+    amp_guard = transparent_wrapper(amp_guard, original)
+    module.amp_guard = adapter.module.amp.amp_guard = amp_guard
+
+
+def hook_graphs(adapter):
+    """Counts runs of static graphs, inside which nothing is seen, and notes functions that were compiled."""
+    executor = sys.modules["paddle.base.executor"].Executor
+    original = executor.run
+
+    def run(*args, **kwargs):
+        adapter.executions += 1
+        if adapter.executions == 1:
+            adapter.training.unobserved(
+                "loss, learning rate and gradient norm of static graphs", "their steps run inside `Executor.run`"
+            )
+        try:
+            return original(*args, **kwargs)
+        except BaseException as error:
+            leave_out_one_frame(error)
+            raise
+
+    executor.run = transparent_wrapper(run, original)
+    static = sys.modules["paddle.jit.dy2static.program_translator"].StaticFunction
+    call = static.__call__
+
+    def called(function, *args, **kwargs):
+        adapter.compiled = True
+        try:
+            return call(function, *args, **kwargs)
+        except BaseException as error:
+            leave_out_one_frame(error)
+            raise
+
+    static.__call__ = transparent_wrapper(called, call)
+
+
+SIGNALS = {
+    "optimizer steps": hook_steps,
+    "backward": hook_backward,
+    "gradient clipping": gradient_norm.hook_clipping,
+    "gradient scaler": gradient_norm.hook_scaler,
+    "mixed precision": hook_autocast,
+    "compiled and static graphs": hook_graphs,
+    "health": monitor_hooks.hook_monitor,
+}
+"""What is hooked, by the name that the `framework` event lists."""

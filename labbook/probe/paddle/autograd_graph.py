@@ -1,0 +1,204 @@
+"""The autograd graph of PaddlePaddle: which parameters a backward call reaches, and where a tensor lost its graph."""
+
+from ..events.protocol import GRAPH
+from ..inspection.graph_schedule import AGAIN, FIRST
+from ..inspection.model_lookup import parameters_of
+from ..process.gc_scan import live_instances
+from .detach_finder import most_likely
+
+MOST_NODES = 200000
+"""Nodes of one graph that are visited: 0.2 s."""
+
+_MOST_NAMES = 100
+_MOST_FOREIGN = 20
+_LEAF = "GradNodeAccumulation"
+
+
+def node_of(tensor):
+    """The address of the node that accumulates the gradient of a leaf, `None` for one that takes none."""
+    if tensor.stop_gradient:
+        return None
+    node = tensor.grad_fn
+    return None if node is None else node.node_ptr()
+
+
+def leaves(tensors):
+    """Addresses of the accumulating nodes that backward calls on these tensors reach; `None` for too large a graph.
+
+    Cost: 1 microsecond a node.
+    """
+    waiting = []
+    for tensor in tensors:
+        node = None if tensor.stop_gradient else tensor.grad_fn
+        if node is not None:
+            waiting.append(node)
+    found, seen, held = set(), set(), []
+    while waiting:
+        node = waiting.pop()
+        address = node.node_ptr()
+        if address in seen:
+            continue
+        seen.add(address)
+        held.append(node)  # an address is only told apart from others as long as its node lives
+        if len(seen) > MOST_NODES:
+            return None
+        if node.name().startswith(_LEAF):
+            found.add(address)
+        else:
+            waiting.extend(following for following in node.next_functions if following is not None)
+    return found
+
+
+def owners(paddle, addresses):
+    """The parameters behind accumulating nodes that belong to no known module, by a sweep over all objects.
+
+    Cost: that of the sweep.
+    """
+    trained = [
+        parameter for parameter in live_instances(paddle.base.framework.EagerParamBase) if not parameter.stop_gradient
+    ]
+    return [parameter for parameter in trained if node_of(parameter) in addresses]
+
+
+class AutogradGraph:
+    """The graphs of one process.
+
+    `bare` says that the last loss had no graph at all, and that the step after it is watched.
+
+    Args:
+        paddle: The module.
+        inspector: The other eyes; their `roots`, `table` and `held_by_optimizers` are used.
+        cuts: The `DetachFinder`.
+    """
+
+    def __init__(self, paddle, inspector, cuts):
+        self.paddle = paddle
+        self.inspector = inspector
+        self.cuts = cuts
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self.reached = set()
+        self.missing = []
+        self.cut = None
+        self.bare = False
+        self._inside = []
+        self._output = None
+        self._pending = None
+        self._told = 0
+        self._told_cut = self._told_terms = False
+        self._last = None
+
+    def watches(self, number):
+        """Whether the forward before backward call `number` is watched for cuts."""
+        return self.cut is None and (number == 1 or (bool(self.missing) and number <= FIRST))
+
+    def forward_ended(self, tensors):
+        """Takes what the model returned, in a forward that is watched for cuts."""
+        self._inside, self.cuts.cuts = self.cuts.cuts, []
+        self._output = leaves(tensors)
+
+    def look(self, number, tensors):
+        """Walks the graph of a backward call where that is due.
+
+        Args:
+            number: Of the call, from 1.
+            tensors: What `backward` is called on.
+        """
+        bare, self.bare = self.bare, False
+        if self.cuts.on:
+            self.cuts.end()
+        if not (number == 1 or number == AGAIN or ((self.missing or bare) and number <= FIRST)):
+            return
+        found = leaves(tensors)
+        if found is None:
+            return
+        if bare and not found and self.cut is None:
+            self.cut = most_likely(([], self.cuts.cuts), False)
+        before = set(self.reached)
+        self.reached |= found
+        self._pending = (number, found, before)
+
+    def ended(self, number):
+        """Takes the end of the backward call: what has a gradient now was reached after all."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            if not self._told_terms and self.inspector.functions.pairs.constant and self._last is not None:
+                self.tell(number)
+            return
+        number, found, before = pending
+        missing = []
+        for root, table in self.inspector.followed():
+            if not root.called:
+                continue
+            for at, held in enumerate(table.held):
+                parameter = held()
+                if parameter is None or parameter.stop_gradient or parameter._grad_ivar() is not None:
+                    continue
+                if node_of(parameter) not in self.reached:
+                    missing.append((table.names[at], node_of(parameter)))
+        self.missing = [name for name, _ in missing]
+        if missing and self.cut is None:
+            output = self._output or ()
+            inside = any(node not in output for _, node in missing)
+            self.cut = most_likely((self._inside, self.cuts.cuts), inside)
+        self._inside, self._output, self.cuts.cuts = [], None, []
+        self._last = (number, found, before)
+        if number in (1, AGAIN) or (self.cut is not None and not self._told_cut):
+            self.tell(number)
+        if not found and self.cut is None and number < FIRST:
+            # What cut this graph may stand around model and loss alike: all of the next step is watched.
+            self.bare = True
+            self.cuts.begin()
+
+    def _foreign_leaves(self, found, before):
+        strange = found - self._known_leaves()
+        if not strange:
+            return []
+        parameters = owners(self.paddle, strange)
+        self.inspector.roots.register(parameters)
+        strange -= self._known_leaves()
+        parameters = [one for one in parameters if node_of(one) in strange]
+        told = [
+            {"shape": list(one.shape), "parameter": True, "again": node_of(one) in before}
+            for one in parameters[:_MOST_FOREIGN]
+        ]
+        others = strange - {node_of(one) for one in parameters}
+        told += [{"shape": None, "parameter": False, "again": node in before} for node in others]
+        return told[:_MOST_FOREIGN]
+
+    def _known_leaves(self):
+        """Nodes of the parameters of optimizers and models."""
+        known = set(map(node_of, self.inspector.held_by_optimizers()))
+        for root in self.inspector.roots.all():
+            layer = root.module()
+            known.update(map(node_of, parameters_of(layer, "_sub_layers") if layer is not None else []))
+        return known
+
+    def tell(self, number):
+        """Writes the event of the last look."""
+        self._told = number
+        self._told_cut = self.cut is not None
+        self._told_terms = self.inspector.functions.pairs.constant is not None
+        _, found, before = self._last
+        self.inspector.emit(
+            GRAPH,
+            framework="paddle",
+            step=self.inspector.monitor.step,
+            backward=number,
+            reachable=len(self.reached),
+            unreachable=self.missing[:_MOST_NAMES],
+            unreachable_n=len(self.missing),
+            held=sum(not one.stop_gradient for one in self.inspector.held_by_optimizers()),
+            foreign=self._foreign_leaves(found, before),
+            cut=self.cut,
+            blown=self.inspector.functions.pairs.blown,
+            constant=self.inspector.functions.pairs.constant,
+        )
+
+    def finish(self):
+        """Tells the last look, where a short run ended before the next one."""
+        if self._last is not None and self._told and self._told < self._last[0]:
+            self.tell(self._last[0])
+        self._last = None

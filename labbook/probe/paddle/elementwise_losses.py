@@ -1,0 +1,133 @@
+"""Watches differences and sums that the program computes by hand between a model and its loss, in the first looks.
+
+PaddlePaddle tells no shapes in its graph, so the operators of its tensors are replaced for that while.
+"""
+
+from _thread import get_ident
+from math import prod
+
+from ..training.call_site import line_of, user_frame
+
+LOOKS = 3
+_DIFFERENCES = ("__sub__", "__rsub__", "subtract")
+_SUMS = ("__add__", "__radd__", "__iadd__", "add")
+_MOST = 64
+_LEAST = 4
+"""Samples from which on a square cannot be two axes that are equal by chance."""
+
+
+class ElementwiseLosses:
+    """The differences and sums of one process.
+
+    Args:
+        paddle: The module.
+        failed: `failed(where, error)` takes failures of ours.
+
+    Attributes:
+        blown: Where a column of outputs was set against a row of targets: `op`, `shape`, `of`, `sure`, `line`.
+        constant: Terms of the loss without a gradient that changed: `line`, `number`, `values`; `None` without any.
+    """
+
+    def __init__(self, paddle, failed):
+        self._tensor = paddle.Tensor
+        self._paddle = paddle
+        self._failed = failed
+        self._put_back = []
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self.end()
+        self.blown = self.constant = None
+        self._looks = 0
+        self._outputs = ()
+        self._terms = {}
+
+    def begin(self, outputs):
+        """Watches until `end`.
+
+        Args:
+            outputs: Weak references to what the model returned.
+        """
+        if self._looks >= LOOKS or self._put_back:
+            return
+        self._looks += 1
+        self._outputs = outputs
+        for take, names in ((self._difference, _DIFFERENCES), (self._sum, _SUMS)):
+            for name in names:
+                home = self._tensor if name.startswith("_") else self._paddle
+                original = home.__dict__.get(name)
+                if original is not None:
+                    mine = self._watched(original, take)
+                    self._put_back.append((home, name, original, mine))
+                    setattr(home, name, mine)
+
+    def backward(self, tensors):
+        """Takes what `backward` is called on, and ends the look."""
+        sums, self._sums = self._sums, []
+        self.end()
+        reached, seen = list(tensors), {}
+        for made, sides, told in reversed(sums):
+            if not any(made is one for one in reached):
+                continue
+            reached += sides
+            if told is not None:
+                line, number, value = told
+                at = seen[line, number] = seen.get((line, number), 0) + 1
+                self._terms.setdefault((line, number, at), []).append(value)
+        terms = [(key, values) for key, values in self._terms.items() if len(values) >= LOOKS and len(set(values)) > 1]
+        if terms:
+            self.constant = [{"line": line, "number": number, "values": some} for (line, number, _), some in terms]
+
+    def end(self):
+        """Puts the operators back."""
+        while self._put_back:
+            home, name, original, mine = self._put_back.pop()
+            if home.__dict__.get(name) is mine:
+                setattr(home, name, original)
+        self._outputs, self._sums = (), []
+
+    def _watched(self, original, take):
+        thread = get_ident()
+
+        def operator(*args, **kwargs):
+            result = original(*args, **kwargs)
+            if get_ident() == thread:
+                try:
+                    take(args or tuple(kwargs.values()), result)
+                except Exception as error:
+                    self._failed("paddle.pairs", error)
+            return result
+
+        return operator
+
+    def _sum(self, sides, result):
+        if len(sides) < 2 or not isinstance(result, self._tensor) or len(self._sums) >= _MOST:
+            return
+        if result.stop_gradient or prod(result.shape) != 1:
+            return
+        held = [one for one in sides[:2] if isinstance(one, self._tensor)]
+        fixed = [one for one in sides[:2] if not isinstance(one, self._tensor) or one.stop_gradient]
+        told = None
+        number = len(fixed) == 1 and type(fixed[0]) in (int, float)
+        if number or (len(fixed) == 1 and any(fixed[0] is one for one in held) and fixed[0].place.is_cpu_place()):
+            told = (line_of(user_frame()), number, float(fixed[0]))
+        # Held to the backward call, not longer: scalars, and what the graph keeps anyway.
+        self._sums.append((result, held, told))
+
+    def _difference(self, sides, result):
+        if (
+            self.blown is not None
+            or len(sides) < 2
+            or not all(isinstance(one, self._tensor) for one in (*sides[:2], result))
+        ):
+            return
+        form = list(result.shape)
+        if len(form) != 2 or form[0] != form[1] or form[0] < _LEAST:
+            return
+        for own, other in (sides[:2], sides[1::-1]):
+            across = [[form[0]], [1, form[0]]] if list(own.shape) == [form[0], 1] else [[form[0], 1]]
+            fits = list(own.shape) in ([form[0], 1], [form[0]]) and list(other.shape) in across
+            if fits and other.stop_gradient and any(output() is own for output in self._outputs):
+                line = line_of(user_frame())
+                self.blown = {"op": "sub", "shape": form, "of": list(own.shape), "sure": True, "line": line}

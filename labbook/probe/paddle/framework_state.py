@@ -1,0 +1,199 @@
+"""What PaddlePaddle is and how the program has set it up. Only reads; wakes no device that the program did not wake."""
+
+import os
+from math import prod
+
+from ..inspection import model_lookup
+from ..training.framework_facts import determinism_variables, nvidia_driver, plain_options, shortened
+from .root_modules import is_statistic
+
+_FLAGS = (
+    "FLAGS_cudnn_deterministic",
+    "FLAGS_embedding_deterministic",
+    "FLAGS_check_nan_inf",
+    "FLAGS_cudnn_exhaustive_search",
+)
+
+
+def framework_facts(paddle):
+    """Fields of the `framework` event: version, build, threads, and devices as far as they are awake."""
+    version = paddle.version
+    build = {"cuda": _stated(version.cuda()), "cudnn": _stated(version.cudnn()), "git": version.commit}
+    driver = nvidia_driver()
+    if driver:
+        build["driver"] = driver
+    return {
+        "version": version.full_version,
+        "build": {name: value for name, value in build.items() if value},
+        "devices": [],
+        "threads": _threads(),
+    }
+
+
+def _stated(value):
+    return None if value in (False, "False", "0", 0) else str(value)
+
+
+def _threads():
+    text = os.environ.get("OMP_NUM_THREADS", "")
+    return int(text) if text.isdigit() else None
+
+
+def awake(paddle):
+    """Whether the program computes on a GPU in this process."""
+    return paddle.device.is_compiled_with_cuda() and paddle.device.get_device().startswith("gpu")
+
+
+def devices(paddle):
+    """GPUs that this process can use; to be asked only once the program has trained on one."""
+    if not awake(paddle):
+        return []
+    found = []
+    for index in range(paddle.device.cuda.device_count()):
+        facts = paddle.device.cuda.get_device_properties(index)
+        found.append({"kind": "cuda", "name": facts.name, "memory_bytes": facts.total_memory})
+    return found
+
+
+def initial_seed(paddle):
+    """Seed of the generator of the CPU. Draws nothing; a program that never seeds has one from the operating system."""
+    return paddle.base.core.default_cpu_generator().initial_seed()
+
+
+def state_facts(paddle, seed_at_import, mode):
+    """Fields of the `state` event that hold for the whole process: seed, determinism, mode, distributed training."""
+    flags = {}
+    for name in _FLAGS:
+        try:
+            flags.update(paddle.get_flags(name))
+        except ValueError:  # this build has no such flag
+            continue
+    flags.update(determinism_variables())
+    seed = initial_seed(paddle)
+    state = {"deterministic": flags, "mode": mode, "seeds": {} if seed == seed_at_import else {"paddle": seed}}
+    distributed = paddle.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        state["distributed"] = {
+            "backend": str(distributed.get_backend()),
+            "world_size": distributed.get_world_size(),
+            "rank": distributed.get_rank(),
+        }
+    return state
+
+
+def optimizer_facts(optimizer, closure):
+    """Fields of the `optimizer` event."""
+    groups = []
+    for rate, members in zip(rates(optimizer), parameter_groups(optimizer)):
+        groups.append({"lr": rate, "tensors": len(members), "elements": sum(prod(p.shape) for p in members)})
+    return {
+        "type": type(optimizer).__name__,
+        "options": plain_options(_options(optimizer)),
+        "groups": shortened(groups),
+        "closure": closure,
+    }
+
+
+def _options(optimizer):
+    options = {"learning_rate": getattr(optimizer, "_learning_rate", None)}
+    if callable(options["learning_rate"]):
+        options["learning_rate"] = type(options["learning_rate"]).__name__
+    for name in ("beta1", "beta2", "epsilon", "momentum", "use_nesterov", "multi_precision"):
+        value = getattr(optimizer, "_" + name, None)
+        if value is not None:
+            options[name] = value
+    decay = getattr(getattr(optimizer, "regularization", None), "_coeff", None)
+    own = getattr(optimizer, "_weight_decay", None)
+    options["weight_decay"] = decay if decay is not None else own if isinstance(own, (int, float)) else None
+    clip = getattr(optimizer, "_grad_clip", None)
+    options["grad_clip"] = type(clip).__name__ if clip is not None else None
+    return options
+
+
+def parameter_groups(optimizer):
+    """The parameters of each group of an optimizer."""
+    groups = getattr(optimizer, "_param_groups", None) or getattr(optimizer, "_parameter_list", None) or []
+    if groups and isinstance(groups[0], dict):
+        return [list(group["params"]) for group in groups]
+    return [list(groups)]
+
+
+def group_count(optimizer):
+    """How many parameter groups an optimizer updates one after the other."""
+    groups = getattr(optimizer, "_param_groups", None)
+    return len(groups) if groups and isinstance(groups[0], dict) else 1
+
+
+def parameters(optimizer):
+    """All parameters of an optimizer."""
+    return [parameter for group in parameter_groups(optimizer) for parameter in group]
+
+
+def rates(optimizer):
+    """Learning rates, one a parameter group; none where they are no plain numbers."""
+    rate = getattr(optimizer, "_learning_rate", None)
+    if type(rate) is not float:  # a schedule
+        rate = number(optimizer.get_lr())
+    if rate is None:
+        return ()
+    groups = getattr(optimizer, "_param_groups", None)
+    if groups and isinstance(groups[0], dict):
+        return [rate * float(group.get("learning_rate", 1.0)) for group in groups]
+    return [rate]
+
+
+def number(value):
+    """A learning rate as a float; `None` where reading it would wait for a device."""
+    if isinstance(value, (int, float)):
+        return float(value)
+    place = getattr(value, "place", None)
+    return float(value.item()) if place is not None and place.is_cpu_place() else None
+
+
+def find_model(paddle, parameters, known):
+    """The module that owns these parameters, or `None`.
+
+    Args:
+        paddle: The module.
+        parameters: Those of an optimizer.
+        known: Layers that the program calls; when one of them owns all the parameters, none is looked for elsewhere.
+
+    Cost: see `model_lookup.find_root`.
+    """
+    return model_lookup.find_root(paddle.nn.Layer, parameters, "_sub_layers", _is_frozen, known)
+
+
+def model_facts(root, own):
+    """What is told of a model, from its root (or `None`) and the parameters of its optimizer."""
+    every = own
+    if root is not None:
+        averages = _running_statistics(root)
+        every = [p for p in model_lookup.parameters_of(root, "_sub_layers") if id(p) not in averages]
+    return {
+        "name": model_lookup.class_name(root) if root is not None else "",
+        "parameters": {id(p): prod(p.shape) for p in every},
+        "trainable": {id(p): prod(p.shape) for p in every if not p.stop_gradient},
+        "device": {_place(p.place) for p in own},
+        "dtype": {str(p.dtype).replace("paddle.", "") for p in own},
+    }
+
+
+def _running_statistics(root):
+    """Ids of the running statistics of batch norms, which PaddlePaddle keeps as parameters."""
+    held = [(layer, layer.__dict__.get("_parameters") or {}) for layer in root.sublayers(include_self=True)]
+    return {id(p) for layer, own in held for name, p in own.items() if is_statistic(layer, name)}
+
+
+def _place(place):
+    return str(place).replace("Place(", "").rstrip(")")
+
+
+def _is_frozen(parameter):
+    return parameter.stop_gradient
+
+
+def averaging_kinds(paddle):
+    """Classes that only average parameters which another optimizer trains; their updates are no steps of the loop."""
+    home = getattr(paddle, "incubate", None)
+    kinds = [getattr(home, name, None) for name in ("LookAhead", "ModelAverage")]
+    return tuple(kind for kind in kinds if isinstance(kind, type))

@@ -1,0 +1,254 @@
+"""Looks at what functions the program itself calls in a dense forward: activations, and reads out of bounds.
+
+PaddlePaddle 3.3 does not check the bounds of tensor indices on a CPU: they return values that are in no tensor.
+"""
+
+import sys
+from _thread import get_ident
+from time import thread_time
+from types import FunctionType
+from weakref import ref
+
+from ..inspection.nested import first_tensor
+from ..training.call_site import line_of, user_frame
+from ..wrapping import leave_out_one_frame, transparent_wrapper
+from .elementwise_losses import ElementwiseLosses
+from .loss_lines import LossLines
+from .module_outputs import cast_dtype
+
+MOST = 64
+MOST_READS = 20
+WATCHED = (
+    "relu",
+    "leaky_relu",
+    "gelu",
+    "elu",
+    "sigmoid",
+    "tanh",
+    "softmax",
+    "log_softmax",
+    "dropout",
+)
+_FLAT = ("sigmoid", "tanh")
+_NORMALISING = ("softmax", "log_softmax")
+
+
+class FunctionalCalls:
+    """The watched functions of one process, at dense steps.
+
+    Args:
+        paddle: The module.
+        inspector: The other eyes.
+    """
+
+    def __init__(self, paddle, inspector):
+        self.paddle = paddle
+        self.inspector = inspector
+        self.stats = inspector.stats
+        self._on = False
+        self._outputs = None
+        self._took = 0.0
+        self._root = None
+        self._busy = False
+        self.pairs = ElementwiseLosses(paddle, inspector.failed)
+        self.lines = LossLines(paddle, inspector.failed)
+        self.found = {}
+        self.reads = {}
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self._on = self._busy = False
+        self._outputs = None
+        self.pairs.forget()
+        self.lines.forget()
+        self.found, self.reads = {}, {}
+
+    def begin(self, root):
+        """Looks until the end of the forward that is about to run."""
+        self.found = {}
+        self._root = root
+        self._on = True
+
+    def after(self, root, tensors):
+        """Goes on looking for what the loss is made of, until `end`.
+
+        Args:
+            root: The model whose forward has ended.
+            tensors: What it returned.
+        """
+        if self._on and self._root is root:
+            self._outputs = [ref(tensor) for tensor in tensors]
+            self.pairs.begin(self._outputs)
+            self.lines.begin()
+
+    def backward(self, tensors):
+        """Takes what `backward` is called on, and ends the look."""
+        self.pairs.backward(tensors)
+        self.lines.backward()
+        self.end()
+
+    def end(self):
+        """Ends the look."""
+        self.pairs.end()
+        self.lines.end()
+        self._on = False
+        self._outputs = None
+
+    def take(self):
+        """What was found, once."""
+        found, self.found = list(self.found.values()), {}
+        return found
+
+    def took(self):
+        """Seconds that looking inside the forward has taken since it was asked last."""
+        took, self._took = self._took, 0.0
+        return took
+
+    def out_of_bounds(self):
+        """What reads went beyond their tensors."""
+        return list(self.reads.values())
+
+    def install(self, patches):
+        """Puts the wrappers in place."""
+        paddle, functional = self.paddle, sys.modules["paddle.nn.functional"]
+        for name in WATCHED:
+            for home in (functional, paddle):
+                original = home.__dict__.get(name)
+                if type(original) is FunctionType or callable(original):
+                    patches.put(home, name, self._watched(original, name))
+        patches.put(functional, "embedding", self._embedding(functional.embedding))
+        tensor = paddle.Tensor
+        if "__getitem__" in tensor.__dict__:
+            patches.put(tensor, "__getitem__", self._indexing(tensor.__getitem__))
+
+    def _watched(self, original, name):
+        def function(*args, **kwargs):
+            if not self._on:
+                return original(*args, **kwargs)
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
+            began = thread_time()
+            if self._outputs is None:
+                self._called(name, args, kwargs, result)
+            elif name in _NORMALISING:
+                self._called_after(name, args, kwargs, result)
+            self._took += thread_time() - began
+            return result
+
+        return transparent_wrapper(function, original)
+
+    def _called(self, name, args, kwargs, result):
+        """Takes a call of an activation by the program itself, not by a layer of PaddlePaddle."""
+        try:
+            caller = sys._getframe(2)
+            if self._busy or user_frame() is not caller:
+                return
+            key = (name, caller.f_code.co_filename, caller.f_lineno)
+            known = self.found.get(key)
+            if known is not None:
+                known["calls"] += 1
+            elif len(self.found) < MOST:
+                told = self._describe(name, args, kwargs, result, key)
+                if told is not None:
+                    told["line"] = line_of(caller)
+                    self.found[key] = told
+        except Exception as error:
+            self.inspector.failed("paddle.look at function", error)
+
+    def _called_after(self, name, args, kwargs, result):
+        """Takes a softmax between the model and its loss, by whomever; not one that only shows predictions."""
+        try:
+            frame = user_frame()
+            if frame is None or result.stop_gradient or get_ident() != self.inspector.monitor.thread:
+                return
+            key = (name, frame.f_code.co_filename, frame.f_lineno)
+            known = self.found.get(key)
+            if known is not None:
+                known["calls"] += 1
+            elif len(self.found) < MOST:
+                told = self._describe(name, args, kwargs, result, key)
+                if told is not None:
+                    self.found[key] = dict(told, line=line_of(frame))
+        except Exception as error:
+            self.inspector.failed("paddle.look at function", error)
+
+    def _describe(self, name, args, kwargs, result, key):
+        given = first_tensor(args or tuple(kwargs.values()), self.stats)
+        if not self.stats.is_tensor(result) or given is None:
+            return None
+        modules = self.inspector.modules
+        told = {"fn": name, "calls": 1, "training": self._root.training()}
+        told.update(self.stats.look(result))
+        view = self.stats.view(given)
+        told["in_bad"] = self.stats.bad(view) if view is not None else 0
+        told["sat"] = modules.saturated(given) if name in _FLAT else None
+        told["across"] = modules.across(result)
+        if name == "relu":
+            told.update(
+                modules.dead((id(self._root), *key), result) if not told["in_bad"] else {"dead": None, "dead_n": 0}
+            )
+        told["cast"] = cast_dtype(self.paddle)
+        if name in ("softmax", "log_softmax"):
+            axis = args[1] if len(args) > 1 else kwargs.get("axis", kwargs.get("dim", -1))
+            if type(axis) is int and result.shape:
+                told["dim"] = axis % len(result.shape)
+                told["size"] = result.shape[axis]
+                told["of_output"] = any(output() is given for output in self._outputs or ())
+        return told
+
+    def _check(self, name, index, low, size):
+        view = self.stats.view(index)
+        if view is not None and view.dtype.kind in "iu":
+            self._judge(name, view, low, size)
+
+    def _judge(self, name, view, low, size):
+        if not view.size:
+            return
+        least, most = int(view.min()), int(view.max())
+        if least >= low and most < size:
+            return
+        frame = user_frame()
+        key = (name, line_of(frame))
+        known = self.reads.get(key)
+        if known is None and len(self.reads) < MOST_READS:
+            known = self.reads[key] = {"op": name, "line": key[1], "max": most, "min": least, "size": size, "count": 0}
+        if known is not None:
+            known["count"] += 1
+            known["max"], known["min"] = max(known["max"], most), min(known["min"], least)
+
+    def _embedding(self, original):
+        def embedding(*args, **kwargs):
+            if self.inspector.is_looking():
+                try:
+                    named = dict(zip(("x", "weight"), args), **kwargs)
+                    if self.stats.is_tensor(named.get("x")):
+                        self._check("embedding", named["x"], 0, named["weight"].shape[0])
+                except Exception as error:
+                    self.inspector.failed("paddle.bounds", error)
+            return original(*args, **kwargs)
+
+        return transparent_wrapper(embedding, original)
+
+    def _indexing(self, original):
+        def indexed(tensor, item):
+            if self.inspector.is_looking():
+                self._index(tensor, item)
+            return original(tensor, item)
+
+        return transparent_wrapper(indexed, original)
+
+    def _index(self, tensor, item):
+        try:
+            items = item if type(item) is tuple else (item,)
+            if any(one is None or one is Ellipsis or type(one) is bool for one in items):
+                return
+            for axis, one in enumerate(items):
+                if self.stats.is_tensor(one) and one.shape and axis < len(tensor.shape):
+                    if "int" not in self.stats.dtype(one):
+                        return
+                    self._check("index", one, -tensor.shape[axis], tensor.shape[axis])
+        except Exception as error:
+            self.inspector.failed("paddle.bounds", error)

@@ -1,0 +1,67 @@
+"""The gradient norm of a PaddlePaddle optimizer, and what clipping and gradient scalers have to do with it."""
+
+import sys
+
+from ..training.clipping import watched_clip
+from ..training.grad_scaler import ScaledStep, watched_scale, watched_step
+from . import framework_state
+
+
+def norm(adapter, recorder, optimizer, scratch, gradients):
+    """Total gradient norm of an optimizer, before clipping; `None` when it is not due.
+
+    Returns:
+        A float, or a scalar on the device.
+    """
+    training = adapter.training
+    local = training.local
+    local.clipped = False
+    for clip in local.clips:
+        if clip.covers(scratch, optimizer, framework_state.parameters, adapter.values.gradient):
+            local.clipped = True
+            scratch["local"] = clip.local
+            return clip.norm
+    if not recorder.budget.due(recorder.step + 1):
+        return None
+    began = training.clock()
+    value = adapter.values.norm(scratch, gradients)
+    recorder.budget.cost(training.clock() - began)
+    return value
+
+
+def gradients(optimizer):
+    """All gradients that an optimizer has now."""
+    return [g for p in framework_state.parameters(optimizer) if (g := p._grad_ivar()) is not None]
+
+
+def hook_clipping(adapter):
+    """Keeps the norm that clipping computes anyway; measures it first where clipping uses another one.
+
+    Clipping inside the optimizer (`grad_clip`) needs nothing: the gradients are seen before it.
+    """
+    utils = adapter.module.nn.utils
+    for name, norm_type in (
+        ("clip_grad_norm_", lambda a, k: a[2] if len(a) > 2 else k.get("norm_type", 2)),
+        ("clip_grad_value_", lambda a, k: None),
+    ):
+        if hasattr(utils, name):
+            watched = watched_clip(adapter, getattr(utils, name), norm_type)
+            home = sys.modules.get("paddle.nn.utils." + name)
+            if home is not None and hasattr(home, name):
+                setattr(home, name, watched)
+            setattr(utils, name, watched)
+
+
+def hook_scaler(adapter):
+    """Watches gradient scalers: losses without their factor, and the steps that they skip."""
+    module = sys.modules["paddle.amp.grad_scaler"]
+    module.AmpScaler.scale = watched_scale(adapter, module.AmpScaler.scale)
+    module.AmpScaler.minimize = watched_step(adapter, module.AmpScaler.minimize, _scaling)
+    module.GradScaler.step = watched_step(adapter, module.GradScaler.step, _scaling)
+
+
+def _scaling(scaler, optimizer):
+    if not scaler.is_enable():
+        return None
+    state = scaler._optimizer_states.get(id(optimizer))
+    return ScaledStep(scaler._scale, state is None or state["state"].name == "INIT")

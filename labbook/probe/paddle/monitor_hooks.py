@@ -1,0 +1,70 @@
+"""Attaches the health signals of PaddlePaddle: optimizers as they are made, models, losses, loaders, schedulers."""
+
+from ..training.monitor import TrainingMonitor
+from ..wrapping import transparent_wrapper
+from .framework_state import averaging_kinds
+from .inspector import TensorInspector
+
+
+def hook_monitor(adapter):
+    """Watches everything that health needs beside steps and backward calls, which the adapter passes on."""
+    if adapter.probe.settings.get("level") == "off":
+        adapter.probe.unobserved("health of the training", "switched off by --debug off")
+        return
+    inspector = TensorInspector(adapter)
+    adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, inspector)
+    _watch_optimizers(adapter, inspector)
+    _watch_grad(adapter, inspector)
+    _watch_replicas(adapter, inspector)
+    inspector.install()
+
+
+def _watch_optimizers(adapter, inspector):
+    """Has the parameters of a new optimizer known before the first forward of their model."""
+    optimizers = adapter.module.optimizer
+    # AdamW sets itself up without the constructor of its base class, and so does LBFGS.
+    kinds = [optimizers.Optimizer] + [kind for name in ("AdamW", "LBFGS") if (kind := getattr(optimizers, name, None))]
+    failed, training, averaging = adapter.probe.failed, adapter.training, averaging_kinds(adapter.module)
+
+    def watched(original):
+        def initialise(optimizer, *args, **kwargs):
+            original(optimizer, *args, **kwargs)
+            if adapter.is_compiling() or not adapter.module.in_dynamic_mode():
+                return
+            began = training.clock()
+            try:
+                if optimizer not in inspector.optimizers and not isinstance(optimizer, averaging):
+                    inspector.optimizer_made(optimizer)
+            except Exception as error:
+                failed("paddle.optimizer made", error)
+            training.overhead_s += training.clock() - began
+
+        return transparent_wrapper(initialise, original)
+
+    for kind in kinds:
+        if "__init__" in kind.__dict__:
+            inspector.patches.put(kind, "__init__", watched(kind.__init__))
+
+
+def _watch_grad(adapter, inspector):
+    """Counts gradients that the program asks for without `backward`."""
+    paddle, monitor = adapter.module, adapter.monitor
+    original = paddle.grad
+
+    def grad(*args, **kwargs):
+        monitor.loop.backwards_asked = getattr(monitor.loop, "backwards_asked", 0) + 1
+        return original(*args, **kwargs)
+
+    inspector.patches.put(paddle, "grad", transparent_wrapper(grad, original))
+
+
+def _watch_replicas(adapter, inspector):
+    """Notes that a model was wrapped to keep replicas equal, also where it is not the wrapper that is called."""
+    kind = adapter.module.DataParallel
+    original = kind.__init__
+
+    def initialise(layer, *args, **kwargs):
+        original(layer, *args, **kwargs)
+        adapter.wrapper = type(layer).__name__
+
+    inspector.patches.put(kind, "__init__", transparent_wrapper(initialise, original))

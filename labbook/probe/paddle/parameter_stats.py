@@ -1,0 +1,159 @@
+"""Looks at the parameters and gradients of a PaddlePaddle optimizer, before and after one of its steps."""
+
+import os
+
+from ..inspection.parameter_stats import (
+    CHECKED_FOR_STALE,
+    MOST_FINGERPRINTED,
+    MOST_HISTOGRAMS,
+    MOST_PARAMETERS,
+)
+from ..training.batch_fingerprints import fingerprint
+from . import framework_state
+
+_GRADIENT_SAMPLE = 4096
+
+
+class ParameterStats:
+    """The parameters of one process, at dense steps.
+
+    Args:
+        paddle: The module.
+        stats: Looks at tensors.
+        values: The `Scalars` of the adapter.
+        deep: Whether histograms are always wanted.
+    """
+
+    def __init__(self, paddle, stats, values, deep):
+        self.paddle = paddle
+        self.stats = stats
+        self.values = values
+        self.deep = deep
+        self.clear()
+
+    def clear(self):
+        """Forgets what was kept of a step."""
+        self._params = []
+        self._told = []
+        self._before = None
+        self._after = None
+        self._live = []
+
+    def before(self, optimizer, table, closure):
+        """Looks at gradients, and keeps a sample of the parameters.
+
+        Args:
+            optimizer: That is about to step.
+            table: id of a parameter -> its number in the model.
+            closure: Whether gradients are only computed inside the step; then only the sample is taken.
+        """
+        self.clear()
+        held = [p for p in framework_state.parameters(optimizer) if not p.stop_gradient and p._is_initialized()][
+            :MOST_PARAMETERS
+        ]
+        rate = framework_state.number(optimizer.get_lr())
+        self._params = held
+        self._told = [self._gradient(p, table.get(id(p)), closure) for p in held]
+        self._before = [self.stats.sampled(p) for p in held]
+        if rate is None or rate > 0:
+            self._live = [
+                at
+                for at, told in enumerate(self._told)
+                if self._before[at] is not None and (closure or (told["g"] or 0.0) > 0.0)
+            ]
+
+    def _gradient(self, parameter, number, closure):
+        told = {"i": number, "w": None, "g": None}
+        gradient = parameter._grad_ivar()
+        if closure or gradient is None or not gradient._is_initialized():
+            return told
+        norm = self.stats.norm(gradient)
+        view = self.stats.view(gradient)
+        if norm is None or view is None or not view.size:
+            return told
+        row = self.stats.flat(view, _GRADIENT_SAMPLE)
+        told["g"] = norm
+        told.update(self.stats.gradient(row))
+        if norm - norm != 0.0:
+            told["g_bad"] = self.stats.bad(view)
+        if (self.deep or told.get("g_bad")) and number is not None and number < MOST_HISTOGRAMS:
+            hist = self.stats.histogram(row)
+            if hist is not None:
+                told["hist"] = hist
+        return told
+
+    def after(self):
+        """Looks at the parameters that the step has changed.
+
+        Returns:
+            `(params, unchanged)`: what is told of each, and whether every element of the sample is bitwise as before,
+            `None` where there was nothing to change.
+        """
+        if self._before is None:
+            return self._told, None
+        self._after = [self.stats.sampled(p) for p in self._params]
+        equal = []
+        for at, (was, now) in enumerate(zip(self._before, self._after)):
+            told = self._told[at]
+            told["ratio"] = None
+            if was is not None and now is not None and was.shape == now.shape and was.dtype == now.dtype:
+                told["ratio"], same = self.stats.change(was, now)
+                if at in self._live:
+                    equal.append(same)
+            told["w"] = self.stats.norm(self._params[at])
+            told["bad"] = 0
+            if told["w"] is not None and told["w"] - told["w"] != 0.0:
+                view = self.stats.view(self._params[at])
+                told["bad"] = self.stats.bad(view) if view is not None else 0
+        return self._told, all(equal) if equal else None
+
+    def print_of_all(self):
+        """A fingerprint of the sample after the step; distributed runs only, else `None`."""
+        ranks = os.environ.get("PADDLE_TRAINERS_NUM") or os.environ.get("WORLD_SIZE") or "1"
+        if self._after is None or not ranks.isdigit() or int(ranks) < 2:
+            return None
+        row = [number for part in self._after if part is not None for number in part.tolist()]
+        return fingerprint(row[:: max(1, len(row) // MOST_FINGERPRINTED)], (len(row),))
+
+    def stale_norm(self, optimizer, scratch, every):
+        """Norm of the gradients that stand in an optimizer's parameters; `None` where it is not known without waiting.
+
+        Args:
+            optimizer: It.
+            scratch: A dict that belongs to it.
+            every: Whether all parameters are looked at, else a few of them.
+
+        Cost: 1 microsecond where they are `None`, 25 where they are zeros.
+        """
+        held = framework_state.parameters(optimizer)
+        if not every:
+            held = held[:: max(1, len(held) // CHECKED_FOR_STALE)]
+        gradients = [g for p in held if (g := p._grad_ivar()) is not None and g._is_initialized()]
+        if not gradients:
+            return 0.0
+        if not every and not gradients[0].place.is_cpu_place():
+            return None
+        norm = self.values.norm(scratch.setdefault("standing", {}), gradients)
+        return norm if norm is None or type(norm) is float else float(norm.item())
+
+
+def has_gradient(optimizer):
+    """Whether any parameter of an optimizer has a gradient."""
+    for one in getattr(optimizer, "_parameter_list", None) or ():
+        held = one["params"] if type(one) is dict else (one,)
+        for parameter in held:
+            if parameter._grad_ivar() is not None:
+                return True
+    return False
+
+
+def written(optimizer):
+    """A mark that changes when a gradient of an optimizer is written; looks at two of them."""
+    marks = []
+    groups = framework_state.parameter_groups(optimizer)
+    for group in (groups[0], groups[-1]) if groups else ():
+        if group:
+            gradient = group[-1]._grad_ivar()
+            known = gradient is not None and gradient._is_initialized() and gradient.is_dense()
+            marks.append((gradient.data_ptr(), gradient.inplace_version) if known else None)
+    return marks

@@ -1,0 +1,267 @@
+"""Finds the outermost models of a PaddlePaddle program: the layers that are called by no other layer.
+
+PaddlePaddle has no hooks for the whole process, and a layer with hooks of its own takes a slower path. So the call of
+the class `Layer` is wrapped once; no layer of the program is touched. Inside an outermost call the wrapper only passes
+on, unless a dense step has asked to look.
+"""
+
+import threading
+from weakref import ref
+
+from ..inspection import model_lookup as modules
+from ..wrapping import leave_out_one_frame, transparent_wrapper
+
+MOST_ROOTS = 16
+_MOST_REFUSED = 2048
+
+
+class RootModule:
+    """An outermost model.
+
+    Attributes:
+        index: Its number in this process.
+        name: Its class.
+        stochastic: Whether dropout with p > 0 or batch normalisation is inside.
+        called: Forwards with gradients so far.
+        thread: The thread that its last forward ran in, of those that were taken; `None` before.
+        told: What is remembered of it between dense steps.
+        hidden: Why its inside cannot be looked at, "" when it can.
+        shown: Whether its `model` event was written.
+    """
+
+    def __init__(self, layer, index, paddle):
+        self._layer = ref(layer)
+        self.index = index
+        self.name = modules.class_name(layer)
+        self.stochastic = is_stochastic(layer, paddle)
+        self.called = 0
+        self.thread = None
+        self.told = None
+        self.hidden = ""
+        self.shown = False
+
+    def module(self):
+        """The layer, `None` when it is gone."""
+        return self._layer()
+
+    def training(self):
+        """Its mode; true when it is gone."""
+        layer = self._layer()
+        return True if layer is None else layer.training
+
+
+class Inside(threading.local):
+    """Whether this thread is inside an outermost call."""
+
+    on = False
+
+
+class RootModules:
+    """All outermost models of this process.
+
+    Args:
+        adapter: The adapter of PaddlePaddle.
+
+    Attributes:
+        monitor: Told of their forwards; set by the eyes.
+        look: What looks at the layers of the forward under way, `None` at ordinary steps: `look.call(layer, original,
+            args, kwargs)`.
+        abandoned: Called when an outermost call raised.
+    """
+
+    def __init__(self, adapter):
+        self.paddle = adapter.module
+        self.monitor = None
+        self.look = None
+        self.abandoned = _nothing
+        self.inside = Inside()
+        self._local = adapter.training.local
+        self._failed = adapter.probe.failed
+        self._dynamic = adapter.module.in_dynamic_mode
+        self._held = set()
+        self._optimizers = 0
+        self._known = {}
+        self._refused = {}
+        self._count = 0
+
+    def forget(self):
+        """Lets go of what belongs to the parent, in a forked child."""
+        self.look = None
+        self.inside.on = False
+
+    def all(self):
+        """The models that still exist."""
+        return [root for root in list(self._known.values()) if root.module() is not None]
+
+    def of(self, parameter):
+        """The model that owns a parameter, `None` when none does."""
+        for root in self.all():
+            if id(parameter) in self.ids(root):
+                return root
+        return None
+
+    def ids(self, root):
+        """Ids of a model's parameters, refreshed once a dense step."""
+        if root.told is None or "ids" not in root.told:
+            layer = root.module()
+            found = modules.parameters_of(layer, "_sub_layers") if layer is not None else []
+            root.told = dict(root.told or {}, ids={id(p) for p in found})
+        return root.told["ids"]
+
+    def discover(self, parameters):
+        """Takes the parameters of a new optimizer: models that own some of them are followed."""
+        self._optimizers += 1
+        self._held.update(map(id, parameters))
+
+    def install(self, patches):
+        """Wraps the call of all layers."""
+        kind = self.paddle.nn.Layer
+        self._original = kind.__call__
+        patches.put(kind, "__call__", transparent_wrapper(self._watched(self._original), self._original))
+
+    def _watched(self, original):
+        inside, find, outermost, local = self.inside, self._find, self._outermost, self._local
+
+        def called(layer, *args, **kwargs):
+            try:
+                if inside.on:
+                    look = self.look
+                    if look is None:
+                        return original(layer, *args, **kwargs)
+                    return look.call(layer, original, args, kwargs)
+                if local.in_backward:  # recomputation: the layer is part of a forward that was seen
+                    return original(layer, *args, **kwargs)
+                root = find(layer)
+                if root is None:
+                    return original(layer, *args, **kwargs)
+                return outermost(root, layer, args, kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
+
+        return called
+
+    def _find(self, layer):
+        key = id(layer)
+        root = self._known.get(key)
+        if root is not None and root._layer() is layer:
+            return root if self._dynamic() else None
+        refused = self._refused.get(key)
+        if refused is not None and refused[0] == self._optimizers and refused[1]() is layer:
+            return None
+        try:
+            return self._meet(layer)
+        except Exception as error:
+            self._failed("paddle.roots", error)
+            return None
+
+    def _meet(self, layer):
+        """Decides about a layer that is called by no other: it is followed when an optimizer trains some of it."""
+        if not self._dynamic():
+            return None
+        own = [p for p in modules.parameters_of(layer, "_sub_layers") if not p.stop_gradient]
+        wanted = any(id(p) in self._held for p in own) if self._held else bool(own)
+        if not wanted or self._count >= 8 * MOST_ROOTS:
+            return self._refuse(layer)
+        return self._follow(layer) or self._refuse(layer)
+
+    def register(self, parameters):
+        """Follows models that no optimizer trains, because a backward call reaches these parameters of theirs."""
+        reached = set(map(id, parameters))
+        for key, (_, held) in list(self._refused.items()):
+            layer = held()
+            own = map(id, modules.parameters_of(layer, "_sub_layers")) if layer is not None else ()
+            if not reached.isdisjoint(own) and self._follow(layer) is not None:
+                del self._refused[key]
+
+    def _follow(self, layer):
+        """The `RootModule` of a new model, `None` where there are too many."""
+        for key, root in list(self._known.items()):
+            if root.module() is None:
+                del self._known[key]
+        if len(self._known) >= MOST_ROOTS or self._count >= 8 * MOST_ROOTS:
+            return None
+        root = RootModule(layer, self._count, self.paddle)
+        root.hidden = why_hidden(layer)
+        self._count += 1
+        self._known[id(layer)] = root
+        return root
+
+    def _refuse(self, layer):
+        if len(self._refused) >= _MOST_REFUSED:
+            self._refused.clear()
+        self._refused[id(layer)] = (self._optimizers, ref(layer))
+
+    def _outermost(self, root, layer, args, kwargs):
+        monitor, training, failed, inside = self.monitor, self.monitor.training, self._failed, self.inside
+        clock, grad_on = training.clock, self.paddle.is_grad_enabled
+        followed = False
+        if (
+            monitor.fast_path.steady is not None
+            and layer.training
+            and grad_on()
+            and monitor.fast_path.accept_forward(root, args, kwargs)
+        ):
+            root.called += 1
+        else:
+            began = clock()
+            try:
+                grad = grad_on()
+                if grad:
+                    root.called += 1
+                followed = monitor.forward_begins(root, args, kwargs, grad, layer.training)
+            except Exception as error:
+                failed("paddle.forward begins", error)
+            training.overhead_s += clock() - began
+        inside.on = True
+        try:
+            output = self._original(layer, *args, **kwargs)
+        except BaseException as error:
+            monitor.inside = None
+            self.abandoned()
+            leave_out_one_frame(error)
+            raise
+        finally:
+            inside.on = False
+        if not followed:
+            return output
+        began = clock()
+        try:
+            monitor.forward_ended(root, output)
+        except Exception as error:
+            failed("paddle.forward ended", error)
+        training.overhead_s += clock() - began
+        return output
+
+
+def _nothing():
+    return None
+
+
+def is_stochastic(layer, paddle):
+    """Whether dropout with p > 0 or batch normalisation is inside."""
+    norm = paddle.nn.layer.norm._BatchNormBase
+    for one in layer.sublayers(include_self=True):
+        if "Dropout" in type(one).__name__ and getattr(one, "p", 1):
+            return True
+        if issubclass(type(one), norm):
+            return True
+        rate = getattr(one, "dropout", 0)
+        if type(rate) is float and rate > 0:
+            return True
+    return False
+
+
+def why_hidden(layer):
+    """Why the inside of a model cannot be looked at, "" when it can."""
+    for one in layer.sublayers(include_self=True):
+        if type(getattr(one, "forward", None)).__name__.endswith("StaticFunction"):
+            return "the model is compiled"
+        if type(one).__name__ == "TranslatedLayer":
+            return "the model is a loaded program"
+    return ""
+
+
+def is_statistic(layer, name):
+    """Whether a parameter is a running statistic of batch normalisation: PaddlePaddle keeps those as parameters."""
+    return name in ("_mean", "_variance") and hasattr(layer, "_momentum")

@@ -1,0 +1,58 @@
+"""Children of `multiprocessing` that were ended by a signal which this process did not send."""
+
+import signal
+
+from .. import wrapping
+from ..events import protocol
+
+_MOST = 50
+_MOST_NAMES = 1000
+
+
+def watch(popen, probe):
+    """Has the death of a child told when its parent looks at it.
+
+    Args:
+        popen: `multiprocessing.popen_fork`, whose class also those of other ways to start a child are made from.
+        probe: The probe of this process.
+    """
+    names, told, requests = {}, set(), set()
+
+    def forgotten():
+        names.clear()
+        told.clear()
+        requests.clear()
+
+    probe.after_fork(forgotten)
+
+    def started(result, args, kwargs):
+        child = args[1]
+        if len(names) < _MOST_NAMES:
+            # The child forgets its function once it runs.
+            target = getattr(child, "_target", None) or getattr(type(child), "run", None)
+            names[args[0].pid] = (str(child.name), str(getattr(target, "__qualname__", "")))
+
+    def sends(args, kwargs):
+        if getattr(args[0], "returncode", 0) is None:
+            requests.add(args[0].pid)
+
+    def polled(result, args, kwargs):
+        pid = args[0].pid
+        if type(result) is not int or result >= 0 or pid in told or pid in requests or len(told) >= _MOST:
+            return
+        told.add(pid)
+        name, target = names.pop(pid, ("", ""))
+        probe.event(protocol.CHILD_DIED, pid=pid, name=name, target=target, signal=_signal_name(-result))
+
+    kind = popen.Popen
+    guard = probe.guard("children")
+    kind.__init__ = wrapping.wrap_function(kind.__init__, guard, after=started)
+    kind.poll = wrapping.wrap_function(kind.poll, guard, after=polled)
+    kind._send_signal = wrapping.wrap_function(kind._send_signal, guard, before=sends)
+
+
+def _signal_name(number):
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal %d" % number

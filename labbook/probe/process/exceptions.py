@@ -1,0 +1,142 @@
+"""An uncaught exception as plain data: its frames with their source lines, and the exceptions behind it."""
+
+import os
+import sys
+
+from .. import wrapping
+from ..events import protocol
+from .user_files import is_user_file, source_line
+
+_MAX_EVENTS = 100
+_MAX_FRAMES = 120
+_MAX_CHAIN = 16
+_MAX_MESSAGE = 32 * 1024
+
+
+class ExceptionRecorder:
+    """Writes the uncaught exceptions of one process."""
+
+    def __init__(self, probe):
+        self._probe = probe
+        self._start_folder = os.getcwd()
+        self._count = 0
+        probe.after_fork(self._forked)
+
+    def record(self, where, error, thread="", ends_process=False):
+        """Writes one exception and takes the probe's own frames out of its traceback.
+
+        Args:
+            where: "main", "thread" or "child".
+            error: The exception.
+            thread: Name of the thread, or "".
+            ends_process: Whether the process ends by it.
+        """
+        wrapping.strip(error)
+        if self._count >= _MAX_EVENTS:
+            return
+        self._count += 1
+        sources = {}
+        self._probe.event(
+            protocol.EXCEPTION,
+            where=where,
+            thread=thread,
+            type=type(error).__qualname__,
+            module=type(error).__module__,
+            message=message_of(error),
+            notes=notes_of(error),
+            chain=self._chain(error, sources),
+            group=group_of(error),
+            frames=self._frames(error, sources, _MAX_FRAMES),
+            tensors=self._tensors(error),
+            step=self._probe.step,
+            exit=ends_process,
+        )
+
+    def _forked(self):
+        self._count = 0
+
+    def _tensors(self, error):
+        """Tensors of the failing line; none without a library that has any, and for what is no mistake of a line."""
+        if not isinstance(error, Exception) or not any(name in sys.modules for name in ("torch", "paddle", "numpy")):
+            return []
+        with self._probe.guard("tensors"):
+            from . import failing_line
+
+            return failing_line.of_error(error, self._lines)
+        return []
+
+    def _lines(self, code, first, last):
+        path, sources = os.path.join(self._start_folder, code.co_filename), {}
+        lines = [source_line(code.co_filename, path, line, sources) for line in range(first, last + 1)]
+        return "\n".join(lines)
+
+    def _chain(self, error, sources):
+        chain = []
+        seen = {id(error)}
+        while len(chain) < _MAX_CHAIN:
+            relation = "cause" if error.__cause__ is not None else "context"
+            behind = error.__cause__
+            if behind is None and not error.__suppress_context__:
+                behind = error.__context__
+            if behind is None or id(behind) in seen:
+                return chain
+            seen.add(id(behind))
+            chain.append(
+                {
+                    "type": type(behind).__qualname__,
+                    "message": message_of(behind),
+                    "relation": relation,
+                    "frames": self._frames(behind, sources, 20),
+                }
+            )
+            error = behind
+        return chain
+
+    def _frames(self, error, sources, limit):
+        found = []
+        trace = error.__traceback__
+        while trace is not None and len(found) < 20000:
+            found.append(trace)
+            trace = trace.tb_next
+        if len(found) > limit:
+            found = found[: limit // 4] + found[-(limit - limit // 4) :]
+        return [self._frame(trace, sources) for trace in found]
+
+    def _frame(self, trace, sources):
+        code = trace.tb_frame.f_code
+        file = code.co_filename
+        if not file.startswith("<"):
+            file = os.path.normpath(os.path.join(self._start_folder, file))
+        return {
+            "file": file,
+            "line": trace.tb_lineno,
+            "function": getattr(code, "co_qualname", code.co_name),
+            "source": source_line(code.co_filename, file, trace.tb_lineno, sources),
+            "user": is_user_file(file),
+        }
+
+
+def message_of(error):
+    """The message of an exception; one whose `__str__` fails is described instead."""
+    try:
+        return str(error)[:_MAX_MESSAGE]
+    except BaseException as second:  # it is the program's own code that fails here, and the program is ending
+        return "<the message cannot be shown: its __str__ raised %s>" % type(second).__name__
+
+
+def notes_of(error):
+    """Notes added to an exception."""
+    notes = getattr(error, "__notes__", None)
+    return [str(note)[:_MAX_MESSAGE] for note in notes[:20]] if isinstance(notes, (list, tuple)) else []
+
+
+def group_of(error, depth=0):
+    """The members of an exception group, as (type, message, their own members); empty for other exceptions."""
+    members = getattr(error, "exceptions", None)
+    if not isinstance(members, tuple) or not hasattr(error, "derive") or depth > 4:
+        return []
+    return [
+        {"type": type(member).__qualname__, "message": message_of(member), "group": group_of(member, depth + 1)}
+        for member in members[:20]
+        if isinstance(member, BaseException)
+    ]

@@ -1,0 +1,183 @@
+"""Numbers that a program logs itself: TensorBoard, VisualDL, Weights & Biases, MLflow, and `labbook.log`.
+
+The original is always called first and its answer returned; what it was given is read afterwards, when a logger has
+fetched values from a device anyway.
+"""
+
+from ..events.protocol import SCALARS
+from ..wrapping import leave_out_one_frame, transparent_wrapper
+
+ONE_BY_ONE = 5000
+"""Values of one name that are all written; of later ones every 2nd, from twice as many on every 4th, and so on, and the
+last one at the end. Source: chosen by us; a name stays under 2 MB."""
+
+MAX_NAMES = 500
+_MAX_NAME = 200
+
+
+def attach(module, probe):
+    """Watches the logging functions of one module, right after its import."""
+    for name, methods in _WATCHED[module.__name__].items():
+        for method, reader in methods.items():
+            owner = getattr(module, name, None)
+            if owner is not None and hasattr(owner, method):
+                setattr(owner, method, _watched(getattr(owner, method), reader, probe))
+
+
+def record(probe, source, step, values):
+    """Writes numbers that were logged at one step, without names beyond `MAX_NAMES` and values that are no numbers.
+
+    Args:
+        probe: The probe of this process.
+        source: Who logged them: "tensorboard", "visualdl", "wandb", "mlflow" or "labbook".
+        step: A whole number, or `None`.
+        values: Name -> value; scalars of NumPy, PyTorch and PaddlePaddle count as numbers.
+    """
+    told, given = {}, {}
+    for name, value in values.items():
+        value = number(value)
+        if value is None:
+            continue
+        name = str(name)[:_MAX_NAME]
+        given[name] = value
+        if _is_told(probe, source, name, step, value):
+            told[name] = value
+    if told:
+        probe.event(SCALARS, source=source, step=_whole(step), values=told)
+    if given and probe.requests is not None:
+        probe.requests.logged(_whole(step), given)
+
+
+class _Names:
+    """How often each name was logged in this process, and what was left out last."""
+
+    def __init__(self, probe):
+        self.counts = {}
+        self.left_out = {}
+        probe.at_exit(lambda: self.finish(probe))
+        probe.after_fork(self.forget)
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self.counts.clear()
+        self.left_out.clear()
+
+    def finish(self, probe):
+        """Writes the last value of each name whose last value was left out."""
+        for (source, name), (step, value) in sorted(self.left_out.items()):
+            probe.event(SCALARS, source=source, step=_whole(step), values={name: value})
+        self.left_out.clear()
+
+
+_OF_PROBE = {}
+
+
+def _is_told(probe, source, name, step, value):
+    names = _OF_PROBE.get(probe)
+    if names is None:
+        names = _OF_PROBE[probe] = _Names(probe)
+    key = (source, name)
+    count = names.counts.get(key, 0) + 1
+    if count == 1 and len(names.counts) >= MAX_NAMES:
+        probe.unobserved("some numbers logged to " + source, "more than %d names were used" % MAX_NAMES)
+        return False
+    names.counts[key] = count
+    every = 1 << (count // ONE_BY_ONE).bit_length()
+    if count <= ONE_BY_ONE or count % every == 0 or (value - value != 0.0 and count < 4 * ONE_BY_ONE):
+        names.left_out.pop(key, None)
+        return True
+    names.left_out[key] = (step, value)
+    return False
+
+
+def number(value):
+    """A number as a float or whole number, `None` when it is none; scalars of arrays and tensors count as numbers."""
+    kind = type(value)
+    if kind is float or kind is int:
+        return value
+    if kind is bool:
+        return int(value)
+    item = getattr(value, "item", None)
+    if item is None or isinstance(value, type):
+        return None
+    size = value.numel() if hasattr(value, "numel") else getattr(value, "size", 0)
+    if not isinstance(size, int):
+        size = int(size)
+    if size != 1:
+        return None
+    value = item()
+    return value if isinstance(value, (int, float)) else None
+
+
+def _whole(step):
+    step = number(step)
+    return int(step) if step is not None and step - step == 0 else None
+
+
+def _watched(original, reader, probe):
+    guard = probe.guard("loggers")
+
+    def log(*args, **kwargs):
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            leave_out_one_frame(error)
+            raise
+        with guard:
+            source, step, values = reader(*args, **kwargs)
+            record(probe, source, step, values)
+        return result
+
+    return transparent_wrapper(log, original)
+
+
+def _tensorboard_scalar(writer, tag, scalar_value, global_step=None, *args, **kwargs):
+    return "tensorboard", global_step, {tag: scalar_value}
+
+
+def _tensorboard_scalars(writer, main_tag, tag_scalar_dict, global_step=None, *args, **kwargs):
+    return "tensorboard", global_step, {"%s/%s" % (main_tag, tag): value for tag, value in tag_scalar_dict.items()}
+
+
+def _visualdl_scalar(writer, tag, value, step, *args, **kwargs):
+    return "visualdl", step, {tag: value}
+
+
+def _visualdl_scalars(writer, main_tag, tag_scalar_dict, step, *args, **kwargs):
+    return "visualdl", step, {"%s/%s" % (main_tag, tag): value for tag, value in tag_scalar_dict.items()}
+
+
+def _wandb_log(run, data, step=None, *args, **kwargs):
+    if step is None:
+        step = getattr(run, "_local_step", getattr(run, "_step", None))
+        # A call that commits has moved the counter on.
+        step = step - 1 if step and kwargs.get("commit", args[0] if args else None) is not False else step
+    return "wandb", step, dict(_flat(data, ""))
+
+
+def _flat(values, prefix):
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, "%s%s." % (prefix, name))
+        else:
+            yield "%s%s" % (prefix, name), value
+
+
+def _mlflow_metric(client, run_id, key, value, timestamp=None, step=None, *args, **kwargs):
+    return "mlflow", step, {key: value}
+
+
+def _mlflow_batch(client, run_id, metrics=(), *args, **kwargs):
+    metrics = list(metrics)
+    return "mlflow", metrics[0].step if metrics else None, {metric.key: metric.value for metric in metrics}
+
+
+_TENSORBOARD = {"SummaryWriter": {"add_scalar": _tensorboard_scalar, "add_scalars": _tensorboard_scalars}}
+_WATCHED = {
+    "torch.utils.tensorboard.writer": _TENSORBOARD,
+    "tensorboardX.writer": _TENSORBOARD,
+    "visualdl.writer.writer": {"LogWriter": {"add_scalar": _visualdl_scalar, "add_scalars": _visualdl_scalars}},
+    "wandb.sdk.wandb_run": {"Run": {"log": _wandb_log}},
+    "mlflow.tracking.client": {"MlflowClient": {"log_metric": _mlflow_metric, "log_batch": _mlflow_batch}},
+}
+"""Module -> class -> method -> `reader(*arguments)`, which gives source, step and values."""

@@ -1,0 +1,47 @@
+"""Readers and writers in C, which the `open` audit event does not see: they are wrapped after their import."""
+
+import os
+
+from .. import wrapping
+
+_FUNCTIONS = (
+    # module, function or Class.method, position of the path, its name, how it is opened ("mode" names an argument)
+    ("h5py._hl.files", "File.__init__", 1, "name", "mode"),
+    ("safetensors.torch", "load_file", 0, "filename", "r"),
+    ("safetensors.torch", "save_file", 1, "filename", "w"),
+    ("safetensors.numpy", "load_file", 0, "filename", "r"),
+    ("safetensors.numpy", "save_file", 1, "filename", "w"),
+    ("safetensors.paddle", "load_file", 0, "filename", "r"),
+    ("safetensors.paddle", "save_file", 1, "filename", "w"),
+    ("torch.serialization", "save", 1, "f", "w"),
+    ("pyarrow.parquet.core", "read_table", 0, "source", "r"),
+    ("pyarrow.parquet.core", "write_table", 1, "where", "w"),
+    ("pandas.io.parquet", "read_parquet", 0, "path", "r"),
+)
+
+
+def watch(probe, opened):
+    """Has `opened(path, mode, flags)` called for each file that one of these functions was given."""
+    for row in _FUNCTIONS:
+        probe.watch(row[0], _wrapping(probe, opened, row))
+
+
+def _wrapping(probe, opened, row):
+    def wrap(module):
+        _, name, position, keyword, how = row
+        owner = module
+        *path, last = name.split(".")
+        for part in path:
+            owner = getattr(owner, part)
+
+        def after(result, args, kwargs):
+            given = args[position] if len(args) > position else kwargs.get(keyword)
+            mode = how
+            if how == "mode":
+                mode = (args[position + 1] if len(args) > position + 1 else kwargs.get("mode")) or "r"
+            if isinstance(given, (str, bytes)) or hasattr(given, "__fspath__"):
+                opened(os.fspath(given), mode, 0)
+
+        setattr(owner, last, wrapping.wrap_function(getattr(owner, last), probe.guard("reader " + name), after=after))
+
+    return wrap

@@ -1,0 +1,67 @@
+"""Settings objects of all usual kinds as plain data: dictionaries, lists, texts and numbers."""
+
+import sys
+
+from ..events.jsonl import MAX_DEPTH, MAX_ITEMS, describe
+
+_SCALARS = (str, int, float, bool, type(None))
+
+
+def to_plain(value, depth=0):
+    """Plain data for a settings object; values that are no settings are described in a few words.
+
+    Knows dictionaries and their subclasses, `Namespace`, dataclasses, attrs, pydantic, OmegaConf and mmengine.
+    """
+    if type(value) in _SCALARS:
+        return value
+    if depth >= MAX_DEPTH:
+        return describe(value)
+    inner = _fields(value)
+    if inner is not None:
+        few = list(inner.items())[:MAX_ITEMS]
+        return {name if type(name) is str else describe(name): to_plain(item, depth + 1) for name, item in few}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item, depth + 1) for item in value[:MAX_ITEMS]]
+    if isinstance(value, (set, frozenset)):
+        return sorted([str(to_plain(item, depth + 1)) for item in list(value)[:MAX_ITEMS]])
+    if isinstance(value, bytes):
+        return value[:200].decode("utf-8", "replace")
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    return describe(value)
+
+
+def settings_of_class(kind):
+    """The simple attributes of a class that is used as a bag of settings."""
+    return {
+        name: value
+        for name, value in vars(kind).items()
+        if not name.startswith("_") and isinstance(value, (*_SCALARS, list, tuple, dict))
+    }
+
+
+def _fields(value):
+    """The named values in a settings object, `None` when it is none."""
+    if isinstance(value, type):
+        return None
+    kind = type(value)
+    family = kind.__module__.partition(".")[0]
+    if family == "omegaconf":
+        container = sys.modules["omegaconf"].OmegaConf.to_container(value, resolve=False)
+        return container if isinstance(container, dict) else {str(at): item for at, item in enumerate(container)}
+    if isinstance(value, dict):
+        return dict(dict.items(value))
+    if family in ("mmengine", "mmcv") and hasattr(value, "_cfg_dict"):
+        return dict(dict.items(value._cfg_dict))
+    for fields in ("__dataclass_fields__", "__attrs_attrs__"):
+        if hasattr(kind, fields):
+            names = getattr(kind, fields)
+            names = list(names) if isinstance(names, dict) else [field.name for field in names]
+            return {name: value.__dict__[name] for name in names if name in getattr(value, "__dict__", {})}
+    if kind.__name__ in ("Namespace", "SimpleNamespace", "AttrDict") or hasattr(kind, "model_fields"):
+        return {name: item for name, item in vars(value).items() if not name.startswith("_")}
+    return None

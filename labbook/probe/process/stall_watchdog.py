@@ -1,0 +1,210 @@
+"""Notices that a training stands still, and has the stacks of its threads written.
+
+The training leaves the time of each step, batch and forward in `Training.moved`. A thread of the probe's own looks at
+that every few seconds, only in a process that has other threads already: the first further one would change what
+`fork` says. It is gone while a child is forked. At SIGTERM, which would end the process without a word, the interpreter
+itself writes the stacks, where nobody else has taken that signal.
+"""
+
+import _signal
+import os
+import sys
+import time
+from _thread import allocate_lock, get_native_id, start_new_thread
+
+from ..events.protocol import STACKS, STACKS_ENDING
+from ..wrapping import wrap_function
+from . import thread_stacks
+
+SILENCE_S = 10.0
+"""Shortest silence that the stacks are written at; what is called a standstill is for the reader to judge. Source:
+chosen by us."""
+
+SILENT_STEPS = 10.0
+"""A silence is longer than so many steps. Source: the rule of debuggers that watch for stalled training."""
+
+_LOOK_S = 5.0
+_AGAIN = 6.0
+_MOST_STACKS = 30
+_STOPS_IN_S = 1.0
+_FAULTS = ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGBUS", "SIGILL")
+
+
+class StallWatchdog:
+    """The pulse of one process. Nothing that it offers ever raises.
+
+    Args:
+        probe: The probe of this process.
+    """
+
+    def __init__(self, probe):
+        self._probe = probe
+        self._silence_s = float(probe.settings.get("silence_s") or SILENCE_S)
+        self._look_s = min(_LOOK_S, self._silence_s / 2)
+        self._trainings = []
+        self._hooked = False
+        self._held = None
+        self._terms = self._faults = False
+        self._forget()
+        probe.at_steps(self._stepped)
+        with probe.guard("pulse"):
+            self._take_faults()
+        probe.after_fork(self._forked)
+        probe.at_exit(self.finish)
+
+    def _forget(self):
+        self._wake = self._gone = None
+        self._native = 0
+        self._written = 0
+        self._told = False
+        self._seen, self._limit = None, 0.0
+
+    def follow(self, training):
+        """Takes the training of a framework."""
+        self._trainings.append(training)
+
+    def silent_s(self):
+        """Seconds since the last step, batch or forward; `None` in a process that has made no step."""
+        last = max((t.moved for t in self._trainings if t.steps or t.backwards), default=None)
+        return None if last is None else max(time.perf_counter() - last, 0.0)
+
+    def interrupted(self, error):
+        """Writes the stacks at Ctrl-C."""
+        if self._probe.step is not None or len(sys._current_frames()) > 1:
+            thread_stacks.tell(self._probe, "interrupt", self.silent_s(), error.__traceback__)
+
+    def begin(self):
+        """Starts to watch, where that is not done yet and the process has other threads."""
+        if self._wake is not None or self._probe.step is None:
+            return
+        with self._probe.guard("pulse"):
+            if len(os.listdir("/proc/self/task")) < 2:
+                return
+            if not self._hooked:
+                os.register_at_fork(before=self.end)
+                self._hooked = True
+            self._wake, self._gone = allocate_lock(), allocate_lock()
+            self._wake.acquire()
+            self._gone.acquire()
+            start_new_thread(self._watch, (self._wake, self._gone))
+
+    def end(self):
+        """Stops watching, and waits until the thread is gone."""
+        wake, self._wake = self._wake, None
+        if wake is None:
+            return
+        wake.release()
+        if self._gone.acquire(timeout=_STOPS_IN_S):
+            task, deadline = "/proc/self/task/%d" % self._native, time.perf_counter() + 0.05
+            while os.path.exists(task) and time.perf_counter() < deadline:
+                time.sleep(0.0005)
+
+    def finish(self):
+        """Ends the watch with the process, and takes an empty file of stacks away."""
+        self.end()
+        with self._probe.guard("pulse"):
+            self._leave_signal()
+
+    def _stepped(self, step):
+        if step == 1:
+            with self._probe.guard("pulse"):
+                self._take_signal()
+        self.begin()
+
+    def _forked(self):
+        self._forget()
+        with self._probe.guard("pulse"):
+            self._leave_signal(fork=True)
+
+    def _watch(self, wake, gone):
+        try:
+            self._native = get_native_id()
+            _block_signals()
+            while not wake.acquire(timeout=self._look_s):
+                with self._probe.guard("pulse"):
+                    self._look()
+        finally:
+            gone.release()
+
+    def _look(self):
+        silent = self.silent_s()
+        if silent is None:
+            return
+        moved = time.perf_counter() - silent
+        if self._seen is None or moved > self._seen + self._look_s / 100:
+            if self._told:
+                self._told = False
+                self._probe.event(STACKS, reason="moved", silent_s=None, step=self._probe.step, threads=[])
+            self._seen, self._limit = moved, max(self._silence_s, SILENT_STEPS * self._step_s())
+        elif silent >= self._limit and self._written < _MOST_STACKS:
+            self._limit *= _AGAIN
+            self._written += 1
+            self._told = True
+            thread_stacks.tell(self._probe, "silence", silent)
+
+    def _step_s(self):
+        """Seconds of a step, on average."""
+        return max(((t.moved - t.began) / t.steps for t in self._trainings if t.steps), default=0.0)
+
+    def _take_faults(self):
+        """Has the interpreter write the stacks at a fault of native code, where nobody else does."""
+        import faulthandler
+
+        if faulthandler.is_enabled() or not _is_default(*_FAULTS):
+            return
+        self._open()
+        faulthandler.enable(file=self._held[0], all_threads=True)
+        self._faults = True
+        guard = self._probe.guard("pulse")
+        for name in ("enable", "disable"):
+            setattr(faulthandler, name, wrap_function(getattr(faulthandler, name), guard, before=self._taken_over))
+
+    def _taken_over(self, args, kwargs):
+        """The program uses it itself."""
+        self._faults = False
+
+    def _take_signal(self):
+        if not self._terms and _is_default("SIGTERM"):
+            import faulthandler
+
+            # faulthandler gives the signal on, and the process ends by it as it would have.
+            self._open()
+            faulthandler.register(_signal.SIGTERM, file=self._held[0], all_threads=True, chain=True)
+            self._terms = True
+
+    def _open(self):
+        if self._held is None:
+            self._held = self._probe.writer.beside(STACKS_ENDING)
+
+    def _leave_signal(self, fork=False):
+        held, self._held = self._held, None
+        if held is None:
+            return
+        import faulthandler
+
+        if self._terms:
+            faulthandler.unregister(_signal.SIGTERM)
+        if self._faults:
+            faulthandler.disable()
+        self._terms = self._faults = False
+        descriptor, path = held
+        # A program that has closed what it did not open may have a file of its own there now.
+        if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            os.close(descriptor)
+        if not fork and not os.path.getsize(path):
+            os.unlink(path)
+
+
+def _block_signals():
+    """Leaves all signals to the threads of the program."""
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+
+
+def _is_default(*names):
+    """Whether signals have their default effect, for the interpreter and for the system: libraries take some, too."""
+    numbers = [getattr(_signal, name) for name in names]
+    if any(_signal.getsignal(number) != _signal.SIG_DFL for number in numbers):
+        return False
+    with open("/proc/self/status", "rb") as stream:
+        masks = dict(line.split(b":", 1) for line in stream if line.startswith((b"SigIgn", b"SigCgt", b"SigBlk")))
+    return len(masks) == 3 and not any(int(m, 16) >> (n - 1) & 1 for m in masks.values() for n in numbers)

@@ -1,0 +1,73 @@
+"""What all threads of this process are doing now, as plain data."""
+
+import os
+import sys
+from _thread import get_ident
+
+from ..events import protocol
+from ..wrapping import is_ours
+from .user_files import is_user_file, source_line
+
+_MAX_THREADS = 64
+_MAX_FRAMES = 40
+
+
+def tell(probe, reason, silent_s, trace=None):
+    """Writes the stacks of all threads.
+
+    Args:
+        probe: The probe.
+        reason: "silence" or "interrupt".
+        silent_s: Seconds since the last step, batch or forward, or `None`.
+        trace: Traceback of the exception that has ended the main thread: its stack is not there any more.
+    """
+    probe.event(
+        protocol.STACKS,
+        reason=reason,
+        silent_s=None if silent_s is None else round(silent_s, 1),
+        step=probe.step,
+        threads=_threads(trace),
+    )
+
+
+def _threads(trace):
+    threading = sys.modules.get("threading")
+    known = dict(getattr(threading, "_active", None) or {})
+    main = threading.main_thread().ident if threading is not None else None
+    sources, found = {}, []
+    for ident, frame in list(sys._current_frames().items()):
+        is_main = ident == main if main is not None else ident == get_ident()
+        lines = _of_trace(trace) if is_main and trace is not None else _of_frame(frame)
+        frames = [_told(code, line, sources) for code, line in lines if not is_ours(code)]
+        if frames:
+            name = "main" if is_main else str(getattr(known.get(ident), "name", "") or "")
+            found.append({"name": name, "main": is_main, "frames": frames})
+    found.sort(key=lambda thread: not thread["main"])
+    return found[:_MAX_THREADS]
+
+
+def _of_trace(trace):
+    found = []
+    while trace is not None:
+        found.append((trace.tb_frame.f_code, trace.tb_lineno))
+        trace = trace.tb_next
+    return found[-_MAX_FRAMES:]
+
+
+def _of_frame(frame):
+    found = []
+    while frame is not None and len(found) < _MAX_FRAMES:
+        found.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return found[::-1]
+
+
+def _told(code, line, sources):
+    file = code.co_filename
+    return {
+        "file": file if file.startswith("<") else os.path.normpath(os.path.join(os.getcwd(), file)),
+        "line": line,
+        "function": getattr(code, "co_qualname", code.co_name),
+        "source": source_line(file, file, line, sources),
+        "user": is_user_file(file),
+    }

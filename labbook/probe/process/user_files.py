@@ -1,0 +1,43 @@
+"""Which source files are the user's, and the text of their lines."""
+
+import os
+import sys
+
+_MAX_SOURCE_FILE = 4 * 1024 * 1024
+
+
+def is_user_file(file):
+    """Whether a source file belongs to the user: not to the interpreter, an installed package, or the probe."""
+    if file.startswith("<frozen"):
+        return False
+    if "/site-packages/" in file or "/dist-packages/" in file:
+        return False
+    return not file.startswith(_library_folders())
+
+
+def _library_folders():
+    library = os.path.dirname(os.__file__) + os.sep
+    real = os.path.realpath(os.path.dirname(os.__file__)) + os.sep
+    return (library, real, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
+
+
+def source_line(name, path, line, sources):
+    """The text of a line of source; `linecache`, which knows notebook cells, is asked where it is loaded."""
+    cached = getattr(sys.modules.get("linecache"), "cache", {}).get(name)
+    if isinstance(cached, tuple) and len(cached) == 4:
+        lines = cached[2]
+    else:
+        if path not in sources:
+            sources[path] = _read_lines(path)
+        lines = sources[path]
+    return lines[line - 1].strip()[:1000] if lines and 0 < line <= len(lines) else ""
+
+
+def _read_lines(path):
+    try:
+        if path.startswith("<") or not os.path.isfile(path) or os.path.getsize(path) > _MAX_SOURCE_FILE:
+            return []
+        with open(path, "rb") as stream:
+            return stream.read().decode("utf-8", "replace").split("\n")
+    except OSError:
+        return []

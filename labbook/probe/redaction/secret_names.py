@@ -1,0 +1,192 @@
+"""What a name says about its value, and whether the value then looks like a secret.
+
+A name is split into words on `_ - .` and on changes of case; its last word, with its owner, decides. `None`,
+references, numbers, masks, types and calls are no secrets.
+"""
+
+from .rules import has_digit, rules_data
+
+_CACHE_LIMIT = 4096
+
+_classes = {}
+_compiled = {}
+
+
+def name_class(name, extra=frozenset()):
+    """What kind of secret a variable, option, key or header of this name holds.
+
+    Args:
+        name: The name, in any style: `WANDB_API_KEY`, `accessToken`, `--hub-token`, `密码`.
+        extra: Further names, in lower case, that are secret in this notebook.
+
+    Returns:
+        "password", "secret", "header" (the rest of the line belongs to it), "weak" (only a value that looks random is
+        secret) or "" (no secret).
+    """
+    if extra and name.lower() in extra:
+        return "secret"
+    known = _classes.get(name)
+    if known is None:
+        if len(_classes) > _CACHE_LIMIT:
+            _classes.clear()
+        known = _classes[name] = _classify(split_words(name))
+    return known
+
+
+def _classify(words):
+    names = rules_data()["names"]
+    while len(words) > 1 and (words[-1] in names["carriers"] or words[-1].isdigit()):
+        words = words[:-1]
+    if not words:
+        return ""
+    last, owners = words[-1], words[:-1]
+    owner = owners[-1] if owners else ""
+    kind = ""
+    if last in names["header"]:
+        kind = "header"
+    elif last in names["password"] or (last == "pass" and owner in names["pass_owners"]):
+        kind = "password"
+    elif last in names["secret"]:
+        kind = "secret"
+    elif last in ("key", "keys"):
+        kind = "secret" if owner in names["key_owners"] else ""
+    elif last == "token":
+        kind = _token_class(owner, names)
+    elif last == "tokens":
+        kind = "weak" if owner in ("access", "refresh", "api", "auth", "bearer") else ""
+    elif last == "pat":
+        kind = "secret" if owner in names["pat_owners"] else ""
+    elif last in ("ak", "sk") and owner in names["cloud_owners"]:
+        kind = "secret"
+    elif last in names["weak"] or (last == "id" and owner == "session"):
+        kind = "weak"
+    return kind
+
+
+def _token_class(owner, names):
+    if owner in names["token_harmless"]:
+        return ""
+    return "secret" if owner in names["token_owners"] else "weak"
+
+
+def split_words(name):
+    """The words of a name in lower case: `WandbAPIKey_2` gives `["wandb", "api", "key", "2"]`."""
+    words = []
+    word = ""
+    previous = ""
+    for index, char in enumerate(name):
+        if not char.isalnum():
+            kind = ""
+        elif char.isdigit():
+            kind = "digit"
+        elif char.isupper():
+            kind = "upper"
+        else:
+            kind = "lower"
+        following = name[index + 1 : index + 2]
+        starts = kind != previous and not (previous == "upper" and kind == "lower")
+        starts = starts or (kind == "upper" and previous == "upper" and following.islower())
+        if (starts or not kind) and word:
+            words.append(word.lower())
+            word = ""
+        if kind:
+            word += char
+        previous = kind
+    if word:
+        words.append(word.lower())
+    return words
+
+
+def looks_random(value):
+    """Whether a value has the shape of a generated secret: long, one word, letters and digits mixed."""
+    if len(value) < 16 or len(value) > 4096 or not has_digit(value):
+        return False
+    if not value.isascii() or any(char in value for char in " \t()[]{}<>\"'*$,;"):
+        return False
+    value = value[:64]
+    letters = sum(char.isalpha() for char in value)
+    digits = sum(char.isdigit() for char in value)
+    separators = sum(char in "-_./:+" for char in value)
+    return letters >= 2 and digits >= 2 and separators * 4 <= len(value) and not _is_path(value)
+
+
+def _is_path(value):
+    if value[:1] not in ("/", "~", ".") and value[1:3] not in (":\\", ":/"):
+        return False
+    parts = value.replace("\\", "/").strip("/").split("/")
+    # A path has short, word-like parts; base64 that happens to begin with a slash has not.
+    return all(len(part) <= 40 and not (len(part) >= 16 and _mixed(part)) for part in parts)
+
+
+def _mixed(text):
+    return has_digit(text) and text.lower() != text and text.upper() != text
+
+
+def value_is_secret(value, kind, quoted, separator="="):
+    """Whether the value found beside a name of class `kind` is a secret.
+
+    Args:
+        value: The value without its quotes.
+        kind: What `name_class` said.
+        quoted: Whether quotes stood around it; without them it may be code.
+        separator: What stood between name and value, stripped.
+    """
+    if not value or len(value) > 65536:
+        return False
+    if kind == "weak" or separator == " ":
+        return looks_random(value) and not _harmless(value, quoted)
+    if _harmless(value, quoted):
+        return False
+    if kind == "password":
+        if value[0] in "/~" and _is_path(value):
+            return False
+        return _number(value) is None or (value.isdigit() and len(value) >= 4)
+    if _number(value) is not None or (quoted and " " in value) or _is_path(value):
+        return False
+    if kind == "header":
+        return len(value) >= 6
+    wordy = value.isalpha() and (value.islower() or value.istitle() or value.isupper())
+    if wordy and not quoted and separator in (":", "\uff1a", "|", "\u2502"):
+        return len(value) >= 16
+    return len(value) >= (4 if quoted else 6)
+
+
+def _number(value):
+    try:
+        return float(value.replace(",", "").rstrip("%"))
+    except ValueError:
+        return None
+
+
+def _harmless(value, quoted):
+    """None, references, masks, placeholders, types and calls."""
+    if len(value) < 24 and value.lower().rstrip(".,:;!?)]}") in rules_data()["values"]["words"]:
+        return True
+    if "***" in value[:96] or "..." in value[:16] or "\u2026" in value[:16]:
+        return True
+    if "harmless" not in _compiled:
+        _compile()
+    if _compiled["harmless"].match(value):
+        return True
+    if quoted:
+        return bool(name_class(value)) and value.replace("_", "").replace("-", "").isalpha()
+    return bool(_compiled["code"].match(value)) or (_compiled["plain"].match(value) and bool(name_class(value)))
+
+
+def _compile():
+    import re
+
+    # Masks, markers and placeholders; shell, template and percent references; truncated values.
+    _compiled["harmless"] = re.compile(
+        r"[*\u2022xX.\u2026\u00b7#_-]+$|<|\\u003c|\[REDACTED|\[(?:hidden|filtered|masked|secret|redacted)"
+        r"|\$[A-Za-z_{(]|%[A-Za-z_]+%$|\{|(?:your|my)[-_ ].{0,40}$|env:|ENV\[|\(?(?:hidden|not set|none)\)?$",
+        re.IGNORECASE,
+    )
+    # Calls, indexing, attributes of names, types: what stands there in source lines of tracebacks and diffs.
+    _compiled["code"] = re.compile(
+        r"[A-Za-z_][\w.]{0,120}[(\[]"
+        r"|(?:os|self|cls|args|arg|cfg|config|conf|settings|opt|opts|options|params|hparams|ctx|env|environ|request|req"
+        r"|kwargs|FLAGS|process|tokenizer|model|trainer|accelerator)\.[A-Za-z_]"
+        r"|[a-z_]{1,24}(?:\.[a-z_]{1,24}){1,6}(?:[)\](\[]|$)|lambda\b|not\b|[fF][\"']"
+    )
+    _compiled["plain"] = re.compile(r"[A-Za-z_][A-Za-z_.-]*$")

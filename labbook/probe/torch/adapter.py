@@ -1,0 +1,365 @@
+"""Attaches to PyTorch: optimizer steps, backward calls, gradient clipping, gradient scalers, mixed precision.
+
+Everything hangs on hooks that hold for the whole process, so no line of the program changes. Inside a compiled region
+every hook steps aside before it does anything, and a hook never returns a value.
+"""
+
+import sys
+
+from ..events.protocol import FRAMEWORK, STATE
+from ..inspection.model_lookup import TrainedModels
+from ..training import seeds
+from ..training.backward import watched_backward
+from ..training.device_values import Step, merged
+from ..training.fast_path import FastPath
+from ..training.loop_follower import NOT_DELIVERED, Training, are_floats, is_engine_thread
+from ..wrapping import transparent_wrapper
+from . import framework_state, gradient_norm, monitor_hooks
+from .compiler import compiled, hide_from_compiler, questions
+from .module_registry import ModuleRegistry
+from .scalars import Scalars
+from .tensor_stats import capturing_of
+
+NAME = "torch"
+
+
+def attach(module, probe):
+    """Hooks PyTorch up right after its import.
+
+    Cost: under a millisecond; at each step 8 microseconds and the gradient norm.
+    """
+    adapter = Adapter(module, probe)
+    attached, declined = [], {}
+    for signal, install in SIGNALS.items():
+        try:
+            install(adapter)
+            attached.append(signal)
+        except Exception as error:
+            declined[signal] = "%s: %s" % (type(error).__name__, error)
+            probe.failed("torch.attach " + signal, error)
+    with probe.guard("torch.compiler"):
+        hide_from_compiler(module)
+    with probe.guard("torch.facts"):
+        facts = framework_state.framework_facts(module)
+        probe.event(FRAMEWORK, name=NAME, attached=attached, declined=declined, **facts)
+
+
+class Adapter:
+    """PyTorch as `Training` wants to see it.
+
+    Args:
+        module: `torch`.
+        probe: The probe of this process.
+    """
+
+    name = NAME
+
+    def __init__(self, module, probe):
+        self.module = module
+        self.probe = probe
+        self.values = Scalars(module)
+        self._tensor = module.Tensor
+        self.training = Training(probe, NAME, self.describe)
+        self.monitor = None
+        tracing, flags = self.questions = questions(module)
+        # The compiler, which may look into hooks, folds its own question first and never meets the probe.
+        recording = module._C._get_tracing_state  # of `torch.jit.trace`
+        self.is_compiling = lambda: (
+            tracing() or flags._is_compiling_flag or probe.suspended > 0 or recording() is not None
+        )
+        self.fast_path = FastPath(self)
+        self.models = TrainedModels()
+        self.capturing = capturing_of(module)
+        self.registry = ModuleRegistry(self.is_compiling, probe.failed)
+        self.told = {}
+        self.casts = {}
+        self.seed_at_import = framework_state.initial_seed(module)
+        probe.at_exit(self.tell_state)
+        probe.after_fork(self.forget)
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self.models.forget()
+        self.told.clear()
+
+    def describe(self, optimizer, closure):
+        """Fields of the `optimizer` event; what is known of the model and the process is told beside it."""
+        if self.values.watched():
+            with self.values.without_modes():
+                return self._describe(optimizer, closure)
+        return self._describe(optimizer, closure)
+
+    def _describe(self, optimizer, closure):
+        with self.probe.guard("torch.compiler"):
+            hide_from_compiler(self.module)
+        with self.probe.guard("torch.model"):
+            self.models.add(
+                optimizer, framework_state.parameters(optimizer), self.find_model, framework_state.model_facts
+            )
+            self.tell_state()
+        return framework_state.optimizer_facts(optimizer, closure)
+
+    def mode(self):
+        """How the program computes: "dynamic" or "compiled"."""
+        return "compiled" if compiled() else "dynamic"
+
+    def find_model(self, parameters, whole=False):
+        """The module that owns these parameters and no other trained one, or the outermost around; `None` without."""
+        return framework_state.find_model(self.module, parameters, self.registry.modules(), whole)
+
+    def tell_state(self):
+        """Writes the facts that have changed since they were last told; a fork that trains nothing tells nothing."""
+        if self.probe.role == "fork" and not self.models and not self.training.backwards:
+            return
+        state = framework_state.state_facts(self.module, self.seed_at_import, self.mode())
+        state["seeds"] = dict(seeds.SEEN, **state["seeds"])
+        state["amp"] = list(self.casts.values()) or None
+        state.update(self.models.told())
+        news = {name: value for name, value in state.items() if name not in self.told or self.told[name] != value}
+        if "seeds" in news and "seeds" in self.told:
+            news["seeds"] = {
+                "%s, later" % name: value
+                for name, value in state["seeds"].items()
+                if value != self.told["seeds"].get(name)
+            }
+        self.told.update(state)
+        if news:
+            self.probe.event(STATE, framework=NAME, **news)
+
+    def step_begins(self, optimizer, args, kwargs):
+        """Measures the gradients before the step changes them, or notes that a closure will compute them in it."""
+        local = self.training.local
+        if len(args) == 1 and not kwargs and self.fast_path.begin_unfollowed_step(optimizer, local):
+            return
+        if local.in_step and self._is_nested():
+            local.in_step += 1
+            return
+        local.in_step = 1
+        local.fast_step = None
+        closure = args[1] if len(args) > 1 else kwargs.get("closure") if kwargs else None
+        local.closure = closure is not None
+        local.norm = None
+        training = self.training
+        if training.running and (local.in_backward or is_engine_thread()):
+            recorder = local.recorder = training.fused_recorder(optimizer)
+            scratch = recorder.parts.setdefault(id(optimizer), {})
+        else:
+            recorder = local.recorder = training.recorder(optimizer, local.closure)
+            if recorder is None:
+                return
+            scratch = recorder.scratch
+        if not local.closure:
+            local.norm = self.measure(recorder, optimizer, scratch)
+        if self.monitor is not None and recorder is not training.fused:
+            self.monitor.step_begins(optimizer, recorder, local.norm, local.closure)
+
+    def measure(self, recorder, optimizer, scratch, pairs=None):
+        """Total gradient norm of an optimizer where it is due: see `gradient_norm.norm`."""
+        return gradient_norm.norm(self, recorder, optimizer, scratch)
+
+    def _is_nested(self):
+        """Whether a step is really under way: one that raised has left its mark behind without an end."""
+        frame = sys._getframe(3)
+        code, count = frame.f_code, 0
+        while frame is not None:
+            count += frame.f_code is code
+            frame = frame.f_back
+        return count > 1
+
+    def step_ended(self, optimizer):
+        """Numbers the step and hands its values on."""
+        training = self.training
+        local = training.local
+        if self.fast_path.finish_unfollowed_step(optimizer, local):
+            return
+        local.in_step -= 1
+        if local.in_step > 0:
+            return
+        local.in_step = 0
+        recorder, local.recorder = local.recorder, None
+        norm, local.norm = local.norm, None
+        if recorder is None:
+            return
+        if local.closure and norm is None:
+            norm = gradient_norm.norm(self, recorder, optimizer, recorder.scratch)
+        rates = self.rates(optimizer)
+        if recorder is training.fused:
+            training.inside_step(rates, norm)
+            return
+        losses, backwards, unscaled = local.take(recorder)
+        extra = {"local": True} if norm is not None and recorder.scratch.get("local") else None
+        if self.monitor is not None:
+            extra = merged(extra, self.monitor.step_ended(optimizer, recorder, norm, backwards))
+        scaling = local.scaling
+        if scaling is None and (norm is None or type(norm) is float) and are_floats(losses):
+            training.step(recorder, losses, rates, norm, backwards, extra, None)
+            return
+        step = Step(losses, norm, extra=extra)
+        if scaling is not None:
+            divisor, found = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
+            scaling.complete(step, local.clipped, unscaled, divisor, found)
+        if step.send(self.values):
+            training.step(recorder, (), rates, None, backwards, extra, step)
+        else:
+            training.step(recorder, (), rates, None, backwards, extra, None)
+            training.unobserved(*NOT_DELIVERED)
+
+    def backward_ended_in_closure(self):
+        """Measures the gradients at once where the step will change them in place."""
+        local = self.training.local
+        optimizer = local.recorder.owner()
+        if any(group.get("nesterov") for group in optimizer.param_groups):
+            local.norm = gradient_norm.norm(self, local.recorder, optimizer, local.recorder.scratch)
+
+    def rates(self, optimizer):
+        """Learning rates, one a parameter group; one alone when all groups share it."""
+        groups = optimizer.param_groups
+        if len(groups) == 1:
+            rate = groups[0].get("lr")
+            if type(rate) is not float:
+                rate = framework_state.number(rate)
+            return () if rate is None else [rate]
+        rates = [framework_state.number(group.get("lr")) for group in groups]
+        if None in rates:
+            return ()
+        return rates[:1] if rates.count(rates[0]) == len(rates) else rates
+
+    def loss_values(self, tensors):
+        """The scalars that were passed to `backward`, without the factor of a gradient scaler where that is known."""
+        if self.values.watched():
+            with self.values.without_modes():
+                return self._loss_values(tensors)
+        value = self.alone(tensors)
+        return [value] if value is not None else self._loss_values(tensors)
+
+    def alone(self, tensor):
+        """The value of one scalar in host memory, the usual case; `None` for anything else."""
+        values = self.values
+        if type(tensor) is not self._tensor or not tensor.is_cpu or self.training.local.scaled is not None:
+            return None
+        if tensor.numel() != 1 or values.dispatch_modes() or values.function_modes():
+            return None
+        value = tensor.item()
+        return value if type(value) is float else None
+
+    def _loss_values(self, tensors):
+        local = self.training.local
+        if not isinstance(tensors, (tuple, list)):
+            tensors = (tensors,)
+        losses = []
+        for tensor in tensors:
+            if tensor.numel() != 1:
+                continue
+            if local.scaled is not None and local.scaled[0]() is tensor:
+                tensor = local.scaled[1]
+                local.unscaled += 1
+            value = self.values.scalar(tensor)
+            if value is not None:
+                losses.append(value)
+        local.scaled = None
+        return losses
+
+
+def hook_steps(adapter):
+    """Watches the steps of all optimizers, also of classes that are defined later."""
+    probe, failed, training = adapter.probe, adapter.probe.failed, adapter.training
+    begins, ended, clock, fast_path = adapter.step_begins, adapter.step_ended, training.clock, adapter.fast_path
+    tracing, flags = adapter.questions
+
+    def before(optimizer, args, kwargs):
+        if tracing() or flags._is_compiling_flag or probe.suspended:
+            return
+        if fast_path.steady is optimizer:
+            if len(args) == 1 and not kwargs and fast_path.begin_step(optimizer):
+                return
+            fast_path.stop()
+        began = clock()
+        try:
+            begins(optimizer, args, kwargs)
+        except Exception as error:
+            failed("torch.step begins", error)
+        training.overhead_s += clock() - began
+
+    def after(optimizer, args, kwargs):
+        if tracing() or flags._is_compiling_flag or probe.suspended:
+            return
+        try:
+            if fast_path.steady is optimizer and fast_path.finish_step(optimizer):
+                return
+        except Exception as error:
+            failed("torch.step passed", error)
+        began = clock()
+        try:
+            ended(optimizer)
+        except Exception as error:
+            failed("torch.step ended", error)
+        training.overhead_s += clock() - began
+
+    module = sys.modules["torch.optim.optimizer"]
+    if hasattr(module, "register_optimizer_step_pre_hook"):
+        module.register_optimizer_step_pre_hook(before)
+        module.register_optimizer_step_post_hook(after)
+    else:
+        wrap_steps(module.Optimizer, before, after, adapter.probe)
+
+
+def wrap_steps(base, before, after, probe):
+    """For PyTorch before 2.0, which has no such hooks: wraps `step` of each class when an object of it is made."""
+    original = base.__init__
+
+    def initialise(optimizer, *args, **kwargs):
+        original(optimizer, *args, **kwargs)
+        with probe.guard("torch.wrap step"):
+            kind = type(optimizer)
+            if not hasattr(kind.step, "_labbook"):
+                kind.step = _with_hooks(kind.step, before, after)
+
+    base.__init__ = transparent_wrapper(initialise, original)
+
+
+def _with_hooks(original, before, after):
+    def step(optimizer, *args, **kwargs):
+        before(optimizer, (optimizer, *args), kwargs)
+        result = original(optimizer, *args, **kwargs)
+        after(optimizer, args, kwargs)
+        return result
+
+    step = transparent_wrapper(step, original)
+    step._labbook = True
+    return step
+
+
+def hook_backward(adapter):
+    """Watches `autograd.backward`, which `Tensor.backward` calls: the outermost call in each thread."""
+    autograd = adapter.module.autograd
+    autograd.backward = watched_backward(adapter, autograd.backward)
+
+
+def hook_autocast(adapter):
+    """Notes which mixed precision is entered, the first time for each kind."""
+    kind = adapter.module.autocast
+    original = kind.__enter__
+    is_compiling, casts, failed = adapter.is_compiling, adapter.casts, adapter.probe.failed
+
+    def enter(context):
+        if not is_compiling():
+            try:
+                key = (context.device, context.fast_dtype)
+                if key not in casts and context._enabled:
+                    casts[key] = {"device": str(context.device), "dtype": str(context.fast_dtype).replace("torch.", "")}
+            except Exception as error:
+                failed("torch.autocast", error)
+        return original(context)
+
+    kind.__enter__ = transparent_wrapper(enter, original)
+
+
+SIGNALS = {
+    "optimizer steps": hook_steps,
+    "backward": hook_backward,
+    "gradient clipping": gradient_norm.hook_clipping,
+    "gradient scaler": gradient_norm.hook_scaler,
+    "mixed precision": hook_autocast,
+    "health": monitor_hooks.hook_monitor,
+}
+"""What is hooked, by the name that the `framework` event lists."""

@@ -1,0 +1,298 @@
+"""Walks the autograd graph of a PyTorch backward call: the parameters that it reaches, and those that it misses."""
+
+import sys
+
+from ..events.protocol import GRAPH
+from ..inspection.graph_schedule import AGAIN, FIRST
+from ..training.call_site import line_of, place_of, user_frame
+from .loss_expression import blown_up
+from .loss_terms import LossTerms
+
+MOST_NODES = 200000
+_MOST_NAMES = 100
+_MOST_FOREIGN = 20
+
+
+class AutogradGraph:
+    """The graphs of one process.
+
+    Args:
+        torch: The module.
+        inspector: The other eyes; their `roots`, `tables` and `optimizers` are used.
+    """
+
+    def __init__(self, torch, inspector):
+        self.torch = torch
+        self.inspector = inspector
+        self.terms = LossTerms(torch, inspector)
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self.reached = {}
+        self.cut = None
+        self.blown = None
+        self.constant = None
+        self.terms.forget()
+        self.missing = []
+        self._foreign = set()
+        self._pending = None
+        self._told = 0
+        self._last = None
+
+    def look(self, number, tensors):
+        """Walks the graph of a backward call where that is due.
+
+        Args:
+            number: Of the call, from 1.
+            tensors: What `backward` is called on.
+        """
+        constant = self.terms.backward(tensors)
+        if constant is not None:
+            self.constant = constant
+            if self._last is not None:
+                self.tell(*self._last)
+        if not (number == 1 or number == AGAIN or (self.missing and number <= FIRST)):
+            return
+        leaves = self.reach(tensors)
+        if number == 1:
+            self.inspector.roots.discover(list(leaves.values()))
+        if number == 1:
+            self.terms.arm(tensors)
+        if self.blown is None:
+            self.blown = self._blown_up(tensors)
+        before = set(self.reached)
+        self.reached.update(dict.fromkeys(leaves))
+        self._pending = (leaves, before, user_frame())
+
+    def _blown_up(self, tensors):
+        with self.inspector.without_modes:
+            found = blown_up(tensors)
+        if found is not None:
+            found["line"] = line_of(user_frame())
+        return found
+
+    def reach(self, tensors):
+        """Id -> leaf that the graph of these tensors reaches; what a custom function hides is missing.
+
+        Cost: 3 microseconds a node.
+        """
+        leaves, seen = {}, set()
+        waiting = []
+        for tensor in tensors:
+            if tensor.grad_fn is not None:
+                waiting.append(tensor.grad_fn)
+            elif tensor.requires_grad:
+                leaves[id(tensor)] = tensor
+        while waiting and len(seen) < MOST_NODES:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            variable = getattr(node, "variable", None)
+            if variable is not None:
+                leaves[id(variable)] = variable
+            for following, _ in node.next_functions:
+                if following is not None and following not in seen:
+                    waiting.append(following)
+        return leaves
+
+    def ended(self, number):
+        """Takes the end of the backward call: what has a gradient now was reached after all."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        leaves, before, frame = pending
+        missing = []
+        for root in self.inspector.followed():
+            module = root.module()
+            table = self.inspector.table(root)
+            if not root.called or module is None or table is None:
+                continue
+            for at, held in enumerate(table.held):
+                parameter = held()
+                if parameter is None or not parameter.requires_grad:
+                    continue
+                if id(parameter) not in self.reached and parameter.grad is None:
+                    missing.append((table.names[at], parameter, table.owners[at], root))
+        self.missing = [name for name, _, _, _ in missing]
+        # What is kept beyond this call holds no tensor: inputs and models are freed when they would be without us.
+        self._last = (number, self._foreign_leaves(leaves, before))
+        if number in (1, AGAIN) or (self._told == 1 and self.cut is not None):
+            self.tell(*self._last)
+        if missing and self.cut is None and number <= FIRST:
+            self.inspector.watch_for_detach(missing, frame)
+
+    def _foreign_leaves(self, leaves, before):
+        held = self.inspector.held_by_optimizers()
+        for root in self.inspector.roots.all():
+            held |= self.inspector.roots.ids(root)
+        strange = [
+            leaf for key, leaf in leaves.items() if key not in held and isinstance(leaf, self.torch.nn.Parameter)
+        ]
+        for root in self.inspector.roots.register(strange):
+            held |= self.inspector.roots.ids(root)
+        foreign = []
+        for key, leaf in leaves.items():
+            if key not in held:
+                kind = isinstance(leaf, self.torch.nn.Parameter)
+                foreign.append({"shape": list(leaf.shape), "parameter": kind, "again": key in before})
+        return foreign[:_MOST_FOREIGN]
+
+    def tell(self, number, foreign):
+        """Writes the event."""
+        self._told = number
+        groups = [group for one in list(self.inspector.optimizers) for group in one.param_groups]
+        self.inspector.emit(
+            GRAPH,
+            framework="torch",
+            step=self.inspector.monitor.step,
+            backward=number,
+            reachable=len(self.reached),
+            unreachable=self.missing[:_MOST_NAMES],
+            unreachable_n=len(self.missing),
+            held=sum(one.requires_grad for group in groups for one in group["params"]),
+            foreign=foreign,
+            cut=self.cut,
+            blown=self.blown,
+            constant=self.constant,
+        )
+
+    def found_cut(self, cut):
+        """Takes where a graph was cut, and tells it."""
+        self.cut = cut
+        if self._last is not None:
+            self.tell(*self._last)
+
+    def finish(self):
+        """Tells the last look, where a short run ended before the next one."""
+        if self._last is not None and self._told and self._told < self._last[0]:
+            self.tell(*self._last)
+        self._last = None
+
+
+_LOST = {
+    "detach": "detach",
+    "detach_": "detach",
+    "numpy": "numpy",
+    "__array__": "numpy",
+    "tolist": "item",
+    "item": "item",
+    "__float__": "item",
+    "__int__": "item",
+    "argmax": "argmax",
+    "argmin": "argmax",
+    "argsort": "argmax",
+    "round": "round",
+    "sign": "sign",
+    "floor": "floor",
+    "ceil": "ceil",
+}
+_HARMLESS = frozenset(
+    [
+        "__get__",
+        "__bool__",
+        "__len__",
+        "__repr__",
+        "__format__",
+        "size",
+        "dim",
+        "numel",
+        "is_contiguous",
+        "stride",
+        "shape",
+        "device",
+        "dtype",
+        "type",
+        "is_floating_point",
+        "requires_grad_",
+        "is_same_size",
+        "__contains__",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "__eq__",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "data_ptr",
+        "storage_offset",
+        "element_size",
+        "register_hook",
+        "retain_grad",
+        "backward",
+        "is_complex",
+        "__hash__",
+        "allclose",
+        "equal",
+        "any",
+        "all",
+        "get_device",
+        "is_nonzero",
+        "zeros_like",
+        "ones_like",
+        "empty_like",
+        "full_like",
+        "rand_like",
+        "randn_like",
+        "new_zeros",
+        "new_ones",
+        "new_empty",
+        "new_full",
+    ]
+)
+
+
+def cut_mode(torch, took):
+    """A function mode that calls `took(op, place)` for each call in which a tensor with a graph lost it.
+
+    Args:
+        torch: The module.
+        took: Called with the name of the operation and `file`, `line`, `function`, `source` of the user's line.
+    """
+
+    class CutMode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            graph_before = _has_graph(torch, args) or _has_graph(torch, tuple(kwargs.values()))
+            result = func(*args, **kwargs)
+            if graph_before and not _has_graph(torch, (result,)):
+                op = lost_by(torch, func)
+                if op is not None:
+                    took(op, place_of(user_frame()))
+            return result
+
+    return CutMode()
+
+
+def lost_by(torch, func):
+    """What cut the graph in this call, as the protocol names it; `None` where nothing is lost."""
+    name = getattr(func, "__name__", "")
+    if name == "__get__":
+        owner = getattr(getattr(func, "__self__", None), "__name__", "")
+        return "data" if owner == "data" else None
+    if name in _LOST:
+        return _LOST[name]
+    if name in _HARMLESS or name.startswith("is_"):
+        return None
+    return name if torch.is_grad_enabled() else "no_grad"
+
+
+def _has_graph(torch, things, depth=0):
+    for thing in things[:16]:
+        if isinstance(thing, torch.Tensor):
+            if thing.requires_grad:
+                return True
+        elif isinstance(thing, (list, tuple)) and depth < 2 and _has_graph(torch, tuple(thing), depth + 1):
+            return True
+    return False
+
+
+def top_of_stack(torch):
+    """The function mode on top, `None` without one."""
+    overrides = sys.modules["torch.overrides"]
+    current = getattr(overrides, "_get_current_function_mode", None)
+    return current() if current is not None else None

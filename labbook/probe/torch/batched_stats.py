@@ -1,0 +1,104 @@
+"""Numbers of many PyTorch tensors at once: samples are taken while a look goes on, and computed together when it ends.
+
+An operation on a small tensor costs what it takes to call it, and in the middle of a training step, where nothing of it
+is in a cache, several times that.
+"""
+
+from .tensor_stats import short
+
+_OF_A_TENSOR = ("shape", "dtype", "min", "max", "mean", "std", "zero", "bad", "nan", "across")
+
+
+class BatchedStats:
+    """What is still to be computed of one look, tensors in host memory only.
+
+    Args:
+        torch: The module.
+    """
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.clear()
+
+    def clear(self):
+        """Forgets what was not computed yet."""
+        self._samples = {}
+        self._rows = {}
+        self._same = []
+
+    def same(self, told):
+        """Another `told` with what is told of the same tensor; what is still missing is filled into both."""
+        again = {name: told[name] for name in _OF_A_TENSOR}
+        self._same.append((again, told))
+        return again
+
+    def moments(self, told, sample):
+        """Has `mean`, `std` and `zero` filled into `told`.
+
+        Args:
+            told: A dict.
+            sample: A flat sample of finite real numbers that nothing else writes to.
+        """
+        self._samples.setdefault((sample.numel(), sample.dtype), []).append((told, sample))
+
+    def across(self, told, rows):
+        """Has `across` filled into `told`: see `ModuleOutputs.across`.
+
+        Args:
+            told: A dict.
+            rows: A matrix, a sample of the batch in each row, that nothing else writes to.
+        """
+        self._rows.setdefault((tuple(rows.shape), rows.dtype), []).append((told, rows))
+
+    def settle(self):
+        """Computes everything.
+
+        Cost: 0.3 ms for 40 samples of 4096 numbers.
+        """
+        samples, rows, same = self._samples, self._rows, self._same
+        self.clear()
+        for held in samples.values():
+            for told, mean, spread, _, nonzero in self.of_samples([sample for _, sample in held], held):
+                told["mean"], told["std"], told["zero"] = short(mean), short(spread), short(1.0 - nonzero)
+        for held in rows.values():
+            self._settle_rows(held)
+        for again, told in same:
+            again.update((name, told[name]) for name in ("mean", "std", "zero", "across"))
+
+    def of_samples(self, samples, held):
+        """`(told, mean, deviation, mean magnitude, share of others than zero)` of samples of one length and type.
+
+        Args:
+            samples: Flat samples.
+            held: One tuple for each, whose first item is `told`.
+        """
+        torch = self.torch
+        norm = torch.linalg.vector_norm
+        whole = torch.stack(samples) if len(samples) > 1 else samples[0].reshape(1, -1)
+        count = whole.shape[1]
+        middle = whole.mean(1, keepdim=True)
+        columns = (middle.view(-1), norm(whole - middle, dim=1), norm(whole, 1, dim=1), norm(whole.sign(), dim=1))
+        for at, (mean, spread, size, signs) in enumerate(torch.stack(columns, 1).tolist()):
+            if spread - spread != 0.0:  # squares of large numbers overflow, where the deviation itself does not
+                wide = whole[at].to(torch.float64)
+                mean = wide.mean().item()
+                spread = norm(wide - mean).item()
+            yield held[at][0], mean, spread / count**0.5, size / count, round(signs * signs) / count
+
+    def _settle_rows(self, held):
+        torch = self.torch
+        norm = torch.linalg.vector_norm
+        whole = torch.stack([rows for _, rows in held])
+        middle = whole.mean(1, keepdim=True)
+        spreads = norm(whole - middle, dim=(1, 2)).tolist()
+        squares = norm(middle, dim=(1, 2)).tolist()
+        count, units = whole.shape[1] * whole.shape[2], whole.shape[2]
+        for (told, _), spread, square in zip(held, spreads, squares):
+            told["across"] = share(spread**2 / count, square**2 / units)
+
+
+def share(spread, square):
+    """`v / (v + m)` of a variance and a mean square, `None` where one is not finite."""
+    if spread - spread != 0.0 or square - square != 0.0:
+        return None
+    return short(spread / (spread + square)) if spread + square else 0.0

@@ -1,0 +1,105 @@
+"""Notes which collective calls a PyTorch program makes itself in a step that is looked at, and on which gradients."""
+
+import sys
+
+from ..wrapping import as_import_machinery, transparent_wrapper
+
+WATCHED = ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast")
+MOST = 400
+"""Calls of a step that are noted."""
+
+
+class Collectives:
+    """The collective calls of one process, over all ranks. What wrappers do inside of PyTorch is not seen here.
+
+    Args:
+        torch: The module.
+        inspector: The other eyes.
+    """
+
+    def __init__(self, torch, inspector):
+        self.torch = torch
+        self.inspector = inspector
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self._calls = []
+        self._names = {}
+        self._first = None
+        self._of_gradients = 0
+
+    def install(self, is_compiling):
+        """Puts the wrappers in place; nothing where PyTorch was built without distributed training."""
+        home = sys.modules.get("torch.distributed.distributed_c10d")
+        for name in WATCHED if home is not None else ():
+            original = getattr(home, name, None)
+            if original is None:
+                continue
+            wrapper = self._watched(name, original, is_compiling)
+            setattr(home, name, wrapper)
+            if getattr(self.torch.distributed, name, None) is original:
+                setattr(self.torch.distributed, name, wrapper)
+
+    def _watched(self, name, original, is_compiling):
+        called = self._called
+
+        def collective(*args, **kwargs):
+            if not is_compiling():
+                called(name, args, kwargs)
+            return original(*args, **kwargs)
+
+        return transparent_wrapper(as_import_machinery(collective), original)
+
+    def _called(self, name, args, kwargs):
+        monitor = self.inspector.monitor
+        if monitor.skipping or not monitor.dense or kwargs.get("group") is not None or len(self._calls) >= MOST:
+            return
+        try:
+            tensor = args[0] if args else kwargs.get("tensor")
+            if (
+                not self.inspector.stats.is_tensor(tensor)
+                or not self.inspector.stats.is_plain(tensor)
+                or not monitor.is_followed_thread()
+            ):
+                return
+            if not self._calls:
+                self._names = self._gradients()
+            self._calls.append([name, self._names.get(tensor.data_ptr()) or tensor.numel()])
+        except Exception as error:
+            self.inspector.failed("torch.collective", error)
+
+    def _gradients(self):
+        """Where each gradient lies -> the name of its parameter."""
+        found = {}
+        for root in self.inspector.followed():
+            table = self.inspector.table(root)
+            for at, held in enumerate(table.held if table is not None else ()):
+                parameter = held()
+                if (
+                    parameter is not None
+                    and parameter.grad is not None
+                    and self.inspector.stats.is_plain(parameter.grad)
+                ):
+                    found[parameter.grad.data_ptr()] = table.names[at]
+        return found
+
+    def step(self):
+        """Takes the end of a step that was looked at."""
+        calls, self._calls, self._names = self._calls, [], {}
+        if self._first is None and self.inspector.monitor.dense:
+            self._first = calls
+        if any(type(what) is str for _, what in calls):
+            self._of_gradients += 1
+
+    def told(self):
+        """`collectives` of the running totals; `None` where there were none."""
+        if not self._first and not self._of_gradients:
+            return None
+        return {"first": self._first or [], "of_gradients": self._of_gradients}
+
+
+def several_ranks(torch):
+    """Whether this process belongs to a group of several."""
+    distributed = torch.distributed
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1

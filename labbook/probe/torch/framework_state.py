@@ -1,0 +1,132 @@
+"""What PyTorch is and how the program has set it up. Only reads; never wakes a device that the program did not wake."""
+
+from ..inspection import model_lookup
+from ..training.framework_facts import determinism_variables, nvidia_driver, plain_options, shortened
+
+
+def framework_facts(torch):
+    """Fields of the `framework` event: version, build, threads, and devices as far as they are awake."""
+    version = torch.version
+    build = {
+        "cuda": version.cuda,
+        "hip": getattr(version, "hip", None),
+        "debug": version.debug,
+        "git": version.git_version,
+    }
+    driver = nvidia_driver()
+    if driver:
+        build["driver"] = driver
+    return {
+        "version": str(torch.__version__),
+        "build": {name: value for name, value in build.items() if value is not None},
+        "devices": devices(torch),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def awake(torch):
+    """Whether the program itself has started CUDA in this process."""
+    return torch.cuda.is_available() and torch.cuda.is_initialized() if _has_cuda(torch) else False
+
+
+def _has_cuda(torch):
+    return bool(torch.version.cuda or getattr(torch.version, "hip", None))
+
+
+def devices(torch):
+    """GPUs that this process can use, once the program has started CUDA; empty before."""
+    if not awake(torch):
+        return []
+    found = []
+    for index in range(torch.cuda.device_count()):
+        facts = torch.cuda.get_device_properties(index)
+        found.append({"kind": "cuda", "name": facts.name, "memory_bytes": facts.total_memory})
+    return found
+
+
+def initial_seed(torch):
+    """Seed of the generator of the CPU. Draws nothing; a program that never seeds has one from the operating system."""
+    return torch.initial_seed()
+
+
+def state_facts(torch, seed_at_import, mode):
+    """Fields of the `state` event that hold for the whole process: seed, determinism, mode, distributed training."""
+    cudnn = torch.backends.cudnn
+    flags = {
+        "use_deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "cudnn.deterministic": bool(cudnn.deterministic),
+        "cudnn.benchmark": bool(cudnn.benchmark),
+    }
+    if hasattr(torch, "get_float32_matmul_precision"):
+        flags["float32_matmul_precision"] = torch.get_float32_matmul_precision()
+    flags.update(determinism_variables())
+    seed = initial_seed(torch)
+    state = {"deterministic": flags, "mode": mode, "seeds": {} if seed == seed_at_import else {"torch": seed}}
+    state["threads"] = torch.get_num_threads()
+    if awake(torch):
+        state["devices"] = devices(torch)
+        state["cudnn"] = torch.backends.cudnn.version()
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        state["distributed"] = {
+            "backend": str(distributed.get_backend()),
+            "world_size": distributed.get_world_size(),
+            "rank": distributed.get_rank(),
+        }
+    return state
+
+
+def optimizer_facts(optimizer, closure):
+    """Fields of the `optimizer` event."""
+    groups = []
+    for group in optimizer.param_groups:
+        sizes = [parameter.numel() for parameter in group["params"]]
+        groups.append({"lr": number(group.get("lr")), "tensors": len(sizes), "elements": sum(sizes)})
+    return {
+        "type": type(optimizer).__name__,
+        "options": plain_options(getattr(optimizer, "defaults", None) or {}),
+        "groups": shortened(groups),
+        "closure": closure,
+    }
+
+
+def number(value):
+    """A learning rate as a float; `None` where reading it would wait for a device."""
+    if isinstance(value, (int, float)):
+        return float(value)
+    return float(value.item()) if getattr(value, "is_cpu", False) and not value.is_meta else None
+
+
+def find_model(torch, parameters, known=None, whole=False):
+    """The module that owns these parameters, or `None`; `known` modules are looked at first.
+
+    With `whole` it may hold others that are trained: it is the outermost module around them.
+
+    Cost: see `model_lookup.find_root`.
+    """
+    return model_lookup.find_root(torch.nn.Module, parameters, "_modules", _any if whole else _is_frozen, known)
+
+
+def model_facts(root, own):
+    """What is told of a model, from its root (or `None`) and the parameters of its optimizer."""
+    every = model_lookup.parameters_of(root, "_modules") if root is not None else own
+    return {
+        "name": model_lookup.class_name(root) if root is not None else "",
+        "parameters": {id(p): p.numel() for p in every},
+        "trainable": {id(p): p.numel() for p in every if p.requires_grad},
+        "device": {str(p.device) for p in own},
+        "dtype": {str(p.dtype).replace("torch.", "") for p in own},
+    }
+
+
+def parameters(optimizer):
+    """All parameters of an optimizer."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _is_frozen(parameter):
+    return not parameter.requires_grad
+
+
+def _any(parameter):
+    return True

@@ -1,0 +1,197 @@
+"""Watches single operations of PyTorch during one forward: activations that the program calls itself, and cut graphs.
+
+A function mode is on the stack for that one forward only. It is taken off when the forward ends, also by an exception,
+and only while it is on top; while anything in the program is compiled it is never put on.
+"""
+
+import sys
+
+from ..inspection.nested import tensors_in
+from ..training.call_site import line_of, place_of, user_frame
+from .autograd_graph import cut_mode, top_of_stack
+from .compiler import compiled
+
+MOST = 64
+CALL_S = 3e-6
+"""Seconds that a function mode adds to a call. Measured."""
+
+WATCHED = frozenset(
+    [
+        "relu",
+        "relu_",
+        "leaky_relu",
+        "gelu",
+        "elu",
+        "sigmoid",
+        "sigmoid_",
+        "tanh",
+        "tanh_",
+        "softmax",
+        "log_softmax",
+        "dropout",
+    ],
+)
+_MODULES = ("torch/nn/modules/", "torch\\nn\\modules\\")
+_INSIDE = ("torch/nn/functional.py", "torch/overrides.py", "torch/_tensor.py")
+
+
+class FunctionalCalls:
+    """The watched functions of the dense forward under way.
+
+    Args:
+        torch: The module.
+        inspector: The other eyes.
+    """
+
+    def __init__(self, torch, inspector):
+        self.torch = torch
+        self.inspector = inspector
+        self.found = {}
+        self._mode = None
+        self._root = None
+        self._armed = None
+        self._cuts = []
+        self._reaches = False
+        self.calls = 0
+
+    def begin(self, root):
+        """Puts the mode on for the forward that is about to run, from the second step on."""
+        self.end()
+        self.found = {}
+        first = self.inspector.monitor.step < 2 and self._armed is None
+        if first or compiled() or not hasattr(self.torch.overrides, "TorchFunctionMode"):
+            return
+        if not self.inspector.without_modes.only_devices(self.torch):
+            return
+        self._root = root
+        if self._armed is not None and self._armed[0] is root:
+            self._cuts = []
+            self._mode = cut_mode(self.torch, self._take_cut)
+        else:
+            self._mode = self._watching()
+        self._mode.__enter__()
+
+    def end(self):
+        """Takes the mode off, where it is on top."""
+        mode, self._mode = self._mode, None
+        if mode is None:
+            return
+        if top_of_stack(self.torch) is mode:
+            mode.__exit__(None, None, None)
+        else:
+            mode.off = True
+        root, self._root = self._root, None
+        if self._armed is not None and self._armed[0] is root:
+            self._tell_cut()
+
+    def take(self):
+        """What was found since the last look, once."""
+        found, self.found = self.found, {}
+        return list(found.values())
+
+    def took(self):
+        """About how many seconds the mode itself took since this was asked last."""
+        calls, self.calls = self.calls, 0
+        return calls * CALL_S
+
+    # activations
+
+    def _watching(self):
+        look, failed, functions = self._look, self.inspector.failed, self
+
+        class Watching(self.torch.overrides.TorchFunctionMode):
+            off = False
+
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                kwargs = kwargs or {}
+                functions.calls += 1
+                result = func(*args, **kwargs)
+                name = getattr(func, "__name__", "")
+                if name in WATCHED and not self.off:
+                    try:
+                        look(name.rstrip("_"), args, kwargs, result)
+                    except Exception as error:
+                        failed("torch.look at function", error)
+                return result
+
+        return Watching()
+
+    def _look(self, name, args, kwargs, result):
+        inspector = self.inspector
+        frame = _caller()
+        if frame is None or not inspector.stats.is_tensor(result) or not inspector.without_modes.is_possible():
+            return
+        line = line_of(frame)
+        known = self.found.get((name, line))
+        if known is not None:
+            known["calls"] += 1
+            return
+        if len(self.found) >= MOST:
+            return
+        given = args[0] if args else kwargs.get("input")
+        with inspector.without_modes:
+            told = {"fn": name, "line": line, "calls": 1, "training": True}
+            told.update(inspector.stats.look(result))
+            is_tensor = inspector.stats.is_tensor(given)
+            told["in_bad"] = inspector.stats.bad(given) if is_tensor and told["bad"] else 0
+            told["sat"] = inspector.modules._saturated(given) if is_tensor and name in ("tanh", "sigmoid") else None
+            told["across"] = inspector.modules.across(result)
+            told["cast"] = None
+            if name == "relu":
+                told.update(inspector.modules.dead((name, line), result))
+            elif name in ("softmax", "log_softmax"):
+                dim = args[1] if len(args) > 1 else kwargs.get("dim")
+                if type(dim) is int and result.dim():
+                    told["dim"] = dim % result.dim()
+                    told["size"] = result.shape[dim]
+            elif name == "dropout":
+                told["training"] = bool(args[2] if len(args) > 2 else kwargs.get("training", True))
+        self.found[name, line] = told
+
+    # cuts
+
+    def arm(self, root, missing, frame):
+        """Has the next training forward of a model watched for the place where the graph of some parameters is cut.
+
+        Args:
+            root: The model.
+            missing: `(name, parameter, module, root)` of what the graph did not reach.
+            frame: The user's frame that called `backward`.
+        """
+        if self._armed is None and not compiled():
+            self._armed = (root, {id(parameter) for _, parameter, _, _ in missing}, place_of(frame))
+            self.inspector.monitor.dense = True
+            self.inspector.monitor.phases.spoiled()
+
+    def looks_at_output(self, root, output):
+        """Takes the output of the watched forward: does it reach what the loss did not?"""
+        if self._armed is None or self._armed[0] is not root or self._mode is None:
+            return
+        tensors = [t for _, t in tensors_in(output, self.inspector.stats) if t.requires_grad]
+        leaves = self.inspector.graphs.reach(tensors)
+        self._reaches = not self._armed[1].isdisjoint(leaves)
+
+    def _take_cut(self, op, place):
+        if place and len(self._cuts) < MOST:
+            self._cuts.append(dict(place, op=op))
+
+    def _tell_cut(self):
+        _, _, place = self._armed
+        self._armed = None
+        if self._reaches:
+            self.inspector.graphs.found_cut(dict(place, op="after the model"))
+        elif self._cuts:
+            self.inspector.graphs.found_cut(self._cuts[0])
+
+
+def _caller():
+    """The user's frame that called a function, `None` where a module of PyTorch called it."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if any(part in name for part in _MODULES):
+            return None
+        if not name.endswith(_INSIDE) and "/torch/" not in name and frame.f_globals.get("__package__") != __package__:
+            break
+        frame = frame.f_back
+    return user_frame()

@@ -1,0 +1,82 @@
+"""The gradient norm of a PyTorch optimizer, and what clipping and gradient scalers have to do with it."""
+
+import sys
+
+from ..training.clipping import watched_clip
+from ..training.grad_scaler import ScaledStep, watched_scale, watched_step
+from .framework_state import parameters
+
+
+def norm(adapter, recorder, optimizer, scratch):
+    """Total gradient norm of an optimizer, before clipping where the program clips; `None` when it is not due.
+
+    Returns:
+        A float, or a scalar on the device.
+    """
+    training = adapter.training
+    local = training.local
+    local.clipped = False
+    for clip in local.clips:
+        if clip.covers(scratch, optimizer, parameters, adapter.values.gradient):
+            local.clipped = True
+            scratch["local"] = clip.local
+            return clip.norm
+    if adapter.capturing() or not recorder.budget.due(recorder.step + 1):
+        return None
+    began = training.clock()
+    if adapter.values.watched():
+        with adapter.values.without_modes():
+            value = adapter.values.norm(scratch, gradients(optimizer))
+    else:
+        value = adapter.values.norm(scratch, gradients(optimizer))
+    recorder.budget.cost(training.clock() - began)
+    return value
+
+
+def gradients(optimizer):
+    """All gradients that an optimizer is about to use."""
+    return [g for group in optimizer.param_groups for p in group["params"] if (g := p.grad) is not None]
+
+
+def hook_clipping(adapter):
+    """Keeps the norm that clipping computes anyway; measures it first where clipping uses another one."""
+    utils = adapter.module.nn.utils
+    module = sys.modules["torch.nn.utils.clip_grad"]
+    by_norm = watched_clip(adapter, module.clip_grad_norm_, _norm_type, _still_scaled)
+    by_value = watched_clip(adapter, module.clip_grad_value_, lambda a, k: None, _still_scaled)
+    utils.clip_grad_norm_ = module.clip_grad_norm_ = by_norm
+    utils.clip_grad_value_ = module.clip_grad_value_ = by_value
+
+
+def _norm_type(args, kwargs):
+    return args[2] if len(args) > 2 else kwargs.get("norm_type", 2)
+
+
+def _still_scaled(local):
+    """Whether the last scaler that scaled a loss has unscaled the gradients of no optimizer since its last update."""
+    scaler = local.scaler() if local.scaler is not None else None
+    if scaler is None or not scaler.is_enabled():
+        return False
+    factor = scaler._scale
+    if factor is not None and factor.is_cpu and factor.item() == 1.0:
+        return False
+    return all(state["stage"].name == "READY" for state in list(scaler._per_optimizer_states.values()))
+
+
+def hook_scaler(adapter):
+    """Watches gradient scalers: losses without their factor, and the steps that they skip."""
+    kinds = []
+    for home in (getattr(adapter.module, "amp", None), adapter.module.cuda.amp):
+        kind = getattr(home, "GradScaler", None)
+        if kind is not None and not any(issubclass(kind, known) for known in kinds):
+            kinds.append(kind)
+    for kind in kinds:
+        kind.scale = watched_scale(adapter, kind.scale)
+        kind.step = watched_step(adapter, kind.step, _scaling)
+
+
+def _scaling(scaler, optimizer):
+    if not scaler.is_enabled():
+        return None
+    state = scaler._per_optimizer_states.get(id(optimizer))
+    return ScaledStep(scaler._scale, state is None or state["stage"].name == "READY")

@@ -1,0 +1,131 @@
+"""Watches in a few steps what is added to a PyTorch loss without having a gradient: a term that is a mere number.
+
+Where the graph of the first losses shows such a sum, additions of tensors are looked at from the end of a step to the
+next `backward`, three times. Between these moments `torch.Tensor` is as it was.
+"""
+
+from ..training.call_site import line_of, user_frame
+from ..wrapping import as_import_machinery, transparent_wrapper
+from .compiler import compiled
+from .loss_expression import kind, nodes
+
+STEPS = 3
+_METHODS = ("__add__", "__radd__", "__iadd__", "__sub__", "add", "sub", "add_")
+_MOST = 200
+_EQUAL = 1e-6
+
+
+class LossTerms:
+    """The terms without gradient of one process.
+
+    Args:
+        torch: The module.
+        inspector: The other eyes.
+    """
+
+    def __init__(self, torch, inspector):
+        self.torch = torch
+        self.inspector = inspector
+        self._put_in = {}
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self.end()
+        self._left = 0
+        self._armed = False
+        self._noted = []
+        self._values = {}
+
+    def arm(self, tensors):
+        """Has the next steps watched where something without a gradient is added to the loss."""
+        if self._armed or compiled():
+            return
+        for node, _ in nodes(tensors):
+            if kind(node) in ("Add", "Sub") and None in [following for following, _ in node.next_functions]:
+                told = getattr(node, "_input_metadata", None)
+                if told and not tuple(told[0].shape):
+                    self._left, self._armed = STEPS, True
+                    return
+
+    def begin(self):
+        """Watches from here to the next call of `backward`, where that was asked for."""
+        if not self._left or self._put_in or compiled():
+            return
+        self._left -= 1
+        kept = self.torch.Tensor.__dict__
+        for name in _METHODS:
+            if name not in kept:  # as PyTorch made it: inherited
+                self._put_in[name] = self._watched(getattr(self.torch.Tensor, name))
+                setattr(self.torch.Tensor, name, self._put_in[name])
+
+    def end(self):
+        """Leaves `torch.Tensor` as it was."""
+        put_in, self._put_in = self._put_in, {}
+        for name, wrapper in put_in.items():
+            if self.torch.Tensor.__dict__.get(name) is wrapper:
+                delattr(self.torch.Tensor, name)
+
+    def _watched(self, original):
+        note, failed = self._note, self.inspector.failed
+
+        def added(*args, **kwargs):
+            result = original(*args, **kwargs)
+            try:
+                note(args, kwargs, result)
+            except Exception as error:
+                failed("torch.terms", error)
+            return result
+
+        return transparent_wrapper(as_import_machinery(added), original)
+
+    def _note(self, args, kwargs, result):
+        inspector = self.inspector
+        if type(result) is not self.torch.Tensor or result.dim() or result.grad_fn is None or len(args) < 2:
+            return
+        if (
+            len(self._noted) >= _MOST
+            or kwargs
+            or not inspector.without_modes.is_possible()
+            or not inspector.monitor.is_followed_thread()
+        ):
+            return
+        one, other = args[:2]
+        if not self._is_constant(other):
+            one, other = other, one
+        if not self._is_constant(other) or not inspector.stats.is_tensor(one) or not one.is_cpu:
+            return
+        with inspector.without_modes:
+            value, beside = float(other), float(one.detach())
+        if value and abs(value - beside) > _EQUAL * abs(value):  # x - x.detach() is a trick, and meant
+            self._noted.append((result.grad_fn, line_of(user_frame()), value, type(other) in (int, float)))
+
+    def _is_constant(self, thing):
+        if type(thing) in (int, float):
+            return True
+        return self.inspector.stats.is_tensor(thing) and not thing.requires_grad and thing.numel() == 1 and thing.is_cpu
+
+    def backward(self, tensors):
+        """Takes a call of `backward`: what was added on the way to its loss counts.
+
+        Returns:
+            The terms, once all steps are over: [{`line`, `number`, `values`}, ...] of those that changed; else `None`.
+        """
+        if not self._put_in:
+            return None
+        self.end()
+        noted, self._noted = self._noted, []
+        within = {node for node, _ in nodes(tensors)}
+        seen = set()
+        for node, line, value, number in noted:
+            if node in within and line not in seen:
+                seen.add(line)
+                self._values.setdefault((line, number), []).append(value)
+        if self._left:
+            return None
+        changing = [
+            {"line": line, "number": number, "values": values}
+            for (line, number), values in self._values.items()
+            if len(values) == STEPS and max(values) - min(values) > 1e-4 * max(map(abs, values))
+        ]
+        return changing or None

@@ -1,0 +1,277 @@
+"""Looks at what the modules of a PyTorch model return, in one forward."""
+
+from collections import deque
+from weakref import ref
+
+from ..inspection.nested import first_tensor, tensors_in
+from .batched_stats import BatchedStats, share
+from .module_calls import Observer
+from .tensor_stats import MOST, RUN
+
+MOST_MODULES = 400
+MOST_SAMPLES = 2048
+SATURATED = 5.0
+"""|input| of tanh and sigmoid beyond which they are flat. Source: DeepDiagnosis."""
+
+_ROWS = 32
+_UNITS = 256
+_FLAT = ("Tanh", "Sigmoid")
+_RECTIFIERS = ("ReLU", "ReLU6")
+
+
+class ModuleOutputs:
+    """The modules of one process, at dense forwards.
+
+    Args:
+        torch: The module.
+        stats: Looks at tensors.
+        without_modes: The context to look in.
+        failed: `failed(where, error)` takes failures of ours.
+        clock: The processor's time of this thread.
+        calls: The `ModuleCalls` of the process.
+    """
+
+    def __init__(self, torch, stats, without_modes, failed, clock, calls):
+        self.torch = torch
+        self.stats = stats
+        self.without_modes = without_modes
+        self._failed = failed
+        self._calls = calls
+        self._observed = []
+        self._dead = {}
+        self._batched = BatchedStats(torch)
+        self.clock = clock
+        self.cost = 0.0
+        self.clear()
+
+    def clear(self):
+        """Forgets what the last look has found."""
+        self.found = {}
+        self.facts = {}
+        self.order = []
+        self.feeds = []
+        self.end()
+        self._root = None
+        self._batched.clear()
+
+    def settle(self):
+        """Computes what the looks have left to be computed, after the forward."""
+        with self.without_modes:
+            self._batched.settle()
+
+    def begin(self, root, table, first):
+        """Observes the modules of a model in its next forward.
+
+        Args:
+            root: The model.
+            table: id of a module -> its number.
+            first: Whether inputs and outputs are described, for the table of modules.
+        """
+        self.end()
+        module = root.module()
+        self._root = root
+        self._first = first
+        for one in module.modules():
+            number = table.get(id(one))
+            if number is not None and one is not module:
+                observer = Observer(_ignore, self._look_of(number, ref(one)))
+                self._observed.append((id(one), observer))
+                self._calls.add(one, observer)
+
+    def end(self):
+        """Observes no module any more."""
+        observed, self._observed = self._observed, []
+        for key, observer in observed:
+            self._calls.remove(key, observer)
+        self._returned = {}
+
+    def _look_of(self, number, owner):
+        without_modes, failed = self.without_modes, self._failed
+
+        def look(module, args, output):
+            if owner() is not module:
+                return
+            began = self.clock()
+            try:
+                if without_modes.is_possible():
+                    with without_modes:
+                        self._look(number, module, args, output)
+            except Exception as error:
+                failed("torch.look at module", error)
+            self.cost += self.clock() - began
+
+        return look
+
+    def took(self):
+        """Seconds that the looks at modules took since this was asked last."""
+        cost, self.cost = self.cost, 0.0
+        return cost
+
+    def look_root(self, module, args, output):
+        """Looks at what the model itself returned."""
+        if self.without_modes.is_possible():
+            with self.without_modes:
+                self._look(0, module, args, output)
+
+    def _look(self, number, module, args, output):
+        known = self.found.get(number)
+        tensor = first_tensor(output, self.stats)
+        if known is not None:
+            known["calls"] += 1
+            self._remember(number, tensor)
+            return
+        maker = self._returned.get(id(tensor))
+        self._trace(number, args)
+        if self._first:
+            self.order.append(number)
+            self.facts[number] = {
+                "input": [self.stats.kind(t) for _, t in tensors_in(args, self.stats, 4)],
+                "output": [self.stats.kind(t) for _, t in tensors_in(output, self.stats, 4)],
+            }
+        if tensor is None:
+            return
+        given = first_tensor(args, self.stats)
+        kind = type(module).__name__
+        if maker is not None and maker[0]() is tensor and maker[3] == _version(tensor) and maker[4] is not None:
+            told = self._batched.same(maker[4])  # a container returns what its last part has returned
+        else:
+            told = self.stats.look(tensor, later=self._batched)
+            self._across_later(told, tensor)
+        told.update(i=number, calls=1, training=module.training)
+        told["in_bad"] = self._bad_inputs(args) if told["bad"] else 0
+        told["sat"] = self._saturated(given) if kind in _FLAT and given is not None else None
+        if kind in _RECTIFIERS:
+            told.update(self.dead((id(self._root), number), tensor))
+        told["cast"] = self._cast(tensor)
+        if module.training and given is not None and isinstance(module, self.torch.nn.modules.batchnorm._BatchNorm):
+            told["bn"] = self._norm(module, given)
+        self.found[number] = told
+        self._remember(number, tensor, told)
+
+    def _remember(self, number, tensor, told=None):
+        if tensor is not None:
+            bad = told["bad"] if told is not None else 0
+            self._returned[id(tensor)] = (ref(tensor), number, bad, _version(tensor), told)
+
+    def _trace(self, number, args):
+        """Notes which module returned the very tensor that this one was given."""
+        given = first_tensor(args, self.stats)
+        if given is None or not self._first:
+            return
+        maker = self._returned.get(id(given))
+        if maker is not None and maker[0]() is given and maker[1] != number and len(self.feeds) < MOST_MODULES:
+            self.feeds.append([maker[1], number])
+
+    def _bad_inputs(self, args):
+        bad = 0
+        for _, tensor in tensors_in(args, self.stats, 4):
+            maker = self._returned.get(id(tensor))
+            bad += maker[2] if maker is not None and maker[0]() is tensor else self.stats.bad(tensor)
+        return bad
+
+    def _saturated(self, tensor):
+        if not self.stats.is_plain(tensor) or not tensor.is_floating_point() or not tensor.numel():
+            return None
+        sample = self.stats.runs(tensor, MOST)
+        return self.torch.count_nonzero(sample.abs() > SATURATED).item() / sample.numel()
+
+    def across(self, tensor):
+        """How much the samples of a batch differ: v / (v + m), `None` where that cannot be said.
+
+        Here v is the variance over the first axis, averaged over units, m the mean square of the units' means.
+        """
+        rows = self._rows(tensor)
+        if rows is None:
+            return None
+        mean = rows.mean(0)
+        norm = self.torch.linalg.vector_norm
+        return share(norm(rows - mean).item() ** 2 / rows.numel(), norm(mean).item() ** 2 / mean.numel())
+
+    def _across_later(self, told, tensor):
+        told["across"] = None
+        rows = self._rows(tensor)
+        if rows is not None:
+            if rows.is_cpu:
+                self._batched.across(told, rows)
+            else:
+                told["across"] = self.across(tensor)
+
+    def _rows(self, tensor):
+        """Some units of some samples of a batch, a row for each sample; `None` where it has no samples."""
+        if not self.stats.is_plain(tensor) or tensor.dim() < 2 or tensor.shape[0] < 2 or not tensor.is_floating_point():
+            return None
+        if not tensor.numel():
+            return None
+        rows = tensor.detach()
+        if rows.shape[0] > _ROWS:
+            rows = rows[:: rows.shape[0] // _ROWS]
+        count, units = rows.shape[0], rows[0].numel()
+        if units <= _UNITS:
+            rows = rows.reshape(count, units)
+        elif tensor.is_contiguous():
+            blocks = _UNITS // RUN
+            rows = rows.as_strided((count, blocks, RUN), (rows.stride(0), (units - RUN) // (blocks - 1), 1))
+            rows = rows.reshape(count, _UNITS)
+        else:
+            rows = rows.reshape(count, units)[:, :: (units // _UNITS) | 1]
+        wide = rows.to(self.torch.float32)
+        return wide.clone() if wide.data_ptr() == tensor.data_ptr() else wide
+
+    def dead(self, key, tensor):
+        """`dead` and `dead_n` of a rectifier: units that were 0 for all of the last samples, over several looks."""
+        if not self.stats.is_plain(tensor) or tensor.dim() < 2 or not tensor.numel():
+            return {"dead": None, "dead_n": 0}
+        unit = 1 if tensor.dim() in (2,) or tensor.dim() > 3 else tensor.dim() - 1
+        value = tensor.detach()
+        samples = value.shape[0]
+        while value.numel() > 1 << 20 and value.shape[0] > 1:
+            value = value[::2]
+            samples = value.shape[0]
+        axes = [at for at in range(value.dim()) if at != unit]
+        # What a rectifier returns is never negative; the largest is found ten times faster than all others counted.
+        alive = value.amax(axes) != 0 if axes else value != 0
+        seen = self._dead.get(key)
+        if seen is None or seen[0][1].shape != alive.shape or seen[0][1].device != alive.device:
+            if len(self._dead) > MOST_MODULES:
+                self._dead.clear()
+            seen = self._dead[key] = deque()
+        seen.append((samples, alive))
+        while sum(count for count, _ in seen) - seen[0][0] >= MOST_SAMPLES:
+            seen.popleft()
+        ever = alive
+        for _, one in seen:
+            ever = ever | one
+        return {"dead": 1.0 - ever.sum().item() / ever.numel(), "dead_n": sum(count for count, _ in seen)}
+
+    def _cast(self, tensor):
+        torch = self.torch
+        try:
+            if torch.is_autocast_enabled(tensor.device.type):
+                return str(torch.get_autocast_dtype(tensor.device.type)).replace("torch.", "")
+        except (TypeError, RuntimeError, AttributeError):  # an older PyTorch asks without a device
+            if torch.is_autocast_enabled():
+                return str(torch.get_autocast_gpu_dtype()).replace("torch.", "")
+        return None
+
+    def _norm(self, module, given):
+        """Values for each channel, and how far the running variance is from that of the batch."""
+        if not self.stats.is_plain(given) or given.dim() < 2 or not given.numel():
+            return None
+        channels = given.shape[1]
+        told = {"n": given.numel() // max(channels, 1), "ratio": None}
+        running = module.running_var
+        if running is not None and told["n"] > 1:
+            axes = [at for at in range(given.dim()) if at != 1]
+            variance = given.detach().to(self.torch.float32).var(axes, correction=0)
+            ratio = (running.detach().to(self.torch.float32) / variance).median().item()
+            told["ratio"] = ratio
+        return told
+
+
+def _ignore(*args):
+    return None
+
+
+def _version(tensor):
+    """How often a tensor was written to; `None` where nobody counts that."""
+    return None if tensor.is_inference() else tensor._version

@@ -1,0 +1,80 @@
+"""Attaches the health signals of PyTorch: optimizers as they are made, models, losses, loaders, schedulers, seeds."""
+
+import sys
+
+from ..training.monitor import TrainingMonitor
+from ..wrapping import as_import_machinery, transparent_wrapper
+from .inspector import TensorInspector
+
+_TOUCHING_TENSORS = (
+    "forward_begins",
+    "forward_ended",
+    "backward_begins",
+    "backward_ended",
+    "step_begins",
+    "step_ended",
+)
+
+
+def hook_monitor(adapter):
+    """Watches everything that health needs beside steps and backward calls, which the adapter passes on."""
+    if adapter.probe.settings.get("level") == "off":
+        adapter.probe.unobserved("health of the training", "switched off by --debug off")
+        return
+    inspector = TensorInspector(adapter)
+    adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, inspector)
+    for name in _TOUCHING_TENSORS:
+        setattr(adapter.monitor, name, inspector.without_modes.wrap(getattr(adapter.monitor, name)))
+    compiling, probe = adapter.is_compiling, adapter.probe
+    with probe.guard("torch.health models"):
+        adapter.registry.install()
+        inspector.calls.install(adapter.module)
+    with probe.guard("torch.health optimizers"):
+        _watch_optimizers(adapter, inspector)
+    with probe.guard("torch.health losses"):
+        inspector.losses.install(compiling)
+    with probe.guard("torch.health loading"):
+        inspector.loading.install(compiling)
+    with probe.guard("torch.health initialisers"):
+        inspector.writes.install(adapter.module, compiling)
+    with probe.guard("torch.health copies"):
+        inspector.copies.install(compiling)
+    with probe.guard("torch.health collectives"):
+        inspector.collectives.install(compiling)
+    with probe.guard("torch.health gradients"):
+        _watch_grad(adapter)
+    probe.watch("torch.utils.data.dataloader", probe.guard("torch.health loaders")(inspector.loaders.install))
+
+
+def _watch_optimizers(adapter, inspector):
+    """Has the model behind a new optimizer found before its first forward."""
+    base = sys.modules["torch.optim.optimizer"].Optimizer
+    original, compiling, failed = base.__init__, adapter.is_compiling, adapter.probe.failed
+    training, made = adapter.training, inspector.without_modes.wrap(inspector.optimizer_made)
+
+    def initialise(optimizer, *args, **kwargs):
+        original(optimizer, *args, **kwargs)
+        if compiling():
+            return
+        began = training.clock()
+        try:
+            made(optimizer)
+        except Exception as error:
+            failed("torch.optimizer made", error)
+        training.overhead_s += training.clock() - began
+
+    base.__init__ = transparent_wrapper(as_import_machinery(initialise), original)
+
+
+def _watch_grad(adapter):
+    """Counts gradients that the program asks for without `backward`."""
+    autograd = adapter.module.autograd
+    original, compiling = autograd.grad, adapter.is_compiling
+    loop_of = adapter.monitor
+
+    def grad(*args, **kwargs):
+        if not compiling():
+            loop_of.loop.backwards_asked += 1
+        return original(*args, **kwargs)
+
+    autograd.grad = transparent_wrapper(as_import_machinery(grad), original)

@@ -1,0 +1,229 @@
+"""Looks at the parameters and gradients of a PyTorch optimizer, before and after one of its steps."""
+
+from weakref import ref
+
+from ..inspection.parameter_stats import (
+    CHECKED_FOR_STALE,
+    MOST_FINGERPRINTED,
+    MOST_HISTOGRAMS,
+    MOST_PARAMETERS,
+)
+from ..training.batch_fingerprints import fingerprint
+from .batched_stats import BatchedStats
+from .collectives import several_ranks
+from .tensor_stats import short
+
+SAMPLE = 256
+"""Elements of each parameter that are compared before and after a step."""
+
+_RUN = 8
+_GRADIENT_SAMPLE = 1024
+
+
+class ParameterStats:
+    """The parameters of one process, at dense steps.
+
+    Args:
+        torch: The module.
+        stats: Looks at tensors.
+        without_modes: The context to look in.
+        values: The `Scalars` of the adapter.
+        deep: Whether histograms are always wanted.
+    """
+
+    def __init__(self, torch, stats, without_modes, values, deep):
+        self.torch = torch
+        self.stats = stats
+        self.without_modes = without_modes
+        self.values = values
+        self.deep = deep
+        self._batched = BatchedStats(torch)
+        self.clear()
+
+    def clear(self):
+        """Forgets what was kept of a step."""
+        self._params = []
+        self._told = []
+        self._before = None
+        self._moving = False
+
+    def before(self, optimizer, table, closure):
+        """Looks at gradients, and keeps a sample of the parameters.
+
+        Args:
+            optimizer: That is about to step.
+            table: id of a parameter -> its number in the model.
+            closure: Whether gradients are only computed inside the step; then only the sample is taken.
+        """
+        self.clear()
+        if not self.without_modes.is_possible():
+            return
+        held = []
+        for group in optimizer.param_groups:
+            rate = group.get("lr")
+            moves = type(rate) is not float or rate > 0
+            held += [(p, moves) for p in group["params"] if self.stats.is_plain(p) and p.numel()]
+        held = held[:MOST_PARAMETERS]
+        scale = self._scale(optimizer)
+        with self.without_modes:
+            self._params = [p for p, _ in held]
+            self._told = [{"i": table.get(id(p)), "w": None, "g": None} for p in self._params]
+            if not closure:
+                self._gradients(scale)
+            self._before = self._sample()
+            self._live = [
+                at
+                for at, (p, moves) in enumerate(held)
+                if moves and (closure or (self._told[at].get("g") or 0.0) > 0.0)
+            ]
+
+    def _scale(self, optimizer):
+        """What a fused optimizer's gradients still carry."""
+        scale = getattr(optimizer, "grad_scale", None)
+        return float(scale.item()) if scale is not None and hasattr(scale, "item") else 1.0
+
+    def _gradients(self, scale):
+        """Fills in what is told of the gradients."""
+        seen = []
+        for told, parameter in zip(self._told, self._params):
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            if gradient.layout is self.torch.sparse_coo and not gradient.is_quantized:
+                gradient = gradient.coalesce().values()
+            if self.stats.is_plain(gradient) and gradient.numel():
+                seen.append((told, self.stats.real(gradient.detach())))
+        norms = self._norms([gradient for _, gradient in seen])
+        samples = {}
+        for (told, gradient), norm in zip(seen, norms):
+            sample = self.stats.runs(gradient, _GRADIENT_SAMPLE, _RUN)
+            if sample.dtype not in (self.torch.float32, self.torch.float64):
+                sample = sample.to(self.torch.float32)
+            told["g"] = short(norm / scale)
+            if norm - norm != 0.0:
+                told["g_bad"] = gradient.numel() - int(self.torch.isfinite(gradient).sum().item())
+            if (self.deep or told.get("g_bad")) and told["i"] is not None and told["i"] < MOST_HISTOGRAMS:
+                hist = self.stats.histogram(sample)
+                if hist is not None:
+                    told["hist"] = hist
+            samples.setdefault((sample.numel(), sample.dtype, sample.device), []).append((told, sample))
+        for held in samples.values():
+            for told, mean, std, size, nonzero in self._batched.of_samples([sample for _, sample in held], held):
+                told["g_mean"], told["g_std"] = short(mean / scale), short(std / scale)
+                told["g_abs"], told["g_zero"] = short(size / scale), short(1.0 - nonzero)
+
+    def _norms(self, tensors):
+        """The 2-norm of each of these tensors of real numbers, in single precision or better; all at once."""
+        torch = self.torch
+        kinds = {(tensor.dtype, tensor.device) for tensor in tensors}
+        if len(kinds) == 1 and next(iter(kinds))[0] in (torch.float32, torch.float64):
+            return torch.stack(torch._foreach_norm(tensors, 2)).tolist()
+        norm = torch.linalg.vector_norm
+        return [norm(t, 2, dtype=torch.float32 if t.element_size() < 4 else None).item() for t in tensors]
+
+    def _sample(self):
+        """A sample of every parameter, one after another, in as many digits as the widest has."""
+        # Evenly strided: runs would meet few rows of a table, and a step may change few rows of it.
+        parts = [self.stats.flat(self.stats.real(p), SAMPLE) for p in self._params]
+        if not parts:
+            return None
+        self._lengths = [part.numel() for part in parts]
+        if len({(part.dtype, part.device) for part in parts}) > 1:
+            parts = [part.to("cpu", self.torch.float64) for part in parts]
+        return self.torch.cat(parts)
+
+    def after(self):
+        """Looks at the parameters that the step has changed.
+
+        Returns:
+            `(params, unchanged)`: what is told of each, and whether every element of the sample is bitwise as before,
+            `None` where there was nothing to change.
+        """
+        if self._before is None or not self.without_modes.is_possible():
+            return self._told, None
+        with self.without_modes:
+            before, after = self._before, self._sample()
+            if after is None or after.numel() != before.numel():
+                return self._told, None
+            wide = self.torch.float64 if before.dtype is self.torch.float64 else self.torch.float32
+            moved = (after.to(wide) - before.to(wide)).split(self._lengths)
+            old = before.to(wide).split(self._lengths)
+            norms = self.torch._foreach_norm(list(moved) + list(old), 2)
+            norms = self.torch.stack([norm.to(norms[0].dtype) for norm in norms]).tolist()
+            self._weights()
+            count = len(self._params)
+            for at in range(count):
+                told = self._told[at]
+                told["ratio"] = short(norms[at] / norms[count + at]) if norms[count + at] else None
+            unchanged = self._unchanged(before, after)
+            self._after = after
+            return self._told, unchanged
+
+    def _weights(self):
+        values = [self.stats.real(parameter.detach()) for parameter in self._params]
+        numbers = [value for value in values if value.is_floating_point()]
+        norms = iter(self._norms(numbers))
+        for told, value in zip(self._told, values):
+            norm = next(norms) if value.is_floating_point() else None
+            told["w"] = short(norm) if norm is not None else None
+            told["bad"] = 0
+            if norm is not None and norm - norm != 0.0:
+                told["bad"] = value.numel() - int(self.torch.isfinite(value).sum().item())
+
+    def _unchanged(self, before, after):
+        if not self._live:
+            return None
+        was, now = before.split(self._lengths), after.split(self._lengths)
+        return all(self.torch.equal(was[at], now[at]) for at in self._live)
+
+    def print_of_all(self):
+        """A fingerprint of the sample after the step; distributed runs only, else `None`."""
+        if self._before is None or not several_ranks(self.torch):
+            return None
+        sample = self._after
+        return fingerprint(sample[:: max(1, sample.numel() // MOST_FINGERPRINTED)].tolist(), (sample.numel(),))
+
+    def stale_norm(self, optimizer, scratch, every):
+        """Norm of the gradients that stand in an optimizer's parameters; `None` where it is not known without waiting.
+
+        Args:
+            optimizer: It.
+            scratch: A dict that belongs to it.
+            every: Whether all parameters are looked at, else a few of them.
+
+        Cost: 1 microsecond where they are `None`, 15 where they are zeros.
+        """
+        held = scratch.get("few")
+        groups = optimizer.param_groups
+        key = (len(groups), len(groups[0]["params"]), len(groups[-1]["params"]))
+        if held is None or scratch["few_of"] != key:
+            every_one = [p for group in groups for p in group["params"]]
+            # Weakly: a model that is let go is freed although its optimizer's meter is kept.
+            held = scratch["few"] = [ref(p) for p in every_one[:: max(1, len(every_one) // CHECKED_FOR_STALE)]]
+            scratch["few_of"] = key
+        if every:
+            held = [p for group in groups for p in group["params"]]
+        else:
+            held = [p for one in held if (p := one()) is not None]
+        gradients = [g for p in held if (g := p.grad) is not None]
+        if not gradients:
+            return 0.0
+        if (not every and not gradients[0].is_cpu) or not self.without_modes.is_possible():
+            return None
+        norm = self.values.norm(scratch.setdefault("standing", {}), gradients)
+        return norm if norm is None or type(norm) is float else float(norm.item())
+
+
+def has_gradient(optimizer):
+    """Whether any parameter of an optimizer has a gradient."""
+    return any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
+
+
+def written(optimizer):
+    """A mark that changes when a gradient of an optimizer is written; looks at two of them."""
+    marks = []
+    for group in (optimizer.param_groups[0], optimizer.param_groups[-1]):
+        if group["params"]:
+            gradient = group["params"][-1].grad
+            marks.append(None if gradient is None else (id(gradient), gradient._version))
+    return marks

@@ -1,0 +1,92 @@
+"""What the running totals of a PyTorch loop tell of its models, optimizers and schedulers."""
+
+from .compiler import recompiled
+
+WRAPPERS = ("DistributedDataParallel", "DataParallel")
+"""Classes that keep the parameters of all ranks equal, even where it is not they that are called."""
+
+JUDGED = 20
+"""Backward calls after which a parameter without gradient is told."""
+
+
+def fill_in(inspector, loop):
+    """Fills in what only the models and optimizers themselves tell, as they are now."""
+    inspector.note_gradients()
+    if loop.facts and not any(root.called for root in inspector.roots.all()):
+        # They are gone, as at the end of a program that trains inside a function: the last look stands.
+        _of_optimizers(inspector, loop, set())
+        return
+    held = inspector.held_by_optimizers()
+    never, outside, uncalled = [], [], []
+    trainable = frozen = elements = 0
+    owned, judges, trained = set(), set(), set()
+    for root in inspector.roots.all():
+        table = inspector.table(root)
+        if table is None or not root.called:
+            continue
+        for at, weak in enumerate(table.held):
+            parameter = weak()
+            if parameter is None or id(parameter) in owned:  # a part of a model may be known beside it
+                continue
+            owned.add(id(parameter))
+            elements += parameter.numel()
+            if not parameter.requires_grad:
+                frozen += parameter.numel()
+                continue
+            trainable += 1
+            if id(parameter) in held:
+                trained.add(root)
+            had = id(parameter) in inspector.had_gradient
+            if had and id(parameter) not in held:
+                outside.append(table.names[at])
+                judges.add(root)
+            if not had and id(parameter) in held and loop.backwards >= JUDGED:
+                never.append(table.names[at])
+                if inspector.called and (root.index, table.owners[at]) not in inspector.called:
+                    uncalled.append(table.names[at])
+    loop.names.update(never_grad=never, outside=outside, toggled=inspector.toggled, never_called=uncalled)
+    loop.facts.update(trainable_n=trainable, frozen=frozen, elements=elements, judged=loop.backwards)
+    loop.facts["outside_models"] = bool(judges - trained) and not (
+        judges & trained or any(r.training() for r in judges)
+    )
+    wrappers = [name for root in inspector.roots.all() if (name := root.name.partition("(")[0]) in WRAPPERS]
+    if wrappers:
+        loop.facts["wrapper"] = wrappers[0]
+    compiled_again = recompiled()
+    if compiled_again:
+        loop.facts["recompiles"] = compiled_again
+    copies = inspector.copies.told()
+    if copies:
+        loop.facts["copies"] = copies
+    collectives = inspector.collectives.told()
+    if collectives is not None:
+        loop.facts["collectives"] = collectives
+    _of_optimizers(inspector, loop, owned)
+
+
+def _held_twice(optimizers):
+    """How many parameters a second optimizer holds."""
+    held = [id(p) for one in optimizers for p in {id(p): p for g in one.param_groups for p in g["params"]}.values()]
+    return len(held) - len(set(held))
+
+
+def _of_optimizers(inspector, loop, owned):
+    recorders = list(inspector.adapter.training.recorders.values())
+    owners = [(recorder, recorder.owner()) for recorder in recorders if recorder.owner is not None]
+    indices = {id(optimizer): recorder.index for recorder, optimizer in owners if optimizer is not None}
+    loop.facts["held_twice"] = _held_twice([optimizer for _, optimizer in owners if optimizer is not None])
+    for recorder, optimizer in owners:
+        if optimizer is None or not owned:
+            continue
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        lost = [p for p in params if id(p) not in owned and id(p) not in inspector.had_gradient]
+        one = loop.optimizer(recorder.index)
+        one.stale = (
+            {"tensors": len(lost), "elements": sum(p.numel() for p in lost), "held": len(params)} if lost else None
+        )
+    steps_of = {index: one.steps for index, one in loop.of.items()}
+    known = inspector.loading.schedulers(
+        lambda optimizer: indices.get(id(optimizer)), lambda index: steps_of.get(index, 0)
+    )
+    for index, told in known.items():
+        loop.optimizer(index).scheduler = told

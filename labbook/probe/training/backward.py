@@ -1,0 +1,69 @@
+"""Calls of `backward`, whatever they are called on; knows no framework."""
+
+from types import SimpleNamespace
+
+from ..wrapping import leave_out_one_frame, transparent_wrapper
+from .loop_follower import is_engine_thread
+
+NEVER_COMPILING = SimpleNamespace(_is_compiling_flag=False)
+"""The flags of a framework without a compiler that could be at work: see `adapter.questions`."""
+
+
+def watched_backward(adapter, original):
+    """`original`, a function or method that runs a backward pass, with its outermost call in each thread watched.
+
+    Args:
+        adapter: The adapter of the framework; its `loss_values(tensors)` gives the values of the first argument, and
+            `alone(tensor)` the value of one scalar in host memory that no gradient scaler has scaled, else `None`.
+        original: Called as the program calls it.
+    """
+    probe, failed, training = adapter.probe, adapter.probe.failed, adapter.training
+    local, clock, roots, name = training.local, training.clock, adapter.loss_values, adapter.name
+    fast_path, alone = adapter.fast_path, adapter.alone
+    tracing, flags = adapter.questions
+
+    def backward(*args, **kwargs):
+        # What one thread has pending, as a plain dictionary: its attributes take five times as long.
+        state = local.__dict__
+        if tracing() or flags._is_compiling_flag or probe.suspended or state["in_backward"]:
+            return original(*args, **kwargs)
+        if training.running and is_engine_thread():
+            return original(*args, **kwargs)
+        monitor, rested = adapter.monitor, False
+        try:
+            rested = fast_path.steady is not None and fast_path.accept_backward(alone(args[0]) if args else None)
+            if not rested:
+                began = clock()
+                given = args[0] if args else kwargs["tensors"]
+                losses = roots(given)
+                training.on_backward(losses)
+                rested = monitor is not None and fast_path.accept_unfollowed_backward(losses)
+                if monitor is not None and not rested:
+                    monitor.backward_begins(given if isinstance(given, (tuple, list)) else (given,), losses)
+                training.overhead_s += clock() - began
+        except Exception as error:
+            failed(name + ".backward", error)
+        state["in_backward"] = 1
+        training.running += 1
+        try:
+            return original(*args, **kwargs)
+        except BaseException as error:
+            leave_out_one_frame(error)
+            raise
+        finally:
+            training.running -= 1
+            state["in_backward"] = 0
+            if monitor is not None and not rested:
+                try:
+                    monitor.backward_ended()
+                except Exception as error:
+                    failed(name + ".backward ended", error)
+            if training.inside or not training.steps or state["in_step"]:
+                try:
+                    if state["in_step"] and state["closure"] and state["recorder"] is not None:
+                        adapter.backward_ended_in_closure()
+                    training.backward_ended()
+                except Exception as error:
+                    failed(name + ".backward ended", error)
+
+    return transparent_wrapper(backward, original)

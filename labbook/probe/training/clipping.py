@@ -1,0 +1,103 @@
+"""Gradient clipping as a source of the gradient norm before it; knows no framework."""
+
+from types import GeneratorType
+
+from ..wrapping import leave_out_one_frame, transparent_wrapper
+
+
+class Clip:
+    """What one call of a clipping function told.
+
+    Args:
+        parameters: The parameters it was called with.
+        value: Their total gradient norm before it.
+        local: Whether that is only the part of this rank.
+    """
+
+    __slots__ = ("_key", "_members", "local", "norm")
+
+    def __init__(self, parameters, value, local):
+        self.norm = value
+        self.local = local
+        self._key = (len(parameters), id(parameters[0]), id(parameters[-1])) if parameters else None
+        self._members = parameters
+
+    def covers(self, scratch, optimizer, parameters, gradient):
+        """Whether exactly the gradients of this optimizer were clipped; found out once for each optimizer.
+
+        Args:
+            scratch: A dict that belongs to the optimizer.
+            optimizer: That is about to step.
+            parameters: `parameters(optimizer)` gives its parameters.
+            gradient: `gradient(parameter)`, `None` where there is none.
+        """
+        if self._key is None:
+            return False
+        known = scratch.setdefault("clips", {})
+        if self._key not in known:
+            clipped = {id(p) for p in self._members if gradient(p) is not None}
+            known[self._key] = clipped == {id(p) for p in parameters(optimizer) if gradient(p) is not None}
+        return known[self._key]
+
+
+def watched_clip(adapter, original, norm_type, is_scaled=None):
+    """`original`, a clipping function, with its norm kept for the step that follows.
+
+    Args:
+        adapter: The adapter of the framework.
+        original: Called as the program calls it.
+        norm_type: `norm_type(args, kwargs)` gives the order of the norm that `original` returns, `None` when it returns
+            none; the 2-norm is then measured first.
+        is_scaled: `is_scaled(local)` says whether gradients still carry the factor of a gradient scaler.
+    """
+    is_compiling, failed, local = adapter.is_compiling, adapter.probe.failed, adapter.training.local
+    tensor, gradient = adapter.module.Tensor, adapter.values.gradient
+
+    def clip(*args, **kwargs):
+        if is_compiling():
+            return original(*args, **kwargs)
+        parameters, told, scratch = (), None, {}
+        try:
+            given = args[0] if args else kwargs["parameters"]
+            if issubclass(type(given), tensor):
+                parameters = [given]
+            elif type(given) in (list, tuple):
+                parameters = given
+            else:
+                parameters = list(given)
+                # A generator stays one: the original treats generators and lists differently.
+                given = (p for p in parameters) if type(given) is GeneratorType else parameters
+            if args:
+                args = (given, *args[1:])
+            else:
+                kwargs["parameters"] = given
+            if norm_type(args, kwargs) not in (2, 2.0):
+                told = adapter.values.norm(scratch, [g for g in map(gradient, parameters) if g is not None])
+        except Exception as error:
+            failed(adapter.name + ".clip", error)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            leave_out_one_frame(error)
+            raise
+        try:
+            if told is None and result is not None:
+                told = adapter.values.scalar(result)
+                scratch["local"] = adapter.values.is_split(result)
+            if is_scaled is not None and local.scales and adapter.monitor is not None and is_scaled(local):
+                adapter.monitor.loop.clip["scaled"] += 1
+            if told is not None:
+                local.clips.append(Clip(parameters, told, scratch.get("local", False)))
+                if adapter.monitor is not None:
+                    adapter.monitor.clipped(told, _limit(args, kwargs), original.__name__)
+        except Exception as error:
+            failed(adapter.name + ".clip", error)
+        return result
+
+    return transparent_wrapper(clip, original)
+
+
+def _limit(args, kwargs):
+    """The second argument of a clipping function: the largest norm or value that it leaves."""
+    limit = args[1] if len(args) > 1 else kwargs.get("max_norm", kwargs.get("clip_value"))
+    return float(limit) if type(limit) in (int, float) else None

@@ -1,0 +1,81 @@
+"""The numbers of one optimizer step while some of them are still on a device."""
+
+MAX_LOSSES = 128
+"""Losses of one step that are fetched from a device; a step of longer accumulation is told by its first ones."""
+
+
+def merged(extra, more):
+    """The further fields of a step from two sources; either may be `None`."""
+    if extra is None or more is None:
+        return more if extra is None else extra
+    return dict(extra, **more)
+
+
+class Step:
+    """The values of one step, some of which are tensors; taken apart once all of them are numbers.
+
+    Args:
+        losses: Values passed to `backward`.
+        norm: Total gradient norm.
+        extra: Further fields of the record.
+    """
+
+    def __init__(self, losses, norm, extra=None):
+        self._cells = [norm, None, None, None]
+        self._cells += losses[:MAX_LOSSES]
+        self._losses_scaled = False
+        self._extra = extra
+        self._moving = ()
+        self._pending = None
+
+    def under(self, factor, divisor, found, losses_scaled):
+        """Places the step under a gradient scaler.
+
+        Args:
+            factor: What the scaler multiplies losses by.
+            divisor: What the norm has to be divided by, or `None`.
+            found: Whether it found gradients that are not finite, so that a fused step changes nothing, or `None`.
+            losses_scaled: Whether the losses still carry the factor.
+        """
+        self._cells[1:4] = [factor, divisor, found]
+        self._losses_scaled = losses_scaled
+
+    def send(self, values):
+        """Starts to fetch what lies on a device; false when that cannot be done without waiting."""
+        cells, moving = self._cells, []
+        for index, cell in enumerate(cells):
+            if cell is not None and type(cell) not in (float, bool):
+                cells[index] = values.at_once(cell)
+                if cells[index] is None:
+                    cells[index] = cell
+                    moving.append(index)
+        if moving:
+            self._pending = values.post([cells[index] for index in moving])
+            if self._pending is None:
+                return False
+            for index in moving:
+                cells[index] = None
+            self._moving = moving
+        return True
+
+    def is_ready(self):
+        """Whether all values are numbers by now, or can be read without waiting."""
+        return self._pending is None or self._pending.is_ready()
+
+    def read(self):
+        """`(losses, norm, extra)`, or `None` when the scaler skipped this step."""
+        if self._pending is not None:
+            for index, value in zip(self._moving, self._pending.values()):
+                self._cells[index] = value
+        norm, scale, divisor, found = self._cells[:4]
+        losses = self._cells[4:]
+        if found:
+            return None
+        if norm is not None and divisor:
+            norm /= divisor
+        extra = self._extra
+        if scale:
+            extra = dict(extra or (), scale=scale)
+            if self._losses_scaled:
+                losses = [value / scale for value in losses]
+        return losses, norm, extra

@@ -1,0 +1,131 @@
+"""Validation phases: runs of forwards without gradients or in evaluation mode, between the steps of a training.
+
+Knows no framework.
+"""
+
+from ..events.protocol import EVALUATION
+
+ALL = 200
+GROWTH = 1.05
+"""Ratio of the numbers of neighbouring phases that are written after the first `ALL`."""
+
+SHORT = 3
+APART = 5
+"""Steps between two phases of one forward without a loss: closer together they act, or teach. Source: chosen by us."""
+
+
+class Evaluation:
+    """The evaluation phases of one process.
+
+    Args:
+        emit: `emit(kind, **fields)` writes an event.
+        framework: Its name.
+
+    Attributes:
+        open: Whether a phase is under way.
+        batches: Forwards of the phase under way.
+        of_others: Those of them that are of models that are not trained.
+    """
+
+    def __init__(self, emit, framework):
+        self._emit = emit
+        self._framework = framework
+        self.phases = 0
+        self.short = 0
+        self.open = False
+        self.batches = self.of_others = 0
+        self._before = 0
+        self._next = 0
+
+    def forward(self, step, root, training, grad, stochastic, other=False):
+        """Takes a forward that is no training forward.
+
+        Args:
+            step: Number of the step being prepared.
+            root: Class name of the model.
+            training: Its mode.
+            grad: Whether gradients were enabled.
+            stochastic: Whether dropout or batch normalisation is inside.
+            other: Whether it is a model that is not trained.
+        """
+        if not self.open:
+            self.open = True
+            self.batches = self.of_others = 0
+            self._begun = step
+            self._root, self._training, self._grad, self._stochastic = root, training, grad, stochastic
+            self._dropout, self._line, self._loader = 0, "", None
+            self._losses, self._right, self._seen, self._samples, self._repeated = {}, 0, 0, 0, 0
+            self._last = None
+        self.batches += 1
+        self.of_others += other
+        self._training = self._training or training
+        self._grad = self._grad or grad
+
+    def batch(self, batch):
+        """Takes the batch of a forward."""
+        if self.open:
+            self._samples += batch.samples
+            self._loader = batch.loader
+            if batch.print is not None and batch.print == self._last:
+                self._repeated += 1
+            self._last = batch.print
+
+    def dropout(self, line):
+        """Counts a functional dropout that was active under a model in evaluation mode."""
+        if self.open:
+            self._dropout += 1
+            self._line = self._line or line
+
+    def loss(self, function, value):
+        """Takes the value of a loss function."""
+        if self.open:
+            total = self._losses.setdefault(function, [0.0, 0])
+            total[0] += value
+            total[1] += 1
+
+    def accuracy(self, right, targets):
+        """Takes how many targets of a batch are the largest input."""
+        if self.open:
+            self._right += right
+            self._seen += targets
+
+    def end(self, step):
+        """Ends the phase under way and writes it."""
+        if not self.open:
+            return
+        self.open = False
+        near = self._begun - self._before < APART
+        # A teacher may be asked twice at each step, and before the loss of the model that is trained.
+        taught = self.of_others == self.batches < SHORT
+        if near and (taught or (self.batches < 2 and not self._losses)):
+            self._before = step
+            return
+        self._before = step
+        self.phases += 1
+        if self.batches < SHORT:
+            self.short += 1
+        if self.phases > ALL:
+            if self.phases < self._next:
+                return
+            self._next = self.phases * GROWTH
+        self._emit(
+            EVALUATION,
+            framework=self._framework,
+            begin_step=self._begun,
+            end_step=step,
+            root=self._root,
+            batches=self.batches,
+            of_others=self.of_others,
+            training=self._training,
+            grad=self._grad,
+            stochastic=self._stochastic,
+            dropout_active=self._dropout,
+            dropout_line=self._line,
+            repeated=self._repeated,
+            loader=self._loader,
+            loss={name: total / count for name, (total, count) in self._losses.items()},
+            accuracy=self._right / self._seen if self._seen else None,
+            samples=self._samples,
+            phases=self.phases,
+            short=self.short,
+        )

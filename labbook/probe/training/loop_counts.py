@@ -1,0 +1,252 @@
+"""Counts what a training loop does: backwards, steps, forwards, cleared gradients, evaluation, scheduler, scaler.
+
+Knows no framework. Everything here is a count or a name; it is written as running totals at steps 1, 2, 4, 8 ... and at
+the end.
+"""
+
+MOST_NAMES = 100
+_MOST_COUNTS = 20
+
+
+class Streak:
+    """How often something was looked at and found, and the longest run of findings."""
+
+    __slots__ = ("_run", "checked", "found", "largest", "longest")
+
+    def __init__(self):
+        self.checked = self.found = self.longest = self._run = 0
+        self.largest = 0.0
+
+    def takes(self, found, value=0.0):
+        """Takes one look."""
+        self.checked += 1
+        if not found:
+            self._run = 0
+            return
+        self.found += 1
+        self._run += 1
+        if self._run > self.longest:
+            self.longest = self._run
+        if value > self.largest or value != value:
+            self.largest = value
+
+
+class OfOptimizer:
+    """What is counted for one optimizer.
+
+    Attributes:
+        waiting: Norm of its gradients found before the backward calls since its last step: the smallest; `None` when
+            nobody has looked.
+        mark: A mark of its gradients after its last step.
+    """
+
+    def __init__(self, index):
+        self.index = index
+        self.steps = 0
+        self.waiting = None
+        self.mark = None
+        self.cleared = Streak()
+        self.empty = Streak()
+        self.zero = Streak()
+        self.unchanged = Streak()
+        self.without_backward = 0
+        self.stale = None
+        self.scheduler = None
+
+
+class LoopCounts:
+    """The running totals of one process.
+
+    Args:
+        framework: Its name.
+    """
+
+    def __init__(self, framework):
+        self._framework = framework
+        self.optimizers_made = 0
+        self.steps = 0
+        self.backwards = 0
+        self.backwards_asked = 0
+        self.train_grad = self.train_nograd = self.eval_grad = self.eval_nograd = 0
+        self.of_others = 0
+        self.losses_open = 0
+        self.eval_backwards = 0
+        self.train_backwards = 0
+        self.eval_first = None
+        self.eval_stochastic = False
+        self.nograd_stochastic = False
+        self.of = {}
+        self.accumulation = {}
+        self.clip = {"calls": 0, "clipped": 0, "scaled": 0, "limit": None, "kind": None}
+        self.scaler = {"steps": 0, "skipped": 0, "scale_min": None, "scale_last": None}
+        self.rng = {"checked": 0, "same": 0, "seeded": 0, "line": ""}
+        self.names = {"never_grad": [], "outside": [], "toggled": [], "never_called": []}
+        self.facts = {}
+        self._opens = {}
+        self._loss_opens = {}
+        self._open = {}
+
+    def optimizer(self, index):
+        """The counts of one optimizer."""
+        found = self.of.get(index)
+        if found is None:
+            found = self.of[index] = OfOptimizer(index)
+        return found
+
+    def forward(self, model, grad, training):
+        """Counts a forward of an outermost model."""
+        if training:
+            if grad:
+                self.train_grad += 1
+                self._open[model] = self._open.get(model, 0) + 1
+            else:
+                self.train_nograd += 1
+        elif grad:
+            self.eval_grad += 1
+        else:
+            self.eval_nograd += 1
+
+    def backward(self):
+        """Counts a call of `backward`: it belongs to the forwards since the one before."""
+        self.backwards += 1
+        if self.losses_open:
+            self._loss_opens[self.losses_open] = self._loss_opens.get(self.losses_open, 0) + 1
+            self.losses_open = 0
+        if self._open:
+            for key in self._open.items():
+                self._opens[key] = self._opens.get(key, 0) + 1
+            self._open.clear()
+
+    def backward_mode(self, training, stochastic):
+        """Counts the mode that the model was in when a backward began."""
+        if training:
+            self.train_backwards += 1
+            return
+        self.eval_backwards += 1
+        self.eval_stochastic = self.eval_stochastic or stochastic
+        if self.eval_first is None:
+            self.eval_first = self.steps + 1
+
+    def stale_gradients(self, index, norm):
+        """Takes the norm of the gradients that an optimizer holds before a backward call."""
+        one = self.optimizer(index)
+        if one.waiting is None or norm < one.waiting:
+            one.waiting = norm
+
+    def step(self, index, backwards):
+        """Counts a step with the calls of `backward` since the one before it."""
+        one = self.optimizer(index)
+        self.steps += 1
+        one.steps += 1
+        if one.waiting is not None and one.steps > 1:
+            one.cleared.takes(one.waiting != 0.0, one.waiting)
+        one.waiting = None
+        if (backwards and len(self.accumulation) < _MOST_COUNTS) or backwards in self.accumulation:
+            self.accumulation[backwards] = self.accumulation.get(backwards, 0) + 1
+
+    def clipped(self, norm, limit, kind):
+        """Counts a call of a clipping function; `norm` is `None` where it is not known without waiting."""
+        clip = self.clip
+        clip["calls"] += 1
+        clip["limit"], clip["kind"] = limit, kind
+        if norm is not None and limit is not None and norm > limit:
+            clip["clipped"] += 1
+
+    def scale(self, value):
+        """Takes the scale of a gradient scaler."""
+        scaler = self.scaler
+        scaler["scale_last"] = value
+        if scaler["scale_min"] is None or value < scaler["scale_min"]:
+            scaler["scale_min"] = value
+
+    def without_optimizer(self):
+        """Training forwards with gradients that no backward followed.
+
+        A backward may follow several forwards of one model; how many that usually are, the most frequent number tells.
+        """
+        by_model = {}
+        for (model, count), times in self._opens.items():
+            by_model.setdefault(model, {})[count] = times
+        return sum(self._open.values()) + sum(_beyond_usual(counts) for counts in by_model.values())
+
+    def told(self):
+        """Fields of the event."""
+        told = {
+            "framework": self._framework,
+            "optimizers": self.optimizers_made,
+            "steps": self.steps,
+            "backwards": self.backwards + self.backwards_asked,
+            "forwards": {
+                "train_grad": self.train_grad,
+                "train_nograd": self.train_nograd,
+                "eval_grad": self.eval_grad,
+                "eval_nograd": self.eval_nograd,
+                "of_others": self.of_others,
+            },
+            "forwards_lonely": self.without_optimizer(),
+            "losses_lonely": self.losses_open + _beyond_usual(self._loss_opens),
+            "backward_in_eval": {
+                "count": self.eval_backwards,
+                "in_train": self.train_backwards,
+                "first_step": self.eval_first,
+                "stochastic": self.eval_stochastic,
+            },
+            "nograd_in_train": {"count": self.train_nograd, "stochastic": self.nograd_stochastic},
+            "rng": dict(self.rng),
+            "accumulation": {str(count): steps for count, steps in sorted(self.accumulation.items())},
+        }
+        told.update(self._of_optimizers())
+        if self.clip["calls"]:
+            told["clip"] = dict(self.clip)
+        if self.scaler["skipped"] or self.scaler["scale_last"] is not None:
+            told["scaler"] = dict(self.scaler, steps=self.steps)
+        for name, values in self.names.items():
+            told[name] = list(values[:MOST_NAMES])
+            told[name + "_n"] = len(values)
+        told.update(self.facts)
+        return told
+
+    def _of_optimizers(self):
+        several = {str(one.index): one for one in self.of.values()}
+        told = {
+            "cleared": {
+                key: {
+                    "checked": one.cleared.checked,
+                    "not_cleared": one.cleared.found,
+                    "streak": one.cleared.longest,
+                    "largest": one.cleared.largest,
+                }
+                for key, one in several.items()
+                if one.cleared.checked
+            },
+            "steps_without_backward": {k: one.without_backward for k, one in several.items() if one.without_backward},
+            "steps_without_gradient": {
+                key: {
+                    "none": one.empty.found,
+                    "zero": one.zero.found,
+                    "streak": max(one.empty.longest, one.zero.longest),
+                }
+                for key, one in several.items()
+                if one.empty.found or one.zero.found
+            },
+            "unchanged": {
+                key: {
+                    "checked": one.unchanged.checked,
+                    "unchanged": one.unchanged.found,
+                    "streak": one.unchanged.longest,
+                }
+                for key, one in several.items()
+                if one.unchanged.checked
+            },
+            "stale": {key: one.stale for key, one in several.items() if one.stale},
+            "scheduler": {key: one.scheduler for key, one in several.items() if one.scheduler},
+        }
+        return {name: value for name, value in told.items() if value}
+
+
+def _beyond_usual(counts):
+    """How many there were beyond the most frequent number: `counts` says how often each number came."""
+    if not counts:
+        return 0
+    usual = max(counts, key=counts.get)
+    return sum((count - usual) * times for count, times in counts.items() if count > usual)

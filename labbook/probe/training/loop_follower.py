@@ -1,0 +1,383 @@
+"""Follows the training loop of one framework: which backward calls belong to which optimizer step.
+
+Knows no framework. An adapter reports backward calls and optimizer steps; this module stores what is pending for each
+thread, numbers the steps, and passes the numbers to the `StepRecorder` of each optimizer. Values that are still on a
+device arrive as pending values (see the `DeviceReader` of an adapter) and are added in order once they can be read.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections import deque
+from weakref import ref
+
+from ..events.protocol import OPTIMIZER, STATE
+from ..process.stall_watchdog import StallWatchdog
+from .step_recorder import Budget, StepRecorder
+
+_MAX_PENDING = 4096
+_BACKWARDS_WITHOUT_STEP = 64
+"""After so many backward calls without any optimizer step, steps are counted by backward. Source: chosen by us; longer
+than usual gradient accumulation."""
+
+_MAX_WAITING = 64
+_LAST_VALUES_S = 2.0
+_NOTHING = ((), 0, 0)
+_FLOATS = {float}
+MAX_OPTIMIZERS = 16
+"""Optimizers that are followed at a time; a program with one for each layer is told by its first ones."""
+
+_MAX_METERS = 256
+_MAX_INTERVALS = 64
+"""Changes of the interval between gradient norms that are told; later ones at 128, 256 ...: where it swings for ever,
+each is worth little."""
+
+SETTLED = 32
+"""Steps after which set-up is over: the model was found and described, the first looks taken. Source: chosen by us."""
+
+
+NOT_DELIVERED = ("loss and gradient norm of some steps", "the device could not deliver them unless waited for")
+
+
+class Local(threading.local):
+    """What one thread has pending.
+
+    Attributes:
+        losses: Values passed to `backward` since the last step: floats, or scalars on a device.
+        unscaled: How many of them are known without the factor of a gradient scaler.
+        backwards: Calls of `backward` since the last step.
+        in_backward: Whether this thread is inside `backward`.
+        in_step: Depth of optimizer steps, because a step may call that of its base class.
+        group: How many parameter groups of the step under way are updated, where that is done one by one.
+        update: Which step that is.
+        clips: Norms that gradient clipping has told since the last `backward`.
+        scales: Whether a gradient scaler has scaled a loss: it looks for its scale by gradients that are not finite.
+        scaler: A weak reference to the gradient scaler that scaled a loss last.
+        scaled: `(weak reference to the scaled loss, the loss)` of the last scaling.
+        scaling: The step of a gradient scaler that this thread is in.
+        fast_step: The meter of the step under way, where that is not followed (see `fast_path`).
+    """
+
+    def __init__(self):
+        self.losses = []
+        self.unscaled = 0
+        self.backwards = 0
+        self.taken = _NOTHING
+        self.in_backward = 0
+        self.in_step = 0
+        self.group = 0
+        self.update = None
+        self.recorder = None
+        self.closure = False
+        self.norm = None
+        self.clipped = False
+        self.clips = []
+        self.scaled = None
+        self.scales = False
+        self.scaler = None
+        self.scaling = None
+        self.fast_step = None
+
+    def take(self, recorder):
+        """`(losses, backwards, unscaled)` since the last step; optimizers that step after one backward share them."""
+        if self.backwards:
+            self.taken = (self.losses, self.backwards, self.unscaled)
+            self.losses, self.backwards, self.unscaled = [], 0, 0
+        elif recorder.seen is self.taken:
+            return _NOTHING
+        recorder.seen = self.taken
+        return self.taken
+
+
+class Training:
+    """All training of one framework in this process.
+
+    Args:
+        probe: The probe of this process.
+        framework: Its name.
+        describe: `describe(optimizer, closure)` gives the fields of the `optimizer` event, at its first step.
+    """
+
+    def __init__(self, probe, framework, describe):
+        self.probe = probe
+        self.framework = framework
+        self.local = Local()
+        self.describe = describe
+        self.monitor = None
+        self.clock = time.perf_counter
+        self.catch_up = _nothing
+        self._forget()
+        if probe.watchdog is None:
+            probe.watchdog = StallWatchdog(probe)
+        probe.watchdog.follow(self)
+        probe.at_steps(self._settle)
+        probe.at_exit(self.finish)
+        probe.after_fork(self._forget)
+
+    def _settle(self, step):
+        if step >= SETTLED:
+            self._hand_over()
+            self.probe.mark_warm(step)
+
+    def _hand_over(self):
+        """Gives the probe the time that following the training took since this was done last."""
+        self.probe.add_overhead(self.overhead_s)
+        self._handed_over += self.overhead_s
+        self.overhead_s = 0.0
+
+    def spent_in_all(self):
+        """Seconds that following the training took so far."""
+        return self._handed_over + self.overhead_s
+
+    def _forget(self):
+        self.recorders = {}
+        self.count = 0
+        self.intervals = 0
+        self.steps = 0
+        self.backwards = 0
+        self.overhead_s = self._handed_over = 0.0
+        self.moved = self.began = self.clock()
+        self.running = 0
+        self.inside = 0
+        self.fused = None
+        self.without_optimizer = None
+        self.said = set()
+        self._closed = False
+        self.local.__init__()
+
+    def recorder(self, optimizer, closure=False):
+        """The meter of an optimizer, `None` where too many are in use; the first call writes the `optimizer` event."""
+        recorder = self.recorders.get(id(optimizer))
+        if recorder is None or recorder.owner() is not optimizer:
+            recorder = self._begin_recorder(optimizer, closure)
+        return recorder
+
+    def _begin_recorder(self, optimizer, closure):
+        for known, recorder in list(self.recorders.items()):
+            if recorder.owner() is None:
+                recorder.flush()
+                del self.recorders[known]
+        if len(self.recorders) >= MAX_OPTIMIZERS or self.count >= _MAX_METERS:
+            self.unobserved("steps of some optimizers", "more than %d optimizers are in use" % len(self.recorders))
+            return None
+        recorder = self._new_recorder(ref(optimizer))
+        self.recorders[id(optimizer)] = recorder
+        self._tell_optimizer(recorder, optimizer, closure, "")
+        return recorder
+
+    def _tell_optimizer(self, recorder, optimizer, closure, how):
+        with self.probe.guard(self.framework + ".describe"):
+            fields = self.describe(optimizer, closure)
+            fields["type"] += how
+            self.probe.event(OPTIMIZER, framework=self.framework, index=recorder.index, **fields)
+
+    def _new_recorder(self, owner):
+        def tell(interval):
+            self.intervals += 1
+            if self.intervals <= _MAX_INTERVALS or not self.intervals & (self.intervals - 1):
+                self.probe.event(STATE, framework=self.framework, grad_norm_every=interval)
+
+        recorder = StepRecorder(self.probe.event, self.framework, self.count)
+        self.count += 1
+        recorder.owner = owner
+        recorder.budget = Budget(self.probe.settings.get("budget") or 0.01, tell)
+        recorder.waiting = deque()
+        recorder.seen = None
+        recorder.scratch = {}
+        if self.probe.requests is not None:
+            self.probe.requests.listen(recorder, self.framework)
+        return recorder
+
+    def on_backward(self, losses):
+        """Takes a call of `backward`, before it runs, with the values that were passed to it."""
+        state = self.local.__dict__
+        state["backwards"] += 1
+        self.backwards += 1
+        if losses and len(state["losses"]) < _MAX_PENDING:
+            state["losses"] += losses
+        if state["clips"]:
+            state["clips"] = []
+
+    def backward_ended(self):
+        """Closes a call of `backward`: steps taken inside it become one, steps that nobody takes are counted by it."""
+        if self.fused is not None and self.inside:
+            self._step_fused()
+            return
+        if self.steps or self.local.in_step:
+            return
+        if self.without_optimizer is not None or self.local.backwards >= _BACKWARDS_WITHOUT_STEP:
+            self._count_backwards()
+
+    def _count_backwards(self):
+        """Counts backward calls as steps, in a loop whose updates are made by hand or inside a compiled function."""
+        first = self.without_optimizer is None
+        if first:
+            self._begin_without_optimizer()
+        losses, backwards, _ = self.local.take(self.without_optimizer)
+        now = self.clock()
+        numbers = [value for value in losses if type(value) is float]
+        if len(numbers) != backwards:
+            self.without_optimizer.add(numbers, (), None, now, backwards)
+            return
+        for value in numbers:
+            if first:
+                self.without_optimizer.untimed()
+            self.without_optimizer.add([value], (), None, now, 1)
+
+    def _begin_without_optimizer(self):
+        self.without_optimizer = self._new_recorder(None)
+        self.probe.event(
+            OPTIMIZER,
+            framework=self.framework,
+            index=self.without_optimizer.index,
+            type="none seen, steps are counted by backward",
+            options={},
+            groups=[],
+            closure=False,
+        )
+        reason = "none was seen in %d calls of backward: updates are made by hand or inside a compiled function"
+        self.unobserved("optimizer steps, learning rate and gradient norm", reason % _BACKWARDS_WITHOUT_STEP)
+
+    def fused_recorder(self, optimizer):
+        """The one meter of all optimizers that step inside `backward`, each for a part of the parameters."""
+        if self.fused is None:
+            self.fused = self._new_recorder(None)
+            self.fused.parts = {}
+            self.fused.squares, self.fused.measured = 0.0, True
+            self._tell_optimizer(self.fused, optimizer, False, " inside backward")
+        return self.fused
+
+    def inside_step(self, rates, norm):
+        """Takes the step of an optimizer that was made inside `backward`, one of many for one backward call."""
+        fused = self.fused
+        self.inside += 1
+        fused.rates = rates
+        if norm is not None and type(norm) is float:
+            fused.squares += norm * norm
+        else:
+            fused.measured = False
+
+    def _step_fused(self):
+        recorder = self.fused
+        norm = recorder.squares**0.5 if recorder.measured else None
+        losses, backwards, _ = self.local.take(recorder)
+        extra = {"in_backward": self.inside}
+        recorder.squares, recorder.measured, self.inside = 0.0, True, 0
+        self.step(recorder, losses, recorder.rates, norm, backwards, extra, None)
+
+    def step(self, recorder, losses, rates, norm, backwards, extra, pending):
+        """Takes one step of one optimizer; with a letter its losses and norm are still on their way from a device."""
+        now = self.clock()
+        self.steps += 1
+        self.moved = now
+        recorder.budget.stepped(now)
+        if pending is None and not recorder.waiting:
+            self._add(recorder, losses, rates, norm, now, backwards, extra)
+        else:
+            recorder.waiting.append((losses, rates, norm, now, backwards, extra, pending))
+            if self.probe.requests is not None and self.probe.requests.exact:
+                self.probe.requests.wait_for(recorder)
+            self.collect(recorder, len(recorder.waiting) > _MAX_WAITING)
+        totals = self.probe.totals
+        totals["backwards"] = self.backwards
+        self.probe.step = recorder.step + len(recorder.waiting)
+
+    def collect(self, recorder, force=False):
+        """Adds the waiting steps whose values have arrived, oldest first; `force` gives up the values of the oldest."""
+        waiting = recorder.waiting
+        while waiting:
+            losses, rates, norm, now, backwards, extra, pending = waiting[0]
+            if pending is not None and pending.is_ready():
+                read = pending.read()
+                if read is None:
+                    waiting.popleft()
+                    recorder.skip()
+                    continue
+                losses, norm, extra = read
+            elif pending is not None:
+                if not force:
+                    return
+                force = False
+                losses, norm = (), None
+                self.unobserved(*NOT_DELIVERED)
+            waiting.popleft()
+            self._add(recorder, losses, rates, norm, now, backwards, extra)
+
+    def _add(self, recorder, losses, rates, norm, now, backwards, extra):
+        recorder.add(losses, rates, norm, now, backwards, extra)
+        if self.monitor is not None:
+            self.monitor.on_values(recorder, losses, rates, norm, extra)
+
+    def unobserved(self, what, reason):
+        """Says once that something was not observed."""
+        if what not in self.said:
+            self.said.add(what)
+            self.probe.unobserved(what, reason)
+
+    def finish(self):
+        """Writes what is pending at the end of the process. Never waits longer than `_LAST_VALUES_S` for a device."""
+        if self._closed:
+            return
+        self._closed = True
+        with self.probe.guard(self.framework + ".finish"):
+            self.catch_up()
+        deadline = time.monotonic() + _LAST_VALUES_S
+        for recorder in list(self.recorders.values()) + [
+            m for m in (self.fused, self.without_optimizer) if m is not None
+        ]:
+            with self.probe.guard(self.framework + ".finish"):
+                self.collect(recorder)
+                while recorder.waiting and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                    self.collect(recorder)
+                while recorder.waiting:
+                    self.collect(recorder, force=True)
+            recorder.flush()
+        if self.steps or self.backwards:
+            self.probe.totals["backwards"] = self.backwards
+        elif self.probe.role != "fork" and not is_launcher():
+            self.unobserved(
+                "training steps",
+                "this process imported %s and made no optimizer step and no backward call" % self.framework,
+            )
+        self._hand_over()
+
+
+def _nothing():
+    """In place of what catches up with steps that were put aside (see `fast_path`)."""
+
+
+def are_floats(values):
+    """Whether all of them are numbers already."""
+    return set(map(type, values)) <= _FLOATS
+
+
+def may_read_gradients(thread):
+    """Whether this thread may ask for the gradients that another one (or `None`) trains with.
+
+    A backward call replaces them without the interpreter's lock; who reads one at that moment crashes.
+    """
+    return thread in (None, threading.get_ident()) or thread not in sys._current_frames()
+
+
+def is_engine_thread():
+    """Whether this thread was not started by Python: one that an autograd engine runs hooks in."""
+    return threading.get_ident() not in threading._active
+
+
+_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "fleetrun")
+_LAUNCHER_MODULES = (
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "paddle.distributed.launch",
+    "accelerate.commands",
+)
+
+
+def is_launcher():
+    """Whether this process only starts the ones that train."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    name = getattr(main, "name", "") or ""
+    program = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
+    return program in _LAUNCHERS or name.startswith(_LAUNCHER_MODULES)

@@ -1,0 +1,167 @@
+"""What loss functions were called with, over a run: one account for each line that calls one.
+
+Knows no framework.
+"""
+
+from ..events.protocol import LOSS_CALL
+
+ALWAYS = 5
+"""Calls from a line that are always looked at."""
+
+EVERY_EVALUATION = 16
+MOST_SITES = 64
+
+
+class LossCallSite:
+    """A line that calls a loss function.
+
+    Args:
+        function: Name of the loss function, as the protocol has it.
+        line: "train.py:41".
+        training: Whether gradients are enabled.
+        step: Of the first call.
+
+    Attributes:
+        calls: Calls so far.
+        observed: Calls whose values were looked at.
+        refused: Calls that raised and were looked at.
+    """
+
+    def __init__(self, function, line, training, step):
+        self.function = function
+        self.line = line
+        self.training = training
+        self.step = step
+        self.calls = 0
+        self.observed = 0
+        self.refused = 0
+        self._kinds = {}
+        self._facts = {}
+        self._counts = dict.fromkeys(_COUNTED, 0)
+        self._first = self._last = self._least = None
+        self._targets = self._ignored = 0
+        self._told = 0
+
+    def due(self, dense):
+        """Whether the call that is being made is looked at."""
+        self.calls += 1
+        if self.calls <= ALWAYS:
+            return True
+        return dense if self.training else self.calls % EVERY_EVALUATION == 0
+
+    def takes(self, facts, value):
+        """Takes what one call was made with.
+
+        Args:
+            facts: `input` and `target` ({`shape`, `dtype`, `min`, `max`}), `classes`, `reduction`, `items`, `weight`,
+                `soft`, `ignored` and `targets` (counts), and truth values or counts for what `_COUNTED` names.
+            value: The result, `None` where it is not known.
+        """
+        self.observed += 1
+        for name in ("input", "target"):
+            self._kind(name, facts.get(name))
+        for name in ("classes", "reduction", "items", "weight", "soft"):
+            if facts.get(name) is not None:
+                self._facts[name] = facts[name]
+        for name in _COUNTED:
+            self._counts[name] += facts.get(name) or 0
+        self._targets += facts.get("targets") or 0
+        self._ignored += facts.get("ignored") or 0
+        if facts.get("targets") and facts.get("ignored") == facts["targets"]:
+            self._counts["all_ignored"] += 1
+        if value is not None:
+            self.value(value)
+
+    def _kind(self, name, look):
+        if look is None:
+            return
+        known = self._kinds.get(name)
+        merged = {key: look.get(key) for key in ("shape", "dtype", "min", "max", "zero") if key in look}
+        if known is not None:
+            for key, pick in (("min", min), ("max", max)):
+                values = [v for v in (known.get(key), look.get(key)) if v is not None]
+                merged[key] = pick(values) if values else None
+        self._kinds[name] = merged
+
+    def value(self, value):
+        """Takes a result."""
+        if self._first is None:
+            self._first = value
+        self._last = value
+        if self._least is None or value < self._least:
+            self._least = value
+        if value < 0.0:
+            self._counts["negative"] += 1
+
+    def worth_telling(self):
+        """Whether something was learned since it was told last."""
+        return self.calls > self._told
+
+    def told(self, framework):
+        """Fields of the event."""
+        self._told = self.calls
+        observed = max(self.observed, 1)
+        told = {
+            "framework": framework,
+            "fn": self.function,
+            "line": self.line,
+            "training": self.training,
+            "step": self.step,
+            "calls": self.calls,
+            "observed": self.observed,
+            "input": self._kinds.get("input"),
+            "target": self._kinds.get("target"),
+            "classes": self._facts.get("classes"),
+            "reduction": self._facts.get("reduction"),
+            "items": self._facts.get("items"),
+            "weight": bool(self._facts.get("weight")),
+            "soft": bool(self._facts.get("soft")),
+            "ignored": self._ignored / self._targets if self._targets else 0.0,
+            "value_first": self._first,
+            "value_last": self._last,
+            "value_min": self._least,
+        }
+        for name in _COUNTED:
+            told[name] = self._counts[name]
+        for name in _SHARES:
+            told[name] = self._counts[name] / observed
+        return told
+
+
+_SHARES = ("prob_rows", "logprob_rows", "prob_columns", "unit_range")
+_COUNTED = (*_SHARES, "outside", "broadcast", "negative", "all_ignored")
+
+
+class LossCallSites:
+    """All lines that call loss functions.
+
+    Args:
+        emit: `emit(kind, **fields)` writes an event.
+        framework: Its name.
+    """
+
+    def __init__(self, emit, framework):
+        self._emit = emit
+        self._framework = framework
+        self._sites = {}
+
+    def find(self, function, key, training):
+        """The site of a call, `None` where it is new; `key` tells its line."""
+        return self._sites.get((function, key, training))
+
+    def add(self, function, key, training, line, step):
+        """A new site, `None` where there are too many."""
+        if len(self._sites) >= MOST_SITES:
+            return None
+        site = self._sites[function, key, training] = LossCallSite(function, line, training, step)
+        return site
+
+    def tell(self, site):
+        """Writes one."""
+        self._emit(LOSS_CALL, **site.told(self._framework))
+
+    def tell_news(self):
+        """Writes those that were called since they were told last."""
+        for site in list(self._sites.values()):
+            if site.worth_telling():
+                self.tell(site)

@@ -1,0 +1,399 @@
+"""Watches the health of a training: what its loop does at each step, and what its tensors look like at a few of them.
+
+Knows no framework: it follows the order of forwards, backwards and steps, keeps the counts, and decides when to look;
+the `inspector` of a framework look. Everything follows one thread, the first that calls `backward`.
+"""
+
+from _thread import get_ident
+from collections import deque
+from time import thread_time
+
+from ..events.protocol import LOOP
+from .batch_fingerprints import Windows
+from .evaluation import Evaluation
+from .loop_counts import LoopCounts
+from .loop_follower import may_read_gradients
+from .model_roles import ModelRoles
+from .overhead import ProbeOverhead
+from .process_memory import ProcessMemory
+from .sampling_schedule import Schedule, UsualRange
+from .stale_gradients import StaleGradientCheck
+from .step_phases import StepPhases
+from .step_sampling import StepSampler
+
+
+class TrainingMonitor:
+    """The health of the training of one framework in this process.
+
+    Args:
+        adapter: The adapter of the framework; its `probe` and `training` are used.
+        inspector: What looks at tensors; it has
+            `before_forward(root, args, kwargs, batch)` and `after_forward(root, output)` around a dense forward,
+            `before_evaluation(root)` before one that is no training forward,
+            `before_step(optimizer, recorder, closure)` and `after_step(optimizer, recorder, norm)` around a dense step,
+            `first_step(optimizer)`, `end_of_step(steps)` after a dense step,
+            `stale_gradient_norm(optimizer, recorder, all)`: norm of its gradients, `None` where reading it would wait,
+            `has_gradient(optimizer)`, `written(optimizer)`: a mark that changes when a gradient is written,
+            `graph(number, tensors)` and `graph_ended(number)` around a backward call,
+            `mark_graph(tensors)`: a weak reference that lives as long as their graph,
+            `batch_of(args, kwargs, want_print, want_rows)`: a `Batch` of a model's inputs, `samples_of(args, kwargs)`,
+            `totals(loop)` fills in names and facts, `device_memory()`,
+            `release()` forgets what was kept for a step, `finish()`, and `flight_recorder`, the flight recorder, with
+            `began(root, args, kwargs, batch)`, `rests(root, args, kwargs)`, `ended(root, output)`, `backward(tensors)`,
+            `failed(trigger, value, tensors)` and `last_state`.
+    """
+
+    def __init__(self, adapter, inspector):
+        self.probe = adapter.probe
+        self.training = adapter.training
+        self.fast_path = adapter.fast_path
+        self.name = adapter.name
+        self.inspector = inspector
+        self.clock = adapter.training.clock
+        self.level = str(self.probe.settings.get("level") or "normal")
+        self._begin()
+        inspector.monitor = self
+        self.probe.at_steps(self._tell_loop)
+        self.probe.at_exit(self.finish)
+        self.probe.after_fork(self._begin)
+
+    def _begin(self):
+        now = self.clock()
+        self.thread = None
+        self.schedule = Schedule(self.level, now)
+        self.overhead, self._usual = ProbeOverhead(thread_time), True
+        self.dense = True
+        self.loop = LoopCounts(self.name)
+        self.stale_gradients = StaleGradientCheck(self.training, self.inspector)
+        self.phases = StepPhases(self.clock)
+        self.evaluation = Evaluation(self.probe.event, self.name)
+        self.windows = Windows(self.probe.event, self.name)
+        self.recent = deque(maxlen=20)
+        self.ratio = None
+        self.fresh = None
+        self.inside = None
+        self.loaders_seen = 0
+        self.cost = 0.0
+        self.skipping = False
+        self.step_sampler = StepSampler(now)
+        self.memory = ProcessMemory(self.probe.event, self.name, now)
+        self.last_root, self.roles = None, ModelRoles()
+        self.normal_loss, self._normal_norm = UsualRange(), UsualRange()
+        self._forward_began = self._backward_began = self._step_began = None
+        self._samples = 0
+        self._trained_elsewhere = False
+
+    @property
+    def step(self):
+        """Number of the optimizer step that is being prepared, from 1."""
+        self.fast_path.catch_up()
+        return self.step_sampler.steps + 1
+
+    @property
+    def step_s(self):
+        """Seconds of a step, over the last full round of steps; 0 before."""
+        return self.step_sampler.step_s
+
+    def is_followed_thread(self):
+        """Whether this thread is the one that is followed; the first that asks is."""
+        if self.thread is None:
+            self.thread = get_ident()
+            return True
+        if self.thread == get_ident():
+            return True
+        if not self._trained_elsewhere:
+            self._trained_elsewhere = True
+            self.probe.unobserved("health of training in further threads", "one thread is followed")
+        return False
+
+    # what the data loaders and models do
+
+    def batch(self, batch, waited):
+        """Takes a batch that a loader has delivered after `waited` seconds."""
+        if self.skipping:
+            self.fresh = None
+            return
+        self.phases.data += waited
+        self.fresh = batch
+        self.loaders_seen = 8
+
+    def forward_begins(self, root, args, kwargs, grad, training):
+        """Takes a call of an outermost model.
+
+        Args:
+            root: What is known of the model: `index`, `name`, `stochastic`, `training()`, and `shown`, whether its
+                `model` event was written.
+            args: Its arguments; kept by nobody longer than a step.
+            kwargs: Its named arguments.
+            grad: Whether gradients are enabled.
+            training: Its mode.
+
+        Returns:
+            Whether its end is to be told, too.
+        """
+        if self.inside not in (None, root) or self.thread not in (None, get_ident()):
+            return False
+        if self.skipping and grad and training and not self.evaluation.open:
+            if root is self.last_root:
+                self.loop.train_grad += 1
+                self.inspector.flight_recorder.rests(root, args, kwargs)
+            self.roles.steps[root.index] = self.step
+            return False
+        self.inside = root
+        root.thread = get_ident()
+        self.loop.forward(root.index, grad, training)
+        batch = self._batch(args, kwargs)
+        if batch is None and grad and training and self.windows.evaluated:
+            batch = self.windows.also_trained(self.inspector.samples_of(args, kwargs))
+        samples = self._samples if batch is None else batch.samples
+        other = self.roles.takes(self, root, args, kwargs, grad, samples)
+        if grad and training:
+            if self.evaluation.open:
+                self._evaluated()
+            self.last_root = root
+            phase = "train"
+            if self.probe.requests is not None:
+                self.probe.requests.began(args, kwargs, batch)
+            self.phases.samples += samples
+            if not self.dense and not root.shown and self.schedule.affordable(self.clock()):
+                self.dense = True
+                self.phases.spoiled()
+            self.inspector.flight_recorder.began(root, args, kwargs, batch)
+            if self.dense:
+                self._timed(self.inspector.before_forward, root, args, kwargs, batch)
+        else:
+            phase = "eval"
+            self.inspector.release()
+            if grad:
+                self.last_root = root
+                self.inspector.flight_recorder.began(root, args, kwargs, batch)
+                if self.dense and not self.loop.train_grad:  # it may be trained in this mode
+                    self._timed(self.inspector.before_forward, root, args, kwargs, batch)
+            elif training and root.stochastic:
+                self.loop.nograd_stochastic = True
+            self.evaluation.forward(self.step, root.name, training, grad, root.stochastic, other)
+            if batch is not None:
+                self.evaluation.batch(batch)
+            self.inspector.before_evaluation(root)
+        if batch is not None:
+            self.windows.add(batch, phase)
+        elif samples:
+            self.windows.count(None, phase, samples)
+        self._forward_began = self.training.moved = self.clock()
+        return True
+
+    def forward_ended(self, root, output):
+        """Takes the end of a call of an outermost model."""
+        if self.inside is not root:
+            return
+        self.inside = None
+        began, self._forward_began = self._forward_began, None
+        if began is None:
+            return
+        self.phases.forward += self.clock() - began
+        self.inspector.flight_recorder.ended(root, output)
+        if self.dense:
+            self._timed(self.inspector.after_forward, root, output)
+
+    def _batch(self, args, kwargs):
+        """The batch of a call: the one that a loader has just delivered, else what the model was given."""
+        batch, self.fresh = self.fresh, None
+        self._samples = 0
+        if batch is not None:
+            return batch
+        if self.loaders_seen:
+            self.loaders_seen -= 1
+            return None
+        wants, rows = self.windows.wants(None, 0)
+        if wants or self.dense:
+            return self.inspector.batch_of(args, kwargs, wants, rows)
+        self._samples = self.inspector.samples_of(args, kwargs)
+        return None
+
+    # what the autograd engine does
+
+    def backward_begins(self, tensors, losses):
+        """Takes a call of `backward`, before it runs.
+
+        Args:
+            tensors: What it was called on.
+            losses: The values among them, as far as known: floats, or scalars on a device.
+        """
+        if not self.is_followed_thread():
+            return
+        self.inside, loop = None, self.loop
+        if self.skipping:
+            loop.backwards += 1
+            self._check_losses(losses, tensors)
+            return
+        loop.backward()
+        root = self.last_root
+        if root is not None:
+            loop.backward_mode(root.training(), root.stochastic)
+        self.stale_gradients.before_backward(loop, self.dense)
+        self.inspector.flight_recorder.backward(tensors)
+        self.inspector.graph(loop.backwards, tensors)
+        if self.dense and self.memory.marks_wanted():
+            self.memory.mark(self.inspector.mark_graph(tensors))
+        self._check_losses(losses, tensors)
+        self._backward_began = self.clock()
+
+    def _check_losses(self, losses, tensors):
+        for loss in losses:
+            if type(loss) is float and loss - loss != 0.0:
+                self._timed(self.inspector.flight_recorder.failed, "loss", loss, tensors)
+                return
+
+    def backward_ended(self):
+        """Takes the end of the outermost call of `backward`."""
+        if self.thread is not None and self.thread != get_ident():
+            return
+        began, self._backward_began = self._backward_began, None
+        if began is None:
+            return
+        self.phases.backward += self.clock() - began
+        self.inspector.graph_ended(self.loop.backwards)
+
+    # what the optimizers do
+
+    def step_begins(self, optimizer, recorder, norm, closure):
+        """Takes the beginning of an optimizer step, before it changes anything.
+
+        Args:
+            optimizer: It.
+            recorder: Its meter.
+            norm: Total gradient norm: a float, a scalar on a device, or `None` where it was not measured.
+            closure: Whether gradients are only computed inside the step.
+        """
+        if not self.is_followed_thread():
+            return
+        self.inside = None
+        if self.skipping:
+            self._check_norm(norm)
+            return
+        if not closure:
+            self.stale_gradients.before_step(self.loop, optimizer, recorder, norm)
+            self._check_norm(norm)
+        if self.dense:
+            self._timed(self.inspector.before_step, optimizer, recorder, closure)
+        self._step_began = self.clock()
+
+    def step_ended(self, optimizer, recorder, norm, backwards):
+        """Takes the end of an optimizer step.
+
+        Returns:
+            Further fields of its `step` record, or `None`.
+        """
+        if self.thread is not None and self.thread != get_ident():
+            return None
+        now = self.clock()
+        if self.skipping:
+            self.loop.steps += 1
+            self.inspector.release()
+            self.phases.rest(now)
+            if self.step_sampler.is_leading(recorder):
+                self.next_step(now)
+            return None
+        if self._step_began is not None:
+            self.phases.optimizer += now - self._step_began
+            self._step_began = None
+        one = self.loop.optimizer(recorder.index)
+        if not backwards and one.steps and self.inspector.written(optimizer) == one.mark:
+            one.without_backward += 1
+        self.loop.step(recorder.index, backwards)
+        one.mark = self.inspector.written(optimizer) if one.steps < 256 else None
+        if self.evaluation.open:
+            self._evaluated()
+        if self.dense:
+            self._timed(self.inspector.after_step, optimizer, recorder, norm)
+        self.inspector.release()
+        extra = self.phases.step(now)
+        if self.step_sampler.is_leading(recorder):
+            self.next_step(now)
+        return extra
+
+    def _evaluated(self):
+        self.evaluation.end(self.step)
+        self._usual = False
+
+    def next_step(self, now):
+        """Goes on to the next step: decides whether it is dense, and whether it is followed at all."""
+        step_sampler = self.step_sampler
+        step_sampler.end_of_step(now, self.training.spent_in_all() - self.overhead.counted - self.cost, self.dense)
+        steps = step_sampler.steps
+        usual, self._usual = self._usual, True
+        if self.dense:
+            began = thread_time()
+            self.memory.tell(now, steps, self.inspector.device_memory())
+            self.inspector.end_of_step(steps)
+            now = self.clock()
+            counted, self.cost = self.cost + thread_time() - began, 0.0
+            self.schedule.looked(steps, now, self.overhead.looked(steps, counted, usual))
+            if self.schedule.looks == 1:
+                self.phases.spoiled()
+        else:
+            self.overhead.ordinary(steps, usual)
+            if self.memory.due(now, steps):
+                self.memory.tell(now, steps, self.inspector.device_memory())
+        self.dense = self.schedule.due(steps + 1, now)
+        if self.dense:
+            self.phases.spoiled()
+        self.skipping = step_sampler.fast and not self.dense and step_sampler.is_skipped()
+        if self.skipping:
+            self.windows.cut()
+
+    def clipped(self, norm, limit, function):
+        """Takes a call of a clipping function with the norm before it."""
+        known = type(norm) is float
+        self.loop.clipped(norm if known else None, limit, "value" if "value" in function else "norm")
+        if known and norm - norm != 0.0 and self.is_followed_thread():
+            self._check_norm(norm)
+
+    def _check_norm(self, norm):
+        """Has the flight recorder look for a norm that is not finite; where losses are scaled such norms are normal."""
+        if type(norm) is float and norm - norm != 0.0 and not self.training.local.scales:
+            self._timed(self.inspector.flight_recorder.failed, "gradient", norm, None)
+
+    def on_values(self, recorder, losses, rates, norm, extra):
+        """Takes the numbers of a step, once they are known; abnormal ones start a series of looks."""
+        loss = losses[-1] if losses else None
+        ratio, self.ratio = self.ratio, None
+        self.recent.append((recorder.step, loss, norm, rates[0] if rates else None, ratio))
+        if extra is not None and "scale" in extra:
+            self.loop.scale(extra["scale"])
+        normal = loss is None or self.normal_loss.takes(loss)
+        if norm is not None:
+            normal = self._normal_norm.takes(norm) and normal
+        if not normal and self.schedule.alarm(self.step_sampler.steps):
+            self.dense = True
+            self.skipping = False
+            self.phases.spoiled()
+
+    def _timed(self, look, *args):
+        """Calls one of the eyes and takes its time."""
+        began = thread_time()
+        try:
+            look(*args)
+        finally:
+            self.cost += thread_time() - began
+
+    # what is told
+
+    def _tell_loop(self, step=None):
+        if not (self.loop.backwards or self.loop.steps or self.loop.losses_open):
+            return
+        self.loop.scaler["skipped"] = sum(m.skipped_in_all for m in self.training.recorders.values())
+        if may_read_gradients(self.thread):
+            with self.probe.guard(self.name + ".totals"):
+                self.inspector.totals(self.loop)
+        self.probe.event(LOOP, **self.loop.told())
+
+    def finish(self):
+        """Writes what only memory holds."""
+        self.evaluation.end(self.step)
+        self.windows.flush()
+        self.inspector.finish()
+        self._tell_loop()
+        for what, reason in (self.schedule.left_out(), self.step_sampler.left_out()):
+            if reason:
+                self.probe.unobserved(what, reason)

@@ -1,0 +1,184 @@
+"""`--profile`: the framework's own profiler for a few steps after the first ones, which are slow for other reasons."""
+
+import os
+import time
+
+from ..events.protocol import PROFILE
+
+BEGIN = 10
+"""First step that is profiled. Source: chosen by us; caches, allocators and autotuning have settled by then."""
+
+ROWS = 20
+FOLDER = "profile"
+
+
+class Profiling:
+    """One profile of this process.
+
+    Args:
+        module: `torch` or `paddle`.
+        probe: The probe.
+        steps: How many steps are profiled.
+        limit: The run's `--max-steps`, or `None`.
+    """
+
+    def __init__(self, module, probe, steps, limit=None):
+        self._name = module.__name__
+        self._probe = probe
+        self._steps = steps
+        self._begin = BEGIN if limit is None else max(2, min(BEGIN, limit - steps + 1))
+        self._session = _TorchSession(module) if self._name == "torch" else _PaddleSession(module)
+        self._state = "waiting" if _is_first_rank() else "off"
+        self._began = 0.0
+        self._last = 0
+        probe.at_exit(self.finish)
+        probe.after_fork(self.forget)
+
+    def forget(self):
+        """Switches itself off in a forked child: the profile belongs to the parent."""
+        self._state = "off"
+
+    def stepped(self, step):
+        """Takes the end of a step: starts, goes on, or stops. Never raises."""
+        with self._probe.guard("profile"):
+            if self._state == "waiting" and step >= self._begin - 1:
+                self._state = "failed"
+                self._session.start()
+                self._state, self._began, self._begin = "running", time.perf_counter(), step + 1
+            elif self._state == "running":
+                self._last = step
+                if step >= self._begin + self._steps - 1:
+                    self._tell()
+
+    def finish(self):
+        """Tells a profile that the end of the program cut short, or that there is none."""
+        if self._state == "running" and self._last >= self._begin:
+            self._tell()
+        elif self._state in ("waiting", "running") and self._probe.step:
+            self._probe.unobserved("--profile", "the run ended before step %d" % self._begin)
+        elif self._state == "failed":
+            self._probe.unobserved("--profile", "the profiler of %s could not be started" % self._name)
+        self._state = "off"
+
+    def _tell(self):
+        self._state = "off"
+        seconds = time.perf_counter() - self._began
+        self._session.stop()
+        rows = sorted(self._session.rows(), key=_weight, reverse=True)
+        path = ""
+        with self._probe.guard("profile.trace"):
+            folder = os.path.join(self._probe.journal, FOLDER)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            name = "%s-%d%s" % (self._name, self._probe.pid, self._session.ending)
+            self._session.export(os.path.join(folder, name))
+            path = FOLDER + "/" + name
+        self._probe.event(
+            PROFILE,
+            framework=self._name,
+            begin_step=self._begin,
+            end_step=self._last,
+            seconds=round(seconds, 6),
+            device=any(row["device_ms"] for row in rows),
+            rows=rows[:ROWS],
+            operators=len(rows),
+            trace=path,
+        )
+
+
+def _weight(row):
+    own = row["own_ms"] if row["own_ms"] is not None else row["total_ms"]
+    return max(own or 0.0, row["device_ms"] or 0.0)
+
+
+def _is_first_rank():
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "PADDLE_TRAINER_ID", "SLURM_PROCID"))
+
+
+class _TorchSession:
+    """`torch.profiler`, on the CPU and, where the program has woken it, on the GPU."""
+
+    ending = ".json.gz"
+
+    def __init__(self, torch):
+        self._torch = torch
+        self._profiler = None
+
+    def start(self):
+        """Starts it."""
+        from torch import profiler
+
+        kinds = [profiler.ProfilerActivity.CPU]
+        if self._torch.cuda.is_available() and self._torch.cuda.is_initialized():
+            kinds.append(profiler.ProfilerActivity.CUDA)
+        self._profiler = profiler.profile(activities=kinds)
+        self._profiler.start()
+
+    def stop(self):
+        """Stops it."""
+        self._profiler.stop()
+
+    def rows(self):
+        """Time by operator, in milliseconds over all profiled steps."""
+        rows = []
+        for event in self._profiler.key_averages():
+            device = getattr(event, "self_device_time_total", None)
+            device = getattr(event, "self_cuda_time_total", 0) if device is None else device
+            rows.append(
+                {
+                    "name": str(event.key)[:200],
+                    "calls": event.count,
+                    "own_ms": round(event.self_cpu_time_total / 1e3, 4),
+                    "total_ms": round(event.cpu_time_total / 1e3, 4),
+                    "device_ms": round(device / 1e3, 4) if device else None,
+                }
+            )
+        return rows
+
+    def export(self, path):
+        """Writes the trace for Perfetto or chrome://tracing."""
+        self._profiler.export_chrome_trace(path)
+
+
+class _PaddleSession:
+    """`paddle.profiler`."""
+
+    ending = ".json"
+
+    def __init__(self, paddle):
+        self._paddle = paddle
+        self._profiler = None
+
+    def start(self):
+        """Starts it; its own trace in the working folder is not wanted."""
+        from paddle import profiler
+
+        targets = [profiler.ProfilerTarget.CPU]
+        if self._paddle.device.get_device().startswith("gpu"):
+            targets.append(profiler.ProfilerTarget.GPU)
+        self._profiler = profiler.Profiler(targets=targets, on_trace_ready=lambda _: None)
+        self._profiler.start()
+
+    def stop(self):
+        """Stops it."""
+        self._profiler.stop()
+
+    def rows(self):
+        """Time by operator, in milliseconds over all profiled steps; what an operator calls is inside its time."""
+        from paddle.profiler import profiler_statistic
+
+        result = self._profiler.profiler_result
+        found = profiler_statistic.StatisticData(result.get_data(), result.get_extra_info()).event_summary.items
+        return [
+            {
+                "name": str(name)[:200],
+                "calls": item.call,
+                "own_ms": None,
+                "total_ms": round(item.cpu_time / 1e6, 4),
+                "device_ms": round(item.gpu_time / 1e6, 4) if item.gpu_time else None,
+            }
+            for name, item in found.items()
+        ]
+
+    def export(self, path):
+        """Writes the trace for Perfetto or chrome://tracing."""
+        self._profiler.export(path, format="json")

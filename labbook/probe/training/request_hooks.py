@@ -1,0 +1,133 @@
+"""The moments at which what the user asked for is done: after each optimizer step, and after each outermost backward.
+
+Attached only to runs that ask for something, behind the adapters, so that a step is counted before it is acted on.
+"""
+
+import sys
+import threading
+
+from ..wrapping import leave_out_one_frame, transparent_wrapper
+from .batch_stats import batch_facts
+from .loop_follower import is_engine_thread
+from .profiling import Profiling
+
+
+def install(probe, settings):
+    """Prepares both frameworks; see `protocol.ENV_PROBE` for the settings under `requests`."""
+    for name, attach in (("torch", attach_torch), ("paddle", attach_paddle)):
+        probe.watch(name, _attaching(attach, probe, settings))
+
+
+def _attaching(attach, probe, settings):
+    def attached(module):
+        attach(module, RequestHooks(module, probe, settings))
+
+    return attached
+
+
+class RequestHooks:
+    """What is done after a step.
+
+    Args:
+        module: The framework.
+        probe: The probe of this process; it has `requests`.
+        settings: The settings under `requests`.
+    """
+
+    def __init__(self, module, probe, settings):
+        self.requests = probe.requests
+        self._probe = probe
+        self._module = module
+        self.requests.describe = self._describe
+        self._local = threading.local()
+        wanted = settings.get("profile")
+        self._profiling = Profiling(module, probe, wanted, settings.get("max_steps")) if wanted else None
+
+    def _describe(self, args, kwargs, batch):
+        return batch_facts(self._module, args, kwargs, batch)
+
+    def stepped(self):
+        """After an optimizer step.
+
+        Raises:
+            SystemExit: The run ends as asked.
+        """
+        if self._probe.suspended:
+            return
+        step = self._probe.step
+        if self._profiling is not None and step is not None:
+            self._profiling.stepped(step)
+        self.requests.due(step)
+        self.requests.act()
+
+    def unable(self, reason):
+        """Tells that nothing can be done after a step."""
+        self._probe.unobserved("--break, --stop-on, --max-steps and --profile", reason)
+
+    def around_backward(self, original):
+        """`original`, a backward function, with what is due done after its outermost call in a thread of Python's."""
+        local, requests = self._local, self.requests
+
+        def backward(*args, **kwargs):
+            if getattr(local, "depth", 0) or is_engine_thread():
+                return original(*args, **kwargs)
+            local.depth = 1
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
+            finally:
+                local.depth = 0
+            requests.act()
+            return result
+
+        return transparent_wrapper(backward, original)
+
+    def around_step(self, original):
+        """`original`, a step or the last part of it, with what is due done after it."""
+
+        def step(*args, **kwargs):
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
+            self.stepped()
+            return result
+
+        return transparent_wrapper(step, original)
+
+
+def attach_torch(torch, request_hooks):
+    """Acts after the steps of all optimizers of PyTorch and after `autograd.backward`."""
+    optimizers = sys.modules["torch.optim.optimizer"]
+    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
+
+    def after(optimizer, args, kwargs):
+        if not is_compiling():
+            request_hooks.stepped()
+
+    if hasattr(optimizers, "register_optimizer_step_post_hook"):
+        optimizers.register_optimizer_step_post_hook(after)
+    else:
+        request_hooks.unable("this PyTorch has no hooks for the steps of all optimizers; they came with version 2.0")
+    torch.autograd.backward = request_hooks.around_backward(torch.autograd.backward)
+
+
+def attach_paddle(paddle, request_hooks):
+    """Acts after the steps of all optimizers of PaddlePaddle and after `Tensor.backward` and `autograd.backward`."""
+    base = paddle.optimizer.Optimizer
+    if hasattr(base, "_apply_optimize"):
+        base._apply_optimize = request_hooks.around_step(base._apply_optimize)
+    else:
+        base.step = request_hooks.around_step(base.step)
+    closures = getattr(paddle.optimizer, "LBFGS", None)
+    if closures is not None:
+        closures.step = request_hooks.around_step(closures.step)
+    paddle.Tensor.backward = request_hooks.around_backward(paddle.Tensor.backward)
+    watched = request_hooks.around_backward(paddle.autograd.backward)
+    home = sys.modules.get("paddle.autograd.backward_mode")
+    if home is not None:
+        home.backward = watched
+    paddle.autograd.backward = watched

@@ -1,0 +1,194 @@
+"""Decides at which optimizer steps tensors are looked at: the first ones densely, later ones thinner, inside a budget.
+
+Knows no framework. A look ("dense step") costs a multiple of what an ordinary step may cost, so their number grows with
+the logarithm of the run's length; where a loss or gradient norm looks abnormal, a few steps are looked at again.
+"""
+
+from math import ceil, inf
+
+FREE_S = {"light": 0.05, "normal": 0.2, "deep": 1.0}
+"""Seconds of looking that every run may spend, so that short runs are seen too. Source: chosen by us; it is once, and
+less than importing a framework takes."""
+
+SHARE = {"light": 0.003, "normal": 0.008, "deep": 0.25}
+"""Share of the elapsed time that looking may take beyond that."""
+
+FIRST = {"light": 2, "normal": 5, "deep": 50}
+"""Steps at the start that are all dense."""
+
+GROWTH = {"light": 2.0, "normal": 1.35, "deep": 1.08}
+"""Ratio of the numbers of neighbouring dense steps after the first ones."""
+
+SURE = 7
+"""Looks that are taken when they are due although they are dear, up to four times of what is free: checks want to see
+the same thing several times. Source: chosen by us."""
+
+HORIZON = {"light": 200, "normal": 200, "deep": 0}
+"""Steps over which the looks that are free are spread where they are too dear to follow each other as above."""
+
+FEWEST_FIRST, WIDEST = 3, 2.5
+"""Fewest first steps, and largest ratio, that such looks come to."""
+
+MOST = {"light": 120, "normal": 400, "deep": 2000}
+"""Dense steps in one process: bounds its journal."""
+
+SLOWEST_S = 30.0
+"""A dense step at least so often, as long as it fits the budget, and every 5 % of the elapsed time later."""
+
+AGAIN = 4
+"""Dense steps in a row after something abnormal."""
+
+ALARMS = 12
+"""How often that is done in one process, and never twice within `APART` steps."""
+
+APART = 50
+
+
+class Schedule:
+    """The dense steps of one process.
+
+    Args:
+        level: "light", "normal" or "deep".
+        now: Monotonic time, in seconds.
+
+    Attributes:
+        looks: Dense steps so far.
+        spent: Seconds that they cost.
+        step_s: Seconds of a step between the last two of them.
+    """
+
+    def __init__(self, level, now):
+        self.level = level if level in SHARE else "normal"
+        self.looks = 0
+        self.spent = 0.0
+        self.alarms = 0
+        self._begun = now
+        self._next = 1
+        self._next_s = now + SLOWEST_S
+        self._again = 0
+        self._last_alarm = -APART
+        self.step_s = 0.0
+        self._before = (0, now)
+        self._limited = False
+        self._price = self._first_price = 0.0
+
+    def due(self, step, now):
+        """Whether the step numbered `step` (from 1), which is about to be prepared, is dense.
+
+        Cost: 0.2 microseconds where it is not.
+        """
+        if step < self._next and now < self._next_s:
+            return False
+        if self.looks >= MOST[self.level]:
+            return False
+        if step >= self._next or self.affordable(now):
+            return True
+        self._next_s = now + SLOWEST_S
+        return False
+
+    def next(self):
+        """`(step, time)` of the next look, whichever comes first, if nothing abnormal comes before."""
+        return (self._next, self._next_s) if self.looks < MOST[self.level] else (inf, inf)
+
+    def looked(self, step, now, cost):
+        """Takes a dense step that has ended, with the seconds that looking cost, and plans the next one."""
+        self.looks += 1
+        self.spent += cost
+        if self.looks == 1:  # it also describes the model
+            self._first_price = cost
+        else:
+            self._price = cost if not self._price else 0.7 * self._price + 0.3 * cost
+        steps = step - self._before[0]
+        if steps > 0:
+            self.step_s = max((now - self._before[1]) / steps, 1e-6)
+        self._before = (step, now)
+        if self._again > 0:
+            self._again -= 1
+            self._next = step + 1
+        else:
+            first, growth = self._pattern()
+            self._next = step + 1 if step < first else max(step + 1, int(step * growth))
+        self._next_s = now + max(SLOWEST_S, 0.05 * (now - self._begun))
+        wait_s = self._over(now)
+        if wait_s > 0.0 and (self.looks >= SURE or self.spent > 4 * FREE_S[self.level]):
+            self._again = 0
+            self._next = max(self._next, step + ceil(wait_s / max(self.step_s, 1e-6)))
+            self._next_s = max(self._next_s, now + wait_s)
+            self._limited = True
+
+    def _pattern(self):
+        """First steps that are all dense, and the ratio of later ones: so that dear looks still reach far."""
+        first, growth, horizon = FIRST[self.level], GROWTH[self.level], HORIZON[self.level]
+        if not horizon or not self._price:
+            return first, growth
+        affordable = max(FREE_S[self.level] - self._first_price, 0.0) / self._price
+        first = min(first, max(FEWEST_FIRST, int(affordable / 3)))
+        return first, max(growth, min((horizon / first) ** (1.0 / max(affordable - first, 1.0)), WIDEST))
+
+    def alarm(self, step):
+        """Has the steps after `step` looked at, because something in it was abnormal.
+
+        Returns:
+            Whether it will be done.
+        """
+        if self.alarms >= ALARMS or step - self._last_alarm < APART or self._again:
+            return False
+        self.alarms += 1
+        self._last_alarm = step
+        self._again = AGAIN
+        self._next = step + 1
+        return True
+
+    def affordable(self, now):
+        """Whether another look is inside the budget now."""
+        return self._over(now) <= 0.0
+
+    @property
+    def limited(self):
+        """Whether the budget has ever put a dense step off."""
+        return self._limited
+
+    def left_out(self):
+        """`(what, reason)` of what was not observed; the reason is "" where everything was."""
+        reason = "looking took its share of the time: %d steps were looked at" % self.looks if self._limited else ""
+        return "tensors at some steps that were planned", reason
+
+    def _over(self, now):
+        """Seconds until the budget has room again."""
+        extra = self.spent - FREE_S[self.level] * (1 + 0.25 * self.alarms)
+        return extra / SHARE[self.level] - (now - self._begun)
+
+
+class UsualRange:
+    """What is normal for one series of positive numbers: a running mean and mean deviation.
+
+    A value is abnormal when it is not finite, or ten deviations and a factor of three above the mean.
+    Source: chosen by us, to start looks and not to judge.
+    """
+
+    __slots__ = ("_count", "_deviation", "_mean")
+
+    def __init__(self):
+        self._mean = 0.0
+        self._deviation = 0.0
+        self._count = 0
+
+    def takes(self, value):
+        """Whether `value` is normal; then it also tells what is."""
+        if value - value != 0.0:
+            return False
+        abnormal = value > self.highest()
+        self._count = count = self._count + 1
+        rate = 1.0 / count if count < 32 else 0.03125
+        difference = value - self._mean
+        self._mean += rate * difference
+        if abnormal:
+            return False
+        self._deviation += rate * (abs(difference) - self._deviation)
+        return True
+
+    def highest(self):
+        """The largest value that is normal now; infinite while too few are known."""
+        if self._count < 20:
+            return inf
+        return self._mean + max(10.0 * self._deviation, 2.0 * abs(self._mean))

@@ -1,0 +1,42 @@
+"""Notes the seeds that a program gives to Python and NumPy; the calls themselves are passed on unchanged."""
+
+from ..wrapping import leave_out_one_frame, transparent_wrapper
+
+SEEN = {}
+"""Source -> the seed it was given last; the adapter of the framework tells it with its own."""
+
+
+def attach(module, probe):
+    """Watches `random.seed` or `numpy.random.seed`."""
+    watch(module, "seed", "numpy" if module.__name__.startswith("numpy") else "python", probe)
+
+
+def watch(module, function, source, probe):
+    """Replaces `module.<function>` by one that notes its first argument and calls the original.
+
+    Nothing is drawn and nothing is changed: the original gets the same arguments and its answer is returned.
+    """
+    original = getattr(module, function)
+
+    def seed(*args, **kwargs):
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            leave_out_one_frame(error)
+            raise
+        with probe.guard("seed " + source):
+            SEEN[source] = _plain(args[0] if args else next(iter(kwargs.values()), None))
+        return result
+
+    setattr(module, function, transparent_wrapper(seed, original))
+
+
+def _plain(value):
+    if value is None:
+        return "from the operating system"
+    if isinstance(value, (bool, int, float)):
+        return value
+    number = getattr(value, "item", None)
+    if number is not None and getattr(value, "size", 0) == 1:
+        return number()
+    return "%s of length %d" % (type(value).__name__, len(value)) if hasattr(value, "__len__") else type(value).__name__

@@ -1,0 +1,60 @@
+"""Checks the gradients in an optimizer's parameters: stale from an earlier step, missing, or all zero.
+
+Knows no framework.
+"""
+
+CHECKED_ALWAYS = 50
+"""Steps after which cleared gradients are no longer checked at each one."""
+
+CHECKED_EVERY = 8
+
+
+class StaleGradientCheck:
+    """Checks the gradients of one process for stale values.
+
+    Args:
+        training: Its optimizers.
+        inspector: What looks at tensors; see `TrainingMonitor`.
+    """
+
+    def __init__(self, training, inspector):
+        self._training = training
+        self._inspector = inspector
+
+    def before_backward(self, loop, every):
+        """Looks for stale gradients in the optimizers' parameters, until they were seen cleared once a step.
+
+        Args:
+            loop: Takes what was found.
+            every: Whether all parameters are looked at, else a few of them.
+        """
+        for recorder in list(self._training.recorders.values()):
+            one = loop.of.get(recorder.index)
+            if one is None or one.waiting == 0.0:
+                continue
+            # Judged over all backward calls since its last step, or not at all.
+            if one.steps > CHECKED_ALWAYS and one.steps % CHECKED_EVERY:
+                continue
+            optimizer = recorder.owner()
+            if optimizer is not None:
+                norm = self._inspector.stale_gradient_norm(optimizer, recorder, every)
+                if norm is not None:
+                    loop.stale_gradients(recorder.index, norm)
+
+    def before_step(self, loop, optimizer, recorder, norm):
+        """Notes whether an optimizer is about to step without a gradient, or with nothing but zeros.
+
+        Args:
+            loop: Takes what was found.
+            optimizer: It.
+            recorder: Its meter.
+            norm: As in `TrainingMonitor.step_begins`.
+        """
+        one = loop.optimizer(recorder.index)
+        if not one.steps:
+            self._inspector.first_step(optimizer)
+        missing = norm is None and not self._inspector.has_gradient(optimizer)
+        if self._training.local.backwards:
+            one.empty.takes(missing)
+            if type(norm) is float:
+                one.zero.takes(norm == 0.0)

@@ -1,0 +1,295 @@
+"""What the user asked the probe to do besides looking: `--watch`, `--break`, `--stop-on`, `--max-steps`.
+
+Exists only in runs that ask for it. Series are followed as the steps are counted; what a condition asks for is done
+after the optimizer's step has ended, outside of every guard (see `UserRequests.act`), because it may end the program.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+
+from ..events.protocol import MOMENT, STOPPED, WATCHED
+from ..process import debugger
+from ..process.user_files import is_user_file
+from . import request_conditions
+
+MOMENTS = 3
+"""Times that a condition's coming true is told in full. Source: chosen by us; the curves show the rest."""
+
+RECENT = 20
+STOP_STATUS = 65
+"""Exit status of a run that `--stop-on` ended. Source: chosen by us; shells, Python and labbook use no such number."""
+
+_MAX_SERIES = 600
+_MAX_SHOWN = 12
+_PATIENCE = 3
+"""`SystemExit`s that a program may catch and go on after; then it is terminated."""
+
+_LONGEST_WAIT_S = 5.0
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+
+
+class Condition:
+    """One condition and what is known of it.
+
+    Args:
+        option: "watch", "break" or "stop-on".
+        expression: As the user typed it.
+        condition: See `conditions`.
+    """
+
+    def __init__(self, option, expression, condition):
+        self.option = option
+        self.expression = expression
+        self.condition = condition
+        self.names = request_conditions.names_in(condition)
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self.was = None
+        self.held = self.moments = self.looked = 0
+        self.first = self.last = None
+
+    def concerns(self, names):
+        """Whether one of these series decides it."""
+        if self.names:
+            return not self.names.isdisjoint(names)
+        return any(map(request_conditions.is_everywhere, names))
+
+    def look(self, values, step):
+        """Looks at the latest values; true when it has just come true."""
+        now = request_conditions.holds(self.condition, values)
+        if now is not None:
+            self.looked += 1
+        if now:
+            self.held += 1
+            self.first = step if self.first is None else self.first
+            self.last = step
+        came, self.was = bool(now) and not self.was, now
+        self.moments += came
+        return came
+
+
+class UserRequests:
+    """All that was asked for in this process.
+
+    Args:
+        probe: The probe.
+        settings: `{"watch": [[text, condition], ...], "break": ..., "stop-on": ..., "max_steps": n or null}`.
+
+    Attributes:
+        describe: `describe(args, kwargs, batch)` gives the fields of a `batch` event; set by `request_hooks`.
+        exact: Whether values on a device are waited for, so that a debugger stops in the very step.
+    """
+
+    def __init__(self, probe, settings):
+        self._probe = probe
+        self._conditions = [
+            Condition(option, text, condition)
+            for option in ("watch", "break", "stop-on")
+            for text, condition in settings.get(option) or ()
+        ]
+        self._limit = settings.get("max_steps")
+        self.exact = bool(settings.get("break"))
+        self.describe = None
+        self._batch = None
+        self._values = {}
+        self._recent = {}
+        self._pending = []
+        self._stop = None
+        self._attempts = 0
+        probe.at_exit(self.finish)
+        probe.after_fork(self.forget)
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        for condition in self._conditions:
+            condition.forget()
+        self._values.clear()
+        self._recent.clear()
+        self._pending, self._stop, self._attempts, self._batch = [], None, 0, None
+
+    def began(self, args, kwargs, batch):
+        """Takes the inputs of a training forward; they are kept until the next one."""
+        self._batch = (args, kwargs, batch)
+
+    def listen(self, recorder, framework):
+        """Has every step of an optimizer pass through here, after it was counted."""
+        add = recorder.add
+        guard = self._probe.guard("asked")
+
+        def listening(losses, rates, norm, now, backwards, extra=None):
+            before = recorder._before
+            add(losses, rates, norm, now, backwards, extra)
+            with guard:
+                found = _numbers(recorder.index, losses, rates, norm, extra)
+                if before is not None:
+                    found["step_time_s" + _suffix(recorder.index)] = now - before
+                self.take(found, recorder.step, framework, recorder)
+
+        recorder.add = listening
+
+    def logged(self, step, values):
+        """Takes numbers that the program logged itself, then does what they ask for."""
+        with self._probe.guard("asked"):
+            step = self._probe.step if step is None else step
+            self.take({name: float(value) for name, value in values.items()}, step, None, None)
+        self.act()
+
+    def take(self, found, step, framework, recorder):
+        """Takes the newest values of some series and looks at the conditions that they decide."""
+        for name, value in found.items():
+            recent = self._recent.get(name)
+            if recent is None:
+                if len(self._recent) >= _MAX_SERIES:
+                    continue
+                recent = self._recent[name] = deque(maxlen=RECENT)
+            recent.append((step, value))
+            self._values[name] = value
+        for condition in self._conditions:
+            if condition.concerns(found) and condition.look(self._values, step):
+                self._came_true(condition, step, framework, recorder)
+        if self._limit and recorder is not None and recorder.step >= self._limit:
+            self._stop = self._stop or ("max-steps", "", recorder.step, 0)
+
+    def wait_for(self, recorder):
+        """Waits, for the debugger's sake, until the values of the newest step have come from the device."""
+        end = time.monotonic() + _LONGEST_WAIT_S
+        while recorder.waiting and time.monotonic() < end:
+            pending = recorder.waiting[-1][-1]
+            if pending is None or pending.is_ready():
+                return
+            time.sleep(0.0002)
+
+    def _came_true(self, condition, step, framework, recorder):
+        frame = program_frame()
+        note = ""
+        if condition.option == "break":
+            note = debugger.why_not()
+            if not note and condition.moments <= MOMENTS:
+                self._pending.append((condition, step, recorder))
+            elif note:
+                self._probe.unobserved("--break " + condition.expression, note)
+        if condition.option == "stop-on":
+            self._stop = self._stop or ("stop-on", condition.expression, step, STOP_STATUS)
+        if condition.moments > MOMENTS:
+            return
+        batch = None
+        if self.describe is not None and self._batch is not None:
+            with self._probe.guard("asked.batch"):
+                batch = self.describe(*self._batch)
+        names = sorted(
+            self._recent, key=lambda name: (name not in condition.names, not request_conditions.is_everywhere(name))
+        )
+        shown = {name: list(self._recent[name]) for name in names[:_MAX_SHOWN]}
+        looked_at = condition.names or {name for name in self._values if request_conditions.is_everywhere(name)}
+        self._probe.event(
+            MOMENT,
+            framework=framework,
+            option=condition.option,
+            expression=condition.expression,
+            step=step,
+            values={name: self._values[name] for name in sorted(looked_at) if name in self._values},
+            batch=batch,
+            series={name: [value for _, value in points] for name, points in shown.items()},
+            steps={name: [at for at, _ in points] for name, points in shown.items()},
+            line="" if frame is None else "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno),
+            note=note,
+        )
+
+    def due(self, step):
+        """Notes that an optimizer has made its step `step`, whose values may still be on their way."""
+        if self._limit and step is not None and step >= self._limit:
+            self._stop = self._stop or ("max-steps", "", step, 0)
+
+    def act(self):
+        """Starts the debugger in the program's own frame, or ends the program, where that is due.
+
+        Called outside of every guard.
+
+        Raises:
+            SystemExit: The run ends as asked; `finally` blocks and exit handlers of the program run.
+        """
+        if self._pending:
+            pending, self._pending = self._pending, []
+            condition, step, recorder = pending[0]
+            if recorder is not None:
+                # The time at the prompt is no step time.
+                recorder.untimed()
+            with self._probe.guard("debugger"):
+                values = ", ".join(
+                    "%s %.6g" % (n, self._values[n]) for n in sorted(condition.names) if n in self._values
+                )
+                debugger.start(
+                    program_frame(),
+                    "labbook  --break %s at step %s%s" % (condition.expression, step, ": " + values if values else ""),
+                )
+        if self._stop is not None:
+            self._end(*self._stop)
+
+    def _end(self, option, expression, step, status):
+        self._attempts += 1
+        main = threading.current_thread() is threading.main_thread()
+        how = "terminate" if self._attempts > _PATIENCE else ("exit" if main else "interrupt")
+        if self._attempts == 1 or how == "terminate":
+            self._probe.event(STOPPED, option=option, expression=expression, step=step, how=how, status=status)
+        if how == "terminate":
+            self._probe.flush()
+            os.kill(os.getpid(), signal.SIGTERM)
+        elif how == "interrupt" and self._attempts == 1:
+            # `SystemExit` ends this thread only; the main thread, which may wait for it, learns by the signal.
+            os.kill(os.getpid(), signal.SIGINT)
+        raise SystemExit(status)
+
+    def finish(self):
+        """Tells what became of each condition."""
+        if self._probe.role == "fork" and not self._values:
+            return
+        if not self._values and not ({"torch", "paddle"} & set(sys.modules)):
+            return
+        for each in self._conditions:
+            self._probe.event(
+                WATCHED,
+                option=each.option,
+                expression=each.expression,
+                held=each.held,
+                moments=each.moments,
+                looked=each.looked,
+                first=each.first,
+                last=each.last,
+                missing=sorted(each.names - set(self._values)),
+            )
+
+
+def program_frame():
+    """The innermost frame of the program itself: not of packages, labbook or the interpreter; `None` without one."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_PACKAGE) and is_user_file(name):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _numbers(index, losses, rates, norm, extra):
+    """The series of one step by their names in `metrics.csv`."""
+    suffix = _suffix(index)
+    found = {}
+    if losses:
+        found["loss" + suffix] = sum(losses) / len(losses)
+    for group, rate in enumerate(rates or ()):
+        found["lr%s%s" % (suffix, ".group%d" % group if group else "")] = rate
+    if norm is not None:
+        found["grad_norm" + suffix] = norm
+    if extra and extra.get("scale") is not None:
+        found["grad_scale" + suffix] = extra["scale"]
+    return found
+
+
+def _suffix(index):
+    return ".opt%d" % index if index else ""

@@ -1,0 +1,37 @@
+"""The host never waits for a device on an ordinary step, and stays out of graphs that are being captured."""
+
+import types
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+
+def test_nothing_is_read_from_a_device_on_ordinary_steps(run, healthy):
+    outcome = healthy(run("health_torch_device.py", "ordinary"))
+    dense, reads, ordinary, _ = outcome.result
+    assert ordinary == []
+    assert dense < 60
+    assert reads > 100, "the counter counts: dense steps do read"
+    steps = outcome.steps()
+    assert len(steps) == 200
+    assert all("loss" in step and "grad_norm" in step for step in steps)
+
+
+def test_nothing_is_read_or_computed_while_a_graph_is_captured(run, healthy):
+    outcome = healthy(run("health_torch_device.py", "capture"))
+    _, reads, _, captured = outcome.result
+    assert captured == []
+    assert reads > 100
+    assert any("captured" in event["reason"] for event in outcome.of("unobserved"))
+
+
+def test_a_build_without_cuda_is_never_asked_and_one_with_cuda_only_once_it_is_awake():
+    from labbook.probe.torch.tensor_stats import capturing_of
+
+    cuda = types.SimpleNamespace(is_initialized=lambda: False, is_current_stream_capturing=lambda: pytest.fail("woken"))
+    for version in (None, "12.6"):
+        torch = types.SimpleNamespace(version=types.SimpleNamespace(cuda=version), cuda=cuda)
+        assert not capturing_of(torch)()
+    cuda.is_initialized, cuda.is_current_stream_capturing = lambda: True, lambda: True
+    assert capturing_of(torch)()

@@ -1,0 +1,125 @@
+"""The probe keeps out of sight: of modes that watch every call, of old interfaces, of memory, of tracebacks."""
+
+import pytest
+from pytest import approx
+
+pytestmark = pytest.mark.torch
+
+LOOP = """
+import torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+o = torch.optim.SGD(net.parameters(), lr=0.1)
+def step():
+    o.zero_grad()
+    loss = net(torch.ones(2, 4)).pow(2).mean()
+    loss.backward()
+    norm = torch.stack([p.grad.norm() for p in net.parameters()]).norm().item()
+    o.step()
+    return loss.item(), norm
+"""
+
+
+def test_a_mode_of_the_program_sees_no_call_of_the_probe(run, healthy):
+    program = (
+        LOOP
+        + """
+import json
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
+seen = {"dispatch": 0, "function": 0}
+class Dispatch(TorchDispatchMode):
+    def __torch_dispatch__(self, call, types, args=(), kwargs=None):
+        seen["dispatch"] += 1
+        return call(*args, **(kwargs or {}))
+class Function(TorchFunctionMode):
+    def __torch_function__(self, call, types, args=(), kwargs=None):
+        seen["function"] += 1
+        return call(*args, **(kwargs or {}))
+with Dispatch():
+    step()
+with Function():
+    step()
+print(json.dumps(seen))
+"""
+    )
+    bare, watched = run(program, probe=False), healthy(run(program))
+    assert watched.result["dispatch"] == bare.result["dispatch"]
+    assert watched.result["function"] == bare.result["function"]
+
+
+def test_without_global_hooks_each_class_is_wrapped(run, healthy):
+    """PyTorch before 2.0 has none."""
+    program = """
+import json, sys, torch
+from _labbook_probe.torch.adapter import wrap_steps
+module = sys.modules["torch.optim.optimizer"]
+both = module._global_optimizer_pre_hooks, module._global_optimizer_post_hooks
+before, after = [list(hooks.values())[0] for hooks in both]
+for hooks in both:
+    hooks.clear()
+wrap_steps(torch.optim.Optimizer, before, after, sys._labbook_probe)
+class Twice(torch.optim.SGD):
+    def step(self, closure=None):
+        return super().step(closure)
+norms = []
+for kind in (torch.optim.SGD, Twice, torch.optim.Adam):
+    w = torch.nn.Parameter(torch.ones(3))
+    o = kind([w], lr=0.1)
+    for _ in range(2):
+        o.zero_grad()
+        (w * 2).sum().backward()
+        norms.append(w.grad.norm().item())
+        o.step()
+print(json.dumps(norms))
+"""
+    outcome = healthy(run(program))
+    assert [event["grad_norm"] for event in outcome.of("step")] == approx(outcome.result)
+    assert [event["type"] for event in outcome.of("optimizer")] == ["SGD", "Twice", "Adam"]
+
+
+def test_nothing_is_kept_alive(run, healthy):
+    program = """
+import gc, json, weakref, torch
+def train():
+    net = torch.nn.Linear(4, 1)
+    o = torch.optim.Adam(net.parameters(), lr=0.1)
+    loss = net(torch.ones(2, 4)).sum()
+    loss.backward()
+    gradient = weakref.ref(net.weight.grad)
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    o.step()
+    o.zero_grad()
+    gone = gradient() is None
+    return gone, [weakref.ref(thing) for thing in (net, o, loss)]
+gone, held = train()
+gc.collect()
+print(json.dumps([gone, [thing() is None for thing in held]]))
+"""
+    assert run(program, probe=False).result == [True, [True] * 3]
+    assert healthy(run(program)).result == [True, [True] * 3]
+
+
+def test_a_frame_of_the_probe_is_in_no_traceback(run):
+    program = "import torch\ntorch.ones(2, requires_grad=True).backward()\n"
+    bare, watched = run(program, probe=False, expect=1), run(program, expect=1)
+    clean = [line for line in watched.err.splitlines() if "program.py" not in line]
+    assert clean == [line for line in bare.err.splitlines() if "program.py" not in line]
+
+
+def test_functions_keep_their_names_and_scripts_still_compile(run, healthy):
+    program = """
+import inspect, json, pickle, torch
+@torch.jit.script
+def scripted(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return x @ x
+scripted(torch.ones(2, 2))
+print(json.dumps([
+    str(inspect.signature(torch.nn.utils.clip_grad_norm_)), str(inspect.signature(torch.autograd.backward)),
+    torch.autograd.backward.__module__, pickle.loads(pickle.dumps(torch.nn.utils.clip_grad_norm_)).__name__,
+]))
+"""
+    bare, watched = run(program, probe=False), healthy(run(program))
+    assert watched.result == bare.result
+    assert watched.err == bare.err

@@ -1,0 +1,95 @@
+"""The model behind an optimizer is found without searching all objects, and by doing so where it was copied."""
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+SCENE = """
+import copy, io, json, sys, torch
+from torch import nn
+home = sys.modules["_labbook_probe.inspection.model_lookup"]
+sweeps, original = [], home.live_instances
+home.live_instances = lambda base: sweeps.append(1) or original(base)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+        self.head = nn.Linear(3, 2)
+    def forward(self, x):
+        return self.head(self.body(x))
+
+class Wrapper(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+    def forward(self, x):
+        return self.module(x)
+
+def train(model, parameters=None):
+    optimizer = torch.optim.SGD(list(parameters or model.parameters()), 0.1)
+    for _ in range(3):
+        optimizer.zero_grad(); model(torch.randn(5, 4)).sum().backward(); optimizer.step()
+
+%s
+print(json.dumps(len(sweeps)))
+"""
+
+KNOWN = {
+    "plain": ("train(Net())", "Net"),
+    "wrapped": ("train(Wrapper(Net()))", "Wrapper(Net)"),
+    "copied inside a new one": ("train(Wrapper(copy.deepcopy(Net())))", "Wrapper(Net)"),
+    "a part": ("net = Net(); train(net, net.head.parameters())", "Linear"),
+    "in a list": ("net = Net(); train(nn.Sequential(*[net]))", "Sequential"),
+}
+SWEPT = {
+    "copied": ("train(copy.deepcopy(Net()))", "Net"),
+    "unpickled": (
+        "file = io.BytesIO(); torch.save(Net(), file); file.seek(0); train(torch.load(file, weights_only=False))",
+        "Net",
+    ),
+    "and a tensor of its own": (
+        "net = Net(); free = nn.Parameter(torch.zeros(2)); train(net, [*net.parameters(), free])",
+        "Net",
+    ),
+}
+
+
+SHOWN = ("wrapped", "a part", "copied")
+
+
+def cases(table):
+    """Its cases; all but a few are left to the long pass."""
+    return [pytest.param(case, marks=() if case in SHOWN else pytest.mark.long) for case in table]
+
+
+@pytest.mark.parametrize("case", cases(KNOWN))
+def test_a_model_that_was_built_is_found_without_a_sweep(run, healthy, case):
+    source, name = KNOWN[case]
+    outcome = healthy(run(SCENE % source))
+    assert outcome.merged()["model"] == name
+    # Looked at is the whole model that ran, also where only a part of it is trained.
+    assert outcome.of("model")[0]["root"] == ("Net" if case == "a part" else name)
+    assert outcome.result == 0
+
+
+@pytest.mark.parametrize("case", cases(SWEPT))
+def test_a_model_that_was_copied_is_found_by_a_sweep(run, healthy, case):
+    source, name = SWEPT[case]
+    outcome = healthy(run(SCENE % source))
+    assert outcome.merged()["model"] == name
+    assert outcome.of("model")[0]["root"] == name
+    assert outcome.result > 0
+
+
+def test_modules_are_not_kept_alive(run, healthy):
+    source = """
+import gc, json, sys, torch, weakref
+from torch import nn
+gone = weakref.ref(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
+gc.collect()
+known = next(o for o in gc.get_objects() if type(o).__name__ == "ModuleRegistry")._known
+kept = nn.Linear(2, 2)
+print(json.dumps([gone() is None, len(known)]))
+"""
+    assert healthy(run(source)).result == [True, 1]

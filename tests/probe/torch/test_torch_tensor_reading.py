@@ -1,0 +1,217 @@
+"""What single looks at a PyTorch program read from graphs, hooks and modules, without a run."""
+
+import copy
+import subprocess
+import sys
+import warnings
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from labbook.probe.torch.loss_expression import blown_up  # noqa: E402
+from labbook.probe.torch.loss_terms import LossTerms  # noqa: E402
+from labbook.probe.torch.model_copies import ModelCopies  # noqa: E402
+from labbook.probe.torch.model_inputs import ModelInputs  # noqa: E402
+from labbook.probe.torch.module_calls import ModuleCalls  # noqa: E402
+from labbook.probe.torch.spectral_norms import evaluated_first  # noqa: E402
+from labbook.probe.torch.tensor_stats import TensorStats  # noqa: E402
+from labbook.probe.training.process_memory import own_bytes  # noqa: E402
+
+MODEL = torch.nn.Linear(5, 1)
+X, Y = torch.randn(8, 5), torch.randn(8)
+LABELS = (Y > 0).float()
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda p: ((p - Y) ** 2).mean(),
+        lambda p: (Y - p).abs().sum(),
+        lambda p: ((p.squeeze(1) - Y[:, None]) ** 2).mean(),
+        lambda p: torch.cosh(p - Y).log().mean(),
+        lambda p: -torch.distributions.Normal(p, 1.0).log_prob(Y).mean(),
+        lambda p: -(LABELS * p.sigmoid().log() + (1 - LABELS) * (1 - p.sigmoid()).log()).mean(),
+        lambda p: (1 + (-Y * p).exp()).log().mean().sqrt(),
+    ],
+)
+def test_a_column_against_a_row_is_found(loss):
+    found = blown_up([loss(MODEL(X))])
+    assert found is not None and found["sure"] and found["shape"] == [8, 8]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda p: ((p.squeeze(1) - Y) ** 2).mean(),
+        lambda p: ((p - Y[:, None]) ** 2).mean(),
+        lambda p: ((p - p.T) ** 2).mean(),
+        lambda p: ((p.squeeze(1)[:, None] - Y) ** 2).mean(),
+        lambda p: ((p.squeeze(1).view(-1, 1) - Y) ** 2).mean(),
+        lambda p: ((p - torch.ones(8, 8).tril() * Y[:, None]) ** 2).mean(),
+        lambda p: (p * torch.arange(64.0).reshape(8, 8)).mean(),
+        lambda p: torch.nn.functional.mse_loss(p.squeeze(1), Y),
+    ],
+)
+def test_what_is_meant_or_of_one_shape_is_not(loss):
+    assert blown_up([loss(MODEL(X))]) is None
+
+
+def test_checkpointed_parts_are_not_computed_anew():
+    calls = []
+
+    def part(p):
+        calls.append(1)
+        return ((p - Y) ** 2).mean()
+
+    loss = torch.utils.checkpoint.checkpoint(part, MODEL(X), use_reentrant=False)
+    blown_up([loss])
+    assert len(calls) == 1
+
+
+def normed(forward):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        model = torch.nn.Sequential(
+            torch.nn.utils.spectral_norm(torch.nn.Linear(6, 24)),
+            torch.nn.utils.spectral_norm(torch.nn.Conv1d(4, 9, 3)),
+        )
+    for one, x in zip(model, (torch.randn(2, 6), torch.randn(2, 4, 5)), strict=True):
+        forward(one, x)
+    return evaluated_first(torch, model)
+
+
+def test_spectral_norms_that_were_evaluated_first():
+    torch.manual_seed(3)
+    with torch.no_grad():
+        assert normed(lambda one, x: one.eval()(x)) == ["0", "1"]
+        assert normed(lambda one, x: one.train()(x)) == []
+        assert normed(lambda one, x: None) == []
+        assert normed(lambda one, x: (one.train()(x), one.eval()(x))) == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc")
+def test_memory_of_another_process():
+    with subprocess.Popen([sys.executable, "-c", "x = bytearray(30 << 20); print(1, flush=True); input()"],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:  # fmt: skip
+        child.stdout.readline()
+        size = own_bytes(child.pid)
+        child.communicate(b"\n")
+    assert size is not None and size > 30 << 20
+    assert own_bytes(1 << 30) is None
+
+
+class Watching:
+    """What the watch over terms needs of the other eyes."""
+
+    def __init__(self):
+        self.monitor = self.without_modes = self.stats = self
+        self.errors = []
+
+    def failed(self, where, error):
+        self.errors.append(error)
+
+    def is_followed_thread(self):
+        return True
+
+    is_possible = is_followed_thread
+
+    def is_tensor(self, thing):
+        return isinstance(thing, torch.Tensor)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+
+def terms_of(loss):
+    """What is found where `loss(fit, other, step)` is the loss of every step."""
+    inspector = Watching()
+    terms, told = LossTerms(torch, inspector), []
+    for step in range(6):
+        terms.begin()
+        p = MODEL(X)
+        value = loss((p.squeeze(1) - Y).square().mean(), (p.sum() ** 2 + p.exp().mean()) * (step + 2), step)
+        told.append(terms.backward([value]))
+        if not step:
+            terms.arm([value])
+    assert not inspector.errors and not {"__add__", "__radd__", "add", "sub"} & torch.Tensor.__dict__.keys()
+    return [one for one in told if one]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda fit, other, step: fit + other.item(),
+        lambda fit, other, step: float(other.detach()) + fit,
+        lambda fit, other, step: 0.5 * fit - 2 * other.detach(),
+        lambda fit, other, step: sum([fit, other.detach()]),
+        lambda fit, other, step: fit.add(other.data),
+    ],
+)
+def test_a_term_without_gradient_is_found(loss):
+    ((found,),) = terms_of(loss)
+    assert len(found["values"]) == 3 and found["line"].startswith("test_torch_tensor_reading.py")
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda fit, other, step: fit + other,
+        lambda fit, other, step: sum([fit, other]) + 1e-8,
+        lambda fit, other, step: (fit - 0.1).abs() + 0.1,
+        lambda fit, other, step: fit + (other - other.detach()),
+        lambda fit, other, step: fit / (1 + other.detach()),
+        lambda fit, other, step: fit + 0.0 * other.item(),
+    ],
+)
+def test_sums_that_are_meant(loss):
+    assert not terms_of(loss)
+
+
+def test_copies_of_the_trained_model_are_followed(monkeypatch):
+    monkeypatch.setattr(torch.nn.Module, "__setstate__", torch.nn.Module.__setstate__)
+    monkeypatch.setattr(torch.nn.Module, "__call__", torch.nn.Module.__call__)
+    calls = ModuleCalls()
+    calls.install(torch)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Linear(3, 1))
+    root = SimpleNamespace(module=lambda: model, called=1)
+    inspector = SimpleNamespace(
+        stats=TensorStats(torch),
+        calls=calls,
+        followed=lambda: [root],
+        monitor=SimpleNamespace(step=1, loop=SimpleNamespace(backwards=1)),
+        adapter=SimpleNamespace(registry=SimpleNamespace(modules=lambda: None)),
+        failed=lambda *error: pytest.fail(str(error)),
+    )
+    copies = ModelCopies(torch, inspector)
+    copies.install(lambda: False)
+    still, moving, part = copy.deepcopy(model), copy.deepcopy(model), copy.deepcopy(model[0])
+    copies.look()
+    inspector.monitor.loop.backwards = 40
+    copies.look()
+    for step in (1, 2, 2, 3):
+        inspector.monitor.step = step
+        with torch.no_grad():
+            for one in (still, moving):
+                one(X)
+            part(X)
+            moving[0].weight.mul_(0.5)
+        moving(X)
+        copies.look()
+    told = sorted(copies.told(), key=lambda one: one["changed"])
+    assert [one["changed"] for one in told] == [False, True]
+    assert all(one["calls"] == 4 and one["steps"] == 3 and one["last"] == 3 for one in told)
+
+
+def test_what_another_model_computed_is_no_input():
+    told = []
+    inspector = Watching()
+    batches = ModelInputs(torch, TensorStats(torch), inspector, lambda kind, **fields: told.append(fields))
+    coordinates = torch.randn(4, 2, requires_grad=True)
+    batches.look(SimpleNamespace(index=0), (MODEL(X), X[:4], coordinates), {}, None)
+    batches.tell(1, SimpleNamespace(target=None))
+    assert [leaf["path"] for leaf in told[0]["leaves"]] == ["1", "2"]

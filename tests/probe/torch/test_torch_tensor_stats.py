@@ -1,0 +1,80 @@
+"""Numbers of a tensor that are found the fast way are those of PyTorch's own functions."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from labbook.probe.torch.module_calls import ModuleCalls  # noqa: E402
+from labbook.probe.torch.module_outputs import ModuleOutputs  # noqa: E402
+from labbook.probe.torch.tensor_stats import MOST, TensorStats, WithoutModes  # noqa: E402
+
+SHAPES = [(7,), (40, 300), (4, 8, 30, 30)]
+
+
+@pytest.fixture(scope="module")
+def stats():
+    return TensorStats(torch)
+
+
+def numbers(shape, scale=1.0, shift=0.0):
+    drawn = torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)), dtype=torch.float64)
+    return (drawn * scale + shift).to(torch.float32)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (1e-3, 100.0), (1e-12, 0.0), (1e18, 0.0)])
+def test_mean_and_deviation_are_those_of_the_exact_numbers(stats, shape, scale, shift):
+    sample = numbers(shape, scale, shift).reshape(-1)
+    mean, std = stats.moments(sample)
+    exact = sample.double()
+    assert std == pytest.approx(exact.std(correction=0).item(), rel=2e-3)
+    assert mean == pytest.approx(exact.mean().item(), rel=1e-5, abs=1e-5 * scale)
+
+
+def test_squares_that_overflow_are_not_told_as_an_infinite_deviation(stats):
+    sample = torch.full((4096,), 1e18)
+    sample[::2] = -1e18
+    assert stats.moments(sample)[1] == pytest.approx(1e18, rel=1e-3)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_value_that_is_not_finite_is_told_and_the_others_are_judged_without_it(stats, shape, bad):
+    tensor = numbers(shape)
+    tensor.view(-1)[3] = bad
+    told = stats.look(tensor)
+    kept = tensor[torch.isfinite(tensor)]
+    assert (told["bad"], told["nan"]) == (1, bad != bad)
+    assert told["max"] == pytest.approx(kept.max().item())
+    # Of larger tensors the deviation is that of a sample, whose own error is 1 in the root of twice its size.
+    error = 1e-3 if tensor.numel() <= MOST else 3 / (2 * MOST) ** 0.5
+    assert told["std"] == pytest.approx(kept.std(correction=0).item(), rel=error)
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_extremes_are_exact_for_every_kind_of_number(stats, shape, kind):
+    tensor = (numbers(shape) * 20 + 50).to(kind)
+    told = stats.look(tensor.transpose(0, -1))
+    assert told["min"] == pytest.approx(float(tensor.min().item()), rel=1e-6)
+    assert told["max"] == pytest.approx(float(tensor.max().item()), rel=1e-6)
+
+
+@pytest.mark.parametrize(("shape", "unit"), [((40, 30), 1), ((6, 30, 5, 5), 1), ((6, 7, 30), 2)])
+def test_dead_units_are_those_without_a_value_above_zero(stats, shape, unit):
+    looks = ModuleOutputs(torch, stats, WithoutModes(torch), pytest.fail, float, ModuleCalls())
+    tensor = numbers(shape).relu()
+    tensor.transpose(0, unit)[:12] = 0.0
+    assert looks.dead("relu", tensor) == {"dead": 12 / 30, "dead_n": shape[0]}
+
+
+def test_how_much_samples_differ_is_the_share_of_their_variance(stats):
+    looks = ModuleOutputs(torch, stats, WithoutModes(torch), pytest.fail, float, ModuleCalls())
+    rows = numbers((32, 256)) + torch.linspace(-3.0, 3.0, 256)
+    spread, square = rows.var(0, correction=0).mean().item(), rows.mean(0).square().mean().item()
+    assert looks.across(rows) == pytest.approx(spread / (spread + square), rel=1e-4)
+    assert looks.across(torch.ones(4, 6)) == 0.0
+    rows[0, 0] = float("inf")
+    assert looks.across(rows) is None

@@ -1,0 +1,43 @@
+"""Epochs of which a part was not followed: their order is not told, for it would differ from that of whole ones."""
+
+from __future__ import annotations
+
+from labbook.probe.training.batch_fingerprints import Batch, Windows
+
+
+def told(windows, events, cut_at):
+    """Runs 3 epochs of 8 batches in one order; the batches from `cut_at` on are seen only in part."""
+    seen = 0
+    for epoch in range(3):
+        for at in range(8):
+            seen += 1
+            if seen == cut_at:
+                windows.cut()
+            if seen > cut_at and seen % 4:
+                continue
+            batch = Batch(0, epoch)
+            batch.samples, batch.print = 4, f"print {at}"
+            windows.add(batch, "train")
+    windows.flush()
+    return [event["prints"] for event in events]
+
+
+def test_whole_epochs_are_told_in_order():
+    events = []
+    windows = Windows(lambda kind, **fields: events.append(fields), "torch")
+    whole = [f"print {at}" for at in range(8)]
+    assert told(windows, events, 1000) == [whole, whole, whole]
+
+
+def test_no_order_is_told_of_an_epoch_of_which_a_part_was_missed():
+    events = []
+    windows = Windows(lambda kind, **fields: events.append(fields), "torch")
+    whole = [f"print {at}" for at in range(8)]
+    assert told(windows, events, 13) == [whole, [], []]
+    assert [event["batches"] for event in events] == [8, 6, 2]
+
+
+def test_what_a_first_epoch_has_shown_stays():
+    events = []
+    windows = Windows(lambda kind, **fields: events.append(fields), "torch")
+    assert told(windows, events, 6)[0][:6] == [f"print {at}" for at in range(6)]

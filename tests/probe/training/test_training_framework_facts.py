@@ -1,0 +1,256 @@
+"""What is said of the framework, the model, seeds and flags; and that nothing is claimed where nothing was seen."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+torch_only = pytest.mark.torch
+paddle_only = pytest.mark.paddle
+
+
+@torch_only
+def test_facts_of_torch(run, healthy):
+    program = """
+import random, numpy, torch
+random.seed(11); numpy.random.seed(12); torch.manual_seed(13)
+torch.use_deterministic_algorithms(True)
+torch.backends.cudnn.benchmark = True
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+        for p in self.body[0].parameters():
+            p.requires_grad_(False)
+    def forward(self, x):
+        return self.body(x)
+net = Net()
+o = torch.optim.AdamW([p for p in net.parameters() if p.requires_grad], lr=0.5, weight_decay=0.1)
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    loss = net(torch.ones(2, 4)).float().sum()
+loss.backward()
+o.step()
+torch.manual_seed(99)
+assert not torch.cuda.is_initialized()
+"""
+    outcome = healthy(run(program, CUBLAS_WORKSPACE_CONFIG=":4096:8"))
+    framework, state, optimizer = outcome.merged("framework"), outcome.merged(), outcome.merged("optimizer")
+    assert framework["version"].startswith(version("torch").split("+")[0])
+    assert framework["build"]["git"]
+    assert framework["threads"] == 1
+    assert framework["attached"] == list(import_module("labbook.probe.torch.adapter").SIGNALS)
+    assert state["seeds"] == {"python": 11, "numpy": 12, "torch": 13, "torch, later": 99}
+    assert state["deterministic"]["use_deterministic_algorithms"] is True
+    assert state["deterministic"]["cudnn.benchmark"] is True
+    assert state["deterministic"]["PYTHONHASHSEED"] == "0"
+    assert state["deterministic"]["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert state["mode"] == "dynamic"
+    assert state["amp"] == [{"device": "cpu", "dtype": "bfloat16"}]
+    assert (state["model"], state["parameters"], state["trainable"]) == ("Net", 25, 5)
+    assert (state["device"], state["dtype"]) == (["cpu"], ["float32"])
+    assert optimizer["type"] == "AdamW" and optimizer["options"]["weight_decay"] == 0.1
+    assert optimizer["groups"] == [{"lr": 0.5, "tensors": 2, "elements": 5}]
+
+
+@paddle_only
+def test_facts_of_paddle(run, healthy):
+    program = """
+import random, numpy, paddle
+random.seed(11); numpy.random.seed(12); paddle.seed(13)
+class Net(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.body = paddle.nn.Sequential(paddle.nn.Linear(4, 4), paddle.nn.Linear(4, 1))
+        for p in self.body[0].parameters():
+            p.stop_gradient = True
+    def forward(self, x):
+        return self.body(x)
+net = Net()
+o = paddle.optimizer.AdamW(0.5, parameters=net.parameters(), weight_decay=0.1)
+net(paddle.ones([2, 4])).sum().backward()
+o.step()
+"""
+    outcome = healthy(run(program, FLAGS_cudnn_deterministic="1"))
+    framework, state, optimizer = outcome.merged("framework"), outcome.merged(), outcome.merged("optimizer")
+    assert framework["version"] == version("paddlepaddle") and framework["threads"] == 1
+    assert framework["attached"] == list(import_module("labbook.probe.paddle.adapter").SIGNALS)
+    assert state["seeds"] == {"python": 11, "numpy": 12, "paddle": 13}
+    assert state["deterministic"]["FLAGS_cudnn_deterministic"] in ("1", True)
+    assert state["mode"] == "dynamic" and state.get("amp") is None
+    assert (state["model"], state["parameters"], state["trainable"]) == ("Net", 25, 5)
+    assert (state["device"], state["dtype"]) == (["cpu"], ["float32"])
+    assert optimizer["type"] == "AdamW" and optimizer["options"]["weight_decay"] == 0.1
+    assert optimizer["groups"] == [{"lr": 0.5, "tensors": 4, "elements": 25}]
+
+
+@torch_only
+def test_an_unseeded_program_is_not_said_to_be_seeded(run, healthy):
+    outcome = healthy(
+        run("import torch\nw = torch.nn.Parameter(torch.rand(2))\nw.sum().backward()\ntorch.optim.SGD([w], 0.1).step()")
+    )
+    assert outcome.merged()["seeds"] == {}
+
+
+@torch_only
+@pytest.mark.parametrize(
+    "body", ["x = torch.ones(3).sum()", "with torch.no_grad(): torch.nn.Linear(2, 2)(torch.ones(2))"]
+)
+def test_without_backward_nothing_is_claimed(run, healthy, body):
+    outcome = healthy(run(f"import torch\n{body}\n"))
+    assert outcome.of("step") == [] and outcome.of("optimizer") == []
+    assert [event["what"] for event in outcome.of("unobserved")] == ["training steps"]
+
+
+@torch_only
+def test_functional_gradients_are_no_backward_and_updates_by_hand_are_counted_as_such(run, healthy):
+    functional = """
+import torch
+w = torch.ones(3)
+for _ in range(100):
+    w = w - 0.1 * torch.func.grad(lambda p: (p ** 2).sum())(w)
+"""
+    outcome = healthy(run(functional))
+    assert outcome.of("step") == []
+    by_hand = """
+import torch
+w = torch.ones(3, requires_grad=True)
+for step in range(100):
+    loss = (w * step).sum()
+    loss.backward()
+    with torch.no_grad():
+        w -= 0.0 * w.grad
+        w.grad = None
+"""
+    outcome = healthy(run(by_hand))
+    assert [event["loss"] for event in outcome.of("step")] == [3.0 * step for step in range(100)]
+    assert outcome.of("optimizer")[0]["type"].startswith("none seen")
+    assert all("lr" not in event and "grad_norm" not in event for event in outcome.of("step"))
+    assert any("gradient norm" in event["what"] for event in outcome.of("unobserved"))
+
+
+@paddle_only
+def test_a_static_graph_is_told_and_nothing_is_claimed_of_it(run, healthy):
+    program = """
+import numpy, paddle
+paddle.enable_static()
+x = paddle.static.data("x", [4, 3])
+loss = paddle.mean(paddle.static.nn.fc(x, 1))
+paddle.optimizer.SGD(0.1).minimize(loss)
+exe = paddle.static.Executor()
+exe.run(paddle.static.default_startup_program())
+for _ in range(5):
+    exe.run(feed={"x": numpy.ones((4, 3), "float32")}, fetch_list=[loss])
+"""
+    outcome = healthy(run(program))
+    assert outcome.merged()["mode"] == "static" and outcome.merged()["executions"] == 6
+    assert outcome.of("step") == [] and outcome.of("optimizer") == []
+    assert any("static graphs" in event["what"] for event in outcome.of("unobserved"))
+
+
+@paddle_only
+def test_a_function_made_static_is_told_as_compiled_and_its_steps_are_seen(run, healthy):
+    program = """
+import json, paddle
+paddle.seed(0)
+net = paddle.jit.to_static(paddle.nn.Linear(3, 1))
+o = paddle.optimizer.SGD(0.1, parameters=net.parameters())
+losses = []
+for _ in range(3):
+    loss = net(paddle.ones([2, 3])).mean()
+    loss.backward()
+    losses.append(loss.item())
+    o.step(); o.clear_grad()
+print(json.dumps(losses))
+"""
+    outcome = healthy(run(program))
+    assert outcome.merged()["mode"] == "compiled"
+    assert [event["loss"] for event in outcome.steps()] == pytest.approx(outcome.result)
+
+
+@torch_only
+def test_a_forked_child_that_trains_has_its_own_events(run, healthy):
+    program = """
+import multiprocessing, torch
+def train(rate):
+    torch.set_num_threads(1)
+    w = torch.nn.Parameter(torch.ones(2))
+    o = torch.optim.SGD([w], lr=rate)
+    for _ in range(3):
+        o.zero_grad(); w.sum().backward(); o.step()
+train(0.5)
+workers = [multiprocessing.get_context("fork").Process(target=train, args=(rate,)) for rate in (0.1, 0.2)]
+for worker in workers: worker.start()
+for worker in workers: worker.join()
+"""
+    outcome = healthy(run(program))
+    rates = sorted(
+        (event["lr"][0], event["step"]) for process in outcome.processes for event in process if event["k"] == "step"
+    )
+    assert rates == [(rate, step) for rate in (0.1, 0.2, 0.5) for step in (1, 2, 3)]
+    assert [event["what"] for event in outcome.of("unobserved")] == []
+
+
+@torch_only
+@pytest.mark.slow
+def test_a_killed_run_has_lost_two_seconds_at_most(tmp_path):
+    program = """
+import sys, time, torch
+w = torch.nn.Parameter(torch.ones(2))
+o = torch.optim.SGD([w], lr=0.1)
+for step in range(10 ** 9):
+    o.zero_grad(); w.sum().backward(); o.step()
+    if step % 100 == 0:
+        print(step, flush=True)
+"""
+    (tmp_path / "events").mkdir()
+    source = tmp_path / "program.py"
+    source.write_text(program)
+    root = Path(__file__).resolve().parents[3]
+    settings = {"dir": str(tmp_path), "run": "r", "level": "normal", "root": str(root / "labbook"), "budget": 0.01}
+    env = dict(os.environ, PYTHONPATH=str(root / "labbook/probe/inject"), LABBOOK_PROBE=json.dumps(settings))
+    began = None
+    with subprocess.Popen([sys.executable, str(source)], env=env, stdout=subprocess.PIPE, text=True) as child:
+        for line in child.stdout:
+            began = began or time.monotonic()
+            if time.monotonic() - began > 5 and int(line) > 3000:
+                break
+        child.send_signal(signal.SIGKILL)
+        printed = [int(line)] + [int(rest) for rest in child.stdout.read().split("\n")[:-1]]
+    lines = next((tmp_path / "events").glob("*.jsonl")).read_text().splitlines()
+    steps = [json.loads(line) for line in lines if '"k":"step"' in line and line.endswith("}")]
+    rate = printed[-1] / (time.monotonic() - began)
+    assert printed[-1] - steps[-1]["step"] < 4 * rate
+    assert sum(event["n"] for event in steps) == steps[-1]["step"]
+
+
+def test_the_adapters_have_the_same_names():
+    for twin in ("adapter", "framework_state", "gradient_norm", "scalars"):
+        torch, paddle = (import_module(f"labbook.probe.{name}.{twin}") for name in ("torch", "paddle"))
+        assert public(torch) - ONLY["torch"].get(twin, set()) == public(paddle) - ONLY["paddle"].get(twin, set())
+    torch, paddle = (import_module(f"labbook.probe.{name}.adapter") for name in ("torch", "paddle"))
+    assert set(torch.SIGNALS) == set(paddle.SIGNALS) - {"compiled and static graphs"}
+
+
+ONLY = {
+    "torch": {"adapter": {"wrap_steps"}, "scalars": {"Mailbox"}},
+    "paddle": {
+        "adapter": {"hook_graphs"},
+        "framework_state": {"averaging_kinds", "parameter_groups", "group_count", "rates"},
+    },
+}
+"""What only one needs: PyTorch before 2.0 has no hooks, PaddlePaddle keeps groups and rates in its own way."""
+
+
+def public(module):
+    return {
+        n
+        for n, thing in vars(module).items()
+        if not n.startswith("_") and getattr(thing, "__module__", "") == module.__name__
+    }
