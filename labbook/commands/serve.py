@@ -78,7 +78,7 @@ def serve_notebook(
     def on_build(site: BuiltSite) -> None:
         _print_build(site, say)
 
-    serve_site(book, port, click.echo, polling=polling, told=on_build, site=site_dir, trusted=trusted)
+    serve_site(book, port, click.echo, polling=polling, on_build=on_build, site=site_dir, trusted=trusted)
 
 
 def _print_build(site: BuiltSite, say: Sentences) -> None:
