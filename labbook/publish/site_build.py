@@ -169,7 +169,7 @@ def serve_site(
 
 def _reopened(notebook: Notebook) -> Notebook:
     """Returns the notebook with its current settings."""
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     return find_notebook(notebook.paths.root, chosen=notebook.paths.root, environ=os.environ)
 

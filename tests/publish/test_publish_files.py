@@ -13,7 +13,7 @@ from mkdocs.structure.files import get_files
 from labbook.publish.build_record import file_state, files_below, is_text
 from labbook.publish.page import SiteFix, SiteSource
 from labbook.publish.page_context import PageContext
-from labbook.publish.run_table import entry_day, entry_month
+from labbook.publish.run_table_data import entry_day, entry_month
 from labbook.publish.site_files import site_files
 from labbook.report.run_row import RunRow
 from labbook.store.templates import Templates
