@@ -11,7 +11,7 @@ from labbook.commands.options import json_option, notebook_option, open_notebook
 from labbook.errors import UsageError
 
 if TYPE_CHECKING:
-    from labbook.compare.comparison import Measured
+    from labbook.compare.comparison import MetricRow
     from labbook.model.run import Change, Run
     from labbook.store.notebook import Notebook
     from labbook.store.repository import CodeRepository, HistoryCommit
@@ -44,7 +44,7 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
     beginning or end; up to twenty runs. With one run alone: that run, and the one of the same script before it.
     """
     from labbook.compare.comparison import comparison_data
-    from labbook.compare.run_changes import changes_between
+    from labbook.compare.run_changes import compare_runs
     from labbook.model.run_json import run_to_json
 
     book = open_notebook(notebook)
@@ -57,7 +57,7 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
         _compare_many(book, runs, markdown=markdown, as_json=as_json)
         return
     before, now = runs
-    changes = [c for c in changes_between(run_to_json(before), run_to_json(now)) if c.kind != "metric"]
+    changes = [c for c in compare_runs(run_to_json(before), run_to_json(now)) if c.kind != "metric"]
     repository = _repository(now) if code or as_json else None
     commits = _commits(repository, before, now) if repository is not None else []
     if as_json:
@@ -70,15 +70,15 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
 
 def _compare_many(book: Notebook, runs: Sequence[Run], *, markdown: bool, as_json: bool) -> None:
     """Runs side by side: the same rows as on the site's page."""
-    from labbook.compare.comparison import comparison_markdown, many_data, metric_table
-    from labbook.compare.run_table import comparable_facts, differences
+    from labbook.compare.comparison import comparison_markdown, metric_table, runs_data
+    from labbook.compare.run_table import collect_facts, compare_facts
     from labbook.model.run_json import run_to_json
 
-    found = differences([comparable_facts(run_to_json(run)) for run in runs])
+    found = compare_facts([collect_facts(run_to_json(run)) for run in runs])
     rows = [(each.kind, each.what, each.values) for each in found]
     measured = metric_table(runs)
     if as_json:
-        print_json(many_data(runs, rows, measured))
+        print_json(runs_data(runs, rows, measured))
     elif markdown:
         from labbook.store.templates import Templates
 
@@ -89,7 +89,7 @@ def _compare_many(book: Notebook, runs: Sequence[Run], *, markdown: bool, as_jso
 
 
 def _print_many(
-    runs: Sequence[Run], rows: Sequence[tuple[str, str, tuple[str, ...]]], measured: Sequence[Measured]
+    runs: Sequence[Run], rows: Sequence[tuple[str, str, tuple[str, ...]]], measured: Sequence[MetricRow]
 ) -> None:
     from labbook import screen
     from labbook.compare.comparison import summary_rows
@@ -169,15 +169,15 @@ def _commits(repository: CodeRepository, before: Run, now: Run) -> list[HistoryC
 
 def _print(before: Run, now: Run, changes: Sequence[Change]) -> None:
     from labbook import screen
-    from labbook.compare.comparison import heads, metric_rows
+    from labbook.compare.comparison import metric_table, summary_rows
     from labbook.report.numbers import pair
 
     rows: list[list[screen.Cell | str]] = [
-        [screen.Cell(what, "dim"), *_sides(old, new)] for what, old, new in heads(before, now)
+        [screen.Cell(what, "dim"), *_sides(old, new)] for what, (old, new) in summary_rows([before, now])
     ]
     rows += [
-        [screen.Cell(row.name if row.what == "last" else f"{row.name} ({row.what})", "dim"), *pair(row.before, row.now)]
-        for row in metric_rows(before, now)
+        [screen.Cell(row.name if row.what == "last" else f"{row.name} ({row.what})", "dim"), *pair(*row.values)]
+        for row in metric_table([before, now])
     ]
     rows += [[change.what, *_sides(change.before, change.now)] for change in changes]
     columns = [

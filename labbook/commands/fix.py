@@ -9,7 +9,7 @@ import click
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, run_argument
 
 if TYPE_CHECKING:
-    from labbook.fixes.confirm_fix import Written
+    from labbook.fixes.confirm_fix import RecordedFix
     from labbook.store.notebook import Notebook
 
 _EPILOG = """\b
@@ -48,7 +48,7 @@ def command(by: str, message: str, rejecting: bool, as_json: bool, notebook: str
     _print(book, written)
 
 
-def _data(book: Notebook, written: Written) -> dict[str, object]:
+def _data(book: Notebook, written: RecordedFix) -> dict[str, object]:
     fix = written.fix
     return {
         "status": written.status,
@@ -66,7 +66,7 @@ def _data(book: Notebook, written: Written) -> dict[str, object]:
     }
 
 
-def _print(book: Notebook, written: Written) -> None:
+def _print(book: Notebook, written: RecordedFix) -> None:
     from labbook import screen
 
     fix = written.fix
