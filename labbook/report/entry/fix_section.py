@@ -107,6 +107,8 @@ def _sides(change: Change, say: Sentences) -> tuple[str, str]:
     counts = line_counts(change)
     if counts is not None:
         return before, say(message("capture.lines", added=counts[0], removed=counts[1]))
+    if (before, now) != (change.before, change.now):
+        return before, now  # the one changed line of a file says more than "changed"
     return say(change.messages.get("before"), before), say(change.messages.get("now"), now)
 
 
