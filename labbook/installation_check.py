@@ -1,4 +1,4 @@
-"""What works on this machine and in this notebook, and what to do where something does not."""
+"""Checks what recording needs on this machine and in this notebook, for `labbook doctor`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 _IMPORT_TIMEOUT_S = 90.0
 _OLDEST_GIT = (2, 20)
-"""Source: oldest release of which each command that is used here has all its options."""
+"""Source: the oldest release in which every git command that labbook calls has all its options."""
 
 
 @dataclass(frozen=True)
-class Readiness:
-    """One thing that was looked at.
+class CheckedItem:
+    """The result of one check.
 
     Args:
-        name: What.
+        name: What was checked.
         verdict: "ok", "warn" (an entry will lack something) or "fail" (recording cannot work).
-        told: What was found.
-        advice: What to do, "" when nothing has to be done.
+        told: The result, in words.
+        advice: What to do, "" if nothing has to be done.
     """
 
     name: str
@@ -39,36 +39,43 @@ class Readiness:
     advice: str = ""
 
 
-def readiness(start: Path, chosen: Path | None, environ: Mapping[str, str]) -> list[Readiness]:
-    """Looks at everything that recording needs; takes as long as importing the frameworks does.
+def check_installation(start: Path, chosen: Path | None, environ: Mapping[str, str]) -> list[CheckedItem]:
+    """Returns the results of all checks; takes as long as importing the frameworks.
 
     Args:
-        start: Folder that a run would be started in.
+        start: Folder in which a run would start.
         chosen: Notebook from the command line, or `None`.
         environ: The environment.
     """
     with ThreadPoolExecutor() as pool:
-        slow = [pool.submit(check, environ) for check in (_python, _probe, _torch, _paddle)]
-        rows = [_git(), *_variables(environ), *_notebook_rows(start, chosen, environ), _terminal(), _gpu(), _site()]
+        slow = [pool.submit(check, environ) for check in (_check_python, _check_probe, _check_torch, _check_paddle)]
+        rows = [
+            _check_git(),
+            *_check_variables(environ),
+            *_check_notebook(start, chosen, environ),
+            _check_terminal(),
+            _check_gpu(),
+            _check_site(),
+        ]
         return rows + [each.result() for each in slow]
 
 
-def _git() -> Readiness:
+def _check_git() -> CheckedItem:
     from labbook.store.git_process import git_program
 
     program = git_program()
     if program is None:
-        return Readiness("git", "warn", "not on the PATH: entries are written, not committed", "install git")
-    said = _ask([program, "--version"], os.environ, 10.0)[1].strip()
-    numbers = said.removeprefix("git version ").split(" ")[0].split(".")
-    found = tuple(int(part) for part in numbers[:2] if part.isdigit())
-    if len(found) == 2 and found < _OLDEST_GIT:
-        return Readiness("git", "warn", said, "labbook is tested with 2.20 and newer; install a newer git")
-    return Readiness("git", "ok", said)
+        return CheckedItem("git", "warn", "not on the PATH: entries are written but not committed", "install git")
+    output = _run_program([program, "--version"], os.environ, 10.0)[1].strip()
+    numbers = output.removeprefix("git version ").split(" ")[0].split(".")
+    version = tuple(int(part) for part in numbers[:2] if part.isdigit())
+    if len(version) == 2 and version < _OLDEST_GIT:
+        return CheckedItem("git", "warn", output, "install git 2.20 or newer")
+    return CheckedItem("git", "ok", output)
 
 
-def _variables(environ: Mapping[str, str]) -> list[Readiness]:
-    """Variables that look like settings and are none."""
+def _check_variables(environ: Mapping[str, str]) -> list[CheckedItem]:
+    """Returns a warning for each `LABBOOK_` variable that is no setting."""
     from dataclasses import fields
     from difflib import get_close_matches
 
@@ -80,11 +87,11 @@ def _variables(environ: Mapping[str, str]) -> list[Readiness]:
     for name in sorted(n for n in environ if n.startswith("LABBOOK_") and n not in known):
         near = get_close_matches(name, known, n=1)
         advice = f"did you mean {near[0]}?" if near else "remove it"
-        rows.append(Readiness("environment", "warn", f"{name} is no setting of labbook", advice))
+        rows.append(CheckedItem("environment", "warn", f"{name} is not a setting of labbook", advice))
     return rows
 
 
-def _notebook_rows(start: Path, chosen: Path | None, environ: Mapping[str, str]) -> list[Readiness]:
+def _check_notebook(start: Path, chosen: Path | None, environ: Mapping[str, str]) -> list[CheckedItem]:
     from labbook.store.notebook import find_notebook, personal_root, why_not_writable
     from labbook.store.paths import SETTINGS_FILE
 
@@ -97,116 +104,118 @@ def _notebook_rows(start: Path, chosen: Path | None, environ: Mapping[str, str])
             and not (personal / SETTINGS_FILE).exists()
             and error.message.startswith("there is no notebook")
         ):
-            told = f"none here; runs will go to your personal notebook {personal}"
-            return [Readiness("notebook", "ok", told, "`labbook init` makes one for this folder")]
-        return [Readiness("notebook", "fail", error.message, error.hint)]
+            result = f"none here; runs will go to your personal notebook {personal}"
+            return [CheckedItem("notebook", "ok", result, "`labbook init` creates one for this folder")]
+        return [CheckedItem("notebook", "fail", error.message, error.hint)]
     kind = "your personal notebook" if notebook.personal else notebook.config.title
-    rows = [Readiness("notebook", "ok", f"{notebook.paths.root} ({kind})")]
+    rows = [CheckedItem("notebook", "ok", f"{notebook.paths.root} ({kind})")]
     locked = why_not_writable(notebook)
     if locked:
-        advice = "free space or permissions, or choose another with `--notebook`"
-        return [*rows, Readiness("writing", "fail", locked, advice)]
-    return [*rows, _commits(notebook), *_waiting(notebook), *_open_runs(notebook)]
+        advice = "free disk space or fix the permissions, or choose another notebook with `--notebook`"
+        return [*rows, CheckedItem("writing", "fail", locked, advice)]
+    return [*rows, _check_commits(notebook), *_check_queues(notebook), *_check_journals(notebook)]
 
 
-def _commits(notebook: Notebook) -> Readiness:
+def _check_commits(notebook: Notebook) -> CheckedItem:
     from labbook.store.git_process import git_program
     from labbook.store.git_state import head_ref, operation
 
     config = notebook.config
     folders = notebook.git_folders()
     if config.commit == "off":
-        return Readiness("commits", "ok", "switched off by the setting `commit`")
+        return CheckedItem("commits", "ok", "switched off by the setting `commit`")
     if folders is None:
-        advice = f"`labbook init {notebook.paths.root}` makes it one" if git_program() else "install git"
-        return Readiness("commits", "warn", "the notebook is in no git repository", advice)
+        advice = f"`labbook init {notebook.paths.root}` creates one" if git_program() else "install git"
+        return CheckedItem("commits", "warn", "the notebook is in no git repository", advice)
     if config.commit == "branch":
-        return _own_branch(notebook)
-    doing = operation(folders.git_dir)
+        return _check_branch(notebook)
+    running = operation(folders.git_dir)
     ref = head_ref(folders) if git_program() else "refs/heads/?"
-    if doing or not ref:
-        told = f"a {doing} is in progress" if doing else "no branch is checked out"
-        return Readiness(
-            "commits", "warn", f"{told} in {folders.top}: entries wait", "finish it; they are committed then"
-        )
-    return Readiness("commits", "ok", f"on {ref.removeprefix('refs/heads/')}, checked out in {folders.top}")
+    if running or not ref:
+        reason = f"a {running} is in progress" if running else "no branch is checked out"
+        advice = f"finish the {running}" if running else "check out a branch"
+        advice += "; the next labbook command commits the entries"
+        return CheckedItem("commits", "warn", f"{reason} in {folders.top}: entries are queued", advice)
+    return CheckedItem("commits", "ok", f"on {ref.removeprefix('refs/heads/')}, checked out in {folders.top}")
 
 
-def _own_branch(notebook: Notebook) -> Readiness:
+def _check_branch(notebook: Notebook) -> CheckedItem:
     from labbook.store.branch_checkout import missing_files
 
     branch = notebook.config.branch
-    told = f"on the branch {branch} of {notebook.repository}"
+    result = f"on the branch {branch} of {notebook.repository}"
     missing = missing_files(notebook)
     if missing:
-        advice = f"`labbook init {notebook.paths.root}` brings them back"
-        return Readiness("commits", "warn", f"{told}; {len(missing)} of its files are not in notes/", advice)
-    return Readiness("commits", "ok", told)
+        advice = f"`labbook init {notebook.paths.root}` restores them"
+        return CheckedItem("commits", "warn", f"{result}; {len(missing)} of its files are missing in notes/", advice)
+    return CheckedItem("commits", "ok", result)
 
 
-def _waiting(notebook: Notebook) -> list[Readiness]:
+def _check_queues(notebook: Notebook) -> list[CheckedItem]:
     from labbook.store.commit_queue import QUEUE, WITHHELD, pending_commits
 
     kinds = (
-        (QUEUE, "had to wait", "every labbook command tries again"),
-        (WITHHELD, "withheld", "`labbook recover` masks what may be a secret and commits"),
+        (QUEUE, "queued", "every labbook command tries again"),
+        (WITHHELD, "withheld", "`labbook recover` masks possible secrets and commits"),
     )
-    found = []
-    for queue, how, advice in kinds:
+    rows = []
+    for queue, state, advice in kinds:
         items = pending_commits(notebook.paths, queue=queue)
         if items:
-            told = f"{len(items)} commit{'s' if len(items) > 1 else ''} {how}: {items[0].reason}"
-            found.append(Readiness(queue, "warn", told, advice))
-    return found
+            result = f"{len(items)} commit{'s' if len(items) > 1 else ''} {state}: {items[0].reason}"
+            rows.append(CheckedItem(queue, "warn", result, advice))
+    return rows
 
 
-def _open_runs(notebook: Notebook) -> list[Readiness]:
-    """Journals that are not done: of runs that go on now, or whose recorder died."""
+def _check_journals(notebook: Notebook) -> list[CheckedItem]:
+    """Counts journals that are not done: of running runs, and of runs whose recorder died."""
     from labbook.store.journal import open_journals
 
-    going, dead = 0, 0
+    running, dead = 0, 0
     for journal in open_journals(notebook.paths):
         if journal.claim():
             journal.release()
             dead += 1
         else:
-            going += 1
-    rows = [Readiness("runs", "ok", f"{going} being recorded now")] if going else []
+            running += 1
+    rows = [CheckedItem("runs", "ok", f"{running} being recorded now")] if running else []
     if dead:
-        rows.append(Readiness("runs", "warn", f"{dead} without an end: the recorder died", "`labbook recover`"))
+        rows.append(
+            CheckedItem("runs", "warn", f"{dead} whose recorder died", "`labbook recover` writes their entries")
+        )
     return rows
 
 
-def _terminal() -> Readiness:
+def _check_terminal() -> CheckedItem:
     try:
         for descriptor in os.openpty():
             os.close(descriptor)
     except OSError as error:
-        told = f"no pseudo-terminal can be opened: {error.strerror}"
-        return Readiness("terminal", "warn", told, "programs will behave as if their output went to a file")
-    return Readiness("terminal", "ok", "pseudo-terminals work")
+        result = f"cannot open a pseudo-terminal: {error.strerror}"
+        return CheckedItem("terminal", "warn", result, "programs will behave as if their output went to a file")
+    return CheckedItem("terminal", "ok", "pseudo-terminals work")
 
 
-def _gpu() -> Readiness:
+def _check_gpu() -> CheckedItem:
     from labbook.capture.gpus import has_nvidia, open_gpus
 
     if not has_nvidia():
-        return Readiness("gpu", "ok", "no NVIDIA device")
+        return CheckedItem("gpu", "ok", "no NVIDIA device")
     try:
         count = len(open_gpus().facts())
     except Unavailable as error:
-        return Readiness("gpu", "warn", f"the use of the devices is not measured: {error}")
-    return Readiness("gpu", "ok", f"{count} NVIDIA device{'s' if count != 1 else ''}, measured through NVML")
+        return CheckedItem("gpu", "warn", f"GPU use is not measured: {error}")
+    return CheckedItem("gpu", "ok", f"{count} NVIDIA device{'s' if count != 1 else ''}, measured through NVML")
 
 
-def _site() -> Readiness:
+def _check_site() -> CheckedItem:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return Readiness("site", "ok", f"mkdocs {version('mkdocs')}, mkdocs-material {version('mkdocs-material')}")
+        return CheckedItem("site", "ok", f"mkdocs {version('mkdocs')}, mkdocs-material {version('mkdocs-material')}")
     except PackageNotFoundError as error:
         advice = "install labbook with its extra `site` (Python 3.11 or newer)"
-        return Readiness("site", "warn", f"{error.name} is not installed: no site can be built", advice)
+        return CheckedItem("site", "warn", f"{error.name} is not installed: the site cannot be built", advice)
 
 
 def _user_python(environ: Mapping[str, str]) -> str:
@@ -214,63 +223,63 @@ def _user_python(environ: Mapping[str, str]) -> str:
     return shutil.which("python", path=path) or shutil.which("python3", path=path) or ""
 
 
-def _python(environ: Mapping[str, str]) -> Readiness:
+def _check_python(environ: Mapping[str, str]) -> CheckedItem:
     program = _user_python(environ)
     if not program:
-        return Readiness("python", "warn", "there is no `python` on the PATH", "activate an environment")
-    code, said = _ask([program, "-c", "import sys; print(*sys.version_info[:3], sep='.')"], environ, 30.0)
+        return CheckedItem("python", "warn", "there is no `python` on the PATH", "activate an environment")
+    code, output = _run_program([program, "-c", "import sys; print(*sys.version_info[:3], sep='.')"], environ, 30.0)
     if code:
-        return Readiness(
-            "python", "warn", f"{program} does not start: {said.strip()[-200:]}", "repair that environment"
+        return CheckedItem(
+            "python", "warn", f"{program} does not start: {output.strip()[-200:]}", "repair this environment"
         )
-    return Readiness("python", "ok", f"{said.strip()} at {program}")
+    return CheckedItem("python", "ok", f"{output.strip()} at {program}")
 
 
-def _probe(environ: Mapping[str, str]) -> Readiness:
-    """Starts the user's Python as a recorded run would and looks for the hello of the probe."""
+def _check_probe(environ: Mapping[str, str]) -> CheckedItem:
+    """Starts the user's Python as a recorded run does, and looks for the probe's first event."""
     from labbook.probe.protocol import EVENTS_FOLDER, HELLO
     from labbook.record.child.probe_environment import inject_environment
 
     program = _user_python(environ)
     if not program:
-        return Readiness("probe", "warn", "not tried: there is no `python`")
+        return CheckedItem("probe", "warn", "not tried: there is no `python` on the PATH")
     with tempfile.TemporaryDirectory(prefix="labbook-doctor-") as folder:
         events = Path(folder) / EVENTS_FOLDER
         events.mkdir()
         settings = {"dir": folder, "run": "doctor", "level": "normal", "budget": 0.01}
-        _, said = _ask([program, "-c", "pass"], inject_environment(environ, settings), 30.0)
-        heard = any(f'"{HELLO}"' in file.read_text("utf-8", "replace") for file in events.iterdir())
-    if heard:
-        return Readiness("probe", "ok", "starts in this Python")
-    advice = "it needs Python 3.8 or newer that heeds PYTHONPATH (not started with -I, -E or -S)"
-    return Readiness("probe", "warn", f"did not say hello {said.strip()[-200:]}".strip(), advice)
+        _, output = _run_program([program, "-c", "pass"], inject_environment(environ, settings), 30.0)
+        has_hello = any(f'"{HELLO}"' in file.read_text("utf-8", "replace") for file in events.iterdir())
+    if has_hello:
+        return CheckedItem("probe", "ok", "starts in this Python")
+    advice = "use Python 3.8 or newer that reads PYTHONPATH (started without -I, -E and -S)"
+    return CheckedItem("probe", "warn", f"does not start in this Python {output.strip()[-200:]}".strip(), advice)
 
 
-def _framework(module: str, device: str) -> Callable[[Mapping[str, str]], Readiness]:
-    asked = (
+def _framework_check(module: str, device: str) -> Callable[[Mapping[str, str]], CheckedItem]:
+    script = (
         f"import importlib.util as u, sys\nif u.find_spec({module!r}) is None: sys.exit(7)\n"
         f"import {module} as m\nprint(m.__version__, 'with GPU' if {device} else 'without GPU')"
     )
 
-    def check(environ: Mapping[str, str]) -> Readiness:
+    def check(environ: Mapping[str, str]) -> CheckedItem:
         program = _user_python(environ)
-        code, said = _ask([program, "-c", asked], environ, _IMPORT_TIMEOUT_S) if program else (7, "")
+        code, output = _run_program([program, "-c", script], environ, _IMPORT_TIMEOUT_S) if program else (7, "")
         if code == 7:
-            return Readiness(module, "ok", "not installed in this Python")
-        last = (said.strip().splitlines() or [""])[-1]
+            return CheckedItem(module, "ok", "not installed in this Python")
+        last = (output.strip().splitlines() or [""])[-1]
         if code:
-            return Readiness(module, "warn", f"cannot be imported: {last[:200]}", "runs that use it will fail")
-        return Readiness(module, "ok", last)
+            return CheckedItem(module, "warn", f"cannot be imported: {last[:200]}", "runs that use it will fail")
+        return CheckedItem(module, "ok", last)
 
     return check
 
 
-_torch = _framework("torch", "m.cuda.is_available()")
-_paddle = _framework("paddle", "m.device.is_compiled_with_cuda() and m.device.cuda.device_count()")
+_check_torch = _framework_check("torch", "m.cuda.is_available()")
+_check_paddle = _framework_check("paddle", "m.device.is_compiled_with_cuda() and m.device.cuda.device_count()")
 
 
-def _ask(command: list[str], environ: Mapping[str, str], timeout_s: float) -> tuple[int, str]:
-    """Exit status of a program and all it said; -1 when it did not end in time or could not be started."""
+def _run_program(command: list[str], environ: Mapping[str, str], timeout_s: float) -> tuple[int, str]:
+    """Returns exit status and output of a program; -1 if it timed out or did not start."""
     try:
         done = subprocess.run(
             command,

@@ -23,9 +23,9 @@ def command(context: click.Context, as_json: bool, notebook: str | None) -> None
     Ends with status 3 when something that recording needs fails; a warning is something that an entry will lack.
     """
     from labbook import screen
-    from labbook.installation_check import readiness
+    from labbook.installation_check import check_installation
 
-    rows = readiness(Path.cwd(), Path(notebook) if notebook else None, os.environ)
+    rows = check_installation(Path.cwd(), Path(notebook) if notebook else None, os.environ)
     if as_json:
         print_json([asdict(row) for row in rows])
     else:

@@ -54,15 +54,15 @@ def test_warnings_are_no_failure(book, git, thin_path):
     assert "LABBOOK_LEVEL" in found["environment"]["advice"]
     assert found["commits"]["verdict"] == "warn"
     assert "no branch is checked out" in found["commits"]["told"]
-    assert "1 commit had to wait" in found["queue"]["told"]
+    assert "1 commit queued" in found["queue"]["told"]
 
 
 def test_without_git_python_and_notebook(tmp_path):
-    from labbook.installation_check import readiness
+    from labbook.installation_check import check_installation
 
     os.environ["PATH"], kept = "/nonexistent", os.environ["PATH"]
     try:
-        found = {row.name: row for row in readiness(tmp_path, None, os.environ)}
+        found = {row.name: row for row in check_installation(tmp_path, None, os.environ)}
     finally:
         os.environ["PATH"] = kept
     assert found["git"].verdict == found["python"].verdict == "warn"
