@@ -97,10 +97,10 @@ def _find_earlier_runs(
     if not findings:
         return {}
     from labbook.errors import LabbookError
-    from labbook.fixes.fix_history import seen_before
+    from labbook.fixes.fix_history import find_earlier_runs
 
     try:
-        return seen_before(notebook, findings, run=but, script=script)
+        return find_earlier_runs(notebook, findings, run=but, script=script)
     except LabbookError:
         # The commands that search the index report that it cannot be read.
         return {}

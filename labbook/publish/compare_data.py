@@ -70,7 +70,7 @@ def compare_data(path: Path) -> bytes:
     run = run if isinstance(run, Mapping) else {}
     series = one_a_name(run_from_json({"series": run.get("series") or ()}).series)
     try:
-        facts = comparable_facts(run)
+        facts = collect_facts(run)
     except (AttributeError, TypeError, ValueError):  # edited by hand, or by another program
         facts = {}
     return compact(

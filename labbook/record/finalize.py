@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.compare.previous_run import previous_run, remember_run
-from labbook.findings.run_findings import add_diagnosis
-from labbook.fixes.propose_fix import propose
+from labbook.fixes.propose_fix import propose_fix
 from labbook.model.run import Console, Facts, FileUse, Process, Run
 from labbook.record.end_summary import FinishedRun
 from labbook.record.profiler_traces import add_traces
@@ -108,7 +107,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = _add_changes(notebook, run, redactor)
     run = _add_findings(notebook, run)
     entry = _write_entry(notebook, run)
-    proposal = propose(notebook, run)
+    proposal = propose_fix(notebook, run)
     outcome = _commit(notebook, run, entry, redactor)
     remember_run(notebook.paths, run, by_folder=notebook.personal)
     journal.write(
@@ -204,14 +203,14 @@ def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]
 
 def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
     """Adds the previous run of the same script and the changes since then."""
-    from labbook.compare.run_changes import changes_between, masked_changes
+    from labbook.compare.run_changes import compare_runs, mask_changes
     from labbook.model.run_json import run_to_json
 
     before = previous_run(notebook.paths, run, by_folder=notebook.personal)
     if before is None:
         return run
     # Commit messages and values of an older entry have not passed this run's redactor.
-    changes = masked_changes(changes_between(before, run_to_json(run)), redactor)
+    changes = mask_changes(compare_runs(before, run_to_json(run)), redactor)
     return replace(run, previous=str(before["id"]), changes=tuple(changes))
 
 
