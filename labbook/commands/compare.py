@@ -84,7 +84,7 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
 
 def _compare_many(book: Notebook, runs: Sequence[Run], say: Sentences, *, markdown: bool, as_json: bool) -> None:
     """Prints runs side by side, with the rows of the site's page."""
-    from labbook.compare.comparison import comparison_markdown, runs_data, metric_table
+    from labbook.compare.comparison import comparison_markdown, metric_table, runs_data
     from labbook.compare.run_table import collect_facts, compare_facts
     from labbook.model.run_json import run_to_json
 

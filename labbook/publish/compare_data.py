@@ -58,7 +58,7 @@ def compare_data(path: Path) -> bytes:
     Cost: 2 ms for 30 kB.
     """
     # Most builds write none of these files.
-    from labbook.compare.run_table import comparable_facts
+    from labbook.compare.run_table import collect_facts
     from labbook.model.downsampling import thinned
     from labbook.model.run_json import run_from_json
     from labbook.report.series_choice import one_a_name

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.compare.previous_run import previous_run, remember_run
+from labbook.findings.run_findings import add_diagnosis
 from labbook.fixes.propose_fix import propose_fix
 from labbook.model.run import Console, Facts, FileUse, Process, Run
 from labbook.record.end_summary import FinishedRun

@@ -11,7 +11,7 @@ from labbook.model.message import message
 from labbook.model.run import Arguments, ConfigFile, FileUse, Framework, Run
 from labbook.model.run_json import run_to_json
 from labbook.model.series import Series
-from labbook.probe.redaction import Redactor
+from labbook.probe.redaction.redactor import Redactor
 
 
 def run(**fields) -> dict:
