@@ -78,7 +78,7 @@ def test_two_runs_their_numbers_and_their_curves(site, open_page):
     ("given", "said"),
     [
         ("", "Select 2 to 20 runs"),
-        ("#runs=20200101-000000-none", "There is no run 20200101-000000-none"),
+        ("#runs=20200101-000000-none", "No run 20200101-000000-none on this site"),
         ("#runs=<img src=x onerror=window.pwned=1>,../../x", "Select 2 to 20 runs"),
     ],
 )
@@ -93,7 +93,7 @@ def test_runs_without_data_are_compared_by_their_front_matter(large_site, open_p
     runs = [notes[-1].stem, notes[-2].stem, notes[100].stem]
     page = compared(open_page, large_site, runs)
 
-    assert page.locator(".lb-hint").inner_text().startswith("Of 3 of these 3 runs")
+    assert page.locator(".lb-hint").inner_text().startswith("3 of 3 runs have no data")
     assert page.locator(".lb-head .lb-status").count() == 3
     assert "accuracy" in page.locator(".lb-compare-table").last.inner_text()
     one = compared(open_page, large_site, runs[:1])

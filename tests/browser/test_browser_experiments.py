@@ -29,7 +29,7 @@ def test_each_point_is_a_run(site, open_page):
     page.get_by_label("Metric", exact=True).select_option("loss")
     points = page.locator("#lb-explore svg a")
     assert points.count() == len(finite) >= 2
-    assert page.locator("#lb-explore svg").get_attribute("aria-label") == f"loss of {len(finite)} runs against lr"
+    assert page.locator("#lb-explore svg").get_attribute("aria-label") == f"loss over lr for {len(finite)} runs"
     for point in points.all():
         address = point.evaluate("a => new URL(a.href.baseVal, document.baseURI).href")
         assert page.request.get(address).ok, address
