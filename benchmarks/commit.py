@@ -35,8 +35,8 @@ def repository(folder, files):
 
 
 def cases(top, files):
-    from labbook.store.commit import commit_files
-    from labbook.store.notebook import find_notebook
+    from labbook.store.entry_commit import commit_files
+    from labbook.store.notebook_finder import find_notebook
 
     first = repository(top / f"first-{files}", files)
     count = itertools.count()

@@ -24,7 +24,7 @@ def git(folder, *arguments):
 
 
 def notebook(top, kind):
-    from labbook.store.notebook import create_notebook
+    from labbook.store.notebook_finder import create_notebook
 
     folder = top / kind
     folder.mkdir()
@@ -40,7 +40,7 @@ def notebook(top, kind):
 
 def commit(book, name):
     """Writes and commits one entry; the outcome's status."""
-    from labbook.store.commit import commit_files
+    from labbook.store.entry_commit import commit_files
 
     path = book.paths.notes / "runs" / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,7 @@ def peers(root):
 def main():
     from labbook.index.build import refresh
     from labbook.index.query import list_notes
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     with tempfile.TemporaryDirectory() as top:
         root = Path(top)

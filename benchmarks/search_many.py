@@ -38,11 +38,11 @@ QUESTIONS = (
 def main(entries=ENTRIES):
     from labbook.commands.search import interpret
     from labbook.errors import NothingFoundError
-    from labbook.fixes.fix_history import seen_before, symptom_counts
+    from labbook.fixes.fix_history import count_symptoms, find_earlier_runs
     from labbook.index.build import refresh
     from labbook.index.query import search
     from labbook.model.finding import Finding
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     def asked(words):
         text, meant = interpret(book, words)
@@ -75,8 +75,8 @@ def main(entries=ENTRIES):
             Finding("cuda_out_of_memory", "cuda_oom", "memory", 1, "error", "", fingerprint=f"v1:{7:016x}"),
             Finding("loss_printed_nan", "nan_or_inf", "numeric", 1, "error", "", fingerprint=f"v1:{9:016x}"),
         ]
-        more["seen before, at the end of a run"] = lambda: seen_before(book, findings)
-        more["counts of all symptoms"] = lambda: symptom_counts(book)
+        more["seen before, at the end of a run"] = lambda: find_earlier_runs(book, findings)
+        more["counts of all symptoms"] = lambda: count_symptoms(book)
         show(interleaved(more, ROUNDS))
 
 

@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module
     if name == "checks":
         return import_module("labbook.checks")
     if name == "diagnosed":
-        return import_module("labbook.record.in_program").diagnosed
+        return import_module("labbook.findings.exception_api").diagnosed
     if name == "diagnose":
-        return import_module("labbook.record.in_program").diagnose_exception
+        return import_module("labbook.findings.exception_api").diagnose_exception
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

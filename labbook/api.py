@@ -1,4 +1,4 @@
-"""What a program may tell its notebook itself: `labbook.log()` and `labbook.note()`.
+"""Adds numbers and notes from inside a program: `labbook.log()` and `labbook.note()`.
 
 Outside a recorded run both do nothing, so they can stay in the program. They never raise and import nothing heavy.
 """
@@ -13,12 +13,12 @@ _MAX_NOTE = 4000
 
 
 def log(step: int | None = None, **values: float) -> None:
-    """Adds numbers to the entry of the run that is being recorded; does nothing outside one. Never raises.
+    """Adds numbers to the entry of the recorded run; does nothing outside one and never raises.
 
     Args:
-        step: Where the numbers belong; the last optimizer step when left out.
-        **values: Name and number; scalars of NumPy, PyTorch and PaddlePaddle count as numbers, anything else is left
-            out and the entry says so.
+        step: Step of the numbers; the last optimizer step by default.
+        **values: Names and numbers. Scalars of NumPy, PyTorch and PaddlePaddle are numbers; anything else is left out,
+            and the entry says so.
     """
     probe = _probe()
     if probe is None:
@@ -32,10 +32,10 @@ def log(step: int | None = None, **values: float) -> None:
 
 
 def note(text: str) -> None:
-    """Adds a sentence to the entry of the run that is being recorded; does nothing outside one. Never raises.
+    """Adds a note to the entry of the recorded run; does nothing outside one and never raises.
 
     Args:
-        text: The sentence; at most 4000 characters are kept.
+        text: The sentence, cut at 4000 characters.
     """
     probe = _probe()
     if probe is None:

@@ -1,4 +1,4 @@
-"""Writes the report of a bug in labbook: Markdown, ready to paste, without secrets of the user's environment."""
+"""Writes the report of a bug in labbook: Markdown without secrets of the user's environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labbook import __version__
 def write_crash_report(error: BaseException) -> Path:
     """Writes a Markdown report of an unexpected error and returns its path.
 
-    The command line is left out on purpose: it may hold secrets; the frames name files of labbook and its libraries.
+    The command line is left out because it may contain secrets; the frames name files of labbook and its libraries.
     """
     home = str(Path.home())
     frames = "".join(traceback.format_exception(error)).replace(home, "~")

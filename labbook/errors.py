@@ -1,19 +1,19 @@
 """The errors that labbook raises on purpose, each with a hint and an exit code.
 
-One base class, few kinds. Only `cli.py` prints them. A message says what could not be done and names the value in
-question; the hint says what to do next.
+There are one base class and a few kinds. Only `cli.py` prints them. A message says what could not be done, with the
+value; the hint says what to do next.
 """
 
 from __future__ import annotations
 
 
 class LabbookError(Exception):
-    """An expected failure, told to the user in one line and a hint, never as a traceback.
+    """An expected failure, shown to the user as one line and a hint, without a traceback.
 
     Args:
-        message: What could not be done, with the value in question.
-        hint: What to do next; empty where nothing can be advised.
-        exit_code: Overrides the code of the kind, for `labbook record`, which ends as a shell would (127, 126).
+        message: What could not be done, with the value.
+        hint: What to do next; empty if there is no advice.
+        exit_code: Overrides the code of the kind, for `labbook record`, which ends as a shell does (127, 126).
     """
 
     exit_code = 3
@@ -27,13 +27,13 @@ class LabbookError(Exception):
 
 
 class UsageError(LabbookError):
-    """The command line asks for something that does not exist or cannot be combined."""
+    """The command line names something that does not exist, or options that cannot be combined."""
 
     exit_code = 2
 
 
 class NothingFoundError(LabbookError):
-    """The question was understood and the answer is empty."""
+    """The query is valid and has no result."""
 
     exit_code = 1
 
@@ -51,10 +51,10 @@ class EntryError(LabbookError):
 
 
 class GitError(LabbookError):
-    """Git could not do what was asked."""
+    """A git operation failed."""
 
     exit_code = 4
 
 
-class Unavailable(Exception):  # noqa: N818 - it is an answer, not an error
-    """A capture source declines; its reason is written in the entry as *not observed*."""
+class Unavailable(Exception):  # noqa: N818 - a result, not an error
+    """A capture source has no facts; the entry shows the reason as *not observed*."""

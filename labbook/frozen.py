@@ -1,7 +1,7 @@
-"""`dataclass(frozen=True)`, made three times as fast.
+"""A `dataclass(frozen=True)` that is created three times as fast.
 
-A short command spends a tenth of its time on compiling the methods of frozen dataclasses. Only `__init__` differs from
-class to class: here all others are shared.
+A short command spends a tenth of its time compiling the methods of frozen dataclasses. Only `__init__` differs between
+classes; this decorator shares all other methods.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool) -> type:
-        """A decorator: the same as `dataclasses.dataclass(frozen=True)` to all who use the class."""
+        """Returns a decorator equivalent to `dataclasses.dataclass(frozen=True)`."""
         assert frozen
         return _frozen
 
 
 def _frozen(cls: type) -> type:
-    made: type = dataclasses.dataclass(repr=False, eq=False)(cls)
+    frozen_class: type = dataclasses.dataclass(repr=False, eq=False)(cls)
     for method in (__setattr__, __delattr__, __repr__, __eq__, __hash__):
         if method.__name__ not in cls.__dict__:
-            setattr(made, method.__name__, method)
-    return made
+            setattr(frozen_class, method.__name__, method)
+    return frozen_class
 
 
 def _fields(self: object) -> dict[str, dataclasses.Field[object]]:
@@ -48,8 +48,8 @@ def __delattr__(self: object, name: str) -> None:  # noqa: N807
 
 
 def __repr__(self: object) -> str:  # noqa: N807
-    shown = (f"{name}={getattr(self, name)!r}" for name, field in _fields(self).items() if field.repr)
-    return f"{type(self).__qualname__}({', '.join(shown)})"
+    values = (f"{name}={getattr(self, name)!r}" for name, field in _fields(self).items() if field.repr)
+    return f"{type(self).__qualname__}({', '.join(values)})"
 
 
 def __eq__(self: object, other: object) -> bool:  # noqa: N807

@@ -45,7 +45,7 @@ def terminal_language() -> str:
 
     from labbook.errors import LabbookError
     from labbook.store.config import Config
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     try:
         notebook = find_notebook(Path.cwd(), chosen=None, environ=os.environ, create_personal=False)

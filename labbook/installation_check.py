@@ -87,7 +87,8 @@ def _variables(environ: Mapping[str, str]) -> list[Readiness]:
 
 
 def _notebook_rows(start: Path, chosen: Path | None, environ: Mapping[str, str]) -> list[Readiness]:
-    from labbook.store.notebook import find_notebook, personal_root, why_not_writable
+    from labbook.store.notebook import why_not_writable
+    from labbook.store.notebook_finder import find_notebook, personal_root
     from labbook.store.paths import SETTINGS_FILE
 
     personal = personal_root()

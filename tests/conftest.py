@@ -258,7 +258,7 @@ class Notes:
 
     @property
     def notebook(self):
-        from labbook.store.notebook import find_notebook
+        from labbook.store.notebook_finder import find_notebook
 
         return find_notebook(self.folder, chosen=self.folder, environ={})
 

@@ -38,7 +38,7 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     from labbook.record.withheld_entries import release_withheld
     from labbook.report.commit_line import commit_line
     from labbook.store.changed_notes import edited_notes
-    from labbook.store.commit import commit_files
+    from labbook.store.entry_commit import commit_files
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)

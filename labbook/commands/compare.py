@@ -20,7 +20,7 @@ from labbook.errors import UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
-    from labbook.compare.comparison import Measured
+    from labbook.compare.comparison import MetricRow
     from labbook.model.run import Change, Run
     from labbook.store.notebook import Notebook
     from labbook.store.repository import CodeRepository, HistoryCommit
@@ -59,7 +59,7 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
     same script.
     """
     from labbook.compare.comparison import comparison_data
-    from labbook.compare.run_changes import changes_between
+    from labbook.compare.run_changes import compare_runs
     from labbook.model.run_json import run_to_json
 
     book = open_notebook(notebook)
@@ -71,7 +71,7 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
         _compare_many(book, runs, say, markdown=markdown, as_json=as_json)
         return
     before, now = runs
-    changes = [c for c in changes_between(run_to_json(before), run_to_json(now)) if c.kind != "metric"]
+    changes = [c for c in compare_runs(run_to_json(before), run_to_json(now)) if c.kind != "metric"]
     repository = _repository(now) if code or as_json else None
     commits = _commits(repository, before, now) if repository is not None else []
     if as_json:
@@ -84,15 +84,15 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
 
 def _compare_many(book: Notebook, runs: Sequence[Run], say: Sentences, *, markdown: bool, as_json: bool) -> None:
     """Prints runs side by side, with the rows of the site's page."""
-    from labbook.compare.comparison import comparison_markdown, many_data, metric_table
-    from labbook.compare.run_table import comparable_facts, differences
+    from labbook.compare.comparison import comparison_markdown, metric_table, runs_data
+    from labbook.compare.run_table import collect_facts, compare_facts
     from labbook.model.run_json import run_to_json
 
-    found = differences([comparable_facts(run_to_json(run)) for run in runs])
+    found = compare_facts([collect_facts(run_to_json(run)) for run in runs])
     rows = [(each.kind, each.what, each.values) for each in found]
     measured = metric_table(runs)
     if as_json:
-        print_json(many_data(runs, rows, measured))
+        print_json(runs_data(runs, rows, measured))
     elif markdown:
         from labbook.store.templates import Templates
 
@@ -103,7 +103,7 @@ def _compare_many(book: Notebook, runs: Sequence[Run], say: Sentences, *, markdo
 
 
 def _print_table(
-    runs: Sequence[Run], measured: Sequence[Measured], rows: Sequence[tuple[str, Sequence[str]]], say: Sentences
+    runs: Sequence[Run], measured: Sequence[MetricRow], rows: Sequence[tuple[str, Sequence[str]]], say: Sentences
 ) -> None:
     """Prints title, status, duration, metrics and differences, a column for each run."""
     from labbook import screen

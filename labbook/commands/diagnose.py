@@ -50,7 +50,7 @@ def command(as_json: bool, language: str | None, notebook: str | None, source: s
     Exits with status 1 if nothing is found.
     """
     from labbook.diagnosis.service import Diagnoser
-    from labbook.record.diagnosing import add_earlier_runs
+    from labbook.findings.run_findings import add_earlier_runs
     from labbook.report.diagnosis_json import diagnosis_data
     from labbook.report.terminal_diagnosis import print_diagnosis, unsure_lines
 

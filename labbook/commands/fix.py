@@ -17,7 +17,7 @@ from labbook.commands.options import (
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
-    from labbook.fixes.confirm_fix import Written
+    from labbook.fixes.confirm_fix import RecordedFix
     from labbook.store.notebook import Notebook
 
 _EPILOG = """\b
@@ -58,7 +58,7 @@ def command(by: str, message: str, rejecting: bool, as_json: bool, notebook: str
     _print(book, written)
 
 
-def _data(book: Notebook, written: Written) -> dict[str, object]:
+def _data(book: Notebook, written: RecordedFix) -> dict[str, object]:
     fix = written.fix
     return {
         "status": written.status,
@@ -76,7 +76,7 @@ def _data(book: Notebook, written: Written) -> dict[str, object]:
     }
 
 
-def _print(book: Notebook, written: Written) -> None:
+def _print(book: Notebook, written: RecordedFix) -> None:
     from labbook import screen
     from labbook.report.commit_line import commit_line
 

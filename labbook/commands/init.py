@@ -45,7 +45,7 @@ def command(path: Path, title: str | None, language: str | None, commit: str | N
     from labbook.commands.options import terminal_sentences
     from labbook.store.branch_checkout import restore_missing
     from labbook.store.config import Config
-    from labbook.store.notebook import create_notebook
+    from labbook.store.notebook_finder import create_notebook
 
     wanted: dict[str, str] = {"language": language or Config().language_in_use()}
     wanted |= {key: value for key, value in (("title", title), ("commit", commit)) if value is not None}

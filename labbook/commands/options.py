@@ -72,14 +72,14 @@ def open_notebook(chosen: str | Path | None) -> Notebook:
         NotebookError: There is none, or its settings are broken.
     """
     notebook = _find_notebook(chosen)
-    from labbook.record.recover import recover_pending
+    from labbook.record.recovery import recover_pending
 
     recover_pending(notebook, lambda line: click.echo(f"labbook: {line}", err=True))
     return notebook
 
 
 def _find_notebook(chosen: str | Path | None) -> Notebook:
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     return find_notebook(Path.cwd(), chosen=Path(chosen) if chosen else None, environ=os.environ)
 

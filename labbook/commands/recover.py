@@ -28,10 +28,10 @@ def command(notebook: str | None) -> None:
     An entry that may contain a secret is withheld: neither committed nor shown on the site. This command scans it
     again, masks what it finds in the entry and its files, and commits it. Running it twice does no harm.
     """
-    from labbook.record.recover import recover
+    from labbook.record.recovery import recover
     from labbook.record.withheld_entries import release_withheld
-    from labbook.store.commit import commit_queued
-    from labbook.store.notebook import find_notebook
+    from labbook.store.entry_commit import commit_queued
+    from labbook.store.notebook_finder import find_notebook
 
     book = find_notebook(Path.cwd(), chosen=Path(notebook) if notebook else None, environ=os.environ)
     say = terminal_sentences(book)

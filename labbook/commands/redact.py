@@ -55,7 +55,7 @@ def command(
     becomes ~, and names of other users in paths become [USER]. Secrets are recognised by their format, by the names
     next to them, and by value if they are in your environment.
     """
-    from labbook.store.redact import make_redactor
+    from labbook.store.recorder_redaction import make_redactor
 
     if as_json and not check:
         raise click.UsageError("--json needs --check")
@@ -87,7 +87,7 @@ def _print(secrets: Sequence[Mapping[str, object]], files: int) -> None:
 def _rules_file(rules: str | None, notebook: str | None) -> Path | None:
     """Returns the file of own rules: the given one, else that of the notebook, else `None`."""
     from labbook.errors import NotebookError
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     if rules:
         return Path(rules)

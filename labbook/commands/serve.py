@@ -12,7 +12,7 @@ from labbook.commands.options import notebook_option, open_notebook, terminal_se
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
-    from labbook.publish.site import BuiltSite
+    from labbook.publish.site_build import BuiltSite
     from labbook.store.sentences import Sentences
 
 _EPILOG = """\b
@@ -70,7 +70,7 @@ def serve_notebook(
     port: int | None, notebook: str | None, *, polling: bool, site_dir: Path | None, trusted: bool
 ) -> None:
     """Serves the site until it is interrupted."""
-    from labbook.publish.site import serve_site
+    from labbook.publish.site_build import serve_site
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
@@ -78,7 +78,7 @@ def serve_notebook(
     def on_build(site: BuiltSite) -> None:
         _print_build(site, say)
 
-    serve_site(book, port, click.echo, polling=polling, told=on_build, site=site_dir, trusted=trusted)
+    serve_site(book, port, click.echo, polling=polling, on_build=on_build, site=site_dir, trusted=trusted)
 
 
 def _print_build(site: BuiltSite, say: Sentences) -> None:

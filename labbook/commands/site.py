@@ -13,7 +13,7 @@ from labbook.help_text import HelpGroup
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from labbook.publish.site import BuiltSite
+    from labbook.publish.site_build import BuiltSite
     from labbook.store.sentences import Sentences
 
 _MAX_WARNINGS = 10
@@ -52,7 +52,7 @@ def build(everything: bool, engine: str, notebook: str | None, site_dir: Path | 
     Only changed pages are rendered. Pages of deleted notes are removed; files that labbook did not write are not
     touched. Code of the notebook (MkDocs hooks, plugins, theme templates) runs only with --trust.
     """
-    from labbook.publish.site import build_site
+    from labbook.publish.site_build import build_site
 
     book = open_notebook(notebook)
     site = build_site(book, everything=everything, engine=engine, folder=site_dir, trusted=trust)

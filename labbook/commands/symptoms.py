@@ -47,12 +47,12 @@ def command(everything: bool, as_json: bool, notebook: str | None, words: tuple[
     """
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
     from labbook.errors import NothingFoundError
-    from labbook.fixes.fix_history import symptom_counts
+    from labbook.fixes.fix_history import count_symptoms
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
     catalogue = load_catalogue(book.paths.symptoms)
-    counts = symptom_counts(book)
+    counts = count_symptoms(book)
     rows = [
         symptom
         for symptom in catalogue.symptoms.values()

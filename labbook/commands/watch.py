@@ -26,8 +26,8 @@ def command(polling: bool, notebook: str | None) -> None:
     """
     from labbook.commands.site import print_site
     from labbook.errors import LabbookError
-    from labbook.publish.site import build_site
-    from labbook.publish.watch import changes
+    from labbook.publish.file_watch import changes
+    from labbook.publish.site_build import build_site
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)

@@ -1,4 +1,4 @@
-"""What changed in the code between two runs: net, whether or not it was committed in between."""
+"""Lists the net changes of the code between two runs, committed in between or not."""
 
 from __future__ import annotations
 
@@ -20,41 +20,43 @@ _NO_BRANCH = message("capture.state.no_branch")
 _ENTRIES_ONLY = "only entries were committed in between"
 
 
-def code_changes(before: Mapping[str, Any], now: Mapping[str, Any], results: Collection[str] = ()) -> list[Change]:
-    """Commit, branch, and each file whose content differs.
+def compare_code(before: Mapping[str, Any], now: Mapping[str, Any], results: Collection[str] = ()) -> list[Change]:
+    """Returns the changes of commit, branch and files between two runs.
 
-    A change that was uncommitted then and is committed now is none: contents are compared, by git's own hashes.
+    A change that was uncommitted before and is committed now is no change: contents are compared by git's hashes.
 
     Args:
-        before: Facts of the code at the earlier run; empty when they are not known.
+        before: Facts of the code at the earlier run; empty if unknown.
         now: Facts of the code at the later run.
         results: Files that the runs wrote, by path below the top folder; new files among them are no code.
     """
     if not before or not now:
         return []
     if not before.get("repository", True) or not now.get("repository", True):
-        return _alone(before, now)
+        return _compare_without_repository(before, now)
     old, new = str(before.get("commit") or ""), str(now.get("commit") or "")
-    found = []
+    changes = []
     if old != new:
-        changed, counts, detail = _between(now, old, new)
-        # Commits of entries alone, in a notebook that is the code's own repository, change no code.
+        changed, counts, detail = _compare_commits(now, old, new)
+        # In a notebook inside the code's repository, commits of entries alone change no code.
         if detail != _ENTRIES_ONLY:
-            found.append(Change("code", "commit", old[:9], new[:9], detail))
+            changes.append(Change("code", "commit", old[:9], new[:9], detail))
     else:
         changed, counts = {}, {}
     if before.get("branch") != now.get("branch"):
-        found.append(_change("branch", *(str(side.get("branch") or "") or _NO_BRANCH for side in (before, now))))
-    return [c for c in found + _files(before, now, changed, counts) if c.what not in _new(before, now) & set(results)]
+        changes.append(_change("branch", *(str(side.get("branch") or "") or _NO_BRANCH for side in (before, now))))
+    changes += _compare_files(before, now, changed, counts)
+    new_results = _untracked(before, now) & set(results)
+    return [change for change in changes if change.what not in new_results]
 
 
-def _new(*sides: Mapping[str, Any]) -> set[str]:
-    """Paths of files that were new, not yet in git, at any of the runs."""
+def _untracked(*sides: Mapping[str, Any]) -> set[str]:
+    """Returns the paths of new files, not in git, of any of the runs."""
     return {str(path) for side in sides for path in side.get("untracked") or ()}
 
 
-def _alone(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
-    """Files of code that lies in no repository, or does so in only one of the runs."""
+def _compare_without_repository(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """Returns the changes of code if at least one of the runs has no repository."""
     old, new = _blobs(before), _blobs(now)
     if before.get("repository", True) != now.get("repository", True):
         commits = (
@@ -71,31 +73,31 @@ def _alone(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
 
 
 def _change(what: str, before: Message | str, now: Message | str) -> Change:
-    """A difference whose sides are names or sentences."""
+    """Returns a change whose sides are names or messages."""
     sides = {"before": before, "now": now}
     messages = {name: side for name, side in sides.items() if isinstance(side, Message)}
     return Change("code", what, _ENGLISH(before), _ENGLISH(now), messages=messages)
 
 
-def _files(
+def _compare_files(
     before: Mapping[str, Any],
     now: Mapping[str, Any],
     changed: Mapping[str, tuple[str, str]],
     counts: Mapping[str, Message],
 ) -> list[Change]:
     old, new = _blobs(before), _blobs(now)
-    found = []
+    changes = []
     for path in sorted({*changed, *old, *new}):
-        # Where a run has no uncommitted content of its own, its file is that of its commit.
+        # A file without uncommitted content is as in the commit of its run.
         base_old, base_new = changed.get(path, ("same", "same"))
         content_old, content_new = old.get(path, base_old), new.get(path, base_new)
         if content_old == content_new:
             continue
         if path not in old and path not in new:
-            found.append(_change(path, "", counts.get(path) or message("capture.state.changed")))
+            changes.append(_change(path, "", counts.get(path) or message("capture.state.changed")))
         else:
-            found.append(_change(path, _state(before, path, now), _state(now, path, before, counts.get(path))))
-    return found
+            changes.append(_change(path, _state(before, path, now), _state(now, path, before, counts.get(path))))
+    return changes
 
 
 def _blobs(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -106,7 +108,7 @@ def _blobs(facts: Mapping[str, Any]) -> dict[str, str]:
 def _state(
     facts: Mapping[str, Any], path: str, other: Mapping[str, Any], committed: Message | None = None
 ) -> Message | str:
-    """State of a file in one run: as committed, or with so many uncommitted lines; "" when it did not exist."""
+    """Returns the state of a file in one run, with its uncommitted lines; "" if it did not exist."""
     for file in facts.get("files_changed") or ():
         if isinstance(file, Mapping) and file.get("path") == path:
             added, removed = file.get("added"), file.get("removed")
@@ -117,17 +119,19 @@ def _state(
             return message("capture.state.changed_uncommitted")
     if path in (facts.get("untracked") or ()):
         return message("capture.state.new_uncommitted")
-    if path in _new(other) and not committed and facts.get("commit") == other.get("commit"):
+    if path in _untracked(other) and not committed and facts.get("commit") == other.get("commit"):
         return ""
     if committed is not None:
         return message("capture.committed", change=committed)
     return message("capture.state.as_committed")
 
 
-def _between(now: Mapping[str, Any], old: str, new: str) -> tuple[dict[str, tuple[str, str]], dict[str, Message], str]:
-    """Between two commits: files with both hashes, their counts of lines, and a sentence on the history.
+def _compare_commits(
+    now: Mapping[str, Any], old: str, new: str
+) -> tuple[dict[str, tuple[str, str]], dict[str, Message], str]:
+    """Returns files with both hashes, their counts of lines, and a sentence on the history.
 
-    Everything is empty where the repository or one of the commits is not at hand.
+    Everything is empty if the repository or one of the commits is not on this machine.
     """
     nothing: tuple[dict[str, tuple[str, str]], dict[str, Message], str] = ({}, {}, "")
     if not old or not new:
@@ -140,22 +144,22 @@ def _between(now: Mapping[str, Any], old: str, new: str) -> tuple[dict[str, tupl
             "diff", "--raw", "--numstat", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv",
             "--ignore-submodules=dirty", old, new, "--", timeout_s=_TIMEOUT_S, max_bytes=4 << 20,
         )  # fmt: skip
-        changed, counts = _parsed(out.decode("utf-8", "surrogateescape"))
-        code_only = {path: blobs for path, blobs in changed.items() if not _is_own(path, now)}
+        changed, counts = _parse_diff(out.decode("utf-8", "surrogateescape"))
+        code_only = {path: blobs for path, blobs in changed.items() if not _is_in_notebook(path, now)}
         if changed and not code_only:
             return code_only, counts, _ENTRIES_ONLY
         paths = list(code_only)[:_MAX_PATHS] if len(code_only) < len(changed) else []
-        return code_only, counts, _history(code, old, new, paths)
+        return code_only, counts, _describe_history(code, old, new, paths)
     except (GitError, OSError, IndexError):
         return nothing
 
 
-def _is_own(path: str, facts: Mapping[str, Any]) -> bool:
-    """Whether labbook itself writes this file, in a notebook that lies in the code's repository."""
+def _is_in_notebook(path: str, facts: Mapping[str, Any]) -> bool:
+    """Whether the file belongs to a notebook inside the code's repository."""
     return any(path == own or path.startswith(f"{own}/") for own in facts.get("own") or ())
 
 
-def _parsed(text: str) -> tuple[dict[str, tuple[str, str]], dict[str, Message]]:
+def _parse_diff(text: str) -> tuple[dict[str, tuple[str, str]], dict[str, Message]]:
     changed: dict[str, tuple[str, str]] = {}
     counts: dict[str, Message] = {}
     items = iter(text.split("\0"))
@@ -170,8 +174,8 @@ def _parsed(text: str) -> tuple[dict[str, tuple[str, str]], dict[str, Message]]:
     return changed, counts
 
 
-def _history(code: CodeRepository, old: str, new: str, paths: list[str]) -> str:
-    """How many commits lie between, in which direction, and their subjects."""
+def _describe_history(code: CodeRepository, old: str, new: str, paths: list[str]) -> str:
+    """Returns the number of commits in between, their direction and their subjects."""
     out, _ = code.run(
         "log", "--format=%m%s", "--left-right", "--max-count=200", f"{old}...{new}", "--", *paths,
         timeout_s=_TIMEOUT_S, max_bytes=1 << 20,
@@ -179,10 +183,10 @@ def _history(code: CodeRepository, old: str, new: str, paths: list[str]) -> str:
     lines = out.decode("utf-8", "replace").splitlines()
     ahead = [line[1:] for line in lines if line.startswith(">")]
     left = [line[1:] for line in lines if line.startswith("<")]
-    said = f"{len(ahead)} commit{'s' if len(ahead) != 1 else ''} in between" if ahead else ""
+    summary = f"{len(ahead)} commit{'s' if len(ahead) != 1 else ''} in between" if ahead else ""
     if left:
-        said = f"{said}; {len(left)} of the earlier run's commits are not in it".lstrip("; ")
+        summary = f"{summary}; {len(left)} of the earlier run's commits are not in it".lstrip("; ")
     subjects = [f"- {subject}" for subject in ahead[:_MAX_SUBJECTS]]
     if len(ahead) > _MAX_SUBJECTS:
         subjects.append(f"- and {len(ahead) - _MAX_SUBJECTS} more")
-    return "\n".join([said, *subjects]) if said else ""
+    return "\n".join([summary, *subjects]) if summary else ""

@@ -1,7 +1,7 @@
-"""What changed in the code from one run to another, as a short unified diff.
+"""Shows the changes of the code between two runs as a short unified diff.
 
-Each file is put together as it was in each run: the content of its commit, with the uncommitted changes that the run's
-`changes.patch` holds. Where the repository is not at hand, only what the patches hold is compared.
+Each file is rebuilt as it was in each run: the content of its commit with the uncommitted changes of the run's
+`changes.patch`. Without the repository, only files in the patches are compared.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ class _Side:
     sections: dict[str, str]
 
 
-def code_between(
+def diff_code(
     before: Mapping[str, Any], before_folder: Path, now: Mapping[str, Any], now_folder: Path, paths: Sequence[str]
 ) -> dict[str, str]:
-    """The changes of some files from one run to the other, by path; those that are not known are left out.
+    """Returns the changes of some files between two runs, by path; unknown ones are left out.
 
     Args:
         before: Facts of the code at the earlier run.
-        before_folder: Folder beside its entry.
+        before_folder: Attachments of its entry.
         now: Facts of the code at the later run.
-        now_folder: Folder beside its entry.
-        paths: Files, by path below the top folder of the code; the first eight count.
+        now_folder: Attachments of its entry.
+        paths: Paths of files below the top folder of the code; only the first eight are compared.
     """
     sides = [_Side(before, _sections(before_folder)), _Side(now, _sections(now_folder))]
     code = _repository(now) or _repository(before)
-    told = {}
+    diffs = {}
     for path in paths[:_MOST_FILES]:
         contents = [_content(side, path, code) for side in sides]
         old, new = contents
@@ -60,8 +60,8 @@ def code_between(
         )
         diff = "\n".join(line[:_MOST_LINE] for line in itertools.islice(lines, _MOST_LINES))
         if diff:
-            told[path] = diff
-    return told
+            diffs[path] = diff
+    return diffs
 
 
 def _repository(facts: Mapping[str, Any]) -> CodeRepository | None:
@@ -76,48 +76,48 @@ def _repository(facts: Mapping[str, Any]) -> CodeRepository | None:
 
 
 def _sections(folder: Path) -> dict[str, str]:
-    """Path -> its section of the patch beside an entry."""
+    """Returns the sections of an entry's patch, by path."""
     try:
         patch = (folder / PATCH_FILE).read_bytes()
     except OSError:
         return {}
     if not patch.startswith(b"diff --git "):
         return {}
-    found = {}
+    sections = {}
     for section in split_sections(patch):
         text = section.decode("utf-8", "surrogateescape")
-        named = re.search(r'^\+\+\+ "?b/(.+?)"?\t?$', text, re.MULTILINE)
-        named = named or re.search(r'^--- "?a/(.+?)"?\t?$', text, re.MULTILINE)
-        named = named or re.match(r"diff --git a/(.+) b/\1$", text, re.MULTILINE)
-        if named is not None:
-            found[named.group(1)] = text
-    return found
+        name = re.search(r'^\+\+\+ "?b/(.+?)"?\t?$', text, re.MULTILINE)
+        name = name or re.search(r'^--- "?a/(.+?)"?\t?$', text, re.MULTILINE)
+        name = name or re.match(r"diff --git a/(.+) b/\1$", text, re.MULTILINE)
+        if name is not None:
+            sections[name.group(1)] = text
+    return sections
 
 
 def _content(side: _Side, path: str, code: CodeRepository | None) -> str | None:
-    """A file as it was in a run, "" where it was not there, `None` where that is not known."""
+    """Returns the content of a file in a run, "" if it did not exist, `None` if unknown."""
     section = side.sections.get(path)
     commit = str(side.facts.get("commit") or "")
     if section is None:
-        # What has changed and is not in the patch was left out of it.
+        # A changed file without a section was left out of the patch.
         if any(path in (side.facts.get(key) or ()) for key in ("blobs", "too_large", "withheld", "binaries")):
             return None
-        return _committed(code, f"{commit}:{path}") if side.facts.get("repository", True) and commit else ""
+        return _read_committed(code, f"{commit}:{path}") if side.facts.get("repository", True) and commit else ""
     if "\n+++ /dev/null" in section:
         return ""
     base: str | None = ""
     if "\nnew file mode " not in section:
         renamed = re.search(r"^rename from (.+)$", section, re.MULTILINE)
-        base = _committed(code, f"{commit}:{renamed.group(1) if renamed else path}")
-    return _applied(base, section) if base is not None else None
+        base = _read_committed(code, f"{commit}:{renamed.group(1) if renamed else path}")
+    return _apply_section(base, section) if base is not None else None
 
 
 def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _committed(code: CodeRepository | None, name: str) -> str | None:
-    """A file in a commit, "" where that commit has none of this name, `None` where it cannot be asked."""
+def _read_committed(code: CodeRepository | None, name: str) -> str | None:
+    """Returns a file in a commit, "" if the commit has no such file, `None` if it cannot be read."""
     if code is None:
         return None
     try:
@@ -131,8 +131,8 @@ def _committed(code: CodeRepository | None, name: str) -> str | None:
     return out.decode("utf-8", "surrogateescape")
 
 
-def _applied(base: str, section: str) -> str | None:
-    """The content that a section makes of its base; `None` where it does not fit."""
+def _apply_section(base: str, section: str) -> str | None:
+    """Returns the base with a section of a patch applied; `None` if it does not apply."""
     old = _lines(base)
     new: list[str] = []
     at = 0

@@ -1,4 +1,4 @@
-"""What runs have in common and where they differ, for `labbook compare` and the site."""
+"""Prepares the tables and the JSON data of `labbook compare`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from labbook.store.escape import table_cell
 
 
 @dataclass(frozen=True)
-class Measured:
+class MetricRow:
     """One number of several runs.
 
     Args:
         name: The series.
         what: "last" or "best".
-        values: Its value in each run, `None` where a run has none.
+        values: The value in each run, `None` for a run without one.
     """
 
     name: str
@@ -28,11 +28,11 @@ class Measured:
     values: tuple[float | None, ...]
 
 
-def metric_table(runs: Sequence[Run]) -> list[Measured]:
-    """Last and best value of each series that one of the runs has, those that all have first.
+def metric_table(runs: Sequence[Run]) -> list[MetricRow]:
+    """Returns last and best value of each series, with series that all runs have first.
 
-    The best value is left out where it is the last one in all runs, and where there is none: of a learning rate or a
-    norm no value is the best.
+    The best value is left out if it is the last one in all runs, and for series such as the learning rate that have no
+    best value.
     """
     sides = [{series.name: series for series in one_a_name(run.series)} for run in runs]
     names = list(dict.fromkeys(name for side in sides for name in side))
@@ -44,7 +44,7 @@ def metric_table(runs: Sequence[Run]) -> list[Measured]:
             if what == "best" and has_no_best(name):
                 continue
             if (what == "last" or values != last) and any(value is not None for value in values):
-                rows.append(Measured(name, what, values))
+                rows.append(MetricRow(name, what, values))
     return rows
 
 
@@ -54,7 +54,7 @@ def _value(series: Series | None, what: str) -> float | None:
 
 
 def summary_rows(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
-    """What a reader asks first of several runs, as (what, its value in each)."""
+    """Returns title, status and duration of the runs, each with its value in every run."""
     return [
         ("title", tuple(run.title for run in runs)),
         ("status", tuple(run.status for run in runs)),
@@ -63,7 +63,7 @@ def summary_rows(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def comparison_data(before: Run, now: Run, changes: Sequence[Change], commits: Sequence[Any]) -> dict[str, Any]:
-    """The comparison as JSON data, for programs."""
+    """Returns the comparison of two runs as JSON data."""
     return {
         "before": before.id,
         "now": now.id,
@@ -81,27 +81,29 @@ Rows = Sequence[tuple[str, str, tuple[str, ...]]]
 """Differences as (kind, what, value in each run)."""
 
 
-def many_data(runs: Sequence[Run], rows: Rows, measured: Sequence[Measured]) -> dict[str, Any]:
-    """The comparison of several runs as JSON data, for programs."""
+def runs_data(runs: Sequence[Run], rows: Rows, metrics: Sequence[MetricRow]) -> dict[str, Any]:
+    """Returns the comparison of several runs as JSON data."""
     return {
         "runs": [run.id for run in runs],
         "status": [run.status for run in runs],
         "duration_s": [run.duration_s for run in runs],
-        "metrics": {f"{row.name} ({row.what})": list(row.values) for row in measured},
+        "metrics": {f"{row.name} ({row.what})": list(row.values) for row in metrics},
         "changes": [{"kind": kind, "what": what, "values": list(values)} for kind, what, values in rows],
     }
 
 
-def comparison_markdown(runs: Sequence[Run], rows: Rows, measured: Sequence[Measured], said: Mapping[str, Any]) -> str:
-    """The comparison of several runs as a Markdown table, a column each.
+def comparison_markdown(
+    runs: Sequence[Run], rows: Rows, metrics: Sequence[MetricRow], labels: Mapping[str, Any]
+) -> str:
+    """Returns the comparison of several runs as a Markdown table with one column per run.
 
     Args:
         runs: The runs.
-        rows: Where they differ.
-        measured: Their numbers.
-        said: Words of the notebook's language.
+        rows: Their differences.
+        metrics: Their numbers.
+        labels: Words of the notebook's language.
     """
-    words, kinds = said["comparison"], said["week"]["kinds"]
+    words, kinds = labels["comparison"], labels["week"]["kinds"]
 
     def line(kind: str, what: str, values: Sequence[str]) -> str:
         return f"| {' | '.join([kind, table_cell(what), *(table_cell(value) or '–' for value in values)])} |"
@@ -109,10 +111,10 @@ def comparison_markdown(runs: Sequence[Run], rows: Rows, measured: Sequence[Meas
     lines = [
         f"|  |  | {' | '.join(table_cell(run.id) for run in runs)} |",
         "|" + "---|" * (len(runs) + 2),
-        f"| {words['status']} |  | {' | '.join(str(said['status'].get(run.status, run.status)) for run in runs)} |",
+        f"| {words['status']} |  | {' | '.join(str(labels['status'].get(run.status, run.status)) for run in runs)} |",
         line(str(words["duration"]), "", [duration(run.duration_s) for run in runs]),
     ]
-    for row in measured:
+    for row in metrics:
         name = row.name if row.what == "last" else f"{row.name} ({words[row.what]})"
         lines.append(line(str(words["metric"]), name, [number(v) if v is not None else "" for v in row.values]))
     lines += [line(str(kinds.get(kind, kind)), what, values) for kind, what, values in rows]

@@ -14,12 +14,12 @@ from labbook.store.journal import write_atomically
 from labbook.store.paths import NotebookPaths, is_run_id
 
 _LOOK_BACK = 300
-"""How many entries are read, newest first, when the note of the latest runs is missing. Source: chosen by us; 300 small
-JSON files are read in about 30 ms."""
+"""Maximum entries that are read, newest first, if `latest.json` is missing. Source: chosen by us; 300 small JSON files
+take about 30 ms."""
 
 
 def previous_run(paths: NotebookPaths, run: Run, *, by_folder: bool) -> dict[str, Any] | None:
-    """The facts of the latest run of the same script that began before this one, or `None`.
+    """Returns the facts of the latest earlier run of the same script, or `None`.
 
     Args:
         paths: The notebook.
@@ -28,10 +28,10 @@ def previous_run(paths: NotebookPaths, run: Run, *, by_folder: bool) -> dict[str
             are two scripts, while a team runs one script in many folders.
     """
     key = _key(run, by_folder)
-    noted = _read(paths.private / "latest.json").get(key)
-    # What a withheld entry holds must not travel into the next one.
+    latest = _read(paths.private / "latest.json").get(key)
+    # Content of a withheld entry must not get into the next one.
     withheld = withheld_files(paths)
-    for run_id in (noted, *_ids_before(paths, run.id)):
+    for run_id in (latest, *_earlier_ids(paths, run.id)):
         if not isinstance(run_id, str) or not is_run_id(run_id) or run_id == run.id:
             continue
         path = paths.attachments(run_id) / "run.json"
@@ -39,7 +39,7 @@ def previous_run(paths: NotebookPaths, run: Run, *, by_folder: bool) -> dict[str
             continue
         facts = _read(path)
         same_folder = facts.get("cwd") == run.cwd or not by_folder
-        # Ids of one second are in no order: the time decides.
+        # Ids of the same second are not ordered: the time decides.
         earlier = isinstance(facts.get("started"), (int, float)) and facts["started"] < run.started
         if earlier and facts.get("id") == run_id and facts.get("script") == run.script and same_folder:
             return facts
@@ -47,7 +47,7 @@ def previous_run(paths: NotebookPaths, run: Run, *, by_folder: bool) -> dict[str
 
 
 def remember_run(paths: NotebookPaths, run: Run, *, by_folder: bool) -> None:
-    """Notes that this is the latest run of its script; only a short cut, rebuilt from the entries when it is lost."""
+    """Notes the latest run of a script in `latest.json`, a cache that the entries can rebuild."""
     place = paths.private / "latest.json"
     latest = _read(place)
     latest[_key(run, by_folder)] = run.id
@@ -59,8 +59,8 @@ def _key(run: Run, by_folder: bool) -> str:
     return f"{run.cwd}::{run.script}" if by_folder else run.script
 
 
-def _ids_before(paths: NotebookPaths, run_id: str) -> Iterator[str]:
-    """Ids of entries of the same second or earlier, newest first, at most `_LOOK_BACK`."""
+def _earlier_ids(paths: NotebookPaths, run_id: str) -> Iterator[str]:
+    """Yields at most `_LOOK_BACK` ids of entries of the same second or earlier, newest first."""
     count = 0
     stamp = run_id.rpartition("-")[0]
     for month in _newest_first(paths.runs, depth=2):

@@ -1,4 +1,4 @@
-"""What one run was set to, as flat names and values: read from its `run.json`, for every comparison of runs."""
+"""Reads the settings of one run from its `run.json`, as flat names and values."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 _MAX_VALUE = 120
 
 _VOLATILE = ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "CUDA_CACHE_PATH")
-"""Variables that differ in every run and mean nothing."""
+"""Variables that differ in every run and are ignored."""
 
 STATES = ("seeds", "device", "mode", "amp", "deterministic", "distributed")
-"""What of a framework's state is compared."""
+"""Keys of a framework's state that are compared."""
 
 
-def captured(run: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """What a capture source found; nothing where it could not answer."""
-    found = run.get("captured")
-    facts = found.get(name) if isinstance(found, Mapping) else None
+def captured_facts(run: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Returns the facts of a capture source; empty if it had none."""
+    captured = run.get("captured")
+    facts = captured.get(name) if isinstance(captured, Mapping) else None
     return facts if isinstance(facts, Mapping) and "unavailable" not in facts else {}
 
 
-def rows(run: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """The mappings in a list of the run; nothing where there is no list."""
-    found = run.get(name)
-    return [row for row in found if isinstance(row, Mapping)] if isinstance(found, (list, tuple)) else []
+def list_rows(run: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """Returns the mappings in a list of the run; empty if there is no list."""
+    values = run.get(name)
+    return [row for row in values if isinstance(row, Mapping)] if isinstance(values, (list, tuple)) else []
 
 
 def format_value(value: Any) -> str:  # noqa: ANN401 - JSON data
-    """A value as it stands in a table: short, a string without quotes."""
+    """Returns a value for a table: short, a string without quotes."""
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, float):
@@ -39,30 +39,30 @@ def format_value(value: Any) -> str:  # noqa: ANN401 - JSON data
     return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 1] + "…"
 
 
-def flat(values: Mapping[str, Any], prefix: str = "", depth: int = 0) -> list[tuple[str, Any]]:
-    """Names and values of nested groups: `optimizer.lr`."""
-    found: list[tuple[str, Any]] = []
+def flatten(values: Mapping[str, Any], prefix: str = "", depth: int = 0) -> list[tuple[str, Any]]:
+    """Returns names and values of nested groups, such as `optimizer.lr`."""
+    pairs: list[tuple[str, Any]] = []
     for name, value in values.items():
         if isinstance(value, Mapping) and value and depth < 6:
-            found += flat(value, f"{prefix}{name}.", depth + 1)
+            pairs += flatten(value, f"{prefix}{name}.", depth + 1)
         else:
-            found.append((f"{prefix}{name}", value))
-    return found
+            pairs.append((f"{prefix}{name}", value))
+    return pairs
 
 
-def parsed_arguments(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as the program parsed them, defaults too; empty where no parser was seen."""
+def collect_arguments(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options as the program parsed them, with defaults; empty without a parser."""
     values: dict[str, Any] = {}
-    for arguments in rows(run, "arguments"):
+    for arguments in list_rows(run, "arguments"):
         given = arguments.get("values")
         if isinstance(given, Mapping):
-            for name, value in flat(given):
+            for name, value in flatten(given):
                 values.setdefault(name, value)
     return values
 
 
 def parse_command(argv: Sequence[Any]) -> dict[str, Any]:
-    """The words of a command line: options with their values, the rest by position as "command"."""
+    """Returns the options of a command line with their values, and the other words as "command"."""
     line = [str(word) for word in argv]
     options: dict[str, Any] = {}
     plain: list[str] = []
@@ -92,38 +92,38 @@ def _is_number(word: str) -> bool:
 
 
 def is_parsed(option: str, known: set[str]) -> bool:
-    """Whether a parser has this option under a longer or another name (`-b` for `batch_size`)."""
+    """Whether a parsed option has this name or a longer one (`-b` for `batch_size`)."""
     bare = option.lstrip("-").replace("-", "_")
     return bare in known or any(name.lstrip("-").startswith(bare) for name in known)
 
 
 def written_files(run: Mapping[str, Any]) -> set[str]:
-    """Files that a run wrote, relative to the top folder of its code."""
-    top, cwd = str(captured(run, "code").get("top") or ""), str(run.get("cwd") or "")
-    written = (str(row.get("path")) for row in rows(run, "files") if row.get("mode") == "written")
+    """Returns the files that a run wrote, relative to the top folder of its code."""
+    top, cwd = str(captured_facts(run, "code").get("top") or ""), str(run.get("cwd") or "")
+    written = (str(row.get("path")) for row in list_rows(run, "files") if row.get("mode") == "written")
     places = (path if path.startswith(("/", "~")) else f"{cwd}/{path}" for path in written)
     return {place.removeprefix(f"{top}/") for place in places if place.startswith(f"{top}/")}
 
 
-def file_text(row: Mapping[str, Any]) -> str:
-    """A file that was read, in words: its size, how many files it stands for, the beginning of its fingerprint."""
+def describe_file(row: Mapping[str, Any]) -> str:
+    """Returns size, number of files and the beginning of the fingerprint of a file in words."""
     size = row.get("size_bytes")
     count = int(row.get("members") or 1)
-    text = f"{size:,} bytes" if isinstance(size, int) and size >= 0 else "size not known"
+    text = f"{size:,} bytes" if isinstance(size, int) and size >= 0 else "size unknown"
     text = f"{count:,} files, {text}" if count > 1 else text
     kind, _, digest = str(row.get("fingerprint") or "").partition(":")
     return f"{text}, {kind} {digest[:8]}" if digest else text
 
 
 def environment_variables(run: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Environment variables that mean something; `None` where they were not captured."""
-    side = captured(run, "command").get("environment")
+    """Returns the environment variables to compare; `None` if none were captured."""
+    side = captured_facts(run, "command").get("environment")
     return {n: v for n, v in side.items() if n not in _VOLATILE} if isinstance(side, Mapping) else None
 
 
 def machine_facts(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The machine and the container."""
-    facts = captured(run, "hardware")
+    """Returns the facts of the machine and the container to compare."""
+    facts = captured_facts(run, "hardware")
     names = [str(gpu.get("name")) for gpu in facts.get("gpus") or () if isinstance(gpu, Mapping)]
     side = {key: facts[key] for key in ("cpu", "cores", "driver", "os") if facts.get(key)}
     memory = facts.get("memory_limit_bytes") or facts.get("memory_bytes")
@@ -132,7 +132,7 @@ def machine_facts(run: Mapping[str, Any]) -> dict[str, Any]:
     if facts:
         side["gpus"] = ", ".join(f"{names.count(n)} x {n}" for n in dict.fromkeys(names)) or "none"
         side["host"] = str(run.get("host") or "")
-    container = captured(run, "container")
+    container = captured_facts(run, "container")
     if container:
         side["container"] = str(container.get("image_id") or container.get("image") or container.get("kind") or "")
     return side

@@ -1,7 +1,7 @@
-"""What is compared of several runs: facts of each as flat texts, and a table of those that are not the same.
+"""Compares several runs: facts of each run as flat texts, and a table of their differences.
 
-The terminal makes the table here; the site's page makes it in the browser from the same facts, by the same rules
-(`templates/site/assets/compare.js`), and a test holds the two together.
+The terminal's table is built here. The site builds it in the browser from the same facts by the same rules
+(`templates/site/assets/compare.js`); a test compares both.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 from labbook.compare.run_settings import (
     STATES,
-    captured,
+    captured_facts,
+    collect_arguments,
+    describe_file,
     environment_variables,
-    file_text,
-    flat,
+    flatten,
     format_value,
     is_parsed,
+    list_rows,
     machine_facts,
     parse_command,
-    parsed_arguments,
-    rows,
     written_files,
 )
 from labbook.frozen import dataclass
@@ -30,13 +30,13 @@ KINDS = ("argument", "config", "code", "input", "environment", "package", "hardw
 """Kinds of facts in the order of the table: the likeliest causes of another result first."""
 
 MAX_ROWS = 60
-"""Most rows of one kind. Source: chosen by us; what differs in more packages than that is another machine."""
+"""Maximum rows of one kind. Source: chosen by us; runs that differ in more packages are on different machines."""
 
 _MAX_CONFIG_BYTES = 8_000
 _MAX_FACTS = 800
 _MAX_LINES = 6
 _OBSERVED_BY_BOTH = ("hardware", "state")
-"""Kinds in which a name that one run lacks was not looked at there, while in the others it was not set."""
+"""Kinds in which a missing name was not observed, while in the others it was not set."""
 
 Facts = Mapping[str, Mapping[str, str]]
 
@@ -47,8 +47,8 @@ class Difference:
 
     Args:
         kind: One of `KINDS`.
-        what: Which one: `--lr`, `torch seeds.numpy`, `numpy`.
-        values: Its value in each run; "" where a run has none.
+        what: Its name: `--lr`, `torch seeds.numpy`, `numpy`.
+        values: The value in each run; "" for a run without one.
     """
 
     kind: str
@@ -56,24 +56,25 @@ class Difference:
     values: tuple[str, ...]
 
 
-def comparable_facts(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """What is compared of one run, from its `run.json`: kind -> name -> value. A kind that was not observed is missing.
+def collect_facts(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Returns the facts of one run that are compared, as kind -> name -> value.
 
-    Besides `KINDS`: "words" are the words of the command line, for runs whose options no parser told; "state" is the
-    state of the frameworks, which is compared as environment; "written" names files that the run itself wrote.
+    A kind that was not observed is missing. Besides `KINDS` there are "words", the words of the command line, for runs
+    without a parser; "state", the state of the frameworks, which is compared as environment; and "written", the files
+    that the run wrote.
     """
     argv = run.get("argv")
     words = parse_command(argv if isinstance(argv, (list, tuple)) else ())
-    parsed = parsed_arguments(run)
-    found: dict[str, Mapping[str, Any] | None] = {
+    parsed = collect_arguments(run)
+    by_kind: dict[str, Mapping[str, Any] | None] = {
         "argument": _arguments(parsed, words) if parsed else None,
         "words": words,
-        "config": {str(row.get("path")): _config(row) for row in rows(run, "configs")},
-        "code": _code(captured(run, "code")),
+        "config": {str(row.get("path")): _config(row) for row in list_rows(run, "configs")},
+        "code": _code(captured_facts(run, "code")),
         "input": _inputs(run),
         "state": _states(run),
         "environment": environment_variables(run),
-        "package": _packages(captured(run, "python")),
+        "package": _packages(captured_facts(run, "python")),
         "hardware": machine_facts(run) or None,
         "written": dict.fromkeys(sorted(written_files(run)), "") or None,
     }
@@ -81,13 +82,13 @@ def comparable_facts(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         kind: {
             name: value if kind == "config" else format_value(value) for name, value in list(facts.items())[:_MAX_FACTS]
         }
-        for kind, facts in found.items()
+        for kind, facts in by_kind.items()
         if facts is not None
     }
 
 
 def _arguments(parsed: Mapping[str, Any], words: Mapping[str, Any]) -> dict[str, Any]:
-    """Options under the names that the user typed, and those of launchers, which no parser of the program has."""
+    """Returns the options under the names that the user typed, and the options of launchers."""
     written = {name.lstrip("-").replace("-", "_"): name for name in words if name.startswith("-")}
     named = {written.get(name, name): value for name, value in parsed.items()}
     rest = {n: v for n, v in words.items() if n.startswith("-") and n not in named and not is_parsed(n, set(named))}
@@ -103,40 +104,40 @@ def _config(row: Mapping[str, Any]) -> str:
 
 
 def _code(facts: Mapping[str, Any]) -> dict[str, str] | None:
-    """Commit, branch, and the content of each file that was not as committed."""
+    """Returns commit, branch, and the content of each file with uncommitted changes."""
     if not facts:
         return None
     if not facts.get("repository", True):
-        found = {"repository": "no repository"}
+        code = {"repository": "no repository"}
     else:
-        found = {"commit": str(facts.get("commit") or "")[:9] or "none", "branch": str(facts.get("branch") or "none")}
+        code = {"commit": str(facts.get("commit") or "")[:9] or "none", "branch": str(facts.get("branch") or "none")}
     new = {str(path) for path in facts.get("untracked") or ()}
     blobs = facts.get("blobs")
     for path, blob in sorted(blobs.items()) if isinstance(blobs, Mapping) else ():
-        found[str(path)] = f"{'new' if path in new else 'changed'} {str(blob)[:8]}" if blob else "deleted"
-    return found
+        code[str(path)] = f"{'new' if path in new else 'changed'} {str(blob)[:8]}" if blob else "deleted"
+    return code
 
 
 def _inputs(run: Mapping[str, Any]) -> dict[str, str] | None:
-    """Files that were read, without configuration and what the run itself wrote."""
-    read = {str(r.get("path")): r for r in rows(run, "files") if r.get("mode") == "read"}
-    configs = [str(row.get("path")) for row in rows(run, "configs")]
-    kept = {
-        path: file_text(row)
+    """Returns the files that were only read, without configuration files."""
+    read = {str(r.get("path")): r for r in list_rows(run, "files") if r.get("mode") == "read"}
+    configs = [str(row.get("path")) for row in list_rows(run, "configs")]
+    inputs = {
+        path: describe_file(row)
         for path, row in read.items()
         if not any(path == config or config.endswith(f"/{path}") for config in configs)
     }
-    return kept if read else None
+    return inputs if read else None
 
 
 def _states(run: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for framework in rows(run, "frameworks"):
+    for framework in list_rows(run, "frameworks"):
         name, state = str(framework.get("name")), framework.get("state")
         state = state if isinstance(state, Mapping) else {}
         for key in STATES:
             if key in state:
-                values = flat({key: state[key]} if state[key] != {} else {})
+                values = flatten({key: state[key]} if state[key] != {} else {})
                 found |= {f"{name} {what}": value for what, value in values if ".rank" not in what}
                 if key == "seeds":
                     for seeded in ("python", "numpy", name):
@@ -156,18 +157,18 @@ def _packages(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     return found
 
 
-def differences(runs: Sequence[Facts]) -> list[Difference]:
-    """Where the runs are not all the same, by kind; each kind cut with a row that says how many more there are.
+def compare_facts(runs: Sequence[Facts]) -> list[Difference]:
+    """Returns the differences of the runs by kind; a row counts those over `MAX_ROWS` of a kind.
 
-    What a run did not observe is no difference.
+    A fact that a run did not observe is no difference.
     """
-    found: list[Difference] = []
+    rows: list[Difference] = []
     for kind in KINDS:
         table = _table(kind, runs)
-        found += table[:MAX_ROWS]
+        rows += table[:MAX_ROWS]
         if len(table) > MAX_ROWS:
-            found.append(Difference(kind, f"and {len(table) - MAX_ROWS} more", ("",) * len(runs)))
-    return found
+            rows.append(Difference(kind, f"and {len(table) - MAX_ROWS} more", ("",) * len(runs)))
+    return rows
 
 
 def _table(kind: str, runs: Sequence[Facts]) -> list[Difference]:
@@ -189,35 +190,35 @@ def _names(sides: Sequence[Mapping[str, str] | None]) -> list[str]:
 def _rows(kind: str, rule: str, sides: Sequence[Mapping[str, str] | None]) -> list[Difference]:
     found = []
     for name in _names(sides):
-        known = [side.get(name, "") for side in sides if side is not None]
-        told = [side[name] for side in sides if side is not None and name in side]
-        if len(set(told if rule in _OBSERVED_BY_BOTH else known)) > 1:
+        values = [side.get(name, "") for side in sides if side is not None]
+        observed = [side[name] for side in sides if side is not None and name in side]
+        if len(set(observed if rule in _OBSERVED_BY_BOTH else values)) > 1:
             found.append(Difference(kind, name, tuple((side or {}).get(name, "") for side in sides)))
     return found
 
 
 def _argument_rows(runs: Sequence[Facts]) -> list[Difference]:
-    """Parsed options where all runs have them, else the words of the command lines."""
+    """Returns the differences of parsed options if all runs have them, else of the command lines."""
     kind = "argument" if all("argument" in side for side in runs) else "words"
     sides = [side.get(kind) for side in runs]
     if kind == "words":
         return _rows("argument", kind, sides)
-    # `--batch-size` of one run is `batch_size` where it was left to its default.
-    called: dict[str, str] = {}
+    # `--batch-size` of one run is `batch_size` in a run that uses its default.
+    display_names: dict[str, str] = {}
     aligned = []
     for side in sides:
         values = {}
         for name, value in (side or {}).items():
             bare = name.lstrip("-").replace("-", "_")
             values[bare] = value
-            if name.startswith("-") or bare not in called:
-                called[bare] = name
+            if name.startswith("-") or bare not in display_names:
+                display_names[bare] = name
         aligned.append(values)
-    return [Difference(r.kind, called[r.what], r.values) for r in _rows("argument", kind, aligned)]
+    return [Difference(r.kind, display_names[r.what], r.values) for r in _rows("argument", kind, aligned)]
 
 
 def _config_row(path: str, sides: Sequence[Mapping[str, str] | None]) -> Difference | None:
-    """The lines of a configuration file that not all runs have."""
+    """Returns the lines of a configuration file that not all runs have, or `None`."""
     texts = [(side or {}).get(path) for side in sides]
     lines = [[line.strip() for line in text.splitlines() if line.strip()] if text is not None else [] for text in texts]
     if len(set(texts)) == 1 or len({tuple(each) for each in lines}) == 1:
@@ -232,7 +233,7 @@ def _config_row(path: str, sides: Sequence[Mapping[str, str] | None]) -> Differe
 
 
 def _code_rows(runs: Sequence[Facts], sides: Sequence[Mapping[str, str] | None]) -> list[Difference]:
-    """Commit and branch, then files; what a run wrote itself is a result, not code."""
+    """Returns the differences of commit, branch and files; files that a run wrote are results, not code."""
     written = {path for side in runs for path in side.get("written") or ()}
     found = []
     for name in _names(sides):

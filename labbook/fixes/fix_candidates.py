@@ -1,7 +1,7 @@
-"""Ranks the differences between a failed run and a later one by how likely each of them fixed the failure.
+"""Finds failures that a later run no longer shows, and ranks the differences as possible fixes.
 
-First come the kinds that the page of the symptom lists in `cured_by`, then the file of the failing line, then the other
-kinds: arguments before packages before hardware. The result is a proposal; a person confirms it.
+The order of the ranking: differences that the symptom's page lists as `cured_by`, then files on the way to the failing
+line, then by kind, arguments before packages before hardware.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from labbook.model.run import Change, Run
 from labbook.model.symptom import Symptom
 
 _KINDS = ("argument", "config", "code", "input", "package", "environment", "hardware", "command")
-"""In the order in which people change them."""
+"""Kinds of changes, in the order in which people usually change them."""
 
 HISTORY = frozenset({"commit", "branch", "repository"})
-"""Rows of kind "code" that only record a commit."""
+"""Changes of kind "code" that only say that something was committed."""
 
 _NO_CODE = frozenset({".gitignore", ".gitkeep", ".gitattributes", "labbook.toml", "mkdocs.yml"})
 
@@ -24,19 +24,20 @@ _HELP = frozenset({"-h", "--help", "--version", "-V", "--dry-run", "--dry_run"})
 
 
 def find_cured(failed: Run, now: Run) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The symptoms and fingerprints of a failed run that a later run, which came as far, does not have.
+    """Returns symptoms and fingerprints of the first run that the later run no longer shows.
 
     Args:
         failed: The earlier run.
         now: The later run.
 
     Returns:
-        Symptoms and fingerprints. Empty where the later run did not come as far: it did not finish, it only printed
-        its help, it made no more steps than the first one before its failure, or it lacks the check.
+        Symptoms and fingerprints. Both are empty if the later run did not get as far: it did not finish, only printed
+        its help, or made no more steps than the first run had at its failure. A symptom whose check was not made in
+        the later run is left out.
     """
     if not failed.symptoms and not failed.fingerprints and failed.status not in ("failed", "killed"):
         return (), ()
-    if now.status != "finished" or _HELP & set(now.argv) or not _as_far(failed, now):
+    if now.status != "finished" or _HELP & set(now.argv) or not _got_as_far(failed, now):
         return (), ()
     checked = {check.id: check.verdict for check in failed.checks}
     later = {check.id: check.verdict for check in now.checks}
@@ -50,8 +51,8 @@ def find_cured(failed: Run, now: Run) -> tuple[tuple[str, ...], tuple[str, ...]]
     return symptoms, fingerprints if symptoms or failed.status in ("failed", "killed") else ()
 
 
-def _as_far(failed: Run, now: Run) -> bool:
-    """Whether the later run came past the point at which the first one failed."""
+def _got_as_far(failed: Run, now: Run) -> bool:
+    """Whether the later run passed the point at which the first one failed."""
     steps = _steps(now)
     at = max((e.step for e in failed.exceptions if e.step is not None), default=None)
     if failed.status in ("failed", "killed") and at is not None and at > 0 and steps <= at:
@@ -72,15 +73,15 @@ def rank_changes(
     catalogue: Mapping[str, Symptom],
     failing_files: Collection[str] = (),
 ) -> tuple[Change, ...]:
-    """The differences that may have fixed a failure, likeliest first.
+    """Returns the differences that may be the fix, likeliest first.
 
     Args:
-        changes: Between the two runs; metrics are results and are left out.
-        symptoms: Those that the later run does not have.
-        catalogue: Pages by id: `cured_by` of those symptoms.
-        failing_files: Files of the user's code on the way to the failing line, the innermost first.
+        changes: Changes between the two runs; changes of metrics are left out.
+        symptoms: Symptoms that are gone.
+        catalogue: Symptom pages by id, for their `cured_by`.
+        failing_files: Files of the user's code on the way to the failing line, innermost first.
     """
-    possible = [change for change in changes if change.kind != "metric" and not _is_our_own(change)]
+    candidates = [change for change in changes if change.kind != "metric" and not _is_unrelated(change)]
     patterns = [p for name in symptoms if name in catalogue for p in catalogue[name].cured_by]
     files = [path.replace("\\", "/") for path in failing_files]
 
@@ -92,18 +93,18 @@ def rank_changes(
         kind = _KINDS.index(change.kind) if change.kind in _KINDS else len(_KINDS)
         return by_page, by_place, kind + len(_KINDS) * (change.kind == "code" and change.what in HISTORY)
 
-    return tuple(sorted(possible, key=order))
+    return tuple(sorted(candidates, key=order))
 
 
-def _is_our_own(change: Change) -> bool:
-    """Whether a difference concerns labbook, its notebook or git itself, none of which changes a training."""
+def _is_unrelated(change: Change) -> bool:
+    """Whether a difference is in labbook, its notebook or git's own files, which change no training."""
     if change.kind == "code":
         return change.what.startswith("notes/") or change.what.rpartition("/")[2] in _NO_CODE
     return change.kind == "package" and change.what.split(" ")[0] == "labbook"
 
 
 def matches_cure(change: Change, pattern: str) -> bool:
-    """Whether a difference fits an entry of `cured_by`: "argument:lr", "config:*size*", "code".
+    """Whether a difference matches a `cured_by` pattern: "argument:lr", "config:*size*", "code".
 
     Args:
         change: The difference.
@@ -112,26 +113,26 @@ def matches_cure(change: Change, pattern: str) -> bool:
     kind, _, glob = pattern.partition(":")
     if change.kind != kind.strip():
         return False
-    wanted = _plain(glob)
+    wanted = _normalize(glob)
     if not wanted:
         return True
     return any(fnmatchcase(name, wanted) for name in _names(change))
 
 
 def _names(change: Change) -> list[str]:
-    """The names of a difference: the whole name, its last part, and the keys of changed lines."""
-    name = _plain(change.what)
+    """Returns the names of a difference: the whole name, its last part, the keys of changed lines."""
+    name = _normalize(change.what)
     names = [name, name.rpartition(".")[2], name.rpartition("/")[2]]
     if change.kind in ("config", "command"):
         lines = [line[1:] for line in change.detail.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
         lines += [change.before, change.now]
-        names += [_plain(line.replace("=", ":").partition(":")[0].strip(" \"'{,")) for line in lines]
+        names += [_normalize(line.replace("=", ":").partition(":")[0].strip(" \"'{,")) for line in lines]
     if change.kind == "argument" and change.what == "command":
-        names += [_plain(word.partition("=")[0]) for word in f"{change.before} {change.now}".split()]
+        names += [_normalize(word.partition("=")[0]) for word in f"{change.before} {change.now}".split()]
     return names
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.strip().lstrip("-").lower().replace("-", "_")
 
 
@@ -140,7 +141,7 @@ def _is_file(change: Change, path: str) -> bool:
 
 
 def list_failing_files(run: Run) -> tuple[str, ...]:
-    """Files of the user's code on the way to the line at which a run failed, the innermost first."""
+    """Returns the user's files on the way to the failing line of a run, innermost first."""
     ended = sorted((e for e in run.exceptions if e.ended_process), key=lambda e: e.t)
     frames = [frame for e in ended[:1] for frame in reversed(e.frames) if frame.user]
     return tuple(dict.fromkeys(frame.file for frame in frames))

@@ -1,4 +1,4 @@
-"""Earlier runs with the same failure, what fixed them, and whether the fix held."""
+"""Finds earlier runs with the same failure, their fixes, and whether each fix still worked."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from labbook.store.notebook import Notebook
 if TYPE_CHECKING:
     import sqlite3
 
-_COUNTED = 5
-"""For how many of the earlier runs it is counted whether their fix held."""
+_MAX_OUTCOMES = 5
+"""Maximum earlier runs whose fix is followed in later runs."""
 
 
 @dataclass(frozen=True)
 class SymptomCount:
-    """How often a symptom was seen in a notebook.
+    """Counts of one symptom in a notebook.
 
     Args:
-        runs: How many runs show it.
-        fixed: How many of them have a confirmed fix.
+        runs: Number of runs that show it.
+        fixed: Number of them with a confirmed fix.
         last: The newest of them.
     """
 
@@ -33,97 +33,97 @@ class SymptomCount:
     last: str
 
 
-def seen_before(
+def find_earlier_runs(
     notebook: Notebook, findings: Sequence[Finding], *, run: str = "", script: str = "", most: int = 20
 ) -> Mapping[str, tuple[Seen, ...]]:
-    """Earlier runs with the same failures.
+    """Returns earlier runs with the same failures.
 
     Args:
-        notebook: Where to look.
-        findings: What a run shows.
-        run: Its id: it is no earlier run of itself.
-        script: Its script as its title names it, "" where the index may know it.
-        most: How many are named for each finding.
+        notebook: Notebook to search.
+        findings: Findings of one run.
+        run: Id of that run, which is left out.
+        script: Script of that run as its title names it, "" to look it up in the index.
+        most: Maximum runs per finding.
 
     Returns:
-        Symptom, "" of a finding of which only the family is known -> runs with the same fingerprint, then with the
-        same symptom, then with a fix for the same family; of each those with a confirmed fix first, newest first.
+        Symptom ("" for a finding with only a family) -> runs with the same fingerprint, then with the same symptom,
+        then with a fix for the same family; each with confirmed fixes first, then newest first.
 
-    Cost: 100,000 entries, of which 5,000 show the symptom: some milliseconds.
+    Cost: a few milliseconds for 100,000 entries of which 5,000 show the symptom.
     """
     if not findings:
         return {}
 
-    def question(index: sqlite3.Connection) -> dict[str, tuple[Seen, ...]]:
+    def run_query(index: sqlite3.Connection) -> dict[str, tuple[Seen, ...]]:
         place = script or script_of_run(index, run)
         # Of two findings with one symptom the first one counts.
-        return {finding.symptom: tuple(_seen(index, finding, run, place, most)) for finding in reversed(findings)}
+        return {finding.symptom: tuple(_find_runs(index, finding, run, place, most)) for finding in reversed(findings)}
 
-    return query_without_refresh(notebook, question)
+    return query_without_refresh(notebook, run_query)
 
 
-def _seen(index: sqlite3.Connection, finding: Finding, run: str, place: str, most: int) -> Iterator[Seen]:
+def _find_runs(index: sqlite3.Connection, finding: Finding, run: str, place: str, most: int) -> Iterator[Seen]:
     wanted = (
         ("fingerprint", finding.fingerprint, (1, 0)),
         ("symptom", finding.symptom, (1, 0)),
         ("family", finding.family if finding.family != "other" else "", (1,)),
     )
-    told = {run}
+    named = {run}
     for key, value, states in wanted:
         for name, meta, where in (row for fixed in states for row in runs_with(index, key, value, fixed, most + 1)):
-            if name in told:
+            if name in named:
                 continue
-            if len(told) > most:
+            if len(named) > most:
                 return
-            told.add(name)
-            held = None
-            if meta.get("fix") and len(told) <= _COUNTED + 1:
-                held = fix_outcome(index, name, meta).runs
+            named.add(name)
+            still_fixed = None
+            if meta.get("fix") and len(named) <= _MAX_OUTCOMES + 1:
+                still_fixed = fix_outcome(index, name, meta).runs
             text, by = confirmed_fix(meta)
-            # The identity of what no exception tells holds no line: in another script only the symptom agrees.
+            # The fingerprint of a finding without an exception has no line: in another script only the symptom agrees.
             alike = key == "fingerprint" and not finding.exception and where != place
-            yield Seen(name, text, by, "symptom" if alike else key, held)
+            yield Seen(name, text, by, "symptom" if alike else key, still_fixed)
 
 
-def symptom_counts(notebook: Notebook) -> Mapping[str, SymptomCount]:
-    """How often each symptom was seen in the notebook, by its id."""
+def count_symptoms(notebook: Notebook) -> Mapping[str, SymptomCount]:
+    """Returns the counts of each symptom in the notebook, by its id."""
 
-    def question(index: sqlite3.Connection) -> dict[str, SymptomCount]:
+    def run_query(index: sqlite3.Connection) -> dict[str, SymptomCount]:
         rows = index.execute(
             "SELECT value, count(*), sum(fixed), max(started), note FROM failures WHERE key = 'symptom' GROUP BY value"
         )
-        # With a maximum, the other columns are those of its row.
+        # With `max()`, SQLite takes the other columns from the row of the maximum.
         return {
             value: SymptomCount(runs, fixed, _name_of(index, note)) for value, runs, fixed, _, note in rows.fetchall()
         }
 
-    return query_index(notebook, question)[0]
+    return query_index(notebook, run_query)[0]
 
 
 def _name_of(index: sqlite3.Connection, note: int) -> str:
     return str(index.execute("SELECT name FROM notes WHERE id = ?", (note,)).fetchone()[0])
 
 
-def fixed_runs(notebook: Notebook, symptom: str, most: int = 200) -> list[tuple[str, Mapping[str, Any]]]:
-    """Runs with a confirmed fix of a symptom, newest first, each with its front matter."""
+def list_fixed_runs(notebook: Notebook, symptom: str, most: int = 200) -> list[tuple[str, Mapping[str, Any]]]:
+    """Returns runs with a confirmed fix of a symptom and their front matter, newest first."""
 
-    def question(index: sqlite3.Connection) -> list[tuple[str, Mapping[str, Any]]]:
+    def run_query(index: sqlite3.Connection) -> list[tuple[str, Mapping[str, Any]]]:
         return [(path, meta) for path, meta, _ in runs_with(index, "symptom", symptom, 1, most)]
 
-    return query_without_refresh(notebook, question)
+    return query_without_refresh(notebook, run_query)
 
 
-def newest_run(notebook: Notebook, key: str, value: str, *, before: float) -> str:
-    """Id of the newest run that began before some moment, or "".
+def find_newest_run(notebook: Notebook, key: str, value: str, *, before: float) -> str:
+    """Returns the id of the newest run that started before a moment, or "".
 
     Args:
-        notebook: Where to look.
+        notebook: Notebook to search.
         key: A facet of `labbook.index.documents.note_facets`, such as "experiment".
-        value: Its value.
-        before: Unix seconds.
+        value: Value of the facet.
+        before: Unix time, s.
     """
 
-    def question(index: sqlite3.Connection) -> str:
+    def run_query(index: sqlite3.Connection) -> str:
         row = index.execute(
             "SELECT n.name FROM facets f JOIN notes n ON n.id = f.note"
             " WHERE f.key = ? AND f.value = ? AND n.kind = 'run' AND n.started < ?"
@@ -132,17 +132,17 @@ def newest_run(notebook: Notebook, key: str, value: str, *, before: float) -> st
         ).fetchone()
         return str(row[0]) if row else ""
 
-    return query_without_refresh(notebook, question)
+    return query_without_refresh(notebook, run_query)
 
 
-def later_runs(notebook: Notebook, run: str, most: int = 20) -> list[str]:
-    """Ids of runs of the same script, else of the same experiment, that finished after a run, the first one first."""
+def find_later_runs(notebook: Notebook, run: str, most: int = 20) -> list[str]:
+    """Returns finished later runs of the same script, then of the same experiment, oldest first."""
 
-    def question(index: sqlite3.Connection) -> list[str]:
+    def run_query(index: sqlite3.Connection) -> list[str]:
         row = index.execute("SELECT id, started FROM notes WHERE kind = 'run' AND name = ?", (run,)).fetchone()
         if row is None:
             return []
-        found: list[str] = []
+        names: list[str] = []
         for key in ("script", "experiment"):
             rows = index.execute(
                 "SELECT n.name FROM facets mine"
@@ -152,7 +152,7 @@ def later_runs(notebook: Notebook, run: str, most: int = 20) -> list[str]:
                 " ORDER BY n.started, n.name LIMIT ?",
                 (row[0], key, row[1], most),
             )
-            found += [name for (name,) in rows.fetchall()]
-        return list(dict.fromkeys(found))
+            names += [name for (name,) in rows.fetchall()]
+        return list(dict.fromkeys(names))
 
-    return query_without_refresh(notebook, question)
+    return query_without_refresh(notebook, run_query)

@@ -1,4 +1,4 @@
-"""The pictures of the home page as numbers: a year of days, and the shares of a week's endings. Pure."""
+"""Data of the pictures of the home page: calendar of a year, shares of statuses. Pure."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from labbook.report.week_context import BROKEN
 
 _WEEKS = 53
 _LEVELS = (1, 3, 6, 11)
-"""Runs a day from which the calendar shows a darker square. Source: chosen by us, tried on a team of four."""
+"""Runs a day for each darker shade. Source: chosen by us, tried on a team of four."""
 
 _PITCH = 13
-"""From one square to the next, in units of the picture."""
+"""Distance of squares in units of the picture."""
 
 _TOP = 16
-"""Room above the squares for the names of the months."""
+"""Space above the squares for the names of months."""
 
 
 def calendar(source: SiteSource, said: Mapping[str, Any]) -> dict[str, Any]:
-    """A year of days, a column a week, the present one last.
+    """Returns a year of days, a column for each week, the current one last.
 
     Args:
         source: The notebook.
-        said: Words of the home page, with the names of the months.
+        said: Words of the home page with names of months.
 
     Returns:
         `width` and `height` of the picture, `days` with `x`, `y`, `level` (0 to 4), `day`, `runs` and `broken`, and
@@ -53,14 +53,14 @@ def calendar(source: SiteSource, said: Mapping[str, Any]) -> dict[str, Any]:
         level = sum(counts[day] >= step for step in _LEVELS)
         place = {"x": week * _PITCH, "y": _TOP + weekday * _PITCH}
         days.append(place | {"day": day.isoformat(), "runs": counts[day], "broken": broken[day], "level": level})
-        # A month is named above its first whole week, unless the picture ends before the name does.
+        # The name of a month is above its first whole week, unless it would not fit.
         if weekday == 0 and day.day <= 7 and week < _WEEKS - 1:
             months.append({"x": week * _PITCH, "name": names[day.month - 1]})
     return {"width": _WEEKS * _PITCH - 2, "height": _TOP + 7 * _PITCH - 2, "days": days, "months": months}
 
 
 def status_share(counts: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Parts of a bar 1000 units long: `status`, `runs`, `x` and `width`; every status can be seen."""
+    """Returns the parts of a bar of 1000 units: `status`, `runs`, `x`, `width`; every part is visible."""
     total = sum(runs for _, runs in counts)
     widths = [max(8.0, 1000 * runs / total) for _, runs in counts]
     stretch = 1000 / sum(widths) if widths else 0.0

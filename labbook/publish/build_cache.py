@@ -1,7 +1,7 @@
-"""What was made of entries that have not changed since, kept from one build to the next. Data only, never code.
+"""Caches data made from unchanged entries between builds. Data only, never code.
 
-Each thing lies in a file of its own, beside the key of all that it was made from and a digest of itself. A file that is
-gone, damaged, or of another key is made again.
+Each item is a file with the key of its sources and a digest of its content. A file that is missing, damaged, or has
+another key is made again.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from labbook.publish.build_record import content_key, state_of_folders
 from labbook.store.journal import write_atomically
 
 FOLDER = "site-kept"
-"""Below the notebook's private folder."""
+"""Below the private folder of the notebook."""
 
 
 def program_key() -> str:
-    """Key of the program: what is kept was made by this one. Cost: 5 ms."""
+    """Returns a key of the program that makes the items. Cost: 5 ms."""
     return state_of_folders([Path(__file__).parents[1]])
 
 
 class BuildCache:
-    """Things that are kept in a folder.
+    """A cache in a folder.
 
     Args:
-        folder: Where; it may be deleted at any time. `None` keeps nothing.
-        program: Key of what makes them, `program_key`.
+        folder: Folder, which may be deleted at any time; `None` caches nothing.
+        program: `program_key()`.
     """
 
     def __init__(self, folder: Path | None = None, program: str = "") -> None:
@@ -35,12 +35,12 @@ class BuildCache:
         self._program = program
 
     def of(self, name: str, key: str, make: Callable[[], bytes]) -> bytes:
-        """What `make` makes, made now only where it is not kept.
+        """Returns the cached item, else the result of `make`.
 
         Args:
-            name: Of the thing: letters, digits, `-`.
-            key: Of all that it is made from besides the program.
-            make: Makes it; the same key gives the same.
+            name: Name of the item: letters, digits, `-`.
+            key: Key of its sources.
+            make: Makes the item; equal keys give equal results.
         """
         if self._folder is None:
             return make()
@@ -51,7 +51,7 @@ class BuildCache:
             if said == wanted + b" " + content_key(content).encode():
                 return content
         content = make()
-        # A folder that cannot be written costs time only.
+        # A read-only folder only costs time.
         with contextlib.suppress(OSError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomically(path, wanted + b" " + content_key(content).encode() + b"\n" + content, durable=False)

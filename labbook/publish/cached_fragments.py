@@ -1,9 +1,8 @@
-"""Parts of the theme's frame that are the same on every page of an entry, rendered once in a build.
+"""Renders header, navigation, styles and footer once for all pages outside of the navigation.
 
-The theme renders header, navigation, styles and footer for each page anew: a fifth of a build. On pages that do not
-stand in the navigation they tell one page from another by nothing but the title in the header and the addresses of
-links, which depend on the folder. Nothing of that is taken on trust: a part is used again once two pages have had the
-same, and only where the theme is the one that this was written for, without overrides of its templates.
+The theme renders them for each page, a fifth of a build. On pages outside of the navigation they differ only in the
+title and in the addresses of links, which depend on the folder. A part is reused only after two pages had the same one,
+and only with the unmodified theme for which this was written.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 from labbook.store.templates import builtin_folder
 
 _BLOCKS = ("styles", "libs", "fonts", "analytics", "header", "tabs", "footer", "config", "scripts")
-"""Blocks of the theme's `base.html`."""
+"""Blocks of `base.html` of the theme."""
 
 _PARTIALS = (
     "partials/nav.html",
@@ -28,18 +27,18 @@ _PARTIALS = (
 
 _WORDS = "the title stands here"
 _TITLE = f"\x02{_WORDS}\x03"
-"""In the header, in place of a page's title. No title has these characters: they are control characters."""
+"""Placeholder of the title in the header: control characters, which no title has."""
 
 Render = Callable[..., Iterator[str]]
 
 
 class FrameParts:
-    """What has been rendered of the frame in one build.
+    """The rendered parts of one build.
 
     Args:
-        config: Of MkDocs, complete.
-        outside: Whether a page of the site stands neither in the navigation nor belongs to a section of it.
-        addresses: Of the pages in the navigation.
+        config: Complete configuration of MkDocs.
+        outside: Whether a page is neither in the navigation nor in one of its sections.
+        addresses: Addresses of the pages in the navigation.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class FrameParts:
         self._place = cache(self._place_of)
 
     def install(self, env: Any) -> None:  # noqa: ANN401 - of Jinja2
-        """Makes the theme's templates take what is known."""
+        """Makes the templates of the theme use the rendered parts."""
         base = env.get_template("base.html")
         for name in _BLOCKS:
             if name in base.blocks:
@@ -93,7 +92,7 @@ class FrameParts:
         return part
 
     def _place_of(self, url: str) -> str:
-        """What links from a page depend on: how deep it lies, and its folder as far as any link leads there."""
+        """Returns what the links of a page depend on: its depth, and its folder if a link leads there."""
         parts = PurePosixPath(url).parts[: None if url.endswith("/") else -1]
         if len(parts) < 2 or f"{parts[0]}/{parts[1]}" in self._addresses:
             return "/".join(parts)
@@ -101,7 +100,7 @@ class FrameParts:
 
 
 def can_use_parts(config: Any) -> bool:  # noqa: ANN401 - of MkDocs
-    """Whether nobody but labbook has overrides of the theme: they may show something else on each page."""
+    """Whether only labbook overrides templates of the theme; other overrides may differ on each page."""
     ours = builtin_folder() / "site"
     brought = [Path(folder) for folder in config.theme.dirs if Path(folder) != ours]
     if config.theme.name != "material" or config.theme.custom_dir:

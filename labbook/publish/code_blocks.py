@@ -1,4 +1,4 @@
-"""Blocks of plain text as Pygments writes them, without Pygments: what a program printed has nothing to highlight."""
+"""Writes code blocks of plain text as Pygments does, without calling it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _MARK = "here"
 _SAMPLE = "\n\n  a & <b> \"c\" 'd' {e}\t\u2028f\n\n\ng "
 
 _frames: dict[str, tuple[str, str] | None] = {}
-"""Settings of a block -> what stands before and after its text; `None` where Pygments does more than we know of."""
+"""Settings of a block -> HTML before and after its text; `None` if Pygments is needed."""
 
 
 class PlainBlocks(Highlight):  # type: ignore[misc]
-    """The highlighter of blocks of code; those of plain text are written at once."""
+    """The highlighter of code blocks, with a short cut for plain text."""
 
     def highlight(self, src: str, language: str, css_class: str = "highlight", **said: Any) -> Any:  # noqa: ANN401
-        """The HTML of a block."""
+        """Returns the HTML of a block."""
         plain = language == "text" and not said.get("inline") and "\r" not in src and not src.startswith("\ufeff")
         text = src.strip("\n") if plain and self.use_pygments else ""
         if not text.strip():
             return super().highlight(src, language, css_class, **said)
-        # The number of a block stands in it only where its lines have anchors.
+        # The HTML depends on the number of the block only if its lines have anchors.
         counted = self.line_spans or self.line_anchors
         key = "" if counted else repr([vars(self), css_class, {**said, "code_block_count": 0}])
         if key and key not in _frames:

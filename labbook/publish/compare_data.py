@@ -1,7 +1,7 @@
-"""The data of the comparison of runs: one small file a run, made from the `run.json` committed beside its entry.
+"""Data of the comparison of runs: a small file for each run, made from its committed `run.json`.
 
-What stands in it is what the entry tells at length: options, configuration, code, inputs, environment, packages and
-hardware, the numbers, and the curves with few points. Raw journals are never read.
+It has the facts of the entry (options, configuration, code, inputs, environment, packages, hardware), metrics, and
+curves with few points. Raw journals are never read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.model.series import more_is_better
 from labbook.publish.page import Page, SiteFile, SiteSource, rendered
-from labbook.publish.run_table import compact
+from labbook.publish.run_table_data import compact
 from labbook.publish.script_words import script_words
 from labbook.store.paths import is_run_id
 from labbook.store.templates import Templates
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from labbook.model.series import Series
 
 FORM = 1
-"""Number of this form of the data, which `assets/compare.js` reads; raised when a `run.json` gives other data."""
+"""Version of the format, read by `assets/compare.js`; increased when a `run.json` gives other data."""
 
 MAX_POINTS = 200
 _MAX_CURVES = 16
 
 
 def compare_files(source: SiteSource) -> list[SiteFile]:
-    """`data/run/<id>.json` for each run that has data beside its entry; of two entries with one id the newer one's."""
+    """Returns `data/run/<id>.json` for each run with data; of two entries with one id, the newer one's."""
     files: dict[str, SiteFile] = {}
     for row in source.rows:
         facts = source.facts.get(row.path)
@@ -42,7 +42,7 @@ def compare_files(source: SiteSource) -> list[SiteFile]:
 
 
 def compare_page(templates: Templates) -> Page:
-    """The page that compares runs, which stand in its address: `compare/index.html#runs=<id>,<id>`."""
+    """Returns the page that compares the runs in its address: `compare/index.html#runs=<id>,<id>`."""
     title = str(templates.words["site_compare"]["title"])
     said = {"script_words": script_words(templates, "site_compare")}
     scripts = ("assets/vendor/uPlot/uPlot.iife.min.js", "assets/rows.js", "assets/compare.js")
@@ -50,15 +50,15 @@ def compare_page(templates: Templates) -> Page:
 
 
 def compare_data(path: Path) -> bytes:
-    """What is compared of a run, as compact JSON: `facts`, `metrics` and `curves`; all empty for a damaged file.
+    """Returns `facts`, `metrics` and `curves` of a run as compact JSON; empty ones for a damaged file.
 
     Args:
         path: Its `run.json`.
 
     Cost: 2 ms for 30 kB.
     """
-    # Most builds make none of these files.
-    from labbook.compare.run_table import comparable_facts
+    # Most builds write none of these files.
+    from labbook.compare.run_table import collect_facts
     from labbook.model.downsampling import thinned
     from labbook.model.run_json import run_from_json
     from labbook.report.series_choice import one_a_name
@@ -70,7 +70,7 @@ def compare_data(path: Path) -> bytes:
     run = run if isinstance(run, Mapping) else {}
     series = one_a_name(run_from_json({"series": run.get("series") or ()}).series)
     try:
-        facts = comparable_facts(run)
+        facts = collect_facts(run)
     except (AttributeError, TypeError, ValueError):  # edited by hand, or by another program
         facts = {}
     return compact(
@@ -92,7 +92,7 @@ def _summary(series: Series) -> dict[str, Any]:
 
 
 def _curve(series: Series) -> dict[str, Any]:
-    """Steps `x` and values `y`; where a value is not finite the line is broken."""
+    """Returns steps `x` and values `y`, with gaps at values that are not finite."""
     return {"x": list(series.steps), "y": [_short(v) if math.isfinite(v) else None for v in series.values]}
 
 
@@ -101,5 +101,5 @@ def _value(value: float | None) -> float | str | None:
 
 
 def _short(value: float) -> float:
-    """Six significant digits: more than a curve or a table shows."""
+    """Returns a value with six significant digits, more than curves and tables show."""
     return float(f"{value:.6g}")

@@ -1,4 +1,4 @@
-"""The chart on the page of an experiment: options of its runs against what they measured. Pure."""
+"""The chart on the page of an experiment: metrics of its runs over their options. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from functools import partial
 
 from labbook.publish.build_record import content_key
 from labbook.publish.page import SiteFile, SiteSource
-from labbook.publish.run_table import columns
+from labbook.publish.run_table_data import columns
 from labbook.report.run_row import RunRow
 
 SCRIPTS = ("assets/rows.js", "assets/experiments.js")
-"""What the page of an experiment loads."""
+"""Scripts of the page of an experiment."""
 
 
 def experiment_files(source: SiteSource) -> list[SiteFile]:
-    """`data/experiments/<name>.json` for each experiment with a page: its runs, in the columns of the table of runs."""
+    """Returns `data/experiments/<name>.json` for each experiment with a page, in columns like the run table."""
     groups: dict[str, list[RunRow]] = defaultdict(list)
     for row in source.rows:
         groups[row.experiment].append(row)

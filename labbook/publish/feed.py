@@ -1,4 +1,4 @@
-"""The feed of new entries: JSON Feed 1.1, for readers of feeds and for programs. Pure."""
+"""The feed of new entries as JSON Feed 1.1. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NEWEST = 50
 def feed_file(
     source: SiteSource, words: Mapping[str, Any], site_name: str, site_url: str, *, directory_urls: bool = False
 ) -> SiteFile:
-    """The feed of the newest runs.
+    """Returns the feed of the newest runs.
 
     Args:
         source: The notebook.
-        words: Of the site's language.
-        site_name: What the feed is called.
-        site_url: Where the site will lie; without it the entries have no addresses, as feeds know absolute ones only.
-        directory_urls: Whether pages are `runs/x/` in place of `runs/x.html`.
+        words: Words in the language of the site.
+        site_name: Title of the feed.
+        site_url: Address of the site; without it the entries have no addresses, which must be absolute.
+        directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
     """
     base = site_url if not site_url or site_url.endswith("/") else f"{site_url}/"
     feed: dict[str, Any] = {"version": "https://jsonfeed.org/version/1.1", "title": site_name}
@@ -44,7 +44,7 @@ def _item(row: RunRow, words: Mapping[str, Any], base: str, directory_urls: bool
     facts = [status, numbers.duration(row.duration_s), row.script]
     if row.metric and value is not None:
         facts.append(f"{row.metric} {numbers.number(value)}")
-    # The id of an entry never changes, wherever the site is moved to.
+    # The id of an entry does not depend on the address of the site.
     item: dict[str, Any] = {"id": f"labbook:{row.id or row.path}", "title": row.subject or row.id}
     if base:
         page = PurePosixPath(row.path.removeprefix("notes/")).with_suffix("")

@@ -1,8 +1,8 @@
-"""Builds a site with MkDocs' own parts, and of its pages only those that would differ from what stands there.
+"""Builds a site with the parts of MkDocs, rendering only pages that would differ.
 
-MkDocs renders every page on every build and keeps all of them in memory. Here each page has a key of all that it is
-made from; one with the key of the last build, and whose file is as that build left it, is not touched. What comes out
-is what MkDocs would build into an empty folder, byte for byte.
+MkDocs renders every page in every build and holds all of them in memory. Here each page has a key of its sources. A
+page with the key of the last build whose file is unchanged is skipped. The result equals a build of MkDocs into an
+empty folder, byte for byte.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from labbook.publish.plugin import LabbookPlugin
 
 _FOR_MANY = 60
-"""Pages from which several processes render. Source: chosen by us; starting them takes 50 ms."""
+"""Fewest pages for several processes. Source: chosen by us; starting them takes 50 ms."""
 
 _FOR_TWO = 50_000
-"""Bytes of pages that are rendered in a second process. Source: chosen by us; it takes as long as starting one."""
+"""Fewest bytes of pages for a second process. Source: chosen by us; they take as long as starting one."""
 
 
 class Built(NamedTuple):
-    """What a build did: pages of the site, those that were rendered, files that were removed."""
+    """Result of a build: numbers of pages, rendered pages, removed files."""
 
     pages: int
     rendered: int
@@ -62,7 +62,7 @@ class Built(NamedTuple):
 
 
 def can_build(config: MkDocsConfig) -> bool:
-    """Whether a site can be built here. Plugins and hooks of others may want to see every page: then MkDocs does it."""
+    """Whether the site can be built incrementally; other plugins and hooks may need to see every page."""
     return (
         set(config.plugins) - set(REPLACED) == {"labbook"}
         and not config.hooks
@@ -74,31 +74,31 @@ def can_build(config: MkDocsConfig) -> bool:
 def build_changed(
     config: MkDocsConfig,
     record_path: Path,
-    heard: list[str],
+    warnings: list[str],
     *,
     workers: int = 1,
     everything: bool = False,
-    shown: Callable[[], None] | None = None,
+    on_pages_ready: Callable[[], None] | None = None,
 ) -> Built:
-    """Brings the site's folder up to date.
+    """Updates the folder of the site.
 
     Args:
-        config: Of MkDocs, for which `can_build` holds.
-        record_path: Where the record of the last build lies.
-        heard: Where MkDocs' warnings arrive; those of pages that are not rendered are added.
-        workers: How many processes may render.
-        everything: Whether to render pages that would not differ, too.
-        shown: Called when all pages stand, before the search is ready.
+        config: Configuration of MkDocs for which `can_build` is true.
+        record_path: Record of the last build.
+        warnings: Warnings of MkDocs; those of skipped pages are added.
+        workers: Maximum number of processes.
+        everything: Whether to render all pages.
+        on_pages_ready: Called when all pages are written, before the search.
 
     Raises:
         OSError: The site cannot be written.
 
-    Cost: less than 10 ms of processor time a page; where one of 10,000 entries is new see `make bench-site`.
+    Cost: less than 10 ms of CPU time for a page; see `make bench-site` for one new entry of 10,000.
     """
     gc.disable()
     try:
         before = BuildRecord() if everything else read_record(record_path)
-        return _Build(config, before, heard, shown).run(record_path, workers)
+        return _Build(config, before, warnings, on_pages_ready).run(record_path, workers)
     finally:
         gc.enable()
 
@@ -107,11 +107,11 @@ class _Build:
     """One build."""
 
     def __init__(
-        self, config: MkDocsConfig, before: BuildRecord, heard: list[str], shown: Callable[[], None] | None
+        self, config: MkDocsConfig, before: BuildRecord, warnings: list[str], on_pages_ready: Callable[[], None] | None
     ) -> None:
         self._before = before
-        self._shown = shown
-        self._heard = heard
+        self._on_pages_ready = on_pages_ready
+        self._warnings = warnings
         self._plugin: LabbookPlugin = config.plugins["labbook"]  # type: ignore[assignment]
         self._plugin.lazy = True
         self._config = config.plugins.on_config(config)
@@ -119,22 +119,22 @@ class _Build:
         self._now_ns = time.time_ns()
 
     def run(self, record_path: Path, workers: int) -> Built:
-        """Does it."""
+        """Runs the build."""
         self._config.plugins.on_pre_build(config=self._config)
         self._plugin.read()
         if workers < 2 or not can_have_some():
             return self._all(record_path, 1, partial(self._config.plugins.on_post_build, config=self._config))
-        # The search needs what was read and no page: it is made from here on.
+        # The search needs no pages, so it is built from here on, in parallel.
         with run_in_worker(partial(self._plugin.finish, self._config)) as problem:
             return self._all(record_path, workers, lambda: self._plugin.tell(problem()))
 
     def _all(self, record_path: Path, workers: int, finish: Callable[[], None]) -> Built:
-        """Brings pages and files up to date with what was read."""
+        """Updates pages and files."""
         config = self._config
         env = config.theme.get_env()
         files, self._stats = site_files(config)
         self._files = files
-        # Ours adds to the files; no other plugin is there.
+        # labbook's plugin adds files; there is no other plugin.
         config.plugins.on_files(files, config=config)
         self._there = files_below(self._site, KEPT_BY_OTHERS)
         self._own = written_files(self._site, record_path)
@@ -163,7 +163,7 @@ class _Build:
         self._frame = content_key(settings, of_navigation(self._nav.items))
         stale = self._stale(keys)
         expected = self._expected(others)
-        # Noted before anything is written: whatever a build that is killed leaves is known as labbook's.
+        # Noted before anything is written, so that files of a killed build are known to be labbook's.
         note_written(self._site, self._own | expected)
         copied = {source: self._other_file(source) for source in sorted(others)}
         for template in sorted(config.theme.static_templates):
@@ -175,10 +175,10 @@ class _Build:
         made = dict(self._made(stale, keys, workers))
         for source in self._pages:
             if source not in made:
-                self._heard += self._before.pages[source].told
+                self._warnings += self._before.pages[source].warnings
         removed = remove_left_over(self._site, self._there, expected, self._own)
-        if self._shown is not None:
-            self._shown()
+        if self._on_pages_ready is not None:
+            self._on_pages_ready()
         finish()
         note_written(self._site, {path for path in expected if path not in self._templates or path in copied})
         known = {source: made.get(source) or self._refreshed(source, keys[source]) for source in self._pages}
@@ -187,15 +187,15 @@ class _Build:
         return Built(len(self._pages), len(stale), removed)
 
     def _all_pages(self) -> None:
-        """Gives every file its page, for the map of the site; without an address of the site there is none."""
+        """Gives every file its page for the sitemap, which needs the address of the site."""
         for file in self._pages.values():
             if file.page is None:
                 Page(None, file, self._config)
 
     def _keys(self, settings: str, days: Mapping[str, Day]) -> dict[str, tuple[str, str, str]]:
-        """Key, state and digest of each page.
+        """Returns key, state and digest of each page.
 
-        On a day around whose runs nothing changed, an entry that did not change either has the key that it had.
+        If nothing changed around the runs of a day, an unchanged entry has its previous key.
         """
         keys = {}
         before = self._before.pages
@@ -209,7 +209,7 @@ class _Build:
         return {source: keys.get(source) or self._key(source, settings) for source in self._pages}
 
     def _key(self, source: str, settings: str) -> tuple[str, str, str]:
-        """Key, state and digest of the file that a page is made from."""
+        """Returns key, state and digest of the source file of a page."""
         around = self._plugin.key_of_page(source)
         if source in self._plugin.pages:
             return content_key(settings, around), "", ""
@@ -225,7 +225,7 @@ class _Build:
         return content_key(settings, around, digest), stat, digest
 
     def _stale(self, keys: Mapping[str, tuple[str, str, str]]) -> list[str]:
-        """The pages that are not there as they would be built."""
+        """Returns the pages that are missing or would differ."""
         if self._frame != self._before.frame:
             return list(self._pages)
         nothing = Known("")
@@ -234,12 +234,12 @@ class _Build:
         for source, file in self._pages.items():
             known = before.get(source, nothing)
             same = known.key == keys[source][0] and there.get(file.dest_uri) == (known.size, known.written_ns)
-            if not same or not changed.isdisjoint(known.asked):
+            if not same or not changed.isdisjoint(known.linked):
                 stale.append(source)
         return stale
 
     def _is_as_it_was(self, template: str) -> bool:
-        """Whether what a template of the theme makes lies there."""
+        """Whether the files of a template of the theme are up to date."""
         if self._frame != self._before.frame or not is_the_same_all_day(template, self._env, self._config):
             return False
         known, there = self._before.files, self._there
@@ -249,12 +249,12 @@ class _Build:
         )
 
     def _refreshed(self, source: str, key: tuple[str, str, str]) -> Known:
-        """What is known of a page that was not rendered: only the time of its note may have changed."""
+        """Returns the record of a skipped page, with the current time of its note."""
         known = self._before.pages[source]
         return known if known.stat == key[1] else known._replace(stat=key[1])
 
     def _name_the_navigation(self, keys: Mapping[str, tuple[str, str, str]]) -> None:
-        """Gives the pages in the navigation their titles: known ones, or those that rendering them finds."""
+        """Gives the pages in the navigation their titles, recorded or from rendering."""
         for page in self._nav.pages:
             source = page.file.src_uri
             before = self._before.pages.get(source)
@@ -274,27 +274,27 @@ class _Build:
     def _made(
         self, stale: Sequence[str], keys: Mapping[str, tuple[str, str, str]], workers: int
     ) -> Iterator[tuple[str, Known]]:
-        """Renders pages, and says what is known of each."""
+        """Renders pages and returns their records."""
         doc_files = list(self._pages.values())
         work: Callable[[str], tuple[str, Known]] = partial(self._make, keys=keys, doc_files=doc_files)
         if not stale:
             return
-        # One page first: what all pages need is then ready in every process.
+        # The first page fills the caches that every process needs.
         yield work(stale[0])
         if workers > 1 and len(stale) >= _FOR_MANY:
             for source, known in by_many(work, stale[1:], workers):
-                self._heard += known.told
+                self._warnings += known.warnings
                 yield source, known
             return
         ours, others = self._shared_out(stale[1:])
         with beside_or_later(lambda: [work(source) for source in others], workers if others else 1) as made:
             yield from map(work, ours)
             for source, known in made():
-                self._heard += known.told
+                self._warnings += known.warnings
                 yield source, known
 
     def _shared_out(self, stale: Sequence[str]) -> tuple[list[str], list[str]]:
-        """The pages in two parts that take about as long, by how large they were; the second is empty for few."""
+        """Returns the pages in two parts of similar size; the second is empty for few pages."""
         parts: tuple[list[str], list[str]] = ([], [])
         sizes = [0, 0]
         known = self._before.pages
@@ -310,11 +310,11 @@ class _Build:
 
         file = self._pages[source]
         config, files = self._config, self._files
-        told = len(self._heard)
-        asked: set[str] = set()
-        files.asked = asked
+        first = len(self._warnings)
+        linked: set[str] = set()
+        files.linked = linked
         page = self._populate(file)
-        files.asked = None
+        files.linked = None
         config._current_page = page
         page.active = True
         try:
@@ -327,16 +327,16 @@ class _Build:
             config._current_page = None
         title = str(page.title or "")
         size, at = self._write(file.dest_uri, output.encode("utf-8", errors="xmlcharrefreplace"))
-        # Ten thousand pages are not kept in memory.
+        # Saves memory with ten thousand pages.
         page.content, page.markdown, page.toc = None, "", TableOfContents([])
         key, stat, digest = keys[source]
         if digest and self._plugin.digests.get(source, digest) != digest:
-            # It has changed since its key was made: the next build looks again.
+            # Changed since its key was made: the next build checks again.
             key = stat = ""
-        return source, Known(key, size, at, stat, digest, tuple(sorted(asked)), tuple(self._heard[told:]), title)
+        return source, Known(key, size, at, stat, digest, tuple(sorted(linked)), tuple(self._warnings[first:]), title)
 
     def _other_file(self, source: str) -> Known:
-        """Copies or writes a file that is no page, unless it stands there."""
+        """Copies or writes a file that is not a page, unless it is up to date."""
         file = self._files.src_uris[source]
         before = self._before.files.get(source)
         data = self._plugin.data.get(source)
@@ -356,7 +356,7 @@ class _Build:
         return Known(key, *self._write(file.dest_uri, content))
 
     def _write(self, path: str, content: bytes) -> tuple[int, int]:
-        """Puts a file in its place in one step; returns its size and time."""
+        """Writes a file atomically and returns its size and time."""
         target = self._site / path
         run_in_worker = target.with_name(f".{os.getpid()}.tmp")
         try:
@@ -373,7 +373,7 @@ class _Build:
         return state.st_size, state.st_mtime_ns
 
     def _known_of(self, template: str) -> dict[str, Known]:
-        """What is known of the files that a template of the theme made."""
+        """Returns the records of the files of a template of the theme."""
         found = {}
         for path in theme_files(template):
             try:

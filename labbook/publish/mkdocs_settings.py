@@ -1,8 +1,8 @@
-"""Reads `mkdocs.yml` as data: nothing in it is run, and nothing outside the notebook is read.
+"""Reads `mkdocs.yml` as data: runs no code of it and reads nothing outside the notebook.
 
-A notebook may have been cloned from anywhere, and MkDocs runs what its settings name: hooks, YAML tags of Python, a
-theme's folder, plugins, extensions. Here a setting is used only when it is known to be data; all others are left out
-and named. A person who trusts a notebook lets MkDocs read the file itself.
+A notebook may have been cloned from anywhere, and MkDocs runs code that its settings name: hooks, Python YAML tags,
+theme folders, plugins, extensions. Only settings known to be data are used; all others are left out and listed in a
+warning. With `--trust`, MkDocs reads the file itself.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _PLUGINS: Mapping[str, tuple[str, ...]] = {
     "labbook": (),
     "search": ("lang", "separator", "pipeline", "min_search_length", "prebuild_index", "indexing"),
     "material/search": ("lang", "separator", "pipeline", "jieba_dict", "jieba_dict_user"),
-    # Its option `export_file` names a file to write.
+    # Its option `export_file` writes a file.
     "tags": (),
     "material/tags": (),
 }
-"""Plugins that only work on the pages, each with the options that are data."""
+"""Plugins that only process pages, with the options that are data."""
 
 _EXTENSIONS = frozenset(
     (
@@ -67,7 +67,7 @@ _NAMES = frozenset(
         *("pymdownx.superfences.fence_code_format", "pymdownx.superfences.fence_div_format"),
     )
 )
-"""Functions that a `!!python/name` may stand for: they turn text into HTML."""
+"""Permitted functions of `!!python/name`; they turn text into HTML."""
 
 _MOST_VALUES = 20_000
 _DEEPEST = 40
@@ -77,18 +77,18 @@ _PYTHON_NAME = "tag:yaml.org,2002:python/name:"
 
 @dataclass(frozen=True)
 class SafeSettings:
-    """The settings of a site that are data.
+    """The data settings of a site.
 
     Args:
-        values: For MkDocs.
-        left_out: What is not used, in words for the person who builds.
+        values: Settings for MkDocs.
+        left_out: Descriptions of settings that are not used.
     """
 
     values: Mapping[str, Any]
     left_out: tuple[str, ...] = ()
 
     def warning(self) -> str:
-        """One sentence on what is left out and how to use it, or ""."""
+        """One sentence on the settings left out and how to use them, or ""."""
         if not self.left_out:
             return ""
         return (
@@ -98,13 +98,13 @@ class SafeSettings:
 
 
 def read_settings(root: Path) -> SafeSettings:
-    """What of a notebook's `mkdocs.yml` is data.
+    """Returns the data settings of the `mkdocs.yml` of a notebook.
 
     Args:
-        root: Of the notebook.
+        root: Folder of the notebook.
 
     Raises:
-        NotebookError: It, or a file that it inherits from, cannot be read or holds no settings; names file and line.
+        NotebookError: The file, or one that it inherits from, is unreadable or has no settings; names file and line.
     """
     if not stays_inside(root / "notes", root):
         raise NotebookError(f"{root / 'notes'} is a link that leads out of the notebook", hint="put a folder there")
@@ -116,13 +116,13 @@ def read_settings(root: Path) -> SafeSettings:
         reader.leave_out("templates/site")
     kept = {key: value for key, value in values.items() if value is not _NOTHING}
     if "labbook" not in (names := kept.get("plugins") or []):
-        # Without it MkDocs follows links and shows notes as they are.
+        # Without labbook's plugin, MkDocs follows links and shows raw notes.
         kept["plugins"] = ["labbook", *names]
     return SafeSettings(kept, tuple(dict.fromkeys(reader.left_out)))
 
 
 class _Nothing:
-    """Stands for a value that is left out."""
+    """A value that is left out."""
 
     def __init__(self, tag: str = "") -> None:
         self.tag = tag
@@ -132,7 +132,7 @@ _NOTHING = _Nothing()
 
 
 def _of_tag(tag: str) -> object:
-    """The value that stands for a tag of YAML that is no data."""
+    """Returns the placeholder of a YAML tag that is not data."""
     name = tag.removeprefix(_PYTHON_NAME)
     if tag.startswith(_PYTHON_NAME) and name in _NAMES:
         module, _, function = name.rpartition(".")
@@ -142,7 +142,7 @@ def _of_tag(tag: str) -> object:
 
 
 class _Reader:
-    """Reads the file and those that it inherits from, and notes what is left out."""
+    """Reads the file and those that it inherits from, and collects the settings left out."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -150,12 +150,12 @@ class _Reader:
         self.left_out: list[str] = []
 
     def leave_out(self, what: str) -> _Nothing:
-        """Notes that something is not used."""
+        """Adds a description of a setting that is not used."""
         self.left_out.append(what)
         return _NOTHING
 
     def file(self, path: Path, parents: int = 0) -> dict[str, Any]:
-        """The settings in a file, on top of those that it inherits."""
+        """Returns the settings in a file, merged over those that it inherits."""
         name = os.path.relpath(path, self._root)
         if not stays_inside(path, self._root):
             raise NotebookError(f"{name} is a link that leads out of the notebook", hint="put a file in its place")
@@ -185,7 +185,7 @@ class _Reader:
         return _merged(self.file(other, parents + 1), plain)
 
     def _plain(self, value: object, place: str, depth: int) -> Any:  # noqa: ANN401 - plain data
-        """A copy without what is left out. An alias counts as often as it is used."""
+        """Returns a copy without values left out; each use of an alias counts."""
         self._values += 1
         if self._values > _MOST_VALUES or depth > _DEEPEST:
             raise NotebookError(f"labbook cannot build the site: {FILE} holds too much", hint=_HINT)
@@ -200,7 +200,7 @@ class _Reader:
         return value
 
     def setting(self, key: str, value: object) -> Any:  # noqa: ANN401 - plain data
-        """The value of one setting, or what stands for one that is left out."""
+        """Returns the value of one setting, or the placeholder of one left out."""
         if value is _NOTHING:
             return value
         if key in ("site_dir", "docs_dir", "exclude_docs", "draft_docs", "not_in_nav"):
@@ -226,7 +226,7 @@ class _Reader:
         return {"name": "material", **self._without_html(kept, "theme")}
 
     def _named(self, value: object, one: Callable[[str, Any], Any]) -> list[Any]:
-        """A list of names, each with or without options, in either of the shapes that MkDocs reads."""
+        """Returns a list of names with optional options, in one of the two shapes that MkDocs reads."""
         if isinstance(value, dict):
             value = [{key: each} for key, each in value.items()]
         found = []
@@ -254,7 +254,7 @@ class _Reader:
         return {str(key): value for key, value in said.items() if is_kept(str(key))}
 
     def _without_html(self, value: Any, place: str) -> Any:  # noqa: ANN401 - plain data
-        """The value with `<` and `>` in its texts escaped: the theme writes them into every page as they are."""
+        """Returns the value with `<` and `>` escaped in texts, which the theme does not escape."""
         if isinstance(value, dict):
             return {self._without_html(key, place): self._without_html(each, place) for key, each in value.items()}
         if isinstance(value, list):
@@ -266,7 +266,7 @@ class _Reader:
 
 
 def _without_folders(options: dict[Any, Any]) -> dict[str, Any]:
-    """Options of an extension without `custom_icons`, folders from which it would include files."""
+    """Returns the options of an extension without `custom_icons`, folders from which it includes files."""
     return {
         str(key): _without_folders(value) if isinstance(value, dict) else value
         for key, value in options.items()

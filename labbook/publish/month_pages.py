@@ -1,4 +1,4 @@
-"""The lists of a month's runs that need no script: one page, or one a day where that would be long. Pure."""
+"""Lists of the runs of a month without scripts: one page, or one for each day of a long month. Pure."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 
 from labbook.publish.build_record import content_key
 from labbook.publish.page import MonthKeys, Page, SiteSource, link, rendered, run_cells
-from labbook.publish.run_table import by_month, entry_day
+from labbook.publish.run_table_data import by_month, entry_day
 from labbook.report import numbers
 from labbook.report.run_row import RunRow
 from labbook.report.week_context import BROKEN
 from labbook.store.templates import Templates
 
 ONE_PAGE = 300
-"""Most runs of a month that one page lists. Source: chosen by us; it then weighs about 100 kB, and 15 kB compressed."""
+"""Most runs on one page. Source: chosen by us; about 100 kB, 15 kB compressed."""
 
 _NO_KEYS = MonthKeys("", "")
 
 
 def month_pages(source: SiteSource, templates: Templates) -> list[Page]:
-    """`runs/<year>/<month>/index.md` of each month, and `runs/<year>/<month>/<day>/index.md` where it has many runs.
+    """Returns `runs/<year>/<month>/index.md`, and `runs/<year>/<month>/<day>/index.md` for long months.
 
-    Runs whose entry lies in no month's folder have no such page.
+    Runs whose entry is not in the folder of a month are not listed.
     """
     found = []
     for month, rows in by_month(source.rows).items():
@@ -32,7 +32,7 @@ def month_pages(source: SiteSource, templates: Templates) -> list[Page]:
         days: dict[str, list[RunRow]] = defaultdict(list)
         for row in rows:
             days[entry_day(row.path)].append(row)
-        # What lies beside the folders of the days stays with the month.
+        # Entries outside of the folders of days are on the page of the month.
         if len(rows) <= ONE_PAGE or set(days) == {month}:
             found.append(_runs(templates, month, rows, keys.rows))
             continue
@@ -42,17 +42,17 @@ def month_pages(source: SiteSource, templates: Templates) -> list[Page]:
 
 
 def _place(span: str) -> str:
-    """`runs/2026/11/index.md` of "2026-11", and likewise of a day."""
+    """Returns `runs/2026/11/index.md` for "2026-11", likewise for a day."""
     return f"runs/{span.replace('-', '/')}/index.md"
 
 
 def _runs(templates: Templates, span: str, rows: Sequence[RunRow], key: str) -> Page:
-    """A list of runs, of a month or of a day."""
+    """Returns the page with the runs of a month or a day."""
     return _page(templates, span, rows, {}, key or _key(rows))
 
 
 def _days(templates: Templates, month: str, days: Mapping[str, Sequence[RunRow]], key: str) -> Page:
-    """A list of a month's days, newest first, and of the runs that lie in none of them."""
+    """Returns the page with the days of a month, newest first, and the runs outside of them."""
     others = {day: rows for day, rows in days.items() if day != month}
     return _page(templates, month, days.get(month, ()), others, key or _key([row for r in days.values() for row in r]))
 
@@ -60,7 +60,7 @@ def _days(templates: Templates, month: str, days: Mapping[str, Sequence[RunRow]]
 def _page(
     templates: Templates, span: str, rows: Sequence[RunRow], days: Mapping[str, Sequence[RunRow]], key: str
 ) -> Page:
-    """Made when it is needed: old months and days do not change, and hundreds of rows take long."""
+    """Returns a page that is rendered on demand: old months do not change, and many rows take long."""
     path, month = _place(span), span[:7]
 
     def text() -> str:

@@ -1,7 +1,6 @@
-"""Notes on their way to the site: front matter by our own parser, folds that Markdown looks into, no surprises.
+"""Prepares notes for the site: safe front matter, Markdown inside of folds, limits for the parser.
 
-Whatever stands in a note, its page is built: what cannot be read, or would keep the Markdown parser busy, is shown as
-text.
+Every note gets a page: one that is unreadable, or would make the Markdown parser slow, is shown as text.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from labbook.store import escape, frontmatter
 from labbook.store.entry_text import split_parts
 
 MAX_CHARACTERS = 600_000
-"""A longer note is shown as text. Source: chosen by us; an entry stays under 64 KiB."""
+"""Longest note that is rendered. Source: chosen by us; an entry stays under 64 KiB."""
 
 _MAX_DEPTH = 60
 """Deepest nesting of quotes and lists, in columns of marks. Source: Python-Markdown raises RecursionError from about
@@ -34,12 +33,12 @@ _KEPT_META = ("title", "description", "hide")
 
 @dataclass(frozen=True)
 class SiteNote:
-    """A note as the site shows it.
+    """A note prepared for the site.
 
     Args:
-        markdown: Its text without front matter.
-        meta: What of its front matter the theme may see; texts are HTML.
-        problem: Why it is shown as text, "" when it is not.
+        markdown: Text without front matter.
+        meta: Front matter for the theme; texts are HTML.
+        problem: Why it is shown as text, or "".
     """
 
     markdown: str
@@ -48,13 +47,13 @@ class SiteNote:
 
 
 def site_note(content: bytes, path: str, note: str, front: Mapping[str, Any] | None = None) -> SiteNote:
-    """The note in a file.
+    """Returns the note in a file.
 
     Args:
-        content: The file.
-        path: Relative to the notebook, for messages.
-        note: Sentence that stands above a note that is shown as text.
-        front: Its front matter, where it is known.
+        content: Content of the file.
+        path: Path relative to the notebook, for messages.
+        note: Sentence above a note that is shown as text.
+        front: Its parsed front matter, if available.
     """
     text = content.decode("utf-8", "replace").replace("\x00", "�").removeprefix("\ufeff")
     try:
@@ -68,12 +67,12 @@ def site_note(content: bytes, path: str, note: str, front: Mapping[str, Any] | N
 
 
 def inert(text: str) -> str:
-    """Plain text as HTML, safe in a page, an attribute and a template that is rendered twice."""
+    """Returns plain text as HTML that is safe in a page, an attribute and a twice-rendered template."""
     return html.escape(" ".join(text.split())).replace("{", "&#123;").replace("}", "&#125;")
 
 
 def with_block(markdown: str, name: str, content: str) -> str:
-    """The text with the content of one generated block replaced; unchanged when it has no such block."""
+    """Returns the text with the content of one generated block replaced, unchanged without that block."""
     return "".join(f"\n{content}\n" if part.name == name else part.text for part in split_parts(markdown))
 
 
@@ -98,7 +97,7 @@ def _as_text(text: str, path: str, problem: str, note: str, meta: Mapping[str, A
 
 
 def _trouble(body: str) -> str:
-    """Why the Markdown parser must not see a text, "" when it may."""
+    """Returns why a text is not rendered, or ""."""
     if len(body) > MAX_CHARACTERS:
         return f"is longer than {MAX_CHARACTERS} characters"
     for number, (line, place) in enumerate(_lines(body), 1):
@@ -114,7 +113,7 @@ def _trouble(body: str) -> str:
 
 
 def _opened(body: str) -> str:
-    """The text for Python-Markdown: it looks inside of folds, as git hosts do, and sees no fence in `<pre>`."""
+    """Returns text that Python-Markdown renders inside of folds, without fences in `<pre>`."""
     kept = []
     for line, place in _lines(body):
         if place == "pre":
@@ -127,7 +126,7 @@ def _opened(body: str) -> str:
 
 
 def _lines(body: str) -> Iterator[tuple[str, str]]:
-    """Lines, each with where it stands: "fence", "pre", or "" for Markdown."""
+    """Yields lines with their context: "fence", "pre", or "" for Markdown."""
     fence = ""
     preformatted = False
     for line in body.splitlines(keepends=True):

@@ -1,4 +1,4 @@
-"""What the site is made of and made into: notes as data in, pages with Markdown out. Pure."""
+"""Sources and pages of the site as data. Pure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class SiteFix:
     """A confirmed fix.
 
     Args:
-        run: Path of the entry of the run that failed.
-        text: What the fix was, in words.
-        by: Id of the run that was cured, or "".
-        held: How many later runs of the script finished without the failure.
-        returned: Id of the run in which it came back, or "".
-        difference: Where the two runs differ, Markdown from the entry of the run that failed.
+        run: Path of the entry of the failed run.
+        text: Description of the fix.
+        by: Id of the run that no longer fails, or "".
+        held: Number of later runs of the script that finished without the failure.
+        returned: Id of the run in which the failure came back, or "".
+        difference: Differences of the two runs, Markdown from the entry of the failed run.
     """
 
     run: str
@@ -42,11 +42,11 @@ class SiteFix:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """The committed data of a run, beside its entry.
+    """The committed `run.json` of a run.
 
     Args:
-        path: Of its `run.json`.
-        key: Changes when that file does.
+        path: Its path.
+        key: Changes with the file.
     """
 
     path: Path
@@ -55,12 +55,12 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class MonthKeys:
-    """What tells the runs of a month from those of an earlier build.
+    """Keys of the runs of a month, to compare with an earlier build.
 
     Args:
-        content: Changes with any of their entries.
-        rows: Changes with what lists say of them.
-        days: Day, or the month for entries in no day's folder -> changes with what lists say of its runs.
+        content: Changes with any entry.
+        rows: Changes with any row of the lists.
+        days: Day, or month for entries outside of the folder of a day -> changes with the rows of its runs.
     """
 
     content: str
@@ -70,7 +70,7 @@ class MonthKeys:
 
 @dataclass(frozen=True)
 class SiteSource:
-    """What the pages are made of.
+    """Sources of the pages.
 
     Args:
         rows: All runs, newest first.
@@ -79,16 +79,16 @@ class SiteSource:
         now: Unix seconds.
         week_start: "monday" or "sunday".
         problems: Notes that cannot be read, as (path, reason).
-        language: Of the pages, "en" or "zh".
-        symptoms: The catalogue with the notebook's own pages on top, by id.
+        language: Language of the pages, "en" or "zh".
+        symptoms: Id -> page of the catalogue or of the notebook.
         own_symptoms: Files of `notes/symptoms/`, relative to `notes/`.
         fixes: Confirmed fixes, newest first.
-        fronts: Path of a run's entry -> its front matter.
-        facts: Path of a run's entry -> its `run.json`, of those that have one.
-        digests: Path of a run's entry -> what its front matter was read from, as the index knows it.
-        months: Month -> keys of its runs; without them nothing is kept.
-        kept: What was made in earlier builds.
-        withheld: Files below `notes/` whose commit is withheld, as they may hold a secret: no page shows them.
+        fronts: Path of the entry of a run -> its front matter.
+        facts: Path of the entry of a run -> its `run.json`, if it has one.
+        digests: Path of the entry of a run -> digest in the index.
+        months: Month -> keys of its runs; without them nothing is cached.
+        kept: Cache of earlier builds.
+        withheld: Files below `notes/` that are withheld because of a possible secret; they are not shown.
     """
 
     rows: Sequence[RunRow]
@@ -109,7 +109,7 @@ class SiteSource:
     withheld: frozenset[str] = frozenset()
 
     def front_of(self, path: str, content: bytes) -> Mapping[str, Any] | None:
-        """The front matter of an entry with this content, as far as it is known; parsing it takes long."""
+        """Returns the front matter of an entry with this content, if known; saves parsing it."""
         known = self.digests.get(path)
         return (
             self.fronts.get(path)
@@ -123,13 +123,12 @@ class Page:
     """A page of the site.
 
     Args:
-        path: Below `notes/`: `runs/2026/11/index.md`.
-        markdown: Its text, or what makes it.
+        path: Path below `notes/`: `runs/2026/11/index.md`.
+        markdown: Its text, or a function that returns it.
         title: Its title, plain text.
-        wide: Whether it is a table that wants the whole width.
-        scripts: Scripts that it needs, below the theme's folder: `assets/runs.js`.
-        key: What it is made from besides templates and words, where making its text takes longer than asking; "" where
-            there is no such shortcut.
+        wide: Whether it uses the whole width.
+        scripts: Its scripts, below the folder of the theme: `assets/runs.js`.
+        key: Key of its sources besides templates and words, if that is cheaper than its text, else "".
     """
 
     path: str
@@ -140,19 +139,18 @@ class Page:
     key: str = ""
 
     def text(self) -> str:
-        """Its text, made now where it is not at hand."""
+        """Returns its text."""
         return self.markdown if isinstance(self.markdown, str) else self.markdown()
 
 
 @dataclass(frozen=True)
 class SiteFile:
-    """A file of the site that is data for scripts or readers of feeds, not a page.
+    """A data file of the site, for scripts or feed readers.
 
     Args:
-        path: Below the site's folder: `data/runs/2026-11.json`.
-        content: Its bytes, or what makes them; the same notebook gives the same.
-        key: What they are made from, where making them takes longer than asking: as long as it is the same, so are
-            they. "" where there is no such shortcut.
+        path: Path below the folder of the site: `data/runs/2026-11.json`.
+        content: Its bytes, or a function that returns them; equal notebooks give equal bytes.
+        key: Key of its sources, if that is cheaper than its bytes, else "".
     """
 
     path: str
@@ -160,7 +158,7 @@ class SiteFile:
     key: str = ""
 
     def read(self) -> bytes:
-        """Its bytes, made now where they are not at hand."""
+        """Returns its bytes."""
         return self.content if isinstance(self.content, bytes) else self.content()
 
 
@@ -174,7 +172,7 @@ def rendered(
     wide: bool = False,
     scripts: tuple[str, ...] = (),
 ) -> Page:
-    """The page that a template of `templates/pages/` makes, once it is asked for.
+    """Returns a page of a template of `templates/pages/`, rendered on demand.
 
     Its key is that of `data`, which takes a tenth of the time.
     """
@@ -186,9 +184,9 @@ def rendered(
 
 
 def link(path: str, page: str) -> str:
-    """Address of a note from a page, both relative to `notes/` and without `.` or `..`.
+    """Returns the address of a note from a page, both relative to `notes/` and without `.` or `..`.
 
-    As `posixpath.relpath`, which asks for the working folder each time: pages hold thousands of addresses.
+    Faster than `posixpath.relpath`, which asks for the working folder: pages have thousands of addresses.
     """
     there, here = path.split("/"), page.split("/")
     shared = 0
@@ -200,12 +198,12 @@ def link(path: str, page: str) -> str:
 
 
 def run_url(row: RunRow, page: str) -> str:
-    """Address of a run's entry from a page."""
+    """Returns the address of the entry of a run from a page."""
     return link(row.path.removeprefix("notes/"), page)
 
 
 def run_cells(row: RunRow, page: str) -> dict[str, Any]:
-    """What tables say of a run, with its address from `page`."""
+    """Returns the cells of a run in tables, with its address from `page`."""
     # `2026-11-23 14:05`; `strftime` takes five times as long.
     started = datetime.fromtimestamp(row.started).isoformat(" ", "minutes") if row.started > 0 else ""
     return {

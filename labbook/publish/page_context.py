@@ -1,4 +1,4 @@
-"""What a page shows besides its own note: its place in time, symptoms and cures, runs of an experiment. Pure."""
+"""What a page shows besides its note: neighbours in time, symptoms, fixes, runs of an experiment. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labbook.publish.experiment_view import SCRIPTS
 from labbook.publish.notes import SiteNote, inert, with_block
 from labbook.publish.page import SiteSource
 from labbook.publish.pages import experiment_runs, neighbours, same_script
-from labbook.publish.run_table import entry_day, entry_month
+from labbook.publish.run_table_data import entry_day, entry_month
 from labbook.publish.symptom_pages import symptom_page
 from labbook.publish.symptom_view import SymptomView, symptom_path, symptom_view
 from labbook.report.run_row import RunRow
@@ -21,23 +21,23 @@ from labbook.store.paths import is_run_id
 from labbook.store.templates import Templates
 
 _MOST_LINKS = 5
-"""Symptoms, and runs that it cured, named above an entry. Source: chosen by us; all of them stand in the entry."""
+"""Most symptoms, and fixed runs, above an entry. Source: chosen by us; the entry lists all of them."""
 
 _BAR_WORDS = ("older", "newer", "all_runs", "shows", "cured_in", "has_cured", "of_script", "compare_earlier")
 
 
 Day = tuple[str, Sequence[str]]
-"""The key of all that the pages of a day's runs show besides their notes, and those notes, as paths below `notes/`."""
+"""Key of what the pages of a day show besides their notes, and the notes, as paths below `notes/`."""
 
 
-class Surroundings:
-    """What a notebook knows around each of its notes.
+class PageContext:
+    """The context of each note of a notebook.
 
     Args:
         source: The notebook.
-        templates: Of the site's language.
-        at: Path of a note below `notes/` -> its address in the site, "" for one that has no page.
-        view: The same notebook by symptom, where it is at hand.
+        templates: Templates in the language of the site.
+        at: Path of a note below `notes/` -> its address in the site, "" without a page.
+        view: The notebook by symptom, if available.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class Surroundings:
                 self._cured[fix.by].append(self._rows[fix.run])
         said = templates.words["site"]
         self._said = {key: str(said[key]) for key in _BAR_WORDS}
-        # Asked for again and again, by each neighbour of a run.
+        # Cached, because each neighbour of a run needs it.
         self._all_runs, self._compare = at("runs/index.md"), at("compare/index.md")
         self._urls: dict[str, str] = {}
         self._linked = cache(self._symptom_link)
 
-    def shown_around(self, path: str) -> Any:  # noqa: ANN401 - plain data
-        """All that the page of a note below `notes/` shows and that does not stand in the note; as plain data.
+    def context_of(self, path: str) -> Any:  # noqa: ANN401 - plain data
+        """Returns what the page of a note shows besides the note, as plain data.
 
-        Two pages of the same note look the same when these are equal.
+        Two pages of a note are equal if these are equal.
         """
         if path.startswith("experiments/"):
             return experiment_runs(_name(path), self._source, self._templates)
@@ -75,13 +75,12 @@ class Surroundings:
         return self.bar(path) or ""
 
     def keys_of_days(self, there: Container[str]) -> dict[str, Day]:
-        """Day with runs -> its key, and its runs.
+        """Returns day -> its key and its runs.
 
-        Where the key of a day is that of another build, so is the bar of each of its runs, given the same words and
-        time zone.
+        Equal keys of a day in two builds mean equal bars of its runs, with equal words and time zone.
 
         Args:
-            there: Paths below `notes/` that have a page.
+            there: Paths below `notes/` with a page.
 
         Cost: 10,000 runs in 30 ms, a sixth of what their bars take.
         """
@@ -113,7 +112,7 @@ class Surroundings:
         return key, [source for row in rows if (source := row.path[len("notes/") :]).startswith("runs/")]
 
     def markdown_and_title(self, path: str, note: SiteNote) -> tuple[str, str]:
-        """The text of a note with what is shown around it, and the title that it gets from there, or ""."""
+        """Returns the text of a note with its context, and its title from there, or ""."""
         if path.startswith("experiments/") and not note.problem:
             return with_block(note.markdown, "runs", experiment_runs(_name(path), self._source, self._templates)), ""
         symptom = self._symptom(path)
@@ -123,11 +122,11 @@ class Surroundings:
         return note.markdown, ""
 
     def scripts(self, path: str) -> tuple[str, ...]:
-        """Scripts that the page of a note needs besides those of all pages."""
+        """Returns the additional scripts of the page of a note."""
         return SCRIPTS if path.startswith("experiments/") and path.removesuffix(".md") != "experiments/index" else ()
 
     def bar(self, path: str) -> dict[str, Any] | None:
-        """What stands above an entry: where it belongs in time. `None` for a note that is no entry of a run."""
+        """Returns the bar above an entry, with its neighbours in time, or `None` for other notes."""
         row = self._rows.get(f"notes/{path}")
         if row is None:
             return None
@@ -158,13 +157,13 @@ class Surroundings:
         }
 
     def _comparison(self, earlier: RunRow | None, row: RunRow) -> str:
-        """Address of the comparison with the run of the same script before, "" where there is none."""
+        """Returns the address of the comparison with the previous run of the script, or ""."""
         page = self._compare
         known = earlier is not None and is_run_id(earlier.id) and is_run_id(row.id)
         return f"{page}#runs={earlier.id},{row.id}" if earlier is not None and known and page else ""
 
     def _symptom(self, path: str) -> str:
-        """The symptom whose page a note is, or ""."""
+        """Returns the symptom described by a note, or ""."""
         name = path.removeprefix("symptoms/").removesuffix(".md")
         return name if name in self._view.paged and path == symptom_path(name) else ""
 

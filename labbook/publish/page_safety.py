@@ -1,7 +1,7 @@
-"""What a page of the site may do: its content security policy, and a look at each finished page. Pure.
+"""Content security policy of the pages, and a check of each finished page. Pure.
 
-A page must not run or load anything but the site's own files, whatever stands in the notes. The policy makes browsers
-see to that; the look at the page sees to it that nothing of the kind is there in the first place.
+A page must only run and load files of the site, whatever its note contains. The policy makes browsers enforce that;
+the check makes sure that nothing else is in the page.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POLICY = (
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src 'self'; media-src 'self'; "
     "manifest-src 'self'; base-uri 'self'; form-action 'none'; object-src 'none'"
 )
-"""`wasm-unsafe-eval` lets the search run its compiled part, and no text as script. Source: security, section 5."""
+"""`wasm-unsafe-eval` permits the WebAssembly of the search, but no text as script."""
 
 _TAG = re.compile(
     r"<(?:"
@@ -29,12 +29,12 @@ _TAG = re.compile(
     r"|(?P<odd>[a-zA-Z!?/]))",
     re.DOTALL | re.IGNORECASE,
 )
-"""Tags as browsers read them without having to guess; what is no such tag is `odd`."""
+"""Well-formed tags; anything else is `odd`."""
 
 _BARE = re.compile(
     r"[^<]*(?:</?(?:t[dhr]|tbody|thead|table|p|ul|ol|li|code|strong|em|span|h[1-6]|div|a|pre|summary|details)>[^<]*)*"
 )
-"""Text with tags that bring nothing with them: most of a table."""
+"""Text with harmless tags: most of a table."""
 
 _ATTRIBUTE = re.compile(r"([^\s=\"'<>/]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+)))?")
 _SCRIPT_END = re.compile(r"</script(?=[\s/>])", re.IGNORECASE)
@@ -51,43 +51,43 @@ _HEAD = re.compile(r"<meta charset=[^>]*>|<head[^>]*>", re.IGNORECASE)
 _FOREIGN = re.compile(r"(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 _INDENT = re.compile(r"\n\s+")
 _MOST_KEPT = 300
-"""Characters of the attributes of a tag of which it is kept whether it is safe."""
+"""Longest attributes of a tag whose check is cached."""
 
 _SPACE = re.compile(r"[\x00-\x20]+")
 
 
 def script_hashes(page: str) -> tuple[str, ...]:
-    """The hashes of the scripts that stand in a page, as a policy names them, without doubles."""
+    """Returns the distinct hashes of the scripts in a page, as in a policy."""
     found = (_hash(text) for kind, text in _SCRIPT.findall(page) if text.strip() and not _DATA_TYPE.search(kind))
     return tuple(dict.fromkeys(found))
 
 
 def with_policy(page: str, scripts: Collection[str], policy: str = POLICY) -> str:
-    """The page with its policy, before anything that the policy rules.
+    """Returns the page with its policy in front of everything that the policy governs.
 
     Args:
-        page: A whole page.
-        scripts: Hashes of the theme's own scripts; no other script in a page runs.
-        policy: The policy, `{scripts}` where the hashes belong; "" for none.
+        page: A complete page.
+        scripts: Hashes of the scripts of the theme; no other script runs.
+        policy: The policy with `{scripts}` in place of the hashes; "" for none.
     """
     if not policy:
         return page
-    told = html.escape(policy.replace("{scripts}", " ".join(scripts)).replace(" ;", ";"))
-    meta = f'<meta http-equiv="Content-Security-Policy" content="{told}">'.replace("&#x27;", "'")
+    content = html.escape(policy.replace("{scripts}", " ".join(scripts)).replace(" ;", ";"))
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{content}">'.replace("&#x27;", "'")
     return _HEAD.sub(lambda found: f"{found[0]}\n      {meta}", page, count=1)
 
 
 def without_indents(frame: str) -> str:
-    """The theme's frame of a page without the white space that its templates leave: a quarter of it."""
+    """Returns the frame of the theme without the white space of its templates, a quarter of it."""
     return _INDENT.sub("\n", frame)
 
 
 def page_problems(page: str, scripts: Collection[str] = ()) -> list[str]:
-    """What in a page would act or load something, in words; empty for a page that is safe.
+    """Returns descriptions of active or loading content in a page; empty for a safe page.
 
     Args:
-        page: A whole page, or a part of one.
-        scripts: Hashes of the scripts that may stand in it.
+        page: A page or a part of one.
+        scripts: Hashes of permitted scripts.
 
     Cost: 1 ms for a page of 30 kB.
     """
@@ -105,7 +105,7 @@ def page_problems(page: str, scripts: Collection[str] = ()) -> list[str]:
 
 
 def foreign_pictures(content: str) -> list[str]:
-    """Addresses of other hosts from which a page would load pictures; the policy keeps browsers from it."""
+    """Returns addresses of pictures on other hosts, which the policy blocks."""
     if "//" not in content:
         return []
     sources = [_attributes(written).get("src", "") for name, written, _ in _elements(content) if name in _LOADING]
@@ -113,7 +113,7 @@ def foreign_pictures(content: str) -> list[str]:
 
 
 def _element_problems(name: str, written: str) -> tuple[str, ...]:
-    """What an opening tag would act or load by itself; `written` are its attributes as they stand there."""
+    """Returns descriptions of active or loading content of an opening tag; `written` are its attributes."""
     found = []
     if name in _FORBIDDEN:
         found.append(f"<{name}>" if name != "?" else "a tag that browsers have to guess at")
@@ -130,7 +130,7 @@ def _element_problems(name: str, written: str) -> tuple[str, ...]:
 
 
 _known_problems = lru_cache(maxsize=4096)(_element_problems)
-"""Most tags of a site stand in it a thousand times."""
+"""Cached, because most tags of a site occur a thousand times."""
 
 
 def _attributes(written: str) -> dict[str, str]:
@@ -162,9 +162,9 @@ def _address_problem(name: str, key: str, value: str, attributes: dict[str, str]
 
 
 def _elements(page: str) -> Iterator[tuple[str, str, str]]:
-    """Opening tags: name, attributes as they stand there, text of a script; what is no proper tag has the name "?".
+    """Yields opening tags: name, raw attributes, text of a script; a malformed tag has the name "?".
 
-    Only the content of scripts is no HTML here: inside of pictures browsers look for elements in styles, too.
+    Only the content of scripts is skipped: in SVG, browsers find elements in styles, too.
     """
     place = 0
     while True:

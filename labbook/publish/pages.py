@@ -1,7 +1,7 @@
-"""The pages of the site that nobody writes, those of symptoms beside it. Pure: notes in, Markdown out.
+"""Generated pages of the site, without those of symptoms. Pure: notes in, Markdown out.
 
-Nothing here knows MkDocs. Addresses are those of Markdown files below `notes/`, relative to the page, as every
-generator of static sites understands them.
+Independent of MkDocs. Addresses are those of Markdown files below `notes/`, relative to the page, as every site
+generator understands them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from labbook.publish.compare_data import compare_files, compare_page
 from labbook.publish.experiment_view import experiment_files
 from labbook.publish.month_pages import month_pages
 from labbook.publish.page import Page, SiteFile, SiteSource, link, rendered, run_cells
-from labbook.publish.run_table import by_month, table_files
+from labbook.publish.run_table_data import by_month, table_files
 from labbook.publish.script_words import script_words
 from labbook.publish.symptom_pages import fix_cells, problem_cells, symptom_cells, symptom_pages
 from labbook.publish.symptom_view import OPEN_DAYS, SymptomView, symptom_view
@@ -30,12 +30,12 @@ _NEWEST = 100
 
 
 def site_pages(source: SiteSource, templates: Templates, view: SymptomView | None = None) -> list[Page]:
-    """All generated pages: home, all runs, one page a month, experiments, reports, symptoms, fixes.
+    """Returns all generated pages: home, runs, months, experiments, reports, symptoms, fixes.
 
     Args:
         source: The notebook.
-        templates: Of the site's language.
-        view: The same notebook by symptom, where it is at hand.
+        templates: Templates in the language of the site.
+        view: The notebook by symptom, if available.
     """
     view = view or symptom_view(source)
     said = templates.words["site"]
@@ -61,7 +61,7 @@ def site_pages(source: SiteSource, templates: Templates, view: SymptomView | Non
 
 
 def site_files(source: SiteSource, templates: Templates, view: SymptomView | None = None) -> list[SiteFile]:
-    """All generated files that are no pages: data for scripts. What is given is that of `site_pages`."""
+    """Returns all generated data files; the arguments are those of `site_pages`."""
     view = view or symptom_view(source)
     shown = {name for row in source.rows for name in row.symptoms}
     titles = {name: view.title(name) for name in shown}
@@ -69,7 +69,7 @@ def site_files(source: SiteSource, templates: Templates, view: SymptomView | Non
 
 
 def experiment_runs(name: str, source: SiteSource, templates: Templates) -> str:
-    """The table of an experiment's runs, for its page."""
+    """Returns the table of the runs of an experiment, for its page."""
     path = f"experiments/{name}.md"
     rows = [row for row in source.rows if row.experiment == name]
     best = best_run(rows)
@@ -85,7 +85,7 @@ def experiment_runs(name: str, source: SiteSource, templates: Templates) -> str:
 
 
 def neighbours(rows: Sequence[RunRow]) -> dict[str, tuple[RunRow | None, RunRow | None]]:
-    """Path of an entry -> the runs before and after it in time. `rows` are newest first."""
+    """Returns path of an entry -> previous and next run. `rows` are newest first."""
     found: dict[str, tuple[RunRow | None, RunRow | None]] = {}
     for index, row in enumerate(rows):
         older = rows[index + 1] if index + 1 < len(rows) else None
@@ -94,7 +94,7 @@ def neighbours(rows: Sequence[RunRow]) -> dict[str, tuple[RunRow | None, RunRow 
 
 
 def same_script(rows: Sequence[RunRow]) -> dict[str, tuple[RunRow | None, RunRow | None]]:
-    """Path of an entry -> the runs of the same script before and after it. `rows` are newest first."""
+    """Returns path of an entry -> previous and next run of the same script. `rows` are newest first."""
     groups: dict[str, list[RunRow]] = defaultdict(list)
     for row in rows:
         if row.script:
@@ -168,13 +168,13 @@ def _experiments(source: SiteSource) -> dict[str, Any]:
         }
         for page in source.experiments
     ]
-    # Runs name experiments whose note was deleted, or was not copied with them.
+    # The note of an experiment may be missing.
     found += [_of_experiment(name, rows, path) for name, rows in groups.items() if name]
     return {"experiments": sorted(found, key=lambda each: each["order"], reverse=True)}
 
 
 def _of_experiment(name: str, rows: list[RunRow], path: str) -> dict[str, Any]:
-    """What the runs of an experiment, newest first, say of it; where it has a note, that adds the rest."""
+    """Returns the row of an experiment from its runs, newest first; its note adds the rest."""
     best = best_run(rows)
     return {
         "name": name,

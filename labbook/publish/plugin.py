@@ -1,4 +1,4 @@
-"""The MkDocs plugin `labbook`: adds the generated pages, and shows each note safely. Everything else is MkDocs' own."""
+"""The MkDocs plugin `labbook`: adds the generated pages and makes each note safe."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from labbook.publish.cached_fragments import FrameParts, can_use_parts
 from labbook.publish.feed import feed_file
 from labbook.publish.notes import SiteNote, inert, site_note
 from labbook.publish.page import Page, SiteFile, SiteSource
-from labbook.publish.page_context import Surroundings
+from labbook.publish.page_context import PageContext
 from labbook.publish.page_safety import foreign_pictures, page_problems, script_hashes, with_policy, without_indents
 from labbook.publish.pages import site_files, site_pages
 from labbook.publish.post_build import KEPT_BY_OTHERS, finish_site
 from labbook.publish.rendering import PageRenderer
 from labbook.publish.search_page import interface
 from labbook.publish.site_data import site_source
-from labbook.publish.site_files import LINK_LEFT_OUT
-from labbook.publish.site_folder import check_site_folder, note_written
+from labbook.publish.site_folder import LINK_LEFT_OUT, check_site_folder, note_written
 from labbook.publish.symptom_view import symptom_view
-from labbook.store.notebook import Notebook, find_notebook
+from labbook.store.notebook import Notebook
+from labbook.store.notebook_finder import find_notebook
 from labbook.store.paths import stays_inside
 from labbook.store.templates import Templates, compiled_templates
 
@@ -44,16 +44,16 @@ log = logging.getLogger("mkdocs.plugins.labbook")
 
 
 class PluginSettings(Config):  # type: ignore[no-untyped-call]
-    """The plugin takes no settings in `mkdocs.yml`; those of the notebook stand in `labbook.toml`."""
+    """The plugin has no settings in `mkdocs.yml`; those of the notebook are in `labbook.toml`."""
 
 
 class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call]
-    """Turns the notebook beside `mkdocs.yml` into a site."""
+    """Turns the notebook next to `mkdocs.yml` into a site."""
 
     def __init__(self) -> None:
         self.notebook: Notebook
         self.templates: Templates
-        self.around: Surroundings
+        self.around: PageContext
         self.renderer: PageRenderer
         self.nav: Navigation
         self.env: Any = None
@@ -64,18 +64,18 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         self.digests: dict[str, str] = {}
         self.data: dict[str, SiteFile] = {}
         self.lazy = False
-        """Whether whoever builds calls `read`, and takes the data files from `data`, those that it needs."""
+        """Whether the caller calls `read` and takes the data files from `data`."""
         self.trusted = True
-        """Whether templates of the theme that the notebook brings are used; MkDocs by itself runs all that it names."""
+        """Whether theme templates of the notebook are used; MkDocs itself runs all code of the settings."""
         self.folder_is_checked = False
-        """Whether the site's folder needs no look: whoever builds has looked at it."""
+        """Whether the caller has checked the folder of the site."""
         self.foreign: set[str] = set()
-        """Files of others in the site's folder, which stay."""
+        """Files in the folder of the site that labbook did not write."""
         self._dirty = False
         self._scripts: dict[str, tuple[str, ...]] = {}
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
-        """Adds the theme's overrides, the Markdown extensions that entries need, and defaults for what is not set."""
+        """Adds theme overrides, the Markdown extensions of entries, and defaults."""
         root = Path(config.docs_dir).parent
         try:
             self.notebook = find_notebook(root, chosen=root, environ=os.environ)
@@ -86,8 +86,8 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         if not stays_inside(self.notebook.paths.notes, root):
             raise PluginError("labbook: notes/ is a link that leads out of the notebook; put a folder in its place")
         if not self.folder_is_checked:
-            # MkDocs' own command: --site-dir is a person's choice too, and `mkdocs serve` makes a folder for itself.
-            # An `on_startup` would know the command, but MkDocs then uses one plugin for all builds of a process.
+            # With the command of MkDocs, --site-dir is a choice of a person, and `mkdocs serve` makes its own folder.
+            # With `on_startup`, MkDocs would use one plugin for all builds of a process.
             context = click.get_current_context(silent=True)
             named = context and (context.params.get("site_dir") or context.info_name == "serve")
             self._dirty = bool(context and not context.params.get("clean", True))
@@ -105,11 +105,11 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         return config
 
     def read(self) -> None:
-        """Reads the notebook. Whoever builds page by page does that before it looks for files."""
+        """Reads the notebook; the incremental build calls it before it lists files."""
         self.source = site_source(self.notebook, time.time(), self.language)
 
     def on_files(self, files: Files, *, config: MkDocsConfig) -> Files:
-        """Adds the generated pages, and keeps runs, experiments, symptoms and reports out of the navigation."""
+        """Adds the generated pages, and removes listed notes from the navigation."""
         if not self.lazy:
             self.read()
         self.renderer = PageRenderer(config, anchors=not self.lazy)
@@ -125,14 +125,14 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         for file in [file for file in files if not is_text(file.src_uri)]:
             files.remove(file)
             shown = file.src_uri.encode("utf-8", "backslashreplace").decode()
-            log.warning("notes/%s: left out: its name is no text, and no address can be made of it; rename it", shown)
+            log.warning("notes/%s: left out: the file name is not valid text; rename the file", shown)
         taken = {file.dest_uri: file for file in files if not file.src_uri.startswith("runs/2")}
         view = symptom_view(self.source)
         for page in site_pages(self.source, self.templates, view):
             if page.path not in files.src_uris:
                 made = File.generated(config, page.path, content="")
                 if made.dest_uri in taken:
-                    # A README.md beside it would become the same page, and one of them would be lost unsaid.
+                    # A README.md next to it would become the same page, and one of them would be lost silently.
                     other = taken[made.dest_uri]
                     log.warning("notes/%s: left out, the site has a page there; call it index.md", other.src_uri)
                     files.remove(other)
@@ -144,7 +144,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         self.data[feed.path] = feed
         for path, data in self.data.items():
             files.append(File.generated(config, path, content=b"" if self.lazy else data.read()))
-        # What `mkdocs.yml` leaves out stays out; MkDocs asks it for files alone of which nobody has said anything yet.
+        # Files excluded in `mkdocs.yml` stay excluded; MkDocs applies that only to files without inclusion level.
         left_out = [matched.match_file for matched in (config.exclude_docs, config.draft_docs) if matched is not None]
         for file in list(files):
             source = file.src_uri
@@ -163,18 +163,18 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             file = files.src_uris.get(path)
             return file.url if file is not None else ""
 
-        self.around = Surroundings(self.source, self.templates, at, view)
+        self.around = PageContext(self.source, self.templates, at, view)
         return files
 
     def on_nav(self, nav: Navigation, *, config: MkDocsConfig, files: Files) -> Navigation:
-        """Keeps the navigation, for the page that is made to see the theme's own scripts."""
+        """Stores the navigation, for the page from which the scripts of the theme are read."""
         self.nav = nav
         return nav
 
     def on_env(self, env: Any, *, config: MkDocsConfig, files: Files) -> Any:  # noqa: ANN401 - of Jinja2
-        """Keeps the theme. Its templates do not change while a site is built: they are not looked for again."""
+        """Stores the theme, without reloading of its templates."""
         env.auto_reload = False
-        # Compiling the theme takes a third of a second.
+        # Compiling the theme takes 0.3 s.
         env.bytecode_cache = compiled_templates()
         self.env = env
         if self.lazy and can_use_parts(config):
@@ -188,14 +188,14 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         return env
 
     def key_of_page(self, source: str) -> str:
-        """What a page is made from besides its note and what all pages share."""
+        """Returns the key of a page besides its note and what all pages share."""
         made = self.pages.get(source)
         if made is not None:
             return content_key(made.key or made.text(), made.title, made.wide, made.scripts)
-        return content_key(self.around.shown_around(source))
+        return content_key(self.around.context_of(source))
 
     def on_page_read_source(self, *, page: MkDocsPage, config: MkDocsConfig) -> str | None:
-        """The text of a note, its front matter read by labbook: MkDocs never sees it."""
+        """Returns the text of a note without the front matter, which labbook reads."""
         source = page.file.src_uri
         if source in self.pages:
             return self.pages[source].text()
@@ -212,15 +212,15 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         if note.problem:
             log.warning("%s; it is shown as text", note.problem)
         elif path in (unread := dict(self.source.problems)):
-            log.warning("%s; the symptom is told without it", unread[path])
-        # The empty line keeps MkDocs from taking the first lines for front matter of another kind.
+            log.warning("%s; the built-in page of the symptom is used", unread[path])
+        # Without the empty line, MkDocs could read the first lines as front matter.
         return f"\n{note.markdown}"
 
     def on_page_markdown(self, markdown: str, *, page: MkDocsPage, config: MkDocsConfig, files: Files) -> str:
-        """Gives the page its title, and a note what is shown around it."""
+        """Adds title and context to the page of a note."""
         source = page.file.src_uri
         generated = self.pages.get(source)
-        # An instance attribute, so that MkDocs' own way of rendering stays as it is for every other page.
+        # An instance attribute, so that other pages are rendered by MkDocs.
         page.render = partial(_render_or_show, page, self.renderer, generated is not None)  # type: ignore[method-assign]
         if generated is not None:
             hidden = ["navigation", "toc"] if generated.wide else ["navigation"]
@@ -240,7 +240,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         return f"\n{text}"
 
     def on_page_content(self, html: str, *, page: MkDocsPage, config: MkDocsConfig, files: Files) -> str:
-        """Colours the verdicts of an entry, and keeps tables and console out of the search."""
+        """Colours the verdicts of an entry, and excludes tables and console from the search."""
         if page.file.src_uri not in self.pages:
             for address in foreign_pictures(html)[:3]:
                 log.warning("notes/%s: picture from another host is not shown: %s", page.file.src_uri, address[:200])
@@ -249,46 +249,46 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         return theme.coloured(html)
 
     def on_post_page(self, output: str, *, page: MkDocsPage, config: MkDocsConfig) -> str:
-        """The finished page with its policy.
+        """Returns the finished page with its policy.
 
         Raises:
-            PluginError: Something in it would act or load what is not the site's.
+            PluginError: It has active content, or loads files of other hosts.
         """
         scripts = self._theme_scripts(page.url, config)
-        # The content has been looked at; it stands in the page once, as it is.
+        # The content has been checked, and is in the page once, unchanged.
         before, content, after = output.partition(page.content) if page.content else (output, "", "")
         before, after = without_indents(before), without_indents(after)
         what = f"the page of notes/{page.file.src_uri}"
         return _guarded(before + content + after, before + after, scripts, what, config)
 
     def on_post_template(self, output_content: str, *, template_name: str, config: MkDocsConfig) -> str:
-        """The page for addresses that are not there, with its policy."""
+        """Returns the 404 page with its policy."""
         if not template_name.endswith(".html"):
             return output_content
         output_content = without_indents(output_content)
         return _guarded(output_content, output_content, script_hashes(output_content), template_name, config)
 
     def on_post_build(self, *, config: MkDocsConfig) -> None:
-        """Adds what is made from the whole site."""
+        """Writes files made from the whole site."""
         self.tell(self.finish(config))
         if not self.lazy and not self._dirty:
-            # MkDocs has emptied the folder before.
+            # MkDocs has emptied the folder.
             site = Path(config.site_dir)
             note_written(site, files_below(site, KEPT_BY_OTHERS).keys() - self.foreign)
 
     def finish(self, config: MkDocsConfig) -> str:
-        """Adds it, in whatever process; returns what keeps the site from having a search, or ""."""
+        """Writes them, in any process; returns why the site has no search, or ""."""
         return finish_site(
             self.notebook, self.source, Path(config.site_dir), self.templates, directory_urls=config.use_directory_urls
         )
 
     def tell(self, problem: str) -> None:
-        """Warns of a problem, where there is one."""
+        """Logs a warning if there is a problem."""
         if problem:
             log.warning("%s", problem)
 
     def _theme_scripts(self, url: str, config: MkDocsConfig) -> tuple[str, ...]:
-        """Hashes of the scripts that stand in the theme's frame of a page: those of a page without content."""
+        """Returns the hashes of the scripts in the frame of the theme, from a page without content."""
         folder = str(PurePosixPath(url).parent) if not url.endswith("/") else url
         place = "/".join("x" for _ in PurePosixPath(folder).parts)
         if place not in self._scripts:
@@ -305,7 +305,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
 
 
 def _guarded(output: str, frame: str, scripts: tuple[str, ...], what: str, config: MkDocsConfig) -> str:
-    """The page with its policy, once the part of it that nobody has looked at is found to be safe."""
+    """Returns the page with its policy, after checking the part not checked before."""
     policy = theme.policy(config.extra)
     problems = page_problems(frame, scripts) if policy == theme.POLICY else []
     if problems:
@@ -314,7 +314,7 @@ def _guarded(output: str, frame: str, scripts: tuple[str, ...], what: str, confi
 
 
 def _render_or_show(page: MkDocsPage, renderer: PageRenderer, ours: bool, config: MkDocsConfig, files: Files) -> None:
-    """Renders a page; one that the Markdown parser cannot take, or that would act, is shown as text."""
+    """Renders a page; one that the parser rejects, or with active content, is shown as text."""
     from labbook.store import escape
 
     show: Callable[[str], None] = partial(log.warning, "notes/%s: %s; it is shown as text", page.file.src_uri)
@@ -328,7 +328,7 @@ def _render_or_show(page: MkDocsPage, renderer: PageRenderer, ours: bool, config
             raise PluginError(f"labbook: the page {page.file.src_uri} would not be safe: {'; '.join(problems)}")
     except PluginError:
         raise
-    except Exception as error:  # whatever one page does, the site is built
+    except Exception as error:  # one page must not stop the build
         show(f"{type(error).__name__}: {error}")
     page.markdown = escape.fence(page.markdown or "", "text")
     renderer.render(page, files)

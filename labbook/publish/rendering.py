@@ -1,8 +1,8 @@
-"""From Markdown to HTML as MkDocs does it, with one parser for all pages. Holds MkDocs' own steps, so it knows MkDocs.
+"""Renders Markdown as MkDocs does, with one parser for all pages.
 
-MkDocs makes a new parser for each page and lets it look for links and emphasis in every cell of every table. Here one
-parser is used again, text in which no mark stands is not looked at, and tables are written at once where all of their
-cells are of a few kinds. The HTML is the same, byte for byte.
+MkDocs creates a parser for each page, which searches every table cell for links and emphasis. Here one parser is
+reused, text without markup characters is skipped, and tables of simple cells are written directly. The HTML is equal,
+byte for byte.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from labbook.publish.code_blocks import PlainBlocks
 from labbook.publish.theme import EXTENSIONS
 
 _MARKED = re.compile("[\\\\`*\\[\\]<>&{}\x02\x03]|(?<![^\\W_])_|__|  \n")
-"""What has to stand in a text for one of `_INLINE` to see anything in it."""
+"""Characters without which no pattern of `_INLINE` matches."""
 
 _INLINE = {
     *("backtick", "escape", "reference", "link", "image_link", "image_reference", "short_reference", "short_image_ref"),
     *("autolink", "automail", "linebreak", "html", "entity", "not_strong", "em_strong", "em_strong2"),
 }
-"""Inline patterns of Python-Markdown itself. With any other, every text is looked at."""
+"""Inline patterns of Python-Markdown. With any other pattern, no text is skipped."""
 
 
 Resolve = Callable[[str], "str | None"]
-"""Address of a note, as it is written -> the one in the site; `None` where Markdown had better look at it."""
+"""Address of a note in Markdown -> its address in the site; `None` if Markdown must process it."""
 
 _INERT = "(?:[^\\\\`*_\\[\\]<>&{}|\n\x02\x03]|(?<=[^\\W_])_(?!_))"
-"""A character that is itself: no mark, or an underscore within a word."""
+"""A character without markup, or an underscore inside a word."""
 
 _PART = (
     f"(?:{_INERT}"
@@ -56,15 +56,15 @@ _CELL = re.compile(
 _PLAIN = re.compile(f"{_INERT}*")
 _ACTIVE = re.compile('[&<>"\x02\x03]')
 _MOST_KEPT = 100
-"""Characters of a cell that is kept: the same ones stand in many rows."""
+"""Longest cell that is cached: many rows have the same ones."""
 
 
 class PageRenderer:
     """Renders the pages of one build.
 
     Args:
-        config: Of MkDocs, complete.
-        anchors: Whether to note the anchors and links of each page, for MkDocs' check of links to anchors.
+        config: Complete configuration of MkDocs.
+        anchors: Whether to collect anchors and links of each page, for the link check of MkDocs.
     """
 
     def __init__(self, config: MkDocsConfig, *, anchors: bool = True) -> None:
@@ -73,7 +73,7 @@ class PageRenderer:
         self._parser: Markdown | None = None
         self._links: Any = None
         self._tables: _QuickTables | None = None
-        # Of extensions that a team adds it is not known whether they forget the page before.
+        # Other extensions may keep state of the previous page.
         self._again = {str(name) for name in config.markdown_extensions} <= {
             *EXTENSIONS,
             "toc",
@@ -82,7 +82,7 @@ class PageRenderer:
         }
 
     def render(self, page: pages.Page, files: Files) -> None:
-        """Sets the page's HTML, table of contents and title from its Markdown, as `Page.render` does."""
+        """Sets HTML, table of contents and title of a page from its Markdown, as `Page.render` does."""
         parser = self._parser_for_page()
         links = self._links = pages._RelativePathTreeprocessor(page.file, files, self._config)
         title = pages._ExtractTitleTreeprocessor()
@@ -111,7 +111,7 @@ class PageRenderer:
                 extensions=self._config.markdown_extensions, extension_configs=self._config.mdx_configs or {}
             )
             if {pattern.name for pattern in self._parser.inlinePatterns._priority} <= _INLINE:
-                # Before 20, the priority of the search for inline marks.
+                # Before 20, the priority of the inline processor.
                 self._parser.treeprocessors.register(_PlainTexts(self._parser), "labbook_plain_texts", 21)
                 if self._again:
                     self._quick_tables(self._parser)
@@ -128,7 +128,7 @@ class PageRenderer:
         processors.register(self._tables, "table", priority)
 
     def _address(self, written: str) -> str | None:
-        """Address in the site of a note that a link leads to; `None` where MkDocs has something to say to it."""
+        """Returns the address in the site of the target of a link; `None` if MkDocs must process the link."""
         links = self._links
         target = links.files.get_file_from_path(links._target_uri(links.file.src_uri, unquote(written)))
         if target is None or target.inclusion.is_excluded():
@@ -142,10 +142,10 @@ def _plain_blocks() -> type:
 
 
 class _PlainTexts(Treeprocessor):  # type: ignore[misc]
-    """Tells the parser of texts in which there is nothing to find: most cells of most tables."""
+    """Marks texts without inline markup, such as most table cells, so that the parser skips them."""
 
     def run(self, root: Element) -> None:
-        """Marks them."""
+        """Marks the texts."""
         for element in root.iter():
             text = element.text
             if text and type(text) is str and not _MARKED.search(text):
@@ -153,14 +153,14 @@ class _PlainTexts(Treeprocessor):  # type: ignore[misc]
 
 
 class _QuickTables(TableProcessor):  # type: ignore[misc]
-    """Python-Markdown's tables, written at once where all cells are of a kind that is known, the same byte for byte.
+    """Writes tables of simple cells directly, equal to Python-Markdown byte for byte.
 
-    Python-Markdown makes an element of each cell and looks for links and emphasis in it with sixteen patterns: a list
-    of two thousand runs takes it a second. A table with a cell of any other kind is left to it.
+    Python-Markdown applies sixteen patterns to each cell: a list of two thousand runs takes a second. A table with any
+    other cell is left to it.
 
     Args:
-        before: The processor that it takes the place of.
-        resolve: For the links of the page that is rendered.
+        before: The processor that it replaces.
+        resolve: Resolves links of the current page.
     """
 
     def __init__(self, before: TableProcessor, resolve: Resolve) -> None:
@@ -168,7 +168,7 @@ class _QuickTables(TableProcessor):  # type: ignore[misc]
         self._resolve = resolve
         self._known: dict[str, str] = {}
         self.definitions = True
-        """Whether the page may define links by a name."""
+        """Whether the page may define reference links."""
 
     def run(self, parent: Element, blocks: list[str]) -> None:
         """Adds the table to `parent`."""
@@ -177,11 +177,11 @@ class _QuickTables(TableProcessor):  # type: ignore[misc]
             super().run(parent, blocks)
             return
         blocks.pop(0)
-        # To everybody else it is a table with a text that is no Markdown any more.
+        # For other processors it is a table with a text that is not Markdown.
         SubElement(parent, "table").text = AtomicString(self.parser.md.htmlStash.store(made))
 
     def _written(self, block: str) -> str | None:
-        """What stands between `<table>` and `</table>`; `None` where some cell is of another kind."""
+        """Returns the HTML inside `<table>`; `None` if a cell is not simple."""
         lines = block.split("\n")
         if len(lines) < 3 or self.config["use_align_attribute"]:
             return None
@@ -226,7 +226,7 @@ class _QuickTables(TableProcessor):  # type: ignore[misc]
             if kind == "same" or (kind == "bracket" and not self.definitions):
                 parts.append(found[0])
             elif kind == "bracket":
-                # Markdown looks whether it is the name of a link.
+                # It could be the name of a reference link.
                 return None
             elif kind == "after":
                 parts.append("&gt;")

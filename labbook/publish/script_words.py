@@ -1,4 +1,4 @@
-"""The words that a script of a page shows, as an attribute of the page: scripts hold no language."""
+"""Passes the words of a script to its page as an attribute."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from labbook.store.templates import Templates, finished_text
 
 
 def script_words(templates: Templates, *sections: str, **more: str) -> Any:  # noqa: ANN401 - finished text of Jinja2
-    """Sections of the words files as one JSON object, for `data-words="..."`; words of a status are `status_<name>`.
+    """Returns sections of the words as one JSON object, for `data-words="..."`; statuses are `status_<name>`.
 
     Args:
-        templates: Of the notebook, in the language of the site.
-        sections: Names of sections, later ones on top.
-        more: Further words.
+        templates: Templates in the language of the site.
+        sections: Names of sections; later ones override.
+        more: More words.
     """
     said: dict[str, str] = {f"status_{name}": str(word) for name, word in templates.words["status"].items()}
     for section in sections:
@@ -26,6 +26,6 @@ def script_words(templates: Templates, *sections: str, **more: str) -> Any:  # n
 
 
 def attribute(text: str) -> str:
-    """`text` as the value of an attribute in double quotes, inert for Markdown and macros."""
+    """Returns `text` for an attribute in double quotes, inert for Markdown and macros."""
     encoded = html.escape(" ".join(text.split()))
     return "".join(f"&#{ord(char)};" if char in "{}`*_[]\\|~" else char for char in encoded)

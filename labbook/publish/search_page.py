@@ -1,4 +1,4 @@
-"""What pages need of the search: the words of its interface. And the search of a finished site."""
+"""Words of the search interface, and the search index of a finished site."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SCRIPTS = ("assets/search_words.js", "assets/search.js")
 
 
 def interface(templates: Templates) -> dict[str, Any]:
-    """What the theme's template gives to the scripts of every page: `search` and `copy`, words in the site's language.
+    """Returns the words for the scripts of every page, `search` and `curves`, in the language of the site.
 
     Returns:
-        `search` is `None` when the site is built without search.
+        `search` is `None` if the site has no search.
     """
     words = templates.words
     search = {key: str(word) for key, word in words["site_search"].items()}
@@ -31,13 +31,13 @@ def interface(templates: Templates) -> dict[str, Any]:
 def write_site_search(
     notebook: Notebook, source: SiteSource, site: Path, *, directory_urls: bool = False
 ) -> SearchReport:
-    """Writes the search of a site that was built from a notebook; the same notebook gives the same files.
+    """Writes the search index of a built site; equal notebooks give equal files.
 
     Args:
-        notebook: Whose site.
-        source: What its pages were made of.
-        site: The site's folder.
-        directory_urls: Whether pages are `runs/x/` in place of `runs/x.html`.
+        notebook: The notebook.
+        source: Sources of its pages.
+        site: Folder of the site.
+        directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
     """
     problem = search_problem()
     if problem:

@@ -1,6 +1,6 @@
-"""What the site's search finds: fixes, symptoms, runs, experiments, reports and notes, with the words to find them by.
+"""Search records of the site: fixes, symptoms, runs, experiments, reports and notes. Pure.
 
-Pure. Left out are console output and tables of numbers, in which nobody searches and which would be most of the index.
+Console output and tables of numbers are left out; they would be most of the index.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from labbook.report.run_row import RunRow
 from labbook.store.entry_text import split_parts
 
 MOST_CHARACTERS = 4000
-"""Of the text of an entry so much is searched. Source: chosen by us; people's words are far shorter."""
+"""Searched part of the text of an entry. Source: chosen by us; notes of people are far shorter."""
 
 MOST_FIXES = 400
-"""The newest so many fixes are found at once, older ones with the run that they cured. Source: chosen by us; what is
-found at once has to be loaded before anything is found."""
+"""Most fixes in the first shard; older ones are found with their failed run. Source: chosen by us; the first shard is
+loaded before anything is found."""
 
 _MOST_LINE = 180
 _FENCED = re.compile(r"^[ \t]{0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]{0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
@@ -36,19 +36,19 @@ _EVIDENCE = re.compile(r"^- \*\*(?:Evidence\.|证据[。：:]?)\*\*([^\n]*)$", r
 
 @dataclass(frozen=True)
 class SearchRecord:
-    """One thing that the search finds.
+    """One search record.
 
     Args:
         kind: "fix", "symptom", "run" or "note"; experiments and reports are notes.
-        path: Of its page, below `notes/`, with an anchor where it is part of one.
+        path: Path of its page below `notes/`, with an anchor for a part of a page.
         title: One line of plain text.
-        line: What is shown below it: the fix, or what to try, or the error.
-        text: Words to find it by, besides title and line, with repetitions where they count more.
+        line: Line below the title: the fix, the first advice, or the error.
+        text: More words to find it by; repeated words count more.
         facets: "framework", "symptom", "status", "experiment", "author" -> values.
-        month: `2026-11` of a run, "" of everything else.
+        month: `2026-11` for a run, else "".
         when: Day, or "".
-        status: Of a run, or "".
-        fixed: Whether `line` is a fix that was confirmed.
+        status: Status of a run, or "".
+        fixed: Whether `line` is a confirmed fix.
     """
 
     kind: str
@@ -64,11 +64,11 @@ class SearchRecord:
 
 
 def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> SearchRecord:
-    """The record of a run.
+    """Returns the record of a run.
 
     Args:
-        entry: With its text.
-        row: The same run in one row.
+        entry: The entry with its text.
+        row: The row of the run.
         symptoms: The catalogue.
     """
     error, said = "", []
@@ -100,7 +100,7 @@ def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> Se
 
 
 def symptom_records(view: SymptomView) -> Iterator[SearchRecord]:
-    """One record for each symptom of the catalogue and of the notebook, in the language of the site."""
+    """Returns a record for each symptom of catalogue and notebook, in the language of the site."""
     language = view.source.language
     for name in sorted({*view.source.symptoms, *view.paged}):
         known = view.source.symptoms.get(name)
@@ -121,11 +121,11 @@ def symptom_records(view: SymptomView) -> Iterator[SearchRecord]:
 
 
 def fix_records(view: SymptomView, errors: Mapping[str, str]) -> Iterator[SearchRecord]:
-    """One record for each confirmed fix, the newest `MOST_FIXES` of them.
+    """Returns records of the newest `MOST_FIXES` confirmed fixes.
 
     Args:
         view: The notebook by symptom.
-        errors: Path of an entry -> what its search finds of it besides (`SearchRecord.text` of the run that failed).
+        errors: Path of an entry -> `SearchRecord.text` of the failed run.
     """
     for fix in view.source.fixes[:MOST_FIXES]:
         failed = view.rows.get(fix.run)
@@ -146,7 +146,7 @@ def fix_records(view: SymptomView, errors: Mapping[str, str]) -> Iterator[Search
 
 
 def note_record(path: str, title: str, body: str, kind: str = "note") -> SearchRecord:
-    """The record of anything else that people wrote: an experiment, a report, a note; `path` below `notes/`."""
+    """Returns the record of an experiment, a report or a note; `path` is below `notes/`."""
     own = [_plain(part.text) for part in split_parts(body) if not part.name]
     sentences = _sentences([_plain(_HEADINGS.sub("", part.text)) for part in split_parts(body) if not part.name])
     facets = {"experiment": [path.rsplit("/", 1)[-1].removesuffix(".md")]} if kind == "experiment" else {}
@@ -156,7 +156,7 @@ def note_record(path: str, title: str, body: str, kind: str = "note") -> SearchR
 
 
 def record_facets(row: RunRow) -> dict[str, list[str]]:
-    """What a run can be filtered by; values that are not known are left out."""
+    """Returns the known facets of a run."""
     frameworks = [name.split()[0] for name in row.frameworks if name.split()]
     found = {
         "framework": list(dict.fromkeys(frameworks)),
@@ -169,7 +169,7 @@ def record_facets(row: RunRow) -> dict[str, list[str]]:
 
 
 def _of_catalogue(name: str, known: Symptom | None) -> str:
-    """What a symptom is found by, in both languages: names, what people type, and messages without their values."""
+    """Returns the words of a symptom in both languages: names, search phrases, messages without values."""
     if known is None:
         return name
     titles = [wording.title for wording in known.wording.values()]
@@ -188,12 +188,12 @@ def _cured(view: SymptomView, symptoms: Sequence[str]) -> str:
 
 
 def _filled(text: str) -> str:
-    """A sentence of the catalogue without marks of code and without the values of a run."""
+    """Returns a sentence of the catalogue without backticks and values of a run."""
     return " ".join((fill_slots(text, {}) or text).replace("`", "").replace("**", "").split())
 
 
 def _plain(text: str) -> str:
-    """Markdown as plain words: without code blocks, folds, tables and comments."""
+    """Returns Markdown as plain words, without code blocks, folds, tables and comments."""
     kept = _LEFT_OUT.sub(" ", _FENCED.sub(" ", text[:200_000]))
     return " ".join(html.unescape(_MARKUP.sub(" ", kept)).split())
 

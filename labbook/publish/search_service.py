@@ -1,6 +1,6 @@
-"""Pagefind's program, spoken to directly: its own Python client waits a tenth of a second for every answer.
+"""Runs the program of Pagefind directly: its Python client waits 0.1 s for every answer.
 
-The protocol is that of `pagefind --service`: requests and answers are JSON in base64, each ended by a comma.
+The protocol is that of `pagefind --service`: requests and answers are JSON in base64, each followed by a comma.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from types import TracebackType
 from typing import Any
 
 _PATIENCE_S = 120.0
-"""Longest silence of the program. Source: chosen by us; it answers within milliseconds."""
+"""Longest wait for an answer. Source: chosen by us; the program answers within milliseconds."""
 
 
 class PagefindFailed(Exception):  # noqa: N818 - it says what happened
-    """Pagefind did not do what it was asked; the message says what it said."""
+    """Pagefind failed; the message is its own."""
 
 
 def program() -> Path | None:
-    """The program that the package `pagefind[bin]` carries, or `None` when it is not installed."""
+    """Returns the program of the package `pagefind[bin]`, or `None` if it is not installed."""
     found: Path | None
     if "PAGEFIND_BINARY_PATH" not in os.environ:
-        # As its own client looks for it, which takes 20 ms to be imported.
+        # As in its own client, whose import takes 20 ms.
         for name in ("pagefind_bin_extended", "pagefind_bin"):
             with suppress(ImportError):
                 found = import_module(name).get_executable()
@@ -45,7 +45,7 @@ def program() -> Path | None:
 
 
 class Service:
-    """One running program, which builds one index after the other."""
+    """One running program, which builds several indexes."""
 
     def __init__(self) -> None:
         self._answers: Queue[Mapping[str, Any] | None] = Queue()
@@ -68,28 +68,28 @@ class Service:
         self._reader.join(10)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                # What was not sent to a program that ended is not sent any more.
+                # Unsent requests to a program that has ended are dropped.
                 with suppress(OSError):
                     stream.close()
 
     def index(self, records: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
-        """The files of an index of these records, by path.
+        """Returns the files of an index of these records, by path.
 
         Args:
             records: Requests of the type AddRecord, without `index_id`.
 
         Raises:
-            PagefindFailed: It ended, said nothing, or refused a record.
+            PagefindFailed: The program ended, did not answer, or refused a record.
         """
         number = self._ask([{"type": "NewIndex", "config": {}}])[0]["index_id"]
-        # They are answered in any order, and all of them before the files are asked for.
+        # Answers come in any order, all of them before the files are requested.
         self._ask([{**record, "index_id": number} for record in records])
         files = self._ask([{"type": "GetFiles", "index_id": number}])[0]["files"]
         self._ask([{"type": "DeleteIndex", "index_id": number}])
         return {file["path"]: base64.b64decode(file["content"]) for file in files}
 
     def _ask(self, payloads: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Sends requests, and waits for the answers to all of them."""
+        """Sends requests and waits for all answers."""
         assert self._process.stdin is not None
         try:
             for payload in payloads:

@@ -1,10 +1,10 @@
-"""The search index of a site, in shards that are built only when what they hold changed. Pagefind builds them.
+"""Builds the search index of a site with Pagefind, in shards that are rebuilt only after changes.
 
-One shard holds fixes, symptoms and notes, and lies with Pagefind's program in `search/`; the runs of a month lie in
-`search/2026-11/`, and of a month with very many in further shards beside it. The browser loads the first one when the
-search is opened, and the months one after the other while nothing was found in newer ones.
+The first shard, in `search/`, has fixes, symptoms, notes and the program of Pagefind. The runs of a month are in
+`search/2026-11/`, for a month with many runs in several shards. The browser loads the first shard when the search is
+opened, and the months, newest first, until there are results.
 
-Pagefind is WebAssembly: a content security policy has to allow `'wasm-unsafe-eval'` to scripts.
+Pagefind is WebAssembly, so the content security policy must permit `'wasm-unsafe-eval'`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from labbook.publish.search_words import search_words
 
 FOLDER = "search"
 MOST_RUNS = 1000
-"""Runs in a shard. Source: measured; one is built in about a second, and only the last one of a month changes."""
+"""Most runs in a shard. Source: measured; building one takes about 1 s, and only the last one of a month changes."""
 
 _FORMAT = 3
-"""Raised when records become shards in another way, so that what is cached is built again."""
+"""Increased with the format of shards, so that cached ones are rebuilt."""
 
 _MOST_FACETS = 300
 _MOST_TIMES = 2
@@ -48,12 +48,12 @@ class Shard:
     """A part of the index.
 
     Args:
-        month: `2026-11`, or "" of the first one.
-        part: Which one of its month, from 0.
-        key: Changes with anything in it.
-        count: How many records it holds.
-        facets: Facet -> value -> how many of them have it.
-        records: Makes them: those that are built are asked for.
+        month: `2026-11`, or "" for the first shard.
+        part: Number within its month, from 0.
+        key: Changes with any of its records.
+        count: Number of records.
+        facets: Facet -> value -> number of records.
+        records: Returns the records; called for shards that are built.
     """
 
     month: str
@@ -65,7 +65,7 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """Of its folder: `first`, `2026-11`, `2026-11-2`."""
+        """Name of its folder: `first`, `2026-11`, `2026-11-2`."""
         if not self.month:
             return _FIRST
         return f"{self.month}-{self.part + 1}" if self.part else self.month
@@ -73,12 +73,12 @@ class Shard:
 
 @dataclass(frozen=True)
 class SearchReport:
-    """What was done for the search.
+    """Result of building the search.
 
     Args:
-        built: Names of the shards that were built, "first" or of a month; the others were as they had been.
-        shards: How many there are.
-        problem: Why the site has no search, "" when it has.
+        built: Names of rebuilt shards; the others did not change.
+        shards: Number of shards.
+        problem: Why the site has no search, or "".
     """
 
     built: tuple[str, ...] = ()
@@ -87,25 +87,25 @@ class SearchReport:
 
 
 def search_problem() -> str:
-    """Why sites are built without search, "" when they are built with it."""
+    """Returns why sites are built without search, or ""."""
     if program() is None:
         return "the search needs a library that is not installed: pagefind; python -m pip install 'pagefind[bin]'"
     return ""
 
 
 def write_shards(site: Path, parts: Sequence[Shard], cache: Path, *, directory_urls: bool = False) -> SearchReport:
-    """Writes the search index of a built site, below `site/search/`.
+    """Writes the search index of a built site into `site/search/`.
 
     Args:
-        site: The site's folder.
-        parts: What is found; one of them is the first.
-        cache: Folder for shards of earlier builds; it may be deleted at any time.
-        directory_urls: Whether pages are `runs/x/` in place of `runs/x.html`.
+        site: Folder of the site.
+        parts: All shards, including the first.
+        cache: Folder with shards of earlier builds; may be deleted at any time.
+        directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
 
     Returns:
-        Which shards were built anew. When Pagefind fails, `problem` says so and nothing is written.
+        The rebuilt shards. If Pagefind fails, `problem` is set and nothing is written.
 
-    Cost: 1,000 runs take about a second, shards that did not change about a millisecond.
+    Cost: about 1 s for 1,000 runs, about 1 ms for unchanged shards.
     """
     address = _directory_url if directory_urls else _file_url
     shards = {part.name: part for part in sorted(parts, key=lambda part: (not part.month, part.month, part.part))[::-1]}
@@ -131,16 +131,16 @@ def write_shards(site: Path, parts: Sequence[Shard], cache: Path, *, directory_u
 
 
 def split_into_shards(records: Sequence[SearchRecord], *, directory_urls: bool = False) -> list[Shard]:
-    """The shards of some records, the first one among them; the same for any order of the records."""
+    """Returns the shards of records, including the first one, independent of their order."""
     months: dict[str, list[SearchRecord]] = {"": []}
     for record in sorted(records, key=lambda record: (record.path, record.kind, record.title)):
         months.setdefault(record.month, []).append(record)
     found = []
-    for month, held in months.items():
-        # Cut from the oldest run on: those that come later change the last part alone.
-        size = MOST_RUNS if month else max(1, len(held))
-        for number in range(0, max(1, len(held)), size):
-            part = held[number : number + size]
+    for month, words in months.items():
+        # Split from the oldest run on, so that new runs change only the last part.
+        size = MOST_RUNS if month else max(1, len(words))
+        for number in range(0, max(1, len(words)), size):
+            part = words[number : number + size]
             key = _key(part, directory_urls=directory_urls)
             found.append(Shard(month, number // size, key, len(part), _facets(part), partial(_same, part)))
     return found
@@ -159,24 +159,24 @@ def _facets(records: Sequence[SearchRecord]) -> dict[str, Counter[str]]:
 
 
 def _payload(record: SearchRecord, address: Callable[[str], str]) -> dict[str, Any]:
-    """What Pagefind is told of a record. Its texts are shown as text; nothing here is HTML."""
-    shown = {"title": record.title, "line": record.line, "kind": record.kind, "when": record.when}
-    shown |= {"status": record.status, "fixed": "yes" if record.fixed else ""}
+    """Returns the request of a record for Pagefind. Its texts are shown as text, not as HTML."""
+    meta = {"title": record.title, "line": record.line, "kind": record.kind, "when": record.when}
+    meta |= {"status": record.status, "fixed": "yes" if record.fixed else ""}
     return {
         "type": "AddRecord",
         "url": address(record.path),
         "content": " ".join(_words(record)) or "q",
         "language": "en",
-        "meta": {key: value for key, value in shown.items() if value},
+        "meta": {key: value for key, value in meta.items() if value},
         "filters": {"kind": [record.kind], **{key: sorted(values) for key, values in sorted(record.facets.items())}},
     }
 
 
 def _words(record: SearchRecord) -> list[str]:
-    """The words that a record is found by; those of the title count twice, and none more often."""
+    """Returns the words of a record; those of the title count twice, and none more often."""
     words = [*search_words(record.title) * 2, *search_words(record.line), *search_words(record.text)]
     if record.kind == "run":
-        # A run is also found by the end of its id.
+        # A run is also found by the last characters of its id.
         words += search_words(record.path.rsplit("/", 1)[-1].removesuffix(".md"))
     counted: Counter[str] = Counter()
     kept = []
@@ -200,18 +200,18 @@ def _directory_url(path: str) -> str:
 
 
 def _key(records: Sequence[SearchRecord], *, directory_urls: bool) -> str:
-    """What a shard is known by: the same records and the same Pagefind give the same files."""
-    told = hashlib.sha256(json.dumps([_FORMAT, pagefind_version(), directory_urls]).encode())
+    """Returns the key of a shard: equal records and the same Pagefind give equal files."""
+    digest = hashlib.sha256(json.dumps([_FORMAT, pagefind_version(), directory_urls]).encode())
     names = [field.name for field in fields(SearchRecord)]
     for record in records:
         values = [getattr(record, name) for name in names]
-        told.update(json.dumps(values, ensure_ascii=False, sort_keys=True, default=list).encode("utf-8", "replace"))
-    return told.hexdigest()[:24]
+        digest.update(json.dumps(values, ensure_ascii=False, sort_keys=True, default=list).encode("utf-8", "replace"))
+    return digest.hexdigest()[:24]
 
 
 @cache
 def pagefind_version() -> str:
-    """The version of Pagefind."""
+    """Returns the version of Pagefind."""
     try:
         return version("pagefind")
     except PackageNotFoundError:
@@ -219,7 +219,7 @@ def pagefind_version() -> str:
 
 
 def _build(service: Service, payloads: Sequence[Mapping[str, Any]], target: Path, *, first: bool) -> None:
-    """Builds a shard beside its place and moves it there whole, so that an end in between leaves no half of one."""
+    """Builds a shard in a temporary folder and moves it into place."""
     files = service.index(payloads)
     target.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix="making-", dir=target.parent))
@@ -231,11 +231,11 @@ def _build(service: Service, payloads: Sequence[Mapping[str, Any]], target: Path
             elif path.startswith(_PARTS) or path.endswith((".pf_meta", "-entry.json")) or (first and path in _PROGRAM):
                 _write(made / path, content)
         if first:
-            # What is found first is shown at once: no fragment has to be asked for. And words spread over the alphabet:
-            # asked for beforehand they bring every part of this shard's index.
-            held = sorted({word for payload in payloads for word in payload["content"].split()})
-            shown = {"samples": held[:: max(1, len(held) // _SAMPLES)], "cards": cards}
-            _write(made / "cards.json", json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode())
+            # First results are shown without a request for fragments. Words spread over the alphabet, requested
+            # in advance, load every part of the index of this shard.
+            words = sorted({word for payload in payloads for word in payload["content"].split()})
+            data = {"samples": words[:: max(1, len(words) // _SAMPLES)], "cards": cards}
+            _write(made / "cards.json", json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
         made.chmod(0o755)
         shutil.rmtree(target, ignore_errors=True)
         made.replace(target)
@@ -251,7 +251,7 @@ def _card(fragment: bytes) -> dict[str, Any]:
 
 
 def _place(folder: Path, cache: Path, keys: Mapping[str, str]) -> None:
-    """Brings the site's folder to what the shards are; those that lie there already are left alone."""
+    """Updates the folder of the site; unchanged shards are not touched."""
     folder.mkdir(parents=True, exist_ok=True)
     wanted = {name for name in keys if name != _FIRST}
     for path in folder.iterdir():
@@ -270,7 +270,7 @@ def _place(folder: Path, cache: Path, keys: Mapping[str, str]) -> None:
                     shutil.rmtree(path)
         else:
             shutil.rmtree(place, ignore_errors=True)
-        # Links where the file system has them: ten thousand fragments are placed in a moment.
+        # Hard links, if possible: fast with ten thousand fragments.
         shutil.copytree(cache / key, place, copy_function=_link_or_copy, dirs_exist_ok=True)
         _write(mark, key.encode())
 
@@ -283,7 +283,7 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def _manifest(shards: Mapping[str, Shard]) -> dict[str, Any]:
-    """What the browser asks for first: the shards, newest first, and the values to filter by, most frequent first."""
+    """Returns the manifest: shards, newest first, and values of filters, most frequent first."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for shard in shards.values():
         for key, values in shard.facets.items():

@@ -1,4 +1,4 @@
-"""The records of a notebook's search, read from its notes; those of entries that did not change are kept."""
+"""Reads the search records of a notebook from its notes, with a cache for unchanged entries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from labbook.index.query import list_notes
 from labbook.model.entry import Entry
 from labbook.publish.build_record import content_key, file_state_or_gone
 from labbook.publish.page import SiteSource
-from labbook.publish.run_table import by_month
+from labbook.publish.run_table_data import by_month
 from labbook.publish.search_records import SearchRecord, fix_records, note_record, run_record, symptom_records
 from labbook.publish.search_shards import Shard, pagefind_version, split_into_shards
 from labbook.publish.symptom_view import SymptomView
@@ -29,17 +29,15 @@ _FIELDS = {field.name for field in fields(SearchRecord)}
 
 
 def notebook_shards(notebook: Notebook, view: SymptomView, cache: Path, *, directory_urls: bool = False) -> list[Shard]:
-    """Everything that the search of a notebook's site finds, in the shards of the index.
-
-    What a month without a change holds is not read at all.
+    """Returns the shards of the search index of a notebook. Entries of unchanged months are not read.
 
     Args:
-        notebook: Whose notes are read.
-        view: The same notebook by symptom.
-        cache: Folder in which records of entries are kept from one build to the next.
-        directory_urls: Whether pages are `runs/x/` in place of `runs/x.html`.
+        notebook: The notebook.
+        view: The notebook by symptom.
+        cache: Folder with the records of earlier builds.
+        directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
 
-    Cost: 10,000 entries: some seconds at first; then a look at each file, a tenth of a second.
+    Cost: some seconds for 10,000 entries in the first build, then 0.1 s.
     """
     months = _Months(notebook, view, cache)
     texts: dict[str, str] = {}
@@ -51,25 +49,25 @@ def notebook_shards(notebook: Notebook, view: SymptomView, cache: Path, *, direc
             others += found.values()
             texts |= {path: record.text for path, record in found.items()}
             continue
-        told = months.told(month, directory_urls=directory_urls)
-        texts |= told["texts"]
+        summary = months.summary(month, directory_urls=directory_urls)
+        texts |= summary["texts"]
         shards += [
             Shard(month, part, key, count, facets, partial(months.part, month, part))
-            for part, key, count, facets in told["parts"]
+            for part, key, count, facets in summary["parts"]
         ]
     first = [*_first(notebook, view, texts), *others]
     return [*shards, *split_into_shards(first, directory_urls=directory_urls)]
 
 
 def _first(notebook: Notebook, view: SymptomView, texts: Mapping[str, str]) -> Iterator[SearchRecord]:
-    """What is no run."""
+    """Returns the records that are not runs."""
     yield from fix_records(view, {fix.run: texts[fix.run] for fix in view.source.fixes if fix.run in texts})
     yield from symptom_records(view)
     yield from _written(notebook, view)
 
 
 class _Months:
-    """The runs of a notebook by month: their records, and what shards they make, as far as it is known from before."""
+    """The runs of a notebook by month: records and shards, with a cache."""
 
     def __init__(self, notebook: Notebook, view: SymptomView, cache: Path) -> None:
         self._root = notebook.paths.root
@@ -81,7 +79,7 @@ class _Months:
         self.rows = by_month(view.source.rows)
 
     def records(self, month: str) -> dict[str, SearchRecord]:
-        """Path of an entry -> its record, of those that can be read."""
+        """Returns path of an entry -> its record; unreadable entries are left out."""
         if month not in self._made:
             kept = _Kept(self._cache / f"records-{month}.json", self._view)
             found = {row.path: kept.run(self._root / row.path, row) for row in self.rows[month]}
@@ -90,12 +88,12 @@ class _Months:
         return self._made[month]
 
     def part(self, month: str, part: int) -> Sequence[SearchRecord]:
-        """The records of one shard."""
+        """Returns the records of one shard."""
         shards = self._shards.get(month) or split_into_shards(list(self.records(month).values()))
         return next(shard.records() for shard in shards if (shard.month, shard.part) == (month, part))
 
-    def told(self, month: str, *, directory_urls: bool) -> Any:  # noqa: ANN401 - plain data
-        """`parts`: number, key, size and facets of each shard; `texts`: what fixes are found by besides."""
+    def summary(self, month: str, *, directory_urls: bool) -> Any:  # noqa: ANN401 - plain data
+        """Returns `parts`: number, key, size, facets of each shard; `texts`: words of failed runs for their fixes."""
 
         def made() -> bytes:
             records = self.records(month)
@@ -110,7 +108,7 @@ class _Months:
         states = [file_state_or_gone(f"{self._root}/{row.path}", now_ns) for row in rows]
         keys = self._view.source.months.get(month)
         if keys is None or not all(states):
-            # What may change again without another time is not kept.
+            # A file that may change again with the same time stamp is not cached.
             return json.loads(made())
         fixed = [row.path for row in rows if row.path in self._fixed]
         with_these = [_made_with(self._view.source.symptoms), pagefind_version(), directory_urls]
@@ -120,7 +118,7 @@ class _Months:
 
 
 def _written(notebook: Notebook, view: SymptomView) -> Iterator[SearchRecord]:
-    """Records of what people wrote."""
+    """Returns the records of notes of people."""
     source = view.source
     for kind, entries in (("experiment", source.experiments), ("report", source.reports)):
         for entry in entries:
@@ -137,7 +135,7 @@ def _written(notebook: Notebook, view: SymptomView) -> Iterator[SearchRecord]:
 
 
 def _entry(path: Path, relative: str, source: SiteSource | None = None) -> Entry | None:
-    """The entry in a file; `None` when it is gone, or its front matter cannot be read."""
+    """Returns the entry in a file; `None` if it is missing or its front matter is broken."""
     from labbook.errors import EntryError
 
     try:
@@ -152,7 +150,7 @@ def _entry(path: Path, relative: str, source: SiteSource | None = None) -> Entry
 
 
 class _Kept:
-    """Records of entries, by path, with the state that their files had."""
+    """Cached records of entries by path, with the state of their files."""
 
     def __init__(self, path: Path, view: SymptomView) -> None:
         self._path = path
@@ -170,13 +168,13 @@ class _Kept:
             pass
 
     def run(self, path: Path, row: RunRow) -> SearchRecord | None:
-        """The record of a run; `None` when its entry is gone."""
+        """Returns the record of a run; `None` without its entry."""
         mark = file_state_or_gone(str(path), self._now_ns)
         held = self._known.get(row.path)
         if held is not None and mark and held[0] == mark and dict(held[1]).keys() == _FIELDS:
             self._now[row.path] = held
             record = SearchRecord.__new__(SearchRecord)
-            # A month has thousands: the way of frozen classes takes five times as long.
+            # Five times as fast as the constructor of a frozen class; a month has thousands.
             record.__dict__.update(held[1])
             return record
         entry = _entry(path, row.path, self._source)
@@ -187,20 +185,20 @@ class _Kept:
         return record
 
     def write(self) -> None:
-        """Keeps the records for the next build; a folder that cannot be written costs time only."""
+        """Writes the records for the next build; a read-only folder only costs time."""
         if self._now == self._known:
             return
-        told = json.dumps({"made_with": self._made_with, "records": self._now}, ensure_ascii=False)
+        text = json.dumps({"made_with": self._made_with, "records": self._now}, ensure_ascii=False)
         part = self._path.with_suffix(".part")
         try:
             part.parent.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(told.encode("utf-8", "replace"))
+            part.write_bytes(text.encode("utf-8", "replace"))
             part.replace(self._path)
         except OSError:
             part.unlink(missing_ok=True)
 
 
 def _made_with(symptoms: Mapping[str, Any]) -> str:
-    """What records depend on besides their entry: this code's format, and the names of symptoms."""
+    """Returns what records depend on besides their entry: the format and the names of symptoms."""
     titles = [[name, *(said.title for said in known.wording.values())] for name, known in sorted(symptoms.items())]
     return hashlib.sha256(json.dumps([_FORMAT, titles]).encode()).hexdigest()

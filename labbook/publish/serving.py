@@ -1,7 +1,7 @@
-"""Shows a built site on this machine, and tells open pages when what they show has changed.
+"""Serves a built site on this machine, and reloads open pages after changes.
 
-It listens on the loopback address, gives files of one folder and nothing else, answers only to the names of this
-machine (another site's page that points its own name here gets nothing), and changes nothing: GET and HEAD alone.
+The server listens on the loopback address, serves files of one folder, accepts only host names of this machine (against
+DNS rebinding), and answers only GET and HEAD.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
 HOST = "127.0.0.1"
-"""The only address that is served: other machines cannot connect."""
+"""Loopback only: other machines cannot connect."""
 
 _OWN_NAMES = {"127.0.0.1", "localhost", "[::1]"}
 _LIVE = "/_labbook/live.js"
@@ -81,31 +81,31 @@ LIVE_SCRIPT = """\
 
 
 class Builds:
-    """Counts the builds of a site, and lets others wait for the next one."""
+    """Counts the builds of a site; other threads can wait for the next one."""
 
     def __init__(self) -> None:
         self._count = 0
         self._changed = threading.Condition()
 
     def done(self) -> None:
-        """One more build is finished."""
+        """Counts a finished build."""
         with self._changed:
             self._count += 1
             self._changed.notify_all()
 
     def after(self, seen: int, longest_s: float = _LONGEST_ANSWER_S) -> int:
-        """The number of builds, as soon as it is another than `seen`, or after the longest wait."""
+        """Returns the number of builds when it differs from `seen`, or after `longest_s` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._count != seen, longest_s)
             return self._count
 
 
 def find_site_file(site: Path, target: str) -> Path | None:
-    """The file of a site that a request asks for, or `None`.
+    """Returns the file of a site for a request, or `None`.
 
     Args:
-        site: The site's folder.
-        target: The request's target as it came: `/runs/x%20y.html?q=1`. It is decoded once.
+        site: Folder of the site.
+        target: Raw target of the request: `/runs/x%20y.html?q=1`; decoded once.
     """
     try:
         path = unquote_to_bytes(_PATH.match(target)[0]).decode("utf-8")  # type: ignore[index]
@@ -126,7 +126,7 @@ def find_site_file(site: Path, target: str) -> Path | None:
 
 
 def is_own_name(host: str) -> bool:
-    """Whether the name that a request was sent to is a name of this machine, with or without a port."""
+    """Whether the `Host` of a request is a name of this machine, with or without a port."""
     name, colon, port = host.strip().lower().rpartition(":")
     if not colon or not port.isdigit():
         name = host.strip().lower()
@@ -147,11 +147,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer()
 
     def do_HEAD(self) -> None:
-        """Sends what is said about a file."""
+        """Sends the headers of a file."""
         self._answer()
 
     def log_message(self, *_: object) -> None:
-        """Says nothing: what a browser asks for is nobody's news."""
+        """Logs nothing."""
 
     def _answer(self) -> None:
         if not is_own_name(self.headers.get("Host", "")):
@@ -172,7 +172,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _send_file(self, path: str) -> None:
         file = find_site_file(self.server.site, self.path)
         if file is not None and not path.endswith("/") and file.name == "index.html" and not path.endswith(".html"):
-            # Without the slash the page's own relative addresses would lead elsewhere.
+            # Without the slash, relative addresses in the page would be wrong.
             self._send(HTTPStatus.MOVED_PERMANENTLY, b"", "text/plain", {"Location": f"{path}/".replace("//", "/")})
             return
         status = HTTPStatus.OK if file is not None else HTTPStatus.NOT_FOUND
@@ -215,9 +215,9 @@ class SiteServer(http.server.ThreadingHTTPServer):
     """Serves one folder on the loopback address.
 
     Args:
-        port: Where to listen; 0 for any free one.
+        port: Port; 0 for any free one.
         site: The folder.
-        builds: Told of finished builds by whoever builds.
+        builds: Counts the builds.
 
     Raises:
         OSError: The port is taken.
@@ -232,11 +232,11 @@ class SiteServer(http.server.ThreadingHTTPServer):
         super().__init__((HOST, port), _Handler)
 
     def server_bind(self) -> None:
-        """Binds without asking the network for this machine's name."""
+        """Binds without a DNS query for the name of this machine."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = HOST, self.server_address[1]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that went away in the middle of an answer is nobody's problem."""
+        """Ignores closed connections."""

@@ -1,4 +1,4 @@
-"""What the site is made of, read from the notebook through the index."""
+"""Reads the sources of the site from the notebook, through the index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from labbook.model.entry import Entry
 from labbook.publish.build_cache import FOLDER, BuildCache, program_key
 from labbook.publish.build_record import content_key, file_state_or_gone
 from labbook.publish.page import MonthKeys, RunFacts, SiteFix, SiteSource
-from labbook.publish.run_table import entry_day, entry_month
+from labbook.publish.run_table_data import entry_day, entry_month
 from labbook.publish.symptom_pages import fix_difference
 from labbook.report.run_row import RunRow, run_row
 from labbook.store.commit_queue import withheld_files
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 def site_source(
     notebook: Notebook, now: float, language: str = "en", *, tell: Callable[[int, int], None] | None = None
 ) -> SiteSource:
-    """Runs, experiments, reports, symptoms, fixes and unreadable notes of a notebook.
+    """Returns runs, experiments, reports, symptoms, fixes and unreadable notes of a notebook.
 
     Args:
-        notebook: Which one.
+        notebook: The notebook.
         now: Unix seconds.
-        language: Of the pages, "en" or "zh".
-        tell: Called with (files read, files to read) while the index is brought up to date.
+        language: Language of the pages, "en" or "zh".
+        tell: Called with (files read, files to read) while the index is updated.
     """
     kept = BuildCache(notebook.paths.private / FOLDER, program_key())
     withheld = withheld_files(notebook.paths)
@@ -54,7 +54,7 @@ def site_source(
     reports = sorted(list_notes(notebook, kind="report").entries, key=lambda entry: entry.path, reverse=True)
     folder = notebook.paths.symptoms
     catalogue = load_catalogue(folder)
-    # Where the notebook lies on this machine is nothing for readers of the site.
+    # Paths of this machine are not shown on the site.
     unread = [problem.replace(f"{notebook.paths.root}/", "") for problem in catalogue.problems]
     named = {path for path, _ in refreshed.problems}
     own = [path.relative_to(notebook.paths.notes) for path in sorted(folder.rglob("*.md"))]
@@ -70,7 +70,7 @@ def site_source(
         ),
         language=language,
         symptoms=catalogue.symptoms,
-        # MkDocs leaves out what begins with a dot.
+        # MkDocs ignores files that begin with a dot.
         own_symptoms=[path.as_posix() for path in own if not any(part.startswith(".") for part in path.parts)],
         fixes=_fixes(notebook, with_fix, kept),
         fronts=fronts,
@@ -83,7 +83,7 @@ def site_source(
 
 
 class _Run(NamedTuple):
-    """A run as the index has it: the path of its entry, its front matter as JSON, and what that was read from."""
+    """A run of the index: path of the entry, front matter as JSON, digest of its source."""
 
     path: str
     front: str
@@ -91,7 +91,7 @@ class _Run(NamedTuple):
 
 
 def _all_runs(index: sqlite3.Connection) -> list[_Run]:
-    """All runs, newest first. The digest is "" where the front matter could not be read."""
+    """Returns all runs, newest first. The digest is "" if the front matter is unreadable."""
     query = (
         "SELECT n.path, n.meta, coalesce(f.hash, '') FROM notes n"
         " LEFT JOIN files f ON f.path = n.path AND f.problem = ''"
@@ -101,7 +101,7 @@ def _all_runs(index: sqlite3.Connection) -> list[_Run]:
 
 
 class _Fronts(Mapping[str, Mapping[str, Any]]):
-    """Front matter by path of the entry, parsed when it is asked for: that of most months never is."""
+    """Front matter by path of the entry, parsed on demand: most months are never read."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
@@ -121,9 +121,9 @@ class _Fronts(Mapping[str, Mapping[str, Any]]):
 
 
 def _rows(runs: Sequence[_Run], kept: BuildCache) -> tuple[list[RunRow], dict[str, MonthKeys], list[Entry]]:
-    """Runs in rows, in the same order, the keys of their months, and the runs that name a fix.
+    """Returns the rows of runs in the same order, the keys of their months, and the runs with a fix.
 
-    What was made of days without a change is kept. Of runs with a fix the front matter is what tells of it.
+    Rows of unchanged days come from the cache.
     """
     days: dict[str, list[_Run]] = defaultdict(list)
     for run in runs:
@@ -149,7 +149,7 @@ def _rows(runs: Sequence[_Run], kept: BuildCache) -> tuple[list[RunRow], dict[st
 
 _FIELDS = [field.name for field in fields(RunRow)]
 _OF_FIX = ("id", "fix", "fix_text", "fingerprints", "symptoms")
-"""What `confirmed_fix` and `fix_outcome` read of the front matter of a run."""
+"""Keys of the front matter that `confirmed_fix` and `fix_outcome` read."""
 
 _SEVERAL = [field.name for field in fields(RunRow) if str(field.type).startswith("tuple")]
 
@@ -167,7 +167,7 @@ def _written(runs: Sequence[_Run]) -> bytes:
 
 def _row(values: Sequence[Any]) -> RunRow:
     row = RunRow.__new__(RunRow)
-    # Ten thousand times: its own way to set what cannot be changed afterwards takes twenty times as long.
+    # Twenty times as fast as the constructor of a frozen class, for ten thousand rows.
     known = row.__dict__
     known.update(zip(_FIELDS, values, strict=True))
     for name in _SEVERAL:
@@ -176,21 +176,21 @@ def _row(values: Sequence[Any]) -> RunRow:
 
 
 def _facts(notebook: Notebook, entries: Sequence[str]) -> dict[str, RunFacts]:
-    """Which runs have data beside their entry. Cost: one look at the disk each."""
+    """Returns the runs with a `run.json`. Cost: one `stat` each."""
     found = {}
     root = str(notebook.paths.root)
     for path in entries:
         facts = f"{root}/{path.removesuffix('.md')}/run.json"
         with contextlib.suppress(OSError):
             seen = os.lstat(facts)
-            # A link could lead out of the notebook.
+            # A link may lead out of the notebook.
             if stat.S_ISREG(seen.st_mode):
                 found[path] = RunFacts(Path(facts), f"{seen.st_mtime_ns}:{seen.st_size}")
     return found
 
 
 def _fixes(notebook: Notebook, entries: Sequence[Entry], kept: BuildCache) -> list[SiteFix]:
-    """Confirmed fixes of these runs, with whether they held."""
+    """Returns the confirmed fixes of these runs with their outcomes."""
 
     def question(index: sqlite3.Connection) -> dict[str, FixOutcome]:
         return {entry.path: fix_outcome(index, entry.id, entry.meta) for entry in entries}
@@ -205,14 +205,14 @@ def _fixes(notebook: Notebook, entries: Sequence[Entry], kept: BuildCache) -> li
 
 
 def _differences(notebook: Notebook, entries: Sequence[Entry], kept: BuildCache) -> list[str]:
-    """What the entries tell of the differences of their fixes."""
+    """Returns the differences in the section *Fix* of the entries."""
     now_ns = time.time_ns()
     states = [(entry.path, file_state_or_gone(f"{notebook.paths.root}/{entry.path}", now_ns)) for entry in entries]
 
     def made() -> bytes:
         return json.dumps([fix_difference(_with_body(notebook, entry).body) for entry in entries]).encode()
 
-    # What may change again without another time is not kept.
+    # A file that may change again with the same time stamp is not cached.
     content = kept.of("differences", content_key(states), made) if all(state for _, state in states) else made()
     found: list[str] = json.loads(content)
     return found

@@ -1,7 +1,7 @@
-"""A folder from which a generator without plugins of ours builds the same site. Pure but for reading and writing files.
+"""Writes a folder from which a site generator without labbook's plugin builds the same site.
 
-All that the plugin does while MkDocs builds is done before: notes are made safe, what is shown around them stands in
-their front matter, generated pages and data lie beside them, and the settings name no plugin.
+The work of the plugin is done in advance: notes are made safe, their context is in their front matter, generated pages
+and data are added, and the settings have no plugin.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from labbook.publish import theme
 from labbook.publish.feed import feed_file
 from labbook.publish.notes import inert, site_note
 from labbook.publish.page import SiteSource
-from labbook.publish.page_context import Surroundings
+from labbook.publish.page_context import PageContext
 from labbook.publish.pages import site_files, site_pages
 from labbook.publish.search_page import interface
-from labbook.publish.site_files import LINK_LEFT_OUT
+from labbook.publish.site_folder import LINK_LEFT_OUT
 from labbook.store import escape
 from labbook.store.notebook import Notebook
 from labbook.store.paths import stays_inside
@@ -39,25 +39,25 @@ def stage(
     *,
     trusted: bool = False,
 ) -> list[str]:
-    """Writes the folder: `docs/`, `theme/` and `mkdocs.yml`; files that stand there as they should are not touched.
+    """Writes `docs/`, `theme/` and `mkdocs.yml`; unchanged files are not touched.
 
     Args:
-        notebook: Whose site.
-        source: What its pages are made of.
-        templates: Of the site's language.
-        folder: Where to; whatever else is in it is removed.
-        settings: Of the site: `site_name`, `site_url`, `repo_url`, `edit_uri`, `language`, `directory_urls`.
-        as_text: Notes that are shown as text, whatever stands in them.
-        trusted: Whether the notebook's own templates of the theme are used.
+        notebook: The notebook.
+        source: Sources of its pages.
+        templates: Templates in the language of the site.
+        folder: Target; other files in it are removed.
+        settings: Settings of the site: `site_name`, `site_url`, `repo_url`, `edit_uri`, `language`, `directory_urls`.
+        as_text: Notes to show as text.
+        trusted: Whether theme templates of the notebook are used.
 
     Returns:
-        What the notes give reason to warn of.
+        Warnings on the notes.
 
     Raises:
         OSError: It cannot be written.
     """
     wanted: dict[str, bytes | Path] = {}
-    told: list[str] = []
+    warnings: list[str] = []
     pages = {page.path: page for page in site_pages(source, templates)}
     notes = {}
     for file in _notes(notebook.paths.notes):
@@ -67,22 +67,20 @@ def stage(
         if stays_inside(file, notebook.paths.root):
             notes[path] = file
         else:
-            told.append(LINK_LEFT_OUT % path)
-    told += [
+            warnings.append(LINK_LEFT_OUT % path)
+    warnings += [
         f"notes/{path}: left out, it may hold a secret; `labbook recover` masks it"
         for path in sorted(source.withheld)
         if path.endswith(".md")
     ]
     pages = {path: page for path, page in pages.items() if path not in notes}
-    around = Surroundings(
-        source, templates, lambda path: _url(path, settings) if path in notes or path in pages else ""
-    )
+    around = PageContext(source, templates, lambda path: _url(path, settings) if path in notes or path in pages else "")
     for path, page in pages.items():
         meta = {"title": inert(page.title), "hide": ["navigation", *(["toc"] if page.wide else [])]}
         wanted[f"{DOCS}/{path}"] = _markdown(meta | {"scripts": list(page.scripts)}, page.text())
     for path, file in notes.items():
         if path.endswith(".md"):
-            made = _note(around, path, file, str(templates.words["site"]["broken_note"]), told)
+            made = _note(around, path, file, str(templates.words["site"]["broken_note"]), warnings)
             wanted[f"{DOCS}/{path}"] = _shown(path, made) if path in as_text else made
         elif not (path.startswith("runs/") and path.endswith("/run.json")):
             wanted[f"{DOCS}/{path}"] = file
@@ -93,24 +91,24 @@ def stage(
     for own in (builtin_folder() / "site", *([notebook.paths.templates / "site"] if trusted else [])):
         for file in _notes(own):
             path = file.relative_to(own).as_posix()
-            # What is no template is copied as it stands, like any file of the notes.
+            # Other files are copied.
             wanted[f"{THEME if path.endswith('.html') else DOCS}/{path}"] = file
     listed = sorted(path for path in wanted if path.endswith(".md"))
     nav = theme.navigation([path.removeprefix(f"{DOCS}/") for path in listed], words["site"])
     wanted["mkdocs.yml"] = json.dumps(_settings(templates, settings, nav), ensure_ascii=False, indent=1).encode()
     _write(folder, wanted)
-    return told
+    return warnings
 
 
-def _note(around: Surroundings, path: str, file: Path, sentence: str, told: list[str]) -> bytes:
+def _note(around: PageContext, path: str, file: Path, sentence: str, warnings: list[str]) -> bytes:
     try:
         content = file.read_bytes()
     except OSError as error:
         content = f"notes/{path}: {error.strerror}".encode()
-        told.append(f"notes/{path}: cannot be read: {error.strerror}; its page says so")
+        warnings.append(f"notes/{path}: cannot be read: {error.strerror}; its page says so")
     note = site_note(content, f"notes/{path}", sentence)
     if note.problem:
-        told.append(f"{note.problem}; it is shown as text")
+        warnings.append(f"{note.problem}; it is shown as text")
     text, title = around.markdown_and_title(path, note)
     meta = dict(note.meta)
     if title:
@@ -129,7 +127,7 @@ def _shown(path: str, content: bytes) -> bytes:
 
 
 def _markdown(meta: Mapping[str, Any], text: str) -> bytes:
-    """A page with front matter that is JSON, which every reader of YAML reads alike."""
+    """Returns a page with JSON as front matter, which every YAML parser reads alike."""
     return f"---\n{json.dumps(meta, ensure_ascii=True)}\n---\n\n{text}".encode("utf-8", "replace")
 
 
@@ -166,7 +164,7 @@ def _url(path: str, settings: Mapping[str, Any]) -> str:
 
 
 def _notes(folder: Path) -> list[Path]:
-    """All files of a folder but hidden ones."""
+    """Yields all files of a folder except hidden ones."""
     found = []
     for here, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -176,7 +174,7 @@ def _notes(folder: Path) -> list[Path]:
 
 def _write(folder: Path, wanted: Mapping[str, bytes | Path]) -> None:
     for here, folders, names in os.walk(folder):
-        # A notebook that was cloned may bring links here; nothing is written or removed behind them.
+        # A cloned notebook may have links here; nothing is written or removed through them.
         for link in filter(Path.is_symlink, (Path(here, name) for name in (*folders, *names))):
             link.unlink()
     for path, content in wanted.items():

@@ -1,4 +1,4 @@
-"""The pages of symptoms and fixes. Pure: notes in, Markdown out, without MkDocs."""
+"""Pages of symptoms and fixes. Pure: notes in, Markdown out."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from labbook.store.templates import Templates, finished_text
 
 MOST_RUNS = 200
 MOST_FIXES = 20
-"""Runs, and fixes with their difference, on the page of a symptom. Source: chosen by us; 90 kB, compressed a tenth."""
+"""Most runs, and fixes with differences, on the page of a symptom. Source: chosen by us; 90 kB, 9 kB compressed."""
 
 MOST_LISTED = 400
-"""Fixes on the page of all of them. Source: chosen by us; 210 kB, compressed a tenth."""
+"""Most fixes on the page of all fixes. Source: chosen by us; 210 kB, 21 kB compressed."""
 
 _MONTHS = 12
 _CHART = (30, 48)
-"""Width of a month and height of the highest bar, in units of the picture."""
+"""Width of a month and largest height of a bar, in units of the picture."""
 
 _MOST_DIFFERENCE = 12_000
 _HEADING = re.compile(r"^#{2,3}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
@@ -36,7 +36,7 @@ _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
 
 
 def symptom_pages(view: SymptomView, templates: Templates) -> list[Page]:
-    """The overviews of symptoms and of fixes, and one page for each symptom that was seen or is the notebook's own."""
+    """Returns the lists of symptoms and fixes, and a page for each symptom seen or described in the notebook."""
     said = templates.words["site"]
     pages = [
         rendered(templates, "symptoms", "symptoms/index.md", str(said["symptoms"]), _overview(view), wide=True),
@@ -46,24 +46,24 @@ def symptom_pages(view: SymptomView, templates: Templates) -> list[Page]:
 
 
 def symptom_page(view: SymptomView, symptom: str, templates: Templates, own: str = "") -> Page:
-    """The page of one symptom.
+    """Returns the page of one symptom.
 
     Args:
         view: The notebook by symptom.
         symptom: An id of `view.paged`.
-        templates: Of the notebook, in the site's language.
-        own: What the notebook's own page of it says, Markdown without front matter; it stands there as it is.
+        templates: Templates in the language of the site.
+        own: The page of the notebook, Markdown without front matter, included unchanged.
     """
     path = symptom_path(symptom)
     rows, fixes = view.runs.get(symptom, ()), view.fixes.get(symptom, ())
     mine = _without_title(own)
     known = view.source.symptoms.get(symptom)
-    # What a page says itself is not told a second time.
-    told = {heading.strip() for heading in _HEADING.findall(mine)}
+    # Headings of the notebook's page are not repeated.
+    own_headings = {heading.strip() for heading in _HEADING.findall(mine)}
     data = {
         "id": symptom,
         "title": view.title(symptom),
-        "known": _facts(known, view.source.language, told) if known else None,
+        "known": _facts(known, view.source.language, own_headings) if known else None,
         "own": finished_text(mine) if mine.strip() else "",
         "own_heading": not mine.lstrip().startswith("#"),
         "total": len(rows),
@@ -81,7 +81,7 @@ def symptom_page(view: SymptomView, symptom: str, templates: Templates, own: str
 
 
 def problem_cells(view: SymptomView, page: str) -> list[dict[str, Any]]:
-    """Open problems for a page: symptom, how often, last run."""
+    """Returns open problems for a page: symptom, number of runs, last run."""
     return [
         {
             "title": view.title(problem.kind),
@@ -94,7 +94,7 @@ def problem_cells(view: SymptomView, page: str) -> list[dict[str, Any]]:
 
 
 def fix_cells(view: SymptomView, fix: SiteFix, page: str) -> dict[str, Any]:
-    """What tables say of a fix, with addresses from `page`; those of runs that are gone are empty."""
+    """Returns the cells of a fix in tables, with addresses from `page`, "" for deleted runs."""
     failed, cured, returned = view.rows[fix.run], view.by_id.get(fix.by), view.by_id.get(fix.returned)
     return {
         "symptoms": [symptom_cells(view, name, page) for name in view.cured_by(fix)[:3]],
@@ -111,12 +111,12 @@ def fix_cells(view: SymptomView, fix: SiteFix, page: str) -> dict[str, Any]:
 
 
 def symptom_cells(view: SymptomView, symptom: str, page: str) -> dict[str, str]:
-    """Title and address of a symptom from `page`; the address is "" when it has no page."""
+    """Returns title and address of a symptom from `page`; the address is "" without a page."""
     return {"id": symptom, "title": view.title(symptom), "url": view.url(symptom, page)}
 
 
 def fix_difference(body: str) -> str:
-    """The differences that the section *Fix* of an entry tells, as Markdown without links; "" when it tells none."""
+    """Returns the differences in the section *Fix* of an entry, as Markdown without links, or ""."""
     section = next((part.text for part in split_parts(body) if part.name == "fix"), "")
     kept: list[str] = []
     fence = ""
@@ -138,17 +138,17 @@ def fix_difference(body: str) -> str:
 
 
 def _without_title(own: str) -> str:
-    """A notebook's page of a symptom without its first heading and its table of fixes: both stand there already."""
+    """Returns the page of the notebook without its first heading and table of fixes, which are added elsewhere."""
     text = "".join(part.text for part in split_parts(own) if part.name != "fixes").lstrip("\n")
     first, _, rest = text.partition("\n")
     return rest if first.startswith("# ") else text
 
 
-def _facts(symptom: Symptom, language: str, told: set[str]) -> dict[str, Any]:
+def _facts(symptom: Symptom, language: str, own_headings: set[str]) -> dict[str, Any]:
     said = symptom.said(language)
     headings = [{table[number] for table in HEADINGS.values()} for number in range(3)]
     parts = [said.see, said.why, said.attempts]
-    see, why, attempts = (part if not headings[n] & told else () for n, part in enumerate(parts))
+    see, why, attempts = (part if not headings[n] & own_headings else () for n, part in enumerate(parts))
     return {
         "family": symptom.family,
         "tier": str(symptom.tier),
@@ -160,7 +160,7 @@ def _facts(symptom: Symptom, language: str, told: set[str]) -> dict[str, Any]:
 
 
 def _filled(text: str) -> str:
-    """A sentence of the catalogue without the values of a run."""
+    """Returns a sentence of the catalogue without the values of a run."""
     return " ".join((fill_slots(text, {}) or text).split())
 
 
@@ -178,8 +178,8 @@ def _overview(view: SymptomView) -> dict[str, Any]:
     ]
     classes: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for symptom in sorted(view.source.symptoms.values(), key=lambda symptom: symptom.id):
-        told = _filled(symptom.said(view.source.language).see)
-        classes[symptom.class_].append({**symptom_cells(view, symptom.id, path), "short": _first_sentence(told)})
+        text = _filled(symptom.said(view.source.language).see)
+        classes[symptom.class_].append({**symptom_cells(view, symptom.id, path), "short": _first_sentence(text)})
     listed = {symptom_path(name) for name in view.runs} | {symptom_path(name) for name in view.source.symptoms}
     return {
         "seen": sorted(seen, key=lambda row: -row["runs"]),
@@ -204,16 +204,16 @@ def _first_sentence(text: str) -> str:
 
 def _all_fixes(view: SymptomView) -> dict[str, Any]:
     path = "fixes/index.md"
-    shown = [fix for fix in view.source.fixes if fix.run in view.rows]
+    fixes = [fix for fix in view.source.fixes if fix.run in view.rows]
     return {
-        "fixes": [fix_cells(view, fix, path) for fix in shown[:MOST_LISTED]],
-        "total": len(shown),
-        "more": max(0, len(shown) - MOST_LISTED),
+        "fixes": [fix_cells(view, fix, path) for fix in fixes[:MOST_LISTED]],
+        "total": len(fixes),
+        "more": max(0, len(fixes) - MOST_LISTED),
     }
 
 
 def _chart(rows: Sequence[RunRow], now: float) -> list[Mapping[str, Any]]:
-    """Bars of the last twelve months, oldest first; empty when there was nothing."""
+    """Returns the bars of the last twelve months, oldest first; empty without runs."""
     when = (datetime.fromtimestamp(row.started) for row in rows if row.started > 0)
     counts = Counter(moment.year * 12 + moment.month - 1 for moment in when)
     today = datetime.fromtimestamp(now)

@@ -1,4 +1,4 @@
-"""Runs and fixes of a notebook by symptom, and which symptoms have a page. Pure."""
+"""Runs, fixes and pages of a notebook by symptom. Pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from labbook.report.run_row import RunRow
 from labbook.report.week_context import failure_kind
 
 OPEN_DAYS = 14
-"""How long a failure is an open problem. Source: chosen by us; what nobody met for two weeks is no daily concern."""
+"""How long a failure is an open problem. Source: chosen by us; two weeks."""
 
 _PAGE_ID = re.compile(r"(?!(?:index|readme)\Z)[a-z][a-z0-9_]{2,60}\Z")
 
 
 @dataclass(frozen=True)
 class SymptomView:
-    """A notebook's runs and fixes by symptom.
+    """Runs and fixes of a notebook by symptom.
 
     Args:
-        source: What it was made from.
-        rows: Runs by the path of their entry.
+        source: Sources of the site.
+        rows: Runs by path of the entry.
         by_id: Runs by id.
-        runs: Symptom -> runs that show it, newest first.
-        fixes: Symptom -> confirmed fixes that cured it, newest first.
-        paged: Symptoms that have a page on the site.
+        runs: Symptom -> runs with it, newest first.
+        fixes: Symptom -> its confirmed fixes, newest first.
+        paged: Symptoms with a page on the site.
     """
 
     source: SiteSource
@@ -38,28 +38,28 @@ class SymptomView:
     paged: frozenset[str]
 
     def title(self, symptom: str) -> str:
-        """The title of a symptom in the language of the site as plain text; its id where the catalogue has no page."""
+        """Returns the plain title of a symptom in the language of the site, or its id without a page."""
         known = self.source.symptoms.get(symptom)
         return known.said(self.source.language).title.replace("`", "") if known else symptom
 
     def cured_by(self, fix: SiteFix) -> tuple[str, ...]:
-        """The symptoms that a fix cured: those of the run that failed which the cured run does not show as well."""
+        """Returns the fixed symptoms: those of the failed run that the fixed run does not have."""
         failed, cured = self.rows.get(fix.run), self.by_id.get(fix.by)
         left = cured.symptoms if cured is not None else ()
         return tuple(name for name in dict.fromkeys(failed.symptoms) if name not in left) if failed else ()
 
     def url(self, symptom: str, page: str) -> str:
-        """Address of a symptom's page from another page, "" when it has none."""
+        """Returns the address of the page of a symptom from another page, or ""."""
         return link(symptom_path(symptom), page) if symptom in self.paged else ""
 
 
 @dataclass(frozen=True)
 class OpenProblem:
-    """A failure of the last days that no confirmed fix has answered.
+    """A recent failure without a confirmed fix.
 
     Args:
         kind: The symptom, else the verdict of the runs.
-        runs: Those that failed so, newest first.
+        runs: Runs with the failure, newest first.
     """
 
     kind: str
@@ -67,12 +67,12 @@ class OpenProblem:
 
 
 def symptom_path(symptom: str) -> str:
-    """Where the page of a symptom lies below `notes/`."""
+    """Returns the path of the page of a symptom below `notes/`."""
     return f"symptoms/{symptom}.md"
 
 
 def symptom_view(source: SiteSource) -> SymptomView:
-    """Runs and fixes of a notebook, sorted by symptom."""
+    """Returns runs and fixes of a notebook by symptom."""
     rows = {row.path: row for row in source.rows}
     runs: dict[str, list[RunRow]] = defaultdict(list)
     fixes: dict[str, list[SiteFix]] = defaultdict(list)
@@ -81,7 +81,7 @@ def symptom_view(source: SiteSource) -> SymptomView:
             runs[symptom].append(row)
     own = {path.removeprefix("symptoms/").removesuffix(".md") for path in source.own_symptoms}
     paged = frozenset(name for name in {*runs, *own} if _PAGE_ID.match(name))
-    # Of two runs with one id, which a copied file can make, the newer one is meant.
+    # Of two runs with one id (a copied file), the newer one counts.
     by_id = {row.id: row for row in reversed(source.rows)}
     view = SymptomView(source, rows, by_id, runs, fixes, paged)
     for fix in source.fixes:
@@ -91,10 +91,9 @@ def symptom_view(source: SiteSource) -> SymptomView:
 
 
 def open_problems(view: SymptomView) -> list[OpenProblem]:
-    """What failed or was unhealthy in the last days, by first symptom; newest first.
+    """Returns recent failures and findings by first symptom, newest first.
 
-    Without what a later fix has answered, and without findings on runs that finished when a later run of the script,
-    finished too, is free of them.
+    Leaves out those with a later fix, and findings on finished runs if a later finished run of the script has none.
     """
     answered: dict[str, float] = defaultdict(float)
     for fix in view.source.fixes:

@@ -1,4 +1,4 @@
-"""What labbook sets in a site's configuration, and how an entry is coloured. Knows MkDocs by its data only."""
+"""Sets the defaults of the configuration of a site, and colours entries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXTENSIONS: dict[str, dict[str, Any]] = {
     "pymdownx.highlight": {"use_pygments": True, "guess_lang": False},
     "pymdownx.superfences": {"custom_fences": []},
 }
-"""Markdown that entries use. Neither snippets nor macros: captured text must not be able to include files."""
+"""Markdown extensions of entries. No snippets or macros: captured text must not include files."""
 
 FEATURES = ["navigation.tabs", "navigation.tabs.sticky", "navigation.top", "content.code.copy", "content.action.edit"]
 
@@ -52,10 +52,10 @@ PALETTE = [
 ]
 
 REPLACED = ("search", "material/search")
-"""Plugins whose work labbook does itself; notebooks that were made earlier still name them."""
+"""Plugins that labbook replaces; older notebooks still have them."""
 
 _MATERIALS_FONT = {"text": "Roboto", "code": "Roboto Mono"}
-"""What the theme would fetch from another host when nothing is said."""
+"""Defaults of the theme that load files of other hosts."""
 
 _TABS = {
     "runs": "runs",
@@ -64,21 +64,21 @@ _TABS = {
     "fixes": "fixes_all",
     "reports": "reports",
 }
-"""Sections with a tab of their own, each with the word for it."""
+"""Sections with a tab, and their words."""
 
 _LISTED = ("runs", "experiments", "symptoms", "reports")
-"""Sections whose pages are reached through a list."""
+"""Sections whose pages are linked from a list."""
 _UNLISTED = ("index.md", "fixes/index.md", "compare/index.md")
-"""Pages with a tab, or reached from one."""
+"""Pages with a tab, or linked from one."""
 _VERDICTS = ("ok", "warn", "fail", "note", "not observed")
 
 
 def prepare(config: Any, own: Path | None) -> None:  # noqa: ANN401 - a configuration of MkDocs
-    """Adds overrides, styles, Markdown extensions and defaults to a configuration; what people set there stays.
+    """Adds overrides, styles, Markdown extensions and defaults to a configuration; settings of people win.
 
     Args:
-        config: Of MkDocs.
-        own: The notebook's own overrides of the theme, where they may be used.
+        config: Configuration of MkDocs.
+        own: Theme overrides of the notebook, if trusted.
     """
     custom = 1 if config.theme.custom_dir else 0
     folders = [str(folder) for folder in (own, builtin_folder() / "site") if folder and folder.is_dir()]
@@ -97,37 +97,37 @@ def prepare(config: Any, own: Path | None) -> None:  # noqa: ANN401 - a configur
     config.theme["icon"] = {"logo": "material/notebook-outline", **(config.theme.get("icon") or {})}
     config.extra.setdefault("generator", False)
     if config.repo_url and str(config.edit_uri or "").endswith("/master/docs/"):
-        # MkDocs' guess where nothing is said; a notebook's notes lie elsewhere.
+        # The guess of MkDocs is wrong for notebooks.
         config.edit_uri = config.edit_uri.replace("/master/docs/", f"/main/{Path(config.docs_dir).name}/")
 
 
 def policy(extra: Mapping[str, Any]) -> str:
-    """The content security policy of the pages: `extra: content_security_policy` in `mkdocs.yml`, or ours.
+    """Returns the content security policy: `extra: content_security_policy` in `mkdocs.yml`, or the default.
 
-    A team that adds an analytics script or a font names its host there; `{scripts}` stands for the theme's own scripts.
+    A team adds hosts of analytics scripts or fonts there; `{scripts}` stands for the scripts of the theme.
     """
     said = extra.get("content_security_policy")
     return POLICY if said is None else str(said or "")
 
 
 def without_built_in_search(plugins: Any) -> None:  # noqa: ANN401 - a collection of plugins of MkDocs
-    """Takes the theme's own search out: it would load an index of all pages, and the site has a search of its own."""
+    """Removes the search of the theme, which loads an index of all pages."""
     for name in REPLACED:
         plugin = plugins.pop(name, None)
         if plugin is not None:
             for event, methods in plugins.events.items():
-                # A new list: the old one may be gone through at this moment.
+                # A new list, because the old one may be iterated right now.
                 plugins.events[event] = [each for each in methods if getattr(each, "__self__", None) is not plugin]
 
 
 def is_listed(source: str) -> bool:
-    """Whether a page is reached through a list, and therefore stays out of the navigation."""
+    """Whether a page is linked from a list, and therefore not in the navigation."""
     section, _, rest = source.partition("/")
     return section in _LISTED and rest != "index.md"
 
 
 def navigation(sources: Sequence[str], said: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The tabs of the site: home, runs, experiments, symptoms, fixes, reports, and whatever else people wrote."""
+    """Returns the tabs of the site: home, runs, experiments, symptoms, fixes, reports, other notes."""
     nav: list[dict[str, Any]] = [{str(said["home"]): "index.md"}]
     nav += [{str(said[word]): f"{section}/index.md"} for section, word in _TABS.items()]
     others = sorted(s for s in sources if s.split("/")[0] not in _LISTED and s not in _UNLISTED)
@@ -137,9 +137,9 @@ def navigation(sources: Sequence[str], said: Mapping[str, str]) -> list[dict[str
 
 
 def coloured(html: str) -> str:
-    """The page of an entry with its status and verdicts as pills; tables and folds are left out of the search.
+    """Returns the page of an entry with coloured status and verdicts; tables and folds are not searched.
 
-    Entries of both languages may stand in one notebook.
+    A notebook may have entries in both languages.
     """
     for plain, pill in _pills():
         html = html.replace(plain, pill)
@@ -148,7 +148,7 @@ def coloured(html: str) -> str:
 
 @cache
 def _pills() -> list[tuple[str, str]]:
-    """What stands in the HTML of an entry, and what is shown for it."""
+    """Returns HTML of an entry -> its replacement."""
     found = []
     for said in map(words, LANGUAGES):
         for status, word in said["status"].items():
@@ -162,6 +162,6 @@ def _pills() -> list[tuple[str, str]]:
 
 
 def _slug(text: str, separator: str) -> str:
-    """An anchor from a heading in any language, as git hosts make it."""
+    """Returns the anchor of a heading in any language, as on git hosts."""
     kept = re.sub(r"[^\w\- ]", "", text.strip().lower())
     return re.sub(r"[ ]+", separator, kept)

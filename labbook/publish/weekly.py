@@ -18,8 +18,8 @@ from labbook.report.week import Week, week_named
 from labbook.report.week_context import WeekSource, week_context
 from labbook.report.week_page import week_markdown
 from labbook.store.branch_checkout import restore_before_writing
-from labbook.store.commit import CommitOutcome, commit_files
 from labbook.store.commit_queue import withheld_files
+from labbook.store.entry_commit import CommitOutcome, commit_files
 from labbook.store.entry_text import read_text
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
@@ -29,13 +29,13 @@ from labbook.store.templates import Templates
 
 @dataclass(frozen=True)
 class WeeklyReport:
-    """A report that is written.
+    """A written report.
 
     Args:
         path: Its file.
-        data: The week as data.
-        commit: What became of the commit.
-        trouble: Names a broken template of the notebook, "" when nothing was broken.
+        data: Data of the week.
+        commit: Outcome of the commit.
+        trouble: Names a broken template of the notebook, or "".
         problems: Notes that could not be read, as (path, reason).
     """
 
@@ -49,16 +49,16 @@ class WeeklyReport:
 def write_week_report(
     notebook: Notebook, week: str, now: float, *, tell: Callable[[int, int], None] | None = None
 ) -> WeeklyReport:
-    """Writes `notes/reports/<week>.md` anew, keeps what people wrote in it, and commits it.
+    """Writes and commits `notes/reports/<week>.md`; text of people is preserved.
 
     Args:
-        notebook: Whose week.
+        notebook: The notebook.
         week: `2026-W47`, "this" or "last".
         now: Unix seconds.
-        tell: Called with (files read, files to read) while the index is brought up to date.
+        tell: Called with (files read, files to read) while the index is updated.
 
     Raises:
-        UsageError: `week` is no week.
+        UsageError: `week` is not a week.
         NotebookError: The report cannot be written.
     """
     chosen = week_named(week, now, notebook.config.week_start)
@@ -85,7 +85,7 @@ def write_week_report(
 def week_source(
     notebook: Notebook, week: Week, *, tell: Callable[[int, int], None] | None = None
 ) -> tuple[WeekSource, tuple[tuple[str, str], ...]]:
-    """What a week is told from, and the notes that could not be read."""
+    """Returns the sources of a week, and the notes that could not be read."""
     runs = list_notes(notebook, tell=tell)
     since, _ = week.before().span
     withheld = withheld_files(notebook.paths)
@@ -97,7 +97,7 @@ def week_source(
 
 
 def report_link(path: str) -> str:
-    """Address of a note from a page in `notes/reports/`."""
+    """Returns the address of a note from a page in `notes/reports/`."""
     return posixpath.relpath(path, "notes/reports")
 
 
@@ -111,7 +111,7 @@ def _with_body(notebook: Notebook, page: Entry) -> Entry:
 def _changes(notebook: Notebook, rows: list[RunRow], week: Week) -> dict[str, Any]:
     found = {}
     for row in rows:
-        run = load_run(notebook.paths, row.id) if week.holds(row.started) else None
+        run = load_run(notebook.paths, row.id) if week.contains(row.started) else None
         if run is not None and run.changes:
             found[row.id] = run.changes
     return found

@@ -1,4 +1,4 @@
-"""Work in processes beside this one: each is a copy of it, has what was read so far, and ends when it does."""
+"""Runs work in forked processes, which share the data read so far and end with this process."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ Made = TypeVar("Made")
 
 _MOST_AT_ONCE = 32
 _FEWEST_CHUNKS = 6
-"""Parts that each process gets at least. Source: chosen by us; pages take longer than others, and all should end
-together."""
+"""Fewest parts for each process. Source: chosen by us; pages differ in time, and all processes should end together."""
 
 
 def can_have_some() -> bool:
-    """Whether this system copies processes."""
+    """Whether this system can fork."""
     return "fork" in multiprocessing.get_all_start_methods()
 
 
 def by_many(work: Callable[[str], Made], names: Sequence[str], workers: int) -> Iterator[Made]:
-    """What `work` makes of each name, in their order, made in several processes.
+    """Returns the results of `work` for names, in order, computed in several processes.
 
     Args:
-        work: Called in the processes; what it returns is sent back.
-        names: What it is called with.
-        workers: How many processes.
+        work: Called in the processes; its result is sent back.
+        names: Its arguments.
+        workers: Number of processes.
     """
     global _work
     _work = work
@@ -50,10 +49,9 @@ def by_many(work: Callable[[str], Made], names: Sequence[str], workers: int) -> 
 
 @contextlib.contextmanager
 def run_in_worker(work: Callable[[], Made]) -> Iterator[Callable[[], Made]]:
-    """Has `work` done in a process of its own meanwhile; gives what waits for it and returns what it made.
+    """Runs `work` in another process and returns a function that waits for its result.
 
-    No thread is started for it: further processes may be made while it runs. Where it fails it is done here again, and
-    raises what it raises.
+    Starts no thread, so that more processes can be forked. If the process fails, `work` runs here and may raise.
     """
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
@@ -81,7 +79,7 @@ def run_in_worker(work: Callable[[], Made]) -> Iterator[Callable[[], Made]]:
 
 @contextlib.contextmanager
 def beside_or_later(work: Callable[[], Made], workers: int) -> Iterator[Callable[[], Made]]:
-    """As `run_in_worker` where there may be two processes; else the work is done when it is waited for."""
+    """Like `run_in_worker` with two or more workers; else the work runs when its result is needed."""
     if workers < 2:
         yield work
         return
@@ -92,7 +90,7 @@ def beside_or_later(work: Callable[[], Made], workers: int) -> Iterator[Callable
 def _answer(work: Callable[[], Any], theirs: Connection, mine: Connection, parent: int) -> None:
     _end_with(parent)
     theirs.close()
-    # Whatever goes wrong is seen by who waits: there is no answer.
+    # Without an answer, the waiting process knows that this one failed.
     with contextlib.suppress(BaseException):
         mine.send(work())
 
@@ -105,7 +103,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
 
 def _end_with(parent: int) -> None:
-    """Has the kernel end this process with its parent: orphans would keep the lock of the build for ever."""
+    """Makes the kernel end this process with its parent: orphans would hold the lock of the build."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
@@ -113,10 +111,10 @@ def _end_with(parent: int) -> None:
 
 
 _SET_PARENT_DEATH_SIGNAL = 1
-"""Of prctl(2). Source: linux/prctl.h."""
+"""Option of prctl(2). Source: linux/prctl.h."""
 
 _work: Callable[[str], Any] | None = None
-"""What the processes do: it is handed over by being there when they start, and never sent."""
+"""Work of the processes; inherited by fork, not sent."""
 
 
 def _call_work(name: str) -> Any:  # noqa: ANN401 - whatever the work makes

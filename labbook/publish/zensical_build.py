@@ -1,4 +1,4 @@
-"""Builds the site with Zensical, the successor of the theme by its makers. It has no plugins: see `staging`."""
+"""Builds the site with Zensical, the successor of Material for MkDocs, which has no plugins: see `staging`."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 def build_with_zensical(
     notebook: Notebook, chosen: Path | None = None, *, trusted: bool = False
 ) -> tuple[Path, int, list[str]]:
-    """Builds the whole site into the folder that `mkdocs.yml` names, or into the one that a person named.
+    """Builds the whole site into the folder of `mkdocs.yml`, or into the chosen one.
 
     Returns:
-        The site's folder, how many pages it has, and what the notes give reason to warn of.
+        Folder of the site, number of pages, warnings on the notes.
 
     Raises:
         UsageError: Zensical is not installed.
-        NotebookError: `mkdocs.yml` cannot be read, Zensical cannot build with it, or the site's folder is refused.
+        NotebookError: `mkdocs.yml` is unusable, or the folder of the site is refused.
     """
     if find_spec("zensical") is None:
         raise UsageError("this needs a library that is not installed: zensical", hint="python -m pip install zensical")
@@ -56,13 +56,13 @@ def build_with_zensical(
     if folder.is_symlink():
         folder.unlink()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    told = [] if trusted or not safe.left_out else [safe.warning()]
-    told += stage(notebook, source, templates, folder, settings, trusted=trusted)
+    warnings = [] if trusted or not safe.left_out else [safe.warning()]
+    warnings += stage(notebook, source, templates, folder, settings, trusted=trusted)
     _run(folder)
     acting = _finished(folder / "site")
     if acting:
-        # What a note would do is known once it is a page: it is shown as text, and everything is made once more.
-        told += [f"notes/{page}: has {what}; it is shown as text" for page, what in acting.items()]
+        # Active content is known once a page is built: its note is shown as text in a second build.
+        warnings += [f"notes/{page}: has {what}; it is shown as text" for page, what in acting.items()]
         stage(notebook, source, templates, folder, settings, as_text=frozenset(acting), trusted=trusted)
         _run(folder)
         left = _finished(folder / "site")
@@ -71,11 +71,11 @@ def build_with_zensical(
     pages = replace_site(site, folder / "site", notebook.paths.private / "site.json")
     problem = finish_site(notebook, source, site, templates, directory_urls=settings["directory_urls"])
     note_written(site, files_below(folder / "site"))
-    return site, pages, [*told, *([problem] if problem else [])]
+    return site, pages, [*warnings, *([problem] if problem else [])]
 
 
 def _settings(safe: SafeSettings, notebook: Notebook) -> tuple[dict[str, Any], Path]:
-    """What of `mkdocs.yml` is used, and where the site is to lie."""
+    """Returns the used settings of `mkdocs.yml`, and the folder of the site."""
     said = safe.values
     look = said.get("theme")
     settings = {
@@ -88,7 +88,7 @@ def _settings(safe: SafeSettings, notebook: Notebook) -> tuple[dict[str, Any], P
 
 
 def _run(folder: Path) -> None:
-    # Pages of an earlier build have been coloured and guarded: none of them is taken again.
+    # Pages of an earlier build are modified already, so none is reused.
     shutil.rmtree(folder / "site", ignore_errors=True)
     command = [sys.executable, "-m", "zensical", "build", "--clean", "-f", "mkdocs.yml"]
     environment = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
@@ -104,7 +104,7 @@ def _run(folder: Path) -> None:
 
 
 def _finished(made: Path) -> dict[str, str]:
-    """Colours, looks at and guards all pages that were made; names the notes whose pages would act, and how."""
+    """Colours, checks and protects all pages; returns the notes with active content, and its description."""
     known = _scripts(without_indents((made / "404.html").read_text("utf-8")))
     acting = {}
     for file in made.rglob("*.html"):
@@ -125,6 +125,6 @@ def _finished(made: Path) -> dict[str, str]:
 
 
 def _scripts(page: str) -> dict[str, str]:
-    """Hash -> text of the scripts in a page, without the way from the page to the top of the site."""
+    """Returns hash -> text of the scripts in a page, without the path from the page to the site root."""
     found = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     return {script_hashes(f"<script>{text}</script>")[0]: _BASE.sub("", text) for text in found if text.strip()}

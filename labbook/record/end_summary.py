@@ -9,8 +9,8 @@ from labbook.frozen import dataclass
 from labbook.model.run import Run
 
 if TYPE_CHECKING:
-    from labbook.model.fix import Proposal
-    from labbook.store.commit import CommitOutcome
+    from labbook.model.confirmed_fix import Proposal
+    from labbook.store.entry_commit import CommitOutcome
 
 
 @dataclass(frozen=True)

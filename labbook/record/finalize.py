@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.compare.previous_run import previous_run, remember_run
-from labbook.fixes.propose_fix import propose
+from labbook.findings.run_findings import add_diagnosis
+from labbook.fixes.propose_fix import propose_fix
 from labbook.model.run import Console, Facts, FileUse, Process, Run
-from labbook.record.diagnosing import add_diagnosis
 from labbook.record.end_summary import FinishedRun
 from labbook.record.profiler_traces import add_traces
 from labbook.record.run_from_journal.journal_reader import build_run
@@ -27,7 +27,7 @@ from labbook.store.paths import check_stays_inside
 if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext
     from labbook.probe.redaction.redactor import Redactor
-    from labbook.store.commit import CommitOutcome
+    from labbook.store.entry_commit import CommitOutcome
     from labbook.store.notebook import Notebook
 
 _SERIES_POINTS = 2000
@@ -49,7 +49,7 @@ def preload_modules(notebook: Notebook, ended: Callable[[], bool]) -> None:
     import labbook.compare.run_changes
     import labbook.model.run_json
     import labbook.report.entry.entry_page
-    import labbook.store.commit  # noqa: F401
+    import labbook.store.entry_commit  # noqa: F401
     from labbook.store.templates import Templates
 
     Templates(notebook.paths.templates, notebook.config.language_in_use()).prepare()
@@ -108,7 +108,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = _add_changes(notebook, run, redactor)
     run = _add_findings(notebook, run)
     entry = _write_entry(notebook, run)
-    proposal = propose(notebook, run)
+    proposal = propose_fix(notebook, run)
     outcome = _commit(notebook, run, entry, redactor)
     remember_run(notebook.paths, run, by_folder=notebook.personal)
     journal.write(
@@ -204,14 +204,14 @@ def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]
 
 def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
     """Adds the previous run of the same script and the changes since then."""
-    from labbook.compare.run_changes import changes_between, masked_changes
+    from labbook.compare.run_changes import compare_runs, mask_changes
     from labbook.model.run_json import run_to_json
 
     before = previous_run(notebook.paths, run, by_folder=notebook.personal)
     if before is None:
         return run
     # Commit messages and values of an older entry have not passed this run's redactor.
-    changes = masked_changes(changes_between(before, run_to_json(run)), redactor)
+    changes = mask_changes(compare_runs(before, run_to_json(run)), redactor)
     return replace(run, previous=str(before["id"]), changes=tuple(changes))
 
 
@@ -284,7 +284,7 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
 
 def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> CommitOutcome:
     """Commits the entry and its attachments; refused files are masked, or withheld from the site as well."""
-    from labbook.store.commit import commit_files, withhold
+    from labbook.store.entry_commit import commit_files, withhold
     from labbook.store.last_look import mask_files
 
     folder = notebook.paths.attachments(run.id)

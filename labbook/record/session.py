@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import NotebookError, UsageError
-from labbook.record.child.unrecorded import describe_error
+from labbook.record.child.start_errors import describe_error
 from labbook.store.journal import Journal, readable_text
 from labbook.store.paths import new_run_id
 from labbook.store.process_identity import start_ticks
@@ -88,7 +88,7 @@ def record(request: RecordRequest, say: Say) -> ChildEnd:
 
 def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, say: Say) -> None:
     """Writes the entry and shows how the run ended; if that fails, `labbook recover` can repeat it."""
-    from labbook.record.recover import recover_pending
+    from labbook.record.recovery import recover_pending
 
     if end.trouble:
         say(f"part of this run was not recorded: {end.trouble}")
@@ -230,7 +230,7 @@ def _open_session(request: RecordRequest, say: Say) -> _Session:
     Raises:
         NotebookError: Neither can be used; the message has both reasons.
     """
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     requested = partial(find_notebook, Path.cwd(), chosen=request.notebook, environ=dict(os.environ))
     personal = partial(find_notebook, Path("/"), chosen=None, environ={**os.environ, "LABBOOK_NOTEBOOK": ""})
@@ -255,7 +255,7 @@ def _create_session(notebook: Notebook, request: RecordRequest, say: Say) -> _Se
     from labbook.capture.command import script_name
     from labbook.probe.events.protocol import RULES_FILE
     from labbook.probe.redaction.structures import redact_argv
-    from labbook.store.redact import load_rules, make_redactor
+    from labbook.store.recorder_redaction import load_rules, make_redactor
 
     now = time.time()
     script = readable_text(script_name(list(request.argv), Path.cwd()))

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labbook.store.commit import CommitOutcome, commit_files, withhold
 from labbook.store.commit_queue import WITHHELD, pending_commits, remove_commit
+from labbook.store.entry_commit import CommitOutcome, commit_files, withhold
 from labbook.store.journal import Journal
 from labbook.store.last_look import mask_files
 from labbook.store.paths import is_run_id
-from labbook.store.redact import make_redactor
+from labbook.store.recorder_redaction import make_redactor
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook

@@ -1,4 +1,4 @@
-"""Axes of a diagram: where a value stands, and which numbers are written beside it."""
+"""Axes of a diagram: positions of values, and tick labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from labbook.frozen import dataclass
 from labbook.report.numbers import number
 
 _LARGEST = 1e150
-"""Larger values stand at the end of the axis: nothing is computed with them that could overflow."""
+"""Larger values are drawn at the end of the axis, so that nothing overflows."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Axis:
     """Maps values from `low`..`high` to positions from `start`..`end`.
 
     Args:
-        log: Whether equal ratios, not equal differences, take equal room.
+        log: Whether the scale is logarithmic.
     """
 
     low: float
@@ -27,7 +27,7 @@ class Axis:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """Position of a finite value; one beyond the axis stands at its end."""
+        """Returns the position of a finite value, clipped to the axis."""
         low, high = self.low, self.high
         if self.log:
             value, low, high = math.log10(max(value, self.low)), math.log10(low), math.log10(high)
@@ -35,18 +35,18 @@ class Axis:
         return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
 
     def ticks(self, wanted: int) -> list[float]:
-        """About `wanted` round values inside the axis, ascending."""
+        """Returns about `wanted` round values inside the axis, ascending."""
         return _log_ticks(self.low, self.high, wanted) if self.log else _linear_ticks(self.low, self.high, wanted)
 
 
 def make_axis(values: Sequence[float], start: float, end: float, *, log_from: float) -> Axis:
-    """An axis that holds all finite values, with a little room at both ends.
+    """Returns an axis over all finite values, with a margin at both ends.
 
     Args:
-        values: Any numbers; those that are not finite are passed over.
+        values: Any numbers; those that are not finite are ignored.
         start: Position of the low end.
         end: Position of the high end.
-        log_from: Ratio of largest to smallest value from which on a logarithmic axis is taken; all must be positive.
+        log_from: Smallest ratio of largest to smallest value for a logarithmic axis; all values must be positive.
     """
     finite = [v for v in values if abs(v) <= _LARGEST]
     if not finite:
@@ -59,13 +59,13 @@ def make_axis(values: Sequence[float], start: float, end: float, *, log_from: fl
     if span <= abs(high) * 1e-9:
         span = abs(high) or 1.0
         return Axis(low - 0.5 * span, high + 0.5 * span, start, end)
-    # A curve that comes near zero is drawn down to zero: the reader sees how near.
+    # A curve that comes near zero is drawn with zero on the axis.
     bottom = 0.0 if 0 <= low <= 0.25 * high else low - 0.06 * span
     return Axis(bottom, high + 0.06 * span, start, end)
 
 
 def _mostly_small(values: Sequence[float], high: float) -> bool:
-    """Whether a third of the values would lie flat on the bottom of a linear axis.
+    """Whether a third of the values would be at the bottom of a linear axis.
 
     Source: chosen by us; a cosine schedule that ends near zero reads better on a linear axis, a loss that fell by
     three decades does not.
@@ -96,7 +96,7 @@ def _log_ticks(low: float, high: float, wanted: int) -> list[float]:
 
 
 def tick_label(value: float) -> str:
-    """A tick as short as it may be: "0.5", "1e-5", "1,000", "20k", "1.5M"."""
+    """Returns a short label of a tick: "0.5", "1e-5", "1,000", "20k", "1.5M"."""
     for limit, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if limit <= abs(value) < 1e12:
             return f"{value / unit:.6g}{letter}"

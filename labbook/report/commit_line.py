@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labbook.store.commit import CommitOutcome
+from labbook.store.entry_commit import CommitOutcome
 from labbook.store.sentences import Sentences
 
 

@@ -1,4 +1,4 @@
-"""Curves of a run: one compact SVG for people, one CSV for everything else."""
+"""Draws the curves of a run as one compact SVG, and writes them as CSV."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _WIDTH, _MARGIN, _GAP = 760, 14, 16
 _LEFT, _TOP, _BOTTOM = 46, 30, 22
 _HEIGHTS = {True: 210, False: 156}
 _POINT_BUDGET = 1300
-"""Points of all lines together. Source: line and band of a point take about 33 bytes; the picture stays under 60 KB."""
+"""Most points of all lines together. Source: about 33 bytes for line and band of a point keep the SVG under 60 KB."""
 _LOG_FROM = {"lr": 1000.0}
 _CSV_ROWS = 4000
 
 
 def drawable(series: Sequence[Series]) -> bool:
-    """Whether there is anything to draw: at least one series with two points."""
+    """Whether at least one series has two points."""
     return bool(choose_panels(series)[0])
 
 
 def curves_svg(series: Sequence[Series], title: str) -> str:
-    """The curves as one SVG picture, "" when there is nothing to draw.
+    """Returns the curves as one SVG picture, "" if there is nothing to draw.
 
-    A panel each for loss, gradient norm, learning rate and what the program logged; the band shows smallest and largest
-    value where a point stands for several steps. It is readable on light and dark pages and loads nothing.
+    Loss, gradient norm, learning rate and logged metrics have a panel each. Where a point is the mean of several steps,
+    a band shows their smallest and largest value. The picture works on light and dark pages and loads no other file.
 
     Args:
         series: All series of a run.
-        title: What the picture shows, for people who cannot see it.
+        title: Text alternative of the picture.
     """
     panels, more = choose_panels(series)
     if not panels:
@@ -57,7 +57,7 @@ def curves_svg(series: Sequence[Series], title: str) -> str:
 
 
 def _rows(panels: list[Panel]) -> Iterator[list[Panel]]:
-    """The first panel alone, the others two in a row."""
+    """Returns the panels by row: the first one alone, then two in each row."""
     yield panels[:1]
     for start in range(1, len(panels), 2):
         yield panels[start : start + 2]
@@ -80,7 +80,7 @@ def _panel(panel: Panel, x: float, y: float, width: float, height: float, points
 
 
 def _heading(panel: Panel, lines: list[tuple[str, Series]], x: float, y: float, right: float, *, log: bool) -> str:
-    """Title, names of the lines, and the last value at the right."""
+    """Returns title, legend, and the last value at the right."""
     title = shorten_middle(panel.title, 40)
     text = f'<text class="t" x="{x:.0f}" y="{y + 14:.0f}">{svg_text(title, 44)}'
     text += '<tspan font-weight="400" font-size="11" fill="var(--soft)"> log scale</tspan></text>' if log else "</text>"
@@ -100,7 +100,7 @@ def _heading(panel: Panel, lines: list[tuple[str, Series]], x: float, y: float, 
 
 
 def _width(text: str) -> float:
-    """About how wide a text is at 11 px; Chinese characters are twice as wide."""
+    """Returns the approximate width of a text at 11 px; Chinese characters are twice as wide."""
     return sum(11.0 if ord(c) > 0x2E80 else 6.0 for c in text)
 
 
@@ -125,7 +125,7 @@ def _grid(across: Axis, up: Axis, left: float, right: float, top: float, bottom:
 
 
 def _line(series: Series, across: Axis, up: Axis, place: int) -> str:
-    """The values as one path, interrupted where they are not finite; a lone value is a dot."""
+    """Returns the values as one path with gaps where they are not finite; a single value is a dot."""
     parts = []
     for run in _finite_runs(series):
         at = [f"{across.at(series.steps[i]):.1f} {up.at(series.values[i]):.1f}" for i in run]
@@ -159,11 +159,11 @@ def _finite_runs(series: Series) -> Iterator[list[int]]:
 
 
 _TOUCHING, _MOST_STROKES = 8.0, 60
-"""Gap in pixels over which two marks are drawn as one, and most marks of a panel."""
+"""Gap in pixels below which two marks become one, and most marks of a panel."""
 
 
 def _not_finite(lines: list[Series], across: Axis, top: float, bottom: float) -> list[str]:
-    """A dashed line, with the step, where values stop being finite; a mark for each such point."""
+    """Returns a dashed line with the step from which values are not finite, and a mark for each such point."""
     found = sorted(
         (step, value)
         for each in lines
@@ -187,7 +187,7 @@ def _not_finite(lines: list[Series], across: Axis, top: float, bottom: float) ->
 
 
 def _marks(places: Sequence[float], height: float) -> str:
-    """Path of a stroke along `height` for each place, those that would touch as one; at most 60 strokes, all told."""
+    """Returns a path with a stroke along `height` for each place; strokes that touch become one, at most 60."""
     strokes: list[list[float]] = []
     for place in places:
         if strokes and place - strokes[-1][1] <= _TOUCHING:
@@ -200,10 +200,10 @@ def _marks(places: Sequence[float], height: float) -> str:
 
 
 def metrics_csv(series: Sequence[Series]) -> str:
-    """All series in long form: `series,source,rank,step,value,low,high`, at most some thousand rows.
+    """Returns all series in long form: `series,source,rank,step,value,low,high`.
 
-    A row of a long series stands for the steps since the row before; `low` and `high` are its extremes, which are never
-    lost. Numbers that are not finite are `nan`, `inf`, `-inf`.
+    A row of a long series covers the steps since the previous row; `low` and `high` are their extremes. Numbers that
+    are not finite are `nan`, `inf`, `-inf`.
     """
     from labbook.store.escape import csv_cell
 

@@ -1,4 +1,4 @@
-"""A diagnosis as plain data: the answer of `labbook diagnose --json`."""
+"""A diagnosis as JSON data, for `labbook diagnose --json`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from labbook.model.finding import Diagnosis, Finding
 
 
 def diagnosis_data(diagnosis: Diagnosis) -> dict[str, Any]:
-    """The diagnosis as JSON data.
+    """Returns the diagnosis as JSON data.
 
     Returns:
-        `primary` (id of a symptom, or null), `family` of the primary finding (null where there is none), `findings`,
-        and `unsure`, why nothing certain is said.
+        `primary` (id of a symptom, or null), `family` of the primary finding (or null), `findings`, and `unsure`: the
+        reason why there is no certain finding.
     """
     primary = diagnosis.primary
     return {
@@ -24,7 +24,7 @@ def diagnosis_data(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def finding_data(finding: Finding) -> dict[str, Any]:
-    """One finding as JSON data."""
+    """Returns one finding as JSON data."""
     return {
         "symptom": finding.symptom or None,
         "family": finding.family,

@@ -1,4 +1,4 @@
-"""What ended a run: the exception that came first, and the line of the user's code that it came from."""
+"""Finds the exception that ended a run, and its line in the user's code."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
 
 
 def ending_exception(run: Run) -> CaughtException | None:
-    """The first uncaught exception that ended a process of a run that failed; `None` when there was none.
+    """Returns the first uncaught exception that ended a process of a failed run, or `None`.
 
-    The first in time is the cause: the other ranks, and the parent that waits for them, fail because of it.
+    The first in time is the cause: other ranks, and the parent process, fail because of it.
     """
     if run.status not in ("failed", "killed", "interrupted", "lost"):
         return None
     ending = [e for e in run.exceptions if e.ended_process and e.type not in _INTERRUPTS]
     if run.status == "interrupted":
-        # What a program raises while it is being stopped is no reason of its own.
+        # An exception during an interrupt is not the reason of the end.
         return None
     if ending:
         return min(ending, key=lambda e: e.t)
@@ -27,19 +27,19 @@ def ending_exception(run: Run) -> CaughtException | None:
 
 
 def find_interrupt(run: Run) -> CaughtException | None:
-    """The `KeyboardInterrupt` of an interrupted run, which tells where the program was."""
+    """Returns the `KeyboardInterrupt` of an interrupted run, which has the position of the program."""
     if run.status != "interrupted":
         return None
     return next((e for e in run.exceptions if e.type == "KeyboardInterrupt"), None)
 
 
 def user_frame(exception: CaughtException) -> Frame | None:
-    """The innermost frame in the user's own code, or `None`."""
+    """Returns the innermost frame in the user's code, or `None`."""
     return next((f for f in reversed(exception.frames) if f.user), None)
 
 
 def shown_path(path: str, run: Run) -> str:
-    """A path as the entry shows it: relative to the working folder or the code's top folder where it lies below."""
+    """Returns a path relative to the working folder or the top folder of the code, where it is inside."""
     for folder in _own_folders(run):
         if path.startswith(folder):
             return path[len(folder) :]
@@ -47,7 +47,7 @@ def shown_path(path: str, run: Run) -> str:
 
 
 def shown_text(sentence: str, run: Run) -> str:
-    """A sentence in which paths stand as `shown_path` shows them."""
+    """Returns a sentence with its paths shortened as by `shown_path`."""
     for folder in _own_folders(run):
         if folder in sentence:
             sentence = re.sub(r"(?<![\w./~-])" + re.escape(folder) + r"(?=[\w.])", "", sentence)
@@ -55,12 +55,12 @@ def shown_text(sentence: str, run: Run) -> str:
 
 
 def _own_folders(run: Run) -> list[str]:
-    """The working folder and the code's top folder, each with its last slash; not the root."""
+    """Returns the working folder and the top folder of the code, with a trailing slash, without the root."""
     code = run.captured.get("code") or {}
     folders = (str(folder).rstrip("/") for folder in (run.cwd, code.get("top") or ""))
     return [folder + "/" for folder in folders if folder]
 
 
 def place(frame: Frame, run: Run) -> str:
-    """File and line of a frame: "model.py:31"."""
+    """Returns file and line of a frame: "model.py:31"."""
     return f"{shown_path(frame.file, run)}:{frame.line}"

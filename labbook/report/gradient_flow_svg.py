@@ -1,4 +1,4 @@
-"""The gradient over the depth of the model, as a picture for runs in which something was found."""
+"""Draws the gradient over the depth of the model, for runs with a failed check."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def worth_drawing(run: Run) -> bool:
 
 
 def flow_svg(run: Run) -> str:
-    """Median gradient norm and update ratio of each weight matrix, in the order in which the layers run.
+    """Returns a picture of the median gradient norm and update ratio of each weight matrix, in layer order.
 
-    The scale is logarithmic: what vanishes or explodes falls or rises as a straight line. It loads nothing and is
-    readable on light and dark pages.
+    On the logarithmic scale, vanishing or exploding gradients are a falling or rising line. The picture works on light
+    and dark pages and loads no other file.
     """
     rows = _rows(run)
     positive = [value for row in rows for key, _ in _LINES if (value := _number(row.get(key))) is not None]
@@ -56,7 +56,7 @@ def _measured(run: Run, key: str) -> list[float]:
 
 
 def _number(value: object) -> float | None:
-    """A number that a logarithmic axis can show."""
+    """Returns a number that a logarithmic axis can show, or `None`."""
     if isinstance(value, (int, float)) and math.isfinite(value) and value > 0:
         return float(value)
     return None
@@ -72,7 +72,7 @@ def _line(rows: Sequence[Mapping[str, Any]], key: str, across: Axis, up: Axis, p
 
 
 def _names(rows: Sequence[Mapping[str, Any]], across: Axis) -> list[str]:
-    """Names of the weights under their points, as many as there is room for, the first and the last always."""
+    """Returns the names of as many weights as there is room for, always including the first and the last."""
     stride = max(1, math.ceil(len(rows) / 12))
     shown = {*range(0, len(rows) - stride // 2, stride), len(rows) - 1}
     y = _HEIGHT - _BOTTOM + 18
@@ -84,5 +84,5 @@ def _names(rows: Sequence[Mapping[str, Any]], across: Axis) -> list[str]:
 
 
 def _tail(name: str) -> str:
-    """The end of a long name, which tells weights apart."""
+    """Returns the end of a long name, where names of weights differ."""
     return name if len(name) <= 18 else "…" + name[-17:]

@@ -1,4 +1,4 @@
-"""Numbers as people read them: metrics, durations, sizes, counts."""
+"""Formats numbers for people: metrics, durations, sizes, counts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A measured value with `digits` significant digits, without trailing zeros; "-" for none.
+    """Returns a value with `digits` significant digits and without trailing zeros, "-" for `None`.
 
-    Whole numbers up to ten million are shown whole; very small and large ones with an exponent (`1e-05`, `2.5e+09`).
+    Whole numbers up to ten million have all their digits; very small and large ones have an exponent (`1e-05`,
+    `2.5e+09`).
     """
     if value is None:
         return "-"
@@ -26,7 +27,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def pair(before: float | None, now: float | None) -> tuple[str, str]:
-    """Two values with as many digits (4 to 8) as it takes to tell them apart."""
+    """Returns two values with as many digits (4 to 8) as are needed to tell them apart."""
     for digits in range(4, 9):
         texts = number(before, digits), number(now, digits)
         if texts[0] != texts[1] or before == now:
@@ -35,12 +36,12 @@ def pair(before: float | None, now: float | None) -> tuple[str, str]:
 
 
 def count(value: int) -> str:
-    """A whole number with its thousands parted by commas."""
+    """Returns a whole number with commas between thousands."""
     return f"{value:,}"
 
 
 def duration(seconds: float | None) -> str:
-    """A time span: "0.35 ms", "84 s", "12 min 5 s", "3 h 20 min", "2 d 4 h"; "-" for none."""
+    """Returns a time span: "0.35 ms", "84 s", "12 min 5 s", "3 h 20 min", "2 d 4 h"; "-" for none."""
     if seconds is None or not math.isfinite(seconds):
         return "-"
     if seconds < 0.9995:
@@ -61,7 +62,7 @@ def duration(seconds: float | None) -> str:
 
 
 def size(n_bytes: float | None) -> str:
-    """An amount of data with three digits: "512 B", "1.5 MiB"; "-" when it is not known (`None` or negative)."""
+    """Returns an amount of data with three digits: "512 B", "1.5 MiB"; "-" for `None` or a negative one."""
     if n_bytes is None or n_bytes < 0:
         return "-"
     amount = float(n_bytes)
@@ -74,7 +75,7 @@ def size(n_bytes: float | None) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """A share as a percentage: "0.6 %", "12 %", "under 0.1 %"; "-" for none."""
+    """Returns a share as a percentage: "0.6 %", "12 %", "under 0.1 %"; "-" for none."""
     if fraction is None or not math.isfinite(fraction):
         return "-"
     value = fraction * 100

@@ -1,4 +1,4 @@
-"""Which series of a run are drawn together in one panel."""
+"""Groups the series of a run into panels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labbook.report.series_choice import base_name, by_trust
 
 MAX_PANELS = 7
 MAX_LINES = 8
-"""Lines in one panel. Source: chosen by us; the palette has eight colours that stay apart."""
+"""Most lines in one panel. Source: chosen by us; the palette has eight distinct colours."""
 
 _PARTS = re.compile(
     r"(?:^|(?<=[/_.\- ]))(?:train|training|val|valid|validation|eval|test|dev)(?=$|[/_.\- ])", re.IGNORECASE
@@ -25,9 +25,9 @@ class Panel:
     """One diagram.
 
     Args:
-        key: "loss", "grad_norm", "lr", or the name of what the program logged.
+        key: "loss", "grad_norm", "lr", or the name of a logged metric.
         lines: Series with their labels; a single one has the label "".
-        left_out: How many series were too many.
+        left_out: Number of series that are not drawn.
     """
 
     key: str
@@ -37,7 +37,7 @@ class Panel:
 
 
 def choose_panels(series: Sequence[Series]) -> tuple[list[Panel], int]:
-    """The panels, losses first, and how many further series are not drawn."""
+    """Returns the panels, losses first, and the number of series that are not drawn."""
     groups: dict[tuple[str, str], list[Series]] = {}
     for each in by_trust(series):
         if base_name(each.name) in _NOT_DRAWN or len(each.values) < 2:
@@ -64,7 +64,7 @@ def _panel(key: tuple[str, str], members: list[Series]) -> Panel:
 
 
 def _distinct(members: list[Series]) -> list[Series]:
-    """The series without those that repeat another point by point, as ranks with one learning rate do."""
+    """Returns the series without exact copies, such as the learning rates of several ranks."""
     found: dict[tuple[str, tuple[int, ...], tuple[float, ...]], Series] = {}
     for each in members:
         found.setdefault((each.name, each.steps, each.values), each)
@@ -72,7 +72,7 @@ def _distinct(members: list[Series]) -> list[Series]:
 
 
 def _labels(members: list[Series]) -> list[str]:
-    """The shortest names that tell the lines of a panel apart; "" for a single one."""
+    """Returns the shortest distinct names for the lines of a panel; "" for a single one."""
     if len(members) == 1:
         return [""]
     names, sources, ranks = ({getattr(s, what) for s in members} for what in ("name", "source", "rank"))
@@ -88,7 +88,7 @@ def _labels(members: list[Series]) -> list[str]:
 
 
 def _quantity(name: str) -> str:
-    """What was measured, without the part of the data it was measured on: "loss" of "val/loss"."""
+    """Returns the quantity without the data split: "loss" for "val/loss"."""
     bare = name.removeprefix(f"{_script(name)}/").split(".opt")[0].split(".group")[0]
     stripped = _PARTS.sub("", bare).strip("/_.- ")
     stripped = re.sub(r"[/_.\- ]{2,}", "/", stripped).lower()
@@ -101,6 +101,6 @@ def _script(name: str) -> str:
 
 
 def _same_steps(one: Series, other: Series) -> bool:
-    """Whether both count the same steps: one may count epochs while the other counts batches."""
+    """Whether both series have the same step axis; one may count epochs, the other batches."""
     a, b = one.steps[-1], other.steps[-1]
     return max(a, b) <= 1.5 * max(1, min(a, b)) + 5

@@ -1,4 +1,4 @@
-"""A whole run as data, for `labbook show --json` and for the pages that look behind an entry."""
+"""All data of a run, for `labbook show --json` and for pages that need more than the entry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labbook.store.paths import NotebookPaths
 
 
 def load_run(paths: NotebookPaths, run_id: str) -> Run | None:
-    """The run in the folder beside its entry; `None` while it goes on, or when its data is missing or damaged."""
+    """Returns the run from its `run.json`; `None` while it is running or if the file is missing or damaged."""
     try:
         data = json.loads((paths.attachments(run_id) / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -25,15 +25,15 @@ def load_run(paths: NotebookPaths, run_id: str) -> Run | None:
 
 
 def run_data(entry: Entry, run: Run | None, commit: str) -> dict[str, Any]:
-    """Everything that is known of a run.
+    """Returns all data of a run as JSON data.
 
     Args:
-        entry: Its entry; tells what it can when the run's own data is missing.
+        entry: Its entry; the only source if the data of the run is missing.
         run: The run.
-        commit: Full hash of the commit that holds the entry, or "".
+        commit: Full hash of the commit of the entry, or "".
 
     Returns:
-        JSON data: the fields of `Run`, and `command`, `duration_s`, `metrics` (name -> first, best, last, steps, ...),
+        The fields of `Run`, and `command`, `duration_s`, `metrics` (name -> first, best, last, steps, ...),
         `environment`, `code`, `inputs`, `outputs`, `entry` (path) and `commit`.
     """
     if run is None:
@@ -58,7 +58,7 @@ def run_data(entry: Entry, run: Run | None, commit: str) -> dict[str, Any]:
         "probe": encoded.get("probe", {"status": run.probe.status}),
         "tags": list(run.tags),
         "symptoms": list(run.symptoms),
-        # Noted later than the run's own data.
+        # Written after `run.json`.
         "fix": str(entry.meta.get("fix") or run.fix),
         "entry": entry.path,
         "commit": commit,

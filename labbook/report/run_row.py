@@ -1,4 +1,4 @@
-"""A run in one row, from the front matter of its entry: for lists, reports and the pages of the site."""
+"""A run as one row of a list, a report or a page of the site, from the front matter of its entry."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from labbook.store.paths import is_run_id
 
 @dataclass(frozen=True)
 class RunRow:
-    """What lists say of a run.
+    """One row of a list of runs.
 
     Args:
-        path: Of its entry, relative to the notebook.
-        started: Unix seconds, 0 when not known.
-        metric: Name of the metric that stands for the run, or "".
+        path: Path of its entry, relative to the notebook.
+        started: Unix seconds, 0 if unknown.
+        metric: Name of the primary metric, or "".
         first, best, last: Values of that metric, or `None`.
-        steps: How many steps it was measured over, or `None`.
+        steps: Number of steps with that metric, or `None`.
     """
 
     id: str
@@ -48,26 +48,26 @@ class RunRow:
 
     @property
     def metric_text(self) -> str:
-        """The metric and its last value, "" when nothing was measured: `loss 0.213`."""
+        """The metric and its last value: `loss 0.213`; "" without a value."""
         if not self.metric or (self.last is None and self.best is None):
             return ""
         return f"{self.metric} {number(self.last if self.last is not None else self.best)}"
 
     @property
     def subject(self) -> str:
-        """The title without the script's name before it."""
+        """The title without the name of the script."""
         head, _, rest = self.title.replace("：", ": ", 1).partition(": ")
         return rest if rest and head == self.script else self.title
 
     def better_than(self, other: RunRow) -> bool:
-        """Whether the best value of the metric is better than that of another run; false without values."""
+        """Whether the best value of the metric is better than that of another run."""
         if self.best is None or other.best is None:
             return self.best is not None and other.best is None
         return self.best > other.best if more_is_better(self.metric) else self.best < other.best
 
 
 def run_row(entry: Entry) -> RunRow:
-    """The row of an entry. Front matter that is missing or unusable leaves its fields empty."""
+    """Returns the row of an entry; missing or invalid front matter leaves fields empty."""
     meta = entry.meta
     metric, values = _metric(meta.get("metrics"))
     title = meta.get("title")
@@ -96,7 +96,7 @@ def run_row(entry: Entry) -> RunRow:
 
 
 def _metric(metrics: object) -> tuple[str, Mapping[str, Any]]:
-    """The first metric of the front matter: entries name the one that stands for the run first."""
+    """Returns name and values of the first metric of the front matter, which is the primary one."""
     if isinstance(metrics, Mapping):
         for name, values in metrics.items():
             if isinstance(values, Mapping):
@@ -107,7 +107,7 @@ def _metric(metrics: object) -> tuple[str, Mapping[str, Any]]:
 
 
 def _seconds(started: object, run_id: str) -> float:
-    """Unix seconds of the start, else of the run id, else 0."""
+    """Returns the Unix seconds of the start, else of the run id, else 0."""
     texts = [started] if isinstance(started, str) else []
     if is_run_id(run_id):
         texts.append(f"{run_id[:4]}-{run_id[4:6]}-{run_id[6:8]}T{run_id[9:11]}:{run_id[11:13]}:{run_id[13:15]}")
@@ -128,7 +128,7 @@ def _number(value: object) -> float | None:
     if isinstance(value, (int, float)) or value in ("nan", "inf", "-inf"):
         try:
             return float(value)
-        except OverflowError:  # a whole number of hundreds of digits, written by hand
+        except OverflowError:  # an integer with hundreds of digits, written by hand
             return None
     return None
 

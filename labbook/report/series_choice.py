@@ -1,4 +1,4 @@
-"""Which of a run's series stand for it, and what they are called."""
+"""Chooses the primary series of a run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from labbook.model.run import Run
 from labbook.model.series import Series
 
 MEASURED_BY_PROBE = ("loss", "grad_norm", "lr", "step_time_s", "grad_scale", "update_ratio")
-"""Names of the series that the probe measures itself; the program logs all others."""
+"""Series that the probe measures; all others are logged by the program."""
 
 _TRUST = {"probe": 0, "labbook": 1, "text": 9}
 _TRAIN_LOSS = ("loss", "train_loss", "train/loss", "loss/train", "training_loss", "total_loss", "损失")
 
 
 def primary_series(run: Run) -> str:
-    """Name of the series that stands for the run: its training loss, else any loss, else what the program logged first.
+    """Returns the name of the primary series: the training loss, else any loss, else the first logged metric.
 
-    "" when there is no series but step times and learning rates.
+    Returns "" if there are only step times and learning rates.
     """
     names = [s.name for s in by_trust(run.series)]
     for name in names:
@@ -32,19 +32,19 @@ def primary_series(run: Run) -> str:
 
 
 def find_primary_series(run: Run) -> Series | None:
-    """The series that stands for the run, of its first rank and most trusted source."""
+    """Returns the primary series of the first rank and the most reliable source, or `None`."""
     name = run.primary or primary_series(run)
     same = [s for s in by_trust(run.series) if s.name == name and s.values]
     return same[0] if same else None
 
 
 def by_trust(series: Sequence[Series]) -> list[Series]:
-    """The series that have points, sorted: measured before logged before read from text, first ranks first."""
+    """Returns the series with points: measured, then logged, then read from text; first ranks first."""
     return sorted((s for s in series if s.values), key=lambda s: (_TRUST.get(s.source, 5), s.rank or 0))
 
 
 def one_a_name(series: Sequence[Series]) -> list[Series]:
-    """Of each name the most trusted series of the first rank, in the order of trust."""
+    """Returns for each name the most reliable series of the first rank."""
     chosen: dict[str, Series] = {}
     for each in by_trust(series):
         chosen.setdefault(each.name, each)
@@ -52,7 +52,7 @@ def one_a_name(series: Sequence[Series]) -> list[Series]:
 
 
 def base_name(name: str) -> str:
-    """The name without the script before it and the optimizer or group behind it: "loss" of "tune.py/loss.opt1"."""
+    """Returns the name without script, optimizer and group: "loss" for "tune.py/loss.opt1"."""
     head, slash, tail = name.rpartition("/")
     if slash and not head.endswith((".py", ".ipynb")) and not head.rpartition("#")[0].endswith((".py", ".ipynb")):
         return name
@@ -60,12 +60,12 @@ def base_name(name: str) -> str:
 
 
 def has_no_best(name: str) -> bool:
-    """Whether a series is a circumstance of the training, as a learning rate or a step time, and no result of it."""
+    """Whether a series has no best value, such as a learning rate or a step time."""
     return base_name(name) in MEASURED_BY_PROBE and base_name(name) != "loss"
 
 
 def first_nonfinite_step(series: Series) -> int | None:
-    """Step from which on no value is finite, when the series ends so; else `None`."""
+    """Returns the step from which on all values are not finite, or `None`."""
     since = None
     for step, value in zip(series.steps, series.values, strict=True):
         if math.isfinite(value):

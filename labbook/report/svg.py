@@ -1,4 +1,4 @@
-"""What the pictures of an entry share: they load nothing, and are readable on light and dark pages."""
+"""Shared parts of the pictures of an entry, which work on light and dark pages and load no other file."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ text{font:11px system-ui,"Segoe UI",Roboto,"Noto Sans CJK SC","Microsoft YaHei",
 
 
 def frame(width: float, height: float, title: str, parts: Sequence[str]) -> str:
-    """A whole SVG picture around its parts, on a card with round corners.
+    """Returns a complete SVG picture, on a card with round corners.
 
     Args:
-        width: In pixels.
-        height: In pixels.
-        title: What it shows, for people who cannot see it.
-        parts: Elements of SVG.
+        width: Pixels.
+        height: Pixels.
+        title: Text alternative.
+        parts: SVG elements.
     """
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
@@ -40,6 +40,6 @@ def frame(width: float, height: float, title: str, parts: Sequence[str]) -> str:
 
 
 def svg_text(text: str, limit: int) -> str:
-    """Text for an SVG: no markup, no characters that XML forbids."""
+    """Returns text escaped for an SVG, without characters that XML forbids."""
     clean = "".join(c if c.isprintable() else " " for c in shorten_middle(text, limit))
     return html.escape(clean.encode("utf-8", "replace").decode("utf-8"))

@@ -1,4 +1,4 @@
-"""A diagnosis on the terminal, as `labbook diagnose` prints it."""
+"""Prints a diagnosis on the terminal, for `labbook diagnose`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MAX_SHOWN = 4
 
 
 def print_diagnosis(diagnosis: Diagnosis, language: str) -> None:
-    """Prints the findings with their consequences; of more than four only the headlines.
+    """Prints the findings with their consequences; after the fourth, only headlines.
 
     Args:
-        diagnosis: With at least one finding.
+        diagnosis: A diagnosis with at least one finding.
         language: "en" or "zh".
     """
     said = words(language)["diagnosis"]
@@ -38,11 +38,11 @@ def print_diagnosis(diagnosis: Diagnosis, language: str) -> None:
 
 
 def unsure_lines(diagnosis: Diagnosis, pages: Sequence[Symptom], language: str) -> list[str]:
-    """Why nothing was found, and pages that may be about the same: proposals, no finding.
+    """Returns why there is no finding, and pages that may be related.
 
     Args:
-        diagnosis: Without a finding.
-        pages: The nearest first.
+        diagnosis: A diagnosis without findings.
+        pages: Pages of the catalogue, nearest first.
         language: "en" or "zh".
     """
     said = words(language)["diagnosis"]

@@ -1,4 +1,4 @@
-"""An entry as it is read on a terminal."""
+"""Prepares an entry for reading on a terminal."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _MARKUP = re.compile(r"<!--.{0,200}?-->|</?(?:details|summary|div|span|p)\b[^<>]
 
 
 def for_reading(text: str) -> str:
-    """The entry without front matter, markers and folds, which mean nothing on a terminal."""
+    """Returns the entry without front matter, markers and HTML."""
     try:
         _, body = parse(text, "")
     except EntryError:
         body = text
-    kept = []
+    lines = []
     inside = False
     for line in body.splitlines():
         inside = inside != line.lstrip().startswith(("```", "~~~"))
         bare = line if inside else _MARKUP.sub("", line)
         if bare.strip() or bare == line:
-            kept.append(bare)
-    return "\n".join(kept)
+            lines.append(bare)
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Weeks: their names (2026-W47), when they begin and end in local time."""
+"""ISO weeks: names (2026-W47), and their begin and end in local time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _NAME = re.compile(r"(\d{4})-?[Ww](\d{1,2})")
 
 @dataclass(frozen=True)
 class Week:
-    """A week by its ISO name.
+    """A week.
 
     Args:
         year: ISO year.
         number: ISO week.
-        first_day: 0 when weeks begin on Monday, -1 when they begin on the Sunday before.
+        first_day: 0 if weeks begin on Monday, -1 if they begin on the Sunday before.
     """
 
     year: int
@@ -32,31 +32,31 @@ class Week:
 
     @property
     def begin(self) -> date:
-        """Its first day."""
+        """The first day."""
         return date.fromisocalendar(self.year, self.number, 1) + timedelta(days=self.first_day)
 
     @property
     def end(self) -> date:
-        """Its last day."""
+        """The last day."""
         return self.begin + timedelta(days=6)
 
     @property
     def span(self) -> tuple[float, float]:
-        """Unix seconds at which it begins (inclusive) and ends (exclusive), in local time."""
+        """Unix seconds of the begin (inclusive) and the end (exclusive), in local time."""
         return _midnight(self.begin), _midnight(self.begin + timedelta(days=7))
 
     def before(self) -> Week:
-        """The week before."""
+        """Returns the previous week."""
         return _of_iso_day(date.fromisocalendar(self.year, self.number, 1) - timedelta(days=7), self.first_day)
 
-    def holds(self, moment: float) -> bool:
-        """Whether a moment (Unix seconds) lies in it."""
+    def contains(self, moment: float) -> bool:
+        """Whether a moment (Unix seconds) is in the week."""
         begin, end = self.span
         return begin <= moment < end
 
 
 def containing_week(moment: float, week_start: str = "monday") -> Week:
-    """The week of a moment (Unix seconds).
+    """Returns the week of a moment.
 
     Args:
         moment: Unix seconds.
@@ -69,10 +69,10 @@ def containing_week(moment: float, week_start: str = "monday") -> Week:
 
 
 def week_named(name: str, now: float, week_start: str = "monday") -> Week:
-    """The week that `name` means: `2026-W47`, "this" or "last".
+    """Returns the week named `2026-W47`, "this" or "last".
 
     Raises:
-        UsageError: It is no week.
+        UsageError: The name is not one of these.
     """
     this = containing_week(now, week_start)
     if name in ("", "this"):

@@ -1,4 +1,4 @@
-"""What a week looked like, as plain data for a report and for the home page of the site."""
+"""The data of a week, for its report and for the home page of the site."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ BROKEN = ("failed", "killed", "lost")
 _MAX_CHANGES = 20
 _MAX_OPEN = 30
 _DIGITS = re.compile(r"\d+")
-_LEFT = re.compile(r"<!--.*?-->", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 Link = Callable[[str], str]
-"""Path of a note, relative to the notebook -> address from the page that is written."""
+"""Path of a note, relative to the notebook -> its address on the page."""
 
 
 @dataclass(frozen=True)
 class WeekSource:
-    """Everything that a week is told from.
+    """Sources of the data of a week.
 
     Args:
-        week: Which one.
-        rows: All runs of the notebook that matter: of this week, the week before, and later ones.
+        week: The week.
+        rows: Runs of this week, the previous week and later.
         experiments: Pages of experiments, with their text.
-        changes: Run id -> what changed since the run before it.
-        link: Makes addresses.
+        changes: Run id -> changes since its previous run.
+        link: Returns addresses.
     """
 
     week: Week
@@ -45,7 +45,7 @@ class WeekSource:
 
 
 def week_context(source: WeekSource) -> dict[str, Any]:
-    """The week as data: totals, results, failures, changes, open items, authors, days."""
+    """Returns the data of a week: totals, results, failures, changes, open items, authors, days."""
     rows = sorted(_within(source.week, source.rows), key=lambda r: r.started)
     before = _within(source.week.before(), source.rows)
     return {
@@ -68,13 +68,13 @@ def week_context(source: WeekSource) -> dict[str, Any]:
 
 
 def _within(week: Week, rows: Sequence[RunRow]) -> list[RunRow]:
-    """Rows that began in a week."""
+    """Returns the runs that began in a week."""
     begin, end = week.span
     return [row for row in rows if begin <= row.started < end]
 
 
 def failure_kind(row: RunRow) -> str:
-    """What a failed run failed by: its first symptom, else the verdict in its title without numbers."""
+    """Returns the kind of a failure: the first symptom, else the verdict in the title without numbers."""
     if row.symptoms:
         return row.symptoms[0]
     return _DIGITS.sub("N", row.subject) if row.status in BROKEN else ""
@@ -117,14 +117,14 @@ def _run(row: RunRow, link: Link) -> dict[str, Any]:
 
 
 def local_time(moment: float) -> str:
-    """Day and minute in local time, "" when it is not known."""
+    """Returns day and minute in local time, "" if unknown."""
     return datetime.fromtimestamp(moment).strftime("%Y-%m-%d %H:%M") if moment > 0 else ""
 
 
 def _results(
     rows: Sequence[RunRow], before: Sequence[RunRow], pages: Mapping[str, str], link: Link
 ) -> list[dict[str, Any]]:
-    """One row an experiment: its best run of the week beside the best of the week before."""
+    """Returns a row for each experiment: its best run of the week and the best value of the previous week."""
     found = []
     for name, group in sorted(_grouped(rows, lambda row: row.experiment).items()):
         best = best_run(group)
@@ -149,9 +149,9 @@ def _results(
 
 
 def best_run(rows: Sequence[RunRow]) -> RunRow | None:
-    """The run with the best value of the metric that most of them have; `None` when none has one.
+    """Returns the run with the best value of the most frequent metric, or `None`.
 
-    A run that failed counts only where no other was measured: its best value came before it went wrong.
+    Failed runs count only if no other run has a value: their best value may be from before the failure.
     """
     measured = [row for row in rows if row.best is not None]
     measured = [row for row in measured if row.status not in BROKEN] or measured
@@ -188,7 +188,7 @@ def _failures(rows: Sequence[RunRow], link: Link) -> list[dict[str, Any]]:
 
 
 def _changes(rows: Sequence[RunRow], changes: Mapping[str, Sequence[Change]], link: Link) -> list[dict[str, Any]]:
-    """What people turned this week, most often turned first; metrics are results, not changes."""
+    """Returns the settings and code changed this week, most frequent first, without metrics."""
     seen: dict[tuple[str, str], list[tuple[Change, RunRow]]] = defaultdict(list)
     for row in rows:
         for change in changes.get(row.id, ()):
@@ -213,7 +213,7 @@ def _changes(rows: Sequence[RunRow], changes: Mapping[str, Sequence[Change]], li
 
 
 def _open_runs(rows: Sequence[RunRow], week: Week, link: Link) -> list[dict[str, Any]]:
-    """Failures of the week without a fix, unless the same script has finished since; one row a kind of failure."""
+    """Returns failures without a fix whose script has not finished since, a row for each kind."""
     finished: dict[tuple[str, str], float] = defaultdict(float)
     for row in rows:
         if row.status == "finished":
@@ -235,7 +235,7 @@ def _open_runs(rows: Sequence[RunRow], week: Week, link: Link) -> list[dict[str,
 
 
 def _without_conclusion(experiments: Sequence[Entry], rows: Sequence[RunRow], link: Link) -> list[dict[str, Any]]:
-    """Experiments that ran this week and whose page draws no conclusion yet."""
+    """Returns experiments with runs this week and without a conclusion."""
     ran = Counter(row.experiment for row in rows)
     return [
         {"experiment": page.id, "url": link(page.path), "runs": ran[page.id]}
@@ -245,24 +245,24 @@ def _without_conclusion(experiments: Sequence[Entry], rows: Sequence[RunRow], li
 
 
 def read_conclusion(body: str) -> str:
-    """What people wrote under "Conclusion" of a page, without comments; "" when nothing."""
+    """Returns the text under "Conclusion" of a page, without comments."""
     return _under(body, "conclusion", "结论")
 
 
 def read_goal(body: str) -> str:
-    """What people wrote under "Goal" of a page, without comments; "" when nothing."""
+    """Returns the text under "Goal" of a page, without comments."""
     return _under(body, "goal", "目标")
 
 
 def _under(body: str, *headings: str) -> str:
     inside = False
-    kept = []
+    lines = []
     for line in body.splitlines():
         if line.startswith("#"):
             inside = line.strip("# ").strip().lower() in headings
         elif inside:
-            kept.append(line)
-    return _LEFT.sub("", "\n".join(kept)).strip()
+            lines.append(line)
+    return _COMMENT.sub("", "\n".join(lines)).strip()
 
 
 def _by_author(rows: Sequence[RunRow]) -> list[dict[str, Any]]:

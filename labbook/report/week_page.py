@@ -1,4 +1,4 @@
-"""The page of a week's report."""
+"""Writes the page of a weekly report."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from labbook.store.templates import Templates
 
 TEMPLATE = "reports/week.md.j2"
 BLOCKS = ("summary", "results", "failures", "changes", "open", "people")
-"""Generated parts of a report; everything else of it belongs to people."""
+"""Generated blocks of a report; all other text belongs to people."""
 
 
 def week_markdown(source: WeekSource, templates: Templates, existing: str | None) -> tuple[str, str]:
-    """The whole file of a report; what people wrote in `existing` survives byte for byte.
+    """Returns the file of a report; text that people wrote in `existing` is preserved byte for byte.
 
     Args:
-        source: What the week is told from.
-        templates: Of the notebook, in its language.
-        existing: The report as it is on disk, or `None`.
+        source: Sources of the week.
+        templates: Templates of the notebook.
+        existing: The report on disk, or `None`.
 
     Returns:
-        The file, and a sentence that names a broken template of the notebook, "" when nothing was broken.
+        The file, and a sentence that names a broken template of the notebook, or "".
     """
     data = week_context(source)
     body, trouble = templates.render_anyway(TEMPLATE, data)
@@ -39,9 +39,9 @@ def week_markdown(source: WeekSource, templates: Templates, existing: str | None
 
 
 def _tidy(body: str) -> str:
-    """The page without the empty lines that loops and conditions of a template leave behind."""
-    kept: list[str] = []
+    """Returns the page without the empty lines of loops and conditions in the template."""
+    lines: list[str] = []
     for line in body.strip().splitlines():
-        if line.strip() or (kept and kept[-1].strip()):
-            kept.append(line.rstrip())
-    return "\n".join(kept) + "\n"
+        if line.strip() or (lines and lines[-1].strip()):
+            lines.append(line.rstrip())
+    return "\n".join(lines) + "\n"

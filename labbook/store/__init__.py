@@ -1,6 +1,6 @@
 """Everything on disk: paths, settings, front matter, entries, the journal, git, templates, redaction.
 
-Start with `notebook.find_notebook`, which finds or makes the notebook of a folder, and `paths.NotebookPaths`, the only
+Start with `notebook_finder.find_notebook`, which finds or makes a notebook, and `paths.NotebookPaths`, the only
 place that joins names of files. `journal` is the append-only folder of a run. `commit.commit_files` commits entries
 with one `git fast-import`, without touching HEAD, index or working tree.
 

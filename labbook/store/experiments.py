@@ -144,7 +144,7 @@ def _restore_pages(notebook: Notebook) -> None:
 
 
 def _check(notebook: Notebook, name: str, mode: str) -> None:
-    from labbook.store.redact import make_redactor, scan_bytes
+    from labbook.store.recorder_redaction import make_redactor, scan_bytes
 
     # Its page is committed at once, and its file carries the name.
     redactor = make_redactor(os.environ, (), notebook.redaction_rules())
@@ -193,7 +193,7 @@ def _page_text(notebook: Notebook, slug: str, title: str, mode: str, script: str
 
 
 def _commit(notebook: Notebook, made: Experiment) -> None:
-    from labbook.store.commit import commit_files
+    from labbook.store.entry_commit import commit_files
 
     commit_files(notebook, [made.path], f"Start {made.slug}\n", only_new=True)
 

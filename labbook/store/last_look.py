@@ -21,7 +21,7 @@ from labbook.probe.redaction.redactor import PATH_RULES, Redactor
 from labbook.probe.redaction.stream import KeyState
 from labbook.store.fast_import import FileChange
 from labbook.store.journal import write_atomically
-from labbook.store.redact import Hit, scan_bytes
+from labbook.store.recorder_redaction import Hit, scan_bytes
 
 _MOST_NAMED = 3
 _CHARACTER = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?")

@@ -89,8 +89,8 @@ class Site:
 
 
 def _built(top: Path, write) -> Iterator[Site]:
-    from labbook.publish.site import build_site
-    from labbook.store.notebook import find_notebook
+    from labbook.publish.site_build import build_site
+    from labbook.store.notebook_finder import find_notebook
 
     book = top / "book"
     write(book)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from labbook.compare.run_table import KINDS, MAX_ROWS, comparable_facts, differences
+from labbook.compare.run_table import KINDS, MAX_ROWS, collect_facts, compare_facts
 
 
 def ids(site) -> list[str]:
@@ -37,19 +37,19 @@ def test_the_page_says_what_the_terminal_says(site, open_page):
     facts = []
     for run in runs:
         (path,) = (site.notes / "runs").rglob(f"{run}/run.json")
-        facts.append(comparable_facts(json.loads(path.read_text())))
+        facts.append(collect_facts(json.loads(path.read_text())))
     for chosen in (facts, facts[:2], facts[1:4], facts[::-1]):
         told = page.evaluate("facts => labbook.differences(facts)", chosen)
         # Both show no more than so many rows of one kind; the page says how many more when it draws them.
         shown = [row for kind in KINDS for row in [row for row in told if row["kind"] == kind][:MAX_ROWS]]
-        expected = [row for row in differences(chosen) if row.values != ("",) * len(chosen)]
+        expected = [row for row in compare_facts(chosen) if row.values != ("",) * len(chosen)]
         assert [(row["kind"], row["what"], tuple(row["values"])) for row in shown] == [
             (row.kind, row.what, row.values) for row in expected
         ]
         assert expected
     page.locator("#differences ~ div tr.lb-differs").first.wait_for()
     assert page.locator("#differences ~ div tr.lb-differs").count() == sum(
-        row.values != ("",) * len(runs) for row in differences(facts)
+        row.values != ("",) * len(runs) for row in compare_facts(facts)
     )
 
 

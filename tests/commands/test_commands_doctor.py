@@ -45,7 +45,7 @@ def test_broken_settings_fail(book, thin_path):
 
 def test_warnings_are_no_failure(book, git, thin_path):
     from labbook.store.commit_queue import enqueue
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     git(book.folder, "checkout", "-q", "--detach")
     enqueue(find_notebook(book.folder, environ={}).paths, ("notes/x.md",), "m", 1.0, "the branch kept moving")

@@ -42,9 +42,9 @@ def test_a_proposal_is_confirmed_found_by_a_pasted_error_and_taken_back(project)
 
     for arguments, code, says in (
         (["zzzz"], 1, "no run"),
-        ([failed, "--by", failed], 2, "its own cure"),
+        ([failed, "--by", failed], 2, "cannot fix itself"),
         (["last", "--reject", "-m", "x"], 2, "--reject"),
-        ([failed], 2, "already noted"),
+        ([failed], 2, "already recorded"),
     ):
         done = project("fix", *arguments, check=False)
         assert done.returncode == code and says in done.stderr and "Traceback" not in done.stderr

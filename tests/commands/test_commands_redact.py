@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from labbook.cli import main
-from labbook.store.redact import example_text
+from labbook.store.recorder_redaction import example_text
 
 SECRET = example_text("ghp_{alnum:36}")
 

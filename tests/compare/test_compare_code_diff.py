@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labbook.capture.code.patch import new_file_section
-from labbook.compare.code_diff import _applied, code_between
+from labbook.compare.code_diff import _apply_section, diff_code
 
 OLD = "import torch\n\nmodel = torch.nn.Linear(32, 10)\n\nprint(model)\n"
 NEW = OLD.replace("32", "64")
@@ -51,9 +51,9 @@ def test_uncommitted_against_committed_and_the_other_way_round(tmp_path, git, re
     git(repository, "commit", "-qam", "wider")
     later = side(tmp_path, git, repository, "c")
 
-    assert changed(code_between(*before, *now, ["train.py"])["train.py"]) == WIDER
-    assert changed(code_between(*before, *later, ["train.py"])["train.py"]) == WIDER
-    assert code_between(*now, *later, ["train.py"]) == {}
+    assert changed(diff_code(*before, *now, ["train.py"])["train.py"]) == WIDER
+    assert changed(diff_code(*before, *later, ["train.py"])["train.py"]) == WIDER
+    assert diff_code(*now, *later, ["train.py"]) == {}
 
 
 def test_two_uncommitted_states_of_one_commit(tmp_path, git, repository):
@@ -62,7 +62,7 @@ def test_two_uncommitted_states_of_one_commit(tmp_path, git, repository):
     (repository / "train.py").write_text("# a remark\n" + NEW)
     now = side(tmp_path, git, repository, "b")
 
-    assert changed(code_between(*before, *now, ["train.py"])["train.py"]) == WIDER
+    assert changed(diff_code(*before, *now, ["train.py"])["train.py"]) == WIDER
 
 
 def test_files_that_came_and_went(tmp_path, git, repository):
@@ -71,7 +71,7 @@ def test_files_that_came_and_went(tmp_path, git, repository):
     (repository / "net.py").write_text("x = 1\n")
     git(repository, "add", "-N", "net.py")
     now = side(tmp_path, git, repository, "b")
-    told = code_between(*before, *now, ["train.py", "net.py"])
+    told = diff_code(*before, *now, ["train.py", "net.py"])
 
     assert changed(told["net.py"]) == ["+x = 1"] and "--- /dev/null" in told["net.py"]
     removed = [line for line in changed(told["train.py"]) if line != "-"]
@@ -88,7 +88,7 @@ def test_code_outside_a_repository(tmp_path):
         )
         sides.append(({"repository": False, "top": "/gone", "commit": ""}, folder))
 
-    told = code_between(*sides[0], *sides[1], ["train.py", "x.py", "never.py"])
+    told = diff_code(*sides[0], *sides[1], ["train.py", "x.py", "never.py"])
     assert list(told) == ["train.py"] and changed(told["train.py"]) == WIDER
 
 
@@ -98,11 +98,11 @@ def test_what_is_not_known_is_left_out(tmp_path, git, repository):
     now = side(tmp_path, git, repository, "b")
     gone = {**now[0], "top": str(tmp_path / "gone")}
 
-    assert code_between({**before[0], "top": ""}, before[1], gone, now[1], ["train.py"]) == {}
+    assert diff_code({**before[0], "top": ""}, before[1], gone, now[1], ["train.py"]) == {}
     withheld = ({**before[0], "too_large": ["train.py"]}, before[1])
-    assert code_between(*withheld, *now, ["train.py"]) == {}
+    assert diff_code(*withheld, *now, ["train.py"]) == {}
     (now[1] / "changes.patch").write_bytes(b"diff --git a/train.py b/train.py\n--- a/train.py\n+++ b/train.py\n@@ x\n")
-    assert code_between(*before, *now, ["train.py"]) == {}
+    assert diff_code(*before, *now, ["train.py"]) == {}
 
 
 LINES = st.lists(st.sampled_from(["a", "b", "", "  c", "--d", "++e", "@@ f"]), max_size=12)
@@ -113,5 +113,5 @@ LINES = st.lists(st.sampled_from(["a", "b", "", "  c", "--d", "++e", "@@ f"]), m
 def test_a_patch_makes_the_new_content_of_the_old(old, new):
     diff = "\n".join(difflib.unified_diff(old, new, "a/x", "b/x", lineterm="", n=1))
 
-    made = _applied("".join(f"{line}\n" for line in old), diff)
+    made = _apply_section("".join(f"{line}\n" for line in old), diff)
     assert made == "\n".join(new)

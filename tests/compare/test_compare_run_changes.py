@@ -6,10 +6,12 @@ import json
 import math
 
 from labbook.capture.code.working_tree import capture
-from labbook.compare.run_changes import changes_between
+from labbook.compare.run_changes import compare_runs, mask_changes
+from labbook.model.message import message
 from labbook.model.run import Arguments, ConfigFile, FileUse, Framework, Run
 from labbook.model.run_json import run_to_json
 from labbook.model.series import Series
+from labbook.probe.redaction.redactor import Redactor
 
 
 def run(**fields) -> dict:
@@ -25,7 +27,7 @@ def run(**fields) -> dict:
 
 
 def changes(before: dict, now: dict) -> list[tuple[str, str, str, str]]:
-    return [(c.kind, c.what, c.before, c.now) for c in changes_between(before, now)]
+    return [(c.kind, c.what, c.before, c.now) for c in compare_runs(before, now)]
 
 
 def test_the_same_run_has_no_changes(code, make_context):
@@ -86,7 +88,7 @@ def test_a_short_option_that_a_parser_knows_is_told_once():
 def test_config_files_as_small_differences():
     before = run(configs=(ConfigFile("c.yaml", "yaml", "lr: 0.1\nsteps: 3\n"), ConfigFile("d.yaml", "yaml", "a: 1\n")))
     now = run(configs=(ConfigFile("c.yaml", "yaml", "lr: 3.0\nsteps: 3\n"), ConfigFile("e.yaml", "yaml", "a: 1\n")))
-    found = changes_between(before, now)
+    found = compare_runs(before, now)
     assert [(c.kind, c.what, c.before, c.now) for c in found] == [
         ("config", "c.yaml", "lr: 0.1", "lr: 3.0"),
         ("config", "e.yaml", "", "read"),
@@ -104,7 +106,7 @@ def test_config_files_as_small_differences():
 
 def test_long_differences_of_config_files_are_cut():
     texts = ["\n".join(f"k{n}: {value}" for n in range(200)) for value in (1, 2)]
-    (found,) = changes_between(*(run(configs=(ConfigFile("c.yaml", "yaml", t),)) for t in texts))
+    (found,) = compare_runs(*(run(configs=(ConfigFile("c.yaml", "yaml", t),)) for t in texts))
     assert found.now == "+200 -200 lines"
     assert len(found.detail.splitlines()) == 41
     assert found.detail.endswith("more lines)")
@@ -122,7 +124,7 @@ def test_commits_in_between_with_their_files_and_subjects(code, make_context, gi
     git_in(code, "commit", "-qm", "raise the rate")
     git_in(code, "commit", "-q", "--allow-empty", "-m", "empty")
     now = code_run(code, make_context)
-    found = changes_between(before, now)
+    found = compare_runs(before, now)
     first = found[0]
     assert (first.what, first.before) == ("commit", before["captured"]["code"]["commit"][:9])
     assert first.detail == "2 commits in between\n- empty\n- raise the rate"
@@ -139,7 +141,7 @@ def test_a_change_that_was_committed_in_between_is_none(code, make_context, git_
     git_in(code, "add", ".")
     git_in(code, "commit", "-qm", "as it was")
     now = code_run(code, make_context)
-    assert [c.what for c in changes_between(before, now)] == ["commit"]
+    assert [c.what for c in compare_runs(before, now)] == ["commit"]
 
 
 def test_uncommitted_changes_are_compared_by_content(code, make_context):
@@ -168,7 +170,7 @@ def test_results_that_a_run_left_beside_the_code_are_no_code(code, make_context)
     (code / "out" / "metrics.json").write_text("{}")
     (code / "out" / "other.json").write_text("{}")
     now = code_run(code, make_context) | {"cwd": str(code)}
-    assert [c.what for c in changes_between(before, now)] == ["out/other.json"]
+    assert [c.what for c in compare_runs(before, now)] == ["out/other.json"]
 
 
 def test_another_branch_says_what_is_missing(code, make_context, git_in):
@@ -179,7 +181,7 @@ def test_another_branch_says_what_is_missing(code, make_context, git_in):
     before = code_run(code, make_context)
     git_in(code, "checkout", "-q", "main")
     now = code_run(code, make_context)
-    found = changes_between(before, now)
+    found = compare_runs(before, now)
     assert found[0].detail == "1 of the earlier run's commits are not in it"
     assert [(c.what, c.before, c.now) for c in found[1:]] == [
         ("branch", "side", "main"),
@@ -192,7 +194,7 @@ def test_a_repository_that_is_gone_still_tells_the_commits(code, make_context, g
     git_in(code, "commit", "-q", "--allow-empty", "-m", "x")
     now = code_run(code, make_context)
     code.rename(tmp_path / "moved")
-    assert [c.what for c in changes_between(before, now)] == ["commit"]
+    assert [c.what for c in compare_runs(before, now)] == ["commit"]
 
 
 def test_code_without_a_repository(tmp_path, make_context):
@@ -203,7 +205,7 @@ def test_code_without_a_repository(tmp_path, make_context):
     before = code_run(folder, make_context)
     (folder / "a.py").write_text("2\n")
     now = code_run(folder, make_context)
-    assert [(c.what, c.now) for c in changes_between(before, now)] == [("a.py", "changed")]
+    assert [(c.what, c.now) for c in compare_runs(before, now)] == [("a.py", "changed")]
 
 
 def test_packages_hardware_environment_and_seeds():
@@ -329,7 +331,7 @@ def test_damaged_facts_do_no_harm():
 
 
 def test_entries_in_the_codes_own_repository_are_no_code(tmp_path, git):
-    from labbook.compare.code_changes import code_changes
+    from labbook.compare.code_changes import compare_code
 
     git(tmp_path, "init", "-q")
     git(tmp_path, "config", "user.name", "Wei")
@@ -343,7 +345,22 @@ def test_entries_in_the_codes_own_repository_are_no_code(tmp_path, git):
         commits.append(git(tmp_path, "rev-parse", "HEAD"))
     first, entry, second = ({"top": str(tmp_path), "commit": c, "own": ["notes"], "branch": "b"} for c in commits)
 
-    assert code_changes(first, entry) == []
-    commit, file = code_changes(first, second)
+    assert compare_code(first, entry) == []
+    commit, file = compare_code(first, second)
     assert (commit.what, file.what) == ("commit", "a.py")
     assert "second thoughts" in commit.detail and "an entry" not in commit.detail
+
+
+def test_masking_keeps_the_messages_of_changes():
+    facts = [{"repository": False, "blobs": {"token=hunter2hunter2.py": blob}} for blob in ("1", "2")]
+    (change,) = compare_runs(*(run(captured={"code": each}) for each in facts))
+    (masked,) = mask_changes([change], Redactor())
+    assert (
+        masked.messages
+        == change.messages
+        == {
+            "before": message("capture.state.there"),
+            "now": message("capture.state.changed"),
+        }
+    )
+    assert "hunter2" in change.what and "hunter2" not in masked.what

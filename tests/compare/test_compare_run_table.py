@@ -1,9 +1,9 @@
-"""Facts of runs side by side: what differs, and that two runs differ as `changes_between` says."""
+"""Facts of runs side by side: what differs, and that two runs differ as `compare_runs` says."""
 
 from __future__ import annotations
 
-from labbook.compare.run_changes import changes_between
-from labbook.compare.run_table import MAX_ROWS, comparable_facts, differences
+from labbook.compare.run_changes import compare_runs
+from labbook.compare.run_table import MAX_ROWS, collect_facts, compare_facts
 
 
 def run(**more):
@@ -27,7 +27,7 @@ def run(**more):
 
 
 def rows(*runs):
-    return [(each.kind, each.what, each.values) for each in differences([comparable_facts(one) for one in runs])]
+    return [(each.kind, each.what, each.values) for each in compare_facts([collect_facts(one) for one in runs])]
 
 
 def test_runs_that_are_the_same_differ_in_nothing():
@@ -129,6 +129,6 @@ def test_two_runs_differ_in_what_changed_between_them():
         configs=[{"path": "c.yaml", "text": "a: 1\n"}],
         files=[{"path": "x.bin", "mode": "read", "size_bytes": 9, "fingerprint": "sha256:123456abcdef"}],
     )
-    between = {(c.kind, c.what) for c in changes_between(first, other) if c.kind != "metric"}
+    between = {(c.kind, c.what) for c in compare_runs(first, other) if c.kind != "metric"}
 
     assert {(kind, what) for kind, what, _ in rows(first, other)} == between

@@ -9,8 +9,8 @@ import pytest
 
 from labbook.errors import EntryError, LabbookError, NothingFoundError, UsageError
 from labbook.fixes.confirm_fix import confirm, reject
-from labbook.fixes.fix_history import seen_before
-from labbook.fixes.propose_fix import find_proposal, note_proposal, propose
+from labbook.fixes.fix_history import find_earlier_runs
+from labbook.fixes.propose_fix import find_proposal, propose_fix, write_proposal
 from labbook.model.finding import Finding
 from labbook.model.run import Arguments, CaughtException, Frame, Framework, Process, Run
 from labbook.model.run_json import run_to_json
@@ -136,19 +136,19 @@ def test_another_script_of_the_experiment_may_be_the_cure(notes):
 
 def test_the_entry_of_the_cure_names_the_proposal(team):
     team_run = run(CURED, previous=STOPPED)
-    found = propose(team.notebook, team_run)
+    found = propose_fix(team.notebook, team_run)
     page = text_of(team, CURED)
 
     assert f"labbook fix {FAILED}" in page and "torch.nn.Linear" in page and "## Goal\n\nmine" in page
     assert meta_of(team, CURED)["may_cure"] == FAILED
-    note_proposal(team.notebook, found)
+    write_proposal(team.notebook, found)
     assert text_of(team, CURED) == page
     # The whole entry written again keeps it.
     assert f"labbook fix {FAILED}" in entry_markdown(team_run, team.notebook, page)
 
 
 def test_confirming_writes_both_entries_and_the_page_of_the_symptom(team):
-    propose(team.notebook, run(CURED, previous=STOPPED))
+    propose_fix(team.notebook, run(CURED, previous=STOPPED))
     written = confirm(team.notebook, "last")
 
     meta = meta_of(team, FAILED)
@@ -171,7 +171,7 @@ def test_the_same_failure_elsewhere_is_shown_the_fix_and_whether_it_held(team):
     confirm(team.notebook, FAILED)
     put(team, run(LATER, previous=CURED))
     other = Finding(SYMPTOM, "shape_mismatch", "shape", 1, "error", "", fingerprint="v1:zz")
-    (seen,) = seen_before(team.notebook, [other])[SYMPTOM]
+    (seen,) = find_earlier_runs(team.notebook, [other])[SYMPTOM]
 
     assert (seen.run, seen.by, seen.same, seen.held) == (FAILED, CURED, "symptom", 1)
     assert "width 32 → 64" in seen.fix
@@ -194,7 +194,7 @@ def test_words_of_people_are_kept_byte_for_byte(team):
 
 
 def test_rejecting_is_remembered(team):
-    propose(team.notebook, run(CURED, previous=STOPPED))
+    propose_fix(team.notebook, run(CURED, previous=STOPPED))
     reject(team.notebook, "last")
 
     assert meta_of(team, FAILED)["fix_rejected"] == [CURED] and meta_of(team, CURED)["may_cure"] is None
@@ -239,12 +239,12 @@ def test_another_cure_takes_the_place_of_the_first(team):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((FAILED, FAILED), "its own cure"),
+        ((FAILED, FAILED), "cannot fix itself"),
         ((FAILED, "zzzz"), "no run"),
         (("zzzz",), "no run"),
         ((CURED,), "did not fail"),
         ((FAILED, STOPPED), "did not finish"),
-        ((LATER, FAILED), "began before"),
+        ((LATER, FAILED), "started before"),
         ((FAILED, LATER), "shows the same"),
         ((FAILED, "", "password=hunter2hunter2"), "secret"),
     ],
@@ -263,7 +263,7 @@ def test_what_cannot_be_noted_is_said_in_one_line(team, arguments, says):
 def test_a_fix_twice(team):
     confirm(team.notebook, FAILED)
     for arguments in ((FAILED,), (FAILED, CURED), (CURED,)):
-        with pytest.raises(UsageError, match="already noted"):
+        with pytest.raises(UsageError, match="already recorded"):
             confirm(team.notebook, *arguments)
 
 
@@ -278,4 +278,4 @@ def test_a_broken_entry_is_named(team):
 def test_a_proposal_that_cannot_be_made_costs_only_itself(team):
     (team.notebook.paths.attachments(FAILED) / "run.json").write_text(json.dumps({"id": FAILED, "captured": 3}))
 
-    assert propose(team.notebook, run(CURED, previous=STOPPED)) is None
+    assert propose_fix(team.notebook, run(CURED, previous=STOPPED)) is None

@@ -7,7 +7,13 @@ import time
 
 import pytest
 
-from labbook.fixes.fix_history import fixed_runs, later_runs, newest_run, seen_before, symptom_counts
+from labbook.fixes.fix_history import (
+    count_symptoms,
+    find_earlier_runs,
+    find_later_runs,
+    find_newest_run,
+    list_fixed_runs,
+)
 from labbook.index import build
 from labbook.index.build import query_index, query_without_refresh, refresh
 from labbook.model.finding import Finding
@@ -51,7 +57,7 @@ def book(notes):
 
 
 def test_the_same_failure_comes_first_then_the_symptom_then_a_fix_of_the_family(book):
-    seen = seen_before(book, [finding(exception="OutOfMemoryError")])["cuda_oom"]
+    seen = find_earlier_runs(book, [finding(exception="OutOfMemoryError")])["cuda_oom"]
 
     assert [(one.run, one.same) for one in seen] == [
         (run_id(1), "fingerprint"),
@@ -68,25 +74,25 @@ def test_in_another_script_only_the_symptom_of_a_silent_fault_is_the_same(notes)
     failed(notes, 1, symptom="dead_relu", script="train.py", command="python train.py")
     silent = finding("dead_relu")
     same = {
-        script: [one.same for one in seen_before(notes.notebook, [silent], script=script)["dead_relu"]]
+        script: [one.same for one in find_earlier_runs(notes.notebook, [silent], script=script)["dead_relu"]]
         for script in ("train.py", "tune.py")
     }
     assert same == {"train.py": ["fingerprint"], "tune.py": ["symptom"]}
 
 
 def test_a_run_has_not_seen_itself(book):
-    seen = seen_before(book, [finding()], run=run_id(1))["cuda_oom"]
+    seen = find_earlier_runs(book, [finding()], run=run_id(1))["cuda_oom"]
 
     assert run_id(1) not in [one.run for one in seen]
-    assert seen_before(book, []) == {}
-    assert seen_before(book, [finding("other_thing", "v1:zz", "")]) == {"other_thing": ()}
+    assert find_earlier_runs(book, []) == {}
+    assert find_earlier_runs(book, [finding("other_thing", "v1:zz", "")]) == {"other_thing": ()}
 
 
 def test_a_fix_held_in_the_runs_that_finished_until_the_failure_came_back(notes, book):
-    assert seen_before(book, [finding()])["cuda_oom"][0].held == 2  # the ones of the third and the ninth
+    assert find_earlier_runs(book, [finding()])["cuda_oom"][0].held == 2  # the ones of the third and the ninth
 
     failed(notes, 8, symptom="cuda_oom")
-    seen = seen_before(book, [finding()])["cuda_oom"]
+    seen = find_earlier_runs(book, [finding()])["cuda_oom"]
 
     assert next(one for one in seen if one.run == run_id(1)).held == 1
 
@@ -94,22 +100,22 @@ def test_a_fix_held_in_the_runs_that_finished_until_the_failure_came_back(notes,
 def test_another_failure_of_the_script_is_no_return(notes, book):
     failed(notes, 4, symptom="cuda_oom", fingerprint="v1:zz", script="train.py")
 
-    assert seen_before(book, [finding()])["cuda_oom"][0].held == 2
+    assert find_earlier_runs(book, [finding()])["cuda_oom"][0].held == 2
 
 
 def test_counts(book):
-    counts = symptom_counts(book)
+    counts = count_symptoms(book)
 
     assert (counts["cuda_oom"].runs, counts["cuda_oom"].fixed, counts["cuda_oom"].last) == (3, 2, run_id(5))
-    assert [name for name, _ in fixed_runs(book, "cuda_oom")] == [run_id(5), run_id(1)]
+    assert [name for name, _ in list_fixed_runs(book, "cuda_oom")] == [run_id(5), run_id(1)]
 
 
 def test_later_and_earlier_runs(notes, book):
     notes.run(run_id(10), experiment="exp001_x", title="other.py: finished")
 
-    assert later_runs(book, run_id(1)) == [run_id(2), run_id(3), run_id(9)]
-    assert newest_run(book, "experiment", "exp001_x", before=time.time() + 1e9) == run_id(10)
-    assert newest_run(book, "experiment", "exp001_x", before=0.0) == ""
+    assert find_later_runs(book, run_id(1)) == [run_id(2), run_id(3), run_id(9)]
+    assert find_newest_run(book, "experiment", "exp001_x", before=time.time() + 1e9) == run_id(10)
+    assert find_newest_run(book, "experiment", "exp001_x", before=0.0) == ""
 
 
 def names(book, quickly=True):

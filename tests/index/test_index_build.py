@@ -210,7 +210,7 @@ def test_processes_refresh_at_once_while_notes_arrive(notes):
         notes.run(f"20261120-1000{number:02d}-aaaa", "alpha")
     code = (
         "import sys; from pathlib import Path; from labbook.index.build import refresh\n"
-        "from labbook.store.notebook import find_notebook\n"
+        "from labbook.store.notebook_finder import find_notebook\n"
         "book = find_notebook(Path(sys.argv[1]), chosen=Path(sys.argv[1]), environ={})\n"
         "for _ in range(8): refresh(book)\n"
     )

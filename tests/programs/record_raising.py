@@ -21,11 +21,11 @@ import labbook.commands.record
 import labbook.fixes.fix_history
 import labbook.record.finalize
 import labbook.fixes.propose_fix
-import labbook.record.recover
+import labbook.record.recovery
 import labbook.record.session
 import labbook.record.child.supervisor
 import labbook.report.entry.entry_page
-import labbook.store.commit
+import labbook.store.entry_commit
 import labbook.store.notebook
 from labbook.cli import main
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.publish.site import build_site
+from labbook.publish.site_build import build_site
 
 pytestmark = pytest.mark.process
 

@@ -8,7 +8,7 @@ import pytest
 
 from labbook.publish import cached_fragments, plugin
 from labbook.publish.build_record import files_below
-from labbook.publish.site import build_site
+from labbook.publish.site_build import build_site
 
 pytestmark = pytest.mark.process
 

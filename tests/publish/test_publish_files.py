@@ -12,8 +12,8 @@ from mkdocs.structure.files import get_files
 
 from labbook.publish.build_record import file_state, files_below, is_text
 from labbook.publish.page import SiteFix, SiteSource
-from labbook.publish.page_context import Surroundings
-from labbook.publish.run_table import entry_day, entry_month
+from labbook.publish.page_context import PageContext
+from labbook.publish.run_table_data import entry_day, entry_month
 from labbook.publish.site_files import site_files
 from labbook.report.run_row import RunRow
 from labbook.store.templates import Templates
@@ -142,7 +142,7 @@ def test_a_day_has_another_key_when_the_bar_of_one_of_its_runs_is_another(change
         def at(path):
             return path if path in there or not path.startswith("runs/2") else ""
 
-        around = Surroundings(SiteSource(rows, fixes=fixes), templates, at)
+        around = PageContext(SiteSource(rows, fixes=fixes), templates, at)
         found = around.keys_of_days(there)
         assert sorted(source for _, sources in found.values() for source in sources) == sorted(
             row.path.removeprefix("notes/") for row in rows

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from labbook.publish import build_record, month_pages
-from labbook.publish.build_record import content_key, file_state, files_below, read_record
+from labbook.publish.build_record import content_key, files_below
 from labbook.publish.plugin import LabbookPlugin
-from labbook.publish.site import build_site
+from labbook.publish.site_build import build_site
 
 IDS = [f"20261121-1000{number:02d}-aaa{letter}" for number, letter in enumerate("abcdefgh")]
 MANY = 80
@@ -325,23 +325,6 @@ def test_a_file_that_changes_without_another_time(book):
     assert "text 9" in (book.folder / f"site/runs/2026/11/21/{IDS[5]}.html").read_text()
 
 
-def test_a_file_of_this_moment_is_not_known_by_its_time(tmp_path):
-    file = tmp_path / "x"
-    file.write_text("x")
-    found = file.stat()
-
-    assert file_state(found, found.st_mtime_ns + 1_000_000) == ""
-    assert file_state(found, found.st_mtime_ns + 10_000_000_000) != ""
-
-
-def test_keys_tell_parts_apart():
-    assert (
-        content_key("ab", "c") != content_key("a", "bc")
-        and content_key(b"1") != content_key(1)
-        and content_key({"a": 1}) == content_key({"a": 1})
-    )
-
-
 @pytest.mark.process
 def test_several_processes_make_the_same(book):
     for number in range(MANY):
@@ -398,10 +381,3 @@ def test_the_search_of_the_theme_is_replaced(book):
     assert contents(book.folder / "site") == without and built.rendered == 0
     done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "-q"], cwd=book.folder, timeout=100)
     assert done.returncode == 0 and contents(book.folder / "site") == without
-
-
-def test_a_record_that_cannot_be_read_is_empty(tmp_path):
-    odd = '{"form": 2, "frame": "", "days": %s, "pages": %s, "files": {}}'
-    for text in ("", "[]", "{}", '{"form": 2}', odd % ("{}", "[]"), odd % ("[]", "{}"), "[" * 100_000):
-        (tmp_path / "x").write_text(text)
-        assert read_record(tmp_path / "x").pages == {}

@@ -19,7 +19,7 @@ from labbook.publish.search_service import PagefindFailed, Service
 from labbook.publish.search_shards import MOST_RUNS, search_problem, split_into_shards, write_shards
 from labbook.publish.search_source import notebook_shards
 from labbook.publish.search_words import search_words
-from labbook.publish.site import build_site
+from labbook.publish.site_build import build_site
 from labbook.publish.site_data import site_source
 from labbook.publish.symptom_view import symptom_view
 from labbook.report.run_row import run_row

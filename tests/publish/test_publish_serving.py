@@ -13,7 +13,7 @@ import pytest
 
 from labbook.publish.plugin import LabbookPlugin
 from labbook.publish.serving import Builds, SiteServer, find_site_file, is_own_name
-from labbook.publish.site import build_site
+from labbook.publish.site_build import build_site
 
 
 @pytest.fixture
@@ -159,6 +159,6 @@ def test_pages_are_told_of_before_the_search_is_ready(notes, monkeypatch):
     monkeypatch.setattr(LabbookPlugin, "finish", lambda *given: said.append("search") or finish(*given))
     page = notes.folder / "site" / f"runs/2026/11/21/{run}.html"
 
-    build_site(notes.notebook, workers=1, shown=lambda: said.append(f"shown {page.is_file()}"))
+    build_site(notes.notebook, workers=1, on_pages_ready=lambda: said.append(f"shown {page.is_file()}"))
 
     assert said == ["shown True", "search"]

@@ -14,7 +14,7 @@ import pytest
 
 from labbook.errors import NotebookError, UsageError
 from labbook.publish.serving import HOST
-from labbook.publish.site import _free_port, build_site
+from labbook.publish.site_build import _free_port, build_site
 
 pytestmark = pytest.mark.process
 

@@ -10,7 +10,7 @@ import pytest
 
 from labbook.errors import NotebookError
 from labbook.publish.build_record import files_below
-from labbook.publish.site import build_site
+from labbook.publish.site_build import build_site
 from labbook.publish.site_folder import LIST
 
 pytestmark = pytest.mark.process

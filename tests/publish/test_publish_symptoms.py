@@ -14,7 +14,7 @@ import pytest
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.publish.page import SiteFix, SiteSource
 from labbook.publish.pages import same_script, site_pages
-from labbook.publish.site import build_site
+from labbook.publish.site_build import build_site
 from labbook.publish.symptom_pages import MOST_LISTED, MOST_RUNS, fix_difference, symptom_page, symptom_pages
 from labbook.publish.symptom_view import open_problems, symptom_view
 from labbook.publish.theme import EXTENSIONS

@@ -9,7 +9,7 @@ from dataclasses import replace
 from labbook.model.entry import Entry
 from labbook.publish.compare_data import MAX_POINTS, compare_data, compare_files
 from labbook.publish.page import RunFacts, SiteSource
-from labbook.publish.run_table import by_month, option_columns, table_files
+from labbook.publish.run_table_data import by_month, option_columns, table_files
 from labbook.publish.script_words import attribute, script_words
 from labbook.report.run_row import run_row
 from labbook.store.templates import Templates

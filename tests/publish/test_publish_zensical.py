@@ -11,7 +11,7 @@ import pytest
 
 from labbook.errors import NotebookError
 from labbook.publish.page_safety import page_problems, script_hashes
-from labbook.publish.site import build_site
+from labbook.publish.site_build import build_site
 
 pytestmark = pytest.mark.skipif(find_spec("zensical") is None, reason="Zensical is not installed")
 

@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
-from labbook.store.commit import commit_files
 from labbook.store.commit_queue import WITHHELD, enqueue, pending_commits, withheld_files
-from labbook.store.notebook import find_notebook
+from labbook.store.entry_commit import commit_files
+from labbook.store.notebook_finder import find_notebook
 
 TOKEN = "ghp_" + "Zq81xxAbYp92yyCdXo73zzEfRt64wwGhQs55"
 KNOWN = "Vb82kkMnWq"
@@ -101,7 +101,7 @@ def test_the_message_of_a_commit_passes_the_same_look(project, git):
 
 
 def test_what_waits_is_looked_at_again(project, git):
-    from labbook.store.commit import commit_queued
+    from labbook.store.entry_commit import commit_queued
 
     book = find_notebook(project.folder, chosen=project.folder, environ={})
     notes = [book.paths.notes / "first.md", book.paths.notes / "second.md"]

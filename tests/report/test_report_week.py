@@ -37,7 +37,7 @@ def story(rows, experiments=(), changes=None) -> dict:
 
 def test_weeks_have_names_and_days():
     assert (WEEK.name, WEEK.begin.isoformat(), WEEK.end.isoformat()) == ("2026-W47", "2026-11-16", "2026-11-22")
-    assert WEEK.holds(at(16, 0)) and WEEK.holds(at(22, 23)) and not WEEK.holds(at(23, 0))
+    assert WEEK.contains(at(16, 0)) and WEEK.contains(at(22, 23)) and not WEEK.contains(at(23, 0))
     assert WEEK.before().name == "2026-W46"
     assert Week(2027, 1).before().name == "2026-W53"
 

@@ -9,10 +9,10 @@ import pytest
 from labbook.fixes.confirm_fix import _write_pages
 from labbook.publish.weekly import write_week_report
 from labbook.store.branch_checkout import missing_files, restore_missing
-from labbook.store.commit import commit_files, commit_queued
 from labbook.store.config import Config
+from labbook.store.entry_commit import commit_files, commit_queued
 from labbook.store.experiments import choose_experiment, new_experiment
-from labbook.store.notebook import create_notebook, find_notebook
+from labbook.store.notebook_finder import create_notebook, find_notebook
 
 
 def start(folder, git):

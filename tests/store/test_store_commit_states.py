@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from labbook.store.commit import commit_files, commit_queued
 from labbook.store.commit_queue import pending_commits
 from labbook.store.config import Config
-from labbook.store.notebook import create_notebook, find_notebook
+from labbook.store.entry_commit import commit_files, commit_queued
+from labbook.store.notebook_finder import create_notebook, find_notebook
 
 pytestmark = pytest.mark.process
 
@@ -213,7 +213,7 @@ def test_checked_out_branch_keeps_what_is_staged(tmp_path, state):
 
 
 def test_index_lock_of_somebody_else_makes_the_checked_out_branch_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr("labbook.store.commit._PATIENCE_S", 0.3)
+    monkeypatch.setattr("labbook.store.entry_commit._PATIENCE_S", 0.3)
     notebook, _ = create_notebook(tmp_path / "own")
     lock = notebook.paths.root / ".git" / "index.lock"
     lock.write_text("")

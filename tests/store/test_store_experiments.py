@@ -9,7 +9,7 @@ import pytest
 from labbook.errors import UsageError
 from labbook.store import frontmatter
 from labbook.store.experiments import choose_experiment, experiments, new_experiment, slug_part
-from labbook.store.notebook import create_notebook, find_notebook
+from labbook.store.notebook_finder import create_notebook, find_notebook
 
 pytestmark = pytest.mark.process
 

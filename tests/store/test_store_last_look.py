@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labbook.compare.run_changes import changes_between, masked_changes
+from labbook.compare.run_changes import compare_runs, mask_changes
 from labbook.model.run import Arguments, CaughtException, ConfigFile, Console, Frame, Process, Run
 from labbook.model.run_json import line_by_line, run_to_json
 from labbook.probe.redaction.redactor import Redactor
@@ -26,7 +26,7 @@ from labbook.store.fast_import import FileChange
 from labbook.store.last_look import find_secrets, mask_secrets, secrets_in, told
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
-from labbook.store.redact import example_text
+from labbook.store.recorder_redaction import example_text
 
 DATA = Path(__file__).parents[1] / "data"
 SECRET = "Zq81xxAbYp92yyCd"
@@ -153,7 +153,7 @@ def test_an_entry_whose_texts_were_masked_is_never_refused(names, texts_before, 
     before = _masked_run(texts_before, names, values_before, 1)
     now = _masked_run(texts_now, names, values_now, 2)
     redactor = plain_redactor()
-    changes = masked_changes(changes_between(run_to_json(before), run_to_json(now)), redactor)
+    changes = mask_changes(compare_runs(run_to_json(before), run_to_json(now)), redactor)
     now = dataclasses.replace(now, previous=before.id, changes=tuple(changes))
     with tempfile.TemporaryDirectory() as folder:
         page = entry_markdown(now, Notebook(NotebookPaths(Path(folder)), Config(language="en")))

@@ -12,13 +12,8 @@ import pytest
 
 from labbook.errors import NotebookError
 from labbook.store.config import Config
-from labbook.store.notebook import (
-    create_notebook,
-    find_notebook,
-    personal_root,
-    prepare_private,
-    why_not_writable,
-)
+from labbook.store.notebook import prepare_private, why_not_writable
+from labbook.store.notebook_finder import create_notebook, find_notebook, personal_root
 
 
 def test_walking_up_beats_the_variable_and_the_option_beats_both(tmp_path):

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from labbook.errors import GitError
-from labbook.store.commit import commit_files
-from labbook.store.notebook import create_notebook
+from labbook.store.entry_commit import commit_files
+from labbook.store.notebook_finder import create_notebook
 from labbook.store.repository import CodeRepository
 
 

@@ -7,13 +7,8 @@ pass through `Tensor.backward`. In a static graph neither runs at each step, and
 import sys
 from math import prod
 
-from ..events.protocol import FRAMEWORK, STATE
-from ..inspection.model_lookup import TrainedModels
-from ..training import seeds
+from ..inspection.framework_adapter import FrameworkAdapter
 from ..training.backward import NEVER_COMPILING, watched_backward
-from ..training.device_values import Step, merged
-from ..training.fast_path import FastPath
-from ..training.loop_follower import NOT_DELIVERED, Training, are_floats
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 from . import framework_state, gradient_norm, monitor_hooks
 from .scalars import Scalars
@@ -27,20 +22,10 @@ def attach(module, probe):
     Cost: under a millisecond; at each step 10 microseconds and the gradient norm.
     """
     adapter = Adapter(module, probe)
-    attached, declined = [], {}
-    for signal, install in SIGNALS.items():
-        try:
-            install(adapter)
-            attached.append(signal)
-        except Exception as error:
-            declined[signal] = "%s: %s" % (type(error).__name__, error)
-            probe.failed("paddle.attach " + signal, error)
-    with probe.guard("paddle.facts"):
-        facts = framework_state.framework_facts(module)
-        probe.event(FRAMEWORK, name=NAME, attached=attached, declined=declined, **facts)
+    adapter.write_facts(*adapter.install(SIGNALS))
 
 
-class Adapter:
+class Adapter(FrameworkAdapter):
     """PaddlePaddle as `Training` wants to see it.
 
     Args:
@@ -49,43 +34,23 @@ class Adapter:
     """
 
     name = NAME
+    facts = framework_state
     rates = staticmethod(framework_state.rates)
 
     def __init__(self, module, probe):
-        self.module = module
-        self.probe = probe
-        self.values = Scalars(module)
-        self.training = Training(probe, NAME, self.describe)
-        self.monitor = None
+        super().__init__(module, probe, Scalars(module))
         self.is_compiling = lambda: probe.suspended > 0
         self.questions = (bool, NEVER_COMPILING)
         self.alone = _alone(self)
-        self.seed_at_import = framework_state.initial_seed(module)
-        self.fast_path = FastPath(self)
-        self.models = TrainedModels()
-        self.told = {}
-        self.casts = {}
         self.cast_ignored = self.wrapper = None
         self.ever_cast = False
         self.executions = 0
         self.compiled = False
-        probe.at_exit(self.tell_state)
-        probe.after_fork(self.forget)
 
     def forget(self):
         """Begins anew, in a forked child."""
-        self.models.forget()
-        self.told.clear()
+        super().forget()
         self.executions = 0
-
-    def describe(self, optimizer, closure):
-        """Fields of the `optimizer` event; what is known of the model and the process is told beside it."""
-        with self.probe.guard("paddle.model"):
-            self.models.add(
-                optimizer, framework_state.parameters(optimizer), self.find_model, framework_state.model_facts
-            )
-            self.tell_state()
-        return framework_state.optimizer_facts(optimizer, closure)
 
     def mode(self):
         """How the program computes: "dynamic", "static" or "compiled"."""
@@ -98,22 +63,14 @@ class Adapter:
         known = [root.module() for root in self.monitor.inspector.roots.all()] if self.monitor is not None else ()
         return framework_state.find_model(self.module, parameters, [layer for layer in known if layer is not None])
 
-    def tell_state(self):
-        """Writes the facts that have changed since they were last told; a fork that trains nothing tells nothing."""
-        if self.probe.role == "fork" and not self.models and not self.training.backwards:
-            return
-        state = framework_state.state_facts(self.module, self.seed_at_import, self.mode())
-        state["seeds"] = dict(seeds.SEEN, **state["seeds"])
-        state["amp"] = list(self.casts.values()) or None
+    def read_state(self):
+        """Fields of the `state` event as they are now: devices once something is trained, runs of static graphs."""
+        state = super().read_state()
         if self.models:
             state["devices"] = framework_state.devices(self.module)
         if self.executions:
             state["executions"] = self.executions
-        state.update(self.models.told())
-        news = {name: value for name, value in state.items() if name not in self.told or self.told[name] != value}
-        self.told.update(state)
-        if news:
-            self.probe.event(STATE, framework=NAME, **news)
+        return state
 
     def step_begins(self, optimizer, pairs, over=False):
         """Measures the gradients before they are clipped, all of them before the first parameter group is updated.
@@ -148,18 +105,17 @@ class Adapter:
         if self.monitor is not None and recorder is not training.fused and not over:
             self.monitor.step_begins(optimizer, recorder, local.norm, False)
 
-    def measure(self, recorder, optimizer, scratch, pairs):
-        """Total gradient norm of an optimizer where it is due: see `gradient_norm.norm`."""
+    def gradient_norm(self, optimizer, scratch, pairs):
+        """Total gradient norm of an optimizer now."""
         if isinstance(pairs, dict):
             gradients = gradient_norm.gradients(optimizer)
         else:
             gradients = [gradient for _, gradient in pairs if gradient is not None]
-        return gradient_norm.norm(self, recorder, optimizer, scratch, gradients)
+        return self.values.norm(scratch, gradients)
 
     def step_ended(self, optimizer, groups=1):
         """Numbers the step, after the last of its parameter groups, and hands its values on."""
-        training = self.training
-        local = training.local
+        local = self.training.local
         if self.fast_path.finish_unfollowed_step(optimizer, local):
             return
         local.group += 1
@@ -170,26 +126,11 @@ class Adapter:
         norm, local.norm = local.norm, None
         if recorder is None:
             return
-        rates = self.rates(optimizer)
-        if recorder is training.fused:
-            training.inside_step(rates, norm)
-            return
-        losses, backwards, unscaled = local.take(recorder)
-        extra = {"local": True} if norm is not None and recorder.scratch.get("local") else None
-        if self.monitor is not None:
-            extra = merged(extra, self.monitor.step_ended(optimizer, recorder, norm, backwards))
-        scaling = local.scaling
-        if scaling is None and (norm is None or type(norm) is float) and are_floats(losses):
-            training.step(recorder, losses, rates, norm, backwards, extra, None)
-            return
-        step = Step(losses, norm, extra=extra)
-        if scaling is not None:
-            scaling.complete(step, local.clipped, unscaled, None, optimizer._get_auxiliary_var("found_inf"))
-        if step.send(self.values):
-            training.step(recorder, (), rates, None, backwards, extra, step)
-        else:
-            training.step(recorder, (), rates, None, backwards, extra, None)
-            training.unobserved(*NOT_DELIVERED)
+        self.finish_slow_step(optimizer, recorder, norm)
+
+    def scaler_results(self, optimizer):
+        """`(divisor, found)`: the optimizer knows of the scaler only whether it found values that are not finite."""
+        return None, optimizer._get_auxiliary_var("found_inf")
 
     def backward_ended_in_closure(self):
         """Nothing: no optimizer with a closure changes its gradients in place."""
@@ -336,11 +277,11 @@ def hook_autocast(adapter):
             dtype = args[4] if len(args) > 4 else kwargs.get("dtype", "float16")
             adapter.ever_cast = True
             if enabled and (level, dtype) not in casts and adapter.cast_ignored is None:
-                told = {"level": str(level), "dtype": str(dtype)}
+                cast = {"level": str(level), "dtype": str(dtype)}
                 if adapter.module.device.get_device() == "cpu":  # it has no effect there, and PaddlePaddle says so
-                    adapter.cast_ignored = told
+                    adapter.cast_ignored = cast
                 else:
-                    casts[level, dtype] = told
+                    casts[level, dtype] = cast
         except Exception as error:
             failed("paddle.autocast", error)
         return original(*args, **kwargs)

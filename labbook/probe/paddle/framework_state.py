@@ -4,7 +4,13 @@ import os
 from math import prod
 
 from ..inspection import model_lookup
-from ..training.framework_facts import determinism_variables, nvidia_driver, plain_options, shortened
+from ..training.framework_facts import (
+    build_facts,
+    cuda_devices,
+    determinism_variables,
+    distributed_facts,
+    optimizer_fields,
+)
 from .root_modules import is_statistic
 
 _FLAGS = (
@@ -18,20 +24,17 @@ _FLAGS = (
 def framework_facts(paddle):
     """Fields of the `framework` event: version, build, threads, and devices as far as they are awake."""
     version = paddle.version
-    build = {"cuda": _stated(version.cuda()), "cudnn": _stated(version.cudnn()), "git": version.commit}
-    driver = nvidia_driver()
-    if driver:
-        build["driver"] = driver
+    build = {"cuda": _stated(version.cuda()), "cudnn": _stated(version.cudnn()), "git": version.commit or None}
     return {
         "version": version.full_version,
-        "build": {name: value for name, value in build.items() if value},
+        "build": build_facts(build),
         "devices": [],
         "threads": _threads(),
     }
 
 
 def _stated(value):
-    return None if value in (False, "False", "0", 0) else str(value)
+    return None if value in (False, "False", "0", 0, "") else str(value)
 
 
 def _threads():
@@ -46,13 +49,7 @@ def awake(paddle):
 
 def devices(paddle):
     """GPUs that this process can use; to be asked only once the program has trained on one."""
-    if not awake(paddle):
-        return []
-    found = []
-    for index in range(paddle.device.cuda.device_count()):
-        facts = paddle.device.cuda.get_device_properties(index)
-        found.append({"kind": "cuda", "name": facts.name, "memory_bytes": facts.total_memory})
-    return found
+    return cuda_devices(paddle.device.cuda) if awake(paddle) else []
 
 
 def initial_seed(paddle):
@@ -71,27 +68,17 @@ def state_facts(paddle, seed_at_import, mode):
     flags.update(determinism_variables())
     seed = initial_seed(paddle)
     state = {"deterministic": flags, "mode": mode, "seeds": {} if seed == seed_at_import else {"paddle": seed}}
-    distributed = paddle.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        state["distributed"] = {
-            "backend": str(distributed.get_backend()),
-            "world_size": distributed.get_world_size(),
-            "rank": distributed.get_rank(),
-        }
+    state.update(distributed_facts(paddle.distributed))
     return state
 
 
 def optimizer_facts(optimizer, closure):
     """Fields of the `optimizer` event."""
-    groups = []
-    for rate, members in zip(rates(optimizer), parameter_groups(optimizer)):
-        groups.append({"lr": rate, "tensors": len(members), "elements": sum(prod(p.shape) for p in members)})
-    return {
-        "type": type(optimizer).__name__,
-        "options": plain_options(_options(optimizer)),
-        "groups": shortened(groups),
-        "closure": closure,
-    }
+    groups = [
+        (rate, [prod(parameter.shape) for parameter in members])
+        for rate, members in zip(rates(optimizer), parameter_groups(optimizer))
+    ]
+    return optimizer_fields(optimizer, _options(optimizer), groups, closure)
 
 
 def _options(optimizer):

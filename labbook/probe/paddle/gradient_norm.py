@@ -1,32 +1,10 @@
-"""The gradient norm of a PaddlePaddle optimizer, and what clipping and gradient scalers have to do with it."""
+"""Gradients of PaddlePaddle optimizers, and the hooks on gradient clipping and gradient scalers."""
 
 import sys
 
 from ..training.clipping import watched_clip
 from ..training.grad_scaler import ScaledStep, watched_scale, watched_step
 from . import framework_state
-
-
-def norm(adapter, recorder, optimizer, scratch, gradients):
-    """Total gradient norm of an optimizer, before clipping; `None` when it is not due.
-
-    Returns:
-        A float, or a scalar on the device.
-    """
-    training = adapter.training
-    local = training.local
-    local.clipped = False
-    for clip in local.clips:
-        if clip.covers(scratch, optimizer, framework_state.parameters, adapter.values.gradient):
-            local.clipped = True
-            scratch["local"] = clip.local
-            return clip.norm
-    if not recorder.budget.due(recorder.step + 1):
-        return None
-    began = training.clock()
-    value = adapter.values.norm(scratch, gradients)
-    recorder.budget.cost(training.clock() - began)
-    return value
 
 
 def gradients(optimizer):

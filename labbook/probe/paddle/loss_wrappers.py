@@ -8,8 +8,8 @@ import sys
 from time import thread_time
 from types import FunctionType
 
-from ..torch import loss_wrappers
-from ..training.loss_calls import LossCallSites
+from ..inspection import loss_wrappers
+from ..inspection.loss_wrappers import MOST_ACCURACY
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 _POINT = ["input", "target", "reduction"]
@@ -52,55 +52,35 @@ LOSSES = {
 
 _NO_REDUCTION = ("softmax_with_cross_entropy", "square_error_cost")
 _SAME = {"label": "target", "logit": "input", "logits": "input", "log_probs": "input", "labels": "target"}
-_CLASSES = ("cross_entropy", "nll_loss")
-_POINTWISE = frozenset(["mse_loss", "l1_loss", "smooth_l1", "kl_div", "binary_cross_entropy", "bce_with_logits"])
 _DROPOUTS = {"dropout": 3, "dropout2d": 2, "dropout3d": 2, "alpha_dropout": 2}
 """Dropout function -> the place of its parameter `training`."""
 
-_ROWS = 4096
-_MOST_ACCURACY = 1 << 20
-
 
 class LossFunctions(loss_wrappers.LossFunctions):
-    """The loss functions of one process.
+    """The loss functions of one process that uses PaddlePaddle."""
 
-    Args:
-        paddle: The module.
-        stats: Looks at tensors.
-        without_modes: The context to look in.
-        emit: `emit(kind, **fields)` writes an event.
-        failed: `failed(where, error)` takes failures of ours.
-
-    Attributes:
-        monitor: Told of calls; set by the eyes.
-        target: The labels of the dense step under way, or `None`.
-    """
-
-    def forget(self):
-        """Begins anew, in a forked child."""
-        self.sites = LossCallSites(self._emit, "paddle")
-        self._dropouts = 0
+    FRAMEWORK = "paddle"
 
     def install(self, patches):
         """Puts the wrappers in place."""
         functional = sys.modules["paddle.nn.functional"]
-        for name, (told, parameters) in LOSSES.items():
+        for name, (function, parameters) in LOSSES.items():
             original = getattr(functional, name, None)
             if original is None:
                 continue
             fixed = {"reduction": "none"} if name in _NO_REDUCTION else {}
-            patches.put(functional, name, self._wrapped(original, told, parameters, fixed))
+            patches.put(functional, name, self._wrapped(original, function, parameters, fixed))
         # This layer computes by itself.
-        squared = self.torch.nn.MSELoss
+        squared = self.module.nn.MSELoss
         patches.put(squared, "forward", self._wrapped(squared.forward, "mse_loss", ["layer", *_POINT], {}))
         for name, place in _DROPOUTS.items():
             original = getattr(functional, name, None)
             if type(original) is FunctionType:
                 patches.put(functional, name, self._wrapped_dropout(original, place))
 
-    def _wrapped(self, original, told, parameters, fixed):
-        begins, ended, refused, leave = self._begins, self._finished, self._refused_by, leave_out_one_frame
-        dynamic = self.torch.in_dynamic_mode
+    def _wrapped(self, original, function, parameters, fixed):
+        begins, ended, refused, leave = self._begins, self._finished, self._refused, leave_out_one_frame
+        dynamic = self.module.in_dynamic_mode
 
         def loss(*args, **kwargs):
             monitor = self.monitor
@@ -108,13 +88,13 @@ class LossFunctions(loss_wrappers.LossFunctions):
             rests = monitor.skipping and not monitor.evaluation.open
             if not rests and not dynamic():
                 return original(*args, **kwargs)
-            call = None if rests else begins(told)
+            call = None if rests else begins(function)
             if call is None and not rests:
                 return original(*args, **kwargs)
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:  # the program's own error, passed on
-                call = begins(told) if rests and dynamic() else call
+                call = begins(function) if rests and dynamic() else call
                 if call is not None:
                     refused(call, args, kwargs, parameters, fixed)
                 leave(error)
@@ -135,131 +115,83 @@ class LossFunctions(loss_wrappers.LossFunctions):
             return
         began, used = monitor.clock(), thread_time()
         try:
-            self._look(site, _given(args, kwargs, parameters, fixed), result, due)
+            self._look(site, self._given(args, kwargs, parameters, fixed), result, due)
         except Exception as error:
             self._failed("paddle.loss", error)
         if monitor.dense:
             monitor.cost += thread_time() - used
         monitor.training.overhead_s += monitor.clock() - began
 
-    def _refused_by(self, site, args, kwargs, parameters, fixed):
-        """Looks at what a loss function would not take, such as a label outside of the head."""
-        self._busy = False
-        if site.refused >= loss_wrappers.MOST_REFUSED:
-            return
-        try:
-            given = _given(args, kwargs, parameters, fixed)
-            inputs = given.get("input")
-            if not self.stats.is_tensor(inputs) or not inputs._is_initialized() or not inputs.place.is_cpu_place():
-                return
-            site.refused += 1
-            site.calls += 1
-            site.takes(self._facts(site.function, given, inputs, given.get("target")), None)
-            self.sites.tell(site)
-        except Exception as error:
-            self._failed("paddle.loss", error)
+    def _given(self, args, kwargs, parameters, fixed):
+        """The arguments of a call by the names of `LOSSES`."""
+        given = dict(zip(parameters, args))
+        given.update((_SAME.get(name, name), value) for name, value in kwargs.items())
+        given.update(fixed)
+        if parameters[0] == "layer":
+            given.setdefault("reduction", getattr(args[0], "reduction", "mean"))
+        return given
 
-    def _look(self, site, given, result, due):
-        inputs, target = given.get("input"), given.get("target")
-        if isinstance(result, (tuple, list)) and result:
-            result = result[0]
-        if not self.stats.is_tensor(inputs) or not inputs._is_initialized():
-            return
-        evaluation = self.monitor.evaluation
-        at_hand = inputs.place.is_cpu_place()
-        value = self._value(result) if at_hand or due else None
-        if evaluation.open and not site.training and at_hand:
-            if value is not None:
-                evaluation.loss(site.function, value / self._summed(site.function, given, inputs, target))
-            if site.function == "cross_entropy":
-                self._accuracy(inputs, target, given.get("ignore_index", -100), given.get("axis", -1))
-        if not due:
-            return
-        site.takes(self._facts(site.function, given, inputs, target), value)
-        if site.calls == 1:
-            self.sites.tell(site)
-        if self.monitor.dense and site.training and self.target is None and self.stats.is_tensor(target):
-            self.target = target.detach()
+    def _is_readable(self, tensor):
+        return tensor._is_initialized()
+
+    def _is_at_hand(self, tensor):
+        return tensor._is_initialized() and tensor.place.is_cpu_place()
+
+    def _count(self, tensor):
+        return tensor.size
 
     def _value(self, result):
+        if isinstance(result, (tuple, list)) and result:
+            result = result[0]
         view = self.stats.view(result) if self.stats.is_tensor(result) else None
         if view is None or not view.size:
             return None
         return float(view.item()) if view.size == 1 else self.stats.moments(self.stats.flat(view))[0]
 
-    def _summed(self, function, given, inputs, target):
-        """How many targets a value is the sum over: 1 where it is their mean."""
-        if given.get("reduction", "mean") != "sum" or not self.stats.is_tensor(target):
-            return 1
-        if given.get("soft_label"):
-            return max(inputs.size // max(inputs.shape[_axis(function, given, inputs)], 1), 1)
-        return max(target.size, 1)
+    def _evaluate(self, function, given, value, at_hand):
+        if not at_hand:
+            return
+        if value is not None:
+            self.monitor.evaluation.loss(function, value / self._targets_in_sum(function, given))
+        if function == "cross_entropy":
+            ignored, axis = given.get("ignore_index", -100), given.get("axis", -1)
+            self._accuracy(given["input"], given.get("target"), ignored, axis)
 
-    def _facts(self, function, given, inputs, target):
-        facts = {
-            "input": self.stats.look(inputs),
-            "reduction": given.get("reduction", "mean"),
-            "weight": given.get("weight") is not None or given.get("pos_weight") is not None,
-        }
-        view = self.stats.view(target) if self.stats.is_tensor(target) else None
-        if view is None or not view.size:
-            return facts
-        facts["target"] = dict(self.stats.stats(view), **self.stats.kind(target))
-        facts["items"] = view.size
-        if function in _CLASSES and inputs.size:
-            facts.update(self._of_classes(function, given, inputs, target, view))
-        elif function in _POINTWISE:
-            result = broadcast(list(inputs.shape), list(target.shape))
-            facts["broadcast"] = result is not None and result not in (list(inputs.shape), list(target.shape))
-            if result is not None:
-                facts["items"] = loss_wrappers._product(result)
-        low, high = facts["input"]["min"], facts["input"]["max"]
-        facts["unit_range"] = low is not None and low >= 0.0 and high <= 1.0
-        if function in ("binary_cross_entropy", "bce_with_logits"):
-            facts["outside"] = int(((view < 0) | (view > 1)).sum())
+    def _values(self, target):
+        return self.stats.view(target)
+
+    def _describe(self, target, values):
+        return dict(self.stats.stats(values), **self.stats.kind(target))
+
+    def _broadcast(self, inputs, target):
+        return broadcast(list(inputs.shape), list(target.shape))
+
+    def _is_soft(self, given, target):
+        return bool(given.get("soft_label"))
+
+    def _class_axis(self, function, given, inputs):
+        if len(inputs.shape) < 2:
+            return 0
+        return 1 if function == "nll_loss" else given.get("axis", -1)
+
+    def _of_classes(self, function, given, inputs, target, values):
+        facts = super()._of_classes(function, given, inputs, target, values)
+        if "prob_rows" in facts and not given.get("use_softmax", True):  # then probabilities are what it expects
+            facts["prob_rows"] = False
         return facts
 
-    def _of_classes(self, function, given, inputs, target, view):
-        axis = _axis(function, given, inputs)
-        classes = inputs.shape[axis]
-        told = {"classes": classes, "soft": bool(given.get("soft_label"))}
-        if told["soft"]:
-            told["items"] = max(view.size // max(classes, 1), 1)
-        else:
-            ignored = given.get("ignore_index", -100)
-            skipped = view == ignored
-            told["targets"], told["ignored"] = int(view.size), int(skipped.sum())
-            told["items"] = told["targets"] - told["ignored"]
-            told["outside"] = int((((view < 0) | (view >= classes)) & ~skipped).sum())
+    def _table(self, inputs):
         table = self.stats.whole_view(inputs)
-        if table is not None and table.dtype.kind == "f" and classes > 0:
-            told.update(self._rows_of(table, axis, classes))
-            if not given.get("use_softmax", True):  # asked for: the input is meant to be probabilities
-                told["prob_rows"] = False
-        return told
+        return table if table is not None and table.dtype.kind == "f" else None
 
-    def _rows_of(self, table, axis, classes):
-        """Whether the rows of the input are probabilities, or their logarithms, along the axis of the classes."""
-        rows = table.swapaxes(axis, -1).reshape(-1, classes)
-        if rows.shape[0] > _ROWS:
-            rows = rows[:: rows.shape[0] // _ROWS]
-        told = {
-            "prob_rows": self.stats.rows_sum_to_one(rows, 1, False),
-            "logprob_rows": self.stats.rows_sum_to_one(rows, 1, True),
-        }
-        if (
-            table.ndim == 2
-            and table.shape[0] >= 2
-            and classes > 1
-            and not told["prob_rows"]
-            and not told["logprob_rows"]
-        ):
-            columns = self.stats.rows_sum_to_one
-            told["prob_columns"] = columns(table, 0, False) or columns(table, 0, True)
-        return told
+    def _class_rows(self, table, axis, classes):
+        return table.swapaxes(axis, -1).reshape(-1, classes)
+
+    def _sums_to_one(self, rows, axis, logs):
+        return self.stats.rows_sum_to_one(rows, axis, logs)
 
     def _accuracy(self, inputs, target, ignored, axis):
-        if not self.stats.is_tensor(target) or inputs.size > _MOST_ACCURACY or not inputs.size or len(inputs.shape) < 2:
+        if not self.stats.is_tensor(target) or inputs.size > MOST_ACCURACY or not inputs.size or len(inputs.shape) < 2:
             return
         table, labels = self.stats.whole_view(inputs), self.stats.whole_view(target)
         if table is None or labels is None or labels.dtype.kind not in "iu":
@@ -271,7 +203,7 @@ class LossFunctions(loss_wrappers.LossFunctions):
             self.monitor.evaluation.accuracy(int(((best == labels) & kept).sum()), int(kept.sum()))
 
     def _wrapped_dropout(self, original, place):
-        active, dynamic = self._active, self.torch.in_dynamic_mode
+        active, dynamic = self._dropout, self.module.in_dynamic_mode
 
         def dropout(*args, **kwargs):
             if dynamic():
@@ -279,30 +211,6 @@ class LossFunctions(loss_wrappers.LossFunctions):
             return original(*args, **kwargs)
 
         return transparent_wrapper(dropout, original)
-
-    def _active(self, args, kwargs, place):
-        monitor = self.monitor
-        if monitor.inside is not None and monitor.evaluation.open:
-            training = args[place] if len(args) > place else kwargs.get("training", True)
-            p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
-            self._dropout((None, p, training), {})
-
-
-def _given(args, kwargs, parameters, fixed):
-    """The arguments of a call by the names of `LOSSES`."""
-    given = dict(zip(parameters, args))
-    given.update((_SAME.get(name, name), value) for name, value in kwargs.items())
-    given.update(fixed)
-    if parameters[0] == "layer":
-        given.setdefault("reduction", getattr(args[0], "reduction", "mean"))
-    return given
-
-
-def _axis(function, given, inputs):
-    """The axis of the classes."""
-    if len(inputs.shape) < 2:
-        return 0
-    return 1 if function == "nll_loss" else given.get("axis", -1)
 
 
 def broadcast(one, other):

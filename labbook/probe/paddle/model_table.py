@@ -1,16 +1,13 @@
-"""Tells the tables of a PaddlePaddle model: its layers, its parameters, and how they were initialised."""
+"""Describes a PaddlePaddle model in tables: its layers, its parameters, and how they were initialised."""
 
 from math import prod
-from weakref import ref
 
-from ..events.protocol import MODEL
-from ..inspection.model_lookup import class_name, parameters_of
+from ..inspection import model_table
+from ..inspection.model_lookup import parameters_of
+from ..inspection.model_table import key_of_parameters
 from ..wrapping import transparent_wrapper
 from .root_modules import is_statistic
 
-MOST_MODULES = 400
-MOST_PARAMETERS = 800
-_MOST_WRITES = 100000
 _OPTIONS = {
     "p": "p",
     "negative_slope": "_negative_slope",
@@ -33,50 +30,20 @@ _OPTIONS = {
 PyTorch, so it is told as PyTorch has it."""
 
 
-class ModelTable:
-    """The layers and parameters of one model, numbered. Running statistics of batch norms are no parameters here.
+class ModelTable(model_table.ModelTable):
+    """The layers and parameters of one model, numbered. Running statistics of batch norms are no parameters here."""
 
-    Attributes:
-        modules: id of a layer -> its number.
-        parameters: id of a parameter -> its number.
-        names: Number of a parameter -> its name.
-        owners: Number of a parameter -> the number of its layer.
-        key: Changes when the parameters do.
-    """
+    def named_modules(self, module):
+        """`(name, layer)` of a model and all layers below it."""
+        return module.named_sublayers(include_self=True)
 
-    def __init__(self, layer):
-        self.modules = {}
-        self.parameters = {}
-        self.names = []
-        self.owners = []
-        self.listed = []
-        self.held = []
-        self.kinds = []
-        self.shared = {}
-        self.left = [0, 0]
-        for name, one in layer.named_sublayers(include_self=True):
-            number = None
-            if len(self.listed) < MOST_MODULES:
-                number = self.modules[id(one)] = len(self.listed)
-                self.listed.append((name, ref(one)))
-            else:
-                self.left[0] += 1
-            for own, parameter in own_parameters(one):
-                self._take("%s.%s" % (name, own) if name else own, parameter, number, type(one).__name__)
-        self.key = key_of(layer)
+    def own_parameters(self, module):
+        """`(name, parameter)` of a layer itself, without running statistics."""
+        return own_parameters(module)
 
-    def _take(self, name, parameter, number, kind):
-        known = self.parameters.get(id(parameter))
-        if known is not None:
-            self.shared.setdefault(known, [self.names[known]]).append(name)
-        elif len(self.held) >= MOST_PARAMETERS:
-            self.left[1] += 1
-        else:
-            self.parameters[id(parameter)] = len(self.held)
-            self.held.append(ref(parameter))
-            self.names.append(name)
-            self.owners.append(number)
-            self.kinds.append(kind)
+    def key_of(self, module):
+        """What tells whether the parameters of a model are still the same ones."""
+        return key_of(module)
 
 
 def own_parameters(layer):
@@ -87,28 +54,13 @@ def own_parameters(layer):
 
 def key_of(layer):
     """What tells whether the parameters of a model are still the same ones."""
-    count = total = 0
-    dtypes = set()
-    for parameter in parameters_of(layer, "_sub_layers"):
-        count += 1
-        total ^= id(parameter)
-        dtypes.add(parameter.dtype)
-    return (count, total, frozenset(dtypes))
+    return key_of_parameters(parameters_of(layer, "_sub_layers"))
 
 
-class Describer:
-    """Writes the `model` event.
+class Describer(model_table.Describer):
+    """Writes the `model` event of PaddlePaddle models."""
 
-    Args:
-        stats: Looks at tensors.
-        emit: `emit(kind, **fields)` writes an event.
-        writes: The calls of initialisers.
-    """
-
-    def __init__(self, stats, emit, writes):
-        self.stats = stats
-        self.emit = emit
-        self.writes = writes
+    FRAMEWORK = "paddle"
 
     def initial(self, table):
         """The initial values of the parameters, as they are now; `None` for each that cannot be read."""
@@ -119,71 +71,22 @@ class Describer:
         if view is None or not view.size:
             return None
         look = self.stats.stats(view)
-        told = {name: look[name] for name in ("mean", "std", "min", "max", "zero", "bad")}
         last = has_outputs_last(parameter, kind)
         whole = view.shape == tuple(parameter.shape)
-        told["rows_equal"] = self.stats.rows_equal(view, last) if whole else False
-        told["fan_in"] = fan_in(parameter, last)
-        writes = self.writes.of(parameter)
-        if writes:
-            told["writes"] = writes
-        return told
+        rows_equal = self.stats.rows_equal(view, last) if whole else False
+        return self._initial_fields(parameter, look, rows_equal, fan_in(parameter, last))
 
-    def tell(self, root, table, initial, modules, spectral):
-        """Writes the event.
+    def _own_parameters(self, module):
+        return [p for _, p in own_parameters(module)]
 
-        Args:
-            root: The model.
-            table: Its `ModelTable`.
-            initial: From `initial`, or `None` when training had begun.
-            modules: `ModuleOutputs` after the first forward, or `None` when nothing could be seen inside.
-            spectral: Names of spectral norms that were evaluated first.
-        """
-        order = {number: at for at, number in enumerate(modules.order)} if modules is not None else {}
-        facts = modules.facts if modules is not None else {}
-        self.emit(
-            MODEL,
-            framework="paddle",
-            root=root.name,
-            model=root.index,
-            modules=[self._module(at, name, held(), order, facts) for at, (name, held) in enumerate(table.listed)],
-            parameters=[self._parameter(at, table, initial) for at in range(len(table.held))],
-            feeds=modules.feeds if modules is not None else [],
-            shared=list(table.shared.values())[:100],
-            left_out={"modules": table.left[0], "parameters": table.left[1]},
-            spectral_eval_first=spectral,
-        )
+    def _count(self, parameter):
+        return prod(parameter.shape)
 
-    def _module(self, at, name, one, order, facts):
-        own = [p for _, p in own_parameters(one)] if one is not None else []
-        seen = facts.get(at, {})
-        return {
-            "i": at,
-            "name": name,
-            "type": _kind(one, at),
-            "depth": name.count(".") + 1 if name else 0,
-            "order": order.get(at),
-            "parameters": sum(prod(p.shape) for p in own),
-            "trainable": sum(prod(p.shape) for p in own if not p.stop_gradient),
-            "options": options(one) if one is not None else {},
-            "input": seen.get("input", []),
-            "output": seen.get("output", []),
-        }
+    def _is_trainable(self, parameter):
+        return not parameter.stop_gradient
 
-    def _parameter(self, at, table, initial):
-        parameter = table.held[at]()
-        if parameter is None:
-            return {"i": at, "name": table.names[at], "shape": [], "trainable": False, "module": None, "init": None}
-        told = {"i": at, "name": table.names[at], "trainable": not parameter.stop_gradient, "module": table.owners[at]}
-        told.update(self.stats.kind(parameter))
-        told["init"] = initial[at] if initial is not None else None
-        return told
-
-
-def _kind(layer, at):
-    if layer is None:  # gone since its model was called
-        return ""
-    return type(layer).__name__ if at else class_name(layer)
+    def _options(self, module):
+        return options(module)
 
 
 def has_outputs_last(parameter, kind):
@@ -219,22 +122,11 @@ def options(layer):
     return told
 
 
-class InitialWrites:
-    """How often initialisers were called on a tensor.
+class InitialWrites(model_table.InitialWrites):
+    """How often initialisers of PaddlePaddle were called on a tensor."""
 
-    Args:
-        failed: `failed(where, error)` takes failures of ours.
-    """
-
-    def __init__(self, failed):
-        self._failed = failed
-        self._counts = {}
-        self.closed = False
-
-    def of(self, parameter):
-        """Name of an initialiser -> calls on this tensor."""
-        known = self._counts.get(id(parameter))
-        return known[1] if known is not None and known[0]() is parameter else {}
+    FRAMEWORK = "paddle"
+    ARGUMENT = "param"
 
     def install(self, paddle, patches):
         """Watches the call that all initialisers share."""
@@ -244,20 +136,7 @@ class InitialWrites:
         def called(initialiser, *args, **kwargs):
             result = original(initialiser, *args, **kwargs)
             if not self.closed:
-                take(type(initialiser).__name__, args, kwargs)
+                take(type(initialiser).__name__.replace("Initializer", ""), args, kwargs)
             return result
 
         patches.put(kind, "__call__", transparent_wrapper(called, original))
-
-    def _take(self, name, args, kwargs):
-        try:
-            tensor = args[0] if args else kwargs.get("param")
-            if tensor is None or len(self._counts) > _MOST_WRITES:
-                return
-            known = self._counts.get(id(tensor))
-            if known is None or known[0]() is not tensor:
-                known = self._counts[id(tensor)] = (ref(tensor), {})
-            name = name.replace("Initializer", "")
-            known[1][name] = known[1].get(name, 0) + 1
-        except Exception as error:
-            self._failed("paddle.init", error)

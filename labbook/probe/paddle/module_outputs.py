@@ -5,8 +5,8 @@ from collections import deque
 from time import thread_time
 from weakref import ref
 
+from ..inspection.module_outputs import MOST_MODULES, MOST_SAMPLES
 from ..inspection.nested import first_tensor, tensors_in
-from ..torch.module_outputs import MOST_MODULES, MOST_SAMPLES
 from ..wrapping import leave_out_one_frame
 
 _FLAT = ("Tanh", "Sigmoid")

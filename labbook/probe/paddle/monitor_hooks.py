@@ -1,6 +1,6 @@
 """Attaches the health signals of PaddlePaddle: optimizers as they are made, models, losses, loaders, schedulers."""
 
-from ..training.monitor import TrainingMonitor
+from ..inspection.health_hooks import start_monitor, watched_constructor
 from ..wrapping import transparent_wrapper
 from .framework_state import averaging_kinds
 from .inspector import TensorInspector
@@ -8,11 +8,9 @@ from .inspector import TensorInspector
 
 def hook_monitor(adapter):
     """Watches everything that health needs beside steps and backward calls, which the adapter passes on."""
-    if adapter.probe.settings.get("level") == "off":
-        adapter.probe.unobserved("health of the training", "switched off by --debug off")
+    inspector = start_monitor(adapter, TensorInspector)
+    if inspector is None:
         return
-    inspector = TensorInspector(adapter)
-    adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, inspector)
     _watch_optimizers(adapter, inspector)
     _watch_grad(adapter, inspector)
     _watch_replicas(adapter, inspector)
@@ -24,26 +22,19 @@ def _watch_optimizers(adapter, inspector):
     optimizers = adapter.module.optimizer
     # AdamW sets itself up without the constructor of its base class, and so does LBFGS.
     kinds = [optimizers.Optimizer] + [kind for name in ("AdamW", "LBFGS") if (kind := getattr(optimizers, name, None))]
-    failed, training, averaging = adapter.probe.failed, adapter.training, averaging_kinds(adapter.module)
+    averaging = averaging_kinds(adapter.module)
 
-    def watched(original):
-        def initialise(optimizer, *args, **kwargs):
-            original(optimizer, *args, **kwargs)
-            if adapter.is_compiling() or not adapter.module.in_dynamic_mode():
-                return
-            began = training.clock()
-            try:
-                if optimizer not in inspector.optimizers and not isinstance(optimizer, averaging):
-                    inspector.optimizer_made(optimizer)
-            except Exception as error:
-                failed("paddle.optimizer made", error)
-            training.overhead_s += training.clock() - began
+    def is_static():
+        return adapter.is_compiling() or not adapter.module.in_dynamic_mode()
 
-        return transparent_wrapper(initialise, original)
+    def made(optimizer):
+        if optimizer not in inspector.optimizers and not isinstance(optimizer, averaging):
+            inspector.optimizer_made(optimizer)
 
     for kind in kinds:
         if "__init__" in kind.__dict__:
-            inspector.patches.put(kind, "__init__", watched(kind.__init__))
+            initialise = watched_constructor(adapter, kind.__init__, is_static, made)
+            inspector.patches.put(kind, "__init__", transparent_wrapper(initialise, kind.__init__))
 
 
 def _watch_grad(adapter, inspector):

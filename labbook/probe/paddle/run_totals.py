@@ -3,6 +3,7 @@
 from math import prod
 
 from ..inspection.model_lookup import parameters_of
+from ..inspection.run_totals import living_optimizers, lost_parameters, note_schedulers
 from . import framework_state
 
 SOME = 3
@@ -72,23 +73,11 @@ def fill_in(inspector, loop, now=False):
 
 
 def _of_optimizers(inspector, loop, owned):
-    recorders = list(inspector.adapter.training.recorders.values())
-    owners = [
-        (recorder, recorder.owner())
-        for recorder in recorders
-        if recorder.owner is not None and recorder.owner() is not None
-    ]
+    owners = living_optimizers(inspector)
     for recorder, optimizer in owners:
         if recorder.index not in loop.of:  # it never stepped, or in another thread, whose gradients are not read
             continue
         params = framework_state.parameters(optimizer)
         lost = [p for p in params if id(p) not in owned and p._grad_ivar() is None and owned]
-        found = {"tensors": len(lost), "elements": sum(prod(p.shape) for p in lost), "held": len(params)}
-        loop.optimizer(recorder.index).stale = found if lost else None
-    indices = {id(optimizer): recorder.index for recorder, optimizer in owners}
-    steps = {index: one.steps for index, one in loop.of.items()}
-    known = inspector.loading.schedulers(
-        lambda optimizer: indices.get(id(optimizer)), lambda index: steps.get(index, 0)
-    )
-    for index, told in known.items():
-        loop.optimizer(index).scheduler = told
+        loop.optimizer(recorder.index).stale = lost_parameters(params, lost, lambda p: prod(p.shape))
+    note_schedulers(inspector, loop, owners)

@@ -6,13 +6,9 @@ every hook steps aside before it does anything, and a hook never returns a value
 
 import sys
 
-from ..events.protocol import FRAMEWORK, STATE
-from ..inspection.model_lookup import TrainedModels
-from ..training import seeds
+from ..inspection.framework_adapter import FrameworkAdapter
 from ..training.backward import watched_backward
-from ..training.device_values import Step, merged
-from ..training.fast_path import FastPath
-from ..training.loop_follower import NOT_DELIVERED, Training, are_floats, is_engine_thread
+from ..training.loop_follower import is_engine_thread
 from ..wrapping import transparent_wrapper
 from . import framework_state, gradient_norm, monitor_hooks
 from .compiler import compiled, hide_from_compiler, questions
@@ -29,22 +25,13 @@ def attach(module, probe):
     Cost: under a millisecond; at each step 8 microseconds and the gradient norm.
     """
     adapter = Adapter(module, probe)
-    attached, declined = [], {}
-    for signal, install in SIGNALS.items():
-        try:
-            install(adapter)
-            attached.append(signal)
-        except Exception as error:
-            declined[signal] = "%s: %s" % (type(error).__name__, error)
-            probe.failed("torch.attach " + signal, error)
+    attached, declined = adapter.install(SIGNALS)
     with probe.guard("torch.compiler"):
         hide_from_compiler(module)
-    with probe.guard("torch.facts"):
-        facts = framework_state.framework_facts(module)
-        probe.event(FRAMEWORK, name=NAME, attached=attached, declined=declined, **facts)
+    adapter.write_facts(attached, declined)
 
 
-class Adapter:
+class Adapter(FrameworkAdapter):
     """PyTorch as `Training` wants to see it.
 
     Args:
@@ -53,37 +40,22 @@ class Adapter:
     """
 
     name = NAME
+    facts = framework_state
 
     def __init__(self, module, probe):
-        self.module = module
-        self.probe = probe
-        self.values = Scalars(module)
+        super().__init__(module, probe, Scalars(module))
         self._tensor = module.Tensor
-        self.training = Training(probe, NAME, self.describe)
-        self.monitor = None
         tracing, flags = self.questions = questions(module)
         # The compiler, which may look into hooks, folds its own question first and never meets the probe.
         recording = module._C._get_tracing_state  # of `torch.jit.trace`
         self.is_compiling = lambda: (
             tracing() or flags._is_compiling_flag or probe.suspended > 0 or recording() is not None
         )
-        self.fast_path = FastPath(self)
-        self.models = TrainedModels()
         self.capturing = capturing_of(module)
         self.registry = ModuleRegistry(self.is_compiling, probe.failed)
-        self.told = {}
-        self.casts = {}
-        self.seed_at_import = framework_state.initial_seed(module)
-        probe.at_exit(self.tell_state)
-        probe.after_fork(self.forget)
-
-    def forget(self):
-        """Begins anew, in a forked child."""
-        self.models.forget()
-        self.told.clear()
 
     def describe(self, optimizer, closure):
-        """Fields of the `optimizer` event; what is known of the model and the process is told beside it."""
+        """Fields of the `optimizer` event; no mode of the program sees how they are read."""
         if self.values.watched():
             with self.values.without_modes():
                 return self._describe(optimizer, closure)
@@ -92,12 +64,7 @@ class Adapter:
     def _describe(self, optimizer, closure):
         with self.probe.guard("torch.compiler"):
             hide_from_compiler(self.module)
-        with self.probe.guard("torch.model"):
-            self.models.add(
-                optimizer, framework_state.parameters(optimizer), self.find_model, framework_state.model_facts
-            )
-            self.tell_state()
-        return framework_state.optimizer_facts(optimizer, closure)
+        return super().describe(optimizer, closure)
 
     def mode(self):
         """How the program computes: "dynamic" or "compiled"."""
@@ -107,24 +74,16 @@ class Adapter:
         """The module that owns these parameters and no other trained one, or the outermost around; `None` without."""
         return framework_state.find_model(self.module, parameters, self.registry.modules(), whole)
 
-    def tell_state(self):
-        """Writes the facts that have changed since they were last told; a fork that trains nothing tells nothing."""
-        if self.probe.role == "fork" and not self.models and not self.training.backwards:
-            return
-        state = framework_state.state_facts(self.module, self.seed_at_import, self.mode())
-        state["seeds"] = dict(seeds.SEEN, **state["seeds"])
-        state["amp"] = list(self.casts.values()) or None
-        state.update(self.models.told())
-        news = {name: value for name, value in state.items() if name not in self.told or self.told[name] != value}
-        if "seeds" in news and "seeds" in self.told:
-            news["seeds"] = {
+    def changed_state(self, state):
+        """The fields that differ from what was last written; of the seeds, only those that were set since."""
+        changed = super().changed_state(state)
+        if "seeds" in changed and "seeds" in self.written_state:
+            changed["seeds"] = {
                 "%s, later" % name: value
                 for name, value in state["seeds"].items()
-                if value != self.told["seeds"].get(name)
+                if value != self.written_state["seeds"].get(name)
             }
-        self.told.update(state)
-        if news:
-            self.probe.event(STATE, framework=NAME, **news)
+        return changed
 
     def step_begins(self, optimizer, args, kwargs):
         """Measures the gradients before the step changes them, or notes that a closure will compute them in it."""
@@ -153,9 +112,13 @@ class Adapter:
         if self.monitor is not None and recorder is not training.fused:
             self.monitor.step_begins(optimizer, recorder, local.norm, local.closure)
 
-    def measure(self, recorder, optimizer, scratch, pairs=None):
-        """Total gradient norm of an optimizer where it is due: see `gradient_norm.norm`."""
-        return gradient_norm.norm(self, recorder, optimizer, scratch)
+    def gradient_norm(self, optimizer, scratch, pairs):
+        """Total gradient norm of an optimizer now, unseen by modes of the program."""
+        values = self.values
+        if values.watched():
+            with values.without_modes():
+                return values.norm(scratch, gradient_norm.gradients(optimizer))
+        return values.norm(scratch, gradient_norm.gradients(optimizer))
 
     def _is_nested(self):
         """Whether a step is really under way: one that raised has left its mark behind without an end."""
@@ -168,8 +131,7 @@ class Adapter:
 
     def step_ended(self, optimizer):
         """Numbers the step and hands its values on."""
-        training = self.training
-        local = training.local
+        local = self.training.local
         if self.fast_path.finish_unfollowed_step(optimizer, local):
             return
         local.in_step -= 1
@@ -181,35 +143,19 @@ class Adapter:
         if recorder is None:
             return
         if local.closure and norm is None:
-            norm = gradient_norm.norm(self, recorder, optimizer, recorder.scratch)
-        rates = self.rates(optimizer)
-        if recorder is training.fused:
-            training.inside_step(rates, norm)
-            return
-        losses, backwards, unscaled = local.take(recorder)
-        extra = {"local": True} if norm is not None and recorder.scratch.get("local") else None
-        if self.monitor is not None:
-            extra = merged(extra, self.monitor.step_ended(optimizer, recorder, norm, backwards))
-        scaling = local.scaling
-        if scaling is None and (norm is None or type(norm) is float) and are_floats(losses):
-            training.step(recorder, losses, rates, norm, backwards, extra, None)
-            return
-        step = Step(losses, norm, extra=extra)
-        if scaling is not None:
-            divisor, found = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
-            scaling.complete(step, local.clipped, unscaled, divisor, found)
-        if step.send(self.values):
-            training.step(recorder, (), rates, None, backwards, extra, step)
-        else:
-            training.step(recorder, (), rates, None, backwards, extra, None)
-            training.unobserved(*NOT_DELIVERED)
+            norm = self.measure(recorder, optimizer, recorder.scratch)
+        self.finish_slow_step(optimizer, recorder, norm)
+
+    def scaler_results(self, optimizer):
+        """`(divisor, found)` as the scaler has set them on an optimizer that is fused with it."""
+        return getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
 
     def backward_ended_in_closure(self):
         """Measures the gradients at once where the step will change them in place."""
         local = self.training.local
         optimizer = local.recorder.owner()
         if any(group.get("nesterov") for group in optimizer.param_groups):
-            local.norm = gradient_norm.norm(self, local.recorder, optimizer, local.recorder.scratch)
+            local.norm = self.measure(local.recorder, optimizer, local.recorder.scratch)
 
     def rates(self, optimizer):
         """Learning rates, one a parameter group; one alone when all groups share it."""

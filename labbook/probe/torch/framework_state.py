@@ -1,7 +1,13 @@
 """What PyTorch is and how the program has set it up. Only reads; never wakes a device that the program did not wake."""
 
 from ..inspection import model_lookup
-from ..training.framework_facts import determinism_variables, nvidia_driver, plain_options, shortened
+from ..training.framework_facts import (
+    build_facts,
+    cuda_devices,
+    determinism_variables,
+    distributed_facts,
+    optimizer_fields,
+)
 
 
 def framework_facts(torch):
@@ -13,12 +19,9 @@ def framework_facts(torch):
         "debug": version.debug,
         "git": version.git_version,
     }
-    driver = nvidia_driver()
-    if driver:
-        build["driver"] = driver
     return {
         "version": str(torch.__version__),
-        "build": {name: value for name, value in build.items() if value is not None},
+        "build": build_facts(build),
         "devices": devices(torch),
         "threads": torch.get_num_threads(),
     }
@@ -35,13 +38,7 @@ def _has_cuda(torch):
 
 def devices(torch):
     """GPUs that this process can use, once the program has started CUDA; empty before."""
-    if not awake(torch):
-        return []
-    found = []
-    for index in range(torch.cuda.device_count()):
-        facts = torch.cuda.get_device_properties(index)
-        found.append({"kind": "cuda", "name": facts.name, "memory_bytes": facts.total_memory})
-    return found
+    return cuda_devices(torch.cuda) if awake(torch) else []
 
 
 def initial_seed(torch):
@@ -66,28 +63,17 @@ def state_facts(torch, seed_at_import, mode):
     if awake(torch):
         state["devices"] = devices(torch)
         state["cudnn"] = torch.backends.cudnn.version()
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        state["distributed"] = {
-            "backend": str(distributed.get_backend()),
-            "world_size": distributed.get_world_size(),
-            "rank": distributed.get_rank(),
-        }
+    state.update(distributed_facts(torch.distributed))
     return state
 
 
 def optimizer_facts(optimizer, closure):
     """Fields of the `optimizer` event."""
-    groups = []
-    for group in optimizer.param_groups:
-        sizes = [parameter.numel() for parameter in group["params"]]
-        groups.append({"lr": number(group.get("lr")), "tensors": len(sizes), "elements": sum(sizes)})
-    return {
-        "type": type(optimizer).__name__,
-        "options": plain_options(getattr(optimizer, "defaults", None) or {}),
-        "groups": shortened(groups),
-        "closure": closure,
-    }
+    groups = [
+        (number(group.get("lr")), [parameter.numel() for parameter in group["params"]])
+        for group in optimizer.param_groups
+    ]
+    return optimizer_fields(optimizer, getattr(optimizer, "defaults", None) or {}, groups, closure)
 
 
 def number(value):

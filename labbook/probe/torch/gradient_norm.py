@@ -1,36 +1,9 @@
-"""The gradient norm of a PyTorch optimizer, and what clipping and gradient scalers have to do with it."""
+"""Gradients of PyTorch optimizers, and the hooks on gradient clipping and gradient scalers."""
 
 import sys
 
 from ..training.clipping import watched_clip
 from ..training.grad_scaler import ScaledStep, watched_scale, watched_step
-from .framework_state import parameters
-
-
-def norm(adapter, recorder, optimizer, scratch):
-    """Total gradient norm of an optimizer, before clipping where the program clips; `None` when it is not due.
-
-    Returns:
-        A float, or a scalar on the device.
-    """
-    training = adapter.training
-    local = training.local
-    local.clipped = False
-    for clip in local.clips:
-        if clip.covers(scratch, optimizer, parameters, adapter.values.gradient):
-            local.clipped = True
-            scratch["local"] = clip.local
-            return clip.norm
-    if adapter.capturing() or not recorder.budget.due(recorder.step + 1):
-        return None
-    began = training.clock()
-    if adapter.values.watched():
-        with adapter.values.without_modes():
-            value = adapter.values.norm(scratch, gradients(optimizer))
-    else:
-        value = adapter.values.norm(scratch, gradients(optimizer))
-    recorder.budget.cost(training.clock() - began)
-    return value
 
 
 def gradients(optimizer):

@@ -1,15 +1,11 @@
-"""Tells the tables of a PyTorch model: its modules, its parameters, and how they were initialised."""
+"""Describes a PyTorch model in tables: its modules, its parameters, and how they were initialised."""
 
 import sys
-from weakref import ref
 
-from ..events.protocol import MODEL
-from ..inspection.model_lookup import class_name
+from ..inspection import model_table
+from ..inspection.model_table import key_of_parameters
 from ..wrapping import as_import_machinery, transparent_wrapper
 
-MOST_MODULES = 400
-MOST_PARAMETERS = 800
-_MOST_WRITES = 100000
 _OPTIONS = [
     "p",
     "negative_slope",
@@ -48,67 +44,29 @@ _INITIALISERS = [
 ]
 
 
-class ModelTable:
-    """The modules and parameters of one model, numbered.
+class ModelTable(model_table.ModelTable):
+    """The modules and parameters of one PyTorch model, numbered."""
 
-    Attributes:
-        modules: id of a module -> its number.
-        parameters: id of a parameter -> its number.
-        names: Number of a parameter -> its name.
-        key: Changes when the parameters do.
-        initial: Their initial values, until they are told.
-        told: Whether the `model` event was written.
-    """
+    def named_modules(self, module):
+        """`(name, module)` of a model and all modules below it."""
+        return module.named_modules()
 
-    def __init__(self, module):
-        self.modules = {}
-        self.parameters = {}
-        self.names = []
-        self.owners = []
-        self.listed = []
-        self.held = []
-        self.shared = {}
-        self.left = [0, 0]
-        for name, one in module.named_modules():
-            number = None
-            if len(self.listed) < MOST_MODULES:
-                number = self.modules[id(one)] = len(self.listed)
-                self.listed.append((name, ref(one)))
-            else:
-                self.left[0] += 1
-            for own, parameter in list(one._parameters.items()):
-                if parameter is not None:
-                    self._take("%s.%s" % (name, own) if name else own, parameter, number)
-        self.key = key_of(module)
-        self.initial = None
-        self.told = False
+    def own_parameters(self, module):
+        """`(name, parameter)` of a module itself."""
+        return [(name, p) for name, p in list(module._parameters.items()) if p is not None]
 
-    def _take(self, name, parameter, number):
-        known = self.parameters.get(id(parameter))
-        if known is not None:
-            self.shared.setdefault(known, [self.names[known]]).append(name)
-        elif len(self.held) >= MOST_PARAMETERS:
-            self.left[1] += 1
-        else:
-            self.parameters[id(parameter)] = len(self.held)
-            self.held.append(ref(parameter))
-            self.names.append(name)
-            self.owners.append(number)
+    def key_of(self, module):
+        """What tells whether the parameters of a model are still the same ones."""
+        return key_of(module)
 
 
 def key_of(module):
     """What tells whether the parameters of a model are still the same ones."""
-    count = total = 0
-    dtypes = set()
-    for parameter in module.parameters():
-        count += 1
-        total ^= id(parameter)
-        dtypes.add(parameter.dtype)
-    return (count, total, frozenset(dtypes))
+    return key_of_parameters(module.parameters())
 
 
-class Describer:
-    """Writes the `model` event.
+class Describer(model_table.Describer):
+    """Writes the `model` event of PyTorch models.
 
     Args:
         torch: The module.
@@ -118,12 +76,12 @@ class Describer:
         writes: The calls of initialisers.
     """
 
+    FRAMEWORK = "torch"
+
     def __init__(self, torch, stats, without_modes, emit, writes):
+        super().__init__(stats, emit, writes)
         self.torch = torch
-        self.stats = stats
         self.without_modes = without_modes
-        self.emit = emit
-        self.writes = writes
 
     def initial(self, table):
         """The initial values of the parameters, as they are now; `None` for each that cannot be read."""
@@ -136,13 +94,7 @@ class Describer:
         if parameter is None or not parameter.numel() or not self.stats.is_plain(parameter):
             return None
         look = self.stats.look(parameter)
-        told = {name: look[name] for name in ("mean", "std", "min", "max", "zero", "bad")}
-        told["rows_equal"] = self._rows_equal(parameter)
-        told["fan_in"] = fan_in(parameter)
-        writes = self.writes.of(parameter)
-        if writes:
-            told["writes"] = writes
-        return told
+        return self._initial_fields(parameter, look, self._rows_equal(parameter), fan_in(parameter))
 
     def _rows_equal(self, parameter):
         if parameter.dim() < 2 or parameter.shape[0] < 2:
@@ -152,57 +104,22 @@ class Describer:
             return False
         return bool((value == value[:1]).all().item())
 
-    def tell(self, root, table, initial, modules, spectral):
-        """Writes the event.
-
-        Args:
-            root: The model.
-            table: Its `ModelTable`.
-            initial: From `initial`, or `None` when training had begun.
-            modules: `ModuleOutputs` after the first forward, or `None` when nothing could be seen inside.
-            spectral: Names of spectral norms that were evaluated first.
-        """
-        order = {number: at for at, number in enumerate(modules.order)} if modules is not None else {}
-        facts = modules.facts if modules is not None else {}
-        self.emit(
-            MODEL,
-            framework="torch",
-            root=root.name,
-            model=root.index,
-            modules=[self._module(at, name, one(), order, facts) for at, (name, one) in enumerate(table.listed)],
-            parameters=[self._parameter(at, table, initial) for at in range(len(table.held))],
-            feeds=modules.feeds if modules is not None else [],
-            shared=list(table.shared.values())[:100],
-            left_out={"modules": table.left[0], "parameters": table.left[1]},
-            spectral_eval_first=spectral,
-        )
-
     def _module(self, at, name, one, order, facts):
         if one is None:
             return {"i": at, "name": name, "type": "", "depth": 0, "order": None}
-        own = [p for p in list(one._parameters.values()) if p is not None]
-        seen = facts.get(at, {})
-        return {
-            "i": at,
-            "name": name,
-            "type": class_name(one) if not at else type(one).__name__,
-            "depth": name.count(".") + 1 if name else 0,
-            "order": order.get(at),
-            "parameters": sum(p.numel() for p in own),
-            "trainable": sum(p.numel() for p in own if p.requires_grad),
-            "options": _options(one),
-            "input": seen.get("input", []),
-            "output": seen.get("output", []),
-        }
+        return super()._module(at, name, one, order, facts)
 
-    def _parameter(self, at, table, initial):
-        parameter = table.held[at]()
-        if parameter is None:
-            return {"i": at, "name": table.names[at], "shape": [], "trainable": False, "module": None, "init": None}
-        told = {"i": at, "name": table.names[at], "trainable": parameter.requires_grad, "module": table.owners[at]}
-        told.update(self.stats.kind(parameter))
-        told["init"] = initial[at] if initial is not None else None
-        return told
+    def _own_parameters(self, module):
+        return [p for p in list(module._parameters.values()) if p is not None]
+
+    def _count(self, parameter):
+        return parameter.numel()
+
+    def _is_trainable(self, parameter):
+        return parameter.requires_grad
+
+    def _options(self, module):
+        return _options(module)
 
 
 def fan_in(parameter):
@@ -227,23 +144,10 @@ def _options(module):
     return told
 
 
-class InitialWrites:
-    """How often initialisers were called on a tensor.
+class InitialWrites(model_table.InitialWrites):
+    """How often the functions of `torch.nn.init` were called on a tensor."""
 
-    Args:
-        failed: `failed(where, error)` takes failures of ours.
-    """
-
-    def __init__(self, failed):
-        self._failed = failed
-        self._counts = {}
-        self._depth = 0
-        self.closed = False
-
-    def of(self, parameter):
-        """Name of an initialiser -> calls on this tensor."""
-        known = self._counts.get(id(parameter))
-        return known[1] if known is not None and known[0]() is parameter else {}
+    FRAMEWORK = "torch"
 
     def install(self, torch, is_compiling):
         """Watches `torch.nn.init`."""
@@ -267,15 +171,3 @@ class InitialWrites:
                 take(name, args, kwargs)
 
         return transparent_wrapper(as_import_machinery(initialise), original)
-
-    def _take(self, name, args, kwargs):
-        try:
-            tensor = args[0] if args else kwargs.get("tensor")
-            if tensor is None or len(self._counts) > _MOST_WRITES:
-                return
-            known = self._counts.get(id(tensor))
-            if known is None or known[0]() is not tensor:
-                known = self._counts[id(tensor)] = (ref(tensor), {})
-            known[1][name] = known[1].get(name, 0) + 1
-        except Exception as error:
-            self._failed("torch.init", error)

@@ -3,13 +3,12 @@
 from collections import deque
 from weakref import ref
 
+from ..inspection.module_outputs import MOST_MODULES, MOST_SAMPLES
 from ..inspection.nested import first_tensor, tensors_in
 from .batched_stats import BatchedStats, share
 from .module_calls import Observer
 from .tensor_stats import MOST, RUN
 
-MOST_MODULES = 400
-MOST_SAMPLES = 2048
 SATURATED = 5.0
 """|input| of tanh and sigmoid beyond which they are flat. Source: DeepDiagnosis."""
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from ..training.monitor import TrainingMonitor
+from ..inspection.health_hooks import start_monitor, watched_constructor
 from ..wrapping import as_import_machinery, transparent_wrapper
 from .inspector import TensorInspector
 
@@ -18,11 +18,9 @@ _TOUCHING_TENSORS = (
 
 def hook_monitor(adapter):
     """Watches everything that health needs beside steps and backward calls, which the adapter passes on."""
-    if adapter.probe.settings.get("level") == "off":
-        adapter.probe.unobserved("health of the training", "switched off by --debug off")
+    inspector = start_monitor(adapter, TensorInspector)
+    if inspector is None:
         return
-    inspector = TensorInspector(adapter)
-    adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, inspector)
     for name in _TOUCHING_TENSORS:
         setattr(adapter.monitor, name, inspector.without_modes.wrap(getattr(adapter.monitor, name)))
     compiling, probe = adapter.is_compiling, adapter.probe
@@ -49,21 +47,9 @@ def hook_monitor(adapter):
 def _watch_optimizers(adapter, inspector):
     """Has the model behind a new optimizer found before its first forward."""
     base = sys.modules["torch.optim.optimizer"].Optimizer
-    original, compiling, failed = base.__init__, adapter.is_compiling, adapter.probe.failed
-    training, made = adapter.training, inspector.without_modes.wrap(inspector.optimizer_made)
-
-    def initialise(optimizer, *args, **kwargs):
-        original(optimizer, *args, **kwargs)
-        if compiling():
-            return
-        began = training.clock()
-        try:
-            made(optimizer)
-        except Exception as error:
-            failed("torch.optimizer made", error)
-        training.overhead_s += training.clock() - began
-
-    base.__init__ = transparent_wrapper(as_import_machinery(initialise), original)
+    made = inspector.without_modes.wrap(inspector.optimizer_made)
+    initialise = watched_constructor(adapter, base.__init__, adapter.is_compiling, made)
+    base.__init__ = transparent_wrapper(as_import_machinery(initialise), base.__init__)
 
 
 def _watch_grad(adapter):

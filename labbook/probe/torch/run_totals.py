@@ -1,6 +1,8 @@
 """What the running totals of a PyTorch loop tell of its models, optimizers and schedulers."""
 
+from ..inspection.run_totals import living_optimizers, lost_parameters, note_schedulers
 from .compiler import recompiled
+from .framework_state import parameters
 
 WRAPPERS = ("DistributedDataParallel", "DataParallel")
 """Classes that keep the parameters of all ranks equal, even where it is not they that are called."""
@@ -66,27 +68,15 @@ def fill_in(inspector, loop):
 
 def _held_twice(optimizers):
     """How many parameters a second optimizer holds."""
-    held = [id(p) for one in optimizers for p in {id(p): p for g in one.param_groups for p in g["params"]}.values()]
+    held = [id(p) for one in optimizers for p in {id(p): p for p in parameters(one)}.values()]
     return len(held) - len(set(held))
 
 
 def _of_optimizers(inspector, loop, owned):
-    recorders = list(inspector.adapter.training.recorders.values())
-    owners = [(recorder, recorder.owner()) for recorder in recorders if recorder.owner is not None]
-    indices = {id(optimizer): recorder.index for recorder, optimizer in owners if optimizer is not None}
-    loop.facts["held_twice"] = _held_twice([optimizer for _, optimizer in owners if optimizer is not None])
-    for recorder, optimizer in owners:
-        if optimizer is None or not owned:
-            continue
-        params = [p for group in optimizer.param_groups for p in group["params"]]
+    owners = living_optimizers(inspector)
+    loop.facts["held_twice"] = _held_twice([optimizer for _, optimizer in owners])
+    for recorder, optimizer in owners if owned else ():
+        params = parameters(optimizer)
         lost = [p for p in params if id(p) not in owned and id(p) not in inspector.had_gradient]
-        one = loop.optimizer(recorder.index)
-        one.stale = (
-            {"tensors": len(lost), "elements": sum(p.numel() for p in lost), "held": len(params)} if lost else None
-        )
-    steps_of = {index: one.steps for index, one in loop.of.items()}
-    known = inspector.loading.schedulers(
-        lambda optimizer: indices.get(id(optimizer)), lambda index: steps_of.get(index, 0)
-    )
-    for index, told in known.items():
-        loop.optimizer(index).scheduler = told
+        loop.optimizer(recorder.index).stale = lost_parameters(params, lost, lambda p: p.numel())
+    note_schedulers(inspector, loop, owners)

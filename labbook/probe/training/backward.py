@@ -8,6 +8,9 @@ from .loop_follower import is_engine_thread
 NEVER_COMPILING = SimpleNamespace(_is_compiling_flag=False)
 """The flags of a framework without a compiler that could be at work: see `adapter.questions`."""
 
+NEVER_COMPILING = SimpleNamespace(_is_compiling_flag=False)
+"""The flags of a framework without a compiler that could be at work: see `adapter.questions`."""
+
 
 def watched_backward(adapter, original):
     """`original`, a function or method that runs a backward pass, with its outermost call in each thread watched.

@@ -51,3 +51,56 @@ def nvidia_driver():
     except OSError:
         return ""
     return next((word for word in words if word[:1].isdigit() and "." in word), "")
+
+
+def build_facts(facts):
+    """The `build` field of the `framework` event: what is known of `facts`, and the driver where there is one."""
+    known = {name: value for name, value in facts.items() if value is not None}
+    driver = nvidia_driver()
+    if driver:
+        known["driver"] = driver
+    return known
+
+
+def cuda_devices(cuda):
+    """GPUs that this process can use.
+
+    Args:
+        cuda: `torch.cuda` or `paddle.device.cuda`, which the program has started already.
+    """
+    found = []
+    for index in range(cuda.device_count()):
+        facts = cuda.get_device_properties(index)
+        found.append({"kind": "cuda", "name": facts.name, "memory_bytes": facts.total_memory})
+    return found
+
+
+def distributed_facts(distributed):
+    """Fields of the `state` event on distributed training, empty without; `distributed` is `torch.distributed`."""
+    if not distributed.is_available() or not distributed.is_initialized():
+        return {}
+    return {
+        "distributed": {
+            "backend": str(distributed.get_backend()),
+            "world_size": distributed.get_world_size(),
+            "rank": distributed.get_rank(),
+        }
+    }
+
+
+def optimizer_fields(optimizer, options, groups, closure):
+    """Fields of the `optimizer` event.
+
+    Args:
+        optimizer: It.
+        options: Its options by name, plain or not.
+        groups: `(rate, sizes)` of each parameter group: its learning rate, and the elements of its parameters.
+        closure: Whether its step was called with a closure.
+    """
+    facts = [{"lr": rate, "tensors": len(sizes), "elements": sum(sizes)} for rate, sizes in groups]
+    return {
+        "type": type(optimizer).__name__,
+        "options": plain_options(options),
+        "groups": shortened(facts),
+        "closure": closure,
+    }

@@ -21,8 +21,8 @@ from labbook.errors import UsageError
 from labbook.frozen import dataclass
 from labbook.record.child.output_copier import OutputCopier
 from labbook.record.child.signal_relay import SignalRelay
+from labbook.record.child.start_errors import COMMAND_FAULTS, EXIT_MISSING, EXIT_NOT_EXECUTABLE, start_error
 from labbook.record.child.terminal import ChildStreams, open_child_streams
-from labbook.record.child.unrecorded import COMMAND_FAULTS, EXIT_MISSING, EXIT_NOT_EXECUTABLE, start_error
 
 if TYPE_CHECKING:
     from labbook.capture.console.console_sink import ConsoleSink

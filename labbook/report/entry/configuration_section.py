@@ -1,4 +1,4 @@
-"""What an entry tells about the setting of a run: configuration, code, files, resources, what was not observed."""
+"""Sections of an entry on configuration, code, files, resources, and data that was not observed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from labbook.store.sentences import Sentences
 
 
 def captured_facts(run: Run, source: str) -> Mapping[str, Any]:
-    """Facts of a capture source; empty when it declined or never ran."""
+    """Returns the facts of a capture source; empty if it was not available."""
     facts = run.captured.get(source)
     return facts if isinstance(facts, Mapping) and "unavailable" not in facts else {}
 
 
 def configuration_section(run: Run, limits: Limits) -> dict[str, Any]:
-    """Command line, parsed options, configuration files, and the environment variables that may be shown."""
+    """Returns command line, parsed options, configuration files and permitted environment variables."""
     command = captured_facts(run, "command")
     texts, left = [], limits.config_bytes
     for config in run.configs:
@@ -72,7 +72,7 @@ def _arguments(source: str, name: str, values: Facts, limits: Limits) -> dict[st
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Options by dotted name, in their own order."""
+    """Yields options by dotted name, in their order."""
     rows: list[tuple[str, str]] = []
     for key, value in values.items():
         if isinstance(value, Mapping) and value and prefix.count(".") < 6:
@@ -85,7 +85,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 
 def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
-    """State of the user's code, or `None` when it is not known."""
+    """Returns the state of the user's code, or `None` if unknown."""
     code = captured_facts(run, "code")
     if not code:
         return None
@@ -113,7 +113,7 @@ def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | N
         "more": max(0, len(changed) + len(untracked) - len(rows)),
         "patch": str(code.get("patch") or ""),
         "patch_note": shorten_middle(note, 1000),
-        # The note names these itself.
+        # The note names these files.
         "withheld": []
         if note
         else [shorten_middle(_name(w), limits.cell) for w in code.get("withheld") or ()][: limits.rows],
@@ -133,7 +133,7 @@ _STATUSES = {
     "T": "type changed",
     "U": "unmerged",
 }
-"""Git's letters. Source: git-diff, `--diff-filter`."""
+"""Status letters of git. Source: git-diff, `--diff-filter`."""
 
 
 def _changed_file(facts: Facts, limits: Limits) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _name(item: object) -> str:
 
 
 def files_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """Files read and written, or `None`; what was written comes first, then the largest."""
+    """Returns files read and written, written ones and the largest first, or `None`."""
     if not run.files:
         return None
     order = {"written": 0, "read and written": 1, "read": 2}
@@ -175,7 +175,7 @@ def _file(use: FileUse, limits: Limits) -> dict[str, Any]:
 
 
 def resources_section(run: Run) -> dict[str, Any] | None:
-    """Time and memory that the run took, or `None` when nothing was measured."""
+    """Returns time and memory of the run, or `None` if nothing was measured."""
     used = captured_facts(run, "resources")
     rows: list[dict[str, Any]] = [{"what": "duration", "value": numbers.duration(run.duration_s)}] if run.ended else []
     rows += _step_times(run)
@@ -205,7 +205,7 @@ def resources_section(run: Run) -> dict[str, Any] | None:
 
 
 def _phases(run: Run) -> list[dict[str, Any]]:
-    """Where the time of a step goes, the longest phase first."""
+    """Returns the phases of a step, the longest first."""
     found = run.health.get("phases")
     phases = {k: v for k, v in found.items() if isinstance(v, (int, float))} if isinstance(found, Mapping) else {}
     parts = {name: phases[name] for name in ("data", "forward", "backward", "optimizer", "other") if name in phases}
@@ -217,7 +217,7 @@ def _phases(run: Run) -> list[dict[str, Any]]:
 
 
 def _step_times(run: Run) -> list[dict[str, str]]:
-    """Median step time; the first steps, which compile and warm up, do not move a median."""
+    """Returns the median step time, which the first steps (compilation, warm-up) do not affect."""
     rows = []
     for series in run.series:
         if series.name.split(".opt")[0] != "step_time_s" or series.rank not in (None, 0):
@@ -264,12 +264,12 @@ def _process(process: Process) -> dict[str, Any]:
 
 
 def unobserved_section(run: Run, limits: Limits, failed: Sequence[tuple[str, str]] = ()) -> dict[str, Any] | None:
-    """What nobody looked at, with the reason, or `None`: the probe's absence, declined signals and sources, failures.
+    """Returns data that was not observed, with reasons, or `None`: missing probe, signals, sources, failures.
 
     Args:
         run: The run.
-        limits: What fits.
-        failed: Further rows, as (what, reason).
+        limits: Limits of the section.
+        failed: More rows, as (what, reason).
     """
     rows = [{"what": what, "key": "", "reason": reason} for what, reason in failed]
     if run.probe.status == "absent" and run.status != "running":
@@ -278,7 +278,7 @@ def unobserved_section(run: Run, limits: Limits, failed: Sequence[tuple[str, str
     for framework in run.frameworks:
         rows += [{"what": f"{framework.name}: {k}", "key": "", "reason": str(v)} for k, v in framework.declined.items()]
     for source, facts in run.captured.items():
-        # That there is no lock file is told by the verdict on reproducibility.
+        # A missing lock file is part of the verdict on reproducibility.
         if isinstance(facts, Mapping) and facts.get("unavailable") and source != "lockfiles":
             rows.append({"what": source, "key": "source", "reason": str(facts["unavailable"])})
     errors = [

@@ -1,4 +1,4 @@
-"""The output of a run as its entry shows it: lines that tell of trouble first, then the end, then the beginning."""
+"""The output section of an entry: lines with errors or warnings, then the end, then the beginning."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TROUBLE = re.compile(
 _MAX_LINE = 400
 _TROUBLE_LINES = 8
 _SHORT = 12
-"""Output of so few lines is read at a glance."""
+"""Output with at most this many lines has no list of errors."""
 
 
 def console_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """What the program printed and which warnings it raised, or `None` when there is nothing."""
+    """Returns output and warnings of the program, or `None`."""
     lines = run.console.text.rstrip("\n").split("\n") if run.console.text.strip() else []
     warnings = [
         {
@@ -58,7 +58,7 @@ def console_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 
 
 def _fitting(lines: list[str], n_bytes: int, *, from_end: bool) -> list[str]:
-    """As many of the lines as fit, from one end; a very long line is shortened in its middle."""
+    """Returns as many lines as fit, from one end; a very long line is shortened in the middle."""
     chosen: list[str] = []
     used = 0
     for line in reversed(lines) if from_end else lines:
@@ -71,7 +71,7 @@ def _fitting(lines: list[str], n_bytes: int, *, from_end: bool) -> list[str]:
 
 
 def _trouble(run: Run, lines: list[str], limits: Limits) -> str:
-    """The last lines that speak of an error, when the command failed and the probe caught no exception."""
+    """Returns the last lines with an error, if the command failed without a caught exception."""
     if run.status not in ("failed", "killed", "lost") or ending_exception(run) is not None or not limits.console_bytes:
         return ""
     marked = [shorten_middle(line.strip(), _MAX_LINE) for line in lines if _TROUBLE.search(line[:2000])]

@@ -1,4 +1,4 @@
-"""Tables that people read to debug: modules, batches, and what went through each layer."""
+"""Tables for debugging: modules, batches, layer outputs and parameters."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from labbook.report import numbers
 from labbook.report.entry.section_limits import Limits, shorten_middle
 
 _MOST_MODELS = 4
-"""Models in one table, as a generator and its critic. Source: chosen by us."""
+"""Most models in one table, such as generator and critic. Source: chosen by us."""
 
 
 def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
-    """One table of the modules of the first models, one below the other; without rows when no forward was seen.
+    """Returns the table of modules of the first models, without rows if no forward pass was seen.
 
     Returns:
-        `rows`: `name`, `type`, `shapes`, `parameters`; `more`: modules that are left out.
+        `rows`: `name`, `type`, `shapes`, `parameters`; `more`: number of modules left out.
     """
     models = _list(run.health.get("models"))[:_MOST_MODELS]
     rows, more = [], 0
@@ -38,7 +38,7 @@ def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
 
 
 def _by_depth(known: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
-    """The modules down to the depth at which they fit, in the order of the tree."""
+    """Returns the modules down to the depth at which they fit, in tree order."""
     deepest = max((int(row.get("depth") or 0) for row in known), default=0)
     while deepest > 0 and sum(int(row.get("depth") or 0) <= deepest for row in known) > most:
         deepest -= 1
@@ -61,11 +61,11 @@ def _parameters(row: Mapping[str, Any]) -> str:
 
 
 def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """The batches and where they came from, or `None` when none was seen.
+    """Returns batches and DataLoaders, or `None` if no batch was seen.
 
     Returns:
-        `rows`: `phase`, `step`, `leaf`, `shape`, `dtype`, `range`, `spread` (mean and deviation), `note` (classes, bad
-        values); `loaders`: the settings of the first loaders.
+        `rows`: `phase`, `step`, `leaf`, `shape`, `dtype`, `range`, `spread` (mean and standard deviation), `note`
+        (classes, values that are not finite); `loaders`: the settings of the first loaders.
     """
     found = _list(run.health.get("batches"))
     loaders = _list(run.health.get("loaders"))
@@ -97,7 +97,7 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 
 
 def _each_once(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows without repetitions: a loader is often made anew for each epoch."""
+    """Returns the rows without duplicates: a loader is often created for each epoch."""
     found: list[dict[str, Any]] = []
     for row in rows:
         if row not in found:
@@ -124,12 +124,12 @@ def _spread(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """What each layer gave at the first and last look, and each parameter at the last; `None` when nothing was seen.
+    """Returns layer outputs of the first and last observed step and parameters of the last, or `None`.
 
     Returns:
-        `steps`: the looks; `layers`: `name`, `type`, `looks` (one for each step: `range`, `spread`, `zero`, `bad`);
-        `weights`: `name`, `shape`, `weight`, `gradient`, `ratio` (update / weight), `zero`, `bad`; `step` of
-        those; and how many are left out, as `more_layers` and `more_weights`.
+        `steps`: the observed steps; `layers`: `name`, `type`, `looks` (for each step: `range`, `spread`, `zero`,
+        `bad`); `weights`: `name`, `shape`, `weight`, `gradient`, `ratio` (update / weight), `zero`, `bad`; `step` of
+        those; `more_layers` and `more_weights`: numbers of rows left out.
     """
     layers, weights = _table(run.health.get("layers")), _table(run.health.get("weights"))
     if not layers and not weights:

@@ -1,4 +1,4 @@
-"""The section *Diagnosis* of an entry, and the same in a few lines for the terminal."""
+"""The section *Diagnosis* of an entry, and its short form for the terminal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.store.templates import words
 
 _MOST_WHOLE = 4
-"""Findings told with causes and fixes; further ones are named."""
+"""Most findings with causes and fixes; more are listed by title."""
 _MOST_SEEN = 5
 _WIDTH = 200
 
 
 def diagnosis_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """What went wrong, why, and what to try; `None` where nothing did."""
+    """Returns findings with causes and fixes, or `None` without a diagnosis."""
     told = [finding for finding in run.findings if not finding.follows_from]
     follow = [finding for finding in run.findings if finding.follows_from]
     if not told and not run.unsure:
@@ -62,7 +62,7 @@ def _named(finding: Finding) -> dict[str, Any]:
 
 
 def _best(seen: Sequence[Seen]) -> list[Seen]:
-    """Runs whose fix is known first."""
+    """Returns earlier runs, those with a known fix first."""
     return sorted(seen, key=lambda one: not one.fix)[:_MOST_SEEN]
 
 
@@ -71,7 +71,7 @@ def _seen(seen: Seen, run: Run) -> dict[str, Any]:
 
 
 def user_location(finding: Finding, run: Run) -> str:
-    """File and line in the user's code: "model.py:31"; "" where it is not known."""
+    """Returns file and line in the user's code: "model.py:31"; "" if unknown."""
     file, line = finding.where.get("file"), finding.where.get("line")
     if not file:
         return ""
@@ -80,12 +80,12 @@ def user_location(finding: Finding, run: Run) -> str:
 
 
 def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]:
-    """The primary finding as the terminal shows it: what, where, why, what to try, what cured it before.
+    """Returns the primary finding for the terminal: title, location, cause, fixes, earlier fix.
 
     Args:
-        run: A run with its findings.
+        run: A run with findings.
         language: "en" or "zh".
-        base: Folder that paths are shown relative to.
+        base: Folder to which paths are relative.
     """
     said = words(language)["diagnosis"]
     primary = next(iter(run.findings), None)
@@ -117,23 +117,23 @@ def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]
 
 
 def seen_line(finding: Finding, said: Mapping[str, Any]) -> str:
-    """How often the same was seen before, and in which run last."""
+    """Returns how often the failure was seen before, and the last run that had it."""
     count, last = len(finding.seen_before), finding.seen_before[0].run
     words = said["seen_line_one" if count == 1 else "seen_line"]
     return fill(words, count=count, run=last)
 
 
 def headline(finding: Finding, said: Mapping[str, Any]) -> str:
-    """Title, id and certainty of a finding on one line."""
+    """Returns title, id and certainty of a finding on one line."""
     certainty = said["tiers"][str(finding.tier)]
     return f"{strip_markdown(finding.title)} ({finding.symptom or finding.family}{said['comma']}{certainty})"
 
 
 def fill(sentence: object, **values: object) -> str:
-    """A sentence with its values for the terminal, where nothing is escaped for Markdown."""
+    """Returns a sentence with its values, not escaped for Markdown."""
     return str.format(str(sentence), **values)
 
 
 def strip_markdown(sentence: str) -> str:
-    """A sentence of the catalogue without its code marks."""
+    """Returns a sentence of the catalogue without backticks."""
     return sentence.replace("`", "")

@@ -21,12 +21,12 @@ _MAX_VALUE = 80
 
 
 def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any]:
-    """The front matter's keys in their order.
+    """Returns the front matter with its keys in order.
 
     Args:
         run: The run.
-        title: The title in force.
-        before: Front matter of the entry on disk: tags that people added, a fix, and their name for the author stay.
+        title: The title of the entry.
+        before: Front matter of the entry on disk; tags, a fix and an author that people set are preserved.
     """
     code = run.captured.get("code") or {}
     commit = str(code.get("commit") or "") if "unavailable" not in code else ""
@@ -70,9 +70,9 @@ def _joined(own: tuple[str, ...], theirs: object) -> list[str]:
 
 
 def _params(run: Run) -> dict[str, float | int | str | bool | None]:
-    """The options as the program parsed them, defaults too, for tables of runs; of two parsers the first one's value.
+    """Returns the parsed options with defaults, for tables of runs; of two parsers, the first one's value.
 
-    Lists and paths are in the entry's text; here stands what a column can hold.
+    Only values that fit a column: lists and paths are in the text of the entry.
     """
     found: dict[str, float | int | str | bool | None] = {}
     for arguments in run.arguments:
@@ -89,7 +89,7 @@ def _param(value: float | int | str | None) -> float | int | str | bool | None:
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and values, those of nested groups with the group's name before them: `optimizer.lr`."""
+    """Yields names and values; nested ones have a dotted name: `optimizer.lr`."""
     for name, value in values.items():
         if isinstance(value, Mapping) and value and prefix.count(".") < 6:
             yield from _leaves(value, f"{prefix}{name}.")
@@ -98,7 +98,7 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _metrics(run: Run) -> dict[str, Any]:
-    """First, best and last value of what the program trained for; not of step times and learning rates."""
+    """Returns first, best and last value of each metric, without step times and learning rates."""
     primary = find_primary_series(run)
     quiet = set(MEASURED_BY_PROBE) - {"loss"}
     chosen = [s for s in one_a_name(run.series) if base_name(s.name) not in quiet]
@@ -123,5 +123,5 @@ def _value(value: float | None) -> float | int | str | None:
 
 
 def _short(value: float) -> float:
-    """The value with five significant digits, which is all that a list shows."""
+    """Returns the value with five significant digits, enough for lists."""
     return float(f"{value:.5g}")

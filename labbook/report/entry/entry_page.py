@@ -1,4 +1,4 @@
-"""The entry of a run: the whole Markdown page, made from a `Run` and the page that people may have written in."""
+"""Writes the entry of a run: the Markdown page of a `Run`, with the text that people added to it."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ SECTIONS = (
     "title", "diagnosis", "exception", "changes", "health", "checked", "moments", "metrics", "model", "data", "debug",
     "resources", "profile", "console", "configuration", "environment", "code", "files", "unobserved",
 )  # fmt: skip
-"""Names of the generated blocks, in their order."""
+"""Generated blocks, in order."""
 
 _BY_HAND = "<!-- title given by hand -->"
 _HEADING = re.compile(r"^# (.+?)[ \t\r]*$", re.MULTILINE)
 
 
 def entry_markdown(run: Run, notebook: Notebook, existing: str | None = None) -> str:
-    """The whole entry of a run, at most 64 KiB of it labbook's.
+    """Returns the entry of a run; the generated part has at most 64 KiB.
 
-    Text that people wrote in `existing`, outside the markers, survives byte for byte; so do tags, a title and other
-    front matter that they gave. A section that they list under `leave_out:` in the front matter stays away.
+    Text of people in `existing`, outside the markers, is preserved byte for byte, and so are their tags, title and
+    other front matter. Sections listed under `leave_out:` in the front matter are omitted.
 
     Args:
-        run: Everything that is known.
-        notebook: Gives language, templates and places.
-        existing: The entry as it is on disk, read without translating line ends; `None` when there is none.
+        run: The run.
+        notebook: Notebook of the run.
+        existing: The entry on disk, read without translating line ends, or `None`.
     """
     before = _meta_of(existing)
     language = notebook.config.language_in_use()
@@ -80,7 +80,7 @@ def entry_markdown(run: Run, notebook: Notebook, existing: str | None = None) ->
 
 
 def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Sentences) -> dict[str, Any]:
-    """Plain data for the template, nothing in it escaped: the template does that for each place."""
+    """Returns plain data for the template, which escapes it for each place."""
     paths = notebook.paths
     makers: dict[str, Callable[[], dict[str, Any] | None]] = {
         "diagnosis": lambda: diagnosis_section(run, limits),
@@ -106,7 +106,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
         try:
             data[name] = make()
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # noqa: PERF203
-            # Facts in a shape that nobody expected cost their section, and it says so; never the entry.
+            # Facts of unexpected shape make their section fail, with a note, never the entry.
             data[name] = None
             failed.append((f"section {name}", f"it could not be written: {type(error).__name__}: {error}"))
     data["head"] = {**title_section(run, title, paths), "stopped": stopped_line(run)}
@@ -116,7 +116,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
 
 
 def _body(templates: Templates, data: Mapping[str, Any], say: Sentences, *, by_hand: bool) -> str:
-    """The page below its front matter; a broken template of the notebook is named in it."""
+    """Returns the page below its front matter, with a note on a broken template."""
     tools = {"section": _section(by_hand), "phrase": say, "template_note": ""}
     body, trouble = templates.render_anyway("entry.md.j2", {**data, **tools})
     if trouble:
@@ -125,7 +125,7 @@ def _body(templates: Templates, data: Mapping[str, Any], say: Sentences, *, by_h
 
 
 def _section(by_hand: bool) -> Callable[..., Any]:
-    """What a template wraps a section in: the markers of a block, or nothing when the section is empty."""
+    """Returns the template macro that puts the markers of a block around a section that is not empty."""
 
     def section(name: str, caller: Callable[[], str]) -> Any:  # noqa: ANN401 - finished text
         content = str(caller())
@@ -139,7 +139,7 @@ def _section(by_hand: bool) -> Callable[..., Any]:
 
 
 def tidy(text: str) -> str:
-    """The text with at most one blank line in a row; blocks of code stay as they are."""
+    """Returns the text without repeated blank lines, except in code blocks."""
     lines: list[str] = []
     end = ""
     for line in text.split("\n"):
@@ -156,10 +156,10 @@ def tidy(text: str) -> str:
 
 
 def _title(run: Run, language: str, before: Mapping[str, Any], existing: str | None) -> tuple[str, bool]:
-    """The title in force, and whether people gave it.
+    """Returns the title, and whether people set it.
 
-    Labbook's title changes when the run ends. One that differs from what labbook wrote, in the front matter or in the
-    heading, is people's and stays; a hidden mark beside the heading remembers that.
+    The generated title changes when the run ends. A title in the front matter or the heading that differs from the
+    generated one was set by people and is preserved; a hidden mark next to the heading records that.
     """
     own = run.title or run_title(run, language)
     if existing is None:

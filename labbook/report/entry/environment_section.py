@@ -1,4 +1,4 @@
-"""What an entry tells about the environment of a run, and whether another machine could repeat it."""
+"""The section of an entry on the environment of a run and its reproducibility."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ _MATTER = [
     "wandb", "mlflow", "hydra-core", "omegaconf", "einops", "opencv-python", "pillow", "albumentations",
     "tensorflow", "keras", "jax", "jaxlib",
 ]  # fmt: skip
-"""Packages whose version decides results of training; all others are in `environment.txt`. Source: chosen by us, what
-the trackers of the two frameworks ask for in bug reports, and what examples import most."""
+"""Packages whose version affects results; `environment.txt` has all packages.
+
+Source: chosen by us; the packages that the frameworks ask for in bug reports, and those that examples import most.
+"""
 
 
 def environment_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
-    """Interpreter, frameworks, devices, machine, seeds, and the verdict on reproducibility, or `None`."""
+    """Returns interpreter, frameworks, devices, machine, seeds and reproducibility, or `None`."""
     rows = [*_python_rows(run), *_framework_rows(run), *_machine_rows(run, limits), *_seed_rows(run)]
     python, verdict = captured_facts(run, "python"), captured_facts(run, "reproducibility")
     if not rows and not verdict:

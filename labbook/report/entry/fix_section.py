@@ -1,4 +1,4 @@
-"""What cured a failure, as sections of entries and of the notebook's page of a symptom."""
+"""Sections on the fix of a failure, in entries and in the symptom page of the notebook."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.model.fix import Fix, Proposal, in_words, line_counts, sides
+from labbook.model.confirmed_fix import Fix, Proposal, in_words, line_counts, sides
 from labbook.model.message import message
 from labbook.model.run import Change
 from labbook.report.entry.entry_page import tidy
@@ -23,11 +23,11 @@ _MOST_ROWS = 12
 _CELL = 160
 _DIFF_LINES = 80
 _DIFF_LETTERS = 6000
-"""Of the changed code. Source: chosen by us: a screen or two; all of it is in the patches beside the two entries."""
+"""Shown part of the code changes. Source: chosen by us, one or two screens; the patches are complete."""
 
 
 def fix_markdown(notebook: Notebook, fix: Fix) -> str:
-    """The section *Fix* of the entry of the run that failed."""
+    """Returns the section *Fix* for the entry of the failed run."""
     shown, whole = shortened(fix.diff)
     data = {
         "state": "fixed",
@@ -43,7 +43,7 @@ def fix_markdown(notebook: Notebook, fix: Fix) -> str:
 
 
 def cures_markdown(notebook: Notebook, proposal: Proposal) -> str:
-    """The section of the entry of the run that may have cured another one, or has, as somebody confirmed."""
+    """Returns the section for the entry of a run that is a possible or confirmed fix."""
     data = {
         "state": "cures" if proposal.confirmed else "proposed",
         "text": "",
@@ -58,17 +58,17 @@ def cures_markdown(notebook: Notebook, proposal: Proposal) -> str:
 
 
 def proposal_line(proposal: Proposal, language: str = "en") -> str:
-    """The proposal in one line for the terminal."""
+    """Returns the proposal in one line for the terminal."""
     said = words(language)["fix"]
     return shorten_middle(str(said["line"]).format(run=proposal.failed, changes=in_words(proposal.changes)), 300)
 
 
 def symptom_fixes_markdown(notebook: Notebook, page: Path, runs: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
-    """The confirmed fixes of one symptom, as a table.
+    """Returns the confirmed fixes of one symptom as a table.
 
     Args:
-        notebook: Gives language and places.
-        page: The page that the table goes to.
+        notebook: The notebook.
+        page: Page of the table.
         runs: Id and front matter of each run with a fix, newest first.
     """
     rows = []
@@ -89,7 +89,7 @@ def symptom_fixes_markdown(notebook: Notebook, page: Path, runs: Sequence[tuple[
 
 
 def shortened(diff: str) -> tuple[str, bool]:
-    """A diff cut at some lines and letters, and whether it is whole."""
+    """Returns a diff shortened to some lines and characters, and whether it is complete."""
     lines = [line[:400] for line in diff.split("\n")]
     kept: list[str] = []
     size = 0
@@ -108,7 +108,7 @@ def _sides(change: Change, say: Sentences) -> tuple[str, str]:
     if counts is not None:
         return before, say(message("capture.lines", added=counts[0], removed=counts[1]))
     if (before, now) != (change.before, change.now):
-        # The line that changed, or the part in which two long values differ.
+        # The changed line, or the part in which two long values differ.
         return before, now
     return say(change.messages.get("before"), before), say(change.messages.get("now"), now)
 

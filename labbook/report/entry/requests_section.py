@@ -1,4 +1,4 @@
-"""What the user asked for: moments of `--watch` and its kin, the profile, results of `labbook.checks`."""
+"""Sections on requests of the user: `--watch`, `--break`, `--stop-on`, the profile, `labbook.checks`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VALUES = 20
 
 
 def moments_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """When conditions came true, and with what values; `None` when none was given."""
+    """Returns when conditions were true, with values, or `None` without conditions."""
     watched = _list(run.asked.get("watched"))
     moments = _list(run.asked.get("moments"))
     if not watched and not moments:
@@ -91,7 +91,7 @@ def _leaf(leaf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def profile_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """The profiler's table, or `None` when no profile was taken."""
+    """Returns the table of the profiler, or `None` without a profile."""
     profiles = _list(run.asked.get("profiles"))
     if not profiles:
         return None
@@ -132,7 +132,7 @@ def _operator(row: Mapping[str, Any], steps: int, seconds: float, limits: Limits
 
 
 def checked_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """Results of `labbook.checks` that the program asked for, or `None`."""
+    """Returns results of `labbook.checks` in the program, or `None`."""
     results = _list(run.asked.get("checked"))
     if not results:
         return None
@@ -156,7 +156,7 @@ def _result(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
 
 
 def stopped_line(run: Run) -> dict[str, Any] | None:
-    """What ended the run as asked: `what` and `step`; `None` when nothing did."""
+    """Returns the option that stopped the run (`what`) and the `step`, or `None`."""
     stopped = run.asked.get("stopped")
     if not isinstance(stopped, Mapping):
         return None
@@ -165,7 +165,7 @@ def stopped_line(run: Run) -> dict[str, Any] | None:
 
 
 def format_event_number(value: object, digits: int = 4) -> str:
-    """A number of an event; those that are not finite come as texts."""
+    """Returns a number of an event as text; numbers that are not finite are texts there."""
     return numbers.number(_number(value), digits)
 
 

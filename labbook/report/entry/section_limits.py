@@ -1,4 +1,4 @@
-"""How much of each section an entry shows, so that it stays a page people read."""
+"""Limits of each section, so that an entry stays readable."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from labbook.frozen import dataclass
 
 MAX_ENTRY_BYTES = 64 * 1024
-"""Source: entry.md; a git host renders a page of this size at once."""
+"""Source: chosen by us; git hosts render a page of this size without delay."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What fits in one entry.
+    """Limits of an entry.
 
     Args:
         console_lines: Last lines of the output.
-        console_head: First lines of the output, when lines between are left out.
+        console_head: First lines of the output, if lines in between are left out.
         console_bytes: Text of the console section.
         rows: Rows of a table.
         cell: Characters of a cell.
@@ -40,10 +40,10 @@ class Limits:
 
 
 def steps() -> list[Limits]:
-    """Limits from generous to narrow; the console gives way first, then the tables.
+    """Returns limits from generous to narrow; the console is shortened first, then the tables.
 
-    The last ones keep any entry under `MAX_ENTRY_BYTES`. Source: a cell of punctuation grows by 6 when it is escaped;
-    12 tables of 6 rows with 4 cells of 20 characters stay under 35 KiB even so.
+    With the last ones, any entry stays under `MAX_ENTRY_BYTES`. Source: escaping makes a cell of punctuation 6 times as
+    long; 12 tables of 6 rows with 4 cells of 20 characters stay under 35 KiB.
     """
     full = Limits()
     short = replace(full, console_lines=30, console_head=3, console_bytes=5_000, config_bytes=4_000, text=1_000)
@@ -56,7 +56,7 @@ def steps() -> list[Limits]:
 
 
 def shorten_middle(text: str, limit: int) -> str:
-    """`text`, shortened in the middle to at most `limit` characters."""
+    """Returns `text`, shortened in the middle to at most `limit` characters."""
     if len(text) <= limit:
         return text
     keep = max(2, limit - 5)
@@ -64,11 +64,11 @@ def shorten_middle(text: str, limit: int) -> str:
 
 
 _BOUNDED_ELSEWHERE = frozenset({"last", "head", "trouble", "text", "traceback", "command"})
-"""Keys of whole blocks of code, which have limits of their own."""
+"""Keys of code blocks, which have their own limits."""
 
 
 def bounded(data: Any, limits: Limits, key: str = "") -> Any:  # noqa: ANN401 - plain data of a page
-    """The data of a page with every text cut to `limits.text` and every list to a few more than `limits.rows`."""
+    """Returns the data of a page with texts cut to `limits.text` and lists to a few more than `limits.rows`."""
     if isinstance(data, str):
         return shorten_middle(data, limits.text if key not in _BOUNDED_ELSEWHERE else max(12_000, limits.console_bytes))
     if isinstance(data, Mapping):

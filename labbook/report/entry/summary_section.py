@@ -1,4 +1,4 @@
-"""What an entry tells first: how the run ended, why, what changed, how healthy it was, what it measured."""
+"""First sections of an entry: result, exception, changes, health, curves, model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from labbook.store.sentences import Sentences, translate_check
 
 
 def title_section(run: Run, title: str, paths: NotebookPaths) -> dict[str, Any]:
-    """The title and the verdict line: how the run ended, with what, for which question."""
+    """Returns title and verdict line: status, result, experiment."""
     interrupted = find_interrupt(run)
     frame = user_frame(interrupted) if interrupted is not None else None
     return {
@@ -42,7 +42,7 @@ def title_section(run: Run, title: str, paths: NotebookPaths) -> dict[str, Any]:
 
 
 def device_name(run: Run) -> str:
-    """Where the model was, "CPU" or "GPU" with its name; "" when that is not known."""
+    """Returns the device of the model, "CPU" or "GPU" with its name; "" if unknown."""
     for framework in run.frameworks:
         device = _names(framework.state.get("device")).lower()
         if not device:
@@ -59,7 +59,7 @@ def _names(told: object) -> str:
 
 
 def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """The uncaught exception that ended the run, or `None`."""
+    """Returns the uncaught exception that ended the run, or `None`."""
     exception = ending_exception(run)
     if exception is None:
         return None
@@ -97,7 +97,7 @@ def _other(exception: CaughtException, run: Run, limits: Limits) -> dict[str, An
 
 
 def _traceback(exception: CaughtException, run: Run, limits: Limits) -> str:
-    """The frames as Python prints them, outermost first; of many the middle is left out."""
+    """Returns the frames as Python prints them, outermost first; long ones lose their middle."""
     frames = exception.frames
     if not frames:
         return ""
@@ -137,7 +137,7 @@ def changes_section(run: Run, paths: NotebookPaths, limits: Limits, say: Sentenc
 
 
 def _change(change: Change, limits: Limits, say: Sentences) -> dict[str, str]:
-    """One row; a sentence stands under "now" where there is no value, as for changed code."""
+    """Returns one row; without a value, as for changed code, "now" has a sentence."""
     sentence = change.detail.strip() if "\n" not in change.detail.strip() else ""
     alone = bool(sentence) and not change.before and not change.now
     return {
@@ -181,7 +181,7 @@ def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] |
 
 
 def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """Curves and a table of first, best and last values; `None` when no number was seen."""
+    """Returns curves and a table of first, best and last values, or `None` without metrics."""
     shown = [s for s in one_a_name(run.series) if base_name(s.name) not in ("step_time_s", "grad_scale")]
     if not shown:
         return None
@@ -218,7 +218,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 
 
 def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """What is known of the model and its optimizers, or `None`."""
+    """Returns the model and its optimizers, or `None`."""
     models = [_model(f.name, f.state, len(run.frameworks) > 1) for f in run.frameworks]
     optimizers = [dict(o, framework=f.name) for f in run.frameworks for o in f.optimizers]
     rows = [row for model in models for row in model]
@@ -271,7 +271,7 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     groups = facts.get("groups")
     told = {}
     for key, value in options.items() if isinstance(options, Mapping) else ():
-        # Switches that are off, and choices left to the framework, say nothing.
+        # Options that are off or left to the framework are not shown.
         if value is None or value is False or (value == 0 and key != "lr"):
             continue
         told[str(key)] = _option(value)
@@ -295,12 +295,12 @@ def _option(value: Any) -> str:  # noqa: ANN401 - JSON data
 
 
 def when(seconds: float) -> str:
-    """A moment as people read it: "2026-11-21 15:30:12 UTC"."""
+    """Returns a time for people: "2026-11-21 15:30:12 UTC"."""
     import time
 
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
 def _relative(paths: NotebookPaths, run: Run, target: Any) -> str:  # noqa: ANN401 - a path
-    """The path from a run's entry to another file of the notebook, as a link needs it."""
+    """Returns the relative path from the entry of a run to another file of the notebook."""
     return os.path.relpath(target, paths.entry(run.id).parent).replace(os.sep, "/")

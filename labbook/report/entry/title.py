@@ -1,4 +1,4 @@
-"""The one sentence that stands for a run: in its title, in lists, on the terminal and in the commit."""
+"""Writes the title of a run, for its entry, lists, the terminal and the commit."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["primary_series", "run_title", "verdict_line"]
 
 _MAX_NAME = 60
 _LIKELY = 2
-"""The last tier of certainty that a title states: a hint is none."""
+"""Last tier of certainty for a title, which excludes hints."""
 
 _NO_MARKUP = re.compile(r"[^\w\s.,:;()'/%+=，。；：（）、“”-]+")
 
 
 def run_title(run: Run, language: str = "en") -> str:
-    """The title of a run's entry, plain text: "train.py: finished, loss 2.31 -> 0.08 in 240 steps".
+    """Returns the title of the entry of a run as plain text: "train.py: finished, loss 2.31 -> 0.08 in 240 steps".
 
-    Names in it that the program chose hold only letters, digits and `. _ - / : #`, since titles reach every page.
+    Names chosen by the program are reduced to letters, digits and `. _ - / : #`, since titles are on every page.
 
     Args:
         run: The run.
@@ -54,7 +54,7 @@ def run_title(run: Run, language: str = "en") -> str:
 
 
 def verdict_line(run: Run, language: str = "en") -> str:
-    """What to say of the end besides its status: "loss is NaN since step 412", "ValueError at model.py:31".
+    """Returns the result besides the status: "loss is NaN since step 412", "ValueError at model.py:31".
 
     Args:
         run: The run.
@@ -80,9 +80,9 @@ def verdict_line(run: Run, language: str = "en") -> str:
 
 
 def _worst_fault(run: Run) -> Finding | None:
-    """The worst of what is wrong in a run that ended well; `None` where its loss tells it already, or nothing is.
+    """Returns the worst error finding of a finished run; `None` without one, or if its loss is not finite.
 
-    Warnings are none, and what follows from another finding stands behind it.
+    Causes come before their consequences.
     """
     series = find_primary_series(run)
     if series is not None and first_nonfinite_step(series) is not None:
@@ -92,7 +92,7 @@ def _worst_fault(run: Run) -> Finding | None:
 
 
 def _of_finding(finding: Finding, run: Run, said: Mapping[str, Any]) -> str:
-    """The title of a finding, and where it is: "two shapes do not fit at model.py:31"."""
+    """Returns title and location of a finding: "input width does not match in_features, at model.py:31"."""
     title = " ".join(_NO_MARKUP.sub(" ", finding.title.replace("`", "")).split())
     # "DataLoader" and "NaN" are names, "Exploding" is a word.
     first = title.partition(" ")[0]
@@ -103,7 +103,7 @@ def _of_finding(finding: Finding, run: Run, said: Mapping[str, Any]) -> str:
 
 
 def script_name(run: Run) -> str:
-    """The run's script as a short name; the program's when the command has no script."""
+    """Returns the short name of the script, or of the program if the command has no script."""
     name = run.script or (run.argv[0].rsplit("/", 1)[-1] if run.argv else "run")
     return _named(name)
 
@@ -126,6 +126,6 @@ def _plain(sentence: str, **values: str) -> str:
 
 
 def _named(text: str) -> str:
-    """A name that the program chose, as harmless and short as a title needs it; the end of a long one counts."""
+    """Returns a name of the program without markup; a long one is cut at its beginning."""
     clean = re.sub(r"[^\w./:#-]+", "_", text)
     return clean if len(clean) <= _MAX_NAME else "..." + clean[-(_MAX_NAME - 3) :]

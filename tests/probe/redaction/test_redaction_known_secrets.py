@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from labbook.probe.redaction.known_secrets import known_values, worth_masking
 from labbook.probe.redaction.redactor import Redactor
-from labbook.store.redact import example_text
+from labbook.store.recorder_redaction import example_text
 
 SECRETS = ["k3yOfThisRun", "p@ss w0rd/+%", "qu\"ote's\\back", "密码是abc123", example_text("{hex:40}"), "tail=&?;#<x>9"]
 

@@ -17,7 +17,7 @@ from labbook.probe.redaction.known_secrets import known_values
 from labbook.probe.redaction.redactor import Redactor
 from labbook.probe.redaction.rules import rules_data
 from labbook.probe.redaction.structures import redact_argv
-from labbook.store.redact import check_rule, example_text
+from labbook.store.recorder_redaction import check_rule, example_text
 
 DATA = Path(__file__).parents[2] / "data"
 IN_CONTEXT = (DATA / "secrets_in_context.txt").read_text(encoding="utf-8").splitlines()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from labbook.probe.redaction.redactor import Redactor
 from labbook.probe.redaction.stream import StreamRedactor
-from labbook.store.redact import example_text
+from labbook.store.recorder_redaction import example_text
 
 BODY = [example_text("{b64:64}", seed) for seed in range(6)] + [example_text("{b64:22}", 9) + "=="]
 KEY = ["-----BEGIN RSA PRIVATE KEY-----", *BODY, "-----END RSA PRIVATE KEY-----"]

@@ -239,7 +239,7 @@ def test_the_adapters_have_the_same_names():
 
 
 ONLY = {
-    "torch": {"adapter": {"wrap_steps"}, "scalars": {"Mailbox"}},
+    "torch": {"adapter": {"wrap_steps"}, "scalars": {"DeviceReader"}},
     "paddle": {
         "adapter": {"hook_graphs"},
         "framework_state": {"averaging_kinds", "parameter_groups", "group_count", "rates"},

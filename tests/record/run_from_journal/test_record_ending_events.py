@@ -209,8 +209,8 @@ def test_members_of_an_exception_group_are_read_like_what_is_behind_it():
 def test_a_program_that_ends_itself_without_an_exception_is_quoted(tmp_path):
     from types import SimpleNamespace
 
+    from labbook.findings.run_findings import add_diagnosis
     from labbook.model.run import Console
-    from labbook.record.diagnosing import add_diagnosis
     from labbook.store.paths import NotebookPaths
 
     config = SimpleNamespace(language_in_use=lambda: "en")

@@ -29,14 +29,14 @@ _PORTS = range(8000, 8050)
 
 @dataclass(frozen=True)
 class BuiltSite:
-    """A site that was built.
+    """A built site.
 
     Args:
-        folder: Where it lies.
-        pages: How many pages it has.
-        seconds: How long it took.
-        warnings: What the notes made MkDocs warn of, each once.
-        rendered: How many pages had to be made; the others stood there as they should.
+        folder: Its folder.
+        pages: Number of pages.
+        seconds: Duration of the build.
+        warnings: Distinct warnings of MkDocs on the notes.
+        rendered: Number of rendered pages; the others did not change.
     """
 
     folder: Path
@@ -55,43 +55,42 @@ def build_site(
     everything: bool = False,
     workers: int | None = None,
     engine: str = "mkdocs",
-    shown: Callable[[], None] | None = None,
+    on_pages_ready: Callable[[], None] | None = None,
     folder: Path | None = None,
     trusted: bool = False,
 ) -> BuiltSite:
-    """Builds the site of a notebook into its `site/`; pages that would not differ are left as they stand.
+    """Builds the site of a notebook; unchanged pages are not rendered.
 
-    Where `mkdocs.yml` names other plugins or hooks, MkDocs builds the whole site: they may want to see every page.
+    If `mkdocs.yml` has other plugins or hooks, MkDocs builds the whole site, because they may need every page.
 
     Args:
-        notebook: Whose site.
+        notebook: The notebook.
         everything: Whether to render all pages.
-        workers: How many processes may render; by default as many as there are cores, eight at most.
-        engine: One of `ENGINES`; "zensical" builds everything each time.
-        shown: Called as soon as all pages stand, where the search takes longer.
-        folder: Where to, named by a person: it may lie anywhere. By default the one that `mkdocs.yml` names, which
-            must lie in the notebook.
-        trusted: Whether a person trusts the notebook's authors: MkDocs then reads `mkdocs.yml` itself and runs the
-            code that it names, and templates of the theme in `templates/site` are used.
+        workers: Maximum number of processes; by default the number of cores, at most eight.
+        engine: One of `ENGINES`; "zensical" renders every page.
+        on_pages_ready: Called when all pages are written, before the search.
+        folder: Folder of the site, anywhere; by default the one of `mkdocs.yml`, which must be in the notebook.
+        trusted: Whether to run code of the notebook: MkDocs reads `mkdocs.yml` itself, and theme templates in
+            `templates/site` are used.
 
     Raises:
         UsageError: MkDocs and its theme are not installed.
-        NotebookError: There is no `mkdocs.yml`, MkDocs cannot build with it, or the site's folder is refused.
+        NotebookError: `mkdocs.yml` is missing or unusable, or the folder of the site is refused.
     """
     started = time.monotonic()
     many = min(8, _cores()) if workers is None else workers
     notebook.paths.private.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Two builds at once would write the same files twice.
-    with hold_lock(notebook.paths.private / "site.lock", _LONGEST_WAIT_S), _Warnings() as heard:
+    # Two builds at the same time would write the same files.
+    with hold_lock(notebook.paths.private / "site.lock", _LONGEST_WAIT_S), _Warnings() as log:
         if engine == "zensical":
             from labbook.publish.zensical_build import build_with_zensical
 
-            site, pages, told = build_with_zensical(notebook, folder, trusted=trusted)
-            warnings = tuple(dict.fromkeys([*told, *heard.messages]))
+            site, pages, own = build_with_zensical(notebook, folder, trusted=trusted)
+            warnings = tuple(dict.fromkeys([*own, *log.messages]))
             return BuiltSite(site, pages, time.monotonic() - started, warnings, pages)
-        config = _config(notebook, heard, folder, trusted=trusted)
-        pages, rendered = _call(lambda: _build(config, notebook, heard, many, shown, everything=everything), heard)
-    warnings = tuple(dict.fromkeys(heard.messages))
+        config = _config(notebook, log, folder, trusted=trusted)
+        pages, rendered = _call(lambda: _build(config, notebook, log, many, on_pages_ready, everything=everything), log)
+    warnings = tuple(dict.fromkeys(log.messages))
     return BuiltSite(Path(config.site_dir), pages, time.monotonic() - started, warnings, rendered)
 
 
@@ -105,32 +104,32 @@ def serve_site(
     say: Callable[[str], None],
     *,
     polling: bool = False,
-    told: Callable[[BuiltSite], None] | None = None,
+    on_build: Callable[[BuiltSite], None] | None = None,
     site: Path | None = None,
     trusted: bool = False,
 ) -> None:
-    """Serves the site on this machine until it is interrupted, and brings it up to date whenever a note changes.
+    """Serves the site on this machine until interrupted, and rebuilds it when a note changes.
 
     Args:
-        notebook: Whose site.
-        port: Where to listen; the first free one from 8000 by default.
-        say: Told the address, and what goes wrong later.
-        polling: Look at the notes again and again, for network file systems that do not tell of changes.
-        told: Told of each build.
-        site: The site's folder, named by a person; by default the one that `mkdocs.yml` names.
-        trusted: Whether the code that the notebook brings is run.
+        notebook: The notebook.
+        port: Port; by default the first free one from 8000 on.
+        say: Prints the address and later errors.
+        polling: Poll for changes (needed on network file systems).
+        on_build: Called after each build.
+        site: Folder of the site; by default the one of `mkdocs.yml`.
+        trusted: Whether to run code of the notebook.
 
     Raises:
         UsageError: MkDocs is not installed, or the port is taken.
-        NotebookError: There is no `mkdocs.yml`, MkDocs cannot build with it, or the site's folder is refused.
+        NotebookError: `mkdocs.yml` is missing or unusable, or the folder of the site is refused.
     """
     _require()
     from labbook.index.build import refresh
+    from labbook.publish.file_watch import changes
     from labbook.publish.serving import HOST, Builds, SiteServer
-    from labbook.publish.watch import changes
 
-    with _Warnings() as heard:
-        folder = Path(_config(notebook, heard, site, trusted=trusted).site_dir)
+    with _Warnings() as log:
+        folder = Path(_config(notebook, log, site, trusted=trusted).site_dir)
     builds = Builds()
     try:
         server = SiteServer(_free_port(port), folder, builds)
@@ -142,24 +141,26 @@ def serve_site(
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     began = False
     try:
-        # Browsers wait for the first build: while it runs in several processes there is no thread beside it.
+        # The server starts after the first build: processes are forked, which must not happen beside threads.
         done = build_site(notebook, folder=site, trusted=trusted)
         thread.start()
         began = True
-        if told is not None:
-            told(done)
+        if on_build is not None:
+            on_build(done)
         for changed in changes(notebook, polling=polling, tell_start=True):
             try:
-                # In a large notebook not every note is looked at for each question.
+                # In a large notebook, not every note is checked for each query.
                 refresh(notebook, only=[notebook.paths.root / name for name in changed if name.startswith("notes/")])
-                done = build_site(_reopened(notebook), workers=1, shown=builds.done, folder=site, trusted=trusted)
+                done = build_site(
+                    _reopened(notebook), workers=1, on_pages_ready=builds.done, folder=site, trusted=trusted
+                )
             except LabbookError as error:
                 say(f"labbook: {error.message}\n         {error.hint}")
                 continue
             if done.rendered or changed:
                 builds.done()
-            if told is not None and (done.rendered or changed):
-                told(done)
+            if on_build is not None and (done.rendered or changed):
+                on_build(done)
     finally:
         if began:
             server.shutdown()
@@ -167,15 +168,15 @@ def serve_site(
 
 
 def _reopened(notebook: Notebook) -> Notebook:
-    """The notebook with its settings as they are now."""
-    from labbook.store.notebook import find_notebook
+    """Returns the notebook with its current settings."""
+    from labbook.store.notebook_finder import find_notebook
 
     return find_notebook(notebook.paths.root, chosen=notebook.paths.root, environ=os.environ)
 
 
 def _require() -> None:
-    """Checks that the site's libraries are installed."""
-    # The theme prints a notice about its own future on every start; it is known here and tells users nothing.
+    """Checks that the libraries of the site are installed."""
+    # The theme prints a notice about its future on every start, which does not concern users.
     os.environ.setdefault("NO_MKDOCS_2_WARNING", "true")
     missing = [name for name in ("mkdocs", "material") if find_spec(name) is None]
     if missing:
@@ -186,7 +187,7 @@ def _require() -> None:
 
 
 def _requirements() -> list[str]:
-    """What `labbook[site]` asks for, quoted for a shell."""
+    """Returns the requirements of `labbook[site]`, quoted for a shell."""
     from importlib.metadata import PackageNotFoundError, requires
 
     try:
@@ -205,7 +206,7 @@ def _settings_file(notebook: Notebook) -> Path:
     return path
 
 
-def _config(notebook: Notebook, heard: _Warnings, folder: Path | None, *, trusted: bool) -> Any:  # noqa: ANN401 - a configuration of MkDocs
+def _config(notebook: Notebook, log: _Warnings, folder: Path | None, *, trusted: bool) -> Any:  # noqa: ANN401 - a configuration of MkDocs
     _require()
     from mkdocs.config import load_config
 
@@ -213,11 +214,11 @@ def _config(notebook: Notebook, heard: _Warnings, folder: Path | None, *, truste
     chosen = str(folder.absolute()) if folder is not None else None
     safe = read_settings(notebook.paths.root)
     if trusted:
-        config = _call(lambda: _loaded_by_mkdocs(path, chosen), heard)
+        config = _call(lambda: _loaded_by_mkdocs(path, chosen), log)
     else:
-        heard.messages += [safe.warning()] if safe.left_out else []
+        log.messages += [safe.warning()] if safe.left_out else []
         values = {**safe.values, "site_dir": chosen or safe.values.get("site_dir")}
-        config = _call(lambda: load_config(io.BytesIO(b"{}"), config_file_path=str(path), **values), heard)
+        config = _call(lambda: load_config(io.BytesIO(b"{}"), config_file_path=str(path), **values), log)
     plugin = config.plugins.get("labbook")
     if plugin is not None:
         plugin.folder_is_checked, plugin.trusted = True, trusted
@@ -226,10 +227,10 @@ def _config(notebook: Notebook, heard: _Warnings, folder: Path | None, *, truste
 
 
 def _loaded_by_mkdocs(path: Path, site_dir: str | None) -> Any:  # noqa: ANN401 - a configuration of MkDocs
-    """The configuration of a notebook that a person trusts.
+    """Returns the configuration of a trusted notebook.
 
     Raises:
-        NotebookError: Code that it names failed, or it inherits from a file without settings.
+        NotebookError: Code of the settings failed, or a file that they inherit from has no settings.
     """
     from mkdocs.config import load_config
     from mkdocs.exceptions import Abort, MkDocsException
@@ -248,13 +249,13 @@ def _loaded_by_mkdocs(path: Path, site_dir: str | None) -> Any:  # noqa: ANN401 
 def _build(
     config: Any,  # noqa: ANN401 - a configuration of MkDocs
     notebook: Notebook,
-    heard: _Warnings,
+    log: _Warnings,
     workers: int,
-    shown: Callable[[], None] | None,
+    on_pages_ready: Callable[[], None] | None,
     *,
     everything: bool,
 ) -> tuple[int, int]:
-    """Builds; returns how many pages there are and how many were rendered."""
+    """Builds the site; returns the numbers of pages and of rendered pages."""
     from labbook.publish.incremental_build import build_changed, can_build
 
     record = notebook.paths.private / "site.json"
@@ -262,7 +263,9 @@ def _build(
     config.plugins.on_startup(command="build", dirty=False)
     try:
         if can_build(config):
-            built = build_changed(config, record, heard.messages, workers=workers, everything=everything, shown=shown)
+            built = build_changed(
+                config, record, log.messages, workers=workers, everything=everything, on_pages_ready=on_pages_ready
+            )
             return built.pages, built.rendered
         site = Path(config.site_dir)
         foreign = remove_written(site, record)
@@ -283,7 +286,7 @@ def _build(
 
 @contextlib.contextmanager
 def _without_cleaning() -> Iterator[None]:
-    """Keeps MkDocs from emptying the site's folder: files that labbook did not write stay."""
+    """Prevents MkDocs from emptying the folder of the site, which may have other files."""
     from mkdocs import utils
 
     cleaning = utils.clean_directory
@@ -294,17 +297,17 @@ def _without_cleaning() -> Iterator[None]:
         utils.clean_directory = cleaning
 
 
-def _call(work: Callable[[], Any], heard: _Warnings) -> Any:  # noqa: ANN401 - whatever MkDocs returns
-    """`work`, with MkDocs' own complaints as ours."""
+def _call(work: Callable[[], Any], log: _Warnings) -> Any:  # noqa: ANN401 - whatever MkDocs returns
+    """Calls `work` and turns errors of MkDocs into `NotebookError`."""
     from mkdocs.exceptions import Abort, MkDocsException
 
     try:
         return work()
     except (MkDocsException, Abort, SystemExit) as error:
-        # MkDocs says why in its log, and then that it has aborted.
-        said = heard.messages[-1] if isinstance(error, (Abort, SystemExit)) and heard.messages else str(error)
+        # MkDocs logs the reason before it aborts.
+        reason = log.messages[-1] if isinstance(error, (Abort, SystemExit)) and log.messages else str(error)
         raise NotebookError(
-            f"MkDocs cannot build the site: {said}", hint="correct mkdocs.yml, then try again"
+            f"MkDocs cannot build the site: {reason}", hint="correct mkdocs.yml, then try again"
         ) from error
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
@@ -324,14 +327,14 @@ def _free_port(port: int | None) -> int:
 
 
 class _Warnings(logging.Handler):
-    """Collects what MkDocs warns of, instead of printing it line by line."""
+    """Collects the warnings of MkDocs instead of printing them."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps one message."""
+        """Stores one message."""
         self.messages.append(record.getMessage())
 
     def __enter__(self) -> _Warnings:

@@ -22,7 +22,7 @@ def wrong_width() -> RuntimeError:
 def test_an_exception_is_diagnosed():
     found = labbook.diagnose(wrong_width())
     assert found.primary.symptom == "shape_mismatch_linear"
-    assert found.primary.where["file"].endswith("test_record_in_program.py")
+    assert found.primary.where["file"].endswith("test_findings_exception_api.py")
     assert "torch.nn.Linear(4, 2)" in found.primary.where["source"]
     assert "3x5" in str(found)
 

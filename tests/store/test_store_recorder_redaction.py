@@ -8,7 +8,7 @@ import pytest
 from labbook.errors import NotebookError
 from labbook.probe.redaction.rules import rules_data
 from labbook.store import escape
-from labbook.store.redact import Hit, example_text, load_rules, make_redactor, scan_bytes
+from labbook.store.recorder_redaction import Hit, example_text, load_rules, make_redactor, scan_bytes
 
 RULES = """
 allow = ["hunter2"]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from labbook.store.commit import commit_files, commit_queued
 from labbook.store.commit_queue import enqueue, pending_commits
 from labbook.store.config import Config
-from labbook.store.notebook import create_notebook, find_notebook
+from labbook.store.entry_commit import commit_files, commit_queued
+from labbook.store.notebook_finder import create_notebook, find_notebook
 
 pytestmark = pytest.mark.process
 
@@ -218,21 +218,21 @@ def test_many_committers_all_land(kind, request, git):
 
 def test_committers_without_locks_land_by_compare_and_swap(inside, git, monkeypatch):
     """The branch moves between reading its tip and writing it: git refuses, and it is tried again."""
-    from labbook.store import commit
+    from labbook.store import entry_commit
 
     moved = []
-    stream = commit.commit_stream
+    stream = entry_commit.commit_stream
 
     def move_first(*arguments, **options):
         if not moved:
             moved.append(1)
             with monkeypatch.context() as context:
-                context.setattr(commit, "commit_stream", stream)
-                context.setattr(commit, "_PATIENCE_S", 0.2)
+                context.setattr(entry_commit, "commit_stream", stream)
+                context.setattr(entry_commit, "_PATIENCE_S", 0.2)
                 assert commit_files(inside, [write(inside, "runs/rival.md")], "rival").status == "committed"
         return stream(*arguments, **options)
 
-    monkeypatch.setattr(commit, "commit_stream", move_first)
+    monkeypatch.setattr(entry_commit, "commit_stream", move_first)
     assert commit_files(inside, [write(inside, "runs/mine.md")], "mine").status == "committed"
     assert git(inside.repository, "log", "--format=%s", "labbook") == "mine\nrival"
 
@@ -240,8 +240,8 @@ def test_committers_without_locks_land_by_compare_and_swap(inside, git, monkeypa
 KILLED = """
 import sys, os
 from pathlib import Path
-from labbook.store.notebook import find_notebook
-from labbook.store.commit import commit_files
+from labbook.store.notebook_finder import find_notebook
+from labbook.store.entry_commit import commit_files
 notebook = find_notebook(Path(sys.argv[1]), environ={})
 path = notebook.paths.notes / "runs" / f"{sys.argv[2]}.md"
 path.parent.mkdir(exist_ok=True)
@@ -303,7 +303,7 @@ def test_a_git_that_outlives_its_killed_committer_leaves_nothing(own, git, tmp_p
 
 
 def test_stale_locks_of_a_dead_committer_are_removed_and_fresh_ones_of_others_are_not(own, git, monkeypatch):
-    monkeypatch.setattr("labbook.store.commit._PATIENCE_S", 0.4)
+    monkeypatch.setattr("labbook.store.entry_commit._PATIENCE_S", 0.4)
     lock = own.paths.root / ".git" / "HEAD.lock"
     lock.write_text("")
     assert commit_files(own, [write(own, "a.md")], "m").status == "queued"

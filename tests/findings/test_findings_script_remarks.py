@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.findings.script_remarks import add_violations
 from labbook.model.finding import Diagnosis, Finding
 from labbook.model.run import Run
-from labbook.record.reviewing import add_violations
 
 LOOP = """import torch
 from steps import train

@@ -61,7 +61,7 @@ def _finish(notebook: Notebook, journal: Journal) -> RecoveredRun | None:
         return None  # another process recovered it while this one waited for the lock
     from labbook.record.finalize import finalize
     from labbook.record.lost_start import rebuild_start
-    from labbook.store.redact import make_redactor
+    from labbook.store.recorder_redaction import make_redactor
 
     start = journal.read(journal.paths.start) or rebuild_start(notebook, journal)
     if not start:
@@ -118,7 +118,7 @@ def recover_pending(notebook: Notebook, say: Callable[[str], None]) -> None:
     """Recovers dead runs and commits queued entries, as every command does first; never raises."""
     try:
         recover(notebook, say)
-        from labbook.store.commit import commit_queued
+        from labbook.store.entry_commit import commit_queued
 
         if notebook.paths.private.joinpath("queue").is_dir():
             for outcome in commit_queued(notebook):

@@ -1,4 +1,4 @@
-"""Waits for changes of a notebook's files. The only module that imports watchdog."""
+"""Watches the files of a notebook. The only module that imports watchdog."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver
 
 QUIET_S = 0.2
-"""A change is told when nothing has changed for this long, so that an entry and its files are one change."""
+"""A change is reported after this time without changes, so that an entry and its files are one change."""
 
 LONGEST_S = 5.0
-"""At the latest it is told after this time, while a running program keeps changing its entry."""
+"""Latest report, while a running program changes its entry continuously."""
 
 _CHANGES = frozenset({"created", "modified", "moved", "deleted"})
-"""Not "opened" and "closed": reading the notes would look like a change of them."""
+"""Not "opened" and "closed", which reading a note causes."""
 
 
 def changes(
     notebook: Notebook, *, polling: bool = False, stop: Callable[[], bool] | None = None, tell_start: bool = False
 ) -> Iterator[list[str]]:
-    """Yields the files that changed, relative to the notebook, each time the notebook comes to rest.
+    """Yields changed files, relative to the notebook, when changes have stopped.
 
     Args:
-        notebook: Which one; its notes, templates, settings and `mkdocs.yml` are watched.
-        polling: Look at the files again and again, for network file systems that do not tell of changes.
-        stop: Asked a few times a second; true ends the iteration.
-        tell_start: Whether to yield an empty list once the notebook is watched: what changed before that is not told.
+        notebook: Notebook; its notes, templates, settings and `mkdocs.yml` are watched.
+        polling: Poll for changes (needed on network file systems).
+        stop: Called a few times a second; true ends the iteration.
+        tell_start: Whether to yield an empty list when watching begins; earlier changes are not reported.
 
     Raises:
         UsageError: watchdog is not installed.
@@ -53,7 +53,7 @@ def changes(
 
 
 def _next_change(happened: queue.Queue[str]) -> set[str]:
-    """Files of one change; empty when nothing happened for a moment."""
+    """Returns the files of one change; empty if nothing happened for a moment."""
     changed: set[str] = set()
     deadline = time.monotonic() + LONGEST_S
     name = _next_name(happened, 0.25)
@@ -85,7 +85,7 @@ def _observer(notebook: Notebook, happened: queue.Queue[str], *, polling: bool) 
         """Puts the paths of changes into the queue."""
 
         def on_any_event(self, event: Any) -> None:  # noqa: ANN401 - an event of watchdog
-            """Notes one event of the file system."""
+            """Adds the path of an event."""
             for path in (event.src_path, getattr(event, "dest_path", "")):
                 name = _watched_name(notebook, str(path)) if path else ""
                 if name and event.event_type in _CHANGES and not event.is_directory:
@@ -103,13 +103,13 @@ def _observer(notebook: Notebook, happened: queue.Queue[str], *, polling: bool) 
         try:
             return started(Observer())
         except OSError:
-            # Too many watches, or a file system without them.
+            # Too many watches, or a file system without watches.
             pass
     return started(PollingObserver())
 
 
 def _watched_name(notebook: Notebook, path: str) -> str:
-    """The file relative to the notebook, "" when the site does not depend on it."""
+    """Returns the file relative to the notebook, "" if the site does not depend on it."""
     try:
         relative = Path(path).resolve().relative_to(notebook.paths.root.resolve())
     except (ValueError, OSError):

@@ -139,7 +139,7 @@ def _last_look(
     notebook: Notebook, changes: Sequence[FileChange], message: str, redactor: Redactor | None
 ) -> CommitOutcome | None:
     """The outcome where a file or the message may hold a secret, or where that cannot be known."""
-    from labbook.store.redact import make_redactor
+    from labbook.store.recorder_redaction import make_redactor
 
     try:
         judge = redactor or make_redactor(os.environ, (), notebook.redaction_rules())

@@ -23,7 +23,6 @@ class Proposal:
         fingerprints: The same, as identities.
         changes: Where they differ, likeliest cure first.
         confirmed: Whether somebody has said that this was the fix.
-        by_title: Title of the later run.
     """
 
     failed: str
@@ -32,7 +31,6 @@ class Proposal:
     fingerprints: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     confirmed: bool = False
-    by_title: str = ""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def diagnose_exception(error: BaseException, language: str = "") -> Diagnosis:
         language: "en" or "zh"; "" for the language of the settings.
     """
     from labbook.diagnosis.service import Diagnoser
-    from labbook.record.diagnosing import add_earlier_runs
+    from labbook.findings.run_findings import add_earlier_runs
 
     evidence = Evidence(exceptions=(_observe_exception(error),), framework=_framework())
     notebook = _find_notebook()
@@ -46,7 +46,7 @@ def diagnose_exception(error: BaseException, language: str = "") -> Diagnosis:
 
 def _find_notebook() -> Notebook | None:
     """Returns the notebook above the working folder, or `None` if there is none that can be opened."""
-    from labbook.store.notebook import find_notebook
+    from labbook.store.notebook_finder import find_notebook
 
     with suppress(Exception):
         return find_notebook(Path.cwd(), environ=os.environ, create_personal=False)

@@ -1,7 +1,7 @@
-"""The data of the table of runs: one small file a month, in columns. Pure.
+"""Data of the run table: a small file for each month, in columns. Pure.
 
-Nothing stands in it that the front matter of an entry does not say. A month's file depends on the runs of that month
-alone, so that an old one stays the same, byte for byte, when a new run arrives.
+It has only data of the front matter of entries. The file of a month depends on its runs only, so that an old one does
+not change with a new run.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from labbook.report.run_row import RunRow
 from labbook.store.paths import is_run_id
 
 FORM = 1
-"""Number of this form of the data; `assets/rows.js` reads it."""
+"""Version of the format, read by `assets/rows.js`."""
 
 _MAX_TEXT = 200
 _MAX_COLUMNS = 100
-"""Most metrics, and most parameters, of one file. Source: chosen by us; a table shows some ten of them."""
+"""Most metrics, and most options, in one file. Source: chosen by us; a table shows about ten."""
 
 _FOLDER = "data/runs"
 Front = Mapping[str, Any]
 
 
 def table_files(source: SiteSource, titles: Mapping[str, str]) -> list[SiteFile]:
-    """`data/runs/<year>-<month>.json` for each month with runs, and `data/runs/index.json` that names them.
+    """Returns `data/runs/<year>-<month>.json` for each month with runs, and their list `data/runs/index.json`.
 
     Args:
         source: The notebook.
-        titles: Symptom -> its title, for those that runs show.
+        titles: Symptom of a run -> its title.
     """
     files = []
     months = []
     for month, rows in by_month(source.rows).items():
         content = _kept_columns(month, rows, source)
         files.append(SiteFile(f"{_FOLDER}/{month}.json", content))
-        # The digest is part of the address that is asked for: a browser may keep an old month for ever.
+        # The digest is part of the address, so that browsers can cache old months.
         months.append({"month": month, "runs": len(rows), "digest": hashlib.sha256(content).hexdigest()[:12]})
     shown = sorted({name for row in source.rows for name in row.symptoms})
     index = {
@@ -66,18 +66,18 @@ def _kept_columns(month: str, rows: Sequence[RunRow], source: SiteSource) -> byt
 
 
 def entry_month(path: str) -> str:
-    """`2026-11`: the month of an entry, that of its folder; "other" where it has none."""
+    """Returns the month of the folder of an entry, `2026-11`, or "other"."""
     return _dates(path.rpartition("/")[0])[0]
 
 
 def entry_day(path: str) -> str:
-    """`2026-11-23`: the day of an entry, that of its folder; its month, as `entry_month`, where it lies in none."""
+    """Returns the day of the folder of an entry, `2026-11-23`, else its month as `entry_month`."""
     return _dates(path.rpartition("/")[0])[1]
 
 
 @lru_cache(maxsize=4096)
 def _dates(folder: str) -> tuple[str, str]:
-    """Month and day of the entries in a folder: it is asked ten thousand times for a few hundred of them."""
+    """Returns month and day of the entries in a folder; cached, because there are few folders."""
     parts = folder.split("/")
     dated = len(parts) >= 4 and len(parts[2]) == 4 and len(parts[3]) == 2 and (parts[2] + parts[3]).isdecimal()
     if not dated or not (parts[2] + parts[3]).isascii():
@@ -88,7 +88,7 @@ def _dates(folder: str) -> tuple[str, str]:
 
 
 def by_month(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
-    """`2026-11` -> its runs, newest first; the month is that of the entry's folder, "other" where it has none."""
+    """Returns `2026-11` or "other", the month of the folder of the entry -> its runs, newest first."""
     months: dict[str, list[RunRow]] = defaultdict(list)
     for row in rows:
         months[entry_month(row.path)].append(row)
@@ -96,19 +96,19 @@ def by_month(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
 
 
 def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Container[str] = ()) -> bytes:
-    """Runs as compact JSON in columns.
+    """Returns runs as compact JSON in columns.
 
     Args:
         rows: Runs, newest first.
         fronts: Path of an entry -> its front matter.
-        known: Paths of entries with data for comparisons, see `labbook.publish.compare_data`.
+        known: Paths of entries with data for comparisons, see `compare_data`.
 
     Returns:
-        `id`, `title`, `started` (Unix seconds), `duration` (s) of each run; `at`: row -> address of the entry where the
-        id does not tell it; `texts`: name -> values `t` and the number of each row's value `i`; `lists`: likewise with
-        several values a row; `fixed`: rows with a confirmed fix; `bare`: rows without data for comparisons; `metrics`:
-        name -> rows `r` (all of them where it is missing), `best` and `last`; `rising`: metrics of which more
-        is better; `params`: name -> rows `r`, values `t` and their numbers `i`.
+        `id`, `title`, `started` (Unix seconds), `duration` (s) of each run; `at`: row -> address of the entry, if it
+        does not follow from the id; `texts`: name -> values `t` and the number of each row's value `i`; `lists`:
+        likewise with several values a row; `fixed`: rows with a confirmed fix; `bare`: rows without data for
+        comparisons; `metrics`: name -> rows `r` (all of them where it is missing), `best` and `last`; `rising`: metrics
+        of which more is better; `params`: name -> rows `r`, values `t` and their numbers `i`.
     """
     metrics: list[dict[str, tuple[Any, Any]]] = []
     params: list[dict[str, str]] = []
@@ -150,7 +150,7 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
 
 
 def metric_columns(front: Front) -> dict[str, tuple[Any, Any]]:
-    """Name -> best and last value of what a run measured; numbers that are not finite are texts."""
+    """Returns name -> best and last value of a metric; numbers that are not finite are texts."""
     found: dict[str, tuple[Any, Any]] = {}
     given = front.get("metrics")
     for name, values in given.items() if isinstance(given, Mapping) else ():
@@ -162,9 +162,9 @@ def metric_columns(front: Front) -> dict[str, tuple[Any, Any]]:
 
 
 def option_columns(front: Front) -> dict[str, str]:
-    """Name -> value of a run's options: as the program parsed them, else as they stand on the command line.
+    """Returns name -> value of the options of a run, as parsed by the program, else from the command line.
 
-    `--batch-size` and `batch_size` are one name.
+    `--batch-size` and `batch_size` are the same name.
     """
     given = front.get("params")
     if not isinstance(given, Mapping) or not given:
@@ -188,7 +188,7 @@ def _plain(given: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def _words(command: str) -> list[str]:
-    # `shlex` takes 50 times as long as `split`, and most command lines need no more.
+    # `shlex` takes 50 times as long as `split`, which suffices for most command lines.
     if not any(mark in command for mark in "\"'\\"):
         return command.split()
     try:
@@ -198,7 +198,7 @@ def _words(command: str) -> list[str]:
 
 
 def compact(data: Any) -> bytes:  # noqa: ANN401 - JSON data
-    """`data` as JSON without spaces, with letters of any language as they are."""
+    """Returns `data` as JSON without spaces and without escapes of non-ASCII letters."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
 
 
@@ -219,18 +219,18 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def _number(value: object) -> float | str | None:
-    """A finite number, or the text of one that is not."""
+    """Returns a finite number, or the text of another one."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     if isinstance(value, str):
         return value if value in ("nan", "inf", "-inf") else None
     if isinstance(value, int) and abs(value) >= 1 << 53:
-        return None  # no program that reads JSON has it exactly
+        return None  # JSON parsers do not read it exactly
     return value if math.isfinite(value) else str(float(value))
 
 
 def _interned(values: Sequence[str]) -> dict[str, Any]:
-    """Each value once, in the order of their first appearance, and their numbers."""
+    """Returns the distinct values in order of appearance, and the number of each value."""
     numbers: dict[str, int] = {}
     return {"i": [numbers.setdefault(value, len(numbers)) for value in values], "t": list(numbers)}
 
@@ -262,5 +262,5 @@ def _param_columns(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
 
 
 def _most(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The names that most rows have; of equally frequent ones those that stand first in their rows."""
+    """Returns the most frequent names of the rows, earlier ones first."""
     return [name for name, _ in Counter(name for row in rows for name in row).most_common(_MAX_COLUMNS)]

@@ -65,7 +65,7 @@ def _diagnose_run(notebook: Notebook, run: Run) -> Diagnosis:
 
 
 def _review_code(diagnosis: Diagnosis, run: Run, diagnoser: Diagnoser) -> Diagnosis:
-    from labbook.record.reviewing import add_violations
+    from labbook.findings.script_remarks import add_violations
 
     try:
         return add_violations(diagnosis, run, diagnoser.catalogue, diagnoser.language)
@@ -97,10 +97,10 @@ def _find_earlier_runs(
     if not findings:
         return {}
     from labbook.errors import LabbookError
-    from labbook.fixes.fix_history import seen_before
+    from labbook.fixes.fix_history import find_earlier_runs
 
     try:
-        return seen_before(notebook, findings, run=but, script=script)
+        return find_earlier_runs(notebook, findings, run=but, script=script)
     except LabbookError:
         # The commands that search the index report that it cannot be read.
         return {}

@@ -1,0 +1,273 @@
+"""Watches what programs load and schedule: states of models and optimizers, schedulers, seeds in the loop.
+
+A framework's `checkpoints.py` puts the wrappers in place and reads states and the random generator.
+"""
+
+from weakref import ref
+
+from ..events.protocol import LOADED
+from ..training.call_site import line_of, user_frame
+from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
+
+MOST_LOADS = 20
+_NAMES = 20
+_MOST_SCHEDULERS = 32
+_OPTIONS = [
+    "T_max",
+    "eta_min",
+    "step_size",
+    "gamma",
+    "milestones",
+    "total_steps",
+    "total_iters",
+    "T_0",
+    "T_mult",
+    "factor",
+    "patience",
+    "start_factor",
+    "end_factor",
+    "power",
+    "base_lrs",
+    "max_lrs",
+    "mode",
+]
+
+
+class Checkpoints:
+    """The states, schedulers and seeds of one process.
+
+    Args:
+        module: The module of the framework.
+        emit: `emit(kind, **fields)` writes an event.
+        failed: `failed(where, error)` takes failures of ours.
+
+    Attributes:
+        FRAMEWORK: Name of the framework in events.
+        monitor: Knows the step; set by the inspector.
+    """
+
+    FRAMEWORK = ""
+
+    def __init__(self, module, emit, failed):
+        self.module = module
+        self.monitor = None
+        self._emit = emit
+        self._failed = failed
+        self._depth = 0
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self._loads = 0
+        self._schedulers = []
+        self._before = {}
+        self._boundary = None
+        self._seeds = 0
+
+    def _watched_load(self, original, what):
+        before, after = self._load_begins, self._load_ended
+
+        def load_state_dict(target, *args, **kwargs):
+            told = before(what, target, args, kwargs)
+            try:
+                result = original(target, *args, **kwargs)
+            except BaseException as error:  # the program's own error, passed on
+                after(None)
+                leave(error)
+                raise
+            after(told)
+            return result
+
+        leave = leave_out_one_frame
+        return transparent_wrapper(as_import_machinery(load_state_dict), original)
+
+    def _load_begins(self, what, target, args, kwargs):
+        self._depth += 1
+        if self._depth > 1 or self._loads >= MOST_LOADS:
+            return None
+        try:
+            state = args[0] if args else kwargs.get("state_dict")
+            fields = {"framework": self.FRAMEWORK, "what": what, "type": type(target).__name__}
+            fields.update(step=self.monitor.step - 1, line=line_of(user_frame()))
+            if what == "model":
+                fields.update(self._compare(self._own_state(target, args, kwargs), state))
+            else:
+                keys, matched = self._optimizer_keys(target, state)
+                fields.update(keys=keys, matched=matched, elements=None, alias=False)
+            return fields
+        except Exception as error:
+            self._failed(self.FRAMEWORK + ".load", error)
+            return None
+
+    def _compare(self, own, state):
+        missing = [name for name in own if name not in state]
+        unexpected = [name for name in state if name not in own]
+        both = [(name, own[name], state[name]) for name in own if name in state]
+        agree = {name: self._shapes_agree(a, b) for name, a, b in both}
+        mismatched = [name for name, _, _ in both if agree[name] is False]
+        total = sum(self._elements(tensor) for tensor in own.values() if self._is_tensor(tensor))
+        fits = [(self._elements(a), a, b) for name, a, b in both if agree[name]]
+        pairs = [(a, b) for elements, a, b in fits if elements and self._is_tensor(b)]
+        shared = [1 for a, b in pairs if self._address(a) and self._address(a) == self._address(b)]
+        return {
+            "keys": len(own),
+            "matched": len(both) - len(mismatched),
+            "missing": missing[:_NAMES],
+            "unexpected": unexpected[:_NAMES],
+            "mismatched": mismatched[:_NAMES],
+            "missing_n": len(missing),
+            "unexpected_n": len(unexpected),
+            "mismatched_n": len(mismatched),
+            "elements": sum(elements for elements, _, _ in fits) / total if total else None,
+            "alias": bool(shared) and len(shared) >= len(pairs) / 2,
+        }
+
+    def _is_tensor(self, thing):
+        return isinstance(thing, self.module.Tensor)
+
+    def _own_state(self, target, args, kwargs):
+        """Name -> tensor of what a model loads; `args` and `kwargs` are those of the call."""
+        raise NotImplementedError
+
+    def _optimizer_keys(self, target, state):
+        """How many parameters an optimizer has, and how many entries a state has for it."""
+        raise NotImplementedError
+
+    def _shapes_agree(self, own, other):
+        """Whether a value fits the own tensor of that name; `None` where it is no tensor and so is not counted."""
+        raise NotImplementedError
+
+    def _elements(self, tensor):
+        """Number of its elements."""
+        raise NotImplementedError
+
+    def _address(self, tensor):
+        """Where its values are in memory, 0 where that is not known."""
+        raise NotImplementedError
+
+    def _load_ended(self, fields):
+        self._depth -= 1
+        if fields is not None:
+            self._loads += 1
+            self._emit(LOADED, **fields)
+
+    def _watched_scheduler(self, original):
+        made = self._made
+
+        def initialise(scheduler, *args, **kwargs):
+            original(scheduler, *args, **kwargs)
+            made(scheduler)
+
+        return transparent_wrapper(as_import_machinery(initialise), original)
+
+    def _made(self, scheduler):
+        try:
+            if len(self._schedulers) < _MOST_SCHEDULERS and all(
+                known() is not scheduler for known, _ in self._schedulers
+            ):
+                self._schedulers.append((ref(scheduler), getattr(scheduler, "last_epoch", 0)))
+        except Exception as error:
+            self._failed(self.FRAMEWORK + ".scheduler", error)
+
+    def first_step(self, optimizer):
+        """Notes how often schedulers have stepped before the first step of their optimizer."""
+        for at, (held, begun) in enumerate(self._schedulers):
+            scheduler = held()
+            if scheduler is not None and self._optimizer_of(scheduler) is optimizer:
+                self._before[at] = _steps(scheduler, begun)
+
+    def schedulers(self, index_of, steps_of):
+        """Index of an optimizer -> fields of its scheduler, the outermost one made for it.
+
+        Args:
+            index_of: `index_of(optimizer)` gives its number, `None` when it has not stepped.
+            steps_of: `steps_of(index)` gives its steps.
+        """
+        fields = {}
+        for at, (held, begun) in enumerate(self._schedulers):
+            scheduler = held()
+            if scheduler is None:
+                continue
+            optimizer = self._optimizer_of(scheduler)
+            index = index_of(optimizer) if optimizer is not None else None
+            if index is None:
+                continue
+            fields[index] = {
+                "type": type(scheduler).__name__,
+                "options": _options(scheduler),
+                "steps": _steps(scheduler, begun),
+                "before_optimizer": self._before.get(at, 0),
+                "optimizer_steps": steps_of(index),
+            }
+        return fields
+
+    def _optimizer_of(self, scheduler):
+        """The optimizer of a scheduler, `None` where it is not known."""
+        raise NotImplementedError
+
+    def _watched_seed(self, original, is_compiling):
+        seeded = self._seeded
+
+        def manual_seed(*args, **kwargs):
+            if not is_compiling():
+                seeded()
+            return original(*args, **kwargs)
+
+        return transparent_wrapper(as_import_machinery(manual_seed), original)
+
+    def _seeded(self):
+        try:
+            rng = self.monitor.loop.rng
+            if self.monitor.loop.steps:
+                rng["seeded"] += 1
+                rng["line"] = line_of(user_frame())
+        except Exception as error:
+            self._failed(self.FRAMEWORK + ".seed", error)
+
+    def boundary(self, inside):
+        """Compares the state of the random generator with that at the step boundary before.
+
+        Args:
+            inside: Its state when the forward of this step began, or `None`.
+        """
+        state = self._random_state()
+        rng, before = self.monitor.loop.rng, self._boundary
+        self._boundary = state
+        if before is None:
+            return
+        rng["checked"] += 1
+        # Nothing was drawn since, or the program went back: only then was the state another one in between.
+        moved = (inside is not None and not self._equal(inside, state)) or rng["seeded"] > self._seeds
+        if moved and self._equal(before, state):
+            rng["same"] += 1
+        self._seeds = rng["seeded"]
+
+    def _random_state(self):
+        """State of the random generator of the CPU, or a fingerprint of it."""
+        raise NotImplementedError
+
+    def _equal(self, one, other):
+        """Whether two states of the random generator are equal."""
+        return one == other
+
+
+def _steps(scheduler, begun):
+    """Steps that the program has taken: its count of epochs, without the first one, which it takes when made."""
+    epoch = getattr(scheduler, "last_epoch", None)
+    if type(epoch) in (int, float) and type(begun) in (int, float):
+        return max(int(epoch - begun), 0)
+    count = getattr(scheduler, "_step_count", 1)
+    return max(count - 1, 0)
+
+
+def _options(scheduler):
+    options = {}
+    for name in _OPTIONS:
+        value = scheduler.__dict__.get(name)
+        if type(value) in (int, float, str):
+            options[name] = value
+        elif type(value) in (list, tuple) and len(value) <= 16 and all(type(v) in (int, float) for v in value):
+            options[name] = list(value)
+        elif type(value).__name__ == "Counter":
+            options[name] = sorted(value)[:16]
+    return options

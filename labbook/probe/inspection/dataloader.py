@@ -1,0 +1,227 @@
+"""Watches data loaders: their settings, how long a batch is waited for, and what batches look like.
+
+A framework's `dataloader.py` reads tensors, puts the wrappers in place and lists the settings of a loader.
+"""
+
+from weakref import WeakKeyDictionary
+
+from ..events.protocol import LOADER
+from ..training.batch_fingerprints import Batch, fingerprint, histogram, short_print
+from ..training.call_site import line_of, user_frame
+from ..training.worker_seeds import drawn_alike
+from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
+from .nested import tensors_in
+
+MOST_LOADERS = 32
+MOST_LABELS = 4096
+PRINTED = 128
+"""Numbers of a tensor that its fingerprint is computed from."""
+
+ROW = 32
+"""Numbers of a sample that its fingerprint is computed from."""
+
+_LEAVES = 8
+
+
+class BatchFingerprints:
+    """Takes fingerprints of batches.
+
+    Args:
+        stats: Looks at tensors.
+        without_modes: The context to look in.
+    """
+
+    def __init__(self, stats, without_modes):
+        self.stats = stats
+        self.without_modes = without_modes
+
+    def take(self, data, batch, wants, rows):
+        """Fills in a `Batch`.
+
+        Args:
+            data: Nested tensors.
+            batch: The `Batch`.
+            wants: Whether a fingerprint is wanted.
+            rows: Whether its first samples are wanted, too.
+
+        Cost: 3 microseconds; 20 with a fingerprint, 60 with samples.
+        """
+        leaves = tensors_in(data, self.stats, _LEAVES)
+        if not leaves:
+            return
+        first = leaves[0][1]
+        shape = first.shape
+        batch.samples = shape[0] if shape else 1
+        if not wants or not self.without_modes.is_possible():
+            return
+        with self.without_modes:
+            numbers = self._numbers_of(leaves[:4])
+            if numbers is None:
+                return
+            batch.print = fingerprint(numbers, shape)
+            labels = self.labels(leaves, batch.samples)
+            if labels is not None:
+                batch.labels = histogram(labels)
+            if rows:
+                fingerprints = [short_print(row) for row in self._first_rows(first)]
+                batch.rows = [[row, labels[at]] if labels else [row] for at, row in enumerate(fingerprints)]
+
+    def _numbers_of(self, leaves):
+        """Numbers of the first tensors, up to the first that is not constant; `None` where none can be read."""
+        numbers = None
+        for _, leaf in leaves:
+            taken = self._numbers(leaf)
+            if not taken:
+                continue
+            numbers = taken if numbers is None else numbers + taken
+            if min(taken) != max(taken):
+                break
+        return numbers
+
+    def labels(self, leaves, samples):
+        """The labels among the leaves of a batch, one whole number a sample, as a list; `None` where there are none."""
+        raise NotImplementedError
+
+    def _numbers(self, leaf):
+        """A sample of the real numbers in a tensor, `None` where they are not at hand."""
+        raise NotImplementedError
+
+    def _first_rows(self, first):
+        """The first samples of a tensor, each a list of numbers; empty where they are not at hand."""
+        raise NotImplementedError
+
+
+class DataLoaders:
+    """The data loaders of one process.
+
+    Args:
+        fingerprints: Takes fingerprints.
+        emit: `emit(kind, **fields)` writes an event.
+        failed: `failed(where, error)` takes failures of ours.
+
+    Attributes:
+        FRAMEWORK: Name of the framework in events.
+        monitor: Takes the batches; set by the inspector.
+    """
+
+    FRAMEWORK = ""
+
+    def __init__(self, fingerprints, emit, failed):
+        self.fingerprints = fingerprints
+        self.monitor = None
+        self._emit = emit
+        self._failed = failed
+        self._loaders = WeakKeyDictionary()
+        self._iterators = WeakKeyDictionary()
+        self._count = 0
+
+    def _watched_iteration(self, original):
+        begun = self._begun
+
+        def iterate(loader):
+            iterator = original(loader)
+            begun(loader, iterator)
+            return iterator
+
+        return transparent_wrapper(as_import_machinery(iterate), original)
+
+    def _watched_next(self, original):
+        delivered, health_of = self.fingerprints.without_modes.wrap(self._delivered), self
+
+        def following(iterator):
+            monitor = health_of.monitor
+            if monitor is None:
+                return original(iterator)
+            began = monitor.clock()
+            try:
+                data = original(iterator)
+            except BaseException as error:  # StopIteration and the program's own, passed on
+                leave(error)
+                raise
+            delivered(iterator, data, began)
+            return data
+
+        leave = leave_out_one_frame
+        return transparent_wrapper(as_import_machinery(following), original)
+
+    def _begun(self, loader, iterator):
+        try:
+            if self.monitor is not None:
+                self.monitor.probe.watchdog.begin()
+            known = self._loaders.get(loader)
+            if known is None:
+                if self._count >= MOST_LOADERS:
+                    return
+                known = self._loaders[loader] = [self._count, -1]
+                self._count += 1
+                self._describe(loader, known[0])
+            known[1] += 1
+            self._iterators[iterator] = (known[0], known[1])
+        except Exception as error:
+            self._failed(self.FRAMEWORK + ".loader", error)
+
+    def _delivered(self, iterator, data, began):
+        monitor = self.monitor
+        try:
+            now = monitor.training.moved = monitor.clock()
+            waited = now - began
+            if monitor.skipping:
+                monitor.fresh = None
+                return
+            known = self._iterators.get(iterator)
+            if known is None or (monitor.thread is not None and not monitor.is_followed_thread()):
+                return
+            batch = Batch(*known)
+            wants, rows = monitor.windows.wants(*known)
+            self.fingerprints.take(data, batch, wants or monitor.dense, rows)
+            if monitor.dense:
+                batch.data = data
+            monitor.batch(batch, waited)
+            monitor.training.overhead_s += monitor.clock() - began - waited
+        except Exception as error:
+            self._failed(self.FRAMEWORK + ".batch", error)
+
+    def workers(self):
+        """Process ids of the workers of the loaders that are being iterated."""
+        found = [one for iterator in list(self._iterators) for one in getattr(iterator, "_workers", ())]
+        return sorted(pid for one in found if (pid := getattr(one, "pid", None)))
+
+    def _describe(self, loader, index):
+        """Writes the `loader` event."""
+        self._emit(
+            LOADER,
+            framework=self.FRAMEWORK,
+            index=index,
+            **self._settings(loader),
+            line=line_of(user_frame()),
+            drawn_alike=self._drawn_alike(loader),
+        )
+
+    def _settings(self, loader):
+        """Fields of the `loader` event that are settings of the loader."""
+        raise NotImplementedError
+
+    def _drawn_alike(self, loader):
+        try:
+            return loader.num_workers > 1 and drawn_alike(loader)
+        except Exception as error:
+            self._failed(self.FRAMEWORK + ".worker seeds", error)
+            return None
+
+
+def is_shuffling(sampler, kind):
+    """Whether a sampler of this class gives another order in each epoch."""
+    if kind in ("SequentialSampler", "_InfiniteConstantSampler"):
+        return False
+    shuffle = getattr(sampler, "shuffle", None)
+    return shuffle if type(shuffle) is bool else "Sequential" not in kind
+
+
+def length_of(thing):
+    """Length of a plain container or map dataset; of one whose `__len__` is the program's own, as it says."""
+    if not hasattr(type(thing), "__len__"):
+        return None
+    try:
+        return len(thing)
+    except TypeError:  # an iterable dataset behind a loader
+        return None

@@ -1,0 +1,168 @@
+"""The adapter that `torch/` and `paddle/` derive from: facts of the run, the gradient norm, the end of a step."""
+
+from ..events.protocol import FRAMEWORK, STATE
+from ..training import seeds
+from ..training.device_values import Step, merged
+from ..training.fast_path import FastPath
+from ..training.loop_follower import NOT_DELIVERED, Training, are_floats
+from .model_lookup import TrainedModels
+
+
+class FrameworkAdapter:
+    """A framework as `Training` wants to see it.
+
+    Args:
+        module: The imported framework.
+        probe: The probe of this process.
+        values: The `Scalars` of the framework.
+
+    Attributes:
+        name: Name of the framework in events.
+        facts: The module `framework_state` of the framework.
+        capturing: `capturing()` is true while reading a value would make the capture of a device graph fail.
+    """
+
+    name = ""
+    facts = None
+    capturing = bool
+
+    def __init__(self, module, probe, values):
+        self.module = module
+        self.probe = probe
+        self.values = values
+        self.training = Training(probe, self.name, self.describe)
+        self.monitor = None
+        self.fast_path = FastPath(self)
+        self.models = TrainedModels()
+        self.written_state = {}
+        self.casts = {}
+        self.seed_at_import = self.facts.initial_seed(module)
+        probe.at_exit(self.write_state)
+        probe.after_fork(self.forget)
+
+    def install(self, signals):
+        """Installs hooks, of which each may fail, by the name that the `framework` event lists.
+
+        Returns:
+            `(attached, declined)`: the names of those that were installed, and the errors of the others by name.
+        """
+        attached, declined = [], {}
+        for signal, install in signals.items():
+            try:
+                install(self)
+                attached.append(signal)
+            except Exception as error:
+                declined[signal] = "%s: %s" % (type(error).__name__, error)
+                self.probe.failed("%s.attach %s" % (self.name, signal), error)
+        return attached, declined
+
+    def write_facts(self, attached, declined):
+        """Writes the `framework` event."""
+        with self.probe.guard(self.name + ".facts"):
+            facts = self.facts.framework_facts(self.module)
+            self.probe.event(FRAMEWORK, name=self.name, attached=attached, declined=declined, **facts)
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self.models.forget()
+        self.written_state.clear()
+
+    def describe(self, optimizer, closure):
+        """Fields of the `optimizer` event; what is known of the model and the process is written beside it."""
+        with self.probe.guard(self.name + ".model"):
+            self.models.add(optimizer, self.facts.parameters(optimizer), self.find_model, self.facts.model_facts)
+            self.write_state()
+        return self.facts.optimizer_facts(optimizer, closure)
+
+    def write_state(self):
+        """Writes the facts that have changed since they were last written; a fork that trains nothing writes none."""
+        if self.probe.role == "fork" and not self.models and not self.training.backwards:
+            return
+        state = self.read_state()
+        changed = self.changed_state(state)
+        self.written_state.update(state)
+        if changed:
+            self.probe.event(STATE, framework=self.name, **changed)
+
+    def read_state(self):
+        """Fields of the `state` event as they are now."""
+        state = self.facts.state_facts(self.module, self.seed_at_import, self.mode())
+        state["seeds"] = dict(seeds.SEEN, **state["seeds"])
+        state["amp"] = list(self.casts.values()) or None
+        state.update(self.models.told())
+        return state
+
+    def changed_state(self, state):
+        """Those fields of `state` that differ from what was last written."""
+        written = self.written_state
+        return {name: value for name, value in state.items() if name not in written or written[name] != value}
+
+    def measure(self, recorder, optimizer, scratch, pairs=None):
+        """Total gradient norm of an optimizer, before clipping where the program clips; `None` when it is not due.
+
+        Args:
+            recorder: The `StepRecorder` of the optimizer.
+            optimizer: It.
+            scratch: A dict that belongs to the optimizer.
+            pairs: Its parameters with gradients, where the framework hands them over.
+
+        Returns:
+            A float, or a scalar on the device.
+        """
+        training = self.training
+        local = training.local
+        local.clipped = False
+        for clip in local.clips:
+            if clip.covers(scratch, optimizer, self.facts.parameters, self.values.gradient):
+                local.clipped = True
+                scratch["local"] = clip.local
+                return clip.norm
+        if not recorder.budget.due(recorder.step + 1) or self.capturing():
+            return None
+        began = training.clock()
+        value = self.gradient_norm(optimizer, scratch, pairs)
+        recorder.budget.cost(training.clock() - began)
+        return value
+
+    def finish_slow_step(self, optimizer, recorder, norm):
+        """Numbers a step that did not take the fast path, and hands its values on."""
+        training = self.training
+        local = training.local
+        rates = self.rates(optimizer)
+        if recorder is training.fused:
+            training.inside_step(rates, norm)
+            return
+        losses, backwards, unscaled = local.take(recorder)
+        extra = {"local": True} if norm is not None and recorder.scratch.get("local") else None
+        if self.monitor is not None:
+            extra = merged(extra, self.monitor.step_ended(optimizer, recorder, norm, backwards))
+        scaling = local.scaling
+        if scaling is None and (norm is None or type(norm) is float) and are_floats(losses):
+            training.step(recorder, losses, rates, norm, backwards, extra, None)
+            return
+        step = Step(losses, norm, extra=extra)
+        if scaling is not None:
+            scaling.complete(step, local.clipped, unscaled, *self.scaler_results(optimizer))
+        if step.send(self.values):
+            training.step(recorder, (), rates, None, backwards, extra, step)
+        else:
+            training.step(recorder, (), rates, None, backwards, extra, None)
+            training.unobserved(*NOT_DELIVERED)
+
+    # what the frameworks do in their own way
+
+    def mode(self):
+        """How the program computes: "dynamic", "static" or "compiled"."""
+        raise NotImplementedError
+
+    def find_model(self, parameters):
+        """The module that owns these parameters, or `None`."""
+        raise NotImplementedError
+
+    def gradient_norm(self, optimizer, scratch, pairs):
+        """Total gradient norm of an optimizer now; arguments and result are those of `measure`."""
+        raise NotImplementedError
+
+    def scaler_results(self, optimizer):
+        """`(divisor, found)` of a step under a gradient scaler: see `Step.under`."""
+        raise NotImplementedError

@@ -1,0 +1,39 @@
+"""Starts watching what health needs beside steps and backward calls: the monitor, and constructors of optimizers."""
+
+from ..training.monitor import TrainingMonitor
+
+
+def start_monitor(adapter, inspector_class):
+    """Gives an adapter the monitor of its training.
+
+    Args:
+        adapter: The `FrameworkAdapter`.
+        inspector_class: Its `TensorInspector`.
+
+    Returns:
+        The inspector, or `None` where the program runs with `--debug off`.
+    """
+    if adapter.probe.settings.get("level") == "off":
+        adapter.probe.unobserved("health of the training", "switched off by --debug off")
+        return None
+    inspector = inspector_class(adapter)
+    adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, inspector)
+    return inspector
+
+
+def watched_constructor(adapter, original, skips, made):
+    """`original`, the constructor of an optimizer class, followed by `made(optimizer)` unless `skips()`."""
+    failed, training = adapter.probe.failed, adapter.training
+
+    def initialise(optimizer, *args, **kwargs):
+        original(optimizer, *args, **kwargs)
+        if skips():
+            return
+        began = training.clock()
+        try:
+            made(optimizer)
+        except Exception as error:
+            failed(adapter.name + ".optimizer made", error)
+        training.overhead_s += training.clock() - began
+
+    return initialise

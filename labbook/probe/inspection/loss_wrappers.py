@@ -1,0 +1,213 @@
+"""Watches loss functions, also where loss modules call them, and dropout under evaluation.
+
+A framework's `loss_wrappers.py` lists the functions, puts the wrappers in place and reads tensors.
+"""
+
+from math import prod
+
+from ..training.call_site import line_of, user_frame
+from ..training.loss_calls import LossCallSites
+
+CLASSES = ("cross_entropy", "nll_loss")
+"""Loss functions whose target is a class."""
+
+POINTWISE = frozenset(
+    ["mse_loss", "l1_loss", "smooth_l1", "huber", "kl_div", "binary_cross_entropy", "bce_with_logits"]
+)
+MOST_REFUSED = 20
+"""Calls from a line that are looked at although they raised."""
+
+MOST_ACCURACY = 1 << 20
+"""Elements of the input up to which the accuracy is computed."""
+
+_ROWS = 4096
+
+
+class LossFunctions:
+    """The loss functions of one process.
+
+    A framework implements the methods that read its tensors:
+
+    * `_given(args, kwargs, ...)`: the arguments of a call by name;
+    * `_is_readable(tensor)`, `_is_at_hand(tensor)`: whether its values can be read, and are in host memory;
+    * `_count(values)`: the number of elements; `_value(result)`: the mean of a loss, or `None`;
+    * `_evaluate(function, given, value, at_hand)`: counts a call of an evaluation;
+    * `_values(target)`: what `==`, `<`, `>` and `sum` work on, or `None`; `_describe(target, values)`: its facts;
+    * `_broadcast(inputs, target)`: the shape of a pointwise result of two different shapes, or `None`;
+    * `_is_soft(given, target)`: whether the target has probabilities; `_class_axis(function, given, inputs)`;
+    * `_table(inputs)`: its real numbers, or `None`; `_class_rows(table, axis, classes)`: a row for each choice;
+    * `_sums_to_one(rows, axis, logs)`: whether rows, or their exponentials, are probabilities along an axis.
+
+    Args:
+        module: The module of the framework.
+        stats: Looks at tensors.
+        without_modes: The context to look in.
+        emit: `emit(kind, **fields)` writes an event.
+        failed: `failed(where, error)` takes failures of ours.
+
+    Attributes:
+        FRAMEWORK: Name of the framework in events.
+        monitor: Takes the calls; set by the inspector.
+        target: The labels of the dense step under way, or `None`.
+    """
+
+    FRAMEWORK = ""
+
+    def __init__(self, module, stats, without_modes, emit, failed):
+        self.module = module
+        self.stats = stats
+        self.without_modes = without_modes
+        self.monitor = None
+        self.target = None
+        self._emit = emit
+        self._failed = failed
+        self._busy = False
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self.sites = LossCallSites(self._emit, self.FRAMEWORK)
+
+    def _begins(self, function):
+        """The site of a call, `None` for calls from inside another and for other threads."""
+        if self._busy:
+            return None
+        monitor = self.monitor
+        try:
+            if monitor.thread is not None and not monitor.is_followed_thread():
+                return None
+            frame = user_frame()
+            training = self.module.is_grad_enabled()
+            key = None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+            site = self.sites.find(function, key, training)
+            if site is None:
+                site = self.sites.add(function, key, training, line_of(frame), monitor.step)
+            if site is not None:
+                self._busy = True
+            return site
+        except Exception as error:
+            self._failed(self.FRAMEWORK + ".loss", error)
+            return None
+
+    def _refused(self, site, *call):
+        """Looks at what a loss function would not take, such as a label outside of the head.
+
+        Args:
+            site: Of the call.
+            call: Arguments of `_given`.
+        """
+        self._busy = False
+        if site is None or site.refused >= MOST_REFUSED:
+            return
+        try:
+            given = self._given(*call)
+            inputs = given.get("input")
+            if not self.without_modes.is_possible() or not self.stats.is_tensor(inputs):
+                return
+            if not self._is_at_hand(inputs):
+                return
+            site.refused += 1
+            with self.without_modes:
+                if self._is_readable(inputs):
+                    site.calls += 1
+                    site.takes(self._facts(site.function, given, inputs, given.get("target")), None)
+                    self.sites.tell(site)
+        except Exception as error:
+            self._failed(self.FRAMEWORK + ".loss", error)
+
+    def _look(self, site, given, result, due):
+        inputs, target = given.get("input"), given.get("target")
+        if not self.stats.is_tensor(inputs) or not self._is_readable(inputs):
+            return
+        at_hand = self._is_at_hand(inputs)
+        value = self._value(result) if at_hand or due else None
+        if self.monitor.evaluation.open and not site.training:
+            self._evaluate(site.function, given, value, at_hand)
+        if not due:
+            return
+        site.takes(self._facts(site.function, given, inputs, target), value)
+        if site.calls == 1:
+            self.sites.tell(site)
+        if self.monitor.dense and site.training and self.target is None and self.stats.is_tensor(target):
+            self.target = target.detach()
+
+    def _targets_in_sum(self, function, given):
+        """How many targets a value is the sum over: 1 where it is their mean."""
+        inputs, target = given.get("input"), given.get("target")
+        if given.get("reduction", "mean") != "sum" or not self.stats.is_tensor(target):
+            return 1
+        if function in CLASSES and self._is_soft(given, target):
+            axis = self._class_axis(function, given, inputs)
+            return max(self._count(inputs) // max(inputs.shape[axis], 1), 1)
+        return max(self._count(target), 1)
+
+    def _facts(self, function, given, inputs, target):
+        facts = {
+            "input": self.stats.look(inputs),
+            "reduction": given.get("reduction", "mean"),
+            "weight": given.get("weight") is not None or given.get("pos_weight") is not None,
+        }
+        values = self._values(target) if self.stats.is_tensor(target) else None
+        if values is None or not self._count(values):
+            return facts
+        facts["target"] = self._describe(target, values)
+        facts["items"] = self._count(values)
+        if function in CLASSES and self._count(inputs):
+            facts.update(self._of_classes(function, given, inputs, target, values))
+        elif function in POINTWISE:
+            result = self._broadcast(inputs, target)
+            facts["broadcast"] = result is not None and result not in (list(inputs.shape), list(target.shape))
+            if result is not None:
+                facts["items"] = prod(result)
+        low, high = facts["input"]["min"], facts["input"]["max"]
+        facts["unit_range"] = low is not None and low >= 0.0 and high <= 1.0
+        if function in ("binary_cross_entropy", "bce_with_logits"):
+            facts["outside"] = int(((values < 0) | (values > 1)).sum())
+        return facts
+
+    def _of_classes(self, function, given, inputs, target, values):
+        axis = self._class_axis(function, given, inputs)
+        classes = inputs.shape[axis]
+        facts = {"classes": classes, "soft": self._is_soft(given, target)}
+        if facts["soft"]:
+            facts["items"] = max(self._count(values) // max(classes, 1), 1)
+        else:
+            skipped = values == given.get("ignore_index", -100)
+            facts["targets"], facts["ignored"] = int(self._count(values)), int(skipped.sum())
+            facts["items"] = facts["targets"] - facts["ignored"]
+            facts["outside"] = int((((values < 0) | (values >= classes)) & ~skipped).sum())
+        table = self._table(inputs) if classes > 0 else None
+        if table is not None:
+            facts.update(self._probabilities(table, axis, classes))
+        return facts
+
+    def _probabilities(self, table, axis, classes):
+        """Whether the rows of the input are probabilities, or their logarithms, along the axis of the classes."""
+        rows = self._class_rows(table, axis, classes)
+        if rows.shape[0] > _ROWS:
+            rows = rows[:: rows.shape[0] // _ROWS]
+        prob, logprob = self._sums_to_one(rows, 1, False), self._sums_to_one(rows, 1, True)
+        facts = {"prob_rows": prob, "logprob_rows": logprob}
+        if len(table.shape) == 2 and table.shape[0] >= 2 and classes > 1 and not prob and not logprob:
+            facts["prob_columns"] = self._sums_to_one(table, 0, False) or self._sums_to_one(table, 0, True)
+        return facts
+
+    def _dropout(self, args, kwargs, place):
+        """Counts a dropout that is active although the model is evaluated.
+
+        Args:
+            args: Of the call.
+            kwargs: Of the call.
+            place: Index of the parameter `training`.
+        """
+        monitor = self.monitor
+        root = monitor.inside
+        if root is None or not monitor.evaluation.open:
+            return
+        try:
+            training = args[place] if len(args) > place else kwargs.get("training", True)
+            p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
+            if training and p and not root.training():
+                monitor.evaluation.dropout(line_of(user_frame()))
+        except Exception as error:
+            self._failed(self.FRAMEWORK + ".dropout", error)

@@ -1,0 +1,92 @@
+"""Looks at the batch of a dense step: inputs of the model, labels, and columns that never vary.
+
+A framework's `model_inputs.py` reads the tensors.
+"""
+
+from ..training.batch_fingerprints import STILL, told_histogram
+from .nested import tensors_in
+
+MOST_LEAVES = 16
+COLUMNS = 4096
+"""Columns of a table that are checked for constant ones."""
+
+CHANNELS = 16
+"""Channels of an image whose mean and standard deviation are computed."""
+
+
+class ModelInputs:
+    """The batches of one process, at dense steps.
+
+    A framework implements `leaf(path, leaf, role, model)`, `_column_ranges(values)`, `_merged(known, low, high)` and
+    `_equal_columns(low, high)`.
+
+    Args:
+        stats: Looks at tensors.
+    """
+
+    def __init__(self, stats):
+        self.stats = stats
+        self._columns = {}
+
+    def leaf(self, path, leaf, role, model):
+        """Fields of one tensor of a batch.
+
+        Args:
+            path: Where it is in the batch.
+            leaf: The tensor.
+            role: "input", "label" or "other".
+            model: Number of the model that was given it.
+        """
+        raise NotImplementedError
+
+    def _fields(self, root, args, kwargs, batch):
+        inputs = tensors_in(args, self.stats, MOST_LEAVES) + tensors_in(kwargs, self.stats, MOST_LEAVES)
+        given = [(path, leaf) for path, leaf in inputs if self._is_input(leaf)]
+        leaves = [self.leaf(path, leaf, "input", root.index) for path, leaf in given[:MOST_LEAVES]]
+        firsts = [leaf.shape[0] for _, leaf in inputs if leaf.shape]
+        if batch is not None and batch.data is not None:
+            delivered = tensors_in(batch.data, self.stats, MOST_LEAVES)
+            firsts += [leaf.shape[0] for _, leaf in delivered if leaf.shape]
+            batch.data = None
+        return {
+            "phase": "train",
+            "loader": batch.loader if batch is not None else None,
+            "samples": batch.samples if batch is not None else (firsts[0] if firsts else None),
+            "print": batch.print if batch is not None else None,
+            "leaves": leaves,
+            "labels": {"histogram": told_histogram(batch.labels)} if batch is not None and batch.labels else None,
+            "dims_equal": len(set(firsts)) < 2,
+        }
+
+    def _is_input(self, leaf):
+        """Whether a tensor that a model was given is an input of the training, not computed by another model."""
+        return True
+
+    def _constant(self, values, key):
+        """How many columns had one value in all batches so far, the first of them, and how many samples these held."""
+        low, high = self._column_ranges(values)
+        samples = values.shape[0]
+        known = self._columns.get(key)
+        merged = self._merged(known, low, high) if known is not None and known[0].shape == low.shape else None
+        if merged is not None:
+            low, high = merged
+            samples += known[2]
+        self._columns[key] = (low, high, samples)
+        still = self._equal_columns(low, high)
+        return len(still), still[:STILL], samples
+
+    def _add_target(self, fields, target, histogram):
+        """Adds the target of the loss.
+
+        Args:
+            fields: From `_fields`; changed in place.
+            target: A tensor.
+            histogram: `histogram()` counts the classes of the target; `None` where it has no classes.
+        """
+        fields["leaves"] = [*fields["leaves"], self.leaf("target", target, "label", None)][: MOST_LEAVES + 1]
+        if fields["labels"] is None:
+            counts = histogram()
+            fields["labels"] = {"histogram": told_histogram(counts)} if counts is not None else None
+        shape = target.shape
+        if len(shape) == 1 and fields["samples"]:
+            fields["dims_equal"] = fields["dims_equal"] and shape[0] % fields["samples"] == 0

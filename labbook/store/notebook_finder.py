@@ -1,0 +1,193 @@
+"""Finds the notebook of a folder, or makes one: the chosen one, one above the folder, or the personal one."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from labbook.errors import GitError, NotebookError
+from labbook.probe.events.protocol import ENV_NOTEBOOK
+from labbook.store.config import Config, load_config
+from labbook.store.git_process import create_repository, discover, git_program
+from labbook.store.notebook import Notebook, not_writable
+from labbook.store.paths import SETTINGS_FILE, NotebookPaths
+from labbook.store.scaffold import Written, write_scaffold
+
+_PERSONAL_NAME = "notebook"
+
+
+def find_notebook(
+    start: Path,
+    *,
+    chosen: Path | None = None,
+    environ: Mapping[str, str],
+    flags: Mapping[str, object] | None = None,
+    create_personal: bool = True,
+) -> Notebook:
+    """The notebook that is meant: the chosen one, one above `start`, that of the environment, or the personal one.
+
+    Args:
+        start: Folder to walk up from.
+        chosen: Folder or settings file of a notebook, from the command line.
+        environ: The environment; `LABBOOK_NOTEBOOK` names a notebook.
+        flags: Settings from the command line.
+        create_personal: Whether the personal notebook is made when it is needed and does not exist.
+
+    Raises:
+        NotebookError: The chosen folder is no notebook, settings are broken, or the personal one cannot be made.
+    """
+    if chosen is not None:
+        return _opened(_named(chosen, "--notebook"), environ, flags)
+    above = _walk_up(start)
+    if above is not None:
+        return _opened(above, environ, flags)
+    if environ.get(ENV_NOTEBOOK):
+        return _opened(_named(Path(environ[ENV_NOTEBOOK]), ENV_NOTEBOOK), environ, flags)
+    root = personal_root()
+    if not (root / SETTINGS_FILE).is_file():
+        if not create_personal:
+            raise NotebookError(
+                f"there is no notebook above {start} and no personal one yet",
+                hint="`labbook init` makes one here; the first `labbook record` makes the personal one",
+            )
+        _create_personal(root, environ)
+    return _opened(root, environ, flags, personal=True)
+
+
+def personal_root() -> Path:
+    """Folder of the user's personal notebook; it need not exist."""
+    from platformdirs import user_data_dir
+
+    return Path(user_data_dir("labbook", appauthor=False)) / _PERSONAL_NAME
+
+
+def create_notebook(
+    root: Path,
+    *,
+    config: Config | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[Notebook, Written]:
+    """Makes a notebook in `root` and returns it with what was written; files that exist are left as they are.
+
+    Outside any repository, `root` becomes one of its own, whose checked-out branch takes the entries. Without git it
+    stays a plain folder.
+
+    Args:
+        root: Folder of the notebook; made when it does not exist.
+        config: Settings to write; those of a notebook that exists stay.
+        environ: The environment, read for settings and language.
+
+    Raises:
+        NotebookError: The folder cannot be written.
+        GitError: The repository cannot be made.
+    """
+    from dataclasses import replace
+
+    environ = os.environ if environ is None else environ
+    wanted = Config() if config is None else config
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        own = discover(root) is None
+        if own and git_program() is not None:
+            create_repository(root)
+        if own and wanted.commit == "branch":
+            wanted = replace(wanted, commit="checkout")
+        written = write_scaffold(NotebookPaths(root.resolve()), wanted)
+    except OSError as error:
+        raise not_writable(root, error) from error
+    made = _opened(root, environ, None)
+    if own and made.repository is not None:
+        from labbook.store.entry_commit import commit_files
+
+        commit_files(made, list(written.files), f"Start the notebook {made.config.title}")
+    return made, written
+
+
+def _opened(
+    root: Path, environ: Mapping[str, str], flags: Mapping[str, object] | None, *, personal: bool = False
+) -> Notebook:
+    root = root.resolve()
+    git = discover(root)
+    return Notebook(
+        NotebookPaths(root),
+        load_config(root, environ, flags),
+        # Asked only where it can be: importing platformdirs takes some milliseconds.
+        personal or (root.name == _PERSONAL_NAME and root == personal_root().resolve()),
+        git.top if git else None,
+        git.git_dir if git else None,
+    )
+
+
+def _named(path: Path, origin: str) -> Path:
+    root = Path(os.path.expanduser(path))  # noqa: PTH111 - of an unknown user, `Path.expanduser` raises RuntimeError
+    advice = f"`labbook init {path}` makes one there"
+    root = root.parent if root.name in (SETTINGS_FILE, "pyproject.toml") else root
+    if not root.is_dir():
+        raise NotebookError(f"there is no folder {root} ({origin})", hint=advice)
+    if not _is_notebook(root):
+        raise NotebookError(f"{root} is not a notebook: it has no {SETTINGS_FILE} ({origin})", hint=advice)
+    return root
+
+
+def _walk_up(start: Path) -> Path | None:
+    resolved = start.resolve()
+    return next((f for f in (resolved, *resolved.parents) if _is_notebook(f) and not _planted(f)), None)
+
+
+def _is_notebook(folder: Path) -> bool:
+    try:
+        if (folder / SETTINGS_FILE).is_file():
+            return True
+        project = folder / "pyproject.toml"
+        return project.is_file() and b"tool.labbook" in project.read_bytes() and _has_table(project)
+    except OSError:
+        return False
+
+
+def _has_table(project: Path) -> bool:
+    """Whether a project file has `[tool.labbook]`; one that is broken is not ours to complain about."""
+    from labbook.store.config import read_toml
+
+    try:
+        tools = read_toml(project)[0].get("tool")
+    except NotebookError:
+        return False
+    return isinstance(tools, dict) and "labbook" in tools
+
+
+def _planted(folder: Path) -> bool:
+    """Whether anybody may have put the settings there: a folder like /tmp, and a file that is not the user's own."""
+    settings = folder / SETTINGS_FILE
+    file = settings if settings.is_file() else folder / "pyproject.toml"
+    try:
+        owner = file.stat().st_uid
+        return bool(folder.stat().st_mode & stat.S_IWOTH) and owner not in (os.getuid(), 0)
+    except OSError:
+        return True
+
+
+def _create_personal(root: Path, environ: Mapping[str, str]) -> None:
+    """Makes the personal notebook in one step, so that recorders that start together make one between them."""
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".notebook-", dir=root.parent) as folder:
+            draft = Path(folder) / "notebook"
+            try:
+                create_notebook(draft, config=Config(title="Personal lab notebook", commit="checkout"), environ=environ)
+            except GitError as error:
+                raise NotebookError(f"cannot make the personal notebook {root}: {error.message}") from error
+            _move_into_place(draft, root)
+    except OSError as error:
+        raise not_writable(root, error) from error
+
+
+def _move_into_place(draft: Path, root: Path) -> None:
+    try:
+        draft.rename(root)
+    except OSError:
+        # Another recorder was first; anything else that stands in the way is an error.
+        if not (root / SETTINGS_FILE).is_file():
+            raise
