@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 import re
+import runpy
+import shutil
 import sys
 import warnings
+from pathlib import Path
 
 import numpy
 import pytest
-from sklearn.datasets import load_digits
 
 from labbook import checks
 
 BOTH = [pytest.param("torch", marks=pytest.mark.torch), pytest.param("paddle", marks=pytest.mark.paddle)]
-IMAGES, LABELS = load_digits(return_X_y=True)
+DIGITS = Path(__file__).parent / "programs" / "digits_data.py"
+IMAGES, LABELS = runpy.run_path(str(DIGITS))["load_digits"]()
 IMAGES = (IMAGES / 16).astype("float32").reshape(-1, 1, 8, 8)
 LABELS = LABELS.astype("int64")
 
@@ -342,7 +345,7 @@ def test_importing_the_checks_imports_no_framework():
 RECORDED = {
     "torch": """
 import torch, labbook
-from sklearn.datasets import load_digits
+from digits_data import load_digits
 images, labels = load_digits(return_X_y=True)
 data = torch.utils.data.TensorDataset(torch.tensor(images / 16, dtype=torch.float32), torch.tensor(labels))
 loader = torch.utils.data.DataLoader(data, batch_size=32)
@@ -358,7 +361,7 @@ for images, labels in list(loader)[:5]:
 """,
     "paddle": """
 import paddle, labbook
-from sklearn.datasets import load_digits
+from digits_data import load_digits
 images, labels = load_digits(return_X_y=True)
 data = paddle.io.TensorDataset([paddle.to_tensor((images / 16).astype("float32")), paddle.to_tensor(labels)])
 loader = paddle.io.DataLoader(data, batch_size=32)
@@ -380,6 +383,7 @@ for at, (images, labels) in enumerate(loader):
 @pytest.mark.parametrize("framework", BOTH)
 def test_answers_land_in_the_entry_and_not_in_the_curves(book, framework):
     (book.folder / "train.py").write_text(RECORDED[framework])
+    shutil.copy(DIGITS, book.folder)
 
     done = book.record(sys.executable, "train.py")
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from pathlib import Path
+
+DIGITS = Path(__file__).parents[1] / "programs" / "digits_data.py"
 
 PROGRAM = """
 import torch
-from sklearn.datasets import load_digits
+from digits_data import load_digits
 from torch import nn
 
-digits = load_digits()
-x = torch.tensor(digits.data / 16.0, dtype=torch.float32)
-y = torch.tensor(digits.target)
+images, labels = load_digits()
+x = torch.tensor(images / 16.0, dtype=torch.float32)
+y = torch.tensor(labels)
 model = nn.Sequential(nn.Linear(64, {made}), nn.ReLU(), nn.Linear({width}, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 model.train()
@@ -25,6 +29,7 @@ for start in range(0, 320, 32):
 
 
 def test_a_fix_is_proposed_confirmed_found_and_shown_again(project, git):
+    shutil.copy(DIGITS, project.folder)
     script = project.folder / "train.py"
     script.write_text(PROGRAM.format(made=48, width=32))
     crash = project.record(sys.executable, "train.py", check=False)

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import paddle
 from paddle import nn
-from sklearn.datasets import load_digits
+from digits_data import load_digits
 
 
 def digest(tensors):

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
+from digits_data import load_digits
 from torch import nn
 
 

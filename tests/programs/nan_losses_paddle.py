@@ -5,7 +5,7 @@ import sys
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
-from sklearn.datasets import load_digits
+from digits_data import load_digits
 
 case = sys.argv[1]
 paddle.seed(0)

@@ -4,7 +4,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
-from sklearn.datasets import load_digits
+from digits_data import load_digits
 from torch import nn
 
 case = sys.argv[1]

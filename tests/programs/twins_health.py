@@ -7,7 +7,7 @@ import argparse
 import random
 
 import numpy as np
-from sklearn.datasets import load_digits
+from digits_data import load_digits
 
 FAULTS = ("", "not_cleared", "cut", "eval_mode", "softmax", "nan", "seed", "broadcast", "outside")
 

@@ -14,11 +14,11 @@ import time
 import pytest
 
 
-def start_recording(book, *command):
+def start_recording(book, *command, stdin=subprocess.DEVNULL):
     return subprocess.Popen(
         [sys.executable, "-m", "labbook", "record", "--", *command],
         cwd=book.folder,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -76,7 +76,7 @@ def test_recovering_twice_changes_nothing(book, git):
 
 
 def test_a_run_that_goes_on_is_left_alone(book):
-    recorder = start_recording(book, "sleep", "4")
+    recorder = start_recording(book, "cat", stdin=subprocess.PIPE)
     wait_for(lambda: list((book.folder / ".labbook" / "runs").glob("*/run.json")))
 
     assert "nothing to recover" in book("recover").stdout

@@ -6,13 +6,14 @@ import json
 import os
 import pty
 import select
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from labbook.probe.conditions import holds
+from labbook.probe.training.request_conditions import holds
 
 from labbook.errors import UsageError
 from labbook.record.program_requests import parse_requests
@@ -137,8 +138,7 @@ def test_watching_changes_nothing(book, framework):
 
 @pytest.mark.parametrize("framework", FIRST_PADDLE)
 def test_stop_on_nan_ends_the_run(book, framework):
-    script = book.folder / "train.py"
-    script.write_text(LOOPS[framework])
+    write_loop(book, LOOPS[framework])
 
     done = book("record", "--stop-on", "nan", "--", sys.executable, "train.py", "nan-at-7", check=False)
 
@@ -168,8 +168,7 @@ def test_a_dry_run_ends_after_its_steps(book, framework):
 
 @pytest.mark.torch
 def test_a_program_that_catches_everything_is_terminated(book):
-    script = book.folder / "train.py"
-    script.write_text(LOOPS["torch"].replace("# SWALLOW", "except BaseException: continue"))
+    write_loop(book, LOOPS["torch"].replace("# SWALLOW", "except BaseException: continue"))
 
     done = book("record", "--max-steps", "3", "--", sys.executable, "train.py", check=False, timeout=60)
 
@@ -179,8 +178,7 @@ def test_a_program_that_catches_everything_is_terminated(book):
 
 @pytest.mark.torch
 def test_training_in_a_thread_is_interrupted(book):
-    script = book.folder / "train.py"
-    script.write_text(LOOPS["torch"].replace("main()\n", THREAD))
+    write_loop(book, LOOPS["torch"].replace("main()\n", THREAD))
 
     done = book("record", "--max-steps", "5", "--", sys.executable, "train.py", check=False, timeout=60)
 
@@ -190,8 +188,7 @@ def test_training_in_a_thread_is_interrupted(book):
 
 @pytest.mark.torch
 def test_logged_numbers_are_watched_too(book):
-    script = book.folder / "train.py"
-    script.write_text(LOOPS["torch"].replace("# LOG", "import labbook; labbook.log(**{'val/acc': step / 10})"))
+    write_loop(book, LOOPS["torch"].replace("# LOG", "import labbook; labbook.log(**{'val/acc': step / 10})"))
 
     done = book("record", "--stop-on", "val/acc >= 0.4", "--", sys.executable, "train.py", check=False)
 
@@ -210,8 +207,7 @@ def test_without_a_terminal_the_debugger_says_why_not(book):
 
 @pytest.mark.parametrize("framework", FIRST_PADDLE)
 def test_break_stops_in_the_users_frame(book, framework):
-    script = book.folder / "train.py"
-    script.write_text(LOOPS[framework])
+    write_loop(book, LOOPS[framework])
     command = [sys.executable, "-m", "labbook", "record", "--break", "loss != nan and lr > 0", "--", sys.executable]
 
     shown = converse([*command, "train.py"], book.folder, ["p 'step', step\n", "p type(model).__name__\n", "c\n"])
@@ -220,6 +216,12 @@ def test_break_stops_in_the_users_frame(book, framework):
     assert "('step', 1)" in shown and "'Sequential'" in shown
     assert "went on to 12" in shown
     assert book.run()["status"] == "finished"
+
+
+def write_loop(book, text: str) -> None:
+    """Writes `train.py`, and the module beside it that reads its data."""
+    (book.folder / "train.py").write_text(text)
+    shutil.copy(PROGRAMS / "digits_data.py", book.folder)
 
 
 def facts(book) -> dict:
@@ -264,7 +266,7 @@ LOOPS = {
     "torch": """
 import sys, threading
 import torch
-from sklearn.datasets import load_digits
+from digits_data import load_digits
 
 images, labels = load_digits(return_X_y=True)
 images, labels = torch.tensor(images / 16.0, dtype=torch.float32), torch.tensor(labels)
@@ -298,7 +300,7 @@ main()
     "paddle": """
 import sys
 import paddle
-from sklearn.datasets import load_digits
+from digits_data import load_digits
 
 images, labels = load_digits(return_X_y=True)
 images, labels = paddle.to_tensor((images / 16.0).astype("float32")), paddle.to_tensor(labels.astype("int64"))
