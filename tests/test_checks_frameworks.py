@@ -389,6 +389,6 @@ def test_answers_land_in_the_entry_and_not_in_the_curves(book, framework):
 
     assert "Checklist before training" in done.stdout
     entry, run = book.entry(), book.run()
-    assert "## Checks asked for" in entry and "Checklist before training" in entry and "Overfit one batch" in entry
+    assert "## Requested checks" in entry and "Checklist before training" in entry and "Overfit one batch" in entry
     assert "train.py:1" in entry
     assert run["metrics"]["loss"]["steps"] == 5 and "loss.opt1" not in run["metrics"]

@@ -40,7 +40,7 @@ def test_the_exception_itself_goes_on(capsys):
     assert raised.value is error
     told = capsys.readouterr().err
     assert "shape_mismatch_linear" in told
-    assert "try:" in told
+    assert "fix:" in told
 
 
 def test_it_is_a_decorator(capsys):
@@ -62,7 +62,7 @@ def test_all_of_it_is_in_the_language_of_the_settings(tmp_path, monkeypatch, cap
     with pytest.raises(RuntimeError), labbook.diagnosed():
         raise wrong_width()
     told = capsys.readouterr().err
-    assert "尝试：" in told and "try:" not in told
+    assert "修复：" in told and "fix:" not in told
 
 
 class SilentError(Exception):

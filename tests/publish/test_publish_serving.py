@@ -15,6 +15,9 @@ from labbook.publish.plugin import LabbookPlugin
 from labbook.publish.serving import Builds, SiteServer, find_site_file, is_own_name
 from labbook.publish.site_build import build_site
 
+pytestmark = pytest.mark.process
+"""Most tests connect to a server; some start one."""
+
 
 @pytest.fixture
 def site(tmp_path):

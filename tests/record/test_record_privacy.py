@@ -167,7 +167,7 @@ def test_a_secret_that_only_the_run_knew_stays_withheld(withheld):
 
     assert f"{run_id} is still withheld" in project("recover").stdout
     assert withheld_files(book.paths)
-    assert "is not withheld any more" in project("recover", env={**os.environ, "MY_API_KEY": KNOWN}).stdout
+    assert "is no longer withheld" in project("recover", env={**os.environ, "MY_API_KEY": KNOWN}).stdout
     assert KNOWN not in page.read_text() and not withheld_files(book.paths)
 
 

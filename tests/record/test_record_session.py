@@ -48,7 +48,7 @@ def test_a_torch_training_is_described(book):
     assert "DigitsNet" in entry and "0.1" in entry
     assert "| features.0 | Conv2d | 64x1x8x8 → 64x16x8x8 | 160 |" in entry
     assert "| training, step 1 | input 0 | 64x1x8x8 | float32 | -0.3 to 0.7 |" in entry
-    assert "What each layer gave, at step 1" in entry and "update_ratio" in run["metrics"]
+    assert "Layer outputs at step 1" in entry and "update_ratio" in run["metrics"]
     folder = (book.folder / run["entry"]).with_suffix("")
     assert {"curves.svg", "metrics.csv", "environment.txt", "run.json"} <= {p.name for p in folder.iterdir()}
     assert "scikit-learn" in (folder / "environment.txt").read_text()
@@ -143,7 +143,7 @@ def test_death_by_signal_is_passed_on(book, name, status):
 
 @pytest.mark.parametrize(
     ("command", "code", "says"),
-    [(["no-such-program"], 127, "no such program"), (["./plain.txt"], 126, "not executable"), ([], 2, "no command")],
+    [(["no-such-program"], 127, "program not found"), (["./plain.txt"], 126, "not executable"), ([], 2, "no command")],
 )
 def test_what_cannot_run_is_told_in_one_line(book, command, code, says):
     (book.folder / "plain.txt").write_text("x")
@@ -162,7 +162,7 @@ def test_a_program_without_the_probe_is_recorded_and_says_so(book):
 
     run = book.run()
     assert run["probe"]["status"] == "absent"
-    assert "not observed" in book.entry()
+    assert "## Not observed" in book.entry()
 
 
 def test_a_broken_settings_file_does_not_stop_the_command(book):

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
-from labbook.probe.training.request_conditions import holds
 
 from labbook.errors import UsageError
+from labbook.probe.training.request_conditions import holds
 from labbook.record.program_requests import parse_requests
 from labbook.record.watch_expressions import parse_condition
 
@@ -119,8 +119,8 @@ def test_moments_land_in_the_entry(book, framework):
     leaf = first["batch"]["leaves"][0]
     assert leaf["shape"] == [32, 64] and leaf["min"] == 0 and leaf["max"] == 1
     entry = book.entry()
-    assert "## Moments" in entry and f"**Step {first['step']}**" in entry
-    assert "no value of accuracy was seen" in entry and "never held" in entry
+    assert "## Watched conditions" in entry and f"**Step {first['step']}**" in entry
+    assert "no value of accuracy was recorded" in entry and "never held" in entry
 
 
 @pytest.mark.parametrize("framework", FIRST_PADDLE)

@@ -156,7 +156,8 @@ def test_the_journal_lock_is_held_until_the_output_is_kept(tmp_path):
         "folder = pathlib.Path(sys.argv[1]); lock = os.open(folder / 'alive', os.O_RDWR | os.O_CREAT)\n"
         "fcntl.flock(lock, fcntl.LOCK_EX)\n"
         "run_child(['sh', '-c', 'echo ready; sleep 1.5; echo end'], env=os.environ, cwd=folder,\n"
-        "    sink=ConsoleSink(folder / 'console', Redactor()), on_start=lambda pid: None, held=[lock])\n"
+        "    sink=ConsoleSink(folder / 'console', Redactor()), on_start=lambda pid: None,\n"
+        "    lock_descriptors=[lock])\n"
     )
     command = [PYTHON, "-c", program, str(tmp_path)]
     null = subprocess.DEVNULL
@@ -224,10 +225,10 @@ def test_a_reader_that_lags_never_holds_up_the_tee(tmp_path):
     tee._sent = 1 << 30  # the beginning of the output is over: nothing is waited for
     for _ in range(1500):
         tee.add(0, block)
-    assert tee.held <= 8 * 1024 * 1024
+    assert tee.pending_bytes <= 8 * 1024 * 1024
     sink = ConsoleSink(tmp_path, Redactor())
     keeper = Keeper(receiving, sink, ["stdout"], drained.append)
-    tee.say(COMPLETE)
+    tee.add_message(COMPLETE)
     thread = threading.Thread(target=lambda: drained.append(keeper.store_output()))
     thread.start()
     assert tee.drain(10)
