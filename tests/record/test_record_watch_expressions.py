@@ -120,7 +120,7 @@ def test_moments_land_in_the_entry(book, framework):
     assert leaf["shape"] == [32, 64] and leaf["min"] == 0 and leaf["max"] == 1
     entry = book.entry()
     assert "## Watched conditions" in entry and f"**Step {first['step']}**" in entry
-    assert "no value of accuracy was recorded" in entry and "never held" in entry
+    assert "no value of accuracy was recorded" in entry and "never true" in entry
 
 
 @pytest.mark.parametrize("framework", FIRST_PADDLE)
