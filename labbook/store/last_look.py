@@ -21,7 +21,7 @@ from labbook.probe.redaction.redactor import PATH_RULES, Redactor
 from labbook.probe.redaction.stream import KeyState
 from labbook.store.fast_import import FileChange
 from labbook.store.journal import write_atomically
-from labbook.store.recorder_redaction import Hit, scan_bytes
+from labbook.store.recorder_redaction import READABLE, Hit, scan_bytes
 
 _MOST_NAMED = 3
 _CHARACTER = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?")
@@ -80,7 +80,11 @@ def mask_secrets(name: str, data: bytes, redactor: Redactor) -> bytes:
         return line_by_line(masked).encode("utf-8", "surrogatepass")
     state = KeyState()
     lines = data.decode("utf-8", "surrogateescape").split("\n")
-    return "\n".join(_masked_line(line, state, redactor) for line in lines).encode("utf-8", "surrogateescape")
+    if b"\0" in data:
+        shown = [READABLE.sub(lambda part: _masked_line(part[0], state, redactor), line) for line in lines]
+    else:
+        shown = [_masked_line(line, state, redactor) for line in lines]
+    return "\n".join(shown).encode("utf-8", "surrogateescape")
 
 
 def mask_files(root: Path, files: Sequence[Path], redactor: Redactor) -> list[Found]:

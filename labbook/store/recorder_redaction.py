@@ -33,6 +33,10 @@ from labbook.probe.redaction.rules import FormatRule
 from labbook.store.toml_parser import parse_toml
 
 _MOST_RULES_BYTES = 1024 * 1024
+READABLE = re.compile("[^\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\ufffd\udc80-\udcff]{8,}")
+"""What can be read in a line of binary content: no control characters but tab and escape, nothing that is no UTF-8.
+Eight characters: random bytes seldom make longer words, and shorter secrets are not told from them."""
+
 _HINT = "see `labbook redact --help` for the form of a rule"
 
 
@@ -130,7 +134,8 @@ def scan_bytes(data: bytes, redactor: Redactor | None = None) -> list[Hit]:
     """What is secret in exactly these bytes: the last look before they are committed.
 
     Args:
-        data: Content of a file. Binary content is read as far as it is text.
+        data: Content of a file. Of binary content (one with a NUL byte) each part that can be read is judged by itself:
+            random bytes around a colon and an at sign are no password.
         redactor: The run's, which also knows its secrets by value; None: the built-in rules.
 
     Returns:
@@ -140,8 +145,11 @@ def scan_bytes(data: bytes, redactor: Redactor | None = None) -> list[Hit]:
 
     scanner = Redactor(home="", user="") if redactor is None else redactor
     # A page shows `&#42;&#42;&#42;` for a mask: what it shows is what counts.
-    text = "\n".join(unescape(line) for line in data.decode("utf-8", "replace").split("\n"))
-    return [Hit(rule, line) for line, rule in scanner.find(text) if rule not in PATH_RULES]
+    lines = [unescape(line) for line in data.decode("utf-8", "replace").split("\n")]
+    binary = b"\0" in data
+    parts = [(at, part) for at, line in enumerate(lines, 1) for part in (READABLE.findall(line) if binary else (line,))]
+    found = scanner.find("\n".join(part for _, part in parts))
+    return [Hit(rule, parts[at - 1][0]) for at, rule in found if rule not in PATH_RULES]
 
 
 def check_rule(rule: Mapping[str, Any]) -> str:

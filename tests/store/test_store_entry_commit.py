@@ -88,6 +88,7 @@ def test_content_comes_back_byte_for_byte_and_never_executable(own, git):
     files = [write(own, f"runs/{name}", content) for name, content in data.items()]
     files[0].chmod(0o755)
     outcome = commit_files(own, files, "m")
+    assert outcome.status == "committed", outcome
     for name, content in data.items():
         stored = subprocess.run(
             ["git", "cat-file", "blob", f"{outcome.commit}:notes/runs/{name}"], cwd=own.paths.root, capture_output=True

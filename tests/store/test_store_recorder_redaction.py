@@ -8,6 +8,7 @@ import pytest
 from labbook.errors import NotebookError
 from labbook.probe.redaction.rules import rules_data
 from labbook.store import escape
+from labbook.store.last_look import mask_secrets
 from labbook.store.recorder_redaction import Hit, example_text, load_rules, make_redactor, scan_bytes
 
 RULES = """
@@ -119,6 +120,16 @@ def test_the_scan_takes_any_bytes():
     data = b"\x00\xff\x89PNG\r\n password=Zq81xxAb\n" + example_text("ghp_{alnum:36}").encode()
     assert scan_bytes(data) == [Hit("password", 2), Hit("github_token", 3)]
     assert scan_bytes(b"") == [] == scan_bytes("损失 0.5\n/home/anna/x [REDACTED:known]\n".encode())
+
+
+def test_binary_content_holds_no_secret_by_chance_but_the_text_in_it_is_read():
+    chance = b"\x00\x91a://\xf3\x02u\x88:\xe1pw\x90\x17@\xc8h\x00"
+    real = b"\x00\x91" + b"postgres://anna:Zq81xxAb@db.example" + b"\x90\x17\n"
+    assert scan_bytes(chance) == []
+    assert [hit.rule for hit in scan_bytes(chance + b"\n" + real)] == ["url_userinfo"]
+    masked = mask_secrets("a.bin", chance + b"\n" + real, make_redactor({}, []))
+    assert masked.startswith(chance + b"\n\x00\x91postgres://") and b"Zq81xxAb" not in masked
+    assert masked.endswith(b"\x90\x17\n")
 
 
 def test_the_scan_with_the_redactor_of_the_run_knows_its_values():
