@@ -296,6 +296,11 @@ def _builtin_words(language: str) -> dict[str, Any]:
     return texts
 
 
+def status_label(status: str, language: str) -> str:
+    """Return the status of a run in a language."""
+    return status if language == "en" else str(words(language)["status"].get(status, status))
+
+
 def read_words(path: Path) -> dict[str, Any]:
     """Read a words file.
 
