@@ -1,16 +1,16 @@
-"""Statistics of the batch under way, for a moment that the user asked for. Draws nothing, records no graph."""
+"""Statistics of the current batch, for `--watch` and the like. Draws no random numbers, records no graph."""
 
 MOST_LEAVES = 8
 
 
 def batch_facts(module, args, kwargs, batch):
-    """The fields of a `batch` event for the inputs of the model.
+    """Return the fields of a `batch` event for the inputs of the model.
 
     Args:
         module: `torch` or `paddle`.
         args: Positional inputs of the model.
-        kwargs: Its inputs by name.
-        batch: What is known of the batch otherwise (`loader`, `samples`, `print`, `labels`), or `None`.
+        kwargs: Inputs by name.
+        batch: Other facts about the batch (`loader`, `samples`, `print`, `labels`), or `None`.
     """
     with module.no_grad():
         leaves = [_leaf(module, path, leaf) for path, leaf in _leaves(module, args, kwargs)[:MOST_LEAVES]]
