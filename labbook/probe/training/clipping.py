@@ -56,7 +56,7 @@ def watched_clip(adapter, original, norm_type, is_scaled=None):
     def clip(*args, **kwargs):
         if is_compiling():
             return original(*args, **kwargs)
-        parameters, told, scratch = (), None, {}
+        parameters, norm, scratch = (), None, {}
         try:
             given = args[0] if args else kwargs["parameters"]
             if issubclass(type(given), tensor):
@@ -72,7 +72,7 @@ def watched_clip(adapter, original, norm_type, is_scaled=None):
             else:
                 kwargs["parameters"] = given
             if norm_type(args, kwargs) not in (2, 2.0):
-                told = adapter.values.norm(scratch, [g for g in map(gradient, parameters) if g is not None])
+                norm = adapter.values.norm(scratch, [g for g in map(gradient, parameters) if g is not None])
         except Exception as error:
             failed(adapter.name + ".clip", error)
         try:
@@ -81,15 +81,15 @@ def watched_clip(adapter, original, norm_type, is_scaled=None):
             leave_out_one_frame(error)
             raise
         try:
-            if told is None and result is not None:
-                told = adapter.values.scalar(result)
+            if norm is None and result is not None:
+                norm = adapter.values.scalar(result)
                 scratch["local"] = adapter.values.is_split(result)
             if is_scaled is not None and local.scales and adapter.monitor is not None and is_scaled(local):
                 adapter.monitor.loop.clip["scaled"] += 1
-            if told is not None:
-                local.clips.append(Clip(parameters, told, scratch.get("local", False)))
+            if norm is not None:
+                local.clips.append(Clip(parameters, norm, scratch.get("local", False)))
                 if adapter.monitor is not None:
-                    adapter.monitor.clipped(told, _limit(args, kwargs), original.__name__)
+                    adapter.monitor.clipped(norm, _limit(args, kwargs), original.__name__)
         except Exception as error:
             failed(adapter.name + ".clip", error)
         return result

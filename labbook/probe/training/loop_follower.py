@@ -143,7 +143,7 @@ class Training:
         self.inside = 0
         self.fused = None
         self.without_optimizer = None
-        self.said = set()
+        self._reported = set()
         self._closed = False
         self.local.__init__()
 
@@ -164,10 +164,10 @@ class Training:
             return None
         recorder = self._new_recorder(ref(optimizer))
         self.recorders[id(optimizer)] = recorder
-        self._tell_optimizer(recorder, optimizer, closure, "")
+        self._write_optimizer(recorder, optimizer, closure, "")
         return recorder
 
-    def _tell_optimizer(self, recorder, optimizer, closure, how):
+    def _write_optimizer(self, recorder, optimizer, closure, how):
         with self.probe.guard(self.framework + ".describe"):
             fields = self.describe(optimizer, closure)
             fields["type"] += how
@@ -246,7 +246,7 @@ class Training:
             self.fused = self._new_recorder(None)
             self.fused.parts = {}
             self.fused.squares, self.fused.measured = 0.0, True
-            self._tell_optimizer(self.fused, optimizer, False, " inside backward")
+            self._write_optimizer(self.fused, optimizer, False, " inside backward")
         return self.fused
 
     def inside_step(self, rates, norm):
@@ -312,8 +312,8 @@ class Training:
 
     def unobserved(self, what, reason):
         """Record once that something was not observed."""
-        if what not in self.said:
-            self.said.add(what)
+        if what not in self._reported:
+            self._reported.add(what)
             self.probe.unobserved(what, reason)
 
     def finish(self):

@@ -53,7 +53,7 @@ class TrainingMonitor:
         self.level = str(self.probe.settings.get("level") or "normal")
         self._begin()
         inspector.monitor = self
-        self.probe.at_steps(self._tell_loop)
+        self.probe.at_steps(self._write_loop)
         self.probe.at_exit(self.finish)
         self.probe.after_fork(self._begin)
 
@@ -379,7 +379,7 @@ class TrainingMonitor:
 
     # Events that are written.
 
-    def _tell_loop(self, step=None):
+    def _write_loop(self, step=None):
         if not (self.loop.backwards or self.loop.steps or self.loop.losses_open):
             return
         self.loop.scaler["skipped"] = sum(m.skipped_in_all for m in self.training.recorders.values())
@@ -393,7 +393,7 @@ class TrainingMonitor:
         self.evaluation.end(self.step)
         self.windows.flush()
         self.inspector.finish()
-        self._tell_loop()
+        self._write_loop()
         for what, reason in (self.schedule.left_out(), self.step_sampler.left_out()):
             if reason:
                 self.probe.unobserved(what, reason)

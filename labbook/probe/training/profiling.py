@@ -48,19 +48,19 @@ class Profiling:
             elif self._state == "running":
                 self._last = step
                 if step >= self._begin + self._steps - 1:
-                    self._tell()
+                    self._write_event()
 
     def finish(self):
         """Write an incomplete profile at the end of the program, or the reason why there is none."""
         if self._state == "running" and self._last >= self._begin:
-            self._tell()
+            self._write_event()
         elif self._state in ("waiting", "running") and self._probe.step:
             self._probe.unobserved("--profile", "the run ended before step %d" % self._begin)
         elif self._state == "failed":
             self._probe.unobserved("--profile", "the profiler of %s could not be started" % self._name)
         self._state = "off"
 
-    def _tell(self):
+    def _write_event(self):
         self._state = "off"
         seconds = time.perf_counter() - self._began
         self._session.stop()

@@ -46,13 +46,13 @@ def holds(condition, values):
 
 def _compare(condition, values):
     operands = [_value(operand, values) for operand in condition[1::2]]
-    told = True
+    result = True
     for sign, left, right in zip(condition[2::2], operands, operands[1:]):
         if left is None or right is None:
-            told = None
+            result = None
         elif not _SIGNS[sign](left, right):
             return False
-    return told
+    return result
 
 
 def _value(operand, values):

@@ -37,16 +37,16 @@ class StepPhases:
         The first step and dense steps have no times; `None` without any fields.
         """
         begun, self._begun = self._begun, now
-        told = None
+        fields = None
         if begun is not None and not self._skip:
             known = self.data + self.forward + self.backward + self.optimizer
             other = now - begun - known
-            told = {"ph": (self.data, self.forward, self.backward, self.optimizer, other if other > 0.0 else 0.0)}
+            fields = {"ph": (self.data, self.forward, self.backward, self.optimizer, other if other > 0.0 else 0.0)}
         if self.samples:
-            if told is None:
-                told = {}
-            told["samples"] = self.samples
+            if fields is None:
+                fields = {}
+            fields["samples"] = self.samples
             self.samples = 0
         self._skip = False
         self.data = self.forward = self.backward = self.optimizer = 0.0
-        return told
+        return fields

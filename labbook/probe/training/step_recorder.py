@@ -246,7 +246,7 @@ class Budget:
     def __init__(self, fraction, tell):
         self.interval = 1
         self._fraction = max(float(fraction), 1e-6)
-        self._tell = tell
+        self._on_change = tell
         self._cost = 0.0
         self._measured = 0
         self._steps = 0
@@ -281,5 +281,5 @@ class Budget:
                 interval //= 2
             if interval != self.interval:
                 self.interval = interval
-                self._tell(interval)
+                self._on_change(interval)
         self._cost, self._measured, self._steps, self._since = 0.0, 0, 0, now
