@@ -44,5 +44,5 @@ def note(text: str) -> None:
         probe.event("note", text=str(text)[:_MAX_NOTE])
 
 
-def _probe() -> Any:  # noqa: ANN401 - a class of the island, which is not typed
+def _probe() -> Any:  # noqa: ANN401 - a class of the probe, which is not typed
     return getattr(sys, "_labbook_probe", None)

@@ -114,7 +114,7 @@ def kit(request):
 
 
 @pytest.mark.process
-def test_a_healthy_training_is_green(kit):
+def test_a_healthy_training_passes_every_check(kit):
     model = kit.model()
     optimizer = kit.optimizer(model.parameters())
 
@@ -126,7 +126,7 @@ def test_a_healthy_training_is_green(kit):
 
 
 @pytest.mark.parametrize("trained", [False, True])
-def test_nothing_is_touched(kit, trained):
+def test_checks_restore_all_state(kit, trained):
     model = kit.model()
     optimizer = kit.optimizer(model.parameters())
     loader, batch, loss = kit.loader(), kit.batch(), kit.nn.CrossEntropyLoss()
@@ -144,7 +144,7 @@ def test_nothing_is_touched(kit, trained):
     assert kit.state(model, optimizer) == before
 
 
-def test_training_goes_on_bitwise_as_without_a_check(kit):
+def test_training_after_a_check_is_bitwise_identical(kit):
     results = []
     for checked in (False, True):
         kit = Kit(kit.name)
@@ -164,7 +164,7 @@ def test_training_goes_on_bitwise_as_without_a_check(kit):
         assert [v for _, v in results[0]["optimizer"]] == [v for _, v in results[1]["optimizer"]]
 
 
-def test_an_error_in_the_model_is_an_answer_and_everything_is_put_back(kit):
+def test_an_exception_in_the_model_is_reported_and_state_restored(kit):
     model = kit.model(head=kit.nn.Linear(7, 10))
     optimizer = kit.optimizer(model.parameters())
     before = kit.state(model, optimizer)
@@ -218,7 +218,7 @@ def faulty(kit, fault):
         "cut graph", "rate 0", "loss not reduced",
     ],
 )  # fmt: skip
-def test_faults_are_named(kit, fault):
+def test_checklist_reports_the_fault(kit, fault):
     row, verdict, arguments = faulty(kit, fault)
 
     answer = checks.checklist(*arguments)
@@ -226,7 +226,7 @@ def test_faults_are_named(kit, fault):
     assert answer.row(row).verdict == verdict, str(answer)
 
 
-def test_samples_that_mix_are_seen(kit):
+def test_checklist_reports_samples_that_influence_each_other(kit):
     class Mixed(kit.nn.Module if kit.torch else kit.nn.Layer):
         def __init__(self):
             super().__init__()
@@ -243,7 +243,7 @@ def test_samples_that_mix_are_seen(kit):
     assert answer.row("samples do not influence each other").verdict == "warn", str(answer)
 
 
-def test_one_batch_is_learned_unless_the_model_cannot(kit):
+def test_overfit_one_batch_fails_for_a_model_that_cannot_learn(kit):
     good = checks.overfit_one_batch(kit.model(), kit.batch(), kit.nn.CrossEntropyLoss(), steps=120)
     stuck = kit.model()
     for parameter in stuck.parameters():
@@ -262,7 +262,7 @@ def test_one_batch_is_learned_unless_the_model_cannot(kit):
     assert bad.verdict == "fail" and not bad.reached, str(bad)
 
 
-def test_a_wrong_gradient_is_found(kit):
+def test_gradcheck_reports_a_wrong_gradient(kit):
     wrong = wrong_cube(kit)
     values = kit.tensor(numpy.linspace(0.5, 2, 6).astype("float32"))
 
@@ -289,7 +289,7 @@ def wrong_cube(kit):
     return Cube.apply
 
 
-def test_a_trace_names_the_layer_that_breaks(kit):
+def test_trace_names_the_first_nonfinite_layer(kit):
     class Root(kit.nn.Module if kit.torch else kit.nn.Layer):
         def forward(self, x):
             return (x - 1.0).sqrt()
@@ -302,7 +302,7 @@ def test_a_trace_names_the_layer_that_breaks(kit):
     assert not broken.ok and broken.summary.startswith("2 is the first") and broken.layers[2].bad > 0
 
 
-def test_answers_print_and_become_markdown(kit):
+def test_results_print_as_text_and_markdown(kit):
     answer = checks.checklist(kit.model(), iter(kit.loader()), None, kit.nn.CrossEntropyLoss())
 
     assert str(answer).splitlines()[1].split() == ["check", "expected", "observed", "verdict"]
@@ -310,7 +310,7 @@ def test_answers_print_and_become_markdown(kit):
     assert answer.row("loader").verdict == "note"
 
 
-def test_dictionaries_go_to_the_model_by_name(kit):
+def test_a_dictionary_batch_is_passed_as_keyword_arguments(kit):
     class Named(kit.nn.Module if kit.torch else kit.nn.Layer):
         def __init__(self):
             super().__init__()
@@ -327,7 +327,7 @@ def test_dictionaries_go_to_the_model_by_name(kit):
     assert answer.ok and answer.row("one step changes the parameters").verdict == "ok", str(answer)
 
 
-def test_objects_of_no_framework_are_refused():
+def test_objects_of_no_framework_raise_type_error():
     with pytest.raises(TypeError, match="PyTorch or PaddlePaddle"):
         checks.checklist(object(), [1])
 
@@ -381,7 +381,7 @@ for at, (images, labels) in enumerate(loader):
 
 
 @pytest.mark.parametrize("framework", BOTH)
-def test_answers_land_in_the_entry_and_not_in_the_curves(book, framework):
+def test_results_are_in_the_entry_and_not_in_the_curves(book, framework):
     (book.folder / "train.py").write_text(RECORDED[framework])
     shutil.copy(DIGITS, book.folder)
 

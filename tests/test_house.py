@@ -1,4 +1,4 @@
-"""The house rules of CONTRIBUTING.md, as tests: floors, doors, file sizes, the probe's island, start-up."""
+"""The architecture rules of CONTRIBUTING.md: layers, third-party imports, file sizes, isolated probe, start-up."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ DOORS = {
     "watchdog": {"publish/file_watch.py"},
     "rich": {"screen.py"},
 }
-ISLAND = {"labbook.probe.events.protocol", "labbook.probe.redaction"}
-"""The only modules of the island that other rooms may import."""
+PROBE_API = {"labbook.probe.events.protocol", "labbook.probe.redaction"}
+"""The only modules of the probe that other packages may import."""
 
 SLOW_IMPORTS = {*DOORS, "sqlite3", "platformdirs", "filelock", "markdown"}
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
@@ -97,7 +97,7 @@ def test_modules_import_only_from_lower_floors_or_their_own_room():
                 continue
             other = parts[1]
             if other == "probe":
-                allowed = any(f"{name}.".startswith(f"{door}.") or door.startswith(f"{name}.") for door in ISLAND)
+                allowed = any(f"{name}.".startswith(f"{door}.") or door.startswith(f"{name}.") for door in PROBE_API)
                 if not allowed:
                     broken.append(f"{path.relative_to(ROOT)} imports {name}")
                 continue
@@ -131,7 +131,7 @@ def test_slow_libraries_are_imported_where_they_are_used():
     assert not broken, "\n".join(broken)
 
 
-def test_the_island_imports_only_the_standard_library_and_itself():
+def test_the_probe_imports_only_the_standard_library_and_itself():
     standard = set(sys.stdlib_module_names)
     watched = {"torch", "paddle", "numpy"}
     broken = []
@@ -237,7 +237,7 @@ def test_a_file_name_stands_once_in_the_tree():
     assert not twice, sorted(twice)
 
 
-def test_the_island_is_python_38():
+def test_the_probe_is_python_38():
     for path in sorted((PACKAGE / "probe").rglob("*.py")):
         ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
 

@@ -13,6 +13,6 @@ the reason. A source that fails does not affect the others.
 - `artifacts`, `fingerprints`, `metrics_text`, `metric_names`: files read and written, metrics printed.
 
 To add a source, write one module here and list it in `sources.py`. Comparing two runs belongs to `compare/`, judging a
-training to `health/`, reading the events of the probe to `record/run_from_journal/`. This room imports only `model/`
-and `store/`, and starts no program to read the machine.
+training to `health/`, reading the events of the probe to `record/run_from_journal/`. This package imports only
+`model/` and `store/`, and starts no program to read the machine.
 """

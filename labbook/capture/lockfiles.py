@@ -46,7 +46,7 @@ _DECLARATIONS = frozenset({"pyproject", "pipenv declaration", "setup.py"})
 _MAX_BYTES = 8 * 1024 * 1024
 _MAX_MISMATCHES = 20
 _INSTALLER_PACKAGES = frozenset({"pip", "setuptools", "wheel", "distribute", "pkg-resources"})
-"""Packages that installers bring along; lock files leave them out."""
+"""Packages of installers, which lock files omit."""
 
 _TOML_PACKAGE = re.compile(r'^\[\[packages?\]\]\s*\nname = "([^"]+)"\s*\nversion = "([^"]+)"', re.MULTILINE)
 _CONDA_LOCK = re.compile(r"^ *- name: (\S+)\n +version: (\S+)", re.MULTILINE)

@@ -10,7 +10,7 @@ _WEAK = frozenset({
     "top1", "top5", "f1", "auc", "auroc", "map", "ap", "precision", "recall", "iou", "miou", "dice", "bleu", "rouge",
     "psnr", "ssim", "mse", "mae", "rmse", "r2", "wer", "cer", "error", "err", "reward", "return", "score", "hmean",
 })  # fmt: skip
-"""Words with other meanings too ("precision: 16"): they count only before a number with a decimal point."""
+"""Words that also have other meanings ("precision: 16"): they count only before a number with a decimal point."""
 
 _NOT_METRICS = frozenset({
     "weight", "weights", "scale", "scaler", "coef", "coeff", "coefficient", "lambda", "alpha", "beta", "gamma",

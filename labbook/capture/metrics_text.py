@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from labbook.capture.metric_names import CHINESE_NAMES, QUALIFIERS, data_split, has_split, metric_name
-from labbook.model.downsampling import thinned
+from labbook.model.downsampling import downsample
 from labbook.model.series import Series
 
 _MAX_LINE = 2000
@@ -151,7 +151,7 @@ def _series(name: str, points: _Points) -> Series:
     values = tuple(points.values)
     bad = sum(not math.isfinite(v) for v in values)
     whole = Series(name, "text", _steps(points), values, values, values, len(values), bad)
-    return thinned(whole, _SERIES_POINTS)
+    return downsample(whole, _SERIES_POINTS)
 
 
 def _steps(points: _Points) -> tuple[int, ...]:

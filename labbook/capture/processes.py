@@ -161,9 +161,9 @@ class ProcessTree:
         stat = read_stat(pid)
         if stat is None or (pid == os.getpid() and not force):
             return
-        ours = force or stat.ppid in self.members or self._is_marked(pid)
+        is_member = force or stat.ppid in self.members or self._is_marked(pid)
         # /proc has the ids of threads as well; only the first thread is a process.
-        if ours and _namespace_ids(pid)[:1] == (pid,):
+        if is_member and _namespace_ids(pid)[:1] == (pid,):
             self.members[pid] = stat
             self._first_seen[pid] = now
 
@@ -238,7 +238,7 @@ def find_unobserved(resources: Path) -> list[dict[str, Any]]:
     """Returns the Python processes of the run in which the probe did not start.
 
     Args:
-        resources: The sampler's file; the event files are in the folder `events` beside it.
+        resources: The sampler's file; the event files are in the folder `events` next to it.
 
     Returns:
         `pid`, `ppid`, `argv` (redacted), `reason` and `count` of each command line. A process that ran for less than
@@ -271,13 +271,13 @@ def _reason(record: Mapping[str, Any]) -> str:
     for word in list(record.get("argv") or ())[1:]:
         if not str(word).startswith("-") or str(word) in ("-c", "-m", "-"):
             break
-        for letter, why in (
+        for option, why in (
             ("I", "which ignores PYTHONPATH"),
             ("E", "which ignores PYTHONPATH"),
             ("S", "which skips sitecustomize"),
         ):
-            if letter in str(word) and not str(word).startswith(("--", "-X", "-W")):
-                return f"started with -{letter}, {why}"
+            if option in str(word) and not str(word).startswith(("--", "-X", "-W")):
+                return f"started with -{option}, {why}"
     if record.get("marked") is False:
         return "started with an environment that lacks labbook's variables"
     return "the probe did not start, for an unknown reason"

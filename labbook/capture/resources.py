@@ -114,7 +114,7 @@ class ResourceSampler:
             self._gpus.close()
 
     def _poll(self) -> float:
-        """Polls once, samples if one is due, and returns the time to wait; an error costs only this poll."""
+        """Polls once, samples if one is due, and returns the time to wait; an error affects only this poll."""
         begin = time.thread_time()
         age = time.monotonic() - self._begin
         try:

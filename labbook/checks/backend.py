@@ -1,4 +1,4 @@
-"""What the checks need of a framework: one interface, two implementations, chosen by the objects that were given."""
+"""The interface between checks and frameworks; the type of the passed objects selects the implementation."""
 
 from __future__ import annotations
 
@@ -9,112 +9,112 @@ from typing import Any, Protocol
 
 
 class Backend(Protocol):
-    """A framework, seen from the checks. Tensors, modules and optimizers are those of the framework."""
+    """Operations of a framework that the checks use, on its own tensors, modules and optimizers."""
 
     name: str
 
     def is_tensor(self, value: Any) -> bool:  # noqa: ANN401
-        """Whether it is one of its tensors."""
+        """Whether the value is a tensor of the framework."""
 
     def array(self, tensor: Any) -> Any:  # noqa: ANN401
-        """Its values in host memory as a NumPy array, floats in double precision."""
+        """Copy a tensor to a NumPy array in host memory, floats in double precision."""
 
     def dtype(self, tensor: Any) -> str:  # noqa: ANN401
-        """Name of its element type, "float32"."""
+        """Name of the element type ("float32")."""
 
     def is_float(self, tensor: Any) -> bool:  # noqa: ANN401
-        """Whether its elements are real floating-point numbers."""
+        """Whether the elements are real floating-point numbers."""
 
     def n_bytes(self, tensor: Any) -> int:  # noqa: ANN401
-        """Its size in bytes."""
+        """Size in bytes."""
 
     def leaf(self, tensor: Any, *, double: bool) -> Any:  # noqa: ANN401
-        """A copy that requires gradients, in double precision where asked for."""
+        """Copy a tensor to a leaf that requires gradients, on request in double precision."""
 
     def tensor_like(self, array: Any, tensor: Any) -> Any:  # noqa: ANN401
-        """A NumPy array as a tensor of the kind and place of another."""
+        """Convert a NumPy array to a tensor with the type and device of another tensor."""
 
     def parameters(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-        """Names and parameters, each once; statistics that are no parameters left out."""
+        """Names and parameters, each once, without buffers."""
 
     def trainable(self, parameter: Any) -> bool:  # noqa: ANN401
-        """Whether it is trained."""
+        """Whether the parameter is trainable."""
 
     def modules(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """Names and modules of the tree, the root first with the name ""."""
 
     def leaves(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-        """Those without modules below them."""
+        """Names and modules without submodules."""
 
-    def watch(self, module: Any, seen: Callable[[Any], None]) -> Callable[[], None]:  # noqa: ANN401
-        """Has `seen(output)` called after each call of a module; returns what ends it."""
+    def watch(self, module: Any, on_output: Callable[[Any], None]) -> Callable[[], None]:  # noqa: ANN401
+        """Call `on_output(output)` after each call of a module; returns a function that ends this."""
 
     def training(self, module: Any) -> bool:  # noqa: ANN401
-        """Its mode."""
+        """Whether the module is in training mode."""
 
     def set_training(self, model: Any, on: bool) -> None:  # noqa: ANN401
-        """Sets the mode of a whole model."""
+        """Set the mode of a whole model."""
 
     def no_grad(self) -> AbstractContextManager[Any]:
-        """No gradients inside."""
+        """Context manager that disables gradients."""
 
     def with_grad(self) -> AbstractContextManager[Any]:
-        """Gradients inside, whatever the caller has switched off."""
+        """Context manager that enables gradients, also inside `no_grad`."""
 
     def backward(self, loss: Any) -> None:  # noqa: ANN401
-        """Computes gradients."""
+        """Compute gradients."""
 
     def requires_grad(self, tensor: Any) -> bool:  # noqa: ANN401
-        """Whether a backward call can start from it."""
+        """Whether the tensor requires a gradient."""
 
     def gradient(self, parameter: Any) -> Any:  # noqa: ANN401
-        """Its gradient or `None`."""
+        """Gradient of a parameter, or `None`."""
 
-    def take_gradient(self, parameter: Any) -> Any:  # noqa: ANN401
-        """Takes its gradient away; the result goes back by `give_gradient`."""
+    def remove_gradient(self, parameter: Any) -> Any:  # noqa: ANN401
+        """Remove and return the gradient of a parameter; `set_gradient` restores it."""
 
-    def give_gradient(self, parameter: Any, gradient: Any) -> None:  # noqa: ANN401
-        """Puts a gradient, or none, in its place."""
+    def set_gradient(self, parameter: Any, gradient: Any) -> None:  # noqa: ANN401
+        """Set or clear the gradient of a parameter."""
 
     def gradients_of(self, outputs: list[Any], inputs: list[Any], weights: list[Any]) -> list[Any]:
-        """Gradients of the weighted sum of outputs; `None` for an input that is not used."""
+        """Gradients of the weighted sum of outputs; `None` for an unused input."""
 
-    def held(self, optimizer: Any) -> list[Any]:  # noqa: ANN401
-        """The parameters that an optimizer holds, in order, repetitions included."""
+    def optimizer_parameters(self, optimizer: Any) -> list[Any]:  # noqa: ANN401
+        """Parameters of an optimizer in order, with repetitions."""
 
     def rates(self, optimizer: Any) -> list[float]:  # noqa: ANN401
-        """Its learning rates, one a group."""
+        """Learning rates of the optimizer, one per parameter group."""
 
     def adam(self, model: Any, rate: float) -> Any:  # noqa: ANN401
-        """A new Adam over the trainable parameters."""
+        """Create an Adam optimizer of the trainable parameters."""
 
     def move(self, tensor: Any, model: Any) -> Any:  # noqa: ANN401
-        """The tensor where the model is."""
+        """Move a tensor to the device of the model."""
 
     def clone(self, tensor: Any) -> Any:  # noqa: ANN401
-        """A copy without history, `None` where it holds nothing yet."""
+        """Copy without autograd history; `None` if the tensor is not initialised."""
 
-    def put(self, tensor: Any, values: Any) -> None:  # noqa: ANN401
-        """Writes a copy's values back in place."""
+    def write_back(self, tensor: Any, values: Any) -> None:  # noqa: ANN401
+        """Write the values of a copy back in place."""
 
     def random_state(self, loader: Any) -> Any:  # noqa: ANN401
-        """The state of its generators and of those of a loader."""
+        """State of the random generators of the framework and of a loader."""
 
     def set_random_state(self, state: Any) -> None:  # noqa: ANN401
-        """Puts them back."""
+        """Restore the random generators."""
 
-    def counting_saved(self, seen: Callable[[Any], None]) -> AbstractContextManager[Any]:
-        """Has `seen(tensor)` called for each tensor that is kept for the backward pass."""
+    def watch_saved_tensors(self, on_saved: Callable[[Any], None]) -> AbstractContextManager[Any]:
+        """Context manager that calls `on_saved(tensor)` for each tensor saved for the backward pass."""
 
-    def own_gradcheck(self, function: Callable[..., Any], inputs: tuple[Any, ...], rtol: float) -> str | None:
-        """The framework's own check: "" when it passes, else what it says; `None` where it has none."""
+    def framework_gradcheck(self, function: Callable[..., Any], inputs: tuple[Any, ...], rtol: float) -> str | None:
+        """Run the framework's own check: "" if it passes, else its message; `None` if there is none."""
 
 
 def choose_backend(*things: object) -> Backend:
-    """The framework that these objects belong to; looks into lists, tuples and dictionaries.
+    """Return the backend of the framework of these objects, also inside lists, tuples and dictionaries.
 
     Raises:
-        TypeError: They belong to none that is known.
+        TypeError: The objects belong to no supported framework.
     """
     for thing in flat(things):
         for kind in type(thing).__mro__:
@@ -132,7 +132,7 @@ def choose_backend(*things: object) -> Backend:
 
 
 def flat(value: object) -> Iterator[object]:
-    """The objects in nested lists, tuples and dictionaries."""
+    """Iterate over the objects in nested lists, tuples and dictionaries."""
     if isinstance(value, Mapping):
         for part in value.values():
             yield from flat(part)
@@ -144,7 +144,7 @@ def flat(value: object) -> Iterator[object]:
 
 
 def named(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The same with a path for each: "0", "1.mask", "pixel_values"."""
+    """Iterate over (path, object) of nested containers, with paths such as "0", "1.mask", "pixel_values"."""
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield from named(part, f"{path}.{key}" if path else str(key))
@@ -156,7 +156,7 @@ def named(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - a nested batch
-    """The same nesting with each object changed."""
+    """Copy nested containers with each object replaced by `change(object)`."""
     if isinstance(value, Mapping):
         parts = {key: mapped(part, change) for key, part in value.items()}
         try:

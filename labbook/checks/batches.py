@@ -1,4 +1,4 @@
-"""Takes a batch apart: what goes into the model, what the loss compares with."""
+"""Splits a batch into model inputs and targets."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Forward:
     """One forward pass.
 
     Args:
-        outputs: What the model returned.
-        prediction: Its first floating-point tensor, `None` where there is none.
-        loss: What the loss function returned, `None` without one.
+        outputs: Return value of the model.
+        prediction: First floating-point tensor of the outputs, or `None`.
+        loss: Return value of the loss function, or `None`.
     """
 
     outputs: Any
@@ -29,16 +29,16 @@ class Forward:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch as the checks read it.
+    """A batch, split into inputs and target.
 
-    A pair or longer tuple is inputs and, last, targets; a dictionary goes to the model by name; anything else is the
-    one input.
+    A tuple of two or more items is inputs and, last, the target; a dictionary is passed as keyword arguments; any other
+    value is the only input.
 
     Args:
-        whole: As the loader gave it, where the model is.
+        whole: The batch as loaded, on the device of the model.
         inputs: Positional inputs of the model; empty for a dictionary.
         named: Inputs by name.
-        target: What the loss compares with; the whole dictionary for one; `None` for a lone input.
+        target: Target of the loss; the whole dictionary for a dictionary; `None` for a single input.
     """
 
     whole: Any
@@ -47,9 +47,11 @@ class Batch:
     target: Any
 
     def run(self, model: Any, loss: Loss | None, backend: Backend) -> Forward:  # noqa: ANN401
-        """Calls the model and the loss."""
+        """Call the model and the loss."""
         outputs = model(**self.named) if self.named else model(*self.inputs)
-        prediction = next((t for _, t in named(_plain(outputs)) if backend.is_tensor(t) and backend.is_float(t)), None)
+        prediction = next(
+            (t for _, t in named(_as_containers(outputs)) if backend.is_tensor(t) and backend.is_float(t)), None
+        )
         if loss is not None:
             return Forward(outputs, prediction, _first(loss(outputs, self.target)))
         own = getattr(outputs, "loss", None)
@@ -71,17 +73,17 @@ class Batch:
         )
 
     def leaves(self, backend: Backend) -> list[tuple[str, Any]]:
-        """Names and tensors."""
+        """Return paths and tensors of the batch."""
         return [(path or "input", value) for path, value in named(self.whole) if backend.is_tensor(value)]
 
     def samples(self, backend: Backend) -> int:
-        """Length of the first axis; 0 where there is none."""
+        """Number of samples (length of the first axis), or 0."""
         first = next((t for _, t in self.leaves(backend) if len(t.shape) > 0), None)
         return 0 if first is None else int(first.shape[0])
 
 
 def split_batch(value: Any, model: Any, backend: Backend) -> Batch:  # noqa: ANN401
-    """Takes a batch apart, after moving its tensors to where the model is."""
+    """Move a batch to the device of the model and split it."""
     whole = mapped(value, lambda part: backend.move(part, model) if backend.is_tensor(part) else part)
     if isinstance(whole, Mapping):
         return Batch(whole, (), whole, whole)
@@ -93,21 +95,21 @@ def split_batch(value: Any, model: Any, backend: Backend) -> Batch:  # noqa: ANN
 
 
 def first_batch(loader: Iterable[Any]) -> tuple[Any, bool]:
-    """The first batch, and whether it was taken from an iterator, which cannot be put back.
+    """Return the first batch, and whether it was consumed from an iterator.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The loader is empty.
     """
     spent = iter(loader) is loader
-    # A loader that keeps its workers would keep an iterator of ours.
+    # With `persistent_workers` the loader would reuse this iterator.
     source = copy.copy(loader) if hasattr(loader, "_iterator") else loader
     for batch in source:
         return batch, spent
     raise ValueError("labbook.checks: the loader gave no batch")
 
 
-def _plain(outputs: Any) -> Any:  # noqa: ANN401
-    """Outputs as nested containers; a record of fields as its values."""
+def _as_containers(outputs: Any) -> Any:  # noqa: ANN401
+    """Return outputs as nested containers; a dataclass as a dictionary."""
     if isinstance(outputs, (Mapping, list, tuple)) or not hasattr(outputs, "__dict__"):
         return outputs
     return dict(vars(outputs)) if hasattr(type(outputs), "__dataclass_fields__") else outputs

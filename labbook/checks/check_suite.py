@@ -1,4 +1,4 @@
-"""`checklist`: looks at everything that a training loop puts together, before it runs for hours."""
+"""`checklist`: checks data, model, loss, gradients and optimizer before a long training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labbook.checks.backend import Backend, choose_backend
 from labbook.checks.batches import Batch, Forward, Loss, first_batch, split_batch
 from labbook.checks.report_to_run import report
 from labbook.checks.results import Checklist, Row, worst
-from labbook.checks.state_guard import untouched
+from labbook.checks.state_guard import preserve_state
 
 
 def checklist(
@@ -19,34 +19,34 @@ def checklist(
     optimizer: Any = None,  # noqa: ANN401
     loss: Loss | None = None,
 ) -> Checklist:
-    """Checks data, model, loss, gradients, optimizer, one step and memory on the first batch of a loader.
+    """Check data, model, loss, gradients, optimizer, one step and memory on the first batch of a loader.
 
-    Everything is put back: weights, gradients, buffers, modes, optimizer and random state are bitwise as before. Only
-    an iterator that is given as loader loses its first batch, and the answer says so.
+    All state is restored: weights, gradients, buffers, modes, optimizer and random state are bitwise as before. Only
+    an iterator passed as loader loses its first batch, which the result reports.
 
     Args:
         model: A module of PyTorch or a layer of PaddlePaddle.
-        loader: Gives batches: (inputs, ..., targets), a dictionary for `model(**batch)`, or inputs alone.
-        optimizer: Of the same framework; without one, no step is tried.
-        loss: `loss(output, target)`, where target is the last part of a batch, or a whole dictionary. Without one the
-            model's own is used (`output.loss`).
+        loader: Yields batches: (inputs, ..., targets), a dictionary for `model(**batch)`, or inputs alone.
+        optimizer: Of the same framework; without it, no step is checked.
+        loss: `loss(output, target)`, where target is the last part of a batch, or the whole dictionary. Without it,
+            `output.loss` of the model is used.
 
     Returns:
-        A row for each check, with what was expected and what to do.
+        One row per check, with expectation and advice.
 
     Raises:
-        TypeError: The objects belong to no known framework.
-        ValueError: The loader gives no batch.
+        TypeError: The objects belong to no supported framework.
+        ValueError: The loader is empty.
     """
     backend = choose_backend(model, optimizer)
     rows: list[Row] = []
-    with untouched(backend, model, optimizer, loader):
-        taken, spent = first_batch(loader)
-        batch = split_batch(taken, model, backend)
+    with preserve_state(backend, model, optimizer, loader):
+        batch_data, spent = first_batch(loader)
+        batch = split_batch(batch_data, model, backend)
         rows += rows_data.rows(backend, batch, spent)
         try:
             _with_model(backend, model, batch, optimizer, loss, rows)
-        except Exception as error:  # the program's own model or loss; its error is an answer
+        except Exception as error:  # raised by the user's model or loss; reported as a row
             rows.append(
                 Row("forward and backward", "no error", f"{type(error).__name__}: {error}"[:300], "fail", "see above")
             )
@@ -61,14 +61,14 @@ def _with_model(
     loss: Loss | None,
     rows: list[Row],
 ) -> None:
-    """Adds rows one after the other, so that those before an error of the program's are kept."""
+    """Append rows one by one, so that rows before an exception of the user's code are reported."""
     backend.set_training(model, True)
     saved: dict[int, int] = {}
 
-    def keep(tensor: Any) -> None:  # noqa: ANN401
+    def add_size(tensor: Any) -> None:  # noqa: ANN401
         saved[id(tensor)] = backend.n_bytes(tensor)
 
-    with backend.with_grad(), backend.counting_saved(keep):
+    with backend.with_grad(), backend.watch_saved_tensors(add_size):
         forward = batch.run(model, loss, backend)
     rows += rows_data.output_rows(backend, batch, forward, loss)
     rows += rows_step.optimizer_rows(backend, model, optimizer)

@@ -9,32 +9,32 @@ from typing import Any
 from labbook.checks.backend import Backend, choose_backend, named
 from labbook.checks.report_to_run import report
 from labbook.checks.results import GradCheck, names_text, shape_text, worst
-from labbook.checks.state_guard import untouched
+from labbook.checks.state_guard import preserve_state
 
 _STEP = 1e-6
-"""Of the differences, in double precision. Source: the default of `torch.autograd.gradcheck`."""
+"""Step of the finite differences, in double precision. Source: the default of `torch.autograd.gradcheck`."""
 
 _MAX_ELEMENTS = 64
-"""Elements of each input that are looked at, evenly spread. Source: chosen by us; each costs two calls."""
+"""Elements of each input that are checked, evenly spaced. Source: chosen by us; each costs two calls."""
 
 
 def gradcheck(function: Callable[..., Any], inputs: Any, rtol: float = 1e-3) -> GradCheck:  # noqa: ANN401
-    """Compares gradients with central differences in double precision; with PyTorch its own `gradcheck` runs too.
+    """Compare gradients with central differences in double precision; PyTorch's own `gradcheck` runs, too.
 
     Args:
-        function: Takes the inputs and returns a tensor or several. A module is called in double precision only if its
+        function: Takes the inputs and returns one or more tensors. A module is called in double precision only if its
             parameters are.
-        inputs: A tensor, or a tuple of them; those of floating point are looked at, as copies in double precision.
+        inputs: A tensor or a tuple of tensors; floating-point ones are checked, as copies in double precision.
         rtol: Largest relative difference that passes.
 
     Raises:
-        TypeError: The inputs belong to no known framework, or none is of floating point.
+        TypeError: The inputs belong to no supported framework, or none has floating-point values.
     """
     given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
     backend = choose_backend(*given)
-    # Only modules are snapshot as models; plain functions hold no state.
+    # Only modules have state to restore; functions have none.
     model = function if hasattr(function, "parameters") and hasattr(function, "forward") else None
-    with untouched(backend, model), backend.with_grad():
+    with preserve_state(backend, model), backend.with_grad():
         copies = tuple(
             backend.leaf(v, double=True) if backend.is_tensor(v) and backend.is_float(v) else v for v in given
         )
@@ -42,7 +42,7 @@ def gradcheck(function: Callable[..., Any], inputs: Any, rtol: float = 1e-3) -> 
         if not chosen:
             raise TypeError("labbook.checks: gradcheck needs an input of floating point")
         errors = _differences(backend, function, copies, chosen, rtol)
-        own = backend.own_gradcheck(function, copies, rtol)
+        own = backend.framework_gradcheck(function, copies, rtol)
     verdict = worst([row[4] for row in errors] + ["fail" if own else "ok"])
     wrong = [row[0] for row in errors if row[4] == "fail"]
     name = getattr(function, "__name__", type(function).__name__)
@@ -81,7 +81,7 @@ def _largest_error(
     at: int,
     gradient: Any,  # noqa: ANN401
 ) -> tuple[float, int]:
-    """Largest difference over the looked-at elements, relative to the largest gradient there."""
+    """Return the largest difference of the checked elements, relative to their largest gradient."""
     import numpy
 
     base = backend.array(inputs[at]).copy()
@@ -111,7 +111,7 @@ def _outputs(backend: Backend, function: Callable[..., Any], inputs: tuple[Any, 
 
 
 def _weights(values: Any) -> Any:  # noqa: ANN401
-    """Fixed weights for the sum of outputs, so that errors in single elements do not cancel."""
+    """Return fixed weights for the sum of outputs, so that errors of single elements do not cancel."""
     import numpy
 
     return numpy.cos(numpy.arange(values.size, dtype="float64")).reshape(values.shape) + 1.5

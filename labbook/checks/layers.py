@@ -1,4 +1,4 @@
-"""`trace`: what went through each layer."""
+"""`trace`: shape and value range of the output of each layer."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from labbook.checks.backend import Backend, choose_backend, named
 from labbook.checks.batches import split_batch
 from labbook.checks.report_to_run import report
 from labbook.checks.results import Layer, Trace
-from labbook.checks.state_guard import untouched
+from labbook.checks.state_guard import preserve_state
 
 _MAX_LAYERS = 2000
 
 
 def trace(model: Any, batch: Any) -> Trace:  # noqa: ANN401
-    """Runs the model once, in the mode it is in, and tells shape, range and share of zeros after each layer.
+    """Run the model once in its current mode; report shape, range and share of zeros of each layer's output.
 
     Args:
         model: A module of PyTorch or a layer of PaddlePaddle.
-        batch: As a loader gives it: (inputs, ..., targets), a dictionary, or the input alone.
+        batch: A batch of a loader: (inputs, ..., targets), a dictionary, or the input alone.
 
     Returns:
-        The layers without layers below them, in the order of their calls. Everything is put back.
+        The layers without sublayers, in the order of their calls. All state is restored.
 
     Raises:
-        TypeError: The model belongs to no known framework.
+        TypeError: The model belongs to no supported framework.
     """
     backend = choose_backend(model)
     layers: list[Layer] = []
     stopped = ""
-    with untouched(backend, model), backend.no_grad():
+    with preserve_state(backend, model), backend.no_grad():
         whole = split_batch(batch, model, backend)
         watched = backend.leaves(model) or [("", model)]
-        ends = [backend.watch(module, _seen(backend, name, module, layers)) for name, module in watched]
+        ends = [backend.watch(module, _layer_recorder(backend, name, module, layers)) for name, module in watched]
         try:
             whole.run(model, None, backend)
-        except Exception as error:  # the program's own model; the layers until then are the answer
+        except Exception as error:  # raised by the user's model; the layers before it are reported
             stopped = f"; then {type(error).__name__}: {str(error)[:200]}"
         finally:
             for end in ends:
@@ -44,13 +44,13 @@ def trace(model: Any, batch: Any) -> Trace:  # noqa: ANN401
     return report(_answer(type(model).__name__, layers, stopped))
 
 
-def _seen(backend: Backend, name: str, module: Any, layers: list[Layer]) -> Any:  # noqa: ANN401
-    def seen(output: Any) -> None:  # noqa: ANN401
+def _layer_recorder(backend: Backend, name: str, module: Any, layers: list[Layer]) -> Any:  # noqa: ANN401
+    def record_output(output: Any) -> None:  # noqa: ANN401
         for _, tensor in named(output):
             if backend.is_tensor(tensor) and len(layers) < _MAX_LAYERS:
                 layers.append(_layer(backend, name, type(module).__name__, tensor))
 
-    return seen
+    return record_output
 
 
 def _layer(backend: Backend, name: str, kind: str, tensor: Any) -> Layer:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""`overfit_one_batch`: a model that cannot learn one batch by heart has a bug."""
+"""`overfit_one_batch`: a model that cannot overfit one batch has a bug."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from labbook.checks.backend import Backend, choose_backend
 from labbook.checks.batches import Batch, Loss, split_batch
 from labbook.checks.report_to_run import report
 from labbook.checks.results import Overfit, number
-from labbook.checks.state_guard import untouched
+from labbook.checks.state_guard import preserve_state
 
 RATES = (1e-3, 1e-2, 1e-4)
-"""Learning rates of Adam that are tried, until one is enough. Source: chosen by us; the first suits most models."""
+"""Learning rates of Adam, tried in this order until the batch is learned. Source: chosen by us."""
 
 _ENOUGH = 0.05
-"""Share of the first loss that counts as learned. Source: chosen by us; noisy targets have a floor of their own."""
+"""Share of the first loss below which a batch counts as learned. Source: chosen by us."""
 
 
 def overfit_one_batch(
@@ -26,31 +26,31 @@ def overfit_one_batch(
     optimizer: Any = None,  # noqa: ANN401
     steps: int = 200,
 ) -> Overfit:
-    """Trains on one batch again and again, dropout off, and puts everything back.
+    """Train repeatedly on one batch without dropout, then restore all state.
 
     Args:
         model: A module of PyTorch or a layer of PaddlePaddle.
-        batch: As a loader gives it.
-        loss: `loss(output, target)`; without one the model's own (`output.loss`).
-        optimizer: Yours; without one Adam with up to three learning rates.
-        steps: Of each attempt.
+        batch: A batch of a loader.
+        loss: `loss(output, target)`; without it, `output.loss` of the model.
+        optimizer: The user's optimizer; without it, Adam with up to three learning rates.
+        steps: Steps per learning rate.
 
     Returns:
-        "ok" when the loss fell under 5 % of its first value, or every sample of the batch is classified rightly.
+        "ok" if the loss fell below 5 % of its first value, or all samples are classified correctly.
 
     Raises:
-        TypeError: The model belongs to no known framework, or there is no loss.
-        ValueError: Less than one step.
+        TypeError: The model belongs to no supported framework, or there is no loss.
+        ValueError: `steps` is less than 1.
     """
     if steps < 1:
         raise ValueError(f"labbook.checks: overfit_one_batch with {steps} steps")
     backend = choose_backend(model, optimizer)
     attempts: list[tuple[float | None, list[float], float | None]] = []
     for rate in [None] if optimizer is not None else RATES:
-        with untouched(backend, model, optimizer):
-            taken = split_batch(batch, model, backend)
+        with preserve_state(backend, model, optimizer):
+            batch_data = split_batch(batch, model, backend)
             stepper = optimizer if rate is None else backend.adam(model, rate)
-            losses, accuracy = _train(backend, model, taken, loss, stepper, steps)
+            losses, accuracy = _train(backend, model, batch_data, loss, stepper, steps)
         attempts.append((rate, losses, accuracy))
         if _is_learned(losses, accuracy):
             break
@@ -70,7 +70,7 @@ def _train(
     parameters = [parameter for _, parameter in backend.parameters(model)]
     for _ in range(steps):
         for parameter in parameters:
-            backend.take_gradient(parameter)
+            backend.remove_gradient(parameter)
         with backend.with_grad():
             forward = batch.run(model, loss, backend)
             if forward.loss is None:
@@ -119,8 +119,8 @@ def _is_learned(losses: list[float], accuracy: float | None) -> bool:
 def _answer(best: tuple[float | None, list[float], float | None]) -> Overfit:
     rate, losses, accuracy = best
     how = "your optimizer" if rate is None else f"Adam, learning rate {rate:g}"
-    told_accuracy = "" if accuracy is None else f", {accuracy * 100:.0f} % of the samples right"
-    fall = f"loss {number(losses[0])} to {number(losses[-1])} in {len(losses) - 1} steps{told_accuracy} ({how})"
+    accuracy_text = "" if accuracy is None else f", {accuracy * 100:.0f} % of the samples right"
+    fall = f"loss {number(losses[0])} to {number(losses[-1])} in {len(losses) - 1} steps{accuracy_text} ({how})"
     if _is_learned(losses, accuracy):
         verdict, summary = "ok", f"The batch was learned by heart: {fall}."
     elif not math.isfinite(losses[-1]):

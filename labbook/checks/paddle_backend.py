@@ -1,4 +1,4 @@
-"""PaddlePaddle, seen from the checks. Imported only once objects of PaddlePaddle were given."""
+"""The PaddlePaddle backend of the checks; imported only if objects of PaddlePaddle are passed."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ class PaddleBackend:
     name = "paddle"
 
     def is_tensor(self, value: Any) -> bool:  # noqa: ANN401
-        """Whether it is a tensor."""
+        """Whether the value is a tensor of the framework."""
         return isinstance(value, paddle.Tensor)
 
     def array(self, tensor: Any) -> Any:  # noqa: ANN401
-        """Its values as a NumPy array, floats in double precision."""
+        """Copy a tensor to a NumPy array in host memory, floats in double precision."""
         plain = tensor.detach()
         plain = paddle.as_real(plain) if plain.is_complex() else plain
         return plain.astype("float64").numpy() if self.is_float(plain) else plain.numpy()
 
     def dtype(self, tensor: Any) -> str:  # noqa: ANN401
-        """Name of its element type."""
+        """Name of the element type ("float32")."""
         return str(tensor.dtype).removeprefix("paddle.")
 
     def is_float(self, tensor: Any) -> bool:  # noqa: ANN401
-        """Whether its elements are real floating-point numbers."""
+        """Whether the elements are real floating-point numbers."""
         return self.dtype(tensor) in _FLOATS
 
     def n_bytes(self, tensor: Any) -> int:  # noqa: ANN401
-        """Its size in bytes."""
+        """Size in bytes."""
         return int(prod(tensor.shape)) * int(tensor.element_size())
 
     def leaf(self, tensor: Any, *, double: bool) -> Any:  # noqa: ANN401
-        """A copy that requires gradients."""
+        """Copy a tensor to a leaf that requires gradients, on request in double precision."""
         copy = tensor.detach().clone()
         copy = copy.astype("float64") if double else copy
         copy.stop_gradient = False
         return copy
 
     def tensor_like(self, array: Any, tensor: Any) -> Any:  # noqa: ANN401
-        """A NumPy array as a tensor of the kind and place of another."""
+        """Convert a NumPy array to a tensor with the type and device of another tensor."""
         return paddle.to_tensor(array, dtype=tensor.dtype, place=tensor.place)
 
     def parameters(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-        """Names and parameters, each once; the running statistics of batch norms, parameters too, are left out."""
+        """Names and parameters, each once, without the running statistics of batch norm (parameters in Paddle)."""
         found: dict[int, tuple[str, Any]] = {}
         for prefix, layer in model.named_sublayers(include_self=True):
             statistics = {"_mean", "_variance"} if hasattr(layer, "_mean") and hasattr(layer, "_variance") else set()
@@ -61,132 +61,132 @@ class PaddleBackend:
         return list(found.values())
 
     def trainable(self, parameter: Any) -> bool:  # noqa: ANN401
-        """Whether it is trained."""
+        """Whether the parameter is trainable."""
         return not parameter.stop_gradient
 
     def modules(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-        """Names and layers of the tree."""
+        """Names and modules of the tree, the root first with the name ""."""
         return list(model.named_sublayers(include_self=True))
 
     def leaves(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-        """Those without layers below them."""
+        """Names and modules without submodules."""
         return [(name, layer) for name, layer in self.modules(model) if not list(layer.children())]
 
-    def watch(self, module: Any, seen: Callable[[Any], None]) -> Callable[[], None]:  # noqa: ANN401
-        """Has `seen(output)` called after each call of a layer."""
+    def watch(self, module: Any, on_output: Callable[[Any], None]) -> Callable[[], None]:  # noqa: ANN401
+        """Call `on_output(output)` after each call of a module; returns a function that ends this."""
 
         def hook(_layer: Any, _inputs: Any, output: Any) -> None:  # noqa: ANN401
-            seen(output)
+            on_output(output)
 
         remove: Callable[[], None] = module.register_forward_post_hook(hook).remove
         return remove
 
     def training(self, module: Any) -> bool:  # noqa: ANN401
-        """Its mode."""
+        """Whether the module is in training mode."""
         return bool(module.training)
 
     def set_training(self, model: Any, on: bool) -> None:  # noqa: ANN401
-        """Sets the mode of a whole model."""
+        """Set the mode of a whole model."""
         if on:
             model.train()
         else:
             model.eval()
 
     def no_grad(self) -> AbstractContextManager[Any]:
-        """No gradients inside."""
+        """Context manager that disables gradients."""
         context: AbstractContextManager[Any] = paddle.no_grad()
         return context
 
     def with_grad(self) -> AbstractContextManager[Any]:
-        """Gradients inside."""
+        """Context manager that enables gradients, also inside `no_grad`."""
         context: AbstractContextManager[Any] = paddle.enable_grad()
         return context
 
     def backward(self, loss: Any) -> None:  # noqa: ANN401
-        """Computes gradients."""
+        """Compute gradients."""
         loss.backward()
 
     def requires_grad(self, tensor: Any) -> bool:  # noqa: ANN401
-        """Whether a backward call can start from it."""
+        """Whether the tensor requires a gradient."""
         return not tensor.stop_gradient
 
     def gradient(self, parameter: Any) -> Any:  # noqa: ANN401
-        """Its gradient or `None`; a sparse one as a dense tensor."""
+        """Gradient of a parameter, or `None`; a sparse one as a dense tensor."""
         gradient = parameter._grad_ivar()
         if gradient is None or not gradient._is_initialized():
             return None
         return paddle.to_tensor(gradient.numpy()) if gradient.is_selected_rows() else gradient
 
-    def take_gradient(self, parameter: Any) -> Any:  # noqa: ANN401
-        """Takes its gradient away; a copy is kept, because the framework clears the memory itself."""
+    def remove_gradient(self, parameter: Any) -> Any:  # noqa: ANN401
+        """Remove the gradient of a parameter and return a copy, because the framework clears the memory."""
         gradient = self.gradient(parameter)
         kept = None if gradient is None else gradient.clone()
         parameter.clear_gradient(False)
         return kept
 
-    def give_gradient(self, parameter: Any, gradient: Any) -> None:  # noqa: ANN401
-        """Puts a gradient, or none, in its place."""
+    def set_gradient(self, parameter: Any, gradient: Any) -> None:  # noqa: ANN401
+        """Set or clear the gradient of a parameter."""
         if gradient is None:
             parameter.clear_gradient(False)
         else:
             parameter.grad = gradient
 
     def gradients_of(self, outputs: list[Any], inputs: list[Any], weights: list[Any]) -> list[Any]:
-        """Gradients of the weighted sum of outputs."""
+        """Gradients of the weighted sum of outputs; `None` for an unused input."""
         return list(paddle.grad(outputs, inputs, weights, allow_unused=True))
 
-    def held(self, optimizer: Any) -> list[Any]:  # noqa: ANN401
-        """The parameters that an optimizer holds."""
+    def optimizer_parameters(self, optimizer: Any) -> list[Any]:  # noqa: ANN401
+        """Parameters of an optimizer in order, with repetitions."""
         groups = getattr(optimizer, "_param_groups", None) or optimizer._parameter_list or []
         if groups and isinstance(groups[0], dict):
             return [parameter for group in groups for parameter in group["params"]]
         return list(groups)
 
     def rates(self, optimizer: Any) -> list[float]:  # noqa: ANN401
-        """Its learning rate; those of groups are factors of it."""
+        """Learning rate of the optimizer; the rates of groups are factors of it."""
         return [float(optimizer.get_lr())]
 
     def adam(self, model: Any, rate: float) -> Any:  # noqa: ANN401
-        """A new Adam over the trainable parameters."""
+        """Create an Adam optimizer of the trainable parameters."""
         trained = [parameter for _, parameter in self.parameters(model) if self.trainable(parameter)]
         return paddle.optimizer.Adam(learning_rate=rate, parameters=trained)
 
     def move(self, tensor: Any, model: Any) -> Any:  # noqa: ANN401
-        """The tensor where the model is."""
+        """Move a tensor to the device of the model."""
         first = next(iter(model.parameters()), None) if hasattr(model, "parameters") else None
         return tensor if first is None or str(first.place) == str(tensor.place) else tensor._copy_to(first.place, True)
 
     def clone(self, tensor: Any) -> Any:  # noqa: ANN401
-        """A copy without history, `None` where it holds nothing yet."""
+        """Copy without autograd history; `None` if the tensor is not initialised."""
         return tensor.detach().clone() if tensor._is_initialized() and not tensor.is_dist() else None
 
-    def put(self, tensor: Any, values: Any) -> None:  # noqa: ANN401
-        """Writes a copy's values back in place."""
+    def write_back(self, tensor: Any, values: Any) -> None:  # noqa: ANN401
+        """Write the values of a copy back in place."""
         with paddle.no_grad():
             tensor.copy_(values, True)
 
     def random_state(self, loader: Any) -> Any:  # noqa: ANN401
-        """The state of the generators of this process."""
+        """State of the random generators of this process."""
         on_device = paddle.device.get_device().startswith("gpu")
         return paddle.get_rng_state("cpu"), paddle.get_cuda_rng_state() if on_device else None
 
     def set_random_state(self, state: Any) -> None:  # noqa: ANN401
-        """Puts them back."""
+        """Restore the random generators."""
         host, devices = state
         paddle.set_rng_state(host, "cpu")
         if devices is not None:
             paddle.set_cuda_rng_state(devices)
 
-    def counting_saved(self, seen: Callable[[Any], None]) -> AbstractContextManager[Any]:
-        """Has `seen(tensor)` called for each tensor that is kept for the backward pass."""
+    def watch_saved_tensors(self, on_saved: Callable[[Any], None]) -> AbstractContextManager[Any]:
+        """Context manager that calls `on_saved(tensor)` for each tensor saved for the backward pass."""
 
         def pack(tensor: Any) -> Any:  # noqa: ANN401
-            seen(tensor)
+            on_saved(tensor)
             return tensor
 
         context: AbstractContextManager[Any] = paddle.autograd.saved_tensors_hooks(pack, lambda tensor: tensor)
         return context
 
-    def own_gradcheck(self, function: Callable[..., Any], inputs: tuple[Any, ...], rtol: float) -> str | None:
-        """PaddlePaddle has no public one."""
+    def framework_gradcheck(self, function: Callable[..., Any], inputs: tuple[Any, ...], rtol: float) -> str | None:
+        """Return `None`: PaddlePaddle has no public gradient check."""
         return None

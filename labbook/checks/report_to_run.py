@@ -1,4 +1,4 @@
-"""Hands a result to the entry of the run that is being recorded; does nothing outside one."""
+"""Sends a result to the entry of the current recorded run; does nothing without one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Answer = TypeVar("Answer", bound=Result)
 
 
 def report(result: Answer) -> Answer:
-    """The result itself, after it was handed to the probe. Never raises."""
+    """Send a result to the probe and return it. Never raises."""
     probe = getattr(sys, "_labbook_probe", None)
     if probe is not None:
         with probe.guard("labbook.checks"):
@@ -35,7 +35,7 @@ def report(result: Answer) -> Answer:
 
 
 def _line() -> str:
-    """File and line of the program that asked, "train.py:12"."""
+    """File and line of the calling program ("train.py:12")."""
     here = str(Path(__file__).parent)
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(here) and frame.f_back is not None:

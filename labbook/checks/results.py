@@ -1,4 +1,4 @@
-"""What the checks answer: dataclasses that print as a table and turn into Markdown."""
+"""Results of the checks: dataclasses that print as tables and convert to Markdown."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 VERDICTS = ("ok", "note", "warn", "fail")
-"""From harmless to serious."""
+"""Verdicts, least serious first."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One answer.
+    """The result of a check.
 
     Args:
-        title: What was looked at.
-        verdict: "ok", "note", "warn" or "fail": the worst of its parts.
+        title: Name of the check.
+        verdict: "ok", "note", "warn" or "fail": the worst of its rows.
         summary: One sentence.
     """
 
@@ -28,7 +28,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed; warnings and notes do not count."""
+        """Whether the verdict is not "fail"."""
         return self.verdict != "fail"
 
     def columns(self) -> list[str]:
@@ -40,7 +40,7 @@ class Result:
         return []
 
     def markdown(self) -> str:
-        """The result as Markdown: a sentence and a table."""
+        """Format the result as Markdown: a sentence and a table."""
         lines = [f"**{_escaped(self.title)}**: {self.verdict}. {_escaped(self.summary)}", ""]
         columns = self.columns()
         if columns and self.cells():
@@ -56,7 +56,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a checklist; `detail` says what to do."""
+    """One row of a checklist; `detail` is the advice."""
 
     check: str
     expected: str
@@ -67,7 +67,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Checklist(Result):
-    """The answer of `checklist`."""
+    """Result of `checklist`."""
 
     rows: tuple[Row, ...] = ()
 
@@ -78,13 +78,13 @@ class Checklist(Result):
         return ["check", "expected", "observed", "verdict"]
 
     def cells(self) -> list[list[str]]:
-        """The table, row by row; what to do stands behind what was observed."""
+        """The table, row by row; advice is appended to the observation."""
         return [
             [r.check, r.expected, f"{r.observed}; {r.detail}" if r.detail else r.observed, r.verdict] for r in self.rows
         ]
 
     def row(self, check: str) -> Row:
-        """The row of one check.
+        """Return the row of a check.
 
         Raises:
             KeyError: There is no such row.
@@ -97,12 +97,12 @@ class Checklist(Result):
 
 @dataclass(frozen=True)
 class Overfit(Result):
-    """The answer of `overfit_one_batch`.
+    """Result of `overfit_one_batch`.
 
     Args:
-        losses: Loss of each step, of the best attempt.
-        accuracy: Share of samples that are right in the end, `None` where there are no classes.
-        rate: Learning rate of the attempt, `None` for an optimizer that was given.
+        losses: Loss of each step of the best attempt.
+        accuracy: Final share of correctly classified samples, `None` without classes.
+        rate: Learning rate of the attempt, `None` for the user's optimizer.
     """
 
     losses: tuple[float, ...] = ()
@@ -113,7 +113,7 @@ class Overfit(Result):
 
     @property
     def reached(self) -> bool:
-        """Whether the batch was learned by heart."""
+        """Whether the batch was learned."""
         return self.verdict == "ok"
 
     def columns(self) -> list[str]:
@@ -121,7 +121,7 @@ class Overfit(Result):
         return ["step", "loss"]
 
     def cells(self) -> list[list[str]]:
-        """About ten steps, the first and the last among them."""
+        """About ten steps, including the first and the last."""
         if not self.losses:
             return []
         last = len(self.losses) - 1
@@ -131,7 +131,7 @@ class Overfit(Result):
 
 @dataclass(frozen=True)
 class GradCheck(Result):
-    """The answer of `gradcheck`; `errors` are the largest differences, relative to the larger gradient, by input."""
+    """Result of `gradcheck`; `errors` are the largest differences by input, relative to the larger gradient."""
 
     errors: tuple[tuple[str, str, int, float, str], ...] = ()
 
@@ -148,7 +148,7 @@ class GradCheck(Result):
 
 @dataclass(frozen=True)
 class Layer:
-    """What one layer gave in one call."""
+    """Output statistics of one call of a layer."""
 
     name: str
     type: str
@@ -164,7 +164,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Trace(Result):
-    """The answer of `trace`: the layers in the order of their calls."""
+    """Result of `trace`: the layers in the order of their calls."""
 
     layers: tuple[Layer, ...] = field(default=())
 
@@ -186,12 +186,12 @@ class Trace(Result):
 
 
 def worst(verdicts: Sequence[str]) -> str:
-    """The most serious of some verdicts; "ok" for none."""
+    """Return the most serious verdict; "ok" for none."""
     return max(verdicts, key=VERDICTS.index, default="ok")
 
 
 def number(value: float | None) -> str:
-    """A number with four digits; "-" for none."""
+    """Format a number with four digits; "-" for `None`."""
     if value is None:
         return "-"
     if math.isnan(value):
@@ -202,12 +202,12 @@ def number(value: float | None) -> str:
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """A shape as `32x3x8x8`; "scalar" for none."""
+    """Format a shape as `32x3x8x8`; "scalar" for an empty one."""
     return "x".join(str(n) for n in shape) or "scalar"
 
 
 def names_text(names: Sequence[str], most: int = 5) -> str:
-    """Some names, the first few of many."""
+    """Join names; at most the first `most` are listed."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 

@@ -14,14 +14,14 @@ _LARGE = 50.0
 standardised and unit-range data, and counts up to 16, stay far below."""
 
 _OFF = 0.5
-"""How far the first loss may be from ln(classes), in parts of it and in nats. Source: the catalogue's `init_loss_off`;
+"""Tolerance of the first loss around ln(classes), relative and in nats. Source: the catalogue's `init_loss_off`;
 no alarm in 14 healthy runs."""
 
 _SAME = 1e-6
 
 
 def rows(backend: Backend, batch: Batch, spent: bool) -> list[Row]:
-    """Rows about the batch itself."""
+    """Rows about the batch."""
     leaves = batch.leaves(backend)
     found = [_leaf_row(backend, path, tensor) for path, tensor in leaves]
     if not found:
@@ -40,23 +40,25 @@ def _leaf_row(backend: Backend, path: str, tensor: Any) -> Row:  # noqa: ANN401
     import numpy
 
     values = backend.array(tensor)
-    told = f"{shape_text(tensor.shape)} {backend.dtype(tensor)}"
+    observed = f"{shape_text(tensor.shape)} {backend.dtype(tensor)}"
     name = f"batch[{path}]"
     if values.size == 0:
-        return Row(name, "not empty", told, "fail", "this tensor has no elements")
-    told += f", {number(float(values.min()))} to {number(float(values.max()))}"
+        return Row(name, "not empty", observed, "fail", "this tensor has no elements")
+    observed += f", {number(float(values.min()))} to {number(float(values.max()))}"
     if not backend.is_float(tensor):
-        return Row(name, "in range", told, "ok")
+        return Row(name, "in range", observed, "ok")
     bad = int(values.size - numpy.isfinite(values).sum())
     if bad:
-        return Row(name, "finite", f"{told}; {bad} of {values.size} not finite", "fail", "clean the data")
+        return Row(name, "finite", f"{observed}; {bad} of {values.size} not finite", "fail", "clean the data")
     mean, std = float(values.mean()), float(values.std())
-    told += f", mean {number(mean)}, std {number(std)}"
+    observed += f", mean {number(mean)}, std {number(std)}"
     if std == 0.0 and values.size > 1:
-        return Row(name, "varies", told, "warn", "every value is the same")
+        return Row(name, "varies", observed, "warn", "every value is the same")
     if abs(mean) > _LARGE or std > _LARGE:
-        return Row(name, "normalised", told, "warn", "scale it: subtract the mean, divide by the standard deviation")
-    return Row(name, "finite, normalised", told, "ok")
+        return Row(
+            name, "normalised", observed, "warn", "scale it: subtract the mean, divide by the standard deviation"
+        )
+    return Row(name, "finite, normalised", observed, "ok")
 
 
 def output_rows(backend: Backend, batch: Batch, forward: Forward, loss: Loss | None) -> list[Row]:
@@ -82,26 +84,28 @@ def _prediction_row(backend: Backend, prediction: Any) -> Row:  # noqa: ANN401
     import numpy
 
     values = backend.array(prediction)
-    told = f"{shape_text(prediction.shape)} {backend.dtype(prediction)}"
+    observed = f"{shape_text(prediction.shape)} {backend.dtype(prediction)}"
     if values.size == 0:
-        return Row("model output", "not empty", told, "fail")
+        return Row("model output", "not empty", observed, "fail")
     if not numpy.isfinite(values).all():
-        return Row("model output", "finite", f"{told}, not finite", "fail", "labbook.checks.trace finds the layer")
-    told += f", {number(float(values.min()))} to {number(float(values.max()))}, std {number(float(values.std()))}"
+        return Row("model output", "finite", f"{observed}, not finite", "fail", "labbook.checks.trace finds the layer")
+    observed += f", {number(float(values.min()))} to {number(float(values.max()))}, std {number(float(values.std()))}"
     if values.ndim >= 2 and values.shape[0] > 1:
         across = float(values.std(axis=0).max())
         if across == 0.0 and not values.any():
             return Row(
-                "model output", "differs between samples", f"{told}, all 0", "note", "a layer that begins at zero"
+                "model output", "differs between samples", f"{observed}, all 0", "note", "a layer that begins at zero"
             )
         if across <= _SAME * float(abs(values).max()):
             detail = "the inputs do not reach the output: dead units, a wrong axis, or a constant"
-            return Row("model output", "differs between samples", f"{told}, the same for all samples", "warn", detail)
-    return Row("model output", "finite, differs between samples", told, "ok")
+            return Row(
+                "model output", "differs between samples", f"{observed}, the same for all samples", "warn", detail
+            )
+    return Row("model output", "finite, differs between samples", observed, "ok")
 
 
 def _classes(backend: Backend, batch: Batch, forward: Forward, loss: Loss | None) -> int:
-    """Number of classes, where the targets are class numbers; 0 otherwise."""
+    """Number of classes if the targets are class indices, else 0."""
     target, prediction = batch.target, forward.prediction
     if loss is None or prediction is None or not backend.is_tensor(target) or backend.is_float(target):
         return 0
@@ -120,14 +124,14 @@ def _label_row(backend: Backend, target: Any, classes: int) -> Row:  # noqa: ANN
     if labels.size == 0:
         return Row("labels", f"0 to {classes - 1}", "all ignored (-100)", "fail", "no label reaches the loss")
     found, counts = numpy.unique(labels, return_counts=True)
-    told = f"{number(int(found.min()))} to {number(int(found.max()))}, {len(found)} different ones"
+    observed = f"{number(int(found.min()))} to {number(int(found.max()))}, {len(found)} different ones"
     if found.min() < 0 or found.max() >= classes:
         detail = f"the model gives {classes} classes, numbered from 0"
-        return Row("labels", f"0 to {classes - 1}", told, "fail", detail)
+        return Row("labels", f"0 to {classes - 1}", observed, "fail", detail)
     if len(found) == 1 and labels.size >= 8:
-        return Row("labels", "more than one class", told, "warn", "is the loader shuffled?")
+        return Row("labels", "more than one class", observed, "warn", "is the loader shuffled?")
     share = float(counts.max() / labels.size)
-    return Row("labels", f"0 to {classes - 1}", f"{told}, the most frequent {share * 100:.0f} %", "ok")
+    return Row("labels", f"0 to {classes - 1}", f"{observed}, the most frequent {share * 100:.0f} %", "ok")
 
 
 def _loss_row(backend: Backend, loss: Any) -> Row:  # noqa: ANN401
@@ -157,10 +161,12 @@ def _cross_entropy_rows(backend: Backend, batch: Batch, forward: Forward, classe
         detail = "cross entropy takes raw scores and applies softmax itself: take the softmax out of the model"
         return [Row("output for cross entropy", "raw scores", "probabilities that sum to 1", "fail", detail)]
     expected, value = math.log(classes), float(backend.array(forward.loss).ravel()[0])
-    told = f"ln({classes}) = {number(expected)}"
+    observed = f"ln({classes}) = {number(expected)}"
     if value - expected > max(_OFF * expected, _OFF):
         detail = "an untrained model should guess evenly: look at the last layer's initialisation and the labels"
-        return [Row("first loss", told, number(value), "warn", detail)]
+        return [Row("first loss", observed, number(value), "warn", detail)]
     if expected - value > max(_OFF * expected, _OFF):
-        return [Row("first loss", told, number(value), "note", "trained before, or the labels leak into the inputs")]
-    return [Row("first loss", told, number(value), "ok")]
+        return [
+            Row("first loss", observed, number(value), "note", "trained before, or the labels leak into the inputs")
+        ]
+    return [Row("first loss", observed, number(value), "ok")]

@@ -9,11 +9,11 @@ from labbook.checks.batches import Batch
 from labbook.checks.results import Row, names_text, number
 
 _SAME = 1e-4
-"""Relative difference that another order of summing may make. Source: chosen by us, for single precision."""
+"""Relative difference attributed to summation order. Source: chosen by us, for single precision."""
 
 
 def gradient_rows(backend: Backend, model: Any) -> list[Row]:  # noqa: ANN401
-    """Rows about the gradients that stand in the parameters now."""
+    """Rows about the current gradients of the parameters."""
     import numpy
 
     trained = [(name, p) for name, p in backend.parameters(model) if backend.trainable(p)]
@@ -33,12 +33,12 @@ def gradient_rows(backend: Backend, model: Any) -> list[Row]:  # noqa: ANN401
         else:
             total += float((values**2).sum())
     count = len(trained)
-    told = f"{count - len(missing)} of {count}"
+    observed = f"{count - len(missing)} of {count}"
     rows = [
-        Row("every trainable parameter has a gradient", f"{count} of {count}", told, "ok")
+        Row("every trainable parameter has a gradient", f"{count} of {count}", observed, "ok")
         if not missing
         else Row(
-            "every trainable parameter has a gradient", f"{count} of {count}", told, "fail",
+            "every trainable parameter has a gradient", f"{count} of {count}", observed, "fail",
             f"without: {names_text(missing)}; unused in forward, or cut off by detach or no_grad",
         )
     ]  # fmt: skip
@@ -53,34 +53,34 @@ def gradient_rows(backend: Backend, model: Any) -> list[Row]:  # noqa: ANN401
 
 
 def optimizer_rows(backend: Backend, model: Any, optimizer: Any) -> list[Row]:  # noqa: ANN401
-    """Rows about which parameters the optimizer holds."""
+    """Rows about the parameters of the optimizer."""
     if optimizer is None:
         return []
     names = {id(p): name for name, p in backend.parameters(model)}
     trained = {id(p): name for name, p in backend.parameters(model) if backend.trainable(p)}
-    held = backend.held(optimizer)
-    missing = [name for key, name in trained.items() if key not in {id(p) for p in held}]
+    in_optimizer = backend.optimizer_parameters(optimizer)
+    missing = [name for key, name in trained.items() if key not in {id(p) for p in in_optimizer}]
     # In PaddlePaddle the running statistics of batch norms are parameters, too, and an optimizer may hold them.
     everything = {id(p) for p in model.parameters()} | set(names)
-    foreign = [p for p in held if id(p) not in everything]
-    frozen = [names[id(p)] for p in held if id(p) in names and id(p) not in trained]
-    twice = len(held) - len({id(p) for p in held})
+    foreign = [p for p in in_optimizer if id(p) not in everything]
+    frozen = [names[id(p)] for p in in_optimizer if id(p) in names and id(p) not in trained]
+    twice = len(in_optimizer) - len({id(p) for p in in_optimizer})
     what, expected = "optimizer holds the model's parameters", f"exactly the {len(trained)} trainable ones"
     if foreign:
-        told = f"{len(foreign)} of {len(held)} are in no part of the model"
+        observed = f"{len(foreign)} of {len(in_optimizer)} are in no part of the model"
         detail = "make the optimizer after the model is complete: a layer was replaced or the model made again"
-        return [Row(what, expected, told, "fail", detail)]
+        return [Row(what, expected, observed, "fail", detail)]
     if missing:
-        told = f"{len(trained) - len(missing)} of them"
-        return [Row(what, expected, told, "fail", f"not held: {names_text(missing)}")]
+        observed = f"{len(trained) - len(missing)} of them"
+        return [Row(what, expected, observed, "fail", f"not held: {names_text(missing)}")]
     if twice:
         return [Row(what, expected, f"{twice} of them twice", "warn", "each parameter belongs into one group")]
-    told = f"all, and {len(frozen)} frozen ones" if frozen else "exactly these"
-    return [Row(what, expected, told, "note" if frozen else "ok")]
+    observed = f"all, and {len(frozen)} frozen ones" if frozen else "exactly these"
+    return [Row(what, expected, observed, "note" if frozen else "ok")]
 
 
 def step_rows(backend: Backend, model: Any, optimizer: Any) -> list[Row]:  # noqa: ANN401
-    """Takes one step and compares the parameters with those before."""
+    """Take one step and compare the parameters before and after."""
     import numpy
 
     moving = [(name, p) for name, p in backend.parameters(model) if backend.trainable(p)]
@@ -102,15 +102,15 @@ def step_rows(backend: Backend, model: Any, optimizer: Any) -> list[Row]:  # noq
             Row("one step changes the parameters", expected, "none: the learning rate is 0 now", "warn", "a warm-up?")
         ]
     if still:
-        told = f"{len(driven) - len(still)} of {len(driven)}"
+        observed = f"{len(driven) - len(still)} of {len(driven)}"
         detail = f"unchanged: {names_text(still)}; not in the optimizer, or the update is lost in rounding"
-        return [Row("one step changes the parameters", expected, told, "fail", detail)]
-    told = f"all; update over weight {number(min(ratios))} to {number(max(ratios))}" if ratios else "all"
-    return [Row("one step changes the parameters", expected, told, "ok")]
+        return [Row("one step changes the parameters", expected, observed, "fail", detail)]
+    observed = f"all; update over weight {number(min(ratios))} to {number(max(ratios))}" if ratios else "all"
+    return [Row("one step changes the parameters", expected, observed, "ok")]
 
 
 def mode_rows(backend: Backend, model: Any, batch: Batch) -> list[Row]:  # noqa: ANN401
-    """Compares the model with itself in evaluation mode: twice, and for half of the batch."""
+    """Compare outputs in evaluation mode: of two calls, and of half of the batch."""
     backend.set_training(model, False)
     with backend.no_grad():
         first, again = batch.run(model, None, backend).prediction, batch.run(model, None, backend).prediction
@@ -144,23 +144,23 @@ def _alone_row(one: Any, half: Any) -> Row:  # noqa: ANN401
 
 
 def _differs(one: Any, two: Any) -> float:  # noqa: ANN401
-    """Largest difference, relative to the largest value."""
+    """Return the largest difference, relative to the largest value."""
     if one.shape != two.shape or not one.size:
         return float("inf") if one.shape != two.shape else 0.0
     scale = max(float(abs(one).max()), 1e-12)
     return float(abs(one - two).max()) / scale
 
 
-def memory_row(backend: Backend, model: Any, optimizer: Any, kept: int, batch: Batch) -> Row:  # noqa: ANN401
-    """What one training step needs: parameters, gradients, optimizer state, and what forward keeps for backward."""
+def memory_row(backend: Backend, model: Any, optimizer: Any, saved_bytes: int, batch: Batch) -> Row:  # noqa: ANN401
+    """Row about the memory of a training step: parameters, gradients, optimizer state, saved activations."""
     parameters = backend.parameters(model)
     weights = sum(backend.n_bytes(p) for _, p in parameters)
     gradients = sum(backend.n_bytes(p) for _, p in parameters if backend.trainable(p))
     state = _state_bytes(backend, vars(optimizer), {id(p) for _, p in parameters}) if optimizer is not None else 0
-    parts = {"parameters": weights, "gradients": gradients, "optimizer": state, "kept for backward": kept}
-    told = ", ".join(f"{name} {_size(n)}" for name, n in parts.items() if n)
+    parts = {"parameters": weights, "gradients": gradients, "optimizer": state, "kept for backward": saved_bytes}
+    observed = ", ".join(f"{name} {_size(n)}" for name, n in parts.items() if n)
     return Row(
-        "memory of one step", f"batch of {batch.samples(backend)}", f"{_size(sum(parts.values()))}: {told}", "ok"
+        "memory of one step", f"batch of {batch.samples(backend)}", f"{_size(sum(parts.values()))}: {observed}", "ok"
     )
 
 

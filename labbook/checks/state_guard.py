@@ -1,4 +1,4 @@
-"""Puts everything back that a check has touched: weights, buffers, gradients, modes, optimizer, random state."""
+"""Restores the state that a check changes: weights, buffers, gradients, modes, optimizer, random state."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from labbook.checks.backend import Backend
 
 _MAX_DEPTH = 5
 _MAX_ITEMS = 20_000
-"""Longer containers are data of the program's, not state of a layer; they are not looked into. Source: chosen by us."""
+"""Longer containers are data, not layer state; they are not searched. Source: chosen by us."""
 
 
 @contextmanager
-def untouched(backend: Backend, model: Any = None, optimizer: Any = None, loader: Any = None) -> Iterator[None]:  # noqa: ANN401
-    """Whatever happens inside: model, optimizer and random state are bitwise as before afterwards.
+def preserve_state(backend: Backend, model: Any = None, optimizer: Any = None, loader: Any = None) -> Iterator[None]:  # noqa: ANN401
+    """Context manager that restores model, optimizer and random state bitwise at the end.
 
-    The program's own objects are used, not copies, since not every model can be copied. Inside a recorded run the probe
-    looks away meanwhile.
+    It works on the user's objects, since not every model can be copied. In a recorded run the probe is suspended.
 
-    Cost: a copy of the weights, buffers and optimizer state, twice copied.
+    Cost: the memory of one copy of weights, buffers and optimizer state; copied twice.
     """
     with ExitStack() as undo:
         probe = getattr(sys, "_labbook_probe", None)
         if probe is not None:
             probe.suspended += 1
-            undo.callback(_wake, probe)
-        _keep_random_state(backend, loader, undo)
+            undo.callback(_resume_probe, probe)
+        _save_random_state(backend, loader, undo)
         snapshot = Snapshot(backend)
         undo.callback(snapshot.restore)
         if model is not None and hasattr(model, "parameters"):
@@ -39,15 +38,15 @@ def untouched(backend: Backend, model: Any = None, optimizer: Any = None, loader
         if optimizer is not None:
             snapshot.add(vars(optimizer))
         for parameter in snapshot.parameters(model, optimizer):
-            undo.callback(backend.give_gradient, parameter, backend.take_gradient(parameter))
+            undo.callback(backend.set_gradient, parameter, backend.remove_gradient(parameter))
         yield
 
 
-def _wake(probe: Any) -> None:  # noqa: ANN401
+def _resume_probe(probe: Any) -> None:  # noqa: ANN401
     probe.suspended -= 1
 
 
-def _keep_random_state(backend: Backend, loader: Any, undo: ExitStack) -> None:  # noqa: ANN401
+def _save_random_state(backend: Backend, loader: Any, undo: ExitStack) -> None:  # noqa: ANN401
     undo.callback(backend.set_random_state, backend.random_state(loader))
     undo.callback(random.setstate, random.getstate())
     numpy = sys.modules.get("numpy")
@@ -56,7 +55,7 @@ def _keep_random_state(backend: Backend, loader: Any, undo: ExitStack) -> None: 
 
 
 class Snapshot:
-    """Contents of containers and tensors, to be written back into the very same objects.
+    """Contents of containers and tensors, to restore in place.
 
     Args:
         backend: Copies tensors.
@@ -68,14 +67,14 @@ class Snapshot:
         self._undo: list[Callable[[], None]] = []
 
     def add(self, value: Any, depth: int = 0) -> None:  # noqa: ANN401
-        """Remembers a container with what is in it, or a tensor."""
+        """Save a container with its contents, or a tensor."""
         if id(value) in self._seen or depth > _MAX_DEPTH:
             return
         if self._backend.is_tensor(value):
             self._seen[id(value)] = value
             copy = self._backend.clone(value)
             if copy is not None:
-                self._undo.append(lambda: self._backend.put(value, copy))
+                self._undo.append(lambda: self._backend.write_back(value, copy))
         elif type(value) in (dict, OrderedDict, defaultdict):
             self._seen[id(value)] = value
             items = list(value.items())
@@ -94,16 +93,16 @@ class Snapshot:
             self._undo.append(lambda: _refill_set(value, members))
 
     def parameters(self, model: Any, optimizer: Any) -> list[Any]:  # noqa: ANN401
-        """The parameters of both, each once."""
+        """Return the parameters of both, each once."""
         found = {}
         if model is not None and hasattr(model, "parameters"):
             found = {id(parameter): parameter for _, parameter in self._backend.parameters(model)}
-        for parameter in self._backend.held(optimizer) if optimizer is not None else ():
+        for parameter in self._backend.optimizer_parameters(optimizer) if optimizer is not None else ():
             found.setdefault(id(parameter), parameter)
         return list(found.values())
 
     def restore(self) -> None:
-        """Writes everything back, the containers first, so that tensors are the old ones again."""
+        """Restore everything, containers last, so that they contain the original tensors again."""
         for undo in reversed(self._undo):
             undo()
 

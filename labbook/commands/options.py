@@ -93,11 +93,9 @@ def terminal_sentences(notebook: Notebook) -> Sentences:
 
 def status_label(status: str, say: Sentences) -> str:
     """Returns the status of a run in the language of `say`."""
-    if say.language == "en":
-        return status
-    from labbook.store.templates import words
+    from labbook.store import templates
 
-    return str(words(say.language)["status"].get(status, status))
+    return templates.status_label(status, say.language)
 
 
 def print_json(data: object) -> None:

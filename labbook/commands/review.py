@@ -71,7 +71,7 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
         raise UsageError(say.line("terminal.review.no_path"), hint=say.line("terminal.review.no_path_advice"))
     result = review([Path(path) for path in paths], say.language)
     if as_json:
-        print_json([violation_json(violation) for violation in result.remarks])
+        print_json([violation_json(violation) for violation in result.violations])
     else:
         _print(result, say)
     for problem in result.problems[:_MOST_PROBLEMS]:
@@ -79,7 +79,7 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
     if len(result.problems) > _MOST_PROBLEMS:
         more = say.line("terminal.problems.more", count=len(result.problems) - _MOST_PROBLEMS)
         click.echo(f"         {more}", err=True)
-    if fail_on and any(at_least(violation.severity, fail_on) for violation in result.remarks):
+    if fail_on and any(at_least(violation.severity, fail_on) for violation in result.violations):
         sys.exit(1)
 
 
@@ -102,7 +102,7 @@ def violation_json(violation: Violation) -> dict[str, object]:
 def _print(result: Review, say: Sentences) -> None:
     from labbook import screen
 
-    for violation in result.remarks:
+    for violation in result.violations:
         style = _STYLES[violation.severity]
         named = f"{violation.rule}" + (f" ({violation.symptom})" if violation.symptom else "")
         severity = screen.Cell(violation.severity, style)
@@ -110,7 +110,7 @@ def _print(result: Review, say: Sentences) -> None:
         screen.print_line("    ", screen.Cell(violation.text, "dim"))
         screen.print_line("    ", _without_marks(violation.what))
         screen.print_line("    ", screen.Cell("-> ", "bold"), _without_marks(violation.advice))
-    counts = Counter(violation.severity for violation in result.remarks)
+    counts = Counter(violation.severity for violation in result.violations)
     parts = [say.line(key, count=counts[severity]) for severity, key in _COUNTS.items() if counts[severity]]
     found = say.line("terminal.review.found", counts=parts, files=result.files)
     nothing = say.line("terminal.review.nothing", files=result.files)

@@ -35,7 +35,7 @@ def add_violations(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, languag
         return diagnosis
     from labbook.review.reviewer import review_files
 
-    violations = [one for one in review_files(files, language, _SECONDS).remarks if one.severity != "note"]
+    violations = [one for one in review_files(files, language, _SECONDS).violations if one.severity != "note"]
     if not violations:
         return diagnosis
     lead = _LEADS.get(language, _LEADS["en"])

@@ -1,15 +1,15 @@
 """The vocabulary of labbook: frozen dataclasses without input or output.
 
-Start with `run.Run`, everything that is known of one execution of a command: the journal is folded into a `Run`, and
-entry, index, reports and site are made from it and from nothing else. `run_json` writes it as plain data and reads it
-back, also from older versions.
+Start with `run.Run`, the record of one execution of a command. It is built from the journal; entry, index,
+reports and site are built from it alone. `run_json` writes it as plain data and reads it back, also from older
+versions.
 
 - `series.Series`: a quantity over steps; `downsampling` shortens it without losing an extreme.
 - `signals.Signals`: what the probe measured in one training process beyond its series.
-- `check.Check` and `check.Outcome`: a question of the health checklist and its answer.
-- `evidence.Evidence` and `finding.Finding`: what a diagnosis rests on, and what it says.
-- `symptom.Symptom`: a page of the catalogue; `fix.Fix`: a confirmed cure; `entry.Entry`: front matter and text.
+- `check.Check` and `check.Outcome`: a health check and its result.
+- `evidence.Evidence` and `finding.Finding`: input and output of a diagnosis.
+- `symptom.Symptom`: a page of the catalogue; `entry.Entry`: front matter and text; `confirmed_fix.Fix`: a fix.
 
-A class belongs here when two rooms pass it to each other. Whatever reads, writes, computes or formats belongs to the
-room that does it.
+A class belongs here when two packages pass it to each other. Code that reads, writes, computes or formats belongs to
+the package that needs it.
 """

@@ -1,4 +1,4 @@
-"""What a health check is, and what it answers."""
+"""A health check and its result."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ FAMILIES = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """The answer of one check for one process that trained.
+    """Result of one check for one training process.
 
     Args:
         verdict: "ok", "warn", "fail", "note" or "not observed".
         observed: What was measured, with its numbers.
-        evidence: Sentences with numbers and places that support it.
+        evidence: Supporting sentences with numbers and locations.
         where: Any of `module`, `parameter`, `file`, `line`, `function`, `step`, `rank`.
         p: Probability of such data in a healthy run, where the check is a test with a stated null.
-        expected: What a healthy run shows, where that depends on the run; `None` for the words of the page.
-        advice: What to change, where values of this run make it precise; `None` for the words of the page.
+        expected: What a healthy run shows, where that depends on the run; `None`: text of the symptom page.
+        advice: What to change, where values of this run make it specific; `None`: text of the symptom page.
     """
 
     verdict: str
@@ -45,12 +45,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class CheckWording:
-    """What the symptom page of a check says in one language.
+    """Texts of one check from its symptom page, in one language.
 
     Args:
         title: Name of the row, a short noun phrase.
         expected: What a healthy run shows.
-        advice: The first thing to try, Markdown of one line.
+        advice: The first fix to try, one line of Markdown.
     """
 
     title: str
@@ -60,49 +60,49 @@ class CheckWording:
 
 @dataclass(frozen=True)
 class CheckPages:
-    """What the symptom pages say of all checks.
+    """Texts and relations of all checks, read from the symptom pages.
 
     Args:
-        wording: Id of a check -> language -> its words.
-        causes_of: Id of a symptom -> ids of what follows from it.
+        wording: Id of a check -> language -> its texts.
+        causes_of: Id of a symptom -> ids of its consequences.
     """
 
     wording: Mapping[str, Mapping[str, CheckWording]] = field(default_factory=dict)
     causes_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-Question = Callable[["Run", "Signals"], "Outcome | None"]
+CheckFunction = Callable[["Run", "Signals"], "Outcome | None"]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One question about a training, with what it needs to be answered.
+    """One health check and the signals that it needs.
 
-    Its name, what it expects and what helps stand on the symptom page of the same id.
+    Its title, expectation and advice are on the symptom page with the same id.
 
     Args:
-        id: Id of the symptom that it finds.
+        id: Id of the symptom that it detects.
         family: One of `FAMILIES`.
         tier: 1: a logical invariant, certain when it fires. 2: a statistical test. 3: a hint, never more than a note.
-        needs: Signals without which it is not observed: a field of `Signals`, `loop.<key>`, or the name of a series.
-        run: Answers it for one process; `None` when the question does not arise.
-        whole: Whether it runs once for the whole run and not once for each process.
+        needs: Required signals (else "not observed"): a field of `Signals`, `loop.<key>`, or the name of a series.
+        run: Evaluates one process; returns `None` when the check does not apply.
+        whole: Whether it runs once per run instead of once per process.
     """
 
     id: str
     family: str
     tier: int
     needs: tuple[str, ...]
-    run: Question
+    run: CheckFunction
     whole: bool = False
 
 
 def check(
     id: str, *, family: str, tier: int, needs: tuple[str, ...] = (), whole: bool = False
-) -> Callable[[Question], Check]:
-    """Makes a `Check` of the function below it; see `Check` for the arguments."""
+) -> Callable[[CheckFunction], Check]:
+    """Turn the decorated function into a `Check`; see `Check` for the arguments."""
 
-    def made(question: Question) -> Check:
-        return Check(id, family, tier, needs, question, whole)
+    def decorate(function: CheckFunction) -> Check:
+        return Check(id, family, tier, needs, function, whole)
 
-    return made
+    return decorate

@@ -1,4 +1,4 @@
-"""What cured a failure: proposed, confirmed or rejected."""
+"""Fixes of failing runs: proposed or confirmed."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import re
 from labbook.frozen import dataclass
 from labbook.model.run import Change
 
-_MOST_LETTERS = 60
-_AROUND = 24
-_COUNT = re.compile(r"\+\d+ -\d+ lines$")
+_MAX_LENGTH = 60
+_CONTEXT_LENGTH = 24
+_LINE_COUNT = re.compile(r"\+\d+ -\d+ lines$")
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A later run that does not show a failure any more, and where it differs. Nothing of it is asserted.
+    """A later run without an earlier run's failure, and the differences between the two; a candidate, not a claim.
 
     Args:
-        failed: The run that failed, or that a check found something in.
-        by: The later run.
-        symptoms: What the first one showed and the second one does not.
-        fingerprints: The same, as identities.
-        changes: Where they differ, likeliest cure first.
-        confirmed: Whether somebody has said that this was the fix.
+        failed: Id of the run that failed or has a failed check.
+        by: Id of the later run.
+        symptoms: Ids of the symptoms that are gone.
+        fingerprints: Fingerprints of the failures that are gone.
+        changes: Differences between the two runs, likeliest fix first.
+        confirmed: Whether a person confirmed that this was the fix.
     """
 
     failed: str
@@ -35,14 +35,14 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Fix:
-    """What somebody confirmed as the cure of a failing run.
+    """The confirmed fix of a failing run.
 
     Args:
-        run: The run that failed.
-        by: The run that was cured, or "".
-        text: What the fix was, in one line: people's words, else the differences that rank first.
-        symptoms: What it cured.
-        changes: Where the two runs differ, likeliest first; empty without `by`.
+        run: Id of the run that failed.
+        by: Id of the run without the failure, or "".
+        text: What the fix was, in one line: the user's words, else the top-ranked differences.
+        symptoms: Ids of the fixed symptoms.
+        changes: Differences between the two runs, likeliest fix first; empty without `by`.
         diff: The changes of code between them, shortened, or "".
     """
 
@@ -55,15 +55,15 @@ class Fix:
 
 
 def in_words(changes: tuple[Change, ...], most: int = 3) -> str:
-    """The first differences as one line: "--lr 3.0 → 0.1; model.py +3 -1 lines"; "" when there are none."""
-    said = list(dict.fromkeys(_said(change) for change in changes[:most]))
+    """Summarize the first differences in one line: "--lr 3.0 → 0.1; model.py +3 -1 lines"; "" when there are none."""
+    parts = list(dict.fromkeys(_describe(change) for change in changes[:most]))
     if len(changes) > most:
-        said.append(f"and {len(changes) - most} more")
-    return "; ".join(said)
+        parts.append(f"and {len(changes) - most} more")
+    return "; ".join(parts)
 
 
 def changed_lines(diff: str) -> tuple[list[str], list[str]]:
-    """The lines that a unified diff takes out, and those that it puts in, without blank ones."""
+    """Return the removed and the added lines of a unified diff, without blank ones."""
     lines = [line for line in diff.splitlines() if line[:3] not in ("---", "+++")]
     removed = [line[1:].strip() for line in lines if line[:1] == "-" and line[1:].strip()]
     added = [line[1:].strip() for line in lines if line[:1] == "+" and line[1:].strip()]
@@ -71,17 +71,17 @@ def changed_lines(diff: str) -> tuple[list[str], list[str]]:
 
 
 def sides(change: Change) -> tuple[str, str]:
-    """A difference as two values: of a file in which one line changed, that line; of others, how many lines."""
+    """Return a difference as values before and after: the changed line of a file, or counts of changed lines."""
     if change.kind in ("code", "config") and "\n@@ " in change.detail:
         removed, added = changed_lines(change.detail)
         if len(removed) <= 1 and len(added) <= 1 and removed + added:
-            return _differing("".join(removed), "".join(added))
+            return _shorten_to_difference("".join(removed), "".join(added))
     counts = line_counts(change)
-    return ("", f"+{counts[0]} -{counts[1]} lines") if counts else _differing(change.before, change.now)
+    return ("", f"+{counts[0]} -{counts[1]} lines") if counts else _shorten_to_difference(change.before, change.now)
 
 
 def line_counts(change: Change) -> tuple[int, int] | None:
-    """Returns how many lines a change of a file adds and removes; `None` where one line changed, or it is no diff."""
+    """Return the numbers of added and removed lines; `None` if a single line changed or there is no diff."""
     if change.kind not in ("code", "config") or "\n@@ " not in change.detail:
         return None
     removed, added = changed_lines(change.detail)
@@ -89,31 +89,31 @@ def line_counts(change: Change) -> tuple[int, int] | None:
     return None if few else (len(added), len(removed))
 
 
-def _said(change: Change) -> str:
+def _describe(change: Change) -> str:
     before, now = sides(change)
-    told = f"{before} → {now}" if before and now else now or (f"{before} taken out" if before else "")
-    if "\n@@ " in change.detail and not _COUNT.match(told):
-        return f"{change.what}: {told}" if before else f"{change.what}: {told} put in"
-    return f"{change.what} {told}".strip()
+    text = f"{before} → {now}" if before and now else now or (f"{before} taken out" if before else "")
+    if "\n@@ " in change.detail and not _LINE_COUNT.match(text):
+        return f"{change.what}: {text}" if before else f"{change.what}: {text} put in"
+    return f"{change.what} {text}".strip()
 
 
-def _differing(before: str, now: str) -> tuple[str, str]:
-    """Two values, of long ones the part in which they differ, with some words around it."""
-    if max(len(before), len(now)) <= _MOST_LETTERS:
+def _shorten_to_difference(before: str, now: str) -> tuple[str, str]:
+    """Return two values; long ones are cut to the part in which they differ, with some context."""
+    if max(len(before), len(now)) <= _MAX_LENGTH:
         return before, now
-    ahead = next((n for n, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now)))
-    rest = min(len(before), len(now)) - ahead
+    start = next((n for n, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now)))
+    rest = min(len(before), len(now)) - start
     pairs = zip(reversed(before), reversed(now), strict=False)
-    behind = next((n for n, (a, b) in enumerate(pairs) if a != b or n >= rest), rest)
-    return _window(before, ahead, behind), _window(now, ahead, behind)
+    end = next((n for n, (a, b) in enumerate(pairs) if a != b or n >= rest), rest)
+    return _window(before, start, end), _window(now, start, end)
 
 
-def _window(text: str, ahead: int, behind: int) -> str:
-    start = max(0, ahead - _AROUND)
+def _window(text: str, same_start: int, same_end: int) -> str:
+    start = max(0, same_start - _CONTEXT_LENGTH)
     if start:
-        # From the beginning of a word.
-        start = text.rfind(" ", 0, ahead - 4) + 1 if " " in text[start : ahead - 4] else start
-    end = min(len(text), max(len(text) - behind, start) + _AROUND)
+        # Begin at a word boundary.
+        start = text.rfind(" ", 0, same_start - 4) + 1 if " " in text[start : same_start - 4] else start
+    end = min(len(text), max(len(text) - same_end, start) + _CONTEXT_LENGTH)
     part = text[start:end]
-    part = part if len(part) <= _MOST_LETTERS else part[: _MOST_LETTERS - 1] + "…"
+    part = part if len(part) <= _MAX_LENGTH else part[: _MAX_LENGTH - 1] + "…"
     return f"{'…' if start else ''}{part}{'…' if end < len(text) and not part.endswith('…') else ''}"

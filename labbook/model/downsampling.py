@@ -1,4 +1,4 @@
-"""Fewer points for the same story: long series made short without hiding an extreme."""
+"""Downsampling of long series that keeps their extremes."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from collections.abc import Iterator
 from labbook.model.series import Series
 
 _MAX_TRANSITIONS = 32
-"""How many changes between finite and not finite keep a point of their own. Source: chosen by us; a loss that flickers
-more often than that is told by `nonfinite`."""
+"""Changes between finite and non-finite values that keep a point of their own. Source: chosen by us; `nonfinite` counts
+the others."""
 
 
-def thinned(series: Series, points: int) -> Series:
-    """The same series with at most about `points` points, each with the smallest and largest value it stands for.
+def downsample(series: Series, points: int) -> Series:
+    """Return the series with at most about `points` points, each with the minimum and maximum of its window.
 
-    The first and last point, the extremes, and the points where the values stop or start being finite are kept as they
-    are; the others are joined in windows of equal length. A joined point has the step and value of the last one in its
-    window, or the window's first value that is not finite, so that a NaN is never averaged away.
+    The first and last point, the extremes, and the points where the values stop or start being finite are kept; the
+    others are merged in windows of equal length. A merged point has the step and value of the last point of its window,
+    or of the first non-finite value, so that a NaN is never hidden.
 
     Args:
-        series: Any series; it is returned itself when it is short enough.
+        series: Returned itself if it is short enough.
         points: At least 8.
     """
     n = len(series.values)
     if n <= points:
         return series
-    alone = _kept_alone(series)
-    windows = list(_windows(n, alone, max(1, points - len(alone))))
+    fixed = _fixed_points(series)
+    windows = list(_windows(n, fixed, max(1, points - len(fixed))))
     low, high = series.low or series.values, series.high or series.values
     chosen = [_representative(series, start, stop) for start, stop in windows]
     return Series(
@@ -47,7 +47,7 @@ def thinned(series: Series, points: int) -> Series:
 
 
 def _representative(series: Series, start: int, stop: int) -> int:
-    """Index of the value that a window shows: its first that is not finite, else its last."""
+    """Return the index of a window's first non-finite value, else of its last value."""
     return next((i for i in range(start, stop) if not math.isfinite(series.values[i])), stop - 1)
 
 
@@ -58,8 +58,8 @@ def _extreme(values: tuple[float, ...], *, least: bool) -> float:
     return min(finite) if least else max(finite)
 
 
-def _kept_alone(series: Series) -> list[int]:
-    """Indices of the points that keep a window of their own, ascending."""
+def _fixed_points(series: Series) -> list[int]:
+    """Return the indices of the points that are never merged, ascending."""
     values = series.values
     low, high = series.low or values, series.high or values
     finite = [math.isfinite(v) for v in values]
@@ -71,11 +71,11 @@ def _kept_alone(series: Series) -> list[int]:
     return sorted({0, len(values) - 1, *extremes, *changes})
 
 
-def _windows(n: int, alone: list[int], wanted: int) -> Iterator[tuple[int, int]]:
-    """Ascending half-open ranges that cover `0..n`; each index in `alone` is a range of its own."""
-    length = max(1, math.ceil((n - len(alone)) / wanted))
+def _windows(n: int, fixed: list[int], wanted: int) -> Iterator[tuple[int, int]]:
+    """Yield ascending half-open ranges that cover `0..n`; each index in `fixed` is a range of its own."""
+    length = max(1, math.ceil((n - len(fixed)) / wanted))
     start = 0
-    for stop in (*alone, n):
+    for stop in (*fixed, n):
         while start < stop:
             end = min(stop, start + length)
             yield start, end

@@ -1,4 +1,4 @@
-"""An entry as it stands in the notebook: front matter and text."""
+"""An entry of the notebook: front matter and text."""
 
 from __future__ import annotations
 

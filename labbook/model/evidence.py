@@ -12,22 +12,21 @@ from labbook.model.run import CheckResult, Frame
 
 @dataclass(frozen=True)
 class ObservedException:
-    """One exception, captured by the probe or read from text.
+    """An exception, captured by the probe or read from text.
 
     Args:
-        type: Name of the class without its module; "" when the text has only the message.
-        message: Everything after the class, without the tracebacks that it quotes (they are in `inner`).
+        type: Name of the class without its module; "" if the text contains only the message.
+        message: Text after the class name, without quoted tracebacks (they are in `inner`).
         module: Module of the class, or "".
-        frames: Outermost first; `user` is set where the path is not of an installed library.
-        inner: The exception that this one re-raises: of a loader's worker, of a spawned child, "Origin Exception".
-        context: The exceptions that it was raised from or while handling, nearest first, each with "cause" or
-            "context".
-        rank: Of the process, or `None`.
-        thread: Name of the thread that it ended, or "".
+        frames: Outermost first; `user` is true for files outside installed libraries.
+        inner: The exception that this one re-raises, from a dataloader worker or a spawned process.
+        context: Chained exceptions, nearest first, each with "cause" or "context".
+        rank: Rank of the process, or `None`.
+        thread: Name of the thread that ended with it, or "".
         order: Position in time: smaller came first.
         step: Last optimizer step before it, or `None`.
-        ended_process: Whether the process ended by it, as far as is known.
-        line: Line of the text that it was read from (from 1), or 0.
+        ended_process: Whether the process ended because of it, if known.
+        line: Line number in the text, from 1, or 0.
         tensors: Tensors of the failing line, each with `name`, `shape`, `dtype`, `device`.
     """
 
@@ -48,14 +47,14 @@ class ObservedException:
 
 @dataclass(frozen=True)
 class OutputLine:
-    """A line of output that may report something and is not part of an exception.
+    """A notable line of output outside exceptions.
 
     Args:
-        text: One line, or a block that belongs together, without prefixes and escapes.
+        text: One line or a coherent block, without prefixes and escape sequences.
         kind: "output" or "warning".
-        line: From 1.
-        rank: From its prefix, or `None`.
-        count: How many similar lines there were.
+        line: Line number, from 1.
+        rank: Rank in the line's prefix, or `None`.
+        count: Number of similar lines.
         order: Position in time, comparable with that of exceptions of the same evidence.
     """
 
@@ -72,14 +71,14 @@ class Ending:
     """How a process ended.
 
     Args:
-        exit_code: `None` when not known.
+        exit_code: Exit status, `None` if unknown.
         signal: "SIGKILL", ... or "".
-        facts: `oom_kill` (a sentence on who killed it), `memory` (a sentence on it where nobody knows), `time_limit`
-            (a sentence), `core_dump`, `silent_s` (no progress for so many seconds), `stalled` (true: that is long),
-            `stacks` (of all threads), `waiting` ("reader", "collective", "lock", "input", "worker"), `where` (the
-            user's line that waits or failed), `reader_died` (a sentence on the exception of the thread that prepared
-            the data), `children` (sentences on children that signals ended), `child_signal` (of the first, where no
-            exception speaks of it).
+        facts: `oom_kill` (sentence: what killed the process), `memory` (sentence: memory use, if that is unknown),
+            `time_limit` (sentence), `core_dump`, `silent_s` (seconds without progress), `stalled` (whether that is
+            long), `stacks` (of all threads), `waiting` ("reader", "collective", "lock", "input", "worker"), `where`
+            (the user's line that blocks or failed), `reader_died` (sentence: exception of the thread that prepared the
+            data), `children` (sentences: child processes ended by signals), `child_signal` (signal of the first one if
+            no exception mentions it).
     """
 
     exit_code: int | None = None
@@ -92,15 +91,15 @@ class Evidence:
     """The evidence of one failure.
 
     Args:
-        exceptions: In the order of their first lines or times.
-        lines: In order.
-        ending: How it ended, where that is known.
+        exceptions: Ordered by first line or time.
+        lines: Ordered by line number or time.
+        ending: How the process ended, if known.
         checks: Rows of the health checklist.
-        conditions: Names that hold in this run ("first_step", "memory_rising"); see
+        conditions: Names of conditions that are true in this run ("first_step", "memory_rising"); see
             `labbook.diagnosis.catalogue.run_conditions`.
-        facts: Values for the texts of fixes ("batch_size", "lr").
+        facts: Values for placeholders in fixes ("batch_size", "lr").
         framework: "torch", "paddle" or "".
-        clean_end: Whether the program is known to have ended well: then output alone is no failure.
+        clean_end: Whether the program is known to have succeeded; output alone is then no failure.
     """
 
     exceptions: tuple[ObservedException, ...] = ()

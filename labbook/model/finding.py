@@ -1,4 +1,4 @@
-"""What a diagnosis says."""
+"""The result of a diagnosis."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from labbook.frozen import dataclass
 
 @dataclass(frozen=True)
 class Seen:
-    """An earlier run with the same failure, and what cured it.
+    """An earlier run with the same failure, and its fix.
 
     Args:
         run: Its id.
-        fix: What the fix was, in words, or "".
-        by: The run that cured it, or "".
+        fix: Description of the fix, or "".
+        by: Id of the run without the failure, or "".
         same: "fingerprint" (the same failure), "symptom" or "family".
-        held: How many later runs of that script did not show it again, or `None`.
+        held: Number of later runs of that script without the failure, or `None`.
     """
 
     run: str
@@ -30,22 +30,22 @@ class Seen:
 
 @dataclass(frozen=True)
 class Finding:
-    """One symptom that a run shows.
+    """One symptom found in a run.
 
     Args:
-        symptom: Id of the catalogue; "" when only the family is known.
+        symptom: Id of the catalogue; "" if only the family is known.
         family: One of `labbook.model.symptom.CRASH_FAMILIES`, or the class of a check.
         where: Any of `file`, `line`, `function`, `source`, `module`, `parameter`, `operation`, `step`, `rank`,
             `thread`.
         evidence: Sentences with the numbers of this run.
         causes: Likeliest for this run first.
-        fixes: For this run, cheapest first.
-        fingerprint: Identity of the failure, versioned; "" where there is none.
-        values: What the message's template captured, by name.
-        follows_from: Symptom of the finding that this one is a consequence of, or "".
+        fixes: Cheapest for this run first.
+        fingerprint: Versioned fingerprint of the failure, or "".
+        values: Values captured from the message, by name.
+        follows_from: Symptom whose consequence this one is, or "".
         message: First line of the exception or of the output.
         exception: Name of the exception's class, or "".
-        seen_before: Newest first.
+        seen_before: Earlier runs with this failure, newest first.
     """
 
     symptom: str
@@ -71,8 +71,8 @@ class Diagnosis:
     """All findings of one run or text; the first is the primary one.
 
     Args:
-        findings: Causes first; consequences behind what they follow from.
-        unsure: Why nothing certain can be said, one sentence, or "".
+        findings: Causes first, each followed by its consequences.
+        unsure: Why no diagnosis is certain, one sentence, or "".
     """
 
     findings: tuple[Finding, ...] = ()
@@ -80,11 +80,11 @@ class Diagnosis:
 
     @property
     def primary(self) -> Finding | None:
-        """The finding that explains the failure; `None` when there is none."""
+        """The finding that explains the failure, or `None`."""
         return self.findings[0] if self.findings else None
 
     def __str__(self) -> str:
-        """The primary finding as people read it: what, evidence, likeliest cause, fixes."""
+        """Format the primary finding: title, evidence, likeliest cause, fixes."""
         first = self.primary
         if first is None:
             return self.unsure or "nothing was found"

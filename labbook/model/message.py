@@ -1,8 +1,8 @@
 """A sentence for people as a key with values; each language has its own template for the key.
 
-`message("health.loss_at_chance.stuck", loss=2.31, chance=2.303)` says what was found. The templates stand in
+`message("health.loss_at_chance.stuck", loss=2.31, chance=2.303)` describes a finding. The templates are in
 `templates/words/messages/<language>_<first part of the key>.toml`; `labbook.store.sentences` fills them. Code passes
-the message on and never takes a sentence apart.
+messages on and never parses sentences.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Message:
 
     Args:
         key: File, table and row: "health.loss_at_chance.stuck".
-        values: Name of a placeholder -> a number, a string that is data (a name, a path), another message, or a list of
-            these. Numbers are not formatted: the template says how.
+        values: Name of a placeholder -> a number, a string (a name, a path), another message, or a list of these.
+            Numbers are unformatted: the template defines their format.
     """
 
     key: str
@@ -29,16 +29,16 @@ class Message:
 
 
 def message(key: str, **values: Any) -> Message:  # noqa: ANN401 - numbers, text, messages and lists of them
-    """Returns the message of a key with its values."""
+    """Create the message of a key with its values."""
     return Message(key, values)
 
 
-def as_data(said: Message) -> dict[str, Any]:
-    """Returns a message as plain data (JSON), as `run.json` holds it."""
-    return {"key": said.key, "values": {name: _plain(value) for name, value in said.values.items()}}
+def as_data(message: Message) -> dict[str, Any]:
+    """Convert a message to plain data (JSON), the form in `run.json`."""
+    return {"key": message.key, "values": {name: _value_as_data(value) for name, value in message.values.items()}}
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a message may hold
+def _value_as_data(value: Any) -> Any:  # noqa: ANN401 - value of a placeholder
     if isinstance(value, Message):
         return as_data(value)
-    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+    return [_value_as_data(part) for part in value] if isinstance(value, (list, tuple)) else value

@@ -1,4 +1,4 @@
-"""Everything that is known of one execution of a command."""
+"""The record of one execution of a command."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from labbook.model.signals import Signals
 
 STATUSES = ("running", "finished", "failed", "interrupted", "killed", "lost")
 """running: not ended yet. finished: exit status 0. failed: another exit status. interrupted: Ctrl-C, SIGTERM or
-`--stop-on`. killed: the command, or the recorder, was killed by a signal that cannot be caught. lost: the recorder died
-and how the command ended is not known."""
+`--stop-on`. killed: the command or the recorder was killed by a signal that cannot be caught. lost: the recorder died
+and the end of the command is unknown."""
 
 Facts = Mapping[str, Any]
-"""Plain data (JSON) of a capture source; its module documents the keys. `{"unavailable": reason}` when it declined."""
+"""Plain data (JSON) of a capture source; its module documents the keys. `{"unavailable": reason}` if it has none."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class Frame:
 
 @dataclass(frozen=True)
 class CaughtException:
-    """An uncaught exception as the probe saw it.
+    """An uncaught exception recorded by the probe.
 
     Args:
         where: "main", "thread" or "child".
-        chain: The exceptions behind it, as (type, message, "cause", "context" or "member" of a group), nearest first.
+        chain: Chained exceptions, as (type, message, "cause", "context" or "member" of a group), nearest first.
         frames: Innermost last.
         step: Last optimizer step before it, or `None`.
-        ended_process: Whether the process ended by it.
-        tensors: Tensors that the failing line names, each with `name`, `shape`, `dtype` and `device`.
+        ended_process: Whether the process ended because of it.
+        tensors: Tensors named on the failing line, each with `name`, `shape`, `dtype` and `device`.
     """
 
     where: str
@@ -85,11 +85,11 @@ class FileUse:
     """A file, or a folder of `members` files, that the program read or wrote.
 
     Args:
-        path: As shown in the entry: relative to the working folder where it lies inside it.
+        path: As shown in the entry: relative to the working folder if it is inside.
         mode: "read", "written" or "read and written".
-        size_bytes: Sum over the members; -1 when not known.
+        size_bytes: Sum over the members; -1 if unknown.
         fingerprint: "sha256:..." (full), "sampled:..." (large file), "manifest:..." (folder), or "" with `reason`.
-        members: 1 for a file, else how many files are rolled up in this row.
+        members: 1 for a file, else the number of files in this row.
         reason: Why there is no fingerprint ("gone", "unreadable", "changed while it was read").
     """
 
@@ -106,7 +106,7 @@ class Process:
     """A Python process of the run.
 
     Args:
-        probed: Whether the probe said hello in it.
+        probed: Whether the probe started in it.
         role: "main", "child", "fork" or "unobserved".
     """
 
@@ -124,7 +124,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Framework:
-    """A training framework as the program used it; `state` merges all facts the probe saw (seeds, mode, amp, ...)."""
+    """A training framework used by the program; `state` merges all recorded facts (seeds, mode, amp, ...)."""
 
     name: str
     version: str
@@ -140,13 +140,13 @@ class ProbeReport:
     """How well the run was observed.
 
     Args:
-        status: "ok", "partial" (some process or signal was not observed), "failed" or "absent" (no hello).
-        overhead_fraction: Time in the probe over time of the process, by its own measurement.
-        unobserved: What could not be observed, as (what, reason).
-        errors: Guarded failures of the probe, as (where, error, count).
-        setup_s: Seconds in the probe until training had settled, and at exit; `None` where that is not known apart.
-        sustained_s: Seconds in the probe after that.
-        sustained_fraction: Those over the time of the process after that.
+        status: "ok", "partial" (some process or signal was not observed), "failed" or "absent" (it did not start).
+        overhead_fraction: Time in the probe divided by time of the process, as measured by the probe.
+        unobserved: What was not observed, as (what, reason).
+        errors: Caught failures of the probe, as (where, error, count).
+        setup_s: Seconds in the probe during warm-up and at exit; `None` if not measured separately.
+        sustained_s: Seconds in the probe after warm-up.
+        sustained_fraction: `sustained_s` divided by the time of the process after warm-up.
     """
 
     status: str
@@ -160,13 +160,13 @@ class ProbeReport:
 
 @dataclass(frozen=True)
 class Console:
-    """What is kept of the output, redacted, without escapes, progress bars folded.
+    """The stored part of the output: redacted, without escape sequences, progress bars folded.
 
     Args:
-        text: First part, notable lines and last part, with a line in between that says what was left out.
-        lines: How many lines the program printed.
-        left_out: How many of them are not in `text`.
-        redactions: How many secrets were masked, by rule.
+        text: First part, notable lines and last part; a line between them marks omissions.
+        lines: Number of lines that the program printed.
+        left_out: Number of these that are not in `text`.
+        redactions: Number of masked secrets, by rule.
     """
 
     text: str = ""
@@ -177,15 +177,15 @@ class Console:
 
 @dataclass(frozen=True)
 class Change:
-    """One difference from the run before.
+    """One difference from the previous run.
 
     Args:
         kind: "argument", "config", "code", "package", "hardware", "input", "metric", "environment" or "command".
-        what: Which one ("--lr", "model.py", "numpy").
-        before: Its value then, "" when absent.
-        now: Its value now, "" when absent.
-        detail: A unified diff or sentence, "" when the values say it all.
-        messages: What `before` and `now` say, by these names, where they are sentences.
+        what: Name ("--lr", "model.py", "numpy").
+        before: Value in the previous run, "" if absent.
+        now: Value in this run, "" if absent.
+        detail: A unified diff or a sentence, "" if the values are complete.
+        messages: Messages of `before` and `now`, by these names, if they are sentences.
     """
 
     kind: str
@@ -200,22 +200,22 @@ class Change:
 class CheckResult:
     """One row of the health checklist.
 
-    Its texts are English. The messages beside them are what other languages are written from; runs that were recorded
-    before there were messages have none.
+    Its texts are English; other languages are written from the messages. Runs recorded before messages existed have
+    none.
 
     Args:
-        id: The symptom's id in the catalogue where it has one.
+        id: Id of the symptom in the catalogue, if it has a page.
         verdict: "ok", "warn", "fail", "note" or "not observed".
-        detail: What usually helps, for a row that is not ok; Markdown of one line.
+        detail: Advice for a row that is not ok; one line of Markdown.
         tier: 1: a logical invariant. 2: a statistical test. 3: a hint.
         family: Class of the catalogue ("numeric", "gradient", ...).
-        evidence: Sentences with numbers and places.
+        evidence: Sentences with numbers and locations.
         where: Any of `module`, `parameter`, `file`, `line`, `function`, `source`, `step`, `rank`.
-        explained_by: Id of the row that this one follows from, or "".
-        observed_message: What `observed` says.
-        evidence_messages: What each sentence of `evidence` says.
-        page_words: Language -> `title`, `expected` and `detail` in it; English is in the fields of these names.
-        run_messages: What `expected` and `detail` say where this run has words of its own for them.
+        explained_by: Id of the row whose consequence this one is, or "".
+        observed_message: Message of `observed`.
+        evidence_messages: Messages of the sentences of `evidence`.
+        page_words: Language -> `title`, `expected` and `detail`; English is in the fields of these names.
+        run_messages: Messages of `expected` and `detail` if they are specific to this run.
     """
 
     id: str
@@ -237,27 +237,27 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Run:
-    """One execution of a command, complete enough to write its entry from.
+    """One execution of a command, with everything that its entry needs.
 
-    Times are Unix seconds (UTC). Everything here is already redacted.
+    Times are Unix seconds (UTC). All texts are redacted.
 
     Args:
         id: `YYYYMMDD-HHMMSS-xxxx`, UTC.
         signal: Name of the signal that ended the command ("SIGKILL"), or "".
-        script: The program behind the command, relative to the code's root ("train.py"), used to find earlier runs.
+        script: The program in the command, relative to the code's root ("train.py"), used to find earlier runs.
         captured: Capture source -> its facts ("command", "code", "python", "hardware", "container", "resources").
-        printed: Series read from the console that repeat one in `series`; kept to compare them, not stored.
-        signals: What the probe measured inside each process that trained; too large for `run.json`, and left out there.
-        health: What is kept of it for the pages; `labbook.health.model_summary` documents the keys.
-        primary: Name of the series that stands for the run ("loss"), or "".
-        asked: What the user asked the probe to do besides looking, and what the program asked `labbook.checks`; see
+        printed: Series read from the console that repeat one in `series`; for comparison, not stored.
+        signals: Measurements of each training process; too large for `run.json`, where they are omitted.
+        health: Summary of `signals` for the pages; `labbook.health.model_summary` documents the keys.
+        primary: Name of the main series ("loss"), or "".
+        asked: Requests of the user to the probe, and calls of `labbook.checks` by the program; see
             `labbook/record/run_from_journal/request_events.py`.
-        previous: Id of the run of the same script before this one, or "".
-        symptoms: Ids of the catalogue that this run shows, the primary one first.
-        families: Their families, and those of failures of which only the family is known.
-        fingerprints: Identities of its failures (`labbook.diagnosis.fingerprint`), the primary one first.
-        findings: What the diagnosis says, the cause first.
-        unsure: Why it says nothing certain, one sentence, or "".
+        previous: Id of the previous run of the same script, or "".
+        symptoms: Ids of the symptoms of this run, the primary one first.
+        families: Families of these, and of failures of which only the family is known.
+        fingerprints: Fingerprints of its failures (`labbook.diagnosis.fingerprint`), the primary one first.
+        findings: Findings of the diagnosis, the cause first.
+        unsure: Why no diagnosis is certain, one sentence, or "".
     """
 
     id: str

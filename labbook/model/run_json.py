@@ -1,4 +1,4 @@
-"""A `Run` as plain data for `run.json`, and back."""
+"""Conversion between a `Run` and the plain data of `run.json`."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from labbook.model.downsampling import thinned
+from labbook.model.downsampling import downsample
 from labbook.model.run import Run
 from labbook.model.series import Series
 
 RUN_SCHEMA = 1
-"""Number of this form of `run.json`; a reader takes what it knows of any number."""
+"""Format version of `run.json`; a reader accepts every version and ignores what it does not know."""
 
 
 def run_to_json(run: Run, max_points: int | None = None) -> dict[str, Any]:
-    """The run as JSON data: numbers that are not finite are the strings "nan", "inf", "-inf".
+    """Convert a run to JSON data; non-finite numbers become the strings "nan", "inf" and "-inf".
 
     Args:
         run: The run.
-        max_points: Points that each series keeps, extremes and ends always among them; `None` for all.
+        max_points: Maximum number of points of a series, always with its extremes and ends; `None`: all.
     """
     if max_points is not None:
-        run = dataclasses.replace(run, series=tuple(thinned(s, max_points) for s in run.series))
+        run = dataclasses.replace(run, series=tuple(downsample(s, max_points) for s in run.series))
     return {"schema": RUN_SCHEMA, **_encoded_object(run)}
 
 
 def line_by_line(facts: Mapping[str, Any]) -> str:
-    """A JSON object with one line for each of its fields: short, and a difference names the field."""
+    """Format a JSON object with one line per field, so that a diff names the field."""
     fields = (
         f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, default=str)}" for key, value in facts.items()
     )
@@ -40,10 +40,10 @@ def line_by_line(facts: Mapping[str, Any]) -> str:
 
 
 def run_from_json(data: Mapping[str, Any]) -> Run:
-    """The run in JSON data; unknown keys are ignored, missing or unusable ones get their default.
+    """Read a run from JSON data; unknown keys are ignored, missing or unusable ones get their default.
 
     Raises:
-        Never: a file of another version, or one edited by hand, gives as much of a run as it holds.
+        Nothing: a file of another version, or one edited by hand, gives the fields that can be read.
     """
     defaults = {"id": "", "status": "lost", "argv": (), "cwd": "", "started": 0.0}
     return typing.cast(Run, _decoded_object(Run, {**defaults, **data}))
@@ -55,13 +55,13 @@ def _encoded_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the 
         if not field.metadata.get("stored", True):
             continue
         part = getattr(value, field.name)
-        if isinstance(value, Series) and field.name in ("low", "high") and _same(part, value.values):
+        if isinstance(value, Series) and field.name in ("low", "high") and _equal_values(part, value.values):
             continue
         encoded[field.name] = _encoded(part)
     return encoded
 
 
-def _same(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+def _equal_values(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     pairs = zip(one, other, strict=False)
     return len(one) == len(other) and all(a == b or (a != a and b != b) for a, b in pairs)
 
@@ -86,7 +86,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _decoded_object(kind: Any, data: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any of the model's dataclasses
-    """An instance of a dataclass; a field whose value does not fit its type gets its default."""
+    """Create an instance of a dataclass; a field whose value does not match its type gets its default."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         if field.name not in data or not field.metadata.get("stored", True):
@@ -99,7 +99,7 @@ def _decoded_object(kind: Any, data: Mapping[str, Any]) -> Any:  # noqa: ANN401 
             if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
                 values[field.name] = _empty(_hints(kind)[field.name])
     if kind is Series:
-        # They are left out where a point is one step.
+        # Omitted in the file if each point is one step.
         values.setdefault("low", values["values"])
         values.setdefault("high", values["values"])
     return kind(**values)
@@ -117,11 +117,11 @@ def _empty(hint: Any) -> Any:  # noqa: ANN401 - a value of that type
 
 
 def _decoded(hint: Any, value: Any) -> Any:  # noqa: ANN401 - a value of that type
-    """`value` as the type `hint`.
+    """Convert `value` to the type `hint`.
 
     Raises:
-        TypeError: It is nothing like it.
-        ValueError: Likewise.
+        TypeError: The value has another type.
+        ValueError: The value cannot be converted.
     """
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):

@@ -12,16 +12,16 @@ class Series:
     """The history of one number.
 
     Args:
-        name: What was measured: `loss`, `grad_norm`, `lr`, `step_time_s`, or the name that the program logged.
-        source: Who measured it: "probe", "labbook", "tensorboard", "visualdl", "wandb", "mlflow" or "text" (read from
+        name: Quantity: `loss`, `grad_norm`, `lr`, `step_time_s`, or the name that the program logged.
+        source: Origin: "probe", "labbook", "tensorboard", "visualdl", "wandb", "mlflow" or "text" (read from
             the console).
         steps: Step of each point, ascending. Shape: `(n,)`.
-        values: Value of each point; may hold NaN and infinities. Shape: `(n,)`.
-        low: Smallest value in the window that a point stands for; equal to `values` where a point is one step.
+        values: Value of each point; may contain NaN and infinities. Shape: `(n,)`.
+        low: Smallest value in the window of a point; equal to `values` if each point is one step.
         high: Largest value in that window.
-        count: How many values were measured in all; at least `len(values)`.
-        nonfinite: How many of them were NaN or infinite.
-        rank: Rank of the process in distributed training, else `None`.
+        count: Number of measured values; at least `len(values)`.
+        nonfinite: Number of NaN and infinite values.
+        rank: Rank in distributed training, else `None`.
     """
 
     name: str
@@ -36,17 +36,17 @@ class Series:
 
     @property
     def first(self) -> float | None:
-        """First value, or `None` when nothing was measured."""
+        """First value, or `None` if the series is empty."""
         return self.values[0] if self.values else None
 
     @property
     def last(self) -> float | None:
-        """Last value, or `None` when nothing was measured."""
+        """Last value, or `None` if the series is empty."""
         return self.values[-1] if self.values else None
 
     @property
     def best(self) -> float | None:
-        """Smallest finite value, or the largest for names in which more is better (accuracy, F1, mAP, ...)."""
+        """Smallest finite value, or the largest for metrics where more is better (accuracy, F1, mAP, ...)."""
         finite = [v for v in (*self.values, *self.low, *self.high) if math.isfinite(v)]
         if not finite:
             return None
@@ -66,9 +66,9 @@ _MORE_IS_BETTER = {
 
 
 def more_is_better(name: str) -> bool:
-    """Whether a larger value of this metric is the better one, judged by the words of its name.
+    """Whether larger values of this metric are better, judged by the words of its name.
 
-    Source: chosen by us, the usual names of the field; everything else (losses, errors, times, perplexity) counts down.
+    Source: chosen by us, the usual names of the field; for the others (losses, errors, times) less is better.
     """
     words = "".join(c.lower() if c.isalnum() else " " for c in name).split()
     return any(w in _MORE_IS_BETTER for w in words) and not any(w in ("loss", "error", "err") for w in words)

@@ -1,4 +1,4 @@
-"""What the probe measured inside one process that trained, beyond its series."""
+"""Measurements of the probe in one training process, other than series."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 from labbook.model.series import Series
 
 Facts = Mapping[str, Any]
-"""An event of the probe without its envelope; its fields stand in `probe.events.protocol`; any may be missing."""
+"""An event of the probe without its envelope. `probe.events.protocol` lists the fields; any of them may be missing."""
 
 
 @dataclass(frozen=True, eq=False)
 class Signals:
     """Signals of one framework in one process; events are in the order in which they were written.
 
-    Equal only to itself, so that what is worked out from it can be kept beside it.
+    Compared by identity, so that derived values can be cached per instance.
 
     Args:
-        framework: Its name.
-        label: Prefix of the names of this process's series in `Run.series`, or "".
+        framework: "torch" or "paddle".
+        label: Prefix of this process's series in `Run.series`, or "".
         rank: Rank in distributed training, else `None`.
         mode: "dynamic", "static", "compiled" or "".
         losses: The last record of each loss function by line and mode.
-        loop: The last totals of the training loop; empty when none were written.
-        flight: What the flight recorder found; empty when nothing went wrong.
-        phases: Phase of a step ("data", "forward", "backward", "optimizer", "other") -> seconds a step; also `samples`.
-        optimizers: Facts of each optimizer, as told at its first step.
+        loop: The last totals of the training loop; empty if none were written.
+        flight: Report of the flight recorder; empty if there was no non-finite value.
+        phases: Step phase ("data", "forward", "backward", "optimizer", "other") -> seconds per step; also `samples`.
+        optimizers: Facts of each optimizer, recorded at its first step.
         spans: Optimizer number -> (time of its first step, time of its last step); Unix seconds.
         ended: Time of the last event; Unix seconds.
-        thinned: Kinds of events of which some were left out to stay bounded.
+        thinned: Kinds of events of which some were dropped to limit the size.
     """
 
     framework: str

@@ -1,4 +1,4 @@
-"""A known failure of the catalogue: one Markdown file, read."""
+"""A symptom page of the catalogue as data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CRASH_FAMILIES = (
     *("data_decode_error", "config_error", "type_error_user_code", "illegal_instruction_or_segfault"),
     *("illegal_memory_access", "unsupported_op", "compile_error", "timeout", "interrupted", "other"),
 )
-"""Families of crashes. A silent fault's family is the class of its check (`labbook.model.check.FAMILIES`)."""
+"""Families of crashes. The family of a silent fault is the class of its check (`labbook.model.check.FAMILIES`)."""
 
 SEVERITIES = ("error", "warning", "note")
 """error: the run ended, or its result is wrong. warning: it may be wrong, or wastes something. note: a hint."""
@@ -25,19 +25,19 @@ SEVERITIES = ("error", "warning", "note")
 
 @dataclass(frozen=True)
 class Pattern:
-    """One shape in which a symptom shows itself; every field that is given has to fit.
+    """One pattern that identifies a symptom; every field that is set must match.
 
     Args:
         kind: "exception", "output", "warning" or "exit".
-        text: Template of the message or line (`labbook.diagnosis.catalogue.pattern`); "" when type or exit alone
-            decide.
-        types: Names of exception classes, of which the exception must be one; empty: any.
+        text: Template of the message or line (`labbook.diagnosis.catalogue.pattern`); "" if type or exit status
+            is enough.
+        types: Names of exception classes, one of which must match; empty: any.
         exits: Signals ("SIGKILL") or exit statuses ("137"), for `exit`.
-        frameworks: Where only one framework says it so; empty: any.
-        weight: How much it says: 3 certain, 2 likely, 1 a hint that loses against anything else.
-        differ: "device" or "dtype": what the captured `a` and `b` must differ in; the same sentence is said of both.
-        anchor: The longest literal of `text`, as `labbook.diagnosis.catalogue.pattern` compares it: without it
-            nothing fits.
+        frameworks: Frameworks that print this message; empty: any.
+        weight: 3 certain, 2 likely, 1 a hint that any other pattern overrides.
+        differ: "device" or "dtype": the captured `a` and `b` must differ in it, where both print the same message.
+        anchor: The longest literal of `text`, normalised by `labbook.diagnosis.catalogue.pattern`; a quick first
+            test.
     """
 
     kind: str
@@ -52,16 +52,16 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Wording:
-    """What a symptom's page says in one language.
+    """Texts of a symptom page in one language.
 
     Args:
         title: One sentence without a full stop.
         see: *What you see*, Markdown.
-        why: Causes of *Why it happens*, in order of likelihood; may hold `{name|words when not known}`.
-        attempts: Fixes of *What to try*, cheapest first; the same.
-        says: Evidence in one sentence with the values of the message, or "".
-        check: Name of the row of the check that finds it, a short noun phrase, or "".
-        expected: What that check expects of a healthy run, or "".
+        why: Causes of *Why it happens*, in order of likelihood; may contain `{name|words if unknown}`.
+        attempts: Fixes of *What to try*, cheapest first; placeholders likewise.
+        says: Evidence, one sentence with values of the message, or "".
+        check: Name of the check that detects it, a short noun phrase, or "".
+        expected: What the check expects of a healthy run, or "".
     """
 
     title: str
@@ -75,7 +75,7 @@ class Wording:
 
 @dataclass(frozen=True)
 class Example:
-    """A real output of the page: `text` as printed, and where it came from ("torch 2.13", "paddle 3.3", ...)."""
+    """A real output: `text` as printed, and its origin ("torch 2.13", "paddle 3.3", ...)."""
 
     text: str
     origin: str = ""
@@ -89,17 +89,17 @@ class Symptom:
         id: Name of the file without its ending.
         family: One of `CRASH_FAMILIES`, or the class of the check.
         class_: Section of the catalogue ("shape", "autograd", "numeric", ...).
-        tier: 1 certain, 2 a test or a likely reading, 3 a hint.
-        patterns: How text and endings show it; empty for symptoms that only a check finds.
-        not_when: Templates; where one of them is in the same message, this symptom is not meant.
-        causes_of: Ids of symptoms that follow from this one.
-        caused_by: Ids of symptoms that this one follows from, when they are found too.
-        when: Condition of a run -> (cause, fix): numbers, from 1, of the cause and of the fix that come first then.
-        cured_by: What usually changes with the fix, best first: "argument:lr", "code", "package:torch", "hardware", ...
-        words: What people type when they look for it, in any language.
-        matches: Outputs that show it.
-        misses: Outputs that look alike and are something else.
-        origin: The file it was read from.
+        tier: 1 certain, 2 a statistical test or likely, 3 a hint.
+        patterns: Patterns in text and exit status; empty for symptoms that only a check detects.
+        not_when: Templates; a message that contains one of them is not this symptom.
+        causes_of: Ids of the consequences of this symptom.
+        caused_by: Ids of symptoms that cause this one if they are found, too.
+        when: Condition of a run -> (cause, fix): numbers, from 1, of the cause and the fix to list first.
+        cured_by: What the fix usually changes, likeliest first: "argument:lr", "code", "package:torch", "hardware", ...
+        words: Search words, in any language.
+        matches: Outputs with this symptom.
+        misses: Similar outputs of other symptoms.
+        origin: Path of the page.
     """
 
     id: str
@@ -122,5 +122,5 @@ class Symptom:
     origin: str = ""
 
     def said(self, language: str) -> Wording:
-        """The wording of a language, English where there is none."""
+        """The texts in a language, else in English."""
         return self.wording.get(language) or self.wording["en"]

@@ -5,11 +5,11 @@ loads this folder under the private package name `_labbook_probe` and calls `sta
 observes the process and appends what it observes to one event file in the run's journal; the recorder reads that file
 after the command has ended.
 
-The folder is an island: it imports the standard library and itself, runs on Python 3.8, and knows nothing of labbook.
+The package is isolated: it imports the standard library and itself, runs on Python 3.8, and imports nothing of labbook.
 It never raises, never prints, never draws a random number and never changes a result. Each failure of its own is
 counted and written as a `probe_error` event.
 
-The rooms, from the bottom up; a module imports only from rooms further down or from its own:
+Subpackages, from the lowest layer up; a module imports only from lower layers or from its own:
 
 - `imports`, `wrapping`, `guard` (files of this folder): callbacks after an import, invisible wrappers around functions,
   and the context manager that contains failures of the probe.
@@ -20,11 +20,11 @@ The rooms, from the bottom up; a module imports only from rooms further down or 
 - `inspection/`: models and tensors, without a framework: base classes and search algorithms that both frameworks use.
 - `torch/` and `paddle/`: one adapter for each framework. They do not import each other, and a program that uses one
   loads nothing of the other.
-- `start.py`: boots the probe and attaches the rooms above. It is the best place to begin reading; `torch/adapter.py`
+- `start.py`: starts the probe and the other subpackages. It is the best place to begin reading; `torch/adapter.py`
   is the second.
 
-Two parts are also imported outside the island: `events.protocol` by the code that reads event files, and `redaction` by
-everything in labbook that masks text. The house test keeps these rules: `tests/test_house.py`.
+Two parts are also imported outside the probe: `events.protocol` by the code that reads event files, and `redaction` by
+everything in labbook that masks text. `tests/test_house.py` checks these rules.
 
 No package of the probe imports anything in its `__init__`: each import delays every recorded Python process.
 """

@@ -1,4 +1,4 @@
-"""The probe of one process: boots it, and is what everything else of the island talks to."""
+"""The probe of one process: starts it, and is the interface for all other parts of the probe."""
 
 import atexit
 import os

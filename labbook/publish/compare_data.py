@@ -59,7 +59,7 @@ def compare_data(path: Path) -> bytes:
     """
     # Most builds write none of these files.
     from labbook.compare.run_table import collect_facts
-    from labbook.model.downsampling import thinned
+    from labbook.model.downsampling import downsample
     from labbook.model.run_json import run_from_json
     from labbook.report.series_choice import one_a_name
 
@@ -78,7 +78,7 @@ def compare_data(path: Path) -> bytes:
             "form": FORM,
             "facts": facts,
             "metrics": {each.name: _summary(each) for each in series},
-            "curves": {each.name: _curve(thinned(each, MAX_POINTS)) for each in series[:_MAX_CURVES]},
+            "curves": {each.name: _curve(downsample(each, MAX_POINTS)) for each in series[:_MAX_CURVES]},
         }
     )
 

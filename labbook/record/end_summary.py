@@ -35,19 +35,24 @@ class FinishedRun:
     def summary(self) -> list[str]:
         """Returns the lines for the terminal: verdict, place of the failure, path of the entry."""
         from labbook.diagnosis.run_evidence import is_standstill
+        from labbook.report.commit_line import commit_line
         from labbook.report.entry.diagnosis_section import diagnosis_lines
         from labbook.report.entry.title import verdict_line
         from labbook.report.numbers import duration
         from labbook.report.terminal_findings import finding_lines
+        from labbook.store.sentences import Sentences
+        from labbook.store.templates import status_label
 
+        sentences = Sentences(self.language)
         failed = self.run.status in ("failed", "killed") or is_standstill(self.run)
         diagnosis = diagnosis_lines(self.run, self.language, str(Path.cwd())) if failed else []
-        verdict = diagnosis.pop(0) if diagnosis and self.run.findings else verdict_line(self.run)
-        lines = [f"{self.run.status} after {duration(self.run.duration_s)}: {verdict}"]
+        verdict = diagnosis.pop(0) if diagnosis and self.run.findings else verdict_line(self.run, self.language)
+        status, time = status_label(self.run.status, self.language), duration(self.run.duration_s)
+        lines = [sentences.line("record.ended", status=status, duration=time, verdict=verdict)]
         stopped = self.run.asked.get("stopped")
         if stopped:
             option = f"--{stopped['option']} {stopped['expression']}".strip()
-            lines.append(f"         ended by {option} after step {stopped['step']}")
+            lines.append(f"         {sentences.line('record.stopped_by', option=option, step=str(stopped['step']))}")
         lines += [f"         {line}" for line in diagnosis]
         primary = self.run.findings[0].symptom if failed and self.run.findings else ""
         lines += [f"         {line}" for line in finding_lines(self.run, self.language, but=primary)]
@@ -55,11 +60,11 @@ class FinishedRun:
             from labbook.report.entry.fix_section import proposal_line
 
             lines.append(f"         {proposal_line(self.proposal, self.language)}")
-        commit = {
-            "committed": f"committed as {self.commit.commit[:9]}",
-            "unchanged": "already committed",
-            "off": self.commit.reason or "commits are switched off",
-            "queued": f"will be committed later: {self.commit.reason}",
-        }.get(self.commit.status, f"not committed: {self.commit.reason}")
+        if self.commit.status == "off":
+            commit = sentences(self.commit.reason) or sentences.line("record.commits_off")
+        elif self.commit.status == "queued":
+            commit = sentences.line("record.queued", reason=self.commit.reason)
+        else:
+            commit = commit_line(self.commit, sentences)
         lines.append(f"         {self.shown_path}  {commit}")
         return lines

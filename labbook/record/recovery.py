@@ -34,12 +34,12 @@ class RecoveredRun:
     message: str
 
 
-def recover(notebook: Notebook, say: Callable[[str], None] | None = None) -> list[RecoveredRun]:
+def recover(notebook: Notebook, print_line: Callable[[str], None] | None = None) -> list[RecoveredRun]:
     """Writes the entry of every run whose recorder and command have ended.
 
     Args:
         notebook: Notebook of the runs.
-        say: Shows one line for each run as soon as it is recovered.
+        print_line: Prints one line for each run as soon as it is recovered.
     """
     recovered = []
     for journal in open_journals(notebook.paths):
@@ -51,8 +51,8 @@ def recover(notebook: Notebook, say: Callable[[str], None] | None = None) -> lis
             journal.release()
         if outcome is not None:
             recovered.append(outcome)
-            if say is not None:
-                say(outcome.message)
+            if print_line is not None:
+                print_line(outcome.message)
     return recovered
 
 
@@ -61,8 +61,12 @@ def _finish(notebook: Notebook, journal: Journal) -> RecoveredRun | None:
         return None  # another process recovered it while this one waited for the lock
     from labbook.record.finalize import finalize
     from labbook.record.lost_start import rebuild_start
+    from labbook.report.commit_line import commit_line
     from labbook.store.recorder_redaction import make_redactor
+    from labbook.store.sentences import Sentences
+    from labbook.store.templates import status_label
 
+    sentences = Sentences(notebook.config.language_in_use())
     start = journal.read(journal.paths.start) or rebuild_start(notebook, journal)
     if not start:
         # Killed between creating the folder and writing the first file: nothing had run yet.
@@ -73,14 +77,17 @@ def _finish(notebook: Notebook, journal: Journal) -> RecoveredRun | None:
     try:
         finished = finalize(notebook, journal, redactor)
     except LabbookError as error:
-        return RecoveredRun(journal.run_id, "", f"cannot recover {journal.run_id}: {error.message}")
-    commit = finished.commit
-    place = f"committed as {commit.commit[:9]}" if commit.status == "committed" else commit.reason or commit.status
-    return RecoveredRun(
-        journal.run_id,
-        finished.run.status,
-        f"recovered {journal.run_id} ({finished.run.status}): {finished.shown_path}  {place}",
+        sentence = sentences.line("record.not_recovered", run=journal.run_id, error=error.message)
+        return RecoveredRun(journal.run_id, "", sentence)
+    status, commit = finished.run.status, sentences(finished.commit.reason) or commit_line(finished.commit, sentences)
+    sentence = sentences.line(
+        "record.recovered",
+        run=journal.run_id,
+        status=status_label(status, sentences.language),
+        entry=finished.shown_path,
+        commit=commit,
     )
+    return RecoveredRun(journal.run_id, status, sentence)
 
 
 def _note_last_seen(journal: Journal, start: dict[str, Any]) -> None:
@@ -94,7 +101,7 @@ def _note_last_seen(journal: Journal, start: dict[str, Any]) -> None:
 
 
 def _is_dead(journal: Journal) -> bool:
-    """Whether recorder and command have both ended, as far as this host can see."""
+    """Whether recorder and command have both ended, as far as this host can determine."""
     start = journal.read(journal.paths.start)
     if not start:
         return _idle_s(journal) > 5.0
@@ -114,15 +121,18 @@ def _idle_s(journal: Journal) -> float:
     return time.time() - max(times, default=journal.paths.root.stat().st_mtime)
 
 
-def recover_pending(notebook: Notebook, say: Callable[[str], None]) -> None:
+def recover_pending(notebook: Notebook, print_line: Callable[[str], None]) -> None:
     """Recovers dead runs and commits queued entries, as every command does first; never raises."""
+    from labbook.store.sentences import Sentences
+
+    sentences = Sentences(notebook.config.language_in_use())
     try:
-        recover(notebook, say)
+        recover(notebook, print_line)
         from labbook.store.entry_commit import commit_queued
 
         if notebook.paths.private.joinpath("queue").is_dir():
             for outcome in commit_queued(notebook):
                 if outcome.status == "committed":
-                    say(f"committed a queued entry as {outcome.commit[:9]}")
+                    print_line(sentences.line("terminal.recover.queued_committed", commit=outcome.commit[:9]))
     except (LabbookError, OSError) as error:
-        say(f"cannot look for runs whose recorder died: {error}")
+        print_line(sentences.line("record.recovery_failed", error=str(error)))

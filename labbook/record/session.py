@@ -1,4 +1,4 @@
-"""Records one command: the story of a run, from the command line to the committed entry."""
+"""Records one command: all steps of a run, from the command line to the committed entry."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from labbook.record.child.start_errors import describe_error
 from labbook.store.journal import Journal, readable_text
 from labbook.store.paths import new_run_id
 from labbook.store.process_identity import start_ticks
+from labbook.store.sentences import Sentences
 
 if TYPE_CHECKING:
     from labbook.capture.resources import ResourceSampler
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from labbook.record.end_summary import FinishedRun
     from labbook.store.notebook import Notebook
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,14 @@ class RecordRequest:
     requests: Mapping[str, object] = field(default_factory=dict)
 
 
-def record(request: RecordRequest, say: Say) -> ChildEnd:
+def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
     """Runs the command, writes and commits its entry, and returns how the command ended.
 
-    Raises nothing once the command has started: failures of labbook are reported through `say`.
+    Raises nothing once the command has started: failures of labbook are reported through `print_line`.
 
     Args:
         request: What to record.
-        say: Shows one line to the user, on standard error; never raises.
+        print_line: Prints one line to the user, on standard error; never raises.
 
     Raises:
         UsageError: The command does not exist or cannot be executed; nothing was started.
@@ -73,36 +74,37 @@ def record(request: RecordRequest, say: Say) -> ChildEnd:
     from labbook.record.child.supervisor import find_program
 
     find_program(request.argv[0], os.environ, Path.cwd())
-    session = _open_session(request, say)
+    session = _open_session(request, print_line)
     try:
         end = session.run(request)
     except BaseException:
         session.journal.discard()
         raise
     try:  # noqa: SIM105 - a call of `suppress` could fail as well, and the command would start a second time
-        _write_entry(session, request, end, say)
+        _write_entry(session, request, end, print_line)
     except BaseException:
         pass  # not even Ctrl-C may change the status of a command that has ended
     return end
 
 
-def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, say: Say) -> None:
+def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print_line: PrintLine) -> None:
     """Writes the entry and shows how the run ended; if that fails, `labbook recover` can repeat it."""
     from labbook.record.recovery import recover_pending
 
+    sentences = session.sentences
     if end.trouble:
-        say(f"part of this run was not recorded: {end.trouble}")
+        print_line(sentences.line("record.incomplete", error=end.trouble))
     try:
         finished = session.finish(end)
     except (Exception, KeyboardInterrupt) as error:
-        say(f"cannot write the entry: {describe_error(error)}")
-        say(f"run `labbook recover` to write it from the journal {session.journal.paths.root}")
+        print_line(sentences.line("record.entry_failed", error=describe_error(error)))
+        print_line(sentences.line("record.entry_retry", journal=str(session.journal.paths.root)))
         return
     try:
-        _show_end(finished, session.notebook, request, say)
-        recover_pending(session.notebook, say)
+        _show_end(finished, session, request)
+        recover_pending(session.notebook, print_line)
     except Exception as error:
-        say(f"the entry is written, but a later step failed: {describe_error(error)}")
+        print_line(sentences.line("record.later_step_failed", error=describe_error(error)))
 
 
 @dataclass
@@ -114,7 +116,8 @@ class _Session:
     redactor: Redactor
     start: dict[str, Any]
     quiet: bool
-    say: Say
+    print_line: PrintLine
+    sentences: Sentences
     sampler: ResourceSampler | None = None
     threads: list[threading.Thread] = field(default_factory=list)
     ended: bool = False
@@ -224,7 +227,7 @@ class _Session:
             self.journal.release()
 
 
-def _open_session(request: RecordRequest, say: Say) -> _Session:
+def _open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
     """Opens a session in the requested notebook, or in the personal one if that fails.
 
     Raises:
@@ -238,19 +241,20 @@ def _open_session(request: RecordRequest, say: Say) -> _Session:
     for find in (requested, personal):
         try:
             notebook = find(flags=dict(request.flags))
-            session = _create_session(notebook, request, say)
+            session = _create_session(notebook, request, print_line)
         except UsageError:
             raise  # a mistyped experiment: nothing has started, so the user can correct it
         except Exception as error:
             errors.append(error)
             continue
         for failure in errors:
-            say(f"this run goes to the personal notebook {notebook.paths.root}: {describe_error(failure)}")
+            error_text, root = describe_error(failure), str(notebook.paths.root)
+            print_line(session.sentences.line("record.personal_fallback", notebook=root, error=error_text))
         return session
     raise NotebookError("; ".join(dict.fromkeys(describe_error(error) for error in errors)))
 
 
-def _create_session(notebook: Notebook, request: RecordRequest, say: Say) -> _Session:
+def _create_session(notebook: Notebook, request: RecordRequest, print_line: PrintLine) -> _Session:
     """Creates the journal with everything known before the command starts."""
     from labbook.capture.command import script_name
     from labbook.probe.events.protocol import RULES_FILE
@@ -290,8 +294,10 @@ def _create_session(notebook: Notebook, request: RecordRequest, say: Say) -> _Se
         journal.discard()
         raise
     if not request.quiet:
-        say(f"{journal.run_id}  {experiment}")
-    return _Session(notebook, journal, redactor, start, request.quiet, say)
+        print_line(f"{journal.run_id}  {experiment}")
+    sentences = Sentences(notebook.config.language_in_use())
+    sentences.prepare("record")  # before anything can fail: a full disk or too many open files
+    return _Session(notebook, journal, redactor, start, request.quiet, print_line, sentences)
 
 
 def _experiment(notebook: Notebook, script: str, request: RecordRequest) -> str:
@@ -320,13 +326,15 @@ def run_author(notebook: Notebook) -> str:
         return ""
 
 
-def _show_end(finished: FinishedRun, notebook: Notebook, request: RecordRequest, say: Say) -> None:
+def _show_end(finished: FinishedRun, session: _Session, request: RecordRequest) -> None:
     """Shows in a few lines how the run ended and where its entry is."""
+    sentences = session.sentences
     if request.quiet:
         if finished.commit.status in ("withheld", "failed"):
-            say(f"the entry is written but not committed: {finished.commit.reason}")
+            session.print_line(sentences.line("record.not_committed", reason=finished.commit.reason))
         return
     for line in finished.summary():
-        say(line)
-    if notebook.personal:
-        say(f"         your personal notebook: {notebook.paths.root} (`labbook init` makes one for this project)")
+        session.print_line(line)
+    if session.notebook.personal:
+        root = str(session.notebook.paths.root)
+        session.print_line(f"         {sentences.line('record.personal', notebook=root)}")

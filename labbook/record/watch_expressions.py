@@ -24,7 +24,7 @@ _NUMBERS = {"nan": math.nan, "inf": math.inf}
 
 
 class _ConditionError(Exception):
-    """A part of the text that is no condition; `at` counts bytes from 0."""
+    """An invalid part of a condition; `at` counts bytes from 0."""
 
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(reason)
@@ -49,9 +49,9 @@ def parse_condition(text: str, option: str) -> list[Any]:
         return _condition(_parse_expression(plain))
     except _ConditionError as error:
         place = len(plain.encode()[: error.at].decode(errors="replace")) + 1
-        shown = plain if len(plain) <= 80 else plain[:80] + "..."
+        excerpt = plain if len(plain) <= 80 else plain[:80] + "..."
         raise UsageError(
-            f"{option} {shown!r}, character {place}: {error.reason}", hint=f"a condition is {_HINT}"
+            f"{option} {excerpt!r}, character {place}: {error.reason}", hint=f"a condition is {_HINT}"
         ) from None
 
 

@@ -7,28 +7,31 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labbook.report.commit_line import commit_line
 from labbook.store.commit_queue import WITHHELD, pending_commits, remove_commit
 from labbook.store.entry_commit import CommitOutcome, commit_files, withhold
 from labbook.store.journal import Journal
 from labbook.store.last_look import mask_files
 from labbook.store.paths import is_run_id
 from labbook.store.recorder_redaction import make_redactor
+from labbook.store.sentences import Sentences
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 
-def release_withheld(notebook: Notebook, say: Callable[[str], None]) -> int:
+def release_withheld(notebook: Notebook, print_line: Callable[[str], None]) -> int:
     """Masks possible secrets in each withheld commit, commits it, and returns their number.
 
     Args:
         notebook: Notebook of the commits.
-        say: Shows a line for each masked text and each commit.
+        print_line: Prints a line for each masked text and each commit.
 
     Raises:
         NotebookError: The notebook's own redaction rules cannot be read.
         OSError: A file cannot be written.
     """
+    sentences = Sentences(notebook.config.language_in_use())
     redactor = make_redactor(os.environ, (), notebook.redaction_rules())
     _note_refused_runs(notebook)
     items = pending_commits(notebook.paths, queue=WITHHELD)
@@ -37,24 +40,21 @@ def release_withheld(notebook: Notebook, say: Callable[[str], None]) -> int:
         name = files[0].stem
         masked = mask_files(notebook.paths.root, files, redactor)
         for each in masked:
-            say(f"masked in {each.place}, line {each.hit.line}: {each.hit.rule}")
+            print_line(sentences.line("record.masked", file=each.place, line=str(each.hit.line), rule=each.hit.rule))
         if "(known)" in item.reason and not any(each.hit.rule == "known" for each in masked):
             # Only an environment variable of the run identified this text as a secret.
-            say(f"{name} is still withheld: it contains the value of a secret environment variable of the run")
-            say("         set that variable in the shell and run `labbook recover` to mask it")
+            print_line(sentences.line("record.withheld_value", entry=name))
+            print_line(f"         {sentences.line('record.withheld_value_advice')}")
             continue
         outcome = commit_files(notebook, files, redactor.text(item.message), when=item.when, redactor=redactor)
         if outcome.status in ("withheld", "failed"):
-            say(f"{name} is still withheld: {outcome.reason}")
-            say(
-                "         edit these lines, or add the text to `allow` in the file of `redact_rules`;"
-                " then run `labbook recover`"
-            )
+            print_line(sentences.line("record.withheld", entry=name, reason=outcome.reason))
+            print_line(f"         {sentences.line('record.withheld_advice')}")
             continue
         remove_commit(item)
         _note_outcome(notebook, name, outcome)
-        how = f"committed as {outcome.commit[:9]}" if outcome.status == "committed" else outcome.reason
-        say(f"{name} is no longer withheld: {how or 'already committed'}")
+        commit = sentences(outcome.reason) or commit_line(outcome, sentences)
+        print_line(sentences.line("record.released", entry=name, commit=commit))
     return len(items)
 
 

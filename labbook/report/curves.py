@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from labbook.model.downsampling import thinned
+from labbook.model.downsampling import downsample
 from labbook.model.series import Series
 from labbook.report.axes import Axis, make_axis, tick_label
 from labbook.report.entry.section_limits import shorten_middle
@@ -64,7 +64,7 @@ def _rows(panels: list[Panel]) -> Iterator[list[Panel]]:
 
 
 def _panel(panel: Panel, x: float, y: float, width: float, height: float, points: int) -> list[str]:
-    lines = [(label, thinned(each, points)) for label, each in panel.lines]
+    lines = [(label, downsample(each, points)) for label, each in panel.lines]
     left, right, top, bottom = x + _LEFT, x + width - 6, y + _TOP, y + height - _BOTTOM
     steps = [s for _, each in lines for s in (each.steps[0], each.steps[-1])]
     across = Axis(min(steps), max(steps), left, right)
@@ -211,7 +211,7 @@ def metrics_csv(series: Sequence[Series]) -> str:
     points = max(16, _CSV_ROWS // max(1, len(known)))
     rows = ["series,source,rank,step,value,low,high"]
     for each in known:
-        short = thinned(each, points)
+        short = downsample(each, points)
         head = f"{csv_cell(each.name)},{csv_cell(each.source)},{'' if each.rank is None else each.rank}"
         low, high = short.low or short.values, short.high or short.values
         rows += [

@@ -1,6 +1,6 @@
-"""All files of a review together: classes, functions, calls, and what a name holds at a place.
+"""Index of all files of a review: classes, functions, calls, and the value of a name at a node.
 
-Every answer is `None` (or empty) where the code cannot be followed: rules rest on what is known only.
+Results are `None` or empty where the code cannot be resolved, so that rules rely on certain facts only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from labbook.frozen import dataclass
 from labbook.review.source_file import Source
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-Found = TypeVar("Found")
+Definition = TypeVar("Definition")
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _ASSIGNING = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor, ast.NamedExpr, ast.withitem)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -40,26 +40,26 @@ _SAME_OBJECT = {
     "npu",
     "xpu",
 }
-_MOST_DEEP = 8
+_MAX_DEPTH = 8
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What an object is: made by calling `name` (an import) or `made` (a class of the program)."""
+    """Origin of an object: a call of `name` (an import) or of `class_node` (a class of the program)."""
 
     name: str
     source: Source
     call: ast.Call
-    made: ast.ClassDef | None = None
-    made_in: Source | None = None
+    class_node: ast.ClassDef | None = None
+    class_source: Source | None = None
     wrapped: tuple[str, ...] = field(default=())
 
 
 class Code:
-    """Files that belong together.
+    """Index of files that belong together.
 
     Args:
-        sources: All of them.
+        sources: The parsed files.
     """
 
     def __init__(self, sources: list[Source]) -> None:
@@ -70,7 +70,7 @@ class Code:
         self.loaded: dict[str, int] = defaultdict(int)
         self.texts: set[str] = set()
         self.remembered: dict[object, Any] = {}
-        self._given: dict[tuple[ast.AST, str], list[ast.AST]] = defaultdict(list)
+        self._assignments: dict[tuple[ast.AST, str], list[ast.AST]] = defaultdict(list)
         for source in sources:
             self._collect(source)
 
@@ -90,21 +90,21 @@ class Code:
                 self.texts.add(node.value)
 
     def _note(self, source: Source, node: ast.AST) -> None:
-        """Remembers in which scope, and for attributes of `self` in which class, names are given values."""
+        """Record the scope (for attributes of `self`, also the class) in which names are assigned."""
         scope: ast.AST = next((outer for outer in source.above(node) if isinstance(outer, SCOPES)), source.tree)
         for name in set(_named(node)):
-            self._given[scope, name].append(node)
+            self._assignments[scope, name].append(node)
             if name.startswith("self."):
                 owner = source.class_of(node)
                 if owner is not None and owner is not scope:
-                    self._given[owner, name].append(node)
+                    self._assignments[owner, name].append(node)
 
     def class_named(self, source: Source, func: ast.expr) -> tuple[Source, ast.ClassDef] | None:
-        """The class of the program that an expression names, where only one has that name."""
+        """Return the class of the program that an expression names, if it is unique."""
         return self._own(source, func, self.classes)
 
     def function_named(self, source: Source, func: ast.expr) -> tuple[Source, Function] | None:
-        """The function or, for `self.name`, the method that a call runs, where only one can be meant."""
+        """Return the function or, for `self.name`, the method that a call runs, if it is unique."""
         if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id in ("self", "cls"):
             owner = source.class_of(func)
             return self.method(source, owner, func.attr) if owner is not None else None
@@ -112,7 +112,7 @@ class Code:
         return found if found and found[0].class_of(found[1]) is None else None
 
     def method(self, source: Source, owner: ast.ClassDef, name: str) -> tuple[Source, Function] | None:
-        """A method of a class or of those that it is derived from."""
+        """Return a method of a class or of its base classes."""
         for where, cls in self.lineage(source, owner):
             for node in cls.body:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
@@ -120,17 +120,17 @@ class Code:
         return None
 
     def lineage(self, source: Source, owner: ast.ClassDef) -> list[tuple[Source, ast.ClassDef]]:
-        """A class and those of the program that it is derived from, nearest first."""
+        """Return a class and its base classes in the program, nearest first."""
         found = [(source, owner)]
         for where, cls in found:
             for base in cls.bases:
                 other = self.class_named(where, base)
-                if other is not None and other not in found and len(found) < _MOST_DEEP:
+                if other is not None and other not in found and len(found) < _MAX_DEPTH:
                     found.append(other)
         return found
 
     def bases(self, source: Source, owner: ast.ClassDef) -> set[str]:
-        """Dotted names of all that a class is derived from outside of the program; "?" for what is not known."""
+        """Dotted names of the base classes outside the program; "?" for an unresolved one."""
         outer: set[str] = set()
         for where, cls in self.lineage(source, owner):
             for base in cls.bases:
@@ -139,13 +139,13 @@ class Code:
         return outer
 
     def is_module(self, source: Source, owner: ast.ClassDef) -> bool:
-        """Whether a class is a model or layer of torch or paddle and nothing else."""
+        """Whether all base classes of a class are modules of torch or layers of paddle."""
         outer = self.bases(source, owner) - {"abc.ABC", "object"}
         return bool(outer) and outer <= set(MODULES)
 
     def _own(
-        self, source: Source, func: ast.expr, table: Mapping[str, Sequence[tuple[Source, Found]]]
-    ) -> tuple[Source, Found] | None:
+        self, source: Source, func: ast.expr, table: Mapping[str, Sequence[tuple[Source, Definition]]]
+    ) -> tuple[Source, Definition] | None:
         dotted = source.dotted(func)
         if isinstance(func, ast.Name) and not dotted:
             here = [one for one in table.get(func.id, ()) if one[0] is source]
@@ -163,15 +163,15 @@ class Code:
             return None
         return found[0] if len(found) == 1 else None
 
-    # What a name holds.
+    # Values of names.
 
     def value(self, source: Source, target: str, at: ast.AST) -> ast.expr | None:
-        """The expression that was assigned last to a name ("x", "self.net") before a place in the same function.
+        """Return the expression last assigned to a name ("x", "self.net") before a node in the same function.
 
-        `None` where branches or loops leave several, and where the name is a parameter or comes from elsewhere.
+        `None` if branches or loops leave several, or if the name is a parameter or assigned elsewhere.
         """
         scope: ast.AST = next((outer for outer in source.above(at) if isinstance(outer, SCOPES)), source.tree)
-        if (scope, target) not in self._given:
+        if (scope, target) not in self._assignments:
             return None
         statement: ast.AST | None = source.statement(at)
         while isinstance(statement, ast.stmt):
@@ -192,15 +192,15 @@ class Code:
         return None
 
     def assigned(self, source: Source, scope: ast.AST, target: str) -> list[ast.expr | None]:
-        """All that is assigned to a name in a function, class or module, not in what it nests; `None` for unknown."""
-        return [assigned_value(node, target) for node in self._given.get((scope, target), ())]
+        """All values assigned to a name in a function, class or module, without nested ones; `None`: unknown."""
+        return [assigned_value(node, target) for node in self._assignments.get((scope, target), ())]
 
     def kind(self, source: Source, node: ast.expr, depth: int = 0) -> Kind | None:
-        """What an expression is an instance of, followed through names, parameters, attributes and wrappers."""
-        if depth > _MOST_DEEP:
+        """Resolve the origin of an object through names, parameters, attributes and wrappers."""
+        if depth > _MAX_DEPTH:
             return None
         if node not in self.remembered:
-            # A name that leads back to itself is not known.
+            # Ends the recursion of a name that refers to itself.
             self.remembered[node] = None
             self.remembered[node] = self._kind(source, node, depth)
         found: Kind | None = self.remembered[node]
@@ -213,7 +213,7 @@ class Code:
             kinds = [self.kind(where, value, depth + 1) for where, value in self.origins(source, node)]
             first = kinds[0] if kinds else None
             if first is not None and all(
-                k is not None and k.name == first.name and k.made is first.made for k in kinds
+                k is not None and k.name == first.name and k.class_node is first.class_node for k in kinds
             ):
                 return first
         return None
@@ -227,15 +227,17 @@ class Code:
             inner = self.kind(source, node.args[0], depth + 1)
             if inner is None:
                 return None
-            return Kind(inner.name, inner.source, inner.call, inner.made, inner.made_in, (*inner.wrapped, dotted))
+            return Kind(
+                inner.name, inner.source, inner.call, inner.class_node, inner.class_source, (*inner.wrapped, dotted)
+            )
         own = self.class_named(source, func)
         if own is not None:
             return Kind(own[1].name, source, node, own[1], own[0])
-        made_by = self.function_named(source, func)
-        if made_by is not None:
+        factory = self.function_named(source, func)
+        if factory is not None:
             kinds = [
-                self.kind(made_by[0], one.value, depth + 1) if one.value is not None else None
-                for one in walk(made_by[1].body)
+                self.kind(factory[0], one.value, depth + 1) if one.value is not None else None
+                for one in walk(factory[1].body)
                 if isinstance(one, ast.Return)
             ]
             same = kinds and all(k is not None and kinds[0] is not None and k.name == kinds[0].name for k in kinds)
@@ -243,7 +245,7 @@ class Code:
         return Kind(dotted, source, node) if dotted else None
 
     def origins(self, source: Source, node: ast.expr) -> list[tuple[Source, ast.expr]]:
-        """The expressions that a name or attribute may hold; empty where one of them is not known."""
+        """Return the possible values of a name or attribute; empty if one of them is unknown."""
         target = dotted_target(node)
         if not target:
             return []
@@ -276,7 +278,7 @@ class Code:
         return found
 
     def arguments(self, source: Source, function: Function, name: str) -> list[tuple[Source, ast.expr]]:
-        """What is given for a parameter by all calls of a function; empty where a call is not understood."""
+        """Return the arguments of all calls for a parameter; empty if one of them is unknown."""
         names = parameters(function)
         owner = source.class_of(function)
         called = function.name
@@ -287,21 +289,21 @@ class Code:
         for where, call in self.calls.get(called, ()):
             if owner is None and (isinstance(call.func, ast.Attribute) and not where.dotted(call.func)):
                 continue
-            given = {k.arg: k.value for k in call.keywords}
-            if name in given:
-                found.append((where, given[name]))
+            by_name = {k.arg: k.value for k in call.keywords}
+            if name in by_name:
+                found.append((where, by_name[name]))
             elif name in names and names.index(name) < len(call.args):
                 if any(isinstance(arg, ast.Starred) for arg in call.args):
                     return []
                 found.append((where, call.args[names.index(name)]))
-            elif None in given:
+            elif None in by_name:
                 return []
             else:
                 return []
         return found
 
     def callers(self, source: Source, function: Function) -> list[tuple[Source, ast.Call]]:
-        """The calls of a function or method, found by its name."""
+        """Calls of a function or method, matched by its name."""
         return [one for one in self.calls.get(function.name, ()) if source.function(one[1]) is not function]
 
 
@@ -312,7 +314,7 @@ def parameters(function: Function) -> list[str]:
 
 
 def dotted_target(node: ast.AST) -> str:
-    """What an expression names: "x", "self.net", or "" for all else."""
+    """Return the name of an expression ("x", "self.net"), or ""."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
@@ -321,12 +323,12 @@ def dotted_target(node: ast.AST) -> str:
 
 
 def last_name(node: ast.AST) -> str:
-    """The last part of a name: "step" of `self.optimizer.step`."""
+    """Return the last part of a name: "step" of `self.optimizer.step`."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def walk(body: Sequence[ast.AST], into: bool = False) -> Iterator[ast.AST]:
-    """The nodes of statements in the order of the text; functions and classes nested in them only with `into`."""
+    """Yield the nodes of statements in source order; nested functions and classes only with `into`."""
     waiting: list[ast.AST] = list(reversed(body))
     while waiting:
         node = waiting.pop()
@@ -346,7 +348,7 @@ def _targets(node: ast.AST) -> list[ast.expr]:
 
 
 def _named(node: ast.AST) -> list[str]:
-    """Names that a node gives a new value."""
+    """Names that a node assigns."""
     found = []
     for outer in _targets(node):
         for one in [outer] if not isinstance(outer, (ast.Tuple, ast.List)) else walk([outer]):
@@ -357,12 +359,12 @@ def _named(node: ast.AST) -> list[str]:
 
 
 def assigns(node: ast.AST, target: str) -> bool:
-    """Whether a node gives a name a new value."""
+    """Whether a node assigns a name."""
     return isinstance(node, _ASSIGNING) and target in _named(node)
 
 
 def assigned_value(node: ast.AST, target: str) -> ast.expr | None:
-    """The expression that an assignment gives to a name; `None` where it is part of a larger one."""
+    """Return the expression assigned to a name; `None` if it is unpacked from a larger one."""
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
         for one in _targets(node):
             if dotted_target(one) == target:
@@ -379,7 +381,7 @@ def assigned_value(node: ast.AST, target: str) -> ast.expr | None:
 
 
 def _last_in(block: list[ast.stmt], target: str) -> ast.expr | bool | None:
-    """The last value of a name in a straight block; `False` where it cannot be told, `None` where there is none."""
+    """Return the last value of a name in a block; `False` if it is uncertain, `None` if it is not assigned."""
     for statement in reversed(block):
         if isinstance(statement, SCOPES):
             continue

@@ -1,4 +1,4 @@
-"""Loops that evaluate a model by all that can be read: their names say so, and nothing in them trains."""
+"""Finds evaluation loops: named as such, and without any training step."""
 
 from __future__ import annotations
 
@@ -9,50 +9,71 @@ from collections.abc import Iterator
 from labbook.review.code_index import Code, dotted_target, last_name, walk
 from labbook.review.source_file import Source
 
-_SAYS_SO = {"val", "valid", "validation", "validate", "test", "testing", "eval", "evaluate", "evaluation", "dev"}
-_TRAINS = {"train", "training", "fit", "attack", "adversarial", "time", "adapt", "tta"}
-"""Words in names of loops that train, or that need gradients: test time adaptation, attacks on a model."""
-_STEPS = {"backward", "step", "minimize", "zero_grad", "clear_grad", "grad", "requires_grad_", "enable_grad", "scale"}
-_MEASURES = re.compile("loss|criterion|metric|acc", re.IGNORECASE)
+_EVALUATION_WORDS = {
+    "val",
+    "valid",
+    "validation",
+    "validate",
+    "test",
+    "testing",
+    "eval",
+    "evaluate",
+    "evaluation",
+    "dev",
+}
+_TRAINING_WORDS = {"train", "training", "fit", "attack", "adversarial", "time", "adapt", "tta"}
+"""Words in names of loops that need gradients: training, test-time adaptation, adversarial attacks."""
+_TRAINING_CALLS = {
+    "backward",
+    "step",
+    "minimize",
+    "zero_grad",
+    "clear_grad",
+    "grad",
+    "requires_grad_",
+    "enable_grad",
+    "scale",
+}
+_METRIC_NAMES = re.compile("loss|criterion|metric|acc", re.IGNORECASE)
 
 
 def evaluations(code: Code, source: Source) -> Iterator[ast.Call]:
-    """The calls of what may be a model in loops that are named as ones that evaluate.
+    """Yield the calls of possible models in evaluation loops.
 
-    Only loops of the script itself and of functions that the code calls: others may be called under `no_grad`.
+    Only loops of the script and of functions that the code calls: others may be called under `no_grad`.
 
-    Source: chosen by us; a name alone ("test") says too little, and so does a loop without `backward`.
+    Source: chosen by us; neither a name ("test") nor a missing `backward` is enough alone.
     """
     for loop in source.nodes:
-        if not isinstance(loop, (ast.For, ast.AsyncFor)) or not _is_named_so(source, loop):
+        if not isinstance(loop, (ast.For, ast.AsyncFor)) or not _is_named_as_evaluation(source, loop):
             continue
         function = source.function(loop)
         if function is not None and (function.decorator_list or not code.callers(source, function)):
             continue
         body = loop.body if function is None else function.body
         calls = [node for node in walk(body) if isinstance(node, ast.Call)]
-        if any(last_name(call.func) in _STEPS for call in calls):
+        if any(last_name(call.func) in _TRAINING_CALLS for call in calls):
             continue
         inside = set(_names_in(loop.target))
         for node in walk(loop.body):
             if isinstance(node, ast.Call) and dotted_target(node.func) and _takes_batch(node, inside):
                 kind = code.kind(source, node.func)
-                if not _MEASURES.search(f"{dotted_target(node.func)} {kind.name if kind is not None else ''}"):
+                if not _METRIC_NAMES.search(f"{dotted_target(node.func)} {kind.name if kind is not None else ''}"):
                     yield node
 
 
-def _is_named_so(source: Source, loop: ast.For | ast.AsyncFor) -> bool:
+def _is_named_as_evaluation(source: Source, loop: ast.For | ast.AsyncFor) -> bool:
     function = source.function(loop)
     names = [*_names_in(loop.iter), *([function.name] if function is not None else [])]
     words = {word for name in names for word in re.split(r"[_\d]+|(?<=[a-z])(?=[A-Z])", name)}
     lower = {word.lower() for word in words}
-    return bool(lower & _SAYS_SO) and not lower & _TRAINS
+    return bool(lower & _EVALUATION_WORDS) and not lower & _TRAINING_WORDS
 
 
 def _takes_batch(call: ast.Call, batch: set[str]) -> bool:
-    """Whether a call is given something that the loop takes its batches apart into."""
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    return any(name in batch for one in given for name in _names_in(one))
+    """Whether a part of the batch is an argument of a call."""
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return any(name in batch for one in arguments for name in _names_in(one))
 
 
 def _names_in(node: ast.AST) -> list[str]:

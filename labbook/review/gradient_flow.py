@@ -1,4 +1,4 @@
-"""What a stretch of code does to gradients, in the order of the text, with the program's own functions followed."""
+"""Effects of statements on gradients in execution order, including called functions of the program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labbook.frozen import dataclass
 from labbook.review.code_index import LOOPS, SCOPES, Code, dotted_target, last_name, parameters, walk
 from labbook.review.source_file import Source
 
-_DEEP = 4
+_MAX_DEPTH = 4
 _ZERO = {"zero_grad", "clear_grad", "clear_gradients", "clear_gradient", "reset_grad"}
 _HARMLESS = {
     *("torch", "paddle", "numpy", "math", "time", "os", "sys", "logging", "tqdm", "random", "copy", "json", "warnings"),
@@ -20,38 +20,49 @@ _HARMLESS = {
 """Libraries whose functions neither clear gradients nor step. Source: chosen by us."""
 
 _BUILTIN = set(dir(builtins)) - {"exec", "eval"}
-_PASSED_ON = {
+_HARMLESS_METHODS = {
     *("append", "item", "update", "set_description", "set_postfix", "info", "write", "format", "add_scalar", "train"),
     *("eval", "parameters", "named_parameters", "state_dict", "load_state_dict", "set_state_dict", "to", "cuda", "cpu"),
     *("debug", "warning", "log", "extend", "get_lr", "get_last_lr", "set_epoch", "size", "numpy", "detach", "modules"),
     *("children", "close", "flush", "keys", "values", "items", "get", "join", "split", "mean", "sum", "unscale_"),
 }
-"""Methods that are known by name not to touch gradients."""
+"""Names of methods that do not affect gradients."""
 
 
-_TRAINING = (
+_TRAINING_WORDS = (
     *("zero", "clear", "train", "step", "optim", "update", "backward", "fit", "learn", "iterat", "epoch", "closure"),
     *("prepare", "run", "process", "main", "execute", "callback", "hook", "apply", "grad", "batch"),
 )
-"""What is in the names of functions that train or clear gradients. Source: chosen by us, from public training code."""
+"""Words in names of functions that train or clear gradients. Source: chosen by us, from public training code."""
 
-_OBJECTS = ("model", "net", "crit", "loss", "head", "encoder", "decoder", "classifier", "generator", "discriminator")
-"""What attributes that hold models and losses are called."""
+_MODEL_WORDS = (
+    "model",
+    "net",
+    "crit",
+    "loss",
+    "head",
+    "encoder",
+    "decoder",
+    "classifier",
+    "generator",
+    "discriminator",
+)
+"""Words in names of attributes that hold models and losses."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens to gradients.
+    """An operation on gradients.
 
     Args:
         what: "zero", "backward", "step", "schedule" or "unknown" (a call that may do any of them).
-        on: The optimizer, model or scheduler as the loop names it, or "".
-        node: The call in the loop itself, also where a function does it.
-        sure: Whether it is the known kind of thing and not just called like one.
-        always: Whether it is done each time (it stands in no branch, nested loop or handler).
+        on: Name of the optimizer, model or scheduler in the loop, or "".
+        node: The call in the loop, also if the operation is in a called function.
+        sure: Whether the object is resolved, not just recognised by the name of the method.
+        always: Whether it runs in every iteration (not in a branch, nested loop or handler).
         source: The file of `node`.
-        direct: Whether it stands in the text of the loop itself.
-        inner: Where a function of the same file does it, else `None`.
+        direct: Whether it is in the loop, not in a called function.
+        inner: The operation in a called function of the same file, else `None`.
     """
 
     what: str
@@ -65,7 +76,7 @@ class Event:
 
 
 def events(code: Code, source: Source, body: Sequence[ast.stmt]) -> list[Event]:
-    """The events of statements, in order."""
+    """Return the events of statements, in order."""
     key = ("events", id(body))
     if key not in code.remembered:
         code.remembered[key] = list(_events(code, source, body, {}, 0))
@@ -82,10 +93,10 @@ def _events(code: Code, source: Source, body: Sequence[ast.AST], named: dict[str
 
 
 def _in_order(body: Sequence[ast.AST], always: bool) -> Iterator[tuple[ast.AST, bool]]:
-    """Nodes in the order in which they are run: arguments before their call."""
+    """Yield nodes in execution order: arguments before their call."""
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            # A closure: what it does is done when it is called, by a line search for instance.
+            # A closure runs when it is called, by a line search for instance.
             yield from _in_order(node.body, False)
             continue
         if isinstance(node, (ast.ClassDef, ast.Lambda)):
@@ -127,7 +138,7 @@ def _step(
     assert isinstance(call.func, ast.Attribute)
     receiver = call.func.value
     kind = code.kind(source, receiver)
-    name = kind.name if kind is not None and kind.made is None else ""
+    name = kind.name if kind is not None and kind.class_node is None else ""
     if name.endswith("GradScaler") and call.args:
         inner = code.kind(source, call.args[0])
         text = _text(call.args[0])
@@ -135,24 +146,24 @@ def _step(
             "step", named.get(text, text), call, is_optimizer(inner.name if inner else ""), always, source, direct
         )
     elif is_optimizer(name):
-        # With a closure the step itself clears and goes backward.
+        # With a closure, step() clears gradients and calls backward.
         if call.args and not isinstance(call.args[0], ast.Constant):
             yield Event("unknown", on, call, True, always, source, direct)
         yield Event("step", on, call, True, always, source, direct)
     elif is_scheduler(name):
         yield Event("schedule", on, call, True, always, source, direct)
-    elif _sounds_like(on, ("sched", "lr_")):
+    elif _contains_word(on, ("sched", "lr_")):
         yield Event("schedule", on, call, False, always, source, direct)
-    elif _sounds_like(on, ("optim", "opt", "solver")) and not _sounds_like(on, ("option",)):
+    elif _contains_word(on, ("optim", "opt", "solver")) and not _contains_word(on, ("option",)):
         yield Event("step", on, call, False, always, source, direct)
-        # An optimizer of a class of its own (a proximal one, a wrapper) may do what it likes.
-        own = kind is not None and (kind.made is not None or kind.name.rsplit(".", 1)[-1][:1].isupper())
+        # The step of a custom optimizer class (a proximal one, a wrapper) may do anything.
+        own = kind is not None and (kind.class_node is not None or kind.name.rsplit(".", 1)[-1][:1].isupper())
         if call.args or own:
             yield Event("unknown", on, call, False, always, source, direct)
-    elif _sounds_like(on, ("scaler",)) and call.args:
+    elif _contains_word(on, ("scaler",)) and call.args:
         text = _text(call.args[0])
         yield Event("step", named.get(text, text), call, False, always, source, direct)
-    elif not name and not _sounds_like(on, ("env", "profiler", "prof", "timer", "bar")):
+    elif not name and not _contains_word(on, ("env", "profiler", "prof", "timer", "bar")):
         yield Event("unknown", on, call, False, always, source, direct)
 
 
@@ -164,11 +175,11 @@ def is_optimizer(name: str) -> bool:
 
 
 def is_scheduler(name: str) -> bool:
-    """Whether a dotted name is a schedule of the learning rate of torch or paddle."""
+    """Whether a dotted name is a learning rate scheduler of torch or paddle."""
     return name.startswith(("torch.optim.lr_scheduler.", "paddle.optimizer.lr."))
 
 
-def _sounds_like(on: str, parts: tuple[str, ...]) -> bool:
+def _contains_word(on: str, parts: tuple[str, ...]) -> bool:
     last = on.lower().split(".")[-1].split("[")[0]
     return any(part in last for part in parts)
 
@@ -177,15 +188,15 @@ def _other(
     code: Code, source: Source, call: ast.Call, named: dict[str, str], depth: int, always: bool
 ) -> Iterator[Event]:
     followed = code.function_named(source, call.func)
-    if followed is not None and depth < _DEEP:
+    if followed is not None and depth < _MAX_DEPTH:
         where, function = followed
         names = parameters(function)
         if source.class_of(function) is not None and names[:1] == ["self"]:
             names = names[1:]
-        given = dict(zip(names, (_text(arg) for arg in call.args), strict=False))
-        given.update({k.arg: _text(k.value) for k in call.keywords if k.arg})
-        given = {name: named.get(text, text) for name, text in given.items()}
-        for event in _events(code, where, function.body, given, depth + 1):
+        arguments = dict(zip(names, (_text(arg) for arg in call.args), strict=False))
+        arguments.update({k.arg: _text(k.value) for k in call.keywords if k.arg})
+        arguments = {name: named.get(text, text) for name, text in arguments.items()}
+        for event in _events(code, where, function.body, arguments, depth + 1):
             inner = (event.inner or event.node) if where is source else None
             yield Event(event.what, event.on, call, event.sure, always and event.always, source, False, inner)
         return
@@ -196,7 +207,7 @@ def _other(
 
 
 def _harmless(code: Code, source: Source, call: ast.Call) -> bool:
-    """Whether a call that is not followed cannot clear gradients, go backward or step."""
+    """Whether an unresolved call cannot clear gradients, call backward or step."""
     func = call.func
     root = source.dotted(func).split(".")[0]
     if root:
@@ -204,30 +215,30 @@ def _harmless(code: Code, source: Source, call: ast.Call) -> bool:
     if isinstance(func, ast.Name):
         return func.id in _BUILTIN or code.kind(source, func) is not None or _only_reads(code, source, call)
     name = last_name(func)
-    if name in _PASSED_ON or name.startswith("__"):
+    if name in _HARMLESS_METHODS or name.startswith("__"):
         return True
     if isinstance(func, ast.Attribute):
         kind = code.kind(source, func.value)
-        if kind is not None and kind.made is None and kind.name.split(".")[0] in _HARMLESS:
+        if kind is not None and kind.class_node is None and kind.name.split(".")[0] in _HARMLESS:
             return True
         if isinstance(func.value, ast.Name) and func.value.id == "self":
-            # `self.model(x)`, `self.criterion(...)`: objects that were made of a known library or class are models.
+            # `self.model(x)`, `self.criterion(...)`: objects of a known library or class are models.
             owner = source.class_of(func)
-            held = owner is not None and bool(code.assigned(source, owner, f"self.{name}"))
-            if code.kind(source, func) is not None or (held and _sounds_like(name, _OBJECTS)):
+            is_assigned = owner is not None and bool(code.assigned(source, owner, f"self.{name}"))
+            if code.kind(source, func) is not None or (is_assigned and _contains_word(name, _MODEL_WORDS)):
                 return True
-            # A method of a base class that is not at hand.
-            return not any(part in name.lower() for part in _TRAINING)
-        if _sounds_like(_text(func.value), ("scaler", "env", "tracker", "meter", "logger", "writer", "memory")):
+            # A method of a base class in another package.
+            return not any(part in name.lower() for part in _TRAINING_WORDS)
+        if _contains_word(_text(func.value), ("scaler", "env", "tracker", "meter", "logger", "writer", "memory")):
             return True
-        return _only_reads(code, source, call) and not _sounds_like(
+        return _only_reads(code, source, call) and not _contains_word(
             _text(func.value), ("train", "learn", "agent", "engine", "model", "net", "algo", "optim", "solver", "self")
         )
     return False
 
 
 def _only_reads(code: Code, source: Source, call: ast.Call) -> bool:
-    """Whether a call that is not followed is given nothing to train, or is given it and is not called like training."""
+    """Whether an unresolved call gets no trainable object, or its name does not suggest training."""
     if not _gives_training(code, source, call):
         return True
     if last_name(call.func) in ("setattr", "partial"):
@@ -235,26 +246,26 @@ def _only_reads(code: Code, source: Source, call: ast.Call) -> bool:
     for arg in [*call.args, *(k.value for k in call.keywords)]:
         arg = arg.value if isinstance(arg, ast.Starred) else arg
         kind = code.kind(source, arg) if dotted_target(arg) else None
-        # With the optimizer in hand a function may do all.
-        if _sounds_like(dotted_target(arg) or "", ("opt", "args", "state", "self")) or (
+        # A function with access to the optimizer may do anything.
+        if _contains_word(dotted_target(arg) or "", ("opt", "args", "state", "self")) or (
             kind and is_optimizer(kind.name)
         ):
             return False
-    return not any(part in last_name(call.func).lower() for part in _TRAINING)
+    return not any(part in last_name(call.func).lower() for part in _TRAINING_WORDS)
 
 
 def _gives_training(code: Code, source: Source, call: ast.Call) -> bool:
-    """Whether a call is given an optimizer, a model, a loss or the object itself."""
+    """Whether an optimizer, a model, a loss or `self` is an argument of a call."""
     for arg in [*call.args, *(k.value for k in call.keywords)]:
         arg = arg.value if isinstance(arg, ast.Starred) else arg
         if isinstance(arg, ast.Name) and arg.id == "self":
             return True
-        if dotted_target(arg) and _sounds_like(
+        if dotted_target(arg) and _contains_word(
             dotted_target(arg), ("opt", "model", "net", "loss", "scaler", "args", "state")
         ):
             return True
         kind = code.kind(source, arg) if dotted_target(arg) else None
-        if kind is not None and (is_optimizer(kind.name) or kind.made is not None):
+        if kind is not None and (is_optimizer(kind.name) or kind.class_node is not None):
             return True
     return False
 
@@ -264,7 +275,7 @@ def _text(node: ast.expr) -> str:
 
 
 def loops(source: Source) -> list[ast.For | ast.AsyncFor | ast.While]:
-    """All loops of a file, in order."""
+    """Return all loops of a file, in order."""
     return [node for node in source.nodes if isinstance(node, LOOPS)]
 
 
@@ -272,7 +283,7 @@ Loop = ast.For | ast.AsyncFor | ast.While
 
 
 def step_loops(code: Code, source: Source) -> list[tuple[Loop, list[Event]]]:
-    """The innermost loops that hold an event of training themselves, with their events."""
+    """Return the innermost loops that contain a training event, with their events."""
     key = ("step_loops", source)
     if key not in code.remembered:
         code.remembered[key] = list(_step_loops(code, source))
@@ -294,7 +305,7 @@ def _step_loops(code: Code, source: Source) -> Iterator[tuple[Loop, list[Event]]
 
 
 def _goes_backward(code: Code, source: Source, call: ast.Call) -> bool:
-    """Whether a call runs a function of the program that goes backward outside of any loop of its own."""
+    """Whether a call runs a function of the program that calls backward outside loops."""
     followed = code.function_named(source, call.func)
     if followed is None:
         return False
@@ -313,7 +324,7 @@ def _nearest_loop(source: Source, node: ast.AST) -> ast.AST | None:
 
 
 def in_no_grad(source: Source, node: ast.AST) -> bool:
-    """Whether a place stands under `no_grad`, `inference_mode` or `set_grad_enabled`, in a block or a decorator."""
+    """Whether a node is under `no_grad`, `inference_mode` or `set_grad_enabled`, by block or decorator."""
     for outer in source.above(node):
         if isinstance(outer, (ast.With, ast.AsyncWith)) and any(_turns_off(one.context_expr) for one in outer.items):
             return True

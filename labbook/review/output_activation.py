@@ -1,4 +1,4 @@
-"""What the numbers are that an expression gives: outputs of a softmax, of a linear layer, of a model that ends so."""
+"""Finds the last operation behind an expression: softmax, linear layer, or the last layer of a model."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _LAYERS = {
     "Softmax": "softmax", "Softmax2d": "softmax", "LogSoftmax": "log_softmax", "Sigmoid": "sigmoid", "Tanh": "tanh",
     "Linear": "linear", "ReLU": "relu", "Conv2d": "conv", "Conv2D": "conv", "Conv1d": "conv", "Conv1D": "conv",
 }  # fmt: skip
-_NOTHING = {"Dropout", "Identity", "Flatten", "Dropout2d", "Dropout2D"}
+_IDENTITIES = {"Dropout", "Identity", "Flatten", "Dropout2d", "Dropout2D"}
 _DEEP = 8
 
 
 def ending(code: Code, source: Source, node: ast.expr | None, depth: int = 0) -> str:
-    """The operation that gave a value ("softmax", "log_softmax", "sigmoid", "linear", ...); "" where not known."""
+    """Return the operation that produced a value ("softmax", "log_softmax", "sigmoid", "linear", ...), or ""."""
     if node is None or depth > _DEEP:
         return ""
     if isinstance(node, ast.Call):
@@ -62,11 +62,11 @@ def _is_module_like(node: ast.expr) -> bool:
 
 
 def of_kind(code: Code, kind: Kind, depth: int = 0, call: ast.Call | None = None) -> str:
-    """What calling an object of a kind gives, by its class or, for a sequence of layers, by the last of them."""
+    """Return the last operation of an object's call: by its class or, for a sequence, by its last layer."""
     if depth > _DEEP:
         return ""
-    if kind.made is not None and kind.made_in is not None:
-        return _of_class(code, kind.made_in, kind.made, depth)
+    if kind.class_node is not None and kind.class_source is not None:
+        return _of_class(code, kind.class_source, kind.class_node, depth)
     if kind.name in ("torch.nn.Sequential", "paddle.nn.Sequential"):
         return _of_sequence(code, kind, depth, call)
     if kind.name.startswith(("torch.nn.", "paddle.nn.")) and kind.name.count(".") == 2:
@@ -83,7 +83,7 @@ def _of_sequence(code: Code, kind: Kind, depth: int, call: ast.Call | None) -> s
         inner = code.kind(kind.source, layer)
         if inner is None:
             return ""
-        if inner.name.rsplit(".", 1)[-1] in _NOTHING and inner.made is None:
+        if inner.name.rsplit(".", 1)[-1] in _IDENTITIES and inner.class_node is None:
             continue
         return of_kind(code, inner, depth + 1, call)
     return ""
@@ -98,6 +98,6 @@ def _of_class(code: Code, source: Source, cls: ast.ClassDef, depth: int) -> str:
     where, function = forward
     returns = [node.value for node in walk(function.body) if isinstance(node, ast.Return)]
     ends = {ending(code, where, value, depth + 1) for value in returns}
-    # Code that asks for the mode may return something else in training.
-    asks = any(isinstance(node, ast.Attribute) and node.attr == "training" for node in walk(function.body))
-    return ends.pop() if len(ends) == 1 and not (asks and len(returns) > 1) else ""
+    # Code that reads `self.training` may return something else in training.
+    reads_mode = any(isinstance(node, ast.Attribute) and node.attr == "training" for node in walk(function.body))
+    return ends.pop() if len(ends) == 1 and not (reads_mode and len(returns) > 1) else ""

@@ -1,4 +1,4 @@
-"""A review: the files of a set of paths read, all rules asked, remarks in order."""
+"""Runs a review: reads files, applies all rules, sorts the violations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RULES: tuple[Rule, ...] = (
 )
 """All rules of the review."""
 
-_MOST_FILES = 5000
+_MAX_FILES = 5000
 _SKIPPED = {"node_modules", "__pycache__", "site-packages", "build", "dist", "venv", "env"}
 _TRAINERS = re.compile(
     r"(pytorch_lightning|lightning|lightning_fabric|ignite|fastai|accelerate|keras|tensorflow|deepspeed|catalyst|mmcv"
@@ -51,61 +51,61 @@ _FRAMEWORKS = ("torch", "paddle", "torchvision")
 
 @dataclass(frozen=True)
 class Review:
-    """What a review found.
+    """The result of a review.
 
     Args:
-        remarks: In the order of files and lines.
-        files: How many files were read.
-        problems: What could not be read, a sentence each.
+        violations: In the order of files and lines.
+        files: Number of files that were read.
+        problems: Sentences on files or cells that could not be read.
     """
 
-    remarks: tuple[Violation, ...] = ()
+    violations: tuple[Violation, ...] = ()
     files: int = 0
     problems: tuple[str, ...] = ()
 
 
 def review(paths: Sequence[Path], language: str = "en") -> Review:
-    """The review of files and folders.
+    """Review files and folders.
 
     Args:
-        paths: Python files, notebooks, and folders, which are searched for them.
+        paths: Python files, notebooks, and folders with such files.
         language: "en" or "zh".
 
     Raises:
-        UsageError: A path does not exist, or is neither.
+        UsageError: A path does not exist or is another kind of file.
     """
-    return review_files([one for path in paths for one in _files(path)], language)
+    return review_files([file for path in paths for file in _files(path)], language)
 
 
 def review_files(files: Sequence[Path], language: str = "en", seconds: float | None = None) -> Review:
-    """The review of files that belong together.
+    """Review files that belong together.
 
     Args:
         files: Python files and notebooks.
         language: "en" or "zh".
-        seconds: How long it may take; what is not reached is left out.
+        seconds: Time limit; files not reached by then are omitted.
     """
-    until = None if seconds is None else time.monotonic() + seconds
+    deadline = None if seconds is None else time.monotonic() + seconds
     sources: list[Source] = []
     problems: list[str] = []
     for path in dict.fromkeys(files):
-        if until is not None and time.monotonic() > until:
+        if deadline is not None and time.monotonic() > deadline:
             break
         try:
             sources.append(read_source(path, str(path)))
             problems += sources[-1].problems
         except Unreadable as error:
             problems.append(str(error))
-    remarks: list[Violation] = []
-    for group in _together(sources):
+    violations: list[Violation] = []
+    for group in _group_by_project(sources):
         code = Code(group)
         for source in group:
-            if until is not None and time.monotonic() > until:
+            if deadline is not None and time.monotonic() > deadline:
                 break
-            remarks += _remarks(code, source, language, until)
+            violations += _find_violations(code, source, language, deadline)
     order = {str(source.path): number for number, source in enumerate(sources)}
-    remarks.sort(key=lambda one: (order.get(one.file, 0), one.cell, one.line, one.rule))
-    return Review(tuple(remarks), len(sources), tuple(problems))
+    violations.sort(key=lambda found: (order.get(found.file, 0), found.cell, found.line, found.rule))
+    return Review(tuple(violations), len(sources), tuple(problems))
 
 
 def _files(path: Path) -> list[Path]:
@@ -117,7 +117,7 @@ def _files(path: Path) -> list[Path]:
         raise UsageError(f"there is no file or folder {path}", hint="give Python files, notebooks or folders")
     found: list[Path] = []
     waiting = [path]
-    while waiting and len(found) < _MOST_FILES:
+    while waiting and len(found) < _MAX_FILES:
         try:
             entries = sorted(waiting.pop().iterdir())
         except OSError:
@@ -129,13 +129,13 @@ def _files(path: Path) -> list[Path]:
                 waiting.append(entry)
             elif entry.is_file() and entry.suffix in (".py", ".ipynb"):
                 found.append(entry)
-    return found[:_MOST_FILES]
+    return found[:_MAX_FILES]
 
 
-def _together(sources: Sequence[Source]) -> list[list[Source]]:
-    """Sources by project: files that import one another or stand in one package are judged together.
+def _group_by_project(sources: Sequence[Source]) -> list[list[Source]]:
+    """Group sources by project: files that import one another or belong to one package.
 
-    Scripts that only stand side by side are not: what one of them does says nothing of the others.
+    Independent scripts in the same folder are not grouped.
     """
     group = list(range(len(sources)))
 
@@ -153,12 +153,12 @@ def _together(sources: Sequence[Source]) -> list[list[Source]]:
         imported = {part for name in [*source.names.values(), *source.stars] for part in name.split(".") if part}
         for part in imported - set(_FRAMEWORKS) - {"nn", "optim", "utils", "data", "functional", "io", "np", "numpy"}:
             for other in by_place.get(part, ())[:200]:
-                near = _near(source.path, sources[other].path)
-                if near and sources[other].path.stem in imported:
+                neighbors = _are_neighbors(source.path, sources[other].path)
+                if neighbors and sources[other].path.stem in imported:
                     group[root(other)] = root(number)
         for part in {"utils", "data", "io"} & {name.split(".")[0] for name in source.names.values()}:
             for other in by_place.get(part, ())[:200]:
-                if _near(source.path, sources[other].path):
+                if _are_neighbors(source.path, sources[other].path):
                     group[root(other)] = root(number)
     groups: dict[int, list[Source]] = {}
     for number, source in enumerate(sources):
@@ -166,7 +166,7 @@ def _together(sources: Sequence[Source]) -> list[list[Source]]:
     return list(groups.values())
 
 
-def _near(one: Path, other: Path) -> bool:
+def _are_neighbors(one: Path, other: Path) -> bool:
     return (
         one.parent == other.parent
         or one.parent in other.parents
@@ -175,18 +175,18 @@ def _near(one: Path, other: Path) -> bool:
     )
 
 
-def _remarks(code: Code, source: Source, language: str, until: float | None) -> list[Violation]:
+def _find_violations(code: Code, source: Source, language: str, deadline: float | None) -> list[Violation]:
     if not any(name.split(".")[0] in _FRAMEWORKS for name in source.names.values()):
         return []
     trainer = runs_by_trainer(source)
     found: dict[tuple[str, int], Violation] = {}
     for rule in RULES:
-        if (rule.loop and trainer) or (until is not None and time.monotonic() > until):
+        if (rule.loop and trainer) or (deadline is not None and time.monotonic() > deadline):
             continue
         for hit in rule.find(code, source):
             if not source.silenced(hit.node, rule.name):
-                remark = _remark(rule, hit, source, language)
-                found.setdefault((rule.name, getattr(hit.node, "lineno", 0)), remark)
+                violation = _violation(rule, hit, source, language)
+                found.setdefault((rule.name, getattr(hit.node, "lineno", 0)), violation)
     return list(found.values())
 
 
@@ -208,42 +208,42 @@ def runs_by_trainer(source: Source) -> bool:
 
 
 def rule_rows(language: str = "en") -> list[dict[str, object]]:
-    """Returns a row for each rule: `rule`, `symptom`, `severity`, `tier`, `what`, `do` and `source`.
+    """Return a row for each rule: `rule`, `symptom`, `severity`, `tier`, `what`, `do` and `source`.
 
-    The sentences have placeholders for what a place in the code would fill in.
+    The sentences contain placeholders for the values of a violation.
     """
-    say = Sentences(language)
+    sentences = Sentences(language)
     return [
         {
             "rule": rule.name,
             "symptom": rule.symptom,
             "severity": rule.severity,
             "tier": rule.tier,
-            "what": say.template(rule.message_key("what")),
-            "do": say.template(rule.message_key("advice")),
+            "what": sentences.template(rule.message_key("what")),
+            "do": sentences.template(rule.message_key("advice")),
             "source": rule.source,
         }
         for rule in RULES
     ]
 
 
-def _remark(rule: Rule, hit: Hit, source: Source, language: str) -> Violation:
+def _violation(rule: Rule, hit: Hit, source: Source, language: str) -> Violation:
     line, cell, text = source.line(hit.node)
-    say = Sentences(language)
+    sentences = Sentences(language)
     return Violation(
         rule=rule.name,
         symptom=rule.symptom,
         severity=hit.severity or rule.severity,
         tier=3 if hit.severity == "note" else rule.tier,
-        file=source.shown,
+        file=source.label,
         line=line,
         text=text,
-        what=say(Message(rule.message_key("what"), hit.values)),
-        advice=say(Message(rule.message_key("advice"), hit.values)),
+        what=sentences(Message(rule.message_key("what"), hit.values)),
+        advice=sentences(Message(rule.message_key("advice"), hit.values)),
         cell=cell,
     )
 
 
 def at_least(severity: str, limit: str) -> bool:
-    """Whether a severity is as grave as a limit, or graver."""
+    """Whether a severity is at least as serious as a limit."""
     return SEVERITIES.index(severity) <= SEVERITIES.index(limit)

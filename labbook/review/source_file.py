@@ -1,4 +1,4 @@
-"""One file of code: its text, its syntax tree, what its names stand for, and which lines are silenced."""
+"""A parsed source file: text, syntax tree, imported names, silenced lines."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ _SILENCED = re.compile(r"#\s*labbook:\s*ok\b[\s:]*([\w\s,-]*)")
 _MAGIC = re.compile(r"^(\s*)(?:[%!?]|[\w.\[\]]+\?{1,2}\s*$)")
 
 
-class Unreadable(Exception):  # noqa: N818 - it is an answer, not an error
-    """A file, or a cell of a notebook, that cannot be read as Python; says where."""
+class Unreadable(Exception):  # noqa: N818 - an expected result, not a failure
+    """A file or notebook cell that cannot be parsed as Python; the message contains the location."""
 
 
 class Source:
-    """A file that was parsed.
+    """A parsed file.
 
     Args:
-        path: Where it is.
-        shown: How it is named.
-        text: Python text; for a notebook that of all its cells.
-        cells: For a notebook (line of the text, cell from 1, line of the cell) in order, else empty.
-        problems: What could not be read of it.
+        path: Path of the file.
+        label: Name of the file in messages.
+        text: Python code; for a notebook, the code of all cells.
+        cells: For a notebook, (first line in the text, number of the cell from 1) in order, else empty.
+        problems: Sentences on cells that could not be read.
     """
 
     def __init__(
         self,
         path: Path,
-        shown: str,
+        label: str,
         text: str,
         cells: list[tuple[int, int]] | None = None,
         problems: tuple[str, ...] = (),
     ) -> None:
         self.path = path
-        self.shown = shown
+        self.label = label
         self.lines = text.splitlines()
         self.cells = cells or []
         self.problems = problems
-        self.tree = _parsed(text, shown)
+        self.tree = _parse(text, label)
         self.parents: dict[ast.AST, ast.AST] = {}
         self.blocks: dict[ast.stmt, tuple[list[ast.stmt], int]] = {}
         self.nodes: list[ast.AST] = []
@@ -84,7 +84,7 @@ class Source:
                     self.names[alias.asname or alias.name] = joined
 
     def dotted(self, node: ast.AST | None) -> str:
-        """What a name stands for by the imports ("torch.nn.functional.relu"); "" for a name of the program's own."""
+        """Resolve a name by the imports ("torch.nn.functional.relu"); "" for a name defined in the program."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -105,36 +105,36 @@ class Source:
         return number - first, cell, text
 
     def silenced(self, node: ast.AST, rule: str) -> bool:
-        """Whether the line of a node, or the last line of a call that it is, says that a rule does not matter there."""
+        """Whether a `# labbook: ok` comment on the first or last line of a node silences a rule."""
         number = getattr(node, "lineno", 1)
         for at in {number, getattr(node, "end_lineno", number) if isinstance(node, ast.expr) else number}:
             text = self.lines[at - 1] if at <= len(self.lines) else ""
-            said = _SILENCED.search(text)
-            if said is not None:
-                names = set(re.split(r"[\s,]+", said.group(1).strip())) - {""}
+            match = _SILENCED.search(text)
+            if match is not None:
+                names = set(re.split(r"[\s,]+", match.group(1).strip())) - {""}
                 if not names or rule in names:
                     return True
         return False
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What a node stands in, inside out."""
+        """Yield the parents of a node, innermost first."""
         while node in self.parents:
             node = self.parents[node]
             yield node
 
     def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """The function that a node stands in, or `None`."""
+        """Return the function that contains a node, or `None`."""
         for outer in self.above(node):
             if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 return outer
         return None
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        """The class that a node stands in, or `None`."""
+        """Return the class that contains a node, or `None`."""
         return next((outer for outer in self.above(node) if isinstance(outer, ast.ClassDef)), None)
 
     def statement(self, node: ast.AST) -> ast.stmt | None:
-        """The statement that a node is part of."""
+        """Return the statement that contains a node."""
         while not isinstance(node, ast.stmt):
             if node not in self.parents:
                 return None
@@ -142,23 +142,23 @@ class Source:
         return node
 
 
-def read_source(path: Path, shown: str) -> Source:
-    """The source of a Python file or notebook.
+def read_source(path: Path, label: str) -> Source:
+    """Parse a Python file or notebook.
 
     Raises:
-        Unreadable: It cannot be read, or is no Python; with the line.
+        Unreadable: The file cannot be read or parsed.
     """
     try:
         if path.stat().st_size > LARGEST_BYTES and path.suffix != ".ipynb":
-            raise Unreadable(f"{shown}: larger than {LARGEST_BYTES >> 20} MiB, so it is taken for data")
+            raise Unreadable(f"{label}: larger than {LARGEST_BYTES >> 20} MiB, so it is taken for data")
         raw = path.read_bytes()
     except OSError as error:
-        raise Unreadable(f"{shown}: cannot be read: {error.strerror or error}") from error
+        raise Unreadable(f"{label}: cannot be read: {error.strerror or error}") from error
     text = raw.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\f", "\n")
-    return _notebook(path, shown, text) if path.suffix == ".ipynb" else Source(path, shown, text)
+    return _notebook(path, label, text) if path.suffix == ".ipynb" else Source(path, label, text)
 
 
-def _notebook(path: Path, shown: str, text: str) -> Source:
+def _notebook(path: Path, label: str, text: str) -> Source:
     try:
         cells = json.loads(text)["cells"]
         codes = [
@@ -167,20 +167,20 @@ def _notebook(path: Path, shown: str, text: str) -> Source:
             if cell.get("cell_type") == "code" and isinstance(cell.get("source"), (list, str))
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Unreadable(f"{shown}: is no notebook ({type(error).__name__})") from error
+        raise Unreadable(f"{label}: is no notebook ({type(error).__name__})") from error
     lines: list[str] = []
     starts: list[tuple[int, int]] = []
     problems: list[str] = []
     for number, code in codes:
-        plain = _without_magics(code)
+        python = _without_magics(code)
         try:
-            _parsed(plain, f"{shown}[{number}]")
+            _parse(python, f"{label}[{number}]")
         except Unreadable as error:
             problems.append(str(error))
             continue
         starts.append((len(lines) + 1, number))
-        lines += plain.splitlines() or [""]
-    return Source(path, shown, "\n".join(lines) + "\n", starts, tuple(problems))
+        lines += python.splitlines() or [""]
+    return Source(path, label, "\n".join(lines) + "\n", starts, tuple(problems))
 
 
 def _without_magics(code: str) -> str:
@@ -189,13 +189,13 @@ def _without_magics(code: str) -> str:
     return "\n".join(_MAGIC.sub(r"\1pass  # ", line) if _MAGIC.match(line) else line for line in code.splitlines())
 
 
-def _parsed(text: str, shown: str) -> ast.Module:
+def _parse(text: str, label: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
-            # Odd escapes in the strings of other people's code are no matter of ours.
+            # Invalid escape sequences in reviewed code are not reported.
             warnings.simplefilter("ignore")
             return ast.parse(text)
     except SyntaxError as error:
-        raise Unreadable(f"{shown}:{error.lineno or 1}: is no Python 3 ({error.msg})") from error
+        raise Unreadable(f"{label}:{error.lineno or 1}: is no Python 3 ({error.msg})") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Unreadable(f"{shown}: cannot be parsed ({type(error).__name__})") from error
+        raise Unreadable(f"{label}: cannot be parsed ({type(error).__name__})") from error

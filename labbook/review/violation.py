@@ -1,4 +1,4 @@
-"""What a review says: a remark, and the rule that it comes from."""
+"""A violation that a review reports, and the rule behind it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Violation:
-    """One finding of a rule.
+    """A violation of a rule at a line of code.
 
     Args:
-        rule: Its name, as `# labbook: ok` takes it.
-        symptom: Id of the catalogue, or "".
+        rule: Name of the rule, as in `# labbook: ok`.
+        symptom: Id of the symptom page, or "".
         severity: "error", "warning" or "note".
         tier: 1 certain from the text, 2 likely, 3 a hint.
-        file: As it was given.
+        file: Path as passed to the review.
         line: From 1; in a notebook the line of the cell.
         cell: Number of the notebook's cell from 1, or 0.
         text: The source line.
-        what: One sentence in the language that was asked for.
-        advice: What to do, one sentence.
+        what: Description, one sentence in the requested language.
+        advice: Advice, one sentence in the requested language.
     """
 
     rule: str
@@ -44,13 +44,13 @@ class Violation:
 
     @property
     def place(self) -> str:
-        """Where it is: "train.py:41", "study.ipynb[3]:2"."""
+        """Location: "train.py:41", "study.ipynb[3]:2"."""
         return f"{self.file}[{self.cell}]:{self.line}" if self.cell else f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True)
 class Hit:
-    """Where a rule applies, with the values of its sentences; `severity` where it differs from that of the rule."""
+    """A node that violates a rule, with the values of its sentences; `severity` if it differs from the rule's."""
 
     node: ast.AST
     values: Mapping[str, str] = field(default_factory=dict)
@@ -62,14 +62,14 @@ Find = Callable[["Code", "Source"], Iterator[Hit]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of the review. Its sentences stand in `templates/words/messages/<language>_review.toml`.
+    """A rule of the review. Its sentences are in `templates/words/messages/<language>_review.toml`.
 
     Args:
-        name: What silences it.
-        symptom: Id of the catalogue, or "" where it has none.
-        find: Yields the places in one file.
-        source: Where the rule comes from.
-        loop: Whether it judges a hand-written loop; it does not apply where a trainer runs the loop.
+        name: Name that `# labbook: ok` silences.
+        symptom: Id of the symptom page, or "".
+        find: Yields the violations in one file.
+        source: Origin of the rule.
+        loop: Whether it checks hand-written loops; it is skipped if a trainer library runs the loop.
     """
 
     name: str
@@ -81,5 +81,5 @@ class Rule:
     loop: bool = False
 
     def message_key(self, part: str) -> str:
-        """Returns the key of a sentence: `part` is "what" (is wrong at a place) or "advice"."""
+        """Return the key of a sentence: `part` is "what" (the description) or "advice"."""
         return f"review.{self.name.replace('-', '_')}.{part}"

@@ -1,15 +1,15 @@
-"""Everything on disk: paths, settings, front matter, entries, the journal, git, templates, redaction.
+"""All access to files and git: paths, settings, front matter, entries, the journal, templates, redaction.
 
-Start with `notebook_finder.find_notebook`, which finds or makes a notebook, and `paths.NotebookPaths`, the only
-place that joins names of files. `journal` is the append-only folder of a run. `commit.commit_files` commits entries
-with one `git fast-import`, without touching HEAD, index or working tree.
+Start with `notebook_finder.find_notebook`, which finds or creates a notebook, and `paths.NotebookPaths`, which
+defines all file names. `journal` is the append-only folder of a run. `entry_commit.commit_files` commits entries with
+one `git fast-import`, without touching HEAD, index or working tree.
 
-- Text: `frontmatter`, `entry_text` (generated blocks and people's words), `escape`, `templates`, `redact`.
-- Git: `git_process` calls it, `repository` and `git_state` read, `fast_import`, `git_index_sync`, `commit_queue`,
+- Text: `frontmatter`, `entry_text` (generated blocks and hand-written text), `escape`, `templates`.
+- Git: `git_process` runs git, `repository` and `git_state` read, `fast_import`, `git_index_sync`, `commit_queue`,
   `branch_checkout`, `changed_notes`, `git_history` serve commits.
-- Notebook: `config` (one field a setting), `experiments`, `scaffold`, `private_folder`, `locks`, `process_identity`,
+- Notebook: `config` (one field per setting), `experiments`, `scaffold`, `private_folder`, `locks`, `process_identity`,
   `remotes`.
 
-Each outside library has one door here: PyYAML in `frontmatter`, Jinja2 in `templates`, GitPython in `repository`. Code
-above this room never opens a file of the notebook by itself. This room knows `model/` and nothing above it.
+Each third-party library is imported by one module: PyYAML in `frontmatter`, Jinja2 in `templates`, GitPython in
+`repository`. Other packages open files of a notebook only through this one. It imports `model/`, but no package above.
 """

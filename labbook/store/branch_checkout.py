@@ -1,4 +1,4 @@
-"""Entries as plain files beside their branch: hidden from the code's `git status`, brought back in a fresh clone."""
+"""Keeps entries as files next to their branch: hidden from `git status` of the code, restored in a fresh clone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HIDDEN = ("notes/runs/", "notes/experiments/", "notes/reports/")
 
 
 def missing_files(notebook: Notebook) -> list[Path]:
-    """Files in `notes/` on the notebook's branch that are not on disk; empty when git cannot tell."""
+    """Return files in `notes/` on the notebook's branch that are not on disk; empty if git fails."""
     try:
         return list(_missing(notebook, notebook.paths.notes))
     except GitError:
@@ -28,11 +28,11 @@ def missing_files(notebook: Notebook) -> list[Path]:
 
 
 def restore_missing(notebook: Notebook, below: Path | None = None) -> list[Path]:
-    """Writes those files and returns them; files that are there stay as they are.
+    """Write the missing files and return them; existing files are not changed.
 
     Args:
-        notebook: Whose files.
-        below: A file or folder in `notes/` to which the search is limited; all of `notes/` by default.
+        notebook: The notebook.
+        below: A file or folder in `notes/` to restore; default: all of `notes/`.
 
     Raises:
         GitError: git could not read them.
@@ -74,24 +74,24 @@ def restore_missing(notebook: Notebook, below: Path | None = None) -> list[Path]
 
 
 def restore_before_writing(notebook: Notebook, below: Path) -> None:
-    """Writes the missing files of one folder, or one missing file, so that no new page replaces what the branch has.
+    """Write the missing files of one folder, or one missing file, so that no new page replaces one of the branch.
 
     Raises:
         NotebookError: They cannot be written.
     """
-    # Without git on the PATH the page is written all the same.
+    # The page is also written without git on the PATH.
     with contextlib.suppress(GitError):
         restore_missing(notebook, below)
 
 
 def notebook_prefix(notebook: Notebook, folders: GitFolders) -> str:
-    """The notebook's root relative to the top of its repository, "" when they are the same."""
+    """Return the notebook's root relative to the top of its repository, "" if they are the same."""
     prefix = notebook.paths.root.resolve().relative_to(folders.top).as_posix()
     return "" if prefix == "." else prefix
 
 
 def hide_entries(folders: GitFolders, prefix: str) -> None:
-    """Hides entries from `git status` of the code, in the file of this clone, never in the user's `.gitignore`."""
+    """Hide entries from `git status` of the code through `info/exclude` of this clone, not the user's `.gitignore`."""
     literal = re.sub(r"([\\*?\[\]!# ])", r"\\\1", prefix)
     lines = [f"/{literal}/{folder}" if literal else f"/{folder}" for folder in _HIDDEN]
     with contextlib.suppress(OSError):
@@ -99,9 +99,9 @@ def hide_entries(folders: GitFolders, prefix: str) -> None:
 
 
 def adopt_remote_branch(folders: GitFolders, ref: str) -> bool:
-    """Starts the branch `ref` where that of a remote stands; returns whether there is one.
+    """Create the branch `ref` at the commit of a remote's branch; returns whether there is one.
 
-    In a fresh clone only the remote has the branch: a new one would have no history in common with it.
+    In a fresh clone only the remote has the branch; a new one would have no common history.
     """
     commit = _known_commit(folders, ref)
     if not commit:
@@ -110,7 +110,7 @@ def adopt_remote_branch(folders: GitFolders, ref: str) -> bool:
 
 
 def _known_commit(folders: GitFolders, ref: str) -> str:
-    """The commit of a branch: the local one, else that of `origin`, else of the only remote that has it; else ""."""
+    """Return the commit of a branch: of the local one, of `origin`, or of the only remote that has it; else ""."""
     name = ref.removeprefix("refs/heads/")
     remotes = f"refs/remotes/*/{name}"
     answer = run_git(folders, "for-each-ref", "--format=%(objectname) %(objecttype) %(refname)", ref, remotes)
@@ -122,7 +122,7 @@ def _known_commit(folders: GitFolders, ref: str) -> str:
 
 
 def _missing(notebook: Notebook, below: Path) -> dict[Path, str]:
-    """Path -> hash of its content.
+    """Return path -> hash of its content.
 
     Raises:
         GitError: The repository cannot be read.
@@ -148,5 +148,5 @@ def _missing(notebook: Notebook, below: Path) -> dict[Path, str]:
 
 
 def _stays_inside(file: Path, root: Path) -> bool:
-    """Whether a name from a tree that somebody else made stays in the notebook, links included."""
+    """Whether a path of a foreign tree, symbolic links resolved, is inside the notebook."""
     return ".." not in file.parts and ".git" not in file.parts and file.parent.resolve().is_relative_to(root.resolve())

@@ -1,4 +1,4 @@
-"""Notes that people changed since they were committed last."""
+"""Finds notes that were edited since their last commit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from labbook.store.notebook import Notebook
 
 
 def edited_notes(notebook: Notebook) -> list[Path]:
-    """Markdown files below `notes/` that differ from what their branch holds, sorted; entries of running runs left out.
+    """Return Markdown files below `notes/` that differ from their branch, sorted, without entries of running runs.
 
     Raises:
-        GitError: Nothing is committed here (no repository, or `commit = "off"`), or the branch cannot be read.
+        GitError: Commits are off (no repository, or `commit = "off"`), or the branch cannot be read.
 
     Cost: one process of git, and reading all notes.
     """
@@ -57,5 +57,5 @@ def _blobs(notebook: Notebook, folders: GitFolders) -> dict[bytes, str]:
 
 
 def _runs_on(data: bytes) -> bool:
-    """Whether this is the entry of a run that goes on: its end commits it."""
+    """Whether this is the entry of a running run, which is committed at its end."""
     return b"\nstatus: running\n" in data.partition(b"\n---")[0]

@@ -1,7 +1,7 @@
-"""Commits that had to wait, and commits that were withheld: one small file each, until they are made.
+"""Queued and withheld commits, one small file each.
 
-A commit waits in `.labbook/queue/` while git is busy. It is withheld in `.labbook/withheld/` when the last look found
-what may be a secret: until it is made, its files are neither published nor quoted.
+A commit is queued in `.labbook/queue/` while git is busy. It is withheld in `.labbook/withheld/` if the secret scan
+before the commit found a possible secret; its files are then neither published nor quoted.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ WITHHELD = "withheld"
 
 @dataclass(frozen=True)
 class Waiting:
-    """A commit that waits.
+    """A queued commit.
 
     Args:
-        slip: Its file in the queue.
+        slip: File in the queue.
         files: Paths relative to the notebook's root.
         message: Commit message.
         when: Unix time (s) of the commit.
-        reason: Why it had to wait.
-        only_new: Whether files that the branch has by then are left out.
+        reason: Why it was queued.
+        only_new: Whether to skip files that exist on the branch by then.
     """
 
     slip: Path
@@ -50,7 +50,7 @@ def enqueue(
     queue: str = QUEUE,
     only_new: bool = False,
 ) -> Path:
-    """Writes a commit down to be made later and returns its file; the same files wait only once.
+    """Queue a commit and return its file; a set of files is queued only once.
 
     Raises:
         OSError: The queue cannot be written.
@@ -71,17 +71,17 @@ def enqueue(
 
 
 def pending_commits(paths: NotebookPaths, *, queue: str = QUEUE) -> list[Waiting]:
-    """Everything that waits, oldest first. A slip that cannot be read is put aside."""
+    """Return queued commits, oldest first; an unreadable file is moved aside."""
     return [item for slip in sorted((paths.private / queue).glob("*.json")) if (item := _read(slip)) is not None]
 
 
 def withheld_files(paths: NotebookPaths) -> frozenset[str]:
-    """Files whose commit is withheld, relative to the notebook: they are not to be published or quoted."""
+    """Return files of withheld commits, relative to the notebook; they must not be published or quoted."""
     return frozenset(file for item in pending_commits(paths, queue=WITHHELD) for file in item.files)
 
 
 def remove_commit(item: Waiting) -> None:
-    """Takes a commit off the queue."""
+    """Remove a commit from the queue."""
     item.slip.unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""The settings of a notebook: one field a setting, with its default, one sentence and a check."""
+"""The settings of a notebook: one field per setting, with default, description and validation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labbook.store.toml_parser import parse_toml
 _MIB = 1024 * 1024
 
 Check = Callable[[Any], str]
-"""Says what is wrong with a value of the right type, or ""."""
+"""Validates a value of the right type; returns the problem, or ""."""
 
 
 def _one_of(*allowed: str) -> Check:
@@ -41,13 +41,13 @@ def _anything(_value: object) -> str:
 
 
 def _setting(default: Any, sentence: str, check: Check = _anything, *, env: str = "") -> Any:  # noqa: ANN401 - a field
-    """A field of `Config`. `env` names its environment variable where it is not `LABBOOK_<FIELD>`."""
+    """Declare a field of `Config`; `env` is its environment variable if it is not `LABBOOK_<FIELD>`."""
     return field(default=default, metadata={"help": sentence, "check": check, "env": env})
 
 
 @dataclass(frozen=True)
 class Config:
-    """All settings. Layers, the later one wins: defaults, `labbook.toml`, environment, flags."""
+    """All settings. Later sources override earlier ones: defaults, `labbook.toml`, environment, flags."""
 
     title: str = _setting("Lab notebook", "Name of the notebook, shown on its site and in reports.")
     language: str = _setting(
@@ -95,7 +95,7 @@ class Config:
     )
 
     def language_in_use(self, environ: Mapping[str, str] | None = None) -> str:
-        """Language to write in, "en" or "zh"; "auto" is decided by the locale variables."""
+        """Language of entries, "en" or "zh"; "auto" is resolved by the locale variables."""
         if self.language != "auto":
             return self.language
         source = os.environ if environ is None else environ
@@ -104,7 +104,7 @@ class Config:
 
 
 def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[str, object] | None = None) -> Config:
-    """The settings in force.
+    """Load the effective settings.
 
     Args:
         root: Folder with `labbook.toml` or a `pyproject.toml` that has `[tool.labbook]`; `None` for defaults.
@@ -128,7 +128,7 @@ def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[st
 
 
 def settings_text(config: Config) -> str:
-    """The text of a `labbook.toml` with every setting of `config`, each after its sentence."""
+    """Return the text of a `labbook.toml` with all settings of `config` and their descriptions."""
     lines = ["# Settings of this laboratory notebook. Environment variables LABBOOK_<NAME> override them.", ""]
     for each in fields(Config):
         lines += [f"# {each.metadata['help']}", f"{each.name} = {_toml(getattr(config, each.name))}", ""]
@@ -141,10 +141,10 @@ def environment_name(setting: Field[Any]) -> str:
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], str]:
-    """A TOML file as plain data, and its text.
+    """Return the data and the text of a TOML file.
 
     Raises:
-        NotebookError: It cannot be read, or is not TOML; names the line.
+        NotebookError: The file cannot be read or is not TOML; names the line.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -251,7 +251,7 @@ def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        # A JSON string is a TOML basic string, but for DEL, which TOML wants escaped too.
+        # A JSON string is a TOML basic string, except that TOML requires DEL to be escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml(item) for item in value) + "]"

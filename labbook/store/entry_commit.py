@@ -1,8 +1,8 @@
-"""Commits entries, and nothing else, with one `git fast-import`, whatever the user's work tree is in the middle of.
+"""Commits entries, and nothing else, with one `git fast-import`, also during a merge or rebase of the user.
 
-The user's index, stash, hooks, staged files and head stay untouched: entries go to a branch of their own. Only a
-notebook that says `commit = "checkout"` commits on the branch that is checked out. A commit that cannot be made now is
-written down and made by a later command.
+The user's index, stash, hooks, staged files and HEAD do not change: entries go to a branch of their own. Only with
+`commit = "checkout"` they go to the branch that is checked out. A commit that is not possible now is queued for a later
+command.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from labbook.store.git_index_sync import IndexLockedError, clear_leftovers, stag
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
 from labbook.store.journal import write_atomically
-from labbook.store.last_look import secrets_in, told
+from labbook.store.last_look import describe_secrets, secrets_in
 from labbook.store.locks import hold_lock
 
 if TYPE_CHECKING:
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 _PATIENCE_S = 8.0
-"""How long a commit is tried before it is put on the queue. Source: chosen by us; 32 recorders that end in the same
-moment need about 1 s here."""
+"""Time limit for a commit before it is queued. Source: chosen by us; 32 recorders that end at the same time need about
+1 s here."""
 
 _STALE_S = 60.0
-"""Age from which a lock on a branch is left behind by a process that died. Source: mechanisms, section 5.3."""
+"""Age from which a lock on a branch counts as stale. Source: mechanisms, section 5.3."""
 
 
 @dataclass(frozen=True)
 class CommitOutcome:
-    """What became of a commit.
+    """The outcome of a commit.
 
     Args:
-        status: "committed", "unchanged" (the branch has these files already), "queued" (a later command makes it),
-            "off" (not wanted, or no repository), "withheld" (a file or the message may hold a secret) or "failed".
+        status: "committed", "unchanged" (the branch has these files already), "queued" (for a later command), "off"
+            (by setting, or no repository), "withheld" (a file or the message may contain a secret) or "failed".
         commit: Full hash, or "".
         ref: Full name of the branch, or "".
-        reason: Why it was not committed, as a sentence part, or "".
+        reason: Why it was not committed, as part of a sentence, or "".
     """
 
     status: str
@@ -67,19 +67,19 @@ def commit_files(
     redactor: Redactor | None = None,
     only_new: bool = False,
 ) -> CommitOutcome:
-    """Commits the files as they are on disk, after a last look for secrets in them and in the message.
+    """Commit files as they are on disk, after a scan for secrets in them and in the message.
 
-    Never raises: trouble with git is in the outcome.
+    Never raises: problems with git are in the outcome.
 
     Args:
         notebook: The notebook.
-        files: Absolute paths inside it. A folder stands for the files in it; a path that does not exist, for its
-            deletion.
+        files: Absolute paths inside the notebook. A folder means its files; a path that does not exist is deleted on
+            the branch.
         message: Commit message.
         when: Unix time (s) of the commit; now when `None`.
-        redactor: Of the run that is committed; `None`: the notebook's rules and the secrets of this environment.
-        only_new: Whether files that the branch already has are left out: what it has is never replaced, and comes back
-            on disk in place of a file that nobody has edited since.
+        redactor: Redactor of the run; `None`: the notebook's rules and the secrets of this environment.
+        only_new: Whether to skip files that the branch already has: its version is preserved, and restored on disk if
+            the file was not edited since.
 
     Cost: 3 processes of git, about 12 ms; 5 on a branch that is checked out.
     """
@@ -97,7 +97,7 @@ def commit_files(
 
 
 def commit_queued(notebook: Notebook) -> list[CommitOutcome]:
-    """Makes the commits that had to wait, oldest first, until one has to wait again; never raises."""
+    """Make queued commits, oldest first, until one has to be queued again; never raises."""
     outcomes = []
     with contextlib.suppress(OSError):
         for item in commit_queue.pending_commits(notebook.paths):
@@ -113,7 +113,7 @@ def commit_queued(notebook: Notebook) -> list[CommitOutcome]:
 
 
 def withhold(notebook: Notebook, files: Sequence[Path], message: str, when: float, outcome: CommitOutcome) -> None:
-    """Notes that a commit was withheld: `labbook recover` makes it, and nothing publishes its files before that.
+    """Record a withheld commit: `labbook recover` makes it, and its files are not published before.
 
     Raises:
         OSError: The note cannot be written.
@@ -123,12 +123,12 @@ def withhold(notebook: Notebook, files: Sequence[Path], message: str, when: floa
 
 
 class _MustWaitError(Exception):
-    """The commit cannot be made now, and can be later."""
+    """The commit is not possible now, but may be later."""
 
 
 @dataclass(frozen=True)
 class _Target:
-    """Where a commit goes: a branch, and the work trees that have it checked out."""
+    """Target of a commit: a branch, and the work trees that have it checked out."""
 
     folders: GitFolders
     ref: str
@@ -138,7 +138,7 @@ class _Target:
 def _last_look(
     notebook: Notebook, changes: Sequence[FileChange], message: str, redactor: Redactor | None
 ) -> CommitOutcome | None:
-    """The outcome where a file or the message may hold a secret, or where that cannot be known."""
+    """Return the outcome "withheld" if a file or the message may contain a secret or cannot be scanned."""
     from labbook.store.recorder_redaction import make_redactor
 
     try:
@@ -146,7 +146,7 @@ def _last_look(
     except LabbookError as error:
         return CommitOutcome("failed", reason=error.message)
     found = secrets_in(changes, message, judge)
-    return CommitOutcome("withheld", reason=told(found)) if found else None
+    return CommitOutcome("withheld", reason=describe_secrets(found)) if found else None
 
 
 def _attempt(
@@ -163,7 +163,7 @@ def _attempt(
     off = off or ("the notebook is not in a git repository" if folders is None else "")
     ref = ""
     try:
-        # Exactly the bytes that are committed. Where nothing is, they are looked at all the same: a site shows them.
+        # Exactly the bytes of the commit; also scanned without a commit, because a site shows them.
         changes = read_changes(notebook.paths, files)
         refused = _last_look(notebook, changes, message, redactor)
         if refused is not None:
@@ -214,9 +214,9 @@ def _target(notebook: Notebook, folders: GitFolders) -> _Target:
 
 @contextlib.contextmanager
 def _marked(target: _Target, lock: int | None) -> Iterator[float | None]:
-    """Notes in the lock file that a commit is being made; yields the time of the note that one who died left there.
+    """Mark in the lock file that a commit is in progress; yields the time of the mark of a process that died.
 
-    Git inherits the lock: whoever gets it knows that the one before, and its git, have ended.
+    Git inherits the lock: a process that acquires it knows that the previous one and its git have ended.
     """
     if lock is None:
         yield None
@@ -231,11 +231,11 @@ def _marked(target: _Target, lock: int | None) -> Iterator[float | None]:
     try:
         yield died
     except _MustWaitError:
-        # Nothing of ours was cut short here; what an earlier one left still stands.
+        # This process interrupted nothing; the mark of an earlier one is still valid.
         os.ftruncate(lock, 0)
         os.pwrite(lock, left if died is not None else b"", 0)
         raise
-    # Not in a `finally`: git may have been cut short, and the next one has to know.
+    # Not in a `finally`: if git was interrupted, the next process has to know.
     os.ftruncate(lock, 0)
 
 
@@ -249,7 +249,7 @@ def _land(
     lock: int | None,
     previous_died: float | None,
 ) -> CommitOutcome:
-    """Tries until the branch has the changes or the time is up."""
+    """Retry until the branch has the changes or the time limit is reached."""
     deadline = time.monotonic() + patience_s
     keep_open = () if lock is None else (lock,)
     while True:
@@ -277,7 +277,7 @@ def _land(
 
 
 def _leave_existing(target: _Target, changes: Sequence[FileChange], when: float) -> list[FileChange]:
-    """The changes of paths that the branch does not have. What it has replaces a file older than the commit."""
+    """Return the changes of paths that the branch lacks; its own files replace ones older than the commit on disk."""
     tip, stored = _stored(target, changes)
     if not tip and not target.trees and adopt_remote_branch(target.folders, target.ref):
         tip, stored = _stored(target, changes)
@@ -292,25 +292,25 @@ def _leave_existing(target: _Target, changes: Sequence[FileChange], when: float)
 
 
 def _stored(target: _Target, changes: Sequence[FileChange]) -> tuple[str, dict[bytes, str]]:
-    """The branch's tip ("" when there is none), and the hash of each path in it ("" when it has none)."""
+    """Return the branch's tip ("" if there is none), and the hash of each path in it ("" if absent)."""
     ref = os.fsencode(target.ref)
-    asked = [change.path for change in changes if b"\n" not in change.path]
-    lines = b"".join(b"%s:%s\n" % (ref, path) for path in asked)
+    requests = [change.path for change in changes if b"\n" not in change.path]
+    lines = b"".join(b"%s:%s\n" % (ref, path) for path in requests)
     answer = run_git(target.folders, "cat-file", "--batch-check", stdin=b"%s^{commit}\n%s" % (ref, lines))
-    said = answer.out.split(b"\n")[:-1]
-    if answer.code or len(said) != len(asked) + 1:
+    replies = answer.out.split(b"\n")[:-1]
+    if answer.code or len(replies) != len(requests) + 1:
         raise GitError(f"cannot read the repository {target.folders.top}: {answer.error or 'git gave no answer'}")
-    hashes = [line.split()[0].decode() if re.fullmatch(rb"[0-9a-f]+ \w+ \d+", line) else "" for line in said]
-    return hashes[0], dict(zip(asked, hashes[1:], strict=True))
+    hashes = [line.split()[0].decode() if re.fullmatch(rb"[0-9a-f]+ \w+ \d+", line) else "" for line in replies]
+    return hashes[0], dict(zip(requests, hashes[1:], strict=True))
 
 
 def _same(changes: Sequence[FileChange], stored: Mapping[bytes, str]) -> bool:
-    """Whether the branch has the changes already. A path whose hash could not be asked counts as changed."""
+    """Whether the branch has the changes already; a path without a known hash counts as changed."""
     return all(c.path in stored and stored[c.path] == blob_hash(c.data, stored[c.path]) for c in changes)
 
 
 def _stage_everywhere(target: _Target, tip: str, changes: Sequence[FileChange], keep_open: Sequence[int]) -> str:
-    """Puts the changes into the index of every work tree that has the branch; returns what is in the way, or ""."""
+    """Write the changes to the index of every work tree of the branch; returns the obstacle, or ""."""
     if not target.trees:
         return ""
     answer = run_git(target.folders, "fast-import", "--quiet", stdin=blob_stream(changes), timeout_s=60)
@@ -334,7 +334,7 @@ def _other_trees(target: _Target) -> list[WorkTree]:
 
 
 def _as_before(tree: WorkTree, changes: Sequence[FileChange], stored: Mapping[bytes, str]) -> dict[bytes, bool]:
-    """Path -> whether the file in that work tree is as in the tip, so that it may be brought up to date."""
+    """Return path -> whether the file in that work tree equals the tip and may be updated."""
     found = {}
     for change in changes:
         file = tree.folders.top / os.fsdecode(change.path)
@@ -345,10 +345,10 @@ def _as_before(tree: WorkTree, changes: Sequence[FileChange], stored: Mapping[by
 
 
 def _worth_retrying(error: str) -> str:
-    """What was in the way, when it may be gone in a moment.
+    """Return the obstacle if it is temporary.
 
     Raises:
-        GitError: It will not be.
+        GitError: It is permanent.
     """
     if "does not contain" in error or "but expected" in error or "reference already exists" in error:
         return "the branch kept moving"
@@ -359,10 +359,10 @@ def _worth_retrying(error: str) -> str:
 
 
 def _clear_stale_locks(target: _Target, previous_died: float | None) -> None:
-    """Removes locks on the branch that a committer left when it was killed.
+    """Remove locks on the branch that a killed process left.
 
     Only called under labbook's own lock. Git holds these two locks for milliseconds: one that is a minute old is
-    stale, and so is one that is a second old when a labbook died in the middle of a commit before it was made.
+    stale, and so is one that is a second old if a labbook died during a commit before it was created.
     """
     locks = [target.folders.common_dir / f"{target.ref}.lock"]
     locks += [tree.folders.git_dir / "HEAD.lock" for tree in target.trees]
@@ -375,7 +375,7 @@ def _clear_stale_locks(target: _Target, previous_died: float | None) -> None:
 
 
 def _remove_crash_report(error: str) -> None:
-    """Removes the report that fast-import leaves in the git folder when it refuses."""
+    """Remove the report that fast-import writes to the git folder when it fails."""
     report = re.search(r"dumping crash report to (.+fast_import_crash_\d+)", error)
     if report:
         Path(report[1]).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""The text of an entry: what labbook generated stands between markers, everything else belongs to people.
+"""The text of an entry: generated blocks between markers, and hand-written text.
 
-A block is `<!-- labbook:begin NAME -->` ... `<!-- labbook:end NAME -->`, each marker alone on its line. Joining a newly
-generated entry with the one on disk replaces blocks and front matter keys, and keeps every other byte.
+A block is `<!-- labbook:begin NAME -->` ... `<!-- labbook:end NAME -->`, each marker alone on its line. Merging a newly
+generated entry into the one on disk replaces blocks and front matter keys, and preserves every other byte.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ _MARKER_START = re.compile(r"<!-- labbook:(?=begin |end )")
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of an entry's body: a generated block with its markers (`name`), or people's text (`name` empty)."""
+    """A part of an entry's body: a generated block with its markers (`name`), or hand-written text (`name` empty)."""
 
     name: str
     text: str
 
 
 def block(name: str, content: str) -> str:
-    """`content` between the markers of a block; text in it that looks like a marker is made harmless."""
+    """Return `content` between the markers of a block; markers in the content are escaped."""
     inside = _MARKER_START.sub("<!--labbook:", content).strip("\n")
     return f"<!-- labbook:begin {name} -->\n\n{inside}\n\n<!-- labbook:end {name} -->\n"
 
 
 def split_parts(body: str) -> list[Part]:
-    """The body cut in generated blocks and people's text; joined again, the parts give `body` byte for byte.
+    """Split the body into generated blocks and hand-written text; concatenated, the parts equal `body`.
 
-    A block is a begin marker and the next marker, when that is its end. Of several blocks of one name the first
-    counts; markers without their partner are people's text.
+    A block is a begin marker and the next marker, if that is its end. Of several blocks of one name the first counts;
+    unpaired markers are hand-written text.
     """
     lines = re.findall(r"[^\n]*\n|[^\n]+\Z", body)
     pairs = dict(_pairs(lines))
@@ -58,7 +58,7 @@ def split_parts(body: str) -> list[Part]:
 
 
 def _pairs(lines: list[str]) -> Iterator[tuple[int, tuple[int, str]]]:
-    """Line of each block's begin marker, with the line of its end marker and its name."""
+    """Return the line of each block's begin marker, with the line of its end marker and its name."""
     seen: set[str] = set()
     opened: tuple[int, str] | None = None
     for number, line in enumerate(lines):
@@ -76,17 +76,17 @@ def _pairs(lines: list[str]) -> Iterator[tuple[int, tuple[int, str]]]:
 
 
 def merge(existing: str, generated: str, *, known: Collection[str] = (), left_out: Collection[str] = ()) -> str:
-    """The entry on disk with its blocks and labbook's front matter keys brought up to date.
+    """Return the entry on disk with updated blocks and front matter keys of labbook.
 
-    People's text outside the blocks survives byte for byte, line ends too. A block that people removed comes back at
-    its natural place. Front matter that cannot be read is moved into the text, where it can be repaired.
+    Text outside the blocks is preserved byte for byte, including line ends. A removed block is inserted at its position
+    in the template. Unreadable front matter is moved into the text, where it can be repaired.
 
     Args:
-        existing: The file as it is; read it without translating line ends (`read_text`).
-        generated: A whole generated entry.
-        known: Names of all blocks that labbook can generate: one that is not in `generated` is emptied. Blocks of other
-            names (of a newer labbook) stay as they are.
-        left_out: Names of blocks that people do not want in this entry.
+        existing: The file on disk, read without translating line ends (`read_text`).
+        generated: A complete generated entry.
+        known: Names of all blocks that labbook can generate: one that is not in `generated` is emptied. Other blocks
+            (of a newer labbook) are not changed.
+        left_out: Names of blocks that the user excluded from this entry.
     """
     if not existing.strip("\ufeff \t\r\n"):
         return generated
@@ -106,13 +106,13 @@ def merge(existing: str, generated: str, *, known: Collection[str] = (), left_ou
 
 
 def with_block(page: str, name: str, content: str, behind: Collection[str] = ()) -> str:
-    """A page with one block set to `content`, or taken out where that is empty; every other byte as it was.
+    """Return a page with one block set to `content`, or removed if that is empty; all other bytes are preserved.
 
     Args:
-        page: The file as it is; read it without translating line ends (`read_text`).
+        page: The file on disk, read without translating line ends (`read_text`).
         name: Name of the block.
         content: Markdown.
-        behind: A new block comes behind the last of these that is there; else to the end of the page.
+        behind: A new block is inserted after the last of these blocks, else at the end of the page.
 
     Raises:
         EntryError: The front matter cannot be read.
@@ -124,7 +124,7 @@ def with_block(page: str, name: str, content: str, behind: Collection[str] = ())
     if not content.strip():
         if at is not None:
             del parts[at]
-            # The blank line that parted it from the block before.
+            # The blank line before the removed block.
             if at < len(parts) and at and not parts[at].name:
                 parts[at] = Part("", parts[at].text.removeprefix(newline))
         return page[: len(page) - len(body)] + _as_text(parts, newline)
@@ -144,12 +144,12 @@ def with_block(page: str, name: str, content: str, behind: Collection[str] = ())
 
 
 def _joined(parts: list[Part], template: list[Part], emptied: Collection[str], newline: str) -> str:
-    """The body with its blocks replaced, the missing ones put at their places, and the `emptied` ones emptied.
+    """Return the body with blocks replaced, missing ones inserted, and the `emptied` ones emptied.
 
     Args:
         parts: The body on disk.
-        template: The generated body: blocks, and people's headings between them.
-        emptied: Names of blocks that have nothing to say.
+        template: The generated body: blocks, and headings of hand-written sections between them.
+        emptied: Names of blocks without content.
         newline: Line end of the file.
     """
     blocks = {p.name: p.text for p in template if p.name}
@@ -170,12 +170,12 @@ def _joined(parts: list[Part], template: list[Part], emptied: Collection[str], n
 
 
 def _same_end(text: str, old: str) -> str:
-    """A block at the very end of a file without a last line end gets none either."""
+    """Remove the line end of a last block if the file ends without one."""
     return text if old.endswith("\n") else text.rstrip("\r\n")
 
 
 def _as_text(parts: list[Part], newline: str) -> str:
-    """The parts as text; a block begins on a line of its own, below a blank line when another block precedes it."""
+    """Join parts; a block begins on its own line, after a blank line if another block precedes it."""
     text = ""
     before = Part("", "")
     for part in parts:
@@ -189,9 +189,9 @@ def _as_text(parts: list[Part], newline: str) -> str:
 
 
 def _insert(parts: list[Part], block: Part, template: list[Part], number: int) -> None:
-    """Puts a missing block where the template has it: behind what precedes it there, or else before what follows.
+    """Insert a missing block at its position in the template: after its predecessor, else before its successor.
 
-    What precedes it may be one of people's headings: then it comes behind whatever they wrote below that heading.
+    If the predecessor is a heading, the block is inserted after the text below that heading.
     """
     for earlier in reversed(template[:number]):
         at = _behind(parts, earlier, template)
@@ -206,7 +206,7 @@ def _insert(parts: list[Part], block: Part, template: list[Part], number: int) -
 
 
 def _behind(parts: list[Part], wanted: Part, template: list[Part]) -> int | None:
-    """Index behind a block, or behind the text below one of people's headings; `None` when it is not there."""
+    """Return the index after a block, or after the text below a heading; `None` if it is absent."""
     if wanted.name:
         return next((i + 1 for i, part in enumerate(parts) if part.name == wanted.name), None)
     headings = [line for part in template if not part.name for line in _headings(part.text)]
@@ -227,7 +227,7 @@ def _headings(text: str) -> list[str]:
 
 
 def _line_start(text: str, headings: Collection[str], *, behind: str) -> int | None:
-    """Where the first of some heading lines begins, below the line `behind`; `None` when none is there."""
+    """Return the position of the first of some heading lines after the line `behind`, or `None`."""
     position, seen = 0, False
     for line in text.split("\n"):
         if seen and line.rstrip() in headings:
@@ -238,22 +238,22 @@ def _line_start(text: str, headings: Collection[str], *, behind: str) -> int | N
 
 
 def _readable_rest(existing: str, reason: str, newline: str) -> str:
-    """The old file as body: its unreadable front matter in a code block, with the reason."""
+    """Return the file as body: its unreadable front matter in a code block, with the reason."""
     text = existing.removeprefix("\ufeff")
     end = re.search(r"^(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)", text[3:], re.MULTILINE)
     if end is None:
         return newline + text
     broken, rest = text[: 3 + end.end()], text[3 + end.end() :]
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", broken)), default=0))
-    said = reason.replace("`", "'").replace("<", "(").replace("\n", " ")
+    inline_reason = reason.replace("`", "'").replace("<", "(").replace("\n", " ")
     return (
-        f"{newline}labbook could not read this front matter ({said}):{newline}{newline}{fence}yaml{newline}"
+        f"{newline}labbook could not read this front matter ({inline_reason}):{newline}{newline}{fence}yaml{newline}"
         f"{broken}{'' if broken.endswith(chr(10)) else newline}{fence}{newline}{rest}"
     )
 
 
 def read_text(path: Path) -> str:
-    """A Markdown file with its line ends as they are; bytes that are no UTF-8 survive `write_text`.
+    """Read a Markdown file without translating line ends; invalid UTF-8 is preserved by `write_text`.
 
     Raises:
         OSError: It cannot be read.
@@ -262,5 +262,5 @@ def read_text(path: Path) -> str:
 
 
 def to_bytes(text: str) -> bytes:
-    """The bytes of a text that `read_text` gave or labbook generated."""
+    """Encode a text from `read_text` or generated by labbook."""
     return text.encode("utf-8", "surrogateescape")

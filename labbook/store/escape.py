@@ -1,11 +1,11 @@
-"""Untrusted text into pages: one function for each place it may stand in.
+"""Escapes untrusted text for pages: one function for each position in a page.
 
-Untrusted is everything that labbook did not write: output, messages, paths, names, values, titles. The pages are read
+Untrusted is all text that labbook did not write: output, messages, paths, names, values, titles. The pages are read
 by git hosts, by Python-Markdown with whatever extensions a team turns on, by editors such as Obsidian, and as raw text.
-So only what is active somewhere is encoded, by numeric character references: these mean the same in Markdown and in
-HTML, inside and outside of tables, while backslashes do not. Nothing is ever made a link.
+So characters with a meaning in any of them are encoded as numeric character references: these work in Markdown and
+HTML, inside and outside tables, while backslashes do not. No text is turned into a link.
 
-Encode last: what any of these functions returned must not be cut or joined to half a construct afterwards.
+Encode last: do not cut or extend the results afterwards.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _LONGEST_FENCE = 32
 _LONGEST_NAME = 100
 _RESERVED = frozenset(["", "con", "prn", "aux", "nul", "index", "readme", "404"])
 
-# Always encoded. `_` and `:` are too common inside of names and times; see `_BY_POSITION`.
+# Always encoded. `_` and `:` are too common in names and times; see `_BY_POSITION`.
 _ELEMENTS = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _ALWAYS = str.maketrans({char: f"&#{ord(char)};" for char in "\\`*{}[]|~^$#"} | _ELEMENTS)
 
-# Active only beside certain neighbours. Each alternative begins with the character to encode.
+# Active only next to certain characters. Each alternative begins with the character to encode.
 _BY_POSITION = re.compile(
-    # What the redaction leaves reads better as it is; it is no link without what may not follow.
+    # Masks of the redaction stay readable; they are links only with the excluded next characters.
     r"\[(?:REDACTED:[a-z0-9_]{1,40}|USER)\](?![\[(:])|"
-    r"(?<![^\W_])_|_(?![^\W_])"  # emphasis; inside of a word it is none
+    r"(?<![^\W_])_|_(?![^\W_])"  # emphasis, but not inside a word
     r"|:(?=//)|:(?!\d+:)(?=[+\w-]+:)|:(?=100:|1234:)|(?<=www)\.|(?<=WWW)\."  # addresses that become links, emoji
-    r"|@(?! )"  # mentions; of a name that follows
+    r"|@(?! )"  # mentions of a name
     r"|=(?==)|\+(?=\+)|%(?=%)|!(?=!!|\d)|\?(?=\?\?|\d)|/(?=//)"  # marked text, keys, comments, blocks of extensions
     r"|\((?=(?:c|r|tm)\))|(?<=\+)/(?=-)|(?<==)/(?==)|(?<=\bc)/(?=o\b)|(?<![\d/])[1-7](?=/[2-8](?![\d/]))",  # symbols
     re.IGNORECASE,
 )
 
-# Active only where a line begins.
+# Active only at the start of a line.
 _AT_START = re.compile(r"[-+](?=\s|$)|-(?=[- ]*$)|=(?==*$)|:(?=\s)|(?:(?<=^\d)|(?<=^\d\d)|(?<=^\d{3}))[.)](?!\d)")
 
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -48,24 +48,24 @@ _SEQUENCES = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 
-# Marks that tools work on inside of code as well: macros, critic markup, files to include.
+# Marks that tools process even inside code: macros, critic markup, includes.
 _ACTIVE_IN_CODE = re.compile(r"\{[{%#+=~>:-]|^[ \t]*;*-+8<-+", re.MULTILINE)
 
 
 def inline(text: str) -> str:
-    """`text` for running text, a heading, a list item, a link's label or an HTML element: inert, on one line."""
+    """Escape text for a paragraph, a heading, a list item, a link label or an HTML element, as one line."""
     encoded = _encoded(" ".join(_LINE_ENDS.sub(" ", text).split()))
     return _AT_START.sub(_reference, encoded, count=1) if encoded[:1] in "-+=:0123456789" else encoded
 
 
 def table_cell(text: str) -> str:
-    """`text` for one cell of a table; the row stays one row, the cell one cell."""
+    """Escape text for one table cell."""
     encoded = _encoded(" ".join(_LINE_ENDS.sub(" ", text).split()))
     return encoded.replace("-", "&#45;") if encoded and not encoded.strip("-: ") else encoded
 
 
 def code_span(text: str) -> str:
-    """`text` as code within a line or a table cell: backticks where that is safe for every reader, else an element."""
+    """Format text as inline code, also in table cells: backticks if that is safe for all readers, else an element."""
     line = _LINE_ENDS.sub(" ", text)
     if not line.strip():
         return "<code></code>" if not line else "<code> </code>"
@@ -77,9 +77,9 @@ def code_span(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A sentence of the catalogue for running text: what stands between single backticks stays code, the rest is inert.
+    """Escape a sentence of the catalogue, except code between single backticks.
 
-    A backtick without a second one is a backtick.
+    An unpaired backtick is escaped.
     """
     parts = _CODE.split(text)
     return "".join(
@@ -91,7 +91,7 @@ _CODE = re.compile(r"(`[^`\n]+`)")
 
 
 def _around(text: str, *, first: bool) -> str:
-    """`text` made inert with the spaces at its ends, where code stands beside it; only the first begins a line."""
+    """Escape text between code spans, with its leading and trailing spaces; only the first part begins a line."""
     if not text.strip():
         return " " if text else ""
     line = _LINE_ENDS.sub(" ", text)
@@ -101,15 +101,15 @@ def _around(text: str, *, first: bool) -> str:
 
 
 def fence(text: str, info: str = "") -> str:
-    """`text` as a block of code that ends with a line feed.
+    """Format text as a code block that ends with a line feed.
 
     Args:
         text: Any number of lines.
         info: Language of the block, chosen by labbook.
 
     Returns:
-        A fence longer than any inside. Text with marks that some tool would act on even there (`{{`, files to
-        include) becomes a `<pre>` element, because a fence cannot hide them.
+        A fence longer than any in the text. Text with marks that tools process even there (`{{`, includes) becomes a
+        `<pre>` element, because a fence cannot hide them.
     """
     plain = "\n".join(visible(line) for line in _LINE_ENDS.split(text)).rstrip("\n")
     info = re.sub(r"[^A-Za-z0-9_+-]", "", info)
@@ -123,15 +123,15 @@ def fence(text: str, info: str = "") -> str:
 
 
 def url_path(text: str) -> str:
-    """`text` as the target of a link within the notebook: percent-encoded, never an address of another host."""
+    """Encode text as a link target in the notebook: percent-encoded, never the address of another host."""
     path = quote(text.encode("utf-8", "replace"), safe="/").replace("~", "%7E")
     return re.sub(r"^/{2,}", "/", path)
 
 
 def file_name(text: str) -> str:
-    """A safe name for a file made from `text`: no folder, nothing hidden, nothing reserved.
+    """Make a safe file name from text: no folder, not hidden, not reserved.
 
-    Where something had to change, a short digest of `text` keeps different texts apart.
+    A changed name gets a short digest of `text`, so that different texts have different names.
     """
     name = unicodedata.normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
     name = re.sub(r"[^\w.+=,@-]+", "_", name, flags=re.UNICODE).strip("._- ")
@@ -147,7 +147,7 @@ def file_name(text: str) -> str:
 
 
 def csv_cell(text: str) -> str:
-    """`text` as one cell of a CSV file that no spreadsheet takes for a formula."""
+    """Format text as a CSV cell that no spreadsheet evaluates as a formula."""
     cell = "".join(char for char in visible(text) if char not in _BIDI)
     if cell[:1] in ("=", "+", "-", "@", "\t", "\uff1d", "\uff0b", "\uff0d", "\uff20") and not _is_number(cell):
         cell = "'" + cell
@@ -155,7 +155,7 @@ def csv_cell(text: str) -> str:
 
 
 def terminal(text: str) -> str:
-    """`text` for a terminal: without escape sequences and control characters; lines and tabs stay."""
+    """Clean text for a terminal: no escape sequences and control characters except line feeds and tabs."""
     plain = _SEQUENCES.sub("", text)
     return "".join(char for char in plain if char in "\n\t" or not _acts(char))
 
@@ -165,13 +165,13 @@ def _acts(char: str) -> bool:
 
 
 def visible(text: str) -> str:
-    """`text` with control characters, direction marks and broken characters shown instead of acted upon; tabs stay."""
+    """Make control characters, direction marks and broken characters visible, except tabs."""
     if text.isprintable():
         return text
-    return "".join(_shown(char) for char in text)
+    return "".join(_make_visible(char) for char in text)
 
 
-def _shown(char: str) -> str:
+def _make_visible(char: str) -> str:
     code = ord(char)
     if char == "\t" or char.isprintable():
         return char
@@ -187,8 +187,8 @@ def _shown(char: str) -> str:
 
 
 def _encoded(line: str) -> str:
-    """One line with everything active encoded, wherever in a line it will stand."""
-    # First by position, on the text itself: the references made later would hide or imitate neighbours.
+    """Encode all active characters of one line, for any position in a line."""
+    # First by position, on the original text: references would hide or imitate neighbouring characters.
     parts: list[str] = []
     done = 0
     plain = visible(line)
@@ -207,7 +207,7 @@ _PRE = str.maketrans({char: f"&#{ord(char)};" for char in "{}`~"} | _ELEMENTS)
 
 
 def _pre(text: str) -> str:
-    """Text of a `<pre>` element: nothing has a meaning inside but what tools find by looking at raw lines."""
+    """Encode text for a `<pre>` element, where only tools that read raw lines find a meaning."""
     return text.translate(_PRE)
 
 

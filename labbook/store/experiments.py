@@ -1,4 +1,4 @@
-"""Experiments: a named question with a page, `exp003_digits-cnn_dynamic`, that many runs belong to."""
+"""Experiments: named pages (`exp003_digits-cnn_dynamic`) that group runs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _LOCK_WAIT_S = 10.0
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment, by its page.
+    """One experiment.
 
     Args:
         slug: `exp003_digits-cnn_dynamic`.
-        path: Its page.
+        path: Path of its page.
     """
 
     slug: str
@@ -49,7 +49,7 @@ class Experiment:
 
 
 def experiments(notebook: Notebook) -> list[Experiment]:
-    """All experiments of the notebook, by number."""
+    """Return all experiments of the notebook, by number."""
     folder = notebook.paths.experiments
     pages = folder.glob("exp*.md") if folder.is_dir() else ()
     found = [Experiment(page.stem, page) for page in pages if _PAGE.fullmatch(page.stem)]
@@ -65,18 +65,18 @@ def new_experiment(
     project: str = "",
     commit: bool = True,
 ) -> str:
-    """Makes the page of a new experiment and returns its slug; numbers are never given twice.
+    """Create the page of a new experiment and return its slug; numbers are never reused.
 
     Args:
-        notebook: Where to make it.
-        name: What it is about, in any language.
+        notebook: The notebook.
+        name: Subject of the experiment, in any language.
         mode: "dynamic", "static" or "compiled".
-        script: The script whose runs belong to it from now on; `None` for none, "" for runs without a script.
+        script: The script whose future runs belong to it; `None`: no script, "": runs without a script.
         project: The folder that the script is of, for a notebook that serves many.
         commit: Whether the page is committed at once.
 
     Raises:
-        UsageError: Nothing of the name can be used, or there is no such mode.
+        UsageError: The name has no usable characters, or the mode is unknown.
         NotebookError: The page cannot be written.
     """
     _check(notebook, name, mode)
@@ -90,19 +90,19 @@ def new_experiment(
 
 
 def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, project: str = "") -> str:
-    """The slug of the experiment that a run belongs to: the chosen one, or that of its script, made on first use.
+    """Return the slug of a run's experiment: the chosen one, or that of its script, created on first use.
 
     Args:
-        notebook: Where to look.
-        script: The program of the run, "" when it has none.
-        chosen: Slug, number ("3", "exp003") or a part of the name of an experiment; "" for that of the script.
+        notebook: The notebook.
+        script: The program of the run, or "".
+        chosen: Slug, number ("3", "exp003") or part of the name of an experiment; "" for that of the script.
         project: The folder that the script is of, for a notebook that serves many.
 
     Raises:
-        UsageError: The chosen experiment does not exist, or several are meant; names the nearest.
+        UsageError: No experiment or several match `chosen`; names the nearest.
         NotebookError: The page of a new experiment cannot be written, or a link leads notes out of the notebook.
     """
-    # The first step of a run: one whose entry would be written elsewhere goes to another notebook.
+    # The first step of a run: a run that cannot write its entry here uses another notebook.
     for folder in (notebook.paths.experiments, notebook.paths.entry(new_run_id()).parent):
         check_stays_inside(folder, notebook.paths.root)
     if chosen:
@@ -111,8 +111,8 @@ def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, proj
     if found is not None:
         return found.slug
     with _locked(notebook):
-        # Another recorder of the same script may have been faster, and the branch may have a page that is not on disk:
-        # in a fresh clone, or after switching branches.
+        # Another recorder of the same script may have created it, or the branch has a page that is not on disk (in a
+        # fresh clone, or after switching branches).
         _restore_pages(notebook)
         found = _of_script(notebook, script, project)
         made = found or _create(notebook, _name_of(script, project), "dynamic", script, project)
@@ -122,7 +122,7 @@ def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, proj
 
 
 def slug_part(name: str) -> str:
-    """`name` as a part of a file name: letters and digits of any language, joined by dashes."""
+    """Make a part of a file name: letters and digits of any language, joined by dashes."""
     text = unicodedata.normalize("NFKC", name).lower()
     kept = "".join(c if unicodedata.category(c)[0] in "LNM" else "-" for c in text)
     # File names are limited in bytes: a Chinese character takes three, some four.
@@ -146,7 +146,7 @@ def _restore_pages(notebook: Notebook) -> None:
 def _check(notebook: Notebook, name: str, mode: str) -> None:
     from labbook.store.recorder_redaction import make_redactor, scan_bytes
 
-    # Its page is committed at once, and its file carries the name.
+    # Its page is committed immediately, and the file name contains the name.
     redactor = make_redactor(os.environ, (), notebook.redaction_rules())
     for hit in scan_bytes(name.encode("utf-8", "replace"), redactor):
         raise UsageError(f"the name may hold a secret ({hit.rule}): no experiment was made", hint="leave the value out")
@@ -187,7 +187,7 @@ def _page_text(notebook: Notebook, slug: str, title: str, mode: str, script: str
     if notebook.config.author:
         meta["author"] = notebook.config.author
     meta["created"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    # A broken template of the notebook's own must not keep a run from being recorded.
+    # A broken template of the notebook must not prevent recording.
     body, _ = Templates(notebook.paths.templates, language).render_anyway("experiment.md.j2", {"title": title})
     return f"{frontmatter.emit(meta)}\n{body.rstrip()}\n"
 
@@ -199,9 +199,9 @@ def _commit(notebook: Notebook, made: Experiment) -> None:
 
 
 def _of_script(notebook: Notebook, script: str, project: str) -> Experiment | None:
-    """The newest experiment whose page names the script."""
+    """Return the newest experiment whose page names the script."""
     for each in reversed(experiments(notebook)):
-        if _is_plainly_of(each.path, script, project):
+        if _has_script_lines(each.path, script, project):
             return each
         meta = _meta(each.path, PurePosixPath(script).name)
         if meta is not None and meta.get("script") == script and (meta.get("project") or "") == project:
@@ -209,8 +209,8 @@ def _of_script(notebook: Notebook, script: str, project: str) -> Experiment | No
     return None
 
 
-def _is_plainly_of(page: Path, script: str, project: str) -> bool:
-    """Whether the page names script and project in the very lines that labbook writes: then no parser is needed.
+def _has_script_lines(page: Path, script: str, project: str) -> bool:
+    """Whether the page names script and project in exactly the lines that labbook writes; needs no parser.
 
     Source: measured, loading the YAML parser takes a tenth of the time of recording a short command.
     """
@@ -228,7 +228,7 @@ def _is_plainly_of(page: Path, script: str, project: str) -> bool:
 
 
 def _meta(page: Path, word: str) -> dict[str, object] | None:
-    """Front matter of a page that has `word` in its `script:` line; the others are not worth a parser."""
+    """Parse the front matter of a page only if `word` is in its `script:` line."""
     from labbook.store import frontmatter
 
     try:
@@ -241,24 +241,24 @@ def _meta(page: Path, word: str) -> dict[str, object] | None:
 
 
 def _name_of(script: str, project: str) -> str:
-    """`train.py` gives "train", `models/cnn/train.py` gives "cnn train": the file alone says little."""
+    """Derive a name: `train.py` gives "train", `models/cnn/train.py` gives "cnn train"."""
     path = PurePosixPath(script)
     words = [project, *(part for part in path.parent.parts[-1:] if part not in ("/", "..", ".")), path.stem]
     return " ".join(word for word in words if slug_part(word)) or "scratch"
 
 
 def _existing(notebook: Notebook, chosen: str) -> Experiment:
-    meant = list(_meant(experiments(notebook), chosen))
-    if not meant:
+    matches = list(_match(experiments(notebook), chosen))
+    if not matches:
         _restore_pages(notebook)
     known = experiments(notebook)
-    meant = meant or list(_meant(known, chosen))
-    if len(meant) == 1:
-        return meant[0]
-    if meant:
+    matches = matches or list(_match(known, chosen))
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         raise UsageError(
-            f"{chosen!r} may be any of {len(meant)} experiments",
-            hint="say which: " + ", ".join(each.slug for each in meant[:5]),
+            f"{chosen!r} may be any of {len(matches)} experiments",
+            hint="say which: " + ", ".join(each.slug for each in matches[:5]),
         )
     from difflib import get_close_matches
 
@@ -267,8 +267,8 @@ def _existing(notebook: Notebook, chosen: str) -> Experiment:
     raise UsageError(f"there is no experiment {chosen!r}", hint=f"{advice}`labbook new {chosen!r}` starts it")
 
 
-def _meant(known: list[Experiment], chosen: str) -> Iterator[Experiment]:
-    """The experiment of that slug or number, else all that have the words in their names."""
+def _match(known: list[Experiment], chosen: str) -> Iterator[Experiment]:
+    """Return the experiment with that slug or number, else all whose names contain the words."""
     exact = [each for each in known if each.slug == chosen]
     number = re.fullmatch(r"(?:exp)?(\d+)", chosen)
     if exact or number:

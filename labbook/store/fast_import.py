@@ -1,4 +1,4 @@
-"""The stream that `git fast-import` reads: a commit of whole files, or files alone."""
+"""Input stream of `git fast-import`: a commit of whole files, or files only."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _IDENTITY_BAD = re.compile(r"[<>\x00-\x1f\x7f]+")
 
 @dataclass(frozen=True)
 class FileChange:
-    """What a commit does to one path.
+    """Change of one path in a commit.
 
     Args:
         path: Relative to the notebook or to the top of the repository, with forward slashes, as bytes.
-        data: The new content, or `None` when the file is gone.
+        data: The new content, or `None` for a deletion.
     """
 
     path: bytes
@@ -29,21 +29,21 @@ class FileChange:
 
 
 def read_changes(paths: NotebookPaths, files: Sequence[Path]) -> list[FileChange]:
-    """The state on disk of the named files, for a commit.
+    """Read files from disk for a commit.
 
-    A folder stands for the regular files in it. Symbolic links and special files are left out, and so is everything
-    in the private folder and in git's own.
+    A folder means its regular files. Symbolic links, special files, and files in the private folder or in `.git` are
+    skipped.
 
     Args:
-        paths: The notebook.
+        paths: Paths of the notebook.
         files: Absolute paths inside the notebook. One that does not exist is a deletion.
 
     Returns:
-        One change a file, its path relative to the notebook.
+        One change per file, its path relative to the notebook.
 
     Raises:
         OSError: A file cannot be read.
-        ValueError: A path lies outside the notebook, or in a private folder.
+        ValueError: A path is outside the notebook, or in a private folder.
     """
     changes: dict[bytes, FileChange] = {}
     for path in files:
@@ -65,7 +65,7 @@ def _regular_files(path: Path) -> Iterable[Path]:
 
 
 def _content(file: Path) -> bytes | None:
-    """Content of a regular file, or `None` when it is gone or something else; a link is never followed."""
+    """Return the content of a regular file, or `None`; links are not followed."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -81,12 +81,12 @@ def _content(file: Path) -> bytes | None:
 def commit_stream(
     ref: str, tip: str, changes: Sequence[FileChange], message: str, *, author: str, when: float
 ) -> bytes:
-    """The stream for one commit on `ref`, whose tip is the commit `tip` ("" when there is none); prints its hash.
+    """Return the stream for one commit on `ref`, whose tip is the commit `tip` (or ""); git prints its hash.
 
     Args:
         ref: Full name of the branch.
-        tip: Parent; git refuses to move the branch when it is not the tip any more.
-        changes: What the commit does.
+        tip: Parent; git refuses to move the branch if it is no longer the tip.
+        changes: Changed files.
         message: Commit message.
         author: Name of the author, or "".
         when: Unix time (s) of the commit.
@@ -112,7 +112,7 @@ def commit_stream(
 
 
 def blob_stream(changes: Sequence[FileChange]) -> bytes:
-    """The stream that stores the contents of `changes` and prints their hashes in order."""
+    """Return the stream that stores the contents of `changes`; git prints their hashes in order."""
     parts = [b"feature done\nfeature get-mark\n"]
     marked = [change.data for change in changes if change.data is not None]
     for number, data in enumerate(marked, start=1):
@@ -122,19 +122,19 @@ def blob_stream(changes: Sequence[FileChange]) -> bytes:
 
 
 def quoted(path: bytes) -> bytes:
-    """A path as fast-import reads it, whatever bytes it holds."""
+    """Quote a path of any bytes for fast-import."""
     escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     return b'"' + escaped + b'"'
 
 
 def _identity(name: str) -> bytes:
-    """A signature. Addresses are not recorded: an entry says who, never how to reach them."""
+    """Return a signature. E-mail addresses are not recorded."""
     clean = " ".join(_IDENTITY_BAD.sub(" ", name).split()).strip(" .,:;\"'") or "labbook"
     return clean.encode("utf-8", "replace") + b" <labbook@localhost>"
 
 
 def blob_hash(data: bytes | None, like: str) -> str:
-    """Hash that git gives to a content, in the format of another hash; "" for no content."""
+    """Return the blob hash of a content, in the format of another hash; "" for no content."""
     if data is None:
         return ""
     name = "sha256" if len(like) == 64 else "sha1"

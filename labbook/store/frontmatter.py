@@ -1,7 +1,7 @@
 """Front matter: the YAML block at the top of an entry or note. The only module that imports PyYAML.
 
-Values are plain JSON data. Dates stay text, and only `true` and `false` are booleans: a value is read back as exactly
-the text that was written. People's keys, comments, order and line ends survive an update.
+Values are plain JSON data. Dates stay text, and only `true` and `false` are booleans, so that values round-trip
+exactly. Keys, comments, order and line ends of the user survive an update.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _PLAIN = re.compile(r"(?:\.{0,2}/)?[^\W\d_](?:[\w./+@=-]| (?=[\w./+@=-]))*\Z")
 _PLAIN_NUMERIC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z|\d{8}-\d{6}-[a-z0-9]+\Z")
 _RESERVED = frozenset(["true", "false", "yes", "no", "on", "off", "null", "none", "y", "n", "inf", "nan"])
 _NUMBERS_AS_TEXT = frozenset({"nan", "inf"})
-# Legal in YAML, but they would wake up a macro or markup processor that looks at the raw file.
+# Legal in YAML, but a macro or markup processor that reads the raw file would act on them.
 _ASLEEP = {"<": "\\u003c", "{{": "{\\u007b", "{%": "{\\u0025", "{#": "{\\u0023"}
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """A note cut in three: byte order mark and opening line, YAML text, everything after the closing line."""
+    """Split a note into three: byte order mark and opening line, YAML text, everything after the closing line."""
 
     opening: str
     yaml: str
@@ -40,12 +40,12 @@ class _Parts:
 
 
 def parse(text: str, path: str, known: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], str]:
-    """The front matter as plain data (empty when there is none), and the text after it, byte for byte.
+    """Return the front matter as plain data (empty if there is none), and the text after it, byte for byte.
 
     Args:
         text: A whole Markdown file.
-        path: Where it stands, for the message.
-        known: The front matter, where it was read before; parsing it takes long.
+        path: Path of the file, for the error message.
+        known: The front matter if it was read before; parsing is slow.
 
     Raises:
         EntryError: The front matter is opened and not closed, or is no YAML mapping; names the line.
@@ -57,17 +57,17 @@ def parse(text: str, path: str, known: Mapping[str, Any] | None = None) -> tuple
 
 
 def emit(meta: Mapping[str, Any]) -> str:
-    """The front matter with its two fences, one line a key, in the order of `meta`."""
+    """Format front matter with its two fences, one line per key, in the order of `meta`."""
     return "---\n" + "".join(_line(key, value) for key, value in meta.items()) + "---\n"
 
 
 def update(text: str, meta: Mapping[str, Any], path: str = "") -> str:
-    """`text` with the keys of `meta` set to its values; everything else, and equal values, byte for byte as they were.
+    """Set the keys of `meta` in the front matter of `text`; all other bytes, and equal values, are preserved.
 
     Args:
         text: A whole Markdown file, with or without front matter.
         meta: New values; keys that are not there yet are added after the key that precedes them in `meta`.
-        path: Where it stands, for the message.
+        path: Path of the file, for the error message.
 
     Raises:
         EntryError: The front matter cannot be read; names the line.
@@ -86,7 +86,7 @@ def update(text: str, meta: Mapping[str, Any], path: str = "") -> str:
     wanted = {**old, **meta}
     new = _replaced(parts.yaml, list(meta), changed, newline)
     if not _loads_as(new, wanted):
-        # An alias, or a mapping in braces: written again as a whole, comments are kept at the end.
+        # An alias, or a mapping in braces: rewritten as a whole, with the comments at the end.
         comments = [line for line in _LINES.findall(parts.yaml) if line.lstrip().startswith("#")]
         new = "".join(_line(k, v) for k, v in wanted.items()).replace("\n", newline) + "".join(comments)
     return parts.opening + new + parts.closing + parts.body
@@ -138,7 +138,7 @@ def _load(text: str, path: str) -> dict[str, Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         if mark is not None and error.context_mark is not None and mark.line >= text.count("\n"):
-            # What is missing at the end was opened where the context says.
+            # For an unclosed construct, the context marks where it was opened.
             mark = error.context_mark
         where = f"line {mark.line + 2}" if mark is not None else "line 1"
         raise EntryError(f"{path}: {where}: {error.problem or error.context}", hint=_HINT) from error
@@ -169,20 +169,20 @@ def _loads_as(text: str, wanted: Mapping[str, Any]) -> bool:
 
 @dataclass
 class _Segment:
-    """The lines of one top-level key; `comment` stands beside its value."""
+    """The lines of one top-level key; `comment` follows its value."""
 
     key: str
     lines: list[str]
     comment: str = ""
 
     def set(self, line: str, newline: str) -> None:
-        """Replaces the value; the comment beside it, and comment and blank lines below it, stay."""
+        """Replace the value, but not the comment after it or the comment and blank lines below it."""
         kept = [o for o in self.lines[1:] if not o.strip() or o.lstrip().startswith("#")]
-        beside = f"  {self.comment}" if self.comment else ""
-        self.lines = [line.rstrip("\r\n") + beside + newline, *kept]
+        comment = f"  {self.comment}" if self.comment else ""
+        self.lines = [line.rstrip("\r\n") + comment + newline, *kept]
 
     def cut_comments(self) -> list[str]:
-        """Takes away, and returns, the comment and blank lines at the end."""
+        """Remove and return the comment and blank lines at the end."""
         end = len(self.lines)
         while end > 1 and (not self.lines[end - 1].strip() or self.lines[end - 1].startswith("#")):
             end -= 1
@@ -191,23 +191,23 @@ class _Segment:
         return above
 
 
-def load_tagged(text: str, of_tag: Callable[[str], object]) -> object:
-    """Any YAML, as data: nothing that it names is run.
+def load_tagged(text: str, value_of_tag: Callable[[str], object]) -> object:
+    """Load YAML with any tags as plain data; no tag is executed.
 
     Args:
         text: The YAML.
-        of_tag: Gives the value of a node whose tag is not one of plain data, like `!!python/name:x` or `!ENV`.
+        value_of_tag: Returns the value of a node with an unknown tag, like `!!python/name:x` or `!ENV`.
 
     Raises:
-        ValueError: It is no YAML; says the line.
+        ValueError: The text is not YAML; names the line.
     """
     import yaml
 
     class Loader(yaml.SafeLoader):
         pass
 
-    # The empty prefix stands for all tags that have no constructor of their own.
-    Loader.add_multi_constructor("", lambda _loader, _suffix, node: of_tag(str(node.tag)))
+    # The empty prefix matches all tags without a constructor.
+    Loader.add_multi_constructor("", lambda _loader, _suffix, node: value_of_tag(str(node.tag)))
     try:
         return yaml.load(text, Loader)
     except (yaml.YAMLError, RecursionError) as error:
@@ -215,7 +215,7 @@ def load_tagged(text: str, of_tag: Callable[[str], object]) -> object:
 
 
 def _replaced(yaml_text: str, order: list[str], changed: Mapping[str, Any], newline: str) -> str:
-    """The YAML text with the lines of the changed keys replaced and new keys added."""
+    """Return the YAML text with changed keys replaced and new keys added."""
     lines = _LINES.findall(yaml_text)
     head, segments = _segments(yaml_text, lines)
     for key in order:
@@ -224,7 +224,7 @@ def _replaced(yaml_text: str, order: list[str], changed: Mapping[str, Any], newl
         line = _line(key, changed[key]).replace("\n", newline)
         same = [s for s in segments if s.key == key]
         if same:
-            # Of a key that stands there twice, the last one counts.
+            # Of a duplicate key, the last one counts.
             same[-1].set(line, newline)
             continue
         earlier = order[: order.index(key)]
@@ -236,7 +236,7 @@ def _replaced(yaml_text: str, order: list[str], changed: Mapping[str, Any], newl
 
 
 def _segments(yaml_text: str, lines: list[str]) -> tuple[str, list[_Segment]]:
-    """What stands before the first top-level key, and the keys with their lines."""
+    """Return the text before the first top-level key, and the keys with their lines."""
     import yaml
 
     node = yaml.compose(yaml_text, Loader=_loader())
@@ -247,10 +247,10 @@ def _segments(yaml_text: str, lines: list[str]) -> tuple[str, list[_Segment]]:
     for number, (key, value) in enumerate(node.value):
         start, stop = starts[number], starts[number + 1]
         end = value.end_mark
-        beside = lines[end.line][end.column :].strip() if start <= end.line < stop else ""
-        if not beside.startswith("#") and value.start_mark.line > start:
-            beside = lines[start][key.end_mark.column :].lstrip(": \t").strip()
-        found.append(_Segment(str(key.value), lines[start:stop], beside if beside.startswith("#") else ""))
+        comment = lines[end.line][end.column :].strip() if start <= end.line < stop else ""
+        if not comment.startswith("#") and value.start_mark.line > start:
+            comment = lines[start][key.end_mark.column :].lstrip(": \t").strip()
+        found.append(_Segment(str(key.value), lines[start:stop], comment if comment.startswith("#") else ""))
     return "".join(lines[: starts[0]]), found
 
 
@@ -276,7 +276,7 @@ def _flow(value: Any, *, top: bool = False) -> str:  # noqa: ANN401 - JSON data
 
 
 def _float(value: float) -> str:
-    """A number that YAML 1.1 and 1.2 both read as a number; one that is not finite as the text `nan` or `inf`."""
+    """Format a number for YAML 1.1 and 1.2; non-finite ones as the text `nan` or `inf`."""
     if not math.isfinite(value):
         return "nan" if math.isnan(value) else ("inf" if value > 0 else '"-inf"')
     text = repr(value)
@@ -285,12 +285,12 @@ def _float(value: float) -> str:
 
 
 def _scalar(text: str) -> str:
-    """One string: bare where every reader takes it for that string, else in double quotes."""
+    """Format a string: plain if every parser reads it as that string, else in double quotes."""
     if len(text) < 200 and text.lower() not in _RESERVED and (_PLAIN.match(text) or _PLAIN_NUMERIC.match(text)):
         return text
     clean = text.encode("utf-8", "replace").decode("utf-8")
     quoted = json.dumps(clean, ensure_ascii=False)
     for raw, asleep in _ASLEEP.items():
         quoted = quoted.replace(raw, asleep)
-    # Not printable in YAML, or taken for a line end.
+    # Not printable in YAML, or read as a line end.
     return re.sub("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda m: f"\\u{ord(m.group()):04x}", quoted)

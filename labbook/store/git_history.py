@@ -1,4 +1,4 @@
-"""When a note was committed last, for commands that look back."""
+"""Finds the last commit of a note."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def last_commit(notebook: Notebook, file: Path) -> str:
     relative = os.path.relpath(file.resolve(), folders.top.resolve())
     for ref in (f"refs/heads/{notebook.config.branch}", "HEAD"):
         try:
-            said = run_git(folders, "rev-list", "--max-count=1", "--end-of-options", ref, "--", relative)
+            answer = run_git(folders, "rev-list", "--max-count=1", "--end-of-options", ref, "--", relative)
         except GitError:
             return ""
-        found = said.out.decode("ascii", "replace").strip()
-        if said.code == 0 and found:
+        found = answer.out.decode("ascii", "replace").strip()
+        if answer.code == 0 and found:
             return found
     return ""

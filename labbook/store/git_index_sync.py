@@ -1,7 +1,7 @@
-"""Keeps a checked-out work tree in step with a commit that was made beside it, so that `git status` stays clean.
+"""Updates the index of a checked-out work tree for a commit made by `git fast-import`: `git status` stays clean.
 
-The entry is put into the index *before* the branch moves. Killed in between, it stands there as a staged addition,
-which the user's next commit takes along; the other way round that commit would delete it.
+The entry is added to the index *before* the branch moves. If the process is killed in between, the entry is a staged
+addition, which the user's next commit includes; in the other order that commit would delete it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from labbook.store.fast_import import FileChange
 from labbook.store.git_process import GitFolders, quiet_filters, run_git
 from labbook.store.journal import write_atomically
 
-_OURS = b"labbook\n"
-"""Content of an `index.lock` of ours. Git's own is empty or an index."""
+_LOCK_MARK = b"labbook\n"
+"""Content of labbook's `index.lock`. Git's own is empty or an index."""
 
 
 class IndexLockedError(GitError):
@@ -27,26 +27,26 @@ class IndexLockedError(GitError):
 
 
 def stage(folders: GitFolders, blobs: Mapping[bytes, str], keep_open: Sequence[int] = ()) -> None:
-    """Sets paths of a work tree's index; all its other entries stay as they are.
+    """Set paths of a work tree's index; its other entries do not change.
 
-    Works on a copy that takes the index's place under git's own lock. No git process ever holds that lock for us, so
-    one of ours that was left behind can be told by its content.
+    Works on a copy that replaces the index under git's own lock. Only labbook writes its mark to that lock, so a stale
+    one is recognised by its content.
 
     Args:
         folders: The work tree.
-        blobs: Path -> hash of its content, or zeros to take the path out.
-        keep_open: Descriptors of locks that git inherits: killed in the middle, this process leaves a git that still
-            writes its draft, and nobody may clear up before it has ended.
+        blobs: Path -> hash of its content, or zeros to remove the path.
+        keep_open: Descriptors of locks that git inherits: if this process is killed, its git still writes the draft,
+            which must not be removed before git has ended.
 
     Raises:
-        IndexLockedError: Somebody else is writing the index.
-        GitError: git could not.
+        IndexLockedError: Another program is writing the index.
+        GitError: git failed.
     """
     index = folders.git_dir / "index"
     copy = folders.git_dir / f"labbook-index-{os.getpid()}-{secrets.token_hex(3)}"
     lock = folders.git_dir / "index.lock"
     try:
-        _take(lock, copy)
+        _acquire(lock, copy)
         try:
             if index.exists():
                 shutil.copy(index, copy)
@@ -62,21 +62,21 @@ def stage(folders: GitFolders, blobs: Mapping[bytes, str], keep_open: Sequence[i
 
 
 def clear_leftovers(folders: GitFolders) -> None:
-    """Removes what a killed `stage` left. Only to be called while no other labbook can be at work here."""
+    """Remove the files of a killed `stage`. Only call this while no other labbook can use the repository."""
     lock = folders.git_dir / "index.lock"
     with contextlib.suppress(OSError):
-        if lock.stat().st_size == len(_OURS) and lock.read_bytes() == _OURS:
+        if lock.stat().st_size == len(_LOCK_MARK) and lock.read_bytes() == _LOCK_MARK:
             lock.unlink()
     for copy in folders.git_dir.glob("labbook-index-*"):
         copy.unlink(missing_ok=True)
 
 
 def update_files(top: Path, changes: Sequence[FileChange], before: Mapping[bytes, bool]) -> None:
-    """Brings the files of another work tree up to the commit; files that somebody changed there stay.
+    """Update the files of another work tree to the commit, except files that were edited there.
 
     Args:
         top: Top folder of that work tree.
-        changes: What was committed.
+        changes: The committed changes.
         before: Path -> whether the file there was as in the commit before (or absent in both).
     """
     for change in changes:
@@ -90,9 +90,9 @@ def update_files(top: Path, changes: Sequence[FileChange], before: Mapping[bytes
             write_atomically(file, change.data)
 
 
-def _take(lock: Path, draft: Path) -> None:
-    """Takes `index.lock` with our mark in it from the first moment: a link to a file that is complete."""
-    draft.write_bytes(_OURS)
+def _acquire(lock: Path, draft: Path) -> None:
+    """Acquire `index.lock` with the mark already in it: a hard link to a complete file."""
+    draft.write_bytes(_LOCK_MARK)
     try:
         os.link(draft, lock)
     except FileExistsError:
@@ -101,7 +101,7 @@ def _take(lock: Path, draft: Path) -> None:
         # A file system without hard links.
         try:
             with lock.open("xb") as stream:
-                stream.write(_OURS)
+                stream.write(_LOCK_MARK)
         except FileExistsError:
             raise IndexLockedError(f"another program holds {lock}") from None
     # Copying the index onto the draft must not write through the link.
@@ -113,7 +113,7 @@ def _write(folders: GitFolders, index: Path, blobs: Mapping[bytes, str], keep_op
     lines = [
         b"%s %s 0\t%s\0" % (b"100644" if blob.strip("0") else b"0", blob.encode(), path) for path, blob in blobs.items()
     ]
-    # Writing an index makes git compare files that changed in the same second, and that would run a clean filter.
+    # Writing an index makes git compare files that changed in the same second, which would run a clean filter.
     listed = run_git(folders, "config", "--list", "--name-only", "-z")
     if listed.code:
         raise GitError(f"cannot read the configuration of {folders.top}: {listed.error}")

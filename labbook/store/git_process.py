@@ -1,8 +1,8 @@
-"""How git is called: a cleaned environment, fixed arguments, a time limit.
+"""Runs git with a clean environment, fixed arguments and a time limit.
 
-Whatever stands in the configuration of a repository, nothing called from here runs a program that it names: no
-fsmonitor, hook, external diff, text conversion, filter, transport, credential helper or signature check. Nothing here
-imports GitPython, so that committing an entry starts fast.
+No call runs a program that the configuration of a repository names: no fsmonitor, hook, external diff, text conversion,
+filter, transport, credential helper or signature check. This module does not import GitPython, so that committing an
+entry starts fast.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from labbook.errors import GitError
 from labbook.frozen import dataclass
 
 READ_TIMEOUT_S = 20.0
-"""Longest time that a question about a repository may take. Source: chosen by us; `git status` in a cold repository
+"""Time limit of a read-only call. Source: chosen by us; `git status` in a cold repository
 of 100,000 files took 4 s here."""
 
-_KEPT = frozenset({"GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"})
-"""The only GIT_ variables that are passed on: they say where the user's own git and settings are. All others could
+_PASSED_ON = frozenset({"GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"})
+"""The only GIT_ variables that are passed on: the locations of the user's git and settings. All others could
 point git to another repository, index or program, for instance when labbook is called from inside a hook."""
 
 _SETTINGS = (
@@ -45,11 +45,11 @@ _SETTINGS = (
 
 @dataclass(frozen=True)
 class GitFolders:
-    """Where a repository lies.
+    """Location of a repository.
 
     Args:
-        top: Top folder of the work tree; of a bare repository the folder that holds `.git`, or itself.
-        git_dir: Its git folder; of a linked work tree the one of this work tree.
+        top: Top folder of the work tree; of a bare repository, the folder that contains `.git`, or itself.
+        git_dir: The git folder; of a linked work tree, the one of this work tree.
         common_dir: Git folder shared by all work trees; equal to `git_dir` in the main one.
         bare: Whether there is no work tree.
     """
@@ -62,7 +62,7 @@ class GitFolders:
 
 @dataclass(frozen=True)
 class GitAnswer:
-    """What a call of git left."""
+    """Result of a call of git."""
 
     code: int
     out: bytes
@@ -70,14 +70,14 @@ class GitAnswer:
 
 
 def git_program() -> str | None:
-    """Path of the git program, or `None` when there is none on the PATH."""
+    """Return the path of git, or `None` if it is not on the PATH."""
     return shutil.which("git")
 
 
 def git_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Environment for a call of git: the user's own without what could redirect it, and with nothing it could run."""
+    """Return the environment for git: the user's, without variables that redirect it or name programs."""
     source = os.environ if environ is None else environ
-    cleaned = {name: value for name, value in source.items() if not name.startswith("GIT_") or name in _KEPT}
+    cleaned = {name: value for name, value in source.items() if not name.startswith("GIT_") or name in _PASSED_ON}
     cleaned.pop("SSH_ASKPASS", None)
     return cleaned | {
         "GIT_OPTIONAL_LOCKS": "0",
@@ -92,15 +92,15 @@ def git_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def git_command(folders: GitFolders | None, *arguments: str, settings: Sequence[str] = ()) -> list[str]:
-    """Command line of one call of git with the fixed settings.
+    """Return the command line of one call of git with the fixed settings.
 
     Args:
-        folders: The repository, named outright: git neither searches for it nor believes `core.worktree`.
+        folders: The repository, passed explicitly: git neither searches for it nor reads `core.worktree`.
         arguments: Subcommand and its arguments.
         settings: More settings for this call, each `key=value`.
 
     Raises:
-        GitError: There is no git on the PATH.
+        GitError: git is not on the PATH.
     """
     program = git_program()
     if program is None:
@@ -116,16 +116,16 @@ def git_command(folders: GitFolders | None, *arguments: str, settings: Sequence[
 
 
 def quiet_filters(settings: Iterable[str]) -> list[str]:
-    """Settings that make each configured filter do nothing: a mere `git status` would run a clean filter.
+    """Return settings that disable each configured filter, because even `git status` runs clean filters.
 
-    Large-file filters are no exception: a repository that was cloned must not run a program because a run is recorded
-    in it. Files that they cover are listed as changed when their time stamps changed.
+    This includes large-file filters: recording a run in a cloned repository must not run a program of that repository.
+    Filtered files are listed as changed if their time stamps changed.
 
     Args:
-        settings: Names of all settings of the repository, as `git config --list --name-only` gives them.
+        settings: Names of all settings of the repository, as printed by `git config --list --name-only`.
 
     Raises:
-        GitError: A filter cannot be switched off from the command line; its name was made to be so.
+        GitError: A filter cannot be disabled from the command line because of its (malicious) name.
     """
     names = {name[len("filter.") :].rpartition(".")[0] for name in settings if name.lower().startswith("filter.")}
     quiet: list[str] = []
@@ -149,19 +149,19 @@ def run_git(
     environment: Mapping[str, str] | None = None,
     keep_open: Sequence[int] = (),
 ) -> GitAnswer:
-    """Answer of one call of git; a status other than 0 is an answer too.
+    """Run git once; a non-zero status is no error.
 
     Args:
         folders: The repository.
         arguments: Subcommand and its arguments.
-        stdin: What git reads.
-        timeout_s: After this time git and what it started are killed.
+        stdin: Input of git.
+        timeout_s: Time limit, after which git and its child processes are killed.
         settings: More settings for this call, each `key=value`.
         environment: Added to the cleaned environment.
         keep_open: File descriptors that git inherits.
 
     Raises:
-        GitError: No git, no such folder, or the time is up.
+        GitError: git or the folder is missing, or the time limit is exceeded.
     """
     command = git_command(folders, *arguments, settings=settings)
     try:
@@ -173,7 +173,7 @@ def run_git(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=tuple(keep_open),
-            start_new_session=True,  # Ctrl-C for the training must not tear a commit
+            start_new_session=True,  # Ctrl-C for the training must not interrupt a commit
         )
     except OSError as error:
         raise GitError(f"cannot call git in {folders.top}: {error.strerror or error}") from error
@@ -188,15 +188,15 @@ def run_git(
 
 
 def kill_group(pid: int) -> None:
-    """Kills a process that leads its own group, with everything it started."""
+    """Kill a process that leads its own group, with its child processes."""
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def discover(path: Path) -> GitFolders | None:
-    """The repository that `path` lies in, found without calling git, or `None`.
+    """Return the repository that contains `path`, found without calling git, or `None`.
 
-    A bare repository counts only when `path` itself is one: a folder of objects deep inside somebody's code is data.
+    A bare repository counts only if `path` itself is one: nested ones are data.
     """
     start = path.resolve()
     if _is_git_dir(start) and start.name != ".git":
@@ -205,12 +205,12 @@ def discover(path: Path) -> GitFolders | None:
         git_dir = _git_dir_of(folder)
         if git_dir is not None:
             common = _common_dir(git_dir)
-            return GitFolders(folder, git_dir, common, bare=git_dir == common and _says_bare(git_dir))
+            return GitFolders(folder, git_dir, common, bare=git_dir == common and _is_configured_bare(git_dir))
     return None
 
 
 def create_repository(folder: Path) -> GitFolders:
-    """Makes `folder` a repository on the branch `main`, without the user's template, and returns where it lies.
+    """Create a repository in `folder` on the branch `main`, without the user's template, and return its location.
 
     Raises:
         GitError: git could not.
@@ -225,8 +225,8 @@ def create_repository(folder: Path) -> GitFolders:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise GitError(f"cannot make a repository in {folder}: {error}") from error
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise GitError(f"cannot make a repository in {folder}: {said}")
+        message = done.stderr.decode("utf-8", "replace").strip()
+        raise GitError(f"cannot make a repository in {folder}: {message}")
     folders = GitFolders(folder.resolve(), git_dir, git_dir)
     # `git init -b` needs git 2.28.
     run_git(folders, "symbolic-ref", "HEAD", "refs/heads/main")
@@ -248,24 +248,24 @@ def _git_dir_of(folder: Path) -> Path | None:
             return entry if (entry / "HEAD").exists() else None
         if not entry.is_file():
             return None
-        said = entry.read_bytes()[:4096].decode("utf-8", "surrogateescape")
+        content = entry.read_bytes()[:4096].decode("utf-8", "surrogateescape")
     except OSError:
         return None
-    if not said.startswith("gitdir:"):
+    if not content.startswith("gitdir:"):
         return None
-    target = (folder / said.removeprefix("gitdir:").strip()).resolve()
+    target = (folder / content.removeprefix("gitdir:").strip()).resolve()
     return target if (target / "HEAD").exists() else None
 
 
 def _common_dir(git_dir: Path) -> Path:
     try:
-        said = (git_dir / "commondir").read_text("utf-8").strip()
+        content = (git_dir / "commondir").read_text("utf-8").strip()
     except OSError:
         return git_dir
-    return (git_dir / said).resolve()
+    return (git_dir / content).resolve()
 
 
-def _says_bare(git_dir: Path) -> bool:
+def _is_configured_bare(git_dir: Path) -> bool:
     try:
         text = (git_dir / "config").read_text("utf-8", "replace")
     except OSError:
@@ -282,7 +282,7 @@ def _says_bare(git_dir: Path) -> bool:
 
 
 def user_name(folder: Path) -> str:
-    """The name that git would sign with in `folder`, or "" when there is none, or no git."""
+    """Return the author name that git uses in `folder`, or ""."""
     folders = discover(folder)
     try:
         done = subprocess.run(

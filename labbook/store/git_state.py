@@ -1,4 +1,4 @@
-"""What a repository is in the middle of, read from the files of its git folder without calling git."""
+"""State of a repository (rebase, merge, ...), read from the files of its git folder without calling git."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WorkTree:
     """One work tree of a repository.
 
     Args:
-        folders: Where it lies.
+        folders: Location.
         ref: Full name of the branch it has checked out, or "" on a detached head.
         busy_with: Full name of the branch that a rebase will move at its end, or "".
     """
@@ -33,24 +33,24 @@ class WorkTree:
 
 
 def operation(git_dir: Path) -> str:
-    """What the work tree is in the middle of: "rebase", "merge", "cherry-pick", "revert", "bisect", or ""."""
+    """Return the operation in progress: "rebase", "merge", "cherry-pick", "revert", "bisect", or ""."""
     return next((name for file, name in _OPERATIONS if (git_dir / file).exists()), "")
 
 
 def head_ref(folders: GitFolders) -> str:
-    """Full name of the branch that is checked out (it may be unborn), or "" on a detached head."""
-    said = _read(folders.git_dir / "HEAD")
-    if not said.startswith("ref:"):
+    """Return the full name of the checked-out branch (it may be unborn), or "" on a detached head."""
+    content = _read(folders.git_dir / "HEAD")
+    if not content.startswith("ref:"):
         return ""
-    ref = said.removeprefix("ref:").strip()
+    ref = content.removeprefix("ref:").strip()
     if ref != "refs/heads/.invalid":
         return ref
-    # A repository in the reftable format keeps its head elsewhere.
+    # A repository in the reftable format stores its head elsewhere.
     return run_git(folders, "symbolic-ref", "--quiet", "HEAD").out.decode("utf-8", "surrogateescape").strip()
 
 
 def work_trees(folders: GitFolders) -> list[WorkTree]:
-    """All work trees of the repository that exist, the main one first."""
+    """Return all existing work trees of the repository, the main one first."""
     common = folders.common_dir
     found: list[GitFolders] = []
     if common == folders.git_dir:
@@ -67,9 +67,9 @@ def work_trees(folders: GitFolders) -> list[WorkTree]:
 
 def _being_rebased(git_dir: Path) -> str:
     for file in ("rebase-merge/head-name", "rebase-apply/head-name"):
-        said = _read(git_dir / file)
-        if said:
-            return said
+        content = _read(git_dir / file)
+        if content:
+            return content
     return ""
 
 

@@ -1,7 +1,7 @@
-"""The journal: the append-only raw folder of a run, from which its entry can be made again at any time.
+"""The journal: the append-only folder of a run, from which its entry can be generated again.
 
-`.labbook/runs/<run-id>/` is created with mode 0700 and ignored by git. Whoever records the run holds `flock` on its
-file `alive`; a journal without `done.json` whose `alive` can be locked belongs to a recorder that died.
+`.labbook/runs/<run-id>/` is created with mode 0700 and ignored by git. The recorder holds `flock` on its file `alive`;
+a journal without `done.json` whose `alive` can be locked belongs to a recorder that died.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id
 from labbook.store.private_folder import make_private
 
 _RESERVE_BYTES = 8 * 1024
-"""Freed for `end.json` when the disk is full. Source: the file and its temporary name take a block each, 4 KiB on
+"""Reserved space for `end.json` on a full disk. Source: the file and its temporary name take a block each, 4 KiB on
 common file systems."""
 
 _BEYOND = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-"""Surrogates that stand for no byte."""
+"""Surrogates that do not encode a byte."""
 
 _MAX_LINE_BYTES = 4 * 1024 * 1024
 """A longer line is not an event that the probe writes; it is skipped and counted. Source: chosen by us, the longest
@@ -34,11 +34,11 @@ event (a configuration file of 64 KiB, escaped) stays under 1 MiB."""
 
 @dataclass(frozen=True)
 class ProcessEvents:
-    """All events of one process, in order.
+    """Events of one process, in order.
 
     Args:
         name: Name of the event file.
-        broken_lines: Lines that were no events; the last one may be torn when the process was killed.
+        broken_lines: Number of lines that are not events; the last line of a killed process may be incomplete.
     """
 
     name: str
@@ -46,12 +46,12 @@ class ProcessEvents:
     broken_lines: int = 0
 
     def of_kind(self, kind: str) -> list[Mapping[str, Any]]:
-        """The events of one kind, in order."""
+        """Return the events of one kind, in order."""
         return [event for event in self.events if event.get("k") == kind]
 
     @property
     def hello(self) -> Mapping[str, Any]:
-        """The first event when it is a hello, else an empty object."""
+        """Return the first event if its kind is "hello", else an empty object."""
         return next((e for e in self.events if e.get("k") == HELLO), {})
 
 
@@ -72,7 +72,7 @@ class Journal:
         return self.paths.root.name
 
     def create(self) -> None:
-        """Makes the folder, readable by its owner only, and takes the recorder's lock.
+        """Create the folder, readable by its owner only, and acquire the recorder's lock.
 
         Raises:
             NotebookError: The folder cannot be written.
@@ -99,10 +99,10 @@ class Journal:
         )
 
     def claim(self) -> bool:
-        """Takes the lock of a living recorder; false when somebody else holds it.
+        """Acquire the lock of a living recorder; returns false if another process holds it.
 
-        A file system without locks answers true: correctness rests on unique names and on git's compare-and-swap, the
-        lock only avoids work done twice. Source: mechanisms, section 6.
+        Returns true on a file system without locks: correctness relies on unique names and on git's compare-and-swap,
+        the lock only avoids duplicate work. Source: mechanisms, section 6.
         """
         import fcntl
 
@@ -121,17 +121,17 @@ class Journal:
         return True
 
     def lock_descriptors(self) -> tuple[int, ...]:
-        """Returns the descriptors of the lock, for the pump, which stores output when the recorder is killed."""
+        """Return the descriptors of the lock for the pump, which stores output if the recorder is killed."""
         return () if self._lock is None else (self._lock,)
 
     def release(self) -> None:
-        """Gives the lock back; harmless when it is not held."""
+        """Release the lock; does nothing if it is not held."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def read(self, path: Path) -> dict[str, Any]:
-        """The JSON object in one of the journal's files; empty when the file is missing or damaged."""
+        """Read a JSON object from one of the journal's files; empty if the file is missing or damaged."""
         try:
             loaded = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -139,12 +139,12 @@ class Journal:
         return loaded if isinstance(loaded, dict) else {}
 
     def write(self, path: Path, facts: Mapping[str, Any], *, durable: bool = True) -> None:
-        """Replaces one of the journal's files in one step; a crash leaves the old or the new content.
+        """Replace one of the journal's files atomically; a crash leaves the old or the new content.
 
         Args:
             path: One of the journal's files.
-            facts: Its new content.
-            durable: Whether it outlives a power loss: the file, its name in the folder and the folder's own name.
+            facts: The new content.
+            durable: Whether it must survive a power loss: the file, its name in the folder and the name of the folder.
         """
         content = _to_json(facts)
         write_atomically(path, content, durable=durable)
@@ -153,7 +153,7 @@ class Journal:
                 _sync_folder(folder)
 
     def write_end(self, facts: Mapping[str, Any]) -> None:
-        """Writes how the command ended; on a full disk into the space that was reserved for it."""
+        """Write how the command ended; on a full disk into the reserved space."""
         try:
             self.write(self.paths.end, facts)
         except OSError:
@@ -163,7 +163,7 @@ class Journal:
             self._reserve.unlink(missing_ok=True)
 
     def discard(self) -> None:
-        """Removes the journal of a run that did not start; what cannot be removed stays for `labbook recover`."""
+        """Remove the journal of a run that did not start; remaining files are left to `labbook recover`."""
         from shutil import rmtree
 
         self.release()
@@ -173,7 +173,7 @@ class Journal:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            # Once more without listing a folder: the descriptor for that may be the very one that was missing.
+            # Again without listing a folder, which needs a descriptor: there may be no free one.
             for folder in (paths.console, paths.events, paths.root):
                 folder.rmdir()
 
@@ -182,7 +182,7 @@ class Journal:
         return self.paths.root / ".reserve"
 
     def processes(self) -> list[ProcessEvents]:
-        """The events of all processes; those that said hello first come first."""
+        """Read the events of all processes, ordered by their "hello" events."""
         try:
             files = sorted(self.paths.events.glob("*.jsonl"))
         except OSError:
@@ -216,15 +216,15 @@ def _parse_event(line: bytes) -> Mapping[str, Any] | None:
         return None
     if not isinstance(event, dict) or not isinstance(event.get("k"), str):
         return None
-    # Paths of files stay as they are, so that the files are found.
+    # Paths are not changed, so that the files can be opened.
     return readable_data(event) if b"\\ud" in line and event["k"] != FILES else event
 
 
 def readable_text(text: str) -> str:
-    r"""`text` with what was no valid UTF-8 on the command line or in a path made visible, as in `caf\xe9`.
+    r"""Make invalid UTF-8 of a command line or path visible, as in `caf\xe9`.
 
-    Python keeps such bytes as lone surrogates, which no file in UTF-8 can hold. In a locale of ASCII every byte of a
-    character comes so; together they are valid and give the character.
+    Python decodes such bytes to lone surrogates, which cannot be encoded in UTF-8. In an ASCII locale this happens to
+    every byte of a character; valid sequences of them are decoded.
     """
     try:
         text.encode("utf-8")
@@ -235,7 +235,7 @@ def readable_text(text: str) -> str:
 
 
 def readable_data(value: Any) -> Any:  # noqa: ANN401 - JSON data
-    """JSON-like `value` with `readable_text` in all of its texts."""
+    """Apply `readable_text` to all texts in JSON-like data."""
     if isinstance(value, str):
         return readable_text(value)
     if isinstance(value, dict):
@@ -252,32 +252,32 @@ def _to_json(facts: Mapping[str, Any]) -> bytes:
 
 
 def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Replaces `path` by `content` in one step, through a file beside it.
+    """Replace a file atomically, through a temporary file.
 
     Args:
         path: The file.
-        content: What it shall hold.
-        durable: Whether to wait for the disk, so that not even a power cut loses it (5 ms here); a killed process
-            never does. Worth it for how the command ended and for the entry; all else can be made again.
+        content: The new content.
+        durable: Whether to wait for the disk, so that it survives a power loss (5 ms here). Used for the end of the
+            command and for the entry; other files can be generated again.
 
     Raises:
-        OSError: The disk is full or not writable; the old file still stands.
+        OSError: The disk is full or not writable; the old file is unchanged.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with beside.open("wb") as stream:
+        with temporary.open("wb") as stream:
             stream.write(content)
             stream.flush()
             if durable:
                 os.fsync(stream.fileno())
-        beside.replace(path)
+        temporary.replace(path)
     finally:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
 
 
 def _sync_folder(folder: Path) -> None:
-    """Waits until the names in a folder are on the disk; file systems that cannot sync a folder need not."""
+    """Sync a folder to disk, if the file system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -287,7 +287,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def open_journals(paths: NotebookPaths) -> Iterator[Journal]:
-    """Journals of runs that have begun and are not done, oldest first; those of living recorders among them."""
+    """Return journals of runs that are not done, oldest first, including those of living recorders."""
     try:
         folders = sorted(folder for folder in paths.journals.iterdir() if is_run_id(folder.name))
     except OSError:

@@ -1,7 +1,7 @@
-"""The last look: what is secret in exactly the bytes that are committed, and the same bytes with it masked.
+"""The secret scan before a commit: finds and masks secrets in exactly the bytes that are committed.
 
-A text is read line by line, as a page shows it. Of a JSON file the texts are read, each with the name that it stands
-under, never the JSON itself: there the key of one value stands beside the next one, and a line feed is two letters.
+Text is scanned line by line, as a page shows it. Of a JSON file only the strings are scanned, each with its key: in the
+raw JSON the key of one value is next to another value, and a line feed is two characters.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ _CHARACTER = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0
 
 
 @dataclass(frozen=True)
-class Found:
-    """Something secret in what is to be committed.
+class FoundSecret:
+    """A possible secret in a file or message to commit.
 
     Args:
         place: Path of the file, relative to the notebook, or "the commit message".
-        hit: The rule that found it, and the line.
+        hit: The matching rule and the line.
     """
 
     place: str
     hit: Hit
 
 
-def secrets_in(changes: Sequence[FileChange], message: str, redactor: Redactor) -> list[Found]:
-    """What may be secret in the files and in the message of a commit."""
+def secrets_in(changes: Sequence[FileChange], message: str, redactor: Redactor) -> list[FoundSecret]:
+    """Find possible secrets in the files and in the message of a commit."""
     looked_at = [(os.fsdecode(change.path), change.data) for change in changes if change.data is not None]
-    found = [Found(name, hit) for name, data in looked_at for hit in find_secrets(name, data, redactor)]
-    said = scan_bytes(message.encode("utf-8", "replace"), redactor)
-    return found + [Found("the commit message", hit) for hit in said]
+    found = [FoundSecret(name, hit) for name, data in looked_at for hit in find_secrets(name, data, redactor)]
+    in_message = scan_bytes(message.encode("utf-8", "replace"), redactor)
+    return found + [FoundSecret("the commit message", hit) for hit in in_message]
 
 
-def told(found: Sequence[Found]) -> str:
-    """Where the secrets are and what they look like, as a part of a sentence; never their text."""
+def describe_secrets(found: Sequence[FoundSecret]) -> str:
+    """Describe where the secrets are and which rules matched, as part of a sentence, without their text."""
     named = [f"{each.place}, line {each.hit.line} ({each.hit.rule})" for each in found[:_MOST_NAMED]]
     more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
     return f"it may hold a secret in {'; '.join(named)}{more}"
 
 
 def find_secrets(name: str, data: bytes, redactor: Redactor) -> list[Hit]:
-    """What may be secret in a file of this name, in the order of lines. Changes no count of the redactor."""
+    """Find possible secrets in a file of this name, in the order of lines. Does not change counts of the redactor."""
     fields = _json_object(name, data)
     if fields is None:
         return scan_bytes(data, redactor)
@@ -71,7 +71,7 @@ def find_secrets(name: str, data: bytes, redactor: Redactor) -> list[Hit]:
 
 
 def mask_secrets(name: str, data: bytes, redactor: Redactor) -> bytes:
-    """The content of a file of this name with everything masked that the last look finds in it."""
+    """Mask all possible secrets in the content of a file of this name."""
     fields = _json_object(name, data)
     if fields is not None:
         masked: dict[str, Any] = {}
@@ -87,8 +87,8 @@ def mask_secrets(name: str, data: bytes, redactor: Redactor) -> bytes:
     return "\n".join(shown).encode("utf-8", "surrogateescape")
 
 
-def mask_files(root: Path, files: Sequence[Path], redactor: Redactor) -> list[Found]:
-    """Masks what the last look finds in the files, in place, and returns what that was.
+def mask_files(root: Path, files: Sequence[Path], redactor: Redactor) -> list[FoundSecret]:
+    """Mask all possible secrets in the files, in place, and return them.
 
     Raises:
         OSError: A file cannot be written.
@@ -101,7 +101,7 @@ def mask_files(root: Path, files: Sequence[Path], redactor: Redactor) -> list[Fo
         hits = find_secrets(path.name, data, redactor)
         if hits:
             write_atomically(path, mask_secrets(path.name, data, redactor))
-            found += [Found(path.relative_to(root).as_posix(), hit) for hit in hits]
+            found += [FoundSecret(path.relative_to(root).as_posix(), hit) for hit in hits]
     return found
 
 
@@ -116,7 +116,7 @@ def _json_object(name: str, data: bytes) -> dict[str, Any] | None:
 
 
 def _masked(key: str, value: object, redactor: Redactor) -> tuple[dict[str, Any], dict[str, int]]:
-    """One field masked, and how often each rule masked something in it."""
+    """Mask one field; returns it with the number of masked secrets by rule."""
     judge = copy(redactor)
     judge.counts = {}
     return judge.data({key: value}), judge.counts
@@ -128,15 +128,15 @@ def _line_of(key: str, lines: Sequence[str]) -> int:
 
 
 def _masked_line(line: str, state: KeyState, redactor: Redactor) -> str:
-    """One line with its secrets masked, looking through `&#42;` and the like, as `scan_bytes` does."""
-    plain, bounds = _shown(line)
+    """Mask the secrets in one line, with character references like `&#42;` decoded, as `scan_bytes` does."""
+    plain, bounds = _decode_references(line)
     spans = [span for span in redactor.spans(plain, state) if span[2] not in PATH_RULES]
     inside = [(bounds[start][0], bounds[end - 1][1], rule, mark) for start, end, rule, mark in spans if end > start]
     return redactor.replace(line, inside) if inside else line
 
 
-def _shown(line: str) -> tuple[str, list[tuple[int, int]]]:
-    """A line as a page shows it, and for each of its characters where it begins and ends in the line itself."""
+def _decode_references(line: str) -> tuple[str, list[tuple[int, int]]]:
+    """Decode the character references of a line; returns the text and the source range of each character."""
     shown: list[str] = []
     bounds: list[tuple[int, int]] = []
     done = 0

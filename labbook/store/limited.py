@@ -1,7 +1,7 @@
-"""Runs work that a notebook brings in a child process with limits of time, memory and output.
+"""Renders templates of a notebook in a child process with limits of time, memory and output.
 
-A template may loop for ever or multiply a text by 10**9, also while it is compiled, and no check inside the process
-covers all ways. A forked child sees what its parent has loaded, so nothing has to be copied or imported again.
+A template may loop forever or multiply a text by 10**9, even while it is compiled; checks inside the process cannot
+prevent all of this. A forked child shares the loaded modules and data of its parent.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _OK, _FAILED = b"+", b"-"
 
 
 class LimitError(EntryError):
-    """The work took more than it may."""
+    """The work exceeded a limit."""
 
 
 def run_limited(work: Callable[[], str]) -> str:
-    """The text that `work` returns, made in a child process.
+    """Run `work` in a child process and return its text.
 
     Args:
-        work: Whatever it changes is lost.
+        work: The function to run; its side effects are lost.
 
     Raises:
         EntryError: `work` raised one; its message and hint are the same.
-        LimitError: It took too long, too much memory, or made too much text.
+        LimitError: It exceeded the limit of time, memory or output.
 
     Cost: a fork, about 5 ms in a recorder.
     """
@@ -70,10 +70,10 @@ def run_limited(work: Callable[[], str]) -> str:
 
 
 def _answer(work: Callable[[], str], writing: int) -> None:
-    """Does the work in the child and ends it; never returns."""
+    """Run the work in the child and exit; never returns."""
     try:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            # The parent's handlers pass signals on to the recorded command.
+            # The parent's handlers would relay signals to the recorded command.
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
         with contextlib.suppress(OSError, ValueError):
@@ -85,7 +85,7 @@ def _answer(work: Callable[[], str], writing: int) -> None:
         with open(writing, "wb", closefd=False) as stream:
             stream.write(content)
     finally:
-        # Whatever happened, MemoryError included: neither handlers nor buffers of the parent may run here.
+        # In every case, including MemoryError: exit handlers and buffers of the parent must not run here.
         os._exit(0)
 
 
@@ -101,7 +101,7 @@ def _limit_memory() -> None:
 
 
 def _read(reading: int, deadline: float) -> bytes | None:
-    """All that the child writes; `None` when the time is up or it is too much."""
+    """Read the output of the child; `None` if it exceeds the limit of time or size."""
     parts: list[bytes] = []
     size = 0
     while size <= _MOST_OUTPUT:

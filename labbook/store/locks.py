@@ -13,26 +13,26 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def hold_lock(path: Path, wait_s: float) -> Iterator[int | None]:
-    """Holds an exclusive lock on the file `path` while the block runs; yields its descriptor, or `None` without it.
+    """Hold an exclusive lock on the file `path` while the block runs; yields its descriptor, or `None` without it.
 
-    The block runs in any case: where locks are not supported or the wait was in vain, correctness has to come from
-    elsewhere (compare-and-swap, exclusive creation), and the lock only saves double work. A child that inherits the
-    descriptor keeps the lock until it ends.
+    The block always runs: without a lock (not supported, or not acquired in time) correctness relies on other means
+    (compare-and-swap, exclusive creation); the lock only avoids duplicate work. A child that inherits the descriptor
+    holds the lock until it ends.
 
     Args:
-        path: The lock file; it is made and never removed.
+        path: The lock file; it is created and never removed.
         wait_s: Longest wait.
     """
-    descriptor = _take(path, wait_s)
+    descriptor = _acquire(path, wait_s)
     try:
         yield descriptor
     finally:
         if descriptor is not None:
-            # Not unlocked outright: a child that still has the descriptor keeps the lock.
+            # Closed but not unlocked: a child with the descriptor holds the lock.
             os.close(descriptor)
 
 
-def _take(path: Path, wait_s: float) -> int | None:
+def _acquire(path: Path, wait_s: float) -> int | None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -47,9 +47,9 @@ def _take(path: Path, wait_s: float) -> int | None:
 
 
 def _try(descriptor: int) -> bool | None:
-    """Whether the lock was taken, or `None` where the file system has no locks."""
+    """Whether the lock was acquired, or `None` if the file system has no locks."""
     try:
-        # `flock`, not `lockf`: the latter is lost when any descriptor of the file is closed in this process.
+        # `flock`, not `lockf`: the latter is released when any descriptor of the file is closed in this process.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     except BlockingIOError:

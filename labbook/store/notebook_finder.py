@@ -1,4 +1,4 @@
-"""Finds the notebook of a folder, or makes one: the chosen one, one above the folder, or the personal one."""
+"""Finds or creates the notebook of a folder: the chosen one, one in a parent folder, or the personal one."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def find_notebook(
     flags: Mapping[str, object] | None = None,
     create_personal: bool = True,
 ) -> Notebook:
-    """The notebook that is meant: the chosen one, one above `start`, that of the environment, or the personal one.
+    """Return the notebook: the chosen one, one above `start`, that of the environment, or the personal one.
 
     Args:
         start: Folder to walk up from.
         chosen: Folder or settings file of a notebook, from the command line.
         environ: The environment; `LABBOOK_NOTEBOOK` names a notebook.
         flags: Settings from the command line.
-        create_personal: Whether the personal notebook is made when it is needed and does not exist.
+        create_personal: Whether to create the personal notebook if it is needed and does not exist.
 
     Raises:
-        NotebookError: The chosen folder is no notebook, settings are broken, or the personal one cannot be made.
+        NotebookError: The chosen folder is no notebook, settings are invalid, or the personal one cannot be created.
     """
     if chosen is not None:
         return _opened(_named(chosen, "--notebook"), environ, flags)
@@ -58,7 +58,7 @@ def find_notebook(
 
 
 def personal_root() -> Path:
-    """Folder of the user's personal notebook; it need not exist."""
+    """Return the folder of the user's personal notebook; it may not exist."""
     from platformdirs import user_data_dir
 
     return Path(user_data_dir("labbook", appauthor=False)) / _PERSONAL_NAME
@@ -70,19 +70,19 @@ def create_notebook(
     config: Config | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[Notebook, Written]:
-    """Makes a notebook in `root` and returns it with what was written; files that exist are left as they are.
+    """Create a notebook in `root` and return it with the written files; existing files are not changed.
 
-    Outside any repository, `root` becomes one of its own, whose checked-out branch takes the entries. Without git it
-    stays a plain folder.
+    Outside any repository, a new one is created in `root`, and entries go to its checked-out branch. Without git it is
+    a plain folder.
 
     Args:
-        root: Folder of the notebook; made when it does not exist.
-        config: Settings to write; those of a notebook that exists stay.
+        root: Folder of the notebook; created if it does not exist.
+        config: Settings to write; those of an existing notebook are not changed.
         environ: The environment, read for settings and language.
 
     Raises:
         NotebookError: The folder cannot be written.
-        GitError: The repository cannot be made.
+        GitError: The repository cannot be created.
     """
     from dataclasses import replace
 
@@ -114,7 +114,7 @@ def _opened(
     return Notebook(
         NotebookPaths(root),
         load_config(root, environ, flags),
-        # Asked only where it can be: importing platformdirs takes some milliseconds.
+        # Imported only if needed: importing platformdirs takes some milliseconds.
         personal or (root.name == _PERSONAL_NAME and root == personal_root().resolve()),
         git.top if git else None,
         git.git_dir if git else None,
@@ -122,7 +122,7 @@ def _opened(
 
 
 def _named(path: Path, origin: str) -> Path:
-    root = Path(os.path.expanduser(path))  # noqa: PTH111 - of an unknown user, `Path.expanduser` raises RuntimeError
+    root = Path(os.path.expanduser(path))  # noqa: PTH111 - `Path.expanduser` raises RuntimeError for an unknown user
     advice = f"`labbook init {path}` makes one there"
     root = root.parent if root.name in (SETTINGS_FILE, "pyproject.toml") else root
     if not root.is_dir():
@@ -148,7 +148,7 @@ def _is_notebook(folder: Path) -> bool:
 
 
 def _has_table(project: Path) -> bool:
-    """Whether a project file has `[tool.labbook]`; one that is broken is not ours to complain about."""
+    """Whether a project file has `[tool.labbook]`; invalid TOML is not reported."""
     from labbook.store.config import read_toml
 
     try:
@@ -159,7 +159,7 @@ def _has_table(project: Path) -> bool:
 
 
 def _planted(folder: Path) -> bool:
-    """Whether anybody may have put the settings there: a folder like /tmp, and a file that is not the user's own."""
+    """Whether other users may have written the settings: a folder like /tmp, and a file of another owner."""
     settings = folder / SETTINGS_FILE
     file = settings if settings.is_file() else folder / "pyproject.toml"
     try:
@@ -170,7 +170,7 @@ def _planted(folder: Path) -> bool:
 
 
 def _create_personal(root: Path, environ: Mapping[str, str]) -> None:
-    """Makes the personal notebook in one step, so that recorders that start together make one between them."""
+    """Create the personal notebook atomically, so that concurrent recorders create a single one."""
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".notebook-", dir=root.parent) as folder:
@@ -188,6 +188,6 @@ def _move_into_place(draft: Path, root: Path) -> None:
     try:
         draft.rename(root)
     except OSError:
-        # Another recorder was first; anything else that stands in the way is an error.
+        # Created by another recorder; any other obstacle is an error.
         if not (root / SETTINGS_FILE).is_file():
             raise

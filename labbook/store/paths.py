@@ -1,4 +1,4 @@
-"""Where everything of a notebook and of a run lies. No other module joins these names."""
+"""All file names of a notebook and of a run. No other module constructs them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from labbook.frozen import dataclass
 SETTINGS_FILE = "labbook.toml"
 _RANDOM = random.SystemRandom()
 _ALPHABET = "23456789abcdefghijkmnpqrstuvwxyz"
-"""Without look-alikes, in the order in which names are sorted."""
+"""Characters of ids, without look-alikes, in sort order."""
 _TAIL = 4
 
 
 def new_run_id(now: float | None = None, others: Iterable[str] = ()) -> str:
-    """A fresh run id, `YYYYMMDD-HHMMSS-xxxx`: UTC time and four random characters.
+    """Create a run id, `YYYYMMDD-HHMMSS-xxxx`: UTC time and four random characters.
 
     Args:
-        now: Unix time (s); the present when `None`.
-        others: Ids that exist: of one second, a later id sorts after the earlier ones while there is room.
+        now: Unix time (s); default: the current time.
+        others: Existing ids: within a second, later ids sort after earlier ones while numbers are left.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
     size = len(_ALPHABET) ** _TAIL
     last = max((_number(i) for i in others if i.startswith(stamp)), default=None)
-    # Half of the room is left to those who come after in the same second.
+    # Half of the remaining numbers is left to later ids of the same second.
     number = _RANDOM.randrange(size // 2) if last is None else last + 1 + _RANDOM.randrange(max(1, (size - last) // 64))
     return f"{stamp}-{_tail(number if number < size else _RANDOM.randrange(size))}"
 
@@ -41,16 +41,16 @@ def _tail(number: int) -> str:
 
 
 def _number(run_id: str) -> int:
-    """The last characters of an id as a number; letters of other programs count as the last one."""
+    """Return the last characters of an id as a number; unknown characters count as the last one."""
     number = 0
-    for letter in run_id.rpartition("-")[2][:_TAIL]:
-        place = _ALPHABET.find(letter)
+    for character in run_id.rpartition("-")[2][:_TAIL]:
+        place = _ALPHABET.find(character)
         number = number * len(_ALPHABET) + (place if place >= 0 else len(_ALPHABET) - 1)
     return number
 
 
 def is_run_id(text: str) -> bool:
-    """Whether `text` has the shape of a run id."""
+    """Whether `text` has the format of a run id."""
     date, _, rest = text.partition("-")
     clock, _, tail = rest.partition("-")
     shaped = len(date) == 8 and len(clock) == 6 and 3 <= len(tail) <= 16
@@ -58,13 +58,13 @@ def is_run_id(text: str) -> bool:
 
 
 def stays_inside(path: Path, root: Path) -> bool:
-    """Whether what a path leads to lies in the notebook, and not in a hidden folder such as `.git`.
+    """Whether a path, links resolved, is inside the notebook and not in a hidden folder such as `.git`.
 
-    A notebook may have been cloned from anywhere, and git brings symbolic links along.
+    A cloned notebook may contain symbolic links.
 
     Args:
-        path: A file or folder below `root`; it need not exist.
-        root: Of the notebook.
+        path: A file or folder below `root`; it may not exist.
+        root: Root of the notebook.
     """
     try:
         place, top = path.resolve(), root.resolve()
@@ -74,10 +74,10 @@ def stays_inside(path: Path, root: Path) -> bool:
 
 
 def check_stays_inside(path: Path, root: Path) -> None:
-    """Refuses to write to a path that a link leads out of the notebook.
+    """Check that no link leads a path out of the notebook.
 
     Raises:
-        NotebookError: It does.
+        NotebookError: A link leads out.
     """
     if not stays_inside(path, root):
         raise NotebookError(
@@ -99,7 +99,7 @@ class NotebookPaths:
 
     @property
     def notes(self) -> Path:
-        """All Markdown that is the truth."""
+        """All Markdown files: the primary data."""
         return self.root / "notes"
 
     @property
@@ -114,7 +114,7 @@ class NotebookPaths:
 
     @property
     def symptoms(self) -> Path:
-        """The notebook's own pages of symptoms, on top of those that labbook brings."""
+        """Symptom pages of the notebook, in addition to the built-in ones."""
         return self.notes / "symptoms"
 
     @property
@@ -124,7 +124,7 @@ class NotebookPaths:
 
     @property
     def templates(self) -> Path:
-        """The notebook's own templates, tried before those of labbook."""
+        """Templates of the notebook, which override the built-in ones."""
         return self.root / "templates"
 
     @property
@@ -134,42 +134,42 @@ class NotebookPaths:
 
     @property
     def private(self) -> Path:
-        """Journals, index and queue; ignored by git, mode 0700, can be deleted when no run is open."""
+        """Journals, index and queue; ignored by git, mode 0700, may be deleted while no run is open."""
         return self.root / ".labbook"
 
     @property
     def journals(self) -> Path:
-        """One folder a run."""
+        """Journals, one folder per run."""
         return self.private / "runs"
 
     @property
     def index(self) -> Path:
-        """The search index; deleted at will."""
+        """The search index; may be deleted."""
         return self.private / "index.sqlite"
 
     def journal(self, run_id: str) -> JournalPaths:
-        """The files of one run's journal."""
+        """Paths of one run's journal."""
         return JournalPaths(self.journals / checked_run_id(run_id))
 
     def entry(self, run_id: str) -> Path:
-        """The Markdown file of a run's entry."""
+        """Path of the Markdown file of a run's entry."""
         checked = checked_run_id(run_id)
         return self.runs / checked[0:4] / checked[4:6] / checked[6:8] / f"{checked}.md"
 
     def attachments(self, run_id: str) -> Path:
-        """The folder beside a run's entry: curves, patch, package list."""
+        """Path of the folder next to a run's entry: curves, patch, package list."""
         return self.entry(run_id).with_suffix("")
 
 
 @dataclass(frozen=True)
 class JournalPaths:
-    """Files of one run's journal. All of them hold redacted text only."""
+    """Files of one run's journal, all redacted."""
 
     root: Path
 
     @property
     def start(self) -> Path:
-        """`run.json`: what was known before the command started; written once, first."""
+        """`run.json`: facts known before the command started; written once, first."""
         return self.root / "run.json"
 
     @property
@@ -194,17 +194,17 @@ class JournalPaths:
 
     @property
     def alive(self) -> Path:
-        """Held with `flock` by the recorder for as long as it lives."""
+        """Locked with `flock` by the recorder while it lives."""
         return self.root / "alive"
 
     @property
     def events(self) -> Path:
-        """Folder of the event files of the probes, one a process."""
+        """Folder of the event files of the probes, one per process."""
         return self.root / "events"
 
     @property
     def console(self) -> Path:
-        """Folder of what is kept of the output."""
+        """Folder of the stored output."""
         return self.root / "console"
 
     @property
@@ -214,10 +214,10 @@ class JournalPaths:
 
 
 def checked_run_id(run_id: str) -> str:
-    """`run_id` itself when it has the shape of one.
+    """Return `run_id` if it has the format of a run id.
 
     Raises:
-        UsageError: It has not; nothing outside the notebook can be named by a run id.
+        UsageError: It has not. A run id cannot name a file outside the notebook.
     """
     if not is_run_id(run_id):
         raise UsageError(f"{run_id!r} is not a run id", hint="`labbook list` shows the ids of recent runs")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def make_private(folder: Path) -> None:
-    """Makes the private folder, readable by its owner only and ignored by git wherever the notebook lies.
+    """Create the private folder, readable by its owner only and ignored by git in every notebook.
 
     Raises:
         OSError: The notebook cannot be written.
@@ -14,5 +14,5 @@ def make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     ignore = folder / ".gitignore"
     if not ignore.exists():
-        # It ignores itself too: no `.gitignore` of the user has to name it.
+        # It ignores itself, so that no `.gitignore` of the user needs to list it.
         ignore.write_text("*\n", "utf-8")

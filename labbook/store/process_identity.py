@@ -1,4 +1,4 @@
-"""Which process a process id names: an id is used again, together with its start time it is unique."""
+"""Identity of a process: its id, which may be reused, with its start time."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def start_ticks(pid: int) -> int:
-    """Start time of a process in clock ticks since boot (field 22 of /proc/pid/stat), 0 when it has ended.
+    """Return the start time of a process in clock ticks since boot (field 22 of /proc/pid/stat), 0 if it has ended.
 
-    A process id alone says little: it is used again. Together with this number it names one process. In containers a
-    dead process whose parent is gone may never be reaped: a zombie has ended.
+    Process ids are reused; together with this number they are unique. A zombie counts as ended, because in containers
+    it may never be reaped.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,19 +1,19 @@
-"""Redaction for the recorder: the redactor of a run with the notebook's own rules, and the scan before a commit.
+"""Redaction for the recorder: the redactor of a run with the notebook's rules, and the scan before a commit.
 
-A file of own rules is TOML:
+A file of custom rules is TOML:
 
     allow = ["text that is no secret"]
-    names = ["house_code"]              # further names whose values are secret
+    names = ["house_code"]              # additional names whose values are secret
 
     [[rules]]
     id = "intranet_token"
-    keywords = ["itk-"]                 # cheap test: one of them stands in the line, in any case
+    keywords = ["itk-"]                 # quick test: the line contains one of them, in any case
     pattern = 'itk-[0-9a-f]{32}'
     yes = ["itk-{hex:32}"]              # must be masked
-    no = ["itk-short"]                  # must stay
+    no = ["itk-short"]                  # must not be masked
 
-The examples are the rule's test: a rule that fails one is refused. `{hex:32}` stands for 32 such characters, so that no
-file holds anything that looks like a secret.
+The examples are the rule's test: a rule that fails one is rejected. `{hex:32}` is replaced by 32 such characters, so
+that the file contains nothing that looks like a secret.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from labbook.store.toml_parser import parse_toml
 
 _MOST_RULES_BYTES = 1024 * 1024
 READABLE = re.compile("[^\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\ufffd\udc80-\udcff]{8,}")
-"""What can be read in a line of binary content: no control characters but tab and escape, nothing that is no UTF-8.
-Eight characters: random bytes seldom make longer words, and shorter secrets are not told from them."""
+"""Readable parts of binary content: valid UTF-8 without control characters other than tab and escape. At least eight
+characters: random bytes rarely form longer words, and shorter secrets cannot be distinguished from them."""
 
 _HINT = "see `labbook redact --help` for the form of a rule"
 
 
 @dataclass(frozen=True)
 class Hit:
-    """Something secret in a text.
+    """A secret in a text.
 
     Args:
-        rule: The rule that found it.
+        rule: The matching rule.
         line: Line number, from 1.
     """
 
@@ -54,15 +54,15 @@ class Hit:
 
 
 def make_redactor(environ: Mapping[str, str], argv: Sequence[str], user_rules: Path | None = None) -> Redactor:
-    """The redactor of a run: built-in rules, the notebook's own, and the secrets of this environment and command line.
+    """Create the redactor of a run: built-in rules, the notebook's rules, secrets of environment and command line.
 
     Args:
         environ: The environment of the command.
-        argv: Its command line.
-        user_rules: A file of further rules, or None.
+        argv: The command line.
+        user_rules: A file of custom rules, or None.
 
     Raises:
-        NotebookError: The rules cannot be read, or an example of theirs fails.
+        NotebookError: The rules cannot be read, or one of their examples fails.
     """
     rules = load_rules(user_rules) if user_rules is not None else None
     home = environ.get("HOME")
@@ -70,10 +70,10 @@ def make_redactor(environ: Mapping[str, str], argv: Sequence[str], user_rules: P
 
 
 def load_rules(path: Path) -> dict[str, Any]:
-    """The rules in a TOML file, checked against their own examples, as plain data for `Redactor(rules=...)`.
+    """Read rules from a TOML file as plain data for `Redactor(rules=...)`, checked against their examples.
 
     Raises:
-        NotebookError: The file cannot be read, is no TOML, or holds a rule that fails one of its examples.
+        NotebookError: The file cannot be read, is not TOML, or contains a rule that fails one of its examples.
     """
     try:
         data = parse_toml(_read_regular(path).decode("utf-8"))
@@ -96,7 +96,7 @@ def load_rules(path: Path) -> dict[str, Any]:
 
 
 def _read_regular(path: Path) -> bytes:
-    """The content of a regular file of moderate size; a pipe or a device in a cloned notebook would block for ever."""
+    """Read a regular file of moderate size; a pipe or a device in a cloned notebook would block forever."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as stream:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -131,12 +131,12 @@ def _check(rule: object, number: int, path: Path) -> None:
 
 
 def scan_bytes(data: bytes, redactor: Redactor | None = None) -> list[Hit]:
-    """What is secret in exactly these bytes: the last look before they are committed.
+    """Find secrets in exactly these bytes: the scan before they are committed.
 
     Args:
-        data: Content of a file. Of binary content (one with a NUL byte) each part that can be read is judged by itself:
-            random bytes around a colon and an at sign are no password.
-        redactor: The run's, which also knows its secrets by value; None: the built-in rules.
+        data: Content of a file. Of binary content (one with a NUL byte) each readable part is judged separately: random
+            bytes around a colon and an at sign are no password.
+        redactor: The redactor of the run, which also knows its secrets by value; None: the built-in rules.
 
     Returns:
         One hit for each secret, in the order of lines. Personal paths are no hits: they are replaced, not refused.
@@ -144,7 +144,7 @@ def scan_bytes(data: bytes, redactor: Redactor | None = None) -> list[Hit]:
     from html import unescape
 
     scanner = Redactor(home="", user="") if redactor is None else redactor
-    # A page shows `&#42;&#42;&#42;` for a mask: what it shows is what counts.
+    # Entries contain masks as `&#42;&#42;&#42;`: scan the text that a page shows.
     lines = [unescape(line) for line in data.decode("utf-8", "replace").split("\n")]
     binary = b"\0" in data
     parts = [(at, part) for at, line in enumerate(lines, 1) for part in (READABLE.findall(line) if binary else (line,))]
@@ -153,7 +153,7 @@ def scan_bytes(data: bytes, redactor: Redactor | None = None) -> list[Hit]:
 
 
 def check_rule(rule: Mapping[str, Any]) -> str:
-    """What is wrong with a rule by its own examples; empty when they all hold.
+    """Return the problems of a rule with its examples; empty if all pass.
 
     Raises:
         ValueError: The pattern or the edge is not valid (`re.error` is one).
@@ -184,7 +184,7 @@ _ALPHABETS = {
 
 
 def example_text(example: str, seed: int = 0) -> str:
-    """An example with each placeholder filled: `{hex:32}` by 32 such characters, `{uuid}` by a UUID.
+    """Fill the placeholders of an example: `{hex:32}` with 32 such characters, `{uuid}` with a UUID.
 
     Args:
         example: The example as written in a rule; known placeholders are alpha, alnum, base32, b64, url, hex and digit.
@@ -198,7 +198,7 @@ def example_text(example: str, seed: int = 0) -> str:
         if match[0] == "{uuid}":
             return "-".join("".join(source.choices(_ALPHABETS["hex"], k=count)) for count in (8, 4, 4, 4, 12))
         text = "".join(source.choices(_ALPHABETS[match[1]], k=int(match[2])))
-        # Rules that ask for a digit must not depend on chance.
+        # Rules that require a digit must not depend on chance.
         fine = len(text) < 8 or match[1] == "alpha" or any(char.isdigit() for char in text)
         return text if fine else text[:-4] + "7" + text[-3:]
 

@@ -1,4 +1,4 @@
-"""Addresses of repositories without anything that could be a secret."""
+"""Addresses of repositories without credentials."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _SCP_LIKE = re.compile(r"(?:[^/@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^/:@\s]+):(?!//)(.*)
 
 
 def credential_free(address: str) -> str:
-    """Scheme, host and path of an address: user, password, query and fragment are dropped whole.
+    """Return scheme, host and path of an address, without user, password, query and fragment.
 
     A folder stays a folder; the short form `git@host:path` becomes `ssh://host/path`. Source: security, section 5; a
     user name alone can be the token.
     """
     text = address.strip()
-    # `ext::program arguments` and its like: a transport helper, whose address can be a whole command line.
+    # A transport helper such as `ext::program arguments`, whose address can be a command line.
     helper, double_colon, _ = text.partition("::")
     if double_colon and helper.isidentifier():
         return f"{helper}::"
@@ -28,7 +28,7 @@ def credential_free(address: str) -> str:
     place, slash, path = rest.partition("/")
     host = place.rpartition("@")[2]
     if "@" in path:
-        # A password with a slash in it reaches beyond the first slash; what is before the last "@" is not shown.
+        # A password may contain slashes; all text before the last "@" is removed.
         head, _, tail = path.rpartition("@")
         if ":" in place and "@" not in place and not place.rpartition(":")[2].isdigit():
             host, slash, path = tail.partition("/")

@@ -1,8 +1,8 @@
 """Reads a git repository: its state, history and differences. The only module that imports GitPython.
 
-GitPython starts git for us, with the command line and environment of `git_process`: nothing that the repository's
-configuration names is ever run. Its objects, which keep processes of git alive, are not used. Importing it takes
-longer than a question to git; whoever records a run in a hurry asks through `git_process` alone.
+GitPython starts git with the command line and environment of `git_process`, so that no program of the repository's
+configuration is run. Its objects, which keep git processes alive, are not used. Importing it takes longer than a call
+of git; code that must be fast uses `git_process` alone.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class HistoryCommit:
 
 @dataclass(frozen=True)
 class CodeRepository:
-    """A repository that is only read.
+    """Read-only access to a repository.
 
     Args:
-        folders: Where it lies.
-        timeout_s: Longest time for one question.
+        folders: Location.
+        timeout_s: Time limit of one call.
     """
 
     folders: GitFolders
@@ -71,7 +71,7 @@ class CodeRepository:
 
     @classmethod
     def open(cls, path: Path, *, timeout_s: float = READ_TIMEOUT_S) -> CodeRepository | None:
-        """The repository that `path` lies in; `None` outside one, or without git on the PATH."""
+        """Return the repository that contains `path`; `None` outside one, or without git on the PATH."""
         folders = discover(path)
         return cls(folders, timeout_s) if folders is not None and git_program() is not None else None
 
@@ -88,7 +88,7 @@ class CodeRepository:
     def head(self) -> dict[str, Any]:
         """Commit (full hash, "" when unborn), branch, detached, unborn and state ("rebase", "merge", ... or "")."""
         ref = head_ref(self.folders)
-        commit = self._ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}", accepted=(0, 1)).decode().strip()
+        commit = self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", accepted=(0, 1)).decode().strip()
         return {
             "commit": commit,
             "branch": ref.removeprefix("refs/heads/"),
@@ -98,8 +98,8 @@ class CodeRepository:
         }
 
     def remote(self) -> str:
-        """Address of `origin`, else of the first remote, without credentials; "" when there is none."""
-        listed = self._ask("config", "-z", "--get-regexp", r"^remote\..*\.url$", accepted=(0, 1))
+        """Return the address of `origin`, else of the first remote, without credentials, or ""."""
+        listed = self._run("config", "-z", "--get-regexp", r"^remote\..*\.url$", accepted=(0, 1))
         urls: dict[str, str] = {}
         for item in _items(listed):
             name, _, url = item.partition("\n")
@@ -107,22 +107,22 @@ class CodeRepository:
         return credential_free(urls.get("remote.origin.url") or next(iter(urls.values()), ""))
 
     def status(self) -> list[tuple[str, str]]:
-        """What differs from the last commit, as (two-letter code of git, path); new files too, ignored ones not."""
+        """Return changes since the last commit as (two-letter code of git, path), with new but not ignored files."""
         if self.folders.bare:
             return []
-        told = self._ask(
+        output = self._run(
             "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=dirty"
         )
-        return [(item[:2], item[3:]) for item in _items(told)]
+        return [(item[:2], item[3:]) for item in _items(output)]
 
     def diff(self, max_bytes: int) -> bytes:
-        """Uncommitted changes of tracked text files as a patch for `git apply`.
+        """Return uncommitted changes of tracked text files as a patch for `git apply`.
 
-        Binary files are left out, and so are files that a filter (for large files, for notebooks) rewrites on their
-        way into git: what is on disk is not what git compares.
+        Binary files are omitted, as are files that a filter (for large files, for notebooks) rewrites on commit: their
+        content on disk is not what git compares.
 
         Raises:
-            GitError: It is longer than `max_bytes`, or git could not.
+            GitError: The patch is longer than `max_bytes`, or git failed.
         """
         if self.folders.bare:
             return b""
@@ -130,20 +130,20 @@ class CodeRepository:
         return self._patch((base,), max_bytes)
 
     def diff_between(self, before: str, after: str, max_bytes: int = _ANSWER_MAX_BYTES) -> bytes:
-        """Changes of text files between two commits as a patch.
+        """Return changes of text files between two commits as a patch.
 
         Raises:
-            GitError: A commit is not there, or the patch is longer than `max_bytes`.
+            GitError: A commit is missing, or the patch is longer than `max_bytes`.
         """
         return self._patch((_revision(before), _revision(after)), max_bytes)
 
     def commits_between(self, before: str, after: str, limit: int = 100) -> list[HistoryCommit]:
-        """Commits that `after` has and `before` has not, newest first.
+        """Return commits that are in `after` but not in `before`, newest first.
 
         Raises:
-            GitError: A commit is not there.
+            GitError: A commit is missing.
         """
-        told = self._ask(
+        output = self._run(
             "log",
             "-z",
             "--no-color",
@@ -155,31 +155,31 @@ class CodeRepository:
             f"^{_revision(before)}",
             "--",
         )
-        fields = _items(told)
+        fields = _items(output)
         rows = [fields[at : at + 4] for at in range(0, len(fields), 4)]
         return [HistoryCommit(commit, float(when), author, subject) for commit, when, author, subject in rows]
 
     def file_at(self, commit: str, path: str) -> bytes | None:
-        """Content of a file in a commit, as it is stored; `None` when it has no such file.
+        """Return the stored content of a file in a commit, or `None`.
 
         Raises:
-            GitError: The file is too large, or git could not.
+            GitError: The file is too large, or git failed.
         """
         name = f"{_revision(commit)}:{path}"
-        kind = self._ask("cat-file", "-t", name, accepted=(0, 1, 128)).strip()
-        return self._ask("cat-file", "blob", name) if kind == b"blob" else None
+        kind = self._run("cat-file", "-t", name, accepted=(0, 1, 128)).strip()
+        return self._run("cat-file", "blob", name) if kind == b"blob" else None
 
     def filtered(self, paths: Sequence[str]) -> set[str]:
-        """Those of `paths` that a filter rewrites on their way into git."""
+        """Return those of `paths` that a filter rewrites on commit."""
         found: set[str] = set()
         for part in _parts(paths):
-            fields = _items(self._ask("check-attr", "-z", "filter", "--", *part))
+            fields = _items(self._run("check-attr", "-z", "filter", "--", *part))
             rows = zip(fields[0::3], fields[2::3], strict=True)
             found |= {path for path, value in rows if value not in ("unspecified", "unset")}
         return found
 
     def _patch(self, revisions: tuple[str, ...], max_bytes: int) -> bytes:
-        counted = _items(self._ask("diff", *_DIFF, "--numstat", "-z", *revisions, "--"))
+        counted = _items(self._run("diff", *_DIFF, "--numstat", "-z", *revisions, "--"))
         rows = [item.split("\t", 2) for item in counted if item.count("\t") >= 2]
         paths = [path for added, _, path in rows if added != "-"]
         if len(revisions) == 1:
@@ -187,35 +187,37 @@ class CodeRepository:
             paths = [path for path in paths if path not in filtered]
         patch = b""
         for part in _parts(paths):
-            patch += self._ask("diff", *_DIFF, *revisions, "--", *part, max_bytes=max_bytes - len(patch))
+            patch += self._run("diff", *_DIFF, *revisions, "--", *part, max_bytes=max_bytes - len(patch))
         return patch
 
     def _empty_tree(self) -> str:
-        return self._ask("hash-object", "-t", "tree", os.devnull).decode().strip()
+        return self._run("hash-object", "-t", "tree", os.devnull).decode().strip()
 
     @cached_property
     def _quiet(self) -> list[str]:
-        """Settings that keep the repository's filters from running."""
-        names = self._run(git_command(self.folders, "config", "--list", "--name-only", "-z"), (0,), _ANSWER_MAX_BYTES)
+        """Return settings that disable the repository's filters."""
+        names = self._run_command(
+            git_command(self.folders, "config", "--list", "--name-only", "-z"), (0,), _ANSWER_MAX_BYTES
+        )
         return quiet_filters(_items(names))
 
-    def _ask(self, *arguments: str, accepted: Sequence[int] = (0,), max_bytes: int = _ANSWER_MAX_BYTES) -> bytes:
-        return self._run(git_command(self.folders, *arguments, settings=self._quiet), accepted, max_bytes)
+    def _run(self, *arguments: str, accepted: Sequence[int] = (0,), max_bytes: int = _ANSWER_MAX_BYTES) -> bytes:
+        return self._run_command(git_command(self.folders, *arguments, settings=self._quiet), accepted, max_bytes)
 
-    def _run(self, command: list[str], accepted: Sequence[int], max_bytes: int) -> bytes:
-        """Standard output of git.
+    def _run_command(self, command: list[str], accepted: Sequence[int], max_bytes: int) -> bytes:
+        """Run git and return its standard output.
 
         Raises:
-            GitError: Another status than the accepted ones, a longer answer, or the time is up.
+            GitError: The status is not accepted, the output is too long, or the time limit is exceeded.
         """
         from git import Git
         from git.exc import CommandError
 
         environment = git_environment()
-        # GitPython can add to the environment of labbook, not take from it.
+        # GitPython can add to the environment, but not remove from it.
         unwanted = sorted(set(os.environ) - set(environment))
         without = [part for name in unwanted for part in ("-u", name)]
-        said = " ".join(command[command.index(f"--git-dir={self.git_dir}") + 1 :][:3])
+        call = " ".join(command[command.index(f"--git-dir={self.git_dir}") + 1 :][:3])
         try:
             started = Git(str(self.top)).execute(
                 ["env", *without, *command] if without else command,
@@ -227,7 +229,7 @@ class CodeRepository:
             raise GitError(f"cannot call git in {self.top}: {type(error).__name__}") from error
         process: Any = started.proc
         late = threading.Event()
-        # GitPython's own time limit kills git alone, not what git started, and wants the whole answer in memory.
+        # GitPython's own time limit kills git, but not its children, and needs the whole output in memory.
 
         def stop() -> None:
             late.set()
@@ -239,7 +241,7 @@ class CodeRepository:
             out = _read_up_to(process.stdout, max_bytes + 1)
             if len(out) > max_bytes:
                 kill_group(process.pid)
-                raise GitError(f"the answer of git in {self.top} is longer than {max_bytes} bytes ({said})")
+                raise GitError(f"the answer of git in {self.top} is longer than {max_bytes} bytes ({call})")
             problem = process.stderr.read(_CHUNK).decode("utf-8", "replace").strip()
             code = process.wait()
         finally:
@@ -248,9 +250,9 @@ class CodeRepository:
             process.stderr.close()
             process.wait()
         if late.is_set():
-            raise GitError(f"git took more than {self.timeout_s:g} s in {self.top} ({said})")
+            raise GitError(f"git took more than {self.timeout_s:g} s in {self.top} ({call})")
         if code not in accepted:
-            raise GitError(f"git failed in {self.top} ({said}): {problem or f'status {code}'}")
+            raise GitError(f"git failed in {self.top} ({call}): {problem or f'status {code}'}")
         return out
 
 
@@ -264,10 +266,10 @@ def _read_up_to(stream: Any, limit: int) -> bytes:  # noqa: ANN401 - a binary st
 
 
 def _revision(name: str) -> str:
-    """`name` itself when it is a hash, HEAD or a full name of a ref: never an option, range or path.
+    """Return `name` if it is a hash, HEAD or a full ref name, not an option, range or path.
 
     Raises:
-        GitError: It is something else.
+        GitError: It is not a valid name.
     """
     if not _REVISION.fullmatch(name) or ".." in name:
         raise GitError(f"{name!r} is not a commit", hint="name it by its hash or full ref, like refs/heads/main")
@@ -279,7 +281,7 @@ def _items(answer: bytes) -> list[str]:
 
 
 def _parts(paths: Sequence[str]) -> list[list[str]]:
-    """Paths in parts that fit on a command line."""
+    """Split paths into parts that fit on a command line."""
     parts: list[list[str]] = []
     size = 1 << 20
     for path in paths:

@@ -15,11 +15,11 @@ from labbook.store.paths import NotebookPaths
 
 @dataclass(frozen=True)
 class Written:
-    """What making a notebook did, as absolute paths.
+    """Files of a new notebook, as absolute paths.
 
     Args:
         files: Written or added to.
-        kept: Existed already and were left as they are.
+        kept: Existing files that were not changed.
     """
 
     files: tuple[Path, ...] = ()
@@ -27,13 +27,13 @@ class Written:
 
 
 def write_scaffold(paths: NotebookPaths, config: Config) -> Written:
-    """Writes settings, empty folders, `mkdocs.yml` and `.gitignore` where they are missing, and says which.
+    """Write missing settings, empty folders, `mkdocs.yml` and `.gitignore`; returns the written files.
 
     Raises:
         OSError: The folder cannot be written.
         NotebookError: labbook's own template is missing.
     """
-    # A folder `site` that is there before the first build belongs to somebody else.
+    # A folder `site` that exists before the first build is not labbook's.
     foreign_site = paths.site.exists() and not (paths.site / ".gitignore").exists()
     texts: dict[Path, Callable[[], str]] = {
         paths.settings: lambda: settings_text(config),
@@ -58,7 +58,7 @@ def write_scaffold(paths: NotebookPaths, config: Config) -> Written:
 
 
 def append_lines(path: Path, lines: list[str]) -> bool:
-    """Adds those of `lines` to a text file that it does not have yet; returns whether it wrote.
+    """Append those of `lines` that a text file lacks; returns whether any were.
 
     Raises:
         OSError: The file cannot be written.
@@ -74,7 +74,7 @@ def append_lines(path: Path, lines: list[str]) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     newline = "\r\n" if b"\r\n" in data else "\n"
     lead = newline if data and not data.endswith(b"\n") else ""
-    # Appended, not written again: somebody may have the file open in an editor.
+    # Appended, not rewritten: the file may be open in an editor.
     with path.open("ab") as stream:
         stream.write((lead + "".join(line + newline for line in missing)).encode("utf-8", "surrogateescape"))
     return True
@@ -91,7 +91,7 @@ def _create(path: Path, text: str) -> bool:
 
 
 def _in_project_file(root: Path) -> bool:
-    """Whether the settings stand in `pyproject.toml`; a `labbook.toml` beside it would hide them."""
+    """Whether the settings are in `pyproject.toml`; a `labbook.toml` next to it would override them."""
     from labbook.store.config import read_toml
 
     project = root / "pyproject.toml"
@@ -105,7 +105,7 @@ def _in_project_file(root: Path) -> bool:
 
 
 def _mkdocs_text(config: Config) -> str:
-    """The site's settings from their template; a JSON string is a YAML string."""
+    """Fill the template of the site's settings; a JSON string is a YAML string."""
     from labbook.store.templates import builtin_folder
 
     template = builtin_folder() / "notebook" / "mkdocs.yml"
@@ -118,7 +118,7 @@ def _mkdocs_text(config: Config) -> str:
         "site_url": config.site_url,
         "language": config.language_in_use(),
     }
-    # In one pass: what a value says is not looked at again.
+    # In one pass: placeholders inside values are not replaced.
     return re.sub(
         r"\{\{ (" + "|".join(values) + r") \}\}",
         lambda found: json.dumps(values[found[1]], ensure_ascii=False),

@@ -1,7 +1,7 @@
-"""Fills the message templates of a language: `templates/words/messages/<language>_<room>*.toml`.
+"""Fills the message templates of a language: `templates/words/messages/<language>_<group>*.toml`.
 
-A template is a sentence with named placeholders. `{loss}` prints a number with four significant digits, a name as it
-is, a nested message in the same language, a list with its separator. What stands behind a colon changes that:
+A template is a sentence with named placeholders. `{loss}` prints a number with four significant digits, a string
+unchanged, a nested message in the same language, a list with its separator. A format after a colon changes that:
 
 - `{share:percent}`, `{wait:ms}` (from seconds), `{size:mib}` (from bytes)
 - `{count:step|steps}`: the first word where the count is 1, else the second; the number itself is not printed
@@ -9,8 +9,8 @@ is, a nested message in the same language, a list with its separator. What stand
 - `{parts:clauses}`, `{parts:sentences}`: a list, separated as such
 - anything else is Python's format of a number: `{seconds:.2f}`
 
-Texts that are stored in English as they are, such as the reasons of the probe, have their translation in
-`<language>_texts.toml`, under the whole text.
+Texts that are stored in English, such as the reasons of the probe, have their translation in `<language>_texts.toml`,
+with the whole text as key.
 """
 
 from __future__ import annotations
@@ -30,48 +30,50 @@ from labbook.model.run import CheckResult
 from labbook.store.templates import builtin_folder, overlay, read_words
 
 _NOT_FINITE = ("nan", "inf", "-inf")
-"""How `run.json` stores numbers that are not finite."""
+"""Non-finite numbers in `run.json`."""
 _MIB = 1024.0 * 1024.0
 _SEPARATORS = {"clauses": "values.clause_separator", "sentences": "values.sentence_separator"}
 _FORMATTER = string.Formatter()
 
 
 class Sentences:
-    """Says messages in one language.
+    """Formats messages in one language.
 
     Args:
-        language: "en" or "zh"; a key that a language lacks is said in English.
-        own: The notebook's own templates folder; its `words/messages/` files come first.
+        language: "en" or "zh"; a key that a language lacks is formatted in English.
+        own: The notebook's templates folder; its `words/messages/` files override the built-in ones.
     """
 
     def __init__(self, language: str, own: Path | None = None) -> None:
         self.language = language
         self._own = own
 
-    def __call__(self, said: Message | Mapping[str, Any] | str | None, otherwise: str = "") -> str:
-        """Returns the sentence of a message, and text as it is.
+    def __call__(self, message: Message | Mapping[str, Any] | str | None, default: str = "") -> str:
+        """Format a message; text is returned unchanged.
 
         Args:
-            said: A message, one as `run.json` stores it, or text of an entry from before there were messages.
-            otherwise: The sentence where there is no message, or its key or values are not those of this version.
+            message: A message, one in the form of `run.json`, or text of an entry from before messages existed.
+            default: The sentence if there is no message, or its key or values are unknown to this version.
         """
-        if said is None or said == "":
-            return otherwise
+        if message is None or message == "":
+            return default
         try:
-            return self.fill(said)
+            return self.fill(message)
         except (LookupError, ValueError, TypeError, EntryError):
-            return otherwise or str(said.key if isinstance(said, Message) else said)
+            return default or str(message.key if isinstance(message, Message) else message)
 
-    def fill(self, said: Message | Mapping[str, Any] | str) -> str:
-        """Returns the sentence of a message.
+    def fill(self, message: Message | Mapping[str, Any] | str) -> str:
+        """Format a message.
 
         Raises:
             LookupError: There is no such key, or a value is missing.
             ValueError: A value does not fit its format.
         """
-        if isinstance(said, str):
-            return str(_messages(self.language, "texts", self._own).get(said, said))
-        key, values = (said.key, said.values) if isinstance(said, Message) else (said["key"], said["values"])
+        if isinstance(message, str):
+            return str(_messages(self.language, "texts", self._own).get(message, message))
+        key, values = (
+            (message.key, message.values) if isinstance(message, Message) else (message["key"], message["values"])
+        )
         parts = []
         for literal, name, spec, _ in _FORMATTER.parse(self.template(str(key))):
             parts.append(literal)
@@ -80,31 +82,31 @@ class Sentences:
         return "".join(parts)
 
     def line(self, key: str, **values: Any) -> str:  # noqa: ANN401 - numbers, text, messages and lists of them
-        """Returns the sentence of a key with its values."""
+        """Format the message of a key with its values."""
         return self.fill(Message(key, values))
 
-    def prepare(self, *rooms: str) -> None:
-        """Loads the templates of some rooms (first parts of keys) in advance; what is broken shows when it is used."""
+    def prepare(self, *groups: str) -> None:
+        """Load template groups (first parts of keys) in advance; errors are reported on use."""
         with contextlib.suppress(EntryError):
-            for room in rooms:
-                _messages(self.language, room, self._own)
+            for group in groups:
+                _messages(self.language, group, self._own)
 
     def template(self, key: str) -> str:
-        """Returns the template of a key with its placeholders.
+        """Return the template of a key with its placeholders.
 
         Raises:
             LookupError: There is no such key.
         """
-        room, _, rest = key.partition(".")
+        group, _, rest = key.partition(".")
         for language in dict.fromkeys((self.language, "en")):
-            found: Any = _messages(language, room, self._own)
+            found: Any = _messages(language, group, self._own)
             for part in rest.split("."):
                 found = found.get(part) if isinstance(found, Mapping) else None
             if isinstance(found, str):
                 return found
         raise KeyError(key)
 
-    def _value(self, value: Any, spec: str) -> str:  # noqa: ANN401 - whatever a message may hold
+    def _value(self, value: Any, spec: str) -> str:  # noqa: ANN401 - value of a placeholder
         if isinstance(value, (Message, Mapping)):
             return self.fill(value)
         if isinstance(value, (list, tuple)):
@@ -137,41 +139,41 @@ class Sentences:
         return format(value, spec) if spec else format_number(value)
 
 
-def translate(texts: Sequence[str], messages: object, say: Sentences) -> list[str]:
-    """Returns English texts of `run.json` in the language of `say`, by the messages that are stored beside them.
+def translate(texts: Sequence[str], messages: object, sentences: Sentences) -> list[str]:
+    """Translate English texts of `run.json` by the messages that are stored with them.
 
     Args:
-        texts: The texts; those without a message stay as they are.
-        messages: A list of messages as `run.json` stores them, in the same order, or whatever stands in its place.
-        say: Says messages.
+        texts: The texts; those without a message are returned unchanged.
+        messages: A list of messages in the form of `run.json`, in the same order; any other value is ignored.
+        sentences: Formats messages in the target language.
     """
     known = messages if isinstance(messages, (list, tuple)) and len(messages) == len(texts) else [None] * len(texts)
-    return [say(one if isinstance(one, Mapping) else None, text) for one, text in zip(known, texts, strict=True)]
+    return [sentences(one if isinstance(one, Mapping) else None, text) for one, text in zip(known, texts, strict=True)]
 
 
-def translate_check(check: CheckResult, say: Sentences) -> CheckResult:
-    """Returns a row of the checklist in the language of `say`; texts without a message stay as they are."""
-    if say.language == "en":
+def translate_check(check: CheckResult, sentences: Sentences) -> CheckResult:
+    """Translate a row of the checklist; texts without a message are returned unchanged."""
+    if sentences.language == "en":
         return check
-    words, messages = check.page_words.get(say.language, {}), check.run_messages
+    words, messages = check.page_words.get(sentences.language, {}), check.run_messages
     evidence = [*check.evidence_messages, *[None] * (len(check.evidence) - len(check.evidence_messages))]
     return replace(
         check,
-        title=say(messages.get("title"), words.get("title") or check.title),
-        expected=say(messages.get("expected"), words.get("expected") or check.expected),
-        observed=say(check.observed_message, check.observed),
-        detail=say(messages.get("detail"), words.get("detail") or check.detail) if check.detail else "",
-        evidence=tuple(say(one, text) for one, text in zip(evidence, check.evidence, strict=False)),
+        title=sentences(messages.get("title"), words.get("title") or check.title),
+        expected=sentences(messages.get("expected"), words.get("expected") or check.expected),
+        observed=sentences(check.observed_message, check.observed),
+        detail=sentences(messages.get("detail"), words.get("detail") or check.detail) if check.detail else "",
+        evidence=tuple(sentences(one, text) for one, text in zip(evidence, check.evidence, strict=False)),
     )
 
 
 def format_number(value: float) -> str:
-    """Returns a finite number with four significant digits, a whole one in full."""
+    """Format a finite number with four significant digits, an integer in full."""
     return str(int(value)) if abs(value) < 1e7 and value == int(value) else f"{value:.4g}"
 
 
 def format_percent(share: float) -> str:
-    """Returns a share in percent; 100 % and 0 % only when it is exactly that."""
+    """Format a share in percent; 100 % and 0 % only if they are exact."""
     rounded = f"{share * 100:.0f} %"
     if rounded in ("100 %", "0 %") and 0 < share < 1:
         return f"{share * 100:.2g} %" if share < 0.5 else f"{math.floor(share * 1000) / 10:.1f} %"
@@ -179,10 +181,10 @@ def format_percent(share: float) -> str:
 
 
 @functools.lru_cache(maxsize=32)
-def _messages(language: str, room: str, own: Path | None) -> Mapping[str, Any]:
+def _messages(language: str, group: str, own: Path | None) -> Mapping[str, Any]:
     found: Mapping[str, Any] = {}
-    if room.isidentifier():
+    if group.isidentifier():
         for folder in (builtin_folder(), own):
-            for path in sorted((folder / "words" / "messages").glob(f"{language}_{room}*.toml")) if folder else ():
+            for path in sorted((folder / "words" / "messages").glob(f"{language}_{group}*.toml")) if folder else ():
                 found = overlay(found, read_words(path))
     return found

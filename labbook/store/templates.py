@@ -1,11 +1,11 @@
 """Renders Markdown pages from templates. The only module that imports Jinja2.
 
-Whatever a template prints is escaped for the place it stands in, unless a filter or a words file made it: `{{ value }}`
-is inert in running text, `{{ value | table_cell }}` in a table, `{{ value | code_span }}` and `{{ value | fence }}` as
-code. A notebook's own templates come first, and run in Jinja2's sandbox: a notebook may have been cloned from anywhere.
+All values that a template prints are escaped, except results of filters and texts of words files: `{{ value }}` is
+escaped for running text, `{{ value | table_cell }}` in a table, `{{ value | code_span }}` and `{{ value | fence }}` as
+code. The templates of a notebook override the built-in ones and run in Jinja2's sandbox, because cloned notebooks are
+not trusted.
 
-Words are data too: `words/en.toml` and `words/zh.toml` hold every label and sentence of a page, so that one template
-serves both languages.
+Labels and sentences of pages are in `words/en.toml` and `words/zh.toml`, so that one template serves both languages.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Filters = Mapping[str, Callable[..., Any]]
 
 
 def builtin_folder() -> Path:
-    """The folder of the templates that come with labbook, installed or in a checkout."""
+    """Return the folder of the built-in templates, installed or in a checkout."""
     package = Path(__file__).parents[1]
     shipped = package / "_templates"
     return shipped if shipped.is_dir() else package.parent / "templates"
@@ -46,9 +46,9 @@ class Templates:
     """The templates of one notebook in one language.
 
     Args:
-        own: The notebook's own templates folder; `None`, or a folder that does not exist, for labbook's only.
-        language: "en" or "zh"; the words are in every template as `words`.
-        filters: Further filters, for numbers and the like.
+        own: The notebook's templates folder; `None` or a missing folder: built-in templates only.
+        language: "en" or "zh"; its texts are available in templates as `words`.
+        filters: Additional filters, for example for numbers.
     """
 
     def __init__(self, own: Path | None, language: str = "en", filters: Filters | None = None) -> None:
@@ -66,12 +66,12 @@ class Templates:
         """Labels and sentences of the language.
 
         Raises:
-            EntryError: The notebook's own words file is broken.
+            EntryError: The notebook's words file is invalid.
         """
         return words(self._language, self._own)
 
     def render(self, name: str, data: Mapping[str, Any]) -> str:
-        """The page that template `name` makes of `data`; the notebook's own template where it has one.
+        """Render the template `name` with `data`; the notebook's template overrides the built-in one.
 
         Raises:
             EntryError: The notebook's own template, or words file, is broken; names file and line.
@@ -80,19 +80,19 @@ class Templates:
             return self._render(name, data, [builtin_folder()], self.words)
         if name in self._refused:
             raise self._refused[name]
-        own, said = self._own, self.words
+        own, texts = self._own, self.words
         try:
-            return run_limited(lambda: self._render(name, data, [own, builtin_folder()], said))
+            return run_limited(lambda: self._render(name, data, [own, builtin_folder()], texts))
         except LimitError as error:
-            # A site has hundreds of pages: none of them waits for the same template again.
+            # A site has hundreds of pages: do not retry the same failing template.
             self._refused[name] = EntryError(f"{own / name}: {error.message}", hint=_HINT)
             raise self._refused[name] from error
 
     def render_anyway(self, name: str, data: Mapping[str, Any]) -> tuple[str, str]:
-        """Like `render`, but with labbook's template where the notebook's own is broken.
+        """Like `render`, but falls back to the built-in template if the notebook's is broken.
 
         Returns:
-            The page, and a sentence that names the broken file and line, "" when nothing was broken.
+            The page, and a sentence that names the broken file and line, or "".
         """
         try:
             return self.render(name, data), ""
@@ -101,20 +101,20 @@ class Templates:
             return page, f"{error.message}; the template of labbook was used instead"
 
     def prepare(self) -> None:
-        """Loads what the first page needs, at a moment when nobody waits; whatever is broken is told by `render`."""
+        """Load the data for the first page in advance; errors are reported by `render`."""
         own = [self._own] if self._own is not None else []
         with contextlib.suppress(Exception):
             _environment((*own, builtin_folder()))
         with contextlib.suppress(EntryError):
-            self.words  # noqa: B018 - read once, kept from then on
+            self.words  # noqa: B018 - cached on first access
 
-    def _render(self, name: str, data: Mapping[str, Any], folders: list[Path], said: Mapping[str, Any]) -> str:
+    def _render(self, name: str, data: Mapping[str, Any], folders: list[Path], texts: Mapping[str, Any]) -> str:
         import jinja2
 
         environment = _environment(tuple(folders))
         environment.filters.update({key: _safe_filter(made) for key, made in self._filters.items()})
         try:
-            return environment.get_template(name).render({**data, "words": said, "language": self._language})
+            return environment.get_template(name).render({**data, "words": texts, "language": self._language})
         except EntryError:
             raise
         except jinja2.TemplateNotFound as error:
@@ -138,7 +138,7 @@ def _safe_type() -> Any:  # noqa: ANN401 - a class that only exists once MarkupS
     from markupsafe import Markup
 
     class Safe(Markup):
-        """Finished Markdown. Text that is formatted or joined into it is escaped on the way."""
+        """Escaped Markdown. Text that is formatted or joined into it is escaped."""
 
         __slots__ = ()
 
@@ -158,12 +158,12 @@ def _finished_part(value: Any, escaped: Callable[[str], str]) -> str:  # noqa: A
 
 
 def _printed(value: Any) -> Any:  # noqa: ANN401 - anything a template may print
-    """What a template prints for `value`: finished text as it is, all else escaped for running text."""
+    """Format a value for a template: escaped Markdown unchanged, all other text escaped for running text."""
     return _safe_type()(_finished_part(value, escape.inline))
 
 
 def finished_text(markdown: str) -> Any:  # noqa: ANN401 - a string of a class that Jinja2 brings along
-    """`markdown` marked as finished: a template prints it as it is. For text that was escaped part by part only."""
+    """Mark Markdown as escaped, so that a template prints it unchanged. Only for text that was escaped in parts."""
     return _safe_type()(markdown)
 
 
@@ -176,7 +176,7 @@ def _environment(folders: tuple[Path, ...]) -> SandboxedEnvironment:
         bytecode_cache=compiled_templates(),
         loader=jinja2.ChoiceLoader([_loader(folder) for folder in folders]),
         undefined=jinja2.StrictUndefined,
-        # With autoescape, what macros return is marked as finished; the escaping itself is done by `finalize`.
+        # With autoescape, results of macros are marked as escaped; `finalize` does the escaping.
         autoescape=True,
         finalize=_printed,
         trim_blocks=True,
@@ -210,19 +210,19 @@ def _check_link(file: Path, folder: Path) -> None:
 
 
 def plain_name(text: str) -> str:
-    """A name of letters, digits and single `_`, `-` or `.` between them as it is, since nothing in it is markup."""
+    """Return a name of letters, digits and single `_`, `-` or `.` between them unchanged: it contains no markup."""
     return text if _PLAIN_NAME.fullmatch(text) else escape.inline(text)
 
 
 def compiled_templates() -> Any:  # noqa: ANN401 - a class of Jinja2, or None
-    """Keeps compiled templates in the user's cache folder, as Python does with modules; `None` where there is no place.
+    """Store compiled templates in the user's cache folder, as Python does with modules; `None` if there is none.
 
     Cost: compiling the entry's template takes 50 to 90 ms, loading it 2 ms; measured on 2 cores, Python 3.11.
     """
     import jinja2
 
     class Compiled(jinja2.FileSystemBytecodeCache):
-        """A cache that is only a short cut: it may be read-only or full."""
+        """An optional cache: errors of a read-only or full disk are ignored."""
 
         def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
             with contextlib.suppress(OSError):
@@ -235,7 +235,7 @@ def compiled_templates() -> Any:  # noqa: ANN401 - a class of Jinja2, or None
     folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "labbook" / "templates"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # What lies in it is executed: it must be the user's own.
+        # Its files are executed: the folder must belong to the user.
         mine = folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 0o022
     except (OSError, RuntimeError):
         return None
@@ -243,7 +243,7 @@ def compiled_templates() -> Any:  # noqa: ANN401 - a class of Jinja2, or None
 
 
 def _safe_filter(made: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function; text that it returns is finished Markdown."""
+    """Wrap a function, so that text it returns is marked as escaped Markdown."""
 
     @functools.wraps(made)
     def filtered(value: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - a filter takes anything
@@ -256,7 +256,7 @@ def _safe_filter(made: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _template_line(error: BaseException) -> str:
-    """File and line of the innermost template frame of an exception, "" when there is none."""
+    """Return file and line of the innermost template frame of an exception, or ""."""
     where = ""
     trace = error.__traceback__
     while trace is not None:
@@ -268,12 +268,12 @@ def _template_line(error: BaseException) -> str:
 
 
 def words(language: str, own: Path | None = None) -> dict[str, Any]:
-    """Labels and sentences of a language, as nested mappings of finished text.
+    """Load labels and sentences of a language, as nested mappings of escaped Markdown.
 
-    A word that a language lacks is the English one; words in a notebook's own `templates/words/` come first.
+    Missing texts are English; texts in the notebook's `templates/words/` override the built-in ones.
 
     Raises:
-        EntryError: The notebook's own words file is no TOML; names file and line.
+        EntryError: The notebook's words file is not TOML; names file and line.
     """
     merged = _builtin_words("en")
     if language != "en":
@@ -282,25 +282,30 @@ def words(language: str, own: Path | None = None) -> dict[str, Any]:
     if mine is not None and own is not None and mine.is_file():
         _check_link(mine, own)
         merged = overlay(merged, read_words(mine))
-    finished: dict[str, Any] = _finished(merged)
+    finished: dict[str, Any] = _mark_escaped(merged)
     return finished
 
 
 @functools.cache
 def _builtin_words(language: str) -> dict[str, Any]:
-    # Of entries, then of parts of them, of reports and of the site's pages: `en.toml`, `en_*.toml`.
+    # Texts of entries, then of their parts, of reports and of the site's pages: `en.toml`, `en_*.toml`.
     folder = builtin_folder() / "words"
-    said = read_words(folder / f"{language}.toml")
+    texts = read_words(folder / f"{language}.toml")
     for path in sorted(folder.glob(f"{language}_*.toml")):
-        said = overlay(said, read_words(path))
-    return said
+        texts = overlay(texts, read_words(path))
+    return texts
+
+
+def status_label(status: str, language: str) -> str:
+    """Return the status of a run in a language."""
+    return status if language == "en" else str(words(language)["status"].get(status, status))
 
 
 def read_words(path: Path) -> dict[str, Any]:
-    """Returns a words file.
+    """Read a words file.
 
     Raises:
-        EntryError: It cannot be read or is no TOML; names file and line.
+        EntryError: The file cannot be read or is not TOML; names file and line.
     """
     try:
         return parse_toml(path.read_text(encoding="utf-8"))
@@ -311,7 +316,7 @@ def read_words(path: Path) -> dict[str, Any]:
 
 
 def overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns nested mappings merged into one; where both have a value, that of `above`."""
+    """Merge nested mappings; values of `above` override the others."""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
@@ -319,9 +324,9 @@ def overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-def _finished(said: Any) -> Any:  # noqa: ANN401 - nested TOML
-    if isinstance(said, Mapping):
-        return {key: _finished(value) for key, value in said.items()}
-    if isinstance(said, list):
-        return [_finished(value) for value in said]
-    return _safe_type()(said) if isinstance(said, str) else said
+def _mark_escaped(texts: Any) -> Any:  # noqa: ANN401 - nested TOML
+    if isinstance(texts, Mapping):
+        return {key: _mark_escaped(value) for key, value in texts.items()}
+    if isinstance(texts, list):
+        return [_mark_escaped(value) for value in texts]
+    return _safe_type()(texts) if isinstance(texts, str) else texts

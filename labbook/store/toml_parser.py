@@ -7,12 +7,12 @@ from typing import Any
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Returns a TOML document as plain data.
+    """Parse a TOML document to plain data.
 
     Raises:
-        ValueError: The text is not TOML; the message has the line.
+        ValueError: The text is not TOML; the message contains the line.
     """
-    # Imported here: most commands read no TOML at all.
+    # Imported here: most commands read no TOML.
     if sys.version_info >= (3, 11):
         import tomllib
     else:

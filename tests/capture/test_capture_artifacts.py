@@ -66,7 +66,7 @@ def test_an_input_that_changed_after_it_was_read_has_no_fingerprint(tmp_path):
     assert row.fingerprint.startswith("sha256:")
 
 
-def test_files_that_are_gone_or_unreadable_say_so(tmp_path):
+def test_missing_and_unreadable_files_have_a_reason(tmp_path):
     (tmp_path / "folder.d").mkdir()
     os.mkfifo(tmp_path / "pipe")
     found = rows([item(tmp_path / "input.csv"), item(tmp_path / "folder.d"), item(tmp_path / "pipe")], tmp_path)
@@ -91,7 +91,7 @@ def test_many_files_of_a_folder_are_one_row_with_a_manifest_of_contents(tmp_path
     assert summarize_files(map(item, files), tmp_path, Config())[0].fingerprint != row.fingerprint
 
 
-def test_a_manifest_does_not_depend_on_where_the_folder_lies(tmp_path):
+def test_a_manifest_does_not_depend_on_the_parent_folder(tmp_path):
     prints = []
     for place in ("one", "two/deeper"):
         files = [make(tmp_path / place / "data" / f"{n}.npy", bytes([n])) for n in range(20)]
@@ -163,7 +163,7 @@ def test_when_the_bytes_are_spent_files_are_sampled(tmp_path):
     assert second.text.startswith("sampled:")
 
 
-def test_a_manifest_without_contents_says_so():
+def test_a_manifest_without_contents_is_marked():
     assert combine_fingerprints({"a": (1, "sha256:x")}).startswith("manifest:")
     assert combine_fingerprints({"a": (1, "sha256:x"), "b": (1, "")}).startswith("names:")
 

@@ -101,7 +101,7 @@ def test_the_script_is_named_from_the_top_of_the_repository(folder):
     assert script_name(["python", "../train.py"], folder / "pkg") == "train.py"
 
 
-def test_a_script_elsewhere_keeps_its_name(folder, tmp_path_factory):
+def test_a_script_in_another_folder_keeps_its_name(folder, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     (other / "go.py").write_text("")
     assert script_name(["python", str(other / "go.py")], folder) == "go.py"
@@ -112,7 +112,7 @@ def test_commands_without_a_program_do_not_fail(folder, argv):
     assert isinstance(script_name(argv, folder), str)
 
 
-def test_launchers_and_interpreter_are_told(folder):
+def test_launchers_and_interpreter_are_recorded(folder):
     program = find_program_file(shlex.split("uv run /opt/py/bin/python3 -m torch.distributed.run train.py"), folder)
     assert program.launchers == ("uv", "torch.distributed.run")
     assert program.interpreter == "/opt/py/bin/python3"

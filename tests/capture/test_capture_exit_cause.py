@@ -63,7 +63,7 @@ def test_nothing_readable_counts_nothing(tmp_path):
     assert read_oom_counters(tmp_path) == {}
 
 
-def test_a_kill_that_was_counted_is_told_with_its_numbers(v2, tmp_path):
+def test_a_counted_oom_kill_is_reported_with_its_numbers(v2, tmp_path):
     before = read_oom_counters(v2)
     (v2 / "sys/fs/cgroup/jobs/one/memory.events").write_text("oom 2\noom_kill 2\n")
     end = {
@@ -90,14 +90,14 @@ def test_a_kill_that_was_counted_is_told_with_its_numbers(v2, tmp_path):
         (0, "there is no sign that memory ran out (the kernel counted no out-of-memory kill); the sender"),
     ],
 )
-def test_a_kill_without_evidence_says_so(v2, tmp_path, held, said):
+def test_a_kill_without_evidence_is_reported_as_unexplained(v2, tmp_path, held, said):
     same = read_oom_counters(v2)
     end = {"code": 137, "signal": "", "ended": 100.0, "counters": {"before": same, "after": same}}
     facts = explain_exit(end, samples(tmp_path / "r", held), 100.0, {})
     assert set(facts) == {"memory"} and facts["memory"].startswith(said)
 
 
-def test_a_failure_of_its_own_says_nothing_of_memory(v2, tmp_path):
+def test_an_ordinary_failure_does_not_mention_memory(v2, tmp_path):
     same = read_oom_counters(v2)
     end = {"code": 1, "signal": "", "ended": 100.0, "counters": {"before": same, "after": same}, "core_dump": False}
     assert explain_exit(end, samples(tmp_path / "r", GIB), 100.0, {"SLURM_JOB_END_TIME": "100"}) == {}

@@ -62,7 +62,7 @@ def test_time_grows_with_the_text_only(piece):
     assert cost(300) <= 30 * max(cost(30), 0.005)
 
 
-def test_many_values_are_kept_short_without_losing_one_that_matters():
+def test_many_values_are_downsampled_without_losing_extremes():
     text = "\n".join(f"step {i} loss: {100 if i == 777 else 1}.0 m{i}_loss: 1.0" for i in range(9000))
     found = metrics_from_console(text)
     loss = next(s for s in found if s.name == "loss")

@@ -164,7 +164,7 @@ def test_a_run_too_short_for_samples_still_has_its_account(tmp_path):
     assert facts["cpu_s"] > 0
 
 
-def test_nothing_sampled_is_said(tmp_path):
+def test_missing_samples_are_reported(tmp_path):
     assert "unavailable" in read_resources(tmp_path / "none.jsonl")
 
 
@@ -207,7 +207,7 @@ def test_an_isolated_python_is_named_with_its_reason(tmp_path, start, flag, reas
     assert found["count"] == 1
 
 
-def test_a_python_that_said_hello_and_its_forks_are_observed(tmp_path, start):
+def test_a_probed_python_and_its_forks_are_observed(tmp_path, start):
     work = "import os,time\nif os.fork() == 0: time.sleep(60)\nprint('up', flush=True)\ntime.sleep(60)"
     process = start(sys.executable, "-c", work)
     sampler = sampled(tmp_path, process)
@@ -242,7 +242,7 @@ def test_a_program_that_becomes_python_is_found(tmp_path, start):
     sampler.stop()
 
 
-def test_an_old_python_is_told_by_its_version(tmp_path):
+def test_an_old_python_is_reported_with_its_version(tmp_path):
     (tmp_path / "events").mkdir()
     record = {"k": "python", "pid": 5, "ppid": 1, "ticks": 7, "argv": ["python2.7", "a.py"], "executable": "python2.7"}
     path = tmp_path / "resources.jsonl"

@@ -356,7 +356,7 @@ def test_lock_files_are_compared_with_what_is_installed(code, venv, make_context
 
 
 @pytest.mark.process
-def test_no_lock_file_is_said(tmp_path, make_context):
+def test_a_missing_lock_file_is_reported(tmp_path, make_context):
     facts = capture_after(make_context(tmp_path, "python", "train.py", python=hello_of(sys.executable)))
     assert "no lock file" in facts["lockfiles"]["unavailable"]
     assert facts["python"]["packages"]["pytest"] == metadata.version("pytest")

@@ -33,7 +33,7 @@ def test_new_changed_and_removed_notes(notes):
     assert paths(notes) == [f"notes/runs/2026/11/21/{SECOND}.md"]
 
 
-def test_what_has_not_changed_is_not_read_again(notes):
+def test_unchanged_files_are_not_read_again(notes):
     old = notes.run(FIRST, "alpha")
     os.utime(old, (1_000_000_000, 1_000_000_000))
     assert build.refresh(notes.notebook).read == 1

@@ -15,7 +15,7 @@ def test_full_width_letters_are_plain_ones():
     assert normalized("ＮａＮ：１") == "NaN:1"
 
 
-def test_text_without_such_characters_is_left_alone():
+def test_text_without_cjk_characters_is_unchanged():
     assert segment("loss=0.1, naïve") == "loss=0.1, naïve"
 
 

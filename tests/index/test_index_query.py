@@ -79,11 +79,11 @@ def names(found):
         ("RuntimeError: Function 'LogBackward0'", [NAN]),
     ],
 )
-def test_what_is_found(book, words, expected):
+def test_matching_notes(book, words, expected):
     assert sorted(names(search(book, words))) == sorted(expected)
 
 
-def test_words_that_say_little_only_put_notes_higher(book):
+def test_common_words_only_raise_the_rank_of_notes(book):
     assert names(search(book, "损失变成")) == [NAN, GOOD]
 
 
@@ -94,7 +94,7 @@ def test_the_title_counts_more_than_the_text(notes):
     assert names(search(notes.notebook, "deadlock")) == [NAN, OOM]
 
 
-def test_a_hit_says_where_it_stands(book):
+def test_a_hit_has_its_location(book):
     hit = search(book, "LogBackward0").hits[0]
     line = (book.paths.root / hit.path).read_text().splitlines()[hit.line - 1]
 
@@ -117,7 +117,7 @@ def test_some_of_the_words_when_no_note_has_all(book):
     assert names(found) == [GOOD] and found.hits[0].loose
 
 
-def test_nothing_found_says_what_may_help(book):
+def test_no_match_suggests_alternatives(book):
     with pytest.raises(NothingFoundError) as caught:
         search(book, "staus:failed qqqq")
     assert "status:failed" in caught.value.hint
@@ -128,7 +128,7 @@ def test_nothing_found_says_what_may_help(book):
 
 
 @pytest.mark.parametrize("words", ["", "   ", "!!!", '"', '""', "-", "***"])
-def test_nothing_asked(book, words):
+def test_empty_query(book, words):
     with pytest.raises(UsageError):
         search(book, words)
 
@@ -195,7 +195,7 @@ def test_runs_newest_first(book):
 
 
 @pytest.mark.parametrize("word", ["last", GOOD, "20261121", "cccc", f"notes/runs/2026/11/21/{GOOD}.md", " last "])
-def test_the_run_that_is_meant(book, word):
+def test_a_query_for_a_run_id_finds_the_run(book, word):
     assert find_run(book, word).id == GOOD
 
 
@@ -221,7 +221,7 @@ def test_ids_for_the_shell(book):
     assert run_names(book, NAN) == [(NAN, "train.py: loss is NaN since step 412")]
 
 
-def test_of_very_many_notes_those_with_the_words_in_their_title_and_the_newest_come_first(notes, monkeypatch):
+def test_of_many_notes_title_matches_and_the_newest_rank_first(notes, monkeypatch):
     from labbook.index import ranking
 
     for day in range(1, 9):

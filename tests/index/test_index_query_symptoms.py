@@ -78,7 +78,7 @@ CATALOGUE = (
         ("", (), False),
     ],
 )
-def test_what_words_mean(words, symptoms, whole):
+def test_symptoms_of_query_words(words, symptoms, whole):
     meant = match_symptoms(words, CATALOGUE)
 
     assert meant.symptoms == symptoms
@@ -118,7 +118,7 @@ def test_the_order_of_answers(book):
     assert (fixed.fix, fixed.by, fixed.held, fixed.symptom) == ("--batch-size 64 → 32", TEXT, 0, "cuda_out_of_memory")
 
 
-def test_words_that_say_more_than_the_symptom_come_first(book):
+def test_words_more_specific_than_the_symptom_rank_first(book):
     about = QuerySymptoms((), ("cuda_out_of_memory",), ("cuda_oom",), whole=False, pages=(page(),))
     found = search(book, "before out of memory", meant=about)
 

@@ -47,7 +47,7 @@ def test_a_run_survives_strict_json():
     assert back.series[0].last == math.inf and math.isnan(back.series[0].values[1])
 
 
-def test_extremes_equal_to_the_values_are_left_out_and_come_back():
+def test_extremes_equal_to_the_values_are_omitted_and_restored():
     run = Run(
         "i",
         "finished",
@@ -61,7 +61,7 @@ def test_extremes_equal_to_the_values_are_left_out_and_come_back():
     assert repr(run_from_json(data)) == repr(run)
 
 
-def test_long_series_are_made_short_on_request():
+def test_long_series_are_downsampled_on_request():
     steps = tuple(range(100_000))
     run = Run(
         "i", "finished", (), "", 0.0, series=(Series("loss", "probe", steps, tuple(map(float, steps)), count=100_000),)

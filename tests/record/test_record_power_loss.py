@@ -44,7 +44,7 @@ def kill_a_run(book):
 
 
 @pytest.mark.parametrize("entry", [True, False], ids=["running entry", "no entry yet"])
-def test_a_damaged_start_gives_an_entry_with_what_is_known(book, git, entry):
+def test_a_damaged_start_file_gives_a_partial_entry(book, git, entry):
     journal = kill_a_run(book)
     (written,) = (book.folder / "notes" / "runs").rglob("*.md")
     content = (journal / "run.json").read_bytes()

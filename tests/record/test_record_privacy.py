@@ -100,7 +100,7 @@ def test_the_message_of_a_commit_passes_the_same_look(project, git):
     assert commit_files(book, [note], "try\n").status == "committed"
 
 
-def test_what_waits_is_looked_at_again(project, git):
+def test_queued_commits_are_scanned_again(project, git):
     from labbook.store.entry_commit import commit_queued
 
     book = find_notebook(project.folder, chosen=project.folder, environ={})
@@ -121,7 +121,7 @@ def test_an_experiment_is_not_named_after_a_secret(project):
 
 
 @pytest.mark.parametrize("command", ["recover", "commit"])
-def test_a_withheld_entry_has_a_way_out(project, git, command):
+def test_a_withheld_entry_can_be_released(project, git, command):
     """An entry that an earlier labbook refused: its journal says so, and a secret stands in it as it did then."""
     settings = project.folder / "labbook.toml"
     usual = settings.read_text()
@@ -155,7 +155,7 @@ def test_a_withheld_entry_has_a_way_out(project, git, command):
     assert "nothing to recover" in project("recover").stdout
 
 
-def test_a_secret_that_only_the_run_knew_stays_withheld(withheld):
+def test_an_entry_with_a_secret_known_only_to_the_run_stays_withheld(withheld):
     project, run_id = withheld
     book = find_notebook(project.folder, chosen=project.folder, environ={})
     slip = pending_commits(book.paths, queue=WITHHELD)[0]
@@ -171,7 +171,7 @@ def test_a_secret_that_only_the_run_knew_stays_withheld(withheld):
     assert KNOWN not in page.read_text() and not withheld_files(book.paths)
 
 
-def test_masked_runs_are_committed_whatever_their_options_are_called(project):
+def test_masked_runs_are_committed_for_any_option_names(project):
     """Values of secret options come and go between runs, and the console holds marks: none of it is a secret."""
     (project.folder / "train.py").write_text(
         "import argparse\n"

@@ -75,7 +75,7 @@ def test_recovering_twice_changes_nothing(book, git):
     assert (git(book.folder, "rev-parse", "HEAD"), book.entry()) == (head, entry)
 
 
-def test_a_run_that_goes_on_is_left_alone(book):
+def test_a_running_run_is_not_recovered(book):
     recorder = start_recording(book, "cat", stdin=subprocess.PIPE)
     wait_for(lambda: list((book.folder / ".labbook" / "runs").glob("*/run.json")))
 

@@ -66,7 +66,7 @@ def test_a_paddle_training_is_described(book):
 
 
 @pytest.mark.torch
-def test_ranks_of_torchrun_are_told_apart(book):
+def test_ranks_of_torchrun_have_separate_series(book):
     script = book.folder / "ranks.py"
     script.write_text(
         "import torch, torch.distributed as dist\n"
@@ -145,7 +145,7 @@ def test_death_by_signal_is_passed_on(book, name, status):
     ("command", "code", "says"),
     [(["no-such-program"], 127, "program not found"), (["./plain.txt"], 126, "not executable"), ([], 2, "no command")],
 )
-def test_what_cannot_run_is_told_in_one_line(book, command, code, says):
+def test_a_command_that_cannot_start_is_reported_in_one_line(book, command, code, says):
     (book.folder / "plain.txt").write_text("x")
 
     done = book("record", "--", *command, check=False)
@@ -155,7 +155,7 @@ def test_what_cannot_run_is_told_in_one_line(book, command, code, says):
     assert not list((book.folder / "notes").rglob("2*.md"))
 
 
-def test_a_program_without_the_probe_is_recorded_and_says_so(book):
+def test_a_program_without_the_probe_is_recorded_with_a_note(book):
     (book.folder / "alone.py").write_text("print('alone')\n")
 
     book.record(sys.executable, "-I", "alone.py")
@@ -196,7 +196,7 @@ def test_no_git_on_the_path_still_writes_the_entry(book, tmp_path):
     assert len(entries) == 1 and "fine" in entries[0].read_text()
 
 
-def test_what_changed_since_the_previous_run(project, git):
+def test_changes_since_the_previous_run(project, git):
     (project.folder / "train.py").write_text(
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\nprint(p.parse_args().lr)\n"
     )
@@ -213,7 +213,7 @@ def test_what_changed_since_the_previous_run(project, git):
     assert f"since {first}" in project.entry() or f"since [{first}]" in project.entry()
 
 
-def test_uncommitted_code_is_kept_as_a_patch_that_applies(project, git, tmp_path):
+def test_uncommitted_code_is_stored_as_a_patch_that_applies(project, git, tmp_path):
     (project.folder / "train.py").write_text("print('changed')\n")
     (project.folder / "model.py").write_text("WIDTH = 8\n")
 
@@ -228,7 +228,7 @@ def test_uncommitted_code_is_kept_as_a_patch_that_applies(project, git, tmp_path
     assert (copy / "model.py").read_text() == "WIDTH = 8\n"
 
 
-def test_the_code_repository_is_left_alone(project, git):
+def test_the_code_repository_is_not_changed(project, git):
     (project.folder / "staged.py").write_text("x = 1\n")
     git(project.folder, "add", "staged.py")
     git(project.folder, "add", "-A")
@@ -327,7 +327,7 @@ def test_the_personal_notebook_needs_no_setting_up(tmp_path, book):
 
 
 @pytest.mark.torch
-def test_what_is_wrong_with_a_training_is_said_at_once(book):
+def test_failed_checks_of_a_training_are_printed_at_the_end(book):
     """Seven sigmoids one after another: the first layers get no gradient, and the loss stays where it was."""
     script = book.folder / "deep.py"
     script.write_text(

@@ -79,7 +79,7 @@ def test_conditions_hold_when_they_should(text, values, expected):
         ("loss > 1\nimport os", None),
     ],
 )
-def test_a_bad_condition_is_told_with_its_place(text, character):
+def test_a_bad_condition_is_reported_with_its_position(text, character):
     with pytest.raises(UsageError) as caught:
         parse_condition(text, "--watch")
 
@@ -198,7 +198,7 @@ def test_logged_numbers_are_watched_too(book):
 
 
 @pytest.mark.torch
-def test_without_a_terminal_the_debugger_says_why_not(book):
+def test_without_a_terminal_the_debugger_is_refused_with_a_reason(book):
     done = book("record", "--break", "loss < 100", "--", *digits("torch", "--steps", "3"))
 
     assert done.returncode == 0

@@ -71,24 +71,24 @@ def named(tmp_path: Path, code: str) -> list[str]:
     script.write_text(code, encoding="utf-8")
     done = review_files([script])
     assert not done.problems
-    for remark in (*done.remarks, *review_files([script], "zh").remarks):
+    for violation in (*done.violations, *review_files([script], "zh").violations):
         # A sentence whose values are missing would be its key; one with a value left out would hold its braces.
-        assert not any(said.startswith("review.") for said in (remark.what, remark.advice)), remark
-        assert "{" not in remark.what.replace("{}", ""), remark
-    return [remark.rule for remark in done.remarks if remark.severity != "note"]
+        assert not any(said.startswith("review.") for said in (violation.what, violation.advice)), violation
+        assert "{" not in violation.what.replace("{}", ""), violation
+    return [violation.rule for violation in done.violations if violation.severity != "note"]
 
 
 @pytest.mark.parametrize(
     ("rule", "code"), [pytest.param(*one, id=f"{n}-{one[0]}") for n, one in enumerate(cases("faulty.txt"))]
 )
-def test_a_fault_is_named_and_nothing_else(tmp_path, rule, code):
+def test_a_faulty_program_violates_one_rule(tmp_path, rule, code):
     assert set(named(tmp_path, code)) == {rule}
 
 
 @pytest.mark.parametrize(
     "code", [pytest.param(one[1], id=f"{n}-{one[0]}") for n, one in enumerate(cases("correct.txt"))]
 )
-def test_correct_code_is_left_alone(tmp_path, code):
+def test_correct_code_violates_no_rule(tmp_path, code):
     assert named(tmp_path, code) == []
 
 
@@ -97,7 +97,7 @@ def test_every_rule_of_an_error_or_warning_has_a_program():
     assert {rule.name for rule in RULES if rule.severity != "note"} == shown
 
 
-def test_both_languages_and_a_source_for_every_rule():
+def test_every_rule_has_both_languages_and_a_source():
     for rule in RULES:
         assert rule.source, rule.name
         for part in ("what", "advice"):
@@ -107,6 +107,6 @@ def test_both_languages_and_a_source_for_every_rule():
     assert len({rule.name for rule in RULES}) == len(RULES)
 
 
-def test_symptoms_are_of_the_catalogue():
+def test_symptoms_of_rules_are_in_the_catalogue():
     pages = {path.stem for path in (Path(__file__).resolve().parents[2] / "labbook" / "symptoms").glob("*.md")}
     assert {rule.symptom for rule in RULES if rule.symptom} <= pages

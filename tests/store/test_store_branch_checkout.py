@@ -32,7 +32,7 @@ def write(notebook, name, text):
     return path
 
 
-def test_a_fresh_clone_gets_its_entries_and_goes_on_with_the_branch(tmp_path, git):
+def test_a_fresh_clone_restores_entries_and_continues_the_branch(tmp_path, git):
     first = start(tmp_path / "code", git)
     names = [f"runs/2026/{n} 实验.md" for n in range(5)]
     entries = [write(first, name, f"{name}\n" * 3) for name in names]
@@ -142,7 +142,7 @@ def test_a_page_of_the_branch_is_never_replaced_by_an_empty_one(tmp_path, git, r
 
 
 @pytest.mark.parametrize("act", ["named", "new", "report", "symptom"])
-def test_what_is_written_in_a_fresh_clone_goes_on_with_the_page_of_the_branch(tmp_path, git, act):
+def test_an_edit_in_a_fresh_clone_continues_the_page_of_the_branch(tmp_path, git, act):
     first, slug = with_goal(tmp_path / "code", git)
     clone = fresh_clone(first, git)
     page = clone.paths.experiments / f"{slug}.md"
@@ -160,7 +160,7 @@ def test_what_is_written_in_a_fresh_clone_goes_on_with_the_page_of_the_branch(tm
 
 
 @pytest.mark.parametrize("edited", [False, True])
-def test_a_page_made_without_git_leaves_what_the_branch_has(tmp_path, git, monkeypatch, edited):
+def test_a_page_created_without_git_does_not_replace_the_page_of_the_branch(tmp_path, git, monkeypatch, edited):
     first, slug = with_goal(tmp_path / "code", git)
     clone = fresh_clone(first, git)
     with monkeypatch.context() as without:

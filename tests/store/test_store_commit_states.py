@@ -193,7 +193,7 @@ def test_checked_out_branch_waits_until_the_state_is_over(tmp_path, state):
 
 
 @pytest.mark.parametrize("state", [plain, failing_hooks, signing_without_key, nameless], ids=lambda s: s.__name__)
-def test_checked_out_branch_keeps_what_is_staged(tmp_path, state):
+def test_commit_on_checked_out_branch_preserves_staged_changes(tmp_path, state):
     folder = make_code(tmp_path / "code")
     notebook, _ = create_notebook(folder, config=Config(commit="checkout"))
     git(folder, "add", ".")
@@ -212,7 +212,7 @@ def test_checked_out_branch_keeps_what_is_staged(tmp_path, state):
     assert git(folder, "rev-list", "--count", "HEAD~1..HEAD").strip() == "1"
 
 
-def test_index_lock_of_somebody_else_makes_the_checked_out_branch_wait(tmp_path, monkeypatch):
+def test_foreign_index_lock_queues_a_commit_on_the_checked_out_branch(tmp_path, monkeypatch):
     monkeypatch.setattr("labbook.store.entry_commit._PATIENCE_S", 0.3)
     notebook, _ = create_notebook(tmp_path / "own")
     lock = notebook.paths.root / ".git" / "index.lock"
@@ -278,7 +278,7 @@ def test_linked_work_tree_and_submodule(tmp_path):
         assert "labbook" in git(folder, "for-each-ref", "--format=%(refname:short)")
 
 
-def test_bare_repository_with_work_trees_beside_it(tmp_path):
+def test_bare_repository_with_linked_work_trees(tmp_path):
     code = make_code(tmp_path / "code")
     place = tmp_path / "place"
     git(tmp_path, "clone", "-q", "--bare", str(code), str(place / ".bare"))

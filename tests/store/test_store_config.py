@@ -20,7 +20,7 @@ def test_every_setting_has_a_sentence_and_a_default_that_passes_its_own_check():
         assert each.metadata["check"](each.default) == "", each.name
 
 
-def test_settings_text_comes_back_as_the_same_settings(tmp_path):
+def test_settings_round_trip_through_toml(tmp_path):
     config = replace(
         Config(),
         title='Wei\'s "book" \\ 实验\n\x7f',

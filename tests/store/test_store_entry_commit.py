@@ -80,7 +80,7 @@ def test_name_that_is_no_utf8(own):
     assert b"notes/runs/\xff\xfe.md" in tree(own, "HEAD")
 
 
-def test_content_comes_back_byte_for_byte_and_never_executable(own, git):
+def test_committed_content_is_identical_and_not_executable(own, git):
     git(own.paths.root, "config", "core.autocrlf", "true")
     (own.paths.root / ".gitattributes").write_text("* text eol=crlf filter=spoil\n")
     git(own.paths.root, "config", "filter.spoil.clean", "sed s/a/b/")
@@ -121,7 +121,7 @@ def test_folder_deletion_and_nothing_new(own, git):
     assert b"notes/runs/x/a.md" not in tree(own, "HEAD")
 
 
-def test_what_lies_outside_is_refused(own, tmp_path):
+def test_paths_outside_the_notebook_are_rejected(own, tmp_path):
     outside = tmp_path / "secret"
     outside.write_text("x")
     private = own.paths.private / "runs" / "raw.txt"
@@ -167,7 +167,7 @@ def test_no_git_on_the_path_queues(own, monkeypatch):
     assert [o.status for o in commit_queued(own)] == ["committed"]
 
 
-def test_queue_keeps_order_and_one_slip_for_the_same_files(own, git):
+def test_queue_preserves_order_and_has_one_file_per_set_of_files(own, git):
     first, second = write(own, "a.md"), write(own, "b.md")
     for name, when in (("notes/a.md", 1), ("notes/b.md", 2), ("notes/a.md", 3)):
         enqueue(own.paths, (name,), f"m{when}", when, "because")
@@ -186,7 +186,7 @@ def test_broken_repository_never_raises(own):
     assert outcome.reason
 
 
-def test_branch_name_that_clashes_says_so(inside, git):
+def test_a_clashing_branch_name_is_reported(inside, git):
     git(inside.repository, "branch", "labbook/x")
     outcome = commit_files(inside, [write(inside, "runs/a.md")], "m")
     assert outcome.status == "queued"
@@ -254,7 +254,7 @@ commit_files(notebook, [path], sys.argv[2])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["own", "inside"])
-def test_killed_committers_lose_nothing_and_block_nobody(kind, request, git):
+def test_killed_commits_lose_no_entry_and_leave_no_lock(kind, request, git):
     notebook = request.getfixturevalue(kind)
     root = notebook.paths.root
     for number in range(20):
@@ -303,7 +303,7 @@ def test_a_git_that_outlives_its_killed_committer_leaves_nothing(own, git, tmp_p
     assert git(root, "status", "--porcelain", "--", "notes/a.md") == ""
 
 
-def test_stale_locks_of_a_dead_committer_are_removed_and_fresh_ones_of_others_are_not(own, git, monkeypatch):
+def test_stale_locks_are_removed_and_fresh_ones_are_not(own, git, monkeypatch):
     monkeypatch.setattr("labbook.store.entry_commit._PATIENCE_S", 0.4)
     lock = own.paths.root / ".git" / "HEAD.lock"
     lock.write_text("")

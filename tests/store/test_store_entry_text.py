@@ -53,7 +53,7 @@ def test_windows_line_ends_stay():
     assert new == old.replace("old", "new")
 
 
-def test_a_removed_block_comes_back_at_its_place():
+def test_a_removed_block_is_inserted_at_its_template_position():
     whole = page(*NAMES)
     for name in NAMES:
         without = merge(whole.replace(block(name, f"## {name}\n\ngenerated {name}"), ""), whole, known=NAMES)
@@ -92,7 +92,7 @@ def test_a_block_that_people_do_not_want_stays_away():
     assert "labbook:begin console" not in again
 
 
-def test_a_section_with_nothing_to_say_is_emptied_and_an_unknown_one_kept():
+def test_a_section_without_content_is_emptied_and_an_unknown_one_preserved():
     old = page(*NAMES) + block("diagnosis_of_tomorrow", "of a newer labbook")
     new = merge(old, page("title", "health"), known=NAMES)
     assert "generated console" not in new and "of a newer labbook" in new
@@ -141,7 +141,7 @@ _line = st.sampled_from(
 
 @settings(max_examples=200)
 @given(st.lists(_line, max_size=25).map("\n".join), st.lists(st.sampled_from(NAMES), unique=True))
-def test_whatever_people_wrote_survives(body, names):
+def test_hand_written_text_is_preserved(body, names):
     old = f"---\nmine: 1\n---\n{body}"
     generated = page(*sorted(names, key=NAMES.index))
     new = merge(old, generated, known=NAMES)
@@ -154,7 +154,7 @@ def test_whatever_people_wrote_survives(body, names):
     assert "".join(p.text for p in split_parts(body)) == body
 
 
-def test_unreadable_front_matter_is_kept_where_it_can_be_repaired():
+def test_unreadable_front_matter_is_moved_into_the_text():
     old = page(*NAMES, meta="title: a: b\nmine: 1").replace("## Conclusion\n", "## Conclusion\nmy end\n")
     new = merge(old, page(*NAMES, text="fresh"), known=NAMES)
     assert new.startswith("---\nstatus: finished\n---\n")

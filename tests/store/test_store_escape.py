@@ -303,7 +303,7 @@ def test_file_name_is_safe(tmp_path, each):
     each([*PAYLOADS, *names], check)
 
 
-def test_file_name_keeps_plain_names_and_tells_others_apart():
+def test_file_name_preserves_plain_names_and_makes_others_unique():
     assert escape.file_name("train-2.py") == "train-2.py"
     assert escape.file_name("a/b") != escape.file_name("a_b") != escape.file_name("a:b")
 
@@ -347,7 +347,7 @@ def test_terminal_drops_whole_sequences(text):
     assert escape.terminal(text) == "x"
 
 
-def test_adversarial_text_takes_linear_time():
+def test_adversarial_text_is_escaped_in_linear_time():
     for text in ("[" * 20_000, "- " * 10_000, "`" * 20_000, ":" * 20_000, "_" * 20_000, "\x1b]" * 10_000, "{" * 20_000):
         assert len(escape.inline(text)) < 200_000
         assert html.unescape(escape.inline(text)) == text.strip().replace("\x1b", "\u241b")

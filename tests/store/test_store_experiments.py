@@ -63,7 +63,7 @@ def test_slugs_are_safe_file_names(name, part):
 
 
 @pytest.mark.parametrize(("name", "mode"), [("", "dynamic"), ("!!", "dynamic"), ("x", "eager")])
-def test_what_cannot_be_named(own, name, mode):
+def test_names_without_usable_characters_are_rejected(own, name, mode):
     with pytest.raises(UsageError):
         new_experiment(own, name, mode=mode)
 
@@ -122,7 +122,7 @@ def _choose(root, script):
     return choose_experiment(find_notebook(Path(root), environ={}), script)
 
 
-def test_numbers_and_scripts_are_safe_against_others(own, git):
+def test_concurrent_experiments_get_different_numbers(own, git):
     with multiprocessing.get_context("spawn").Pool(6) as pool:
         made = pool.starmap(_new, [(str(own.paths.root), n) for n in range(12)])
         chosen = pool.starmap(_choose, [(str(own.paths.root), "train.py")] * 12)

@@ -48,7 +48,7 @@ def test_it_looks_like_the_design():
 
 
 @given(_meta)
-def test_every_value_comes_back_as_it_was(meta):
+def test_values_round_trip(meta):
     text = frontmatter.emit(meta)
     assert frontmatter.parse(text + "body", "x") == (meta, "body")
 
@@ -95,7 +95,7 @@ PEOPLES = (
 )
 
 
-def test_an_update_keeps_order_comments_and_other_keys():
+def test_an_update_preserves_order_comments_and_other_keys():
     new = frontmatter.update(PEOPLES, {"title": "new", "status": "failed", "exit_code": 1})
     assert new == PEOPLES.replace('"old"   # mine', "new  # mine").replace("running", "failed\nexit_code: 1")
 

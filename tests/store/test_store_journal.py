@@ -81,7 +81,7 @@ def test_a_failed_write_leaves_the_old_content(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["facts.json"]
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path):
     (tmp_path / ".labbook").write_text("a file stands here")
 
     with pytest.raises(NotebookError, match="cannot write the journal"):

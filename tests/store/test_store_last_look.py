@@ -23,7 +23,7 @@ from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.title import run_title
 from labbook.store.config import Config
 from labbook.store.fast_import import FileChange
-from labbook.store.last_look import find_secrets, mask_secrets, secrets_in, told
+from labbook.store.last_look import describe_secrets, find_secrets, mask_secrets, secrets_in
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
 from labbook.store.recorder_redaction import example_text
@@ -67,7 +67,7 @@ def test_structure_and_marks_are_no_secrets(facts):
 
 
 @pytest.mark.parametrize("text", IN_CONTEXT + FORMATS)
-def test_what_was_not_masked_is_found_and_masked(text):
+def test_unmasked_secrets_are_found_and_masked(text):
     redactor = plain_redactor()
     page = f"---\ntitle: x\n---\n\n{text}\n".encode()
     for name, data in (("a.md", page), ("changes.patch", page), ("run.json", run_json(id="x", text=text))):
@@ -82,14 +82,14 @@ def test_a_finding_names_file_line_and_kind_and_never_the_value():
         FileChange(b"notes/a/run.json", run_json(id="x", parameters={"api_key": "Zq81xxAb"})),
         FileChange(b"notes/gone.md", None),
     ]
-    sentence = told(secrets_in(changes, "subject\n\ntoken: ghp_" + "a1" * 18, plain_redactor()))
+    sentence = describe_secrets(secrets_in(changes, "subject\n\ntoken: ghp_" + "a1" * 18, plain_redactor()))
     assert sentence == (
         "it may hold a secret in notes/a.md, line 2 (password); notes/a/run.json, line 3 (secret); "
         "the commit message, line 3 (github_token)"
     )
 
 
-def test_what_a_page_shows_is_masked_and_the_rest_stays_byte_for_byte():
+def test_masking_changes_only_the_secrets():
     data = b"&#42; \xff password&#61;Zq81&#120;xAb &amp; rest\r\nlr &lt; 0.1"
     assert mask_secrets("a.md", data, plain_redactor()) == (
         b"&#42; \xff password&#61;[REDACTED:password] &amp; rest\r\nlr &lt; 0.1"
@@ -149,7 +149,7 @@ values = st.lists(
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(NAMES), min_size=4, max_size=4, unique=True), texts, texts, values, values)
-def test_an_entry_whose_texts_were_masked_is_never_refused(names, texts_before, texts_now, values_before, values_now):
+def test_an_entry_of_masked_texts_passes_the_scan(names, texts_before, texts_now, values_before, values_now):
     before = _masked_run(texts_before, names, values_before, 1)
     now = _masked_run(texts_now, names, values_now, 2)
     redactor = plain_redactor()

@@ -152,7 +152,7 @@ def test_private_folder_ignores_itself(tmp_path, git):
     assert notebook.paths.private.stat().st_mode & 0o777 == 0o700
 
 
-def test_unwritable_notebook_is_told(tmp_path):
+def test_unwritable_notebook_is_an_error(tmp_path):
     (tmp_path / "labbook.toml").write_text("")
     notebook = find_notebook(tmp_path, environ={})
     assert why_not_writable(notebook) == ""
@@ -163,7 +163,7 @@ def test_unwritable_notebook_is_told(tmp_path):
 
 @pytest.mark.process
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
-def test_settings_that_somebody_planted_in_a_public_folder_do_not_count(tmp_path):
+def test_settings_of_other_users_in_a_public_folder_are_ignored(tmp_path):
     public = tmp_path / "public"
     (public / "mine").mkdir(parents=True)
     public.chmod(0o1777)

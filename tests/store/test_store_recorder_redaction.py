@@ -70,7 +70,7 @@ def test_own_rules(rules):
         ("[broken", "TOML"),
     ],
 )
-def test_broken_rules_are_refused_by_name(rules, text, told):
+def test_broken_rules_are_rejected_by_name(rules, text, told):
     path = rules(text)
     with pytest.raises(NotebookError) as error:
         load_rules(path)
@@ -97,7 +97,7 @@ def test_the_scan_names_rule_and_line_of_every_format():
     assert not missed and total > 100
 
 
-def test_what_was_redacted_and_escaped_passes_the_scan():
+def test_redacted_and_escaped_text_passes_the_scan():
     data = Path(__file__).parents[1] / "data"
     harmless = (data / "harmless_ml_text.txt").read_text(encoding="utf-8").splitlines()
     secret = (data / "secrets_in_context.txt").read_text(encoding="utf-8").splitlines()
@@ -116,7 +116,7 @@ def test_marks_of_the_redaction_stay_readable():
     assert escape.inline("[REDACTED:x](javascript:alert)") == "&#91;REDACTED:x&#93;(javascript:alert)"
 
 
-def test_the_scan_takes_any_bytes():
+def test_the_scan_accepts_any_bytes():
     data = b"\x00\xff\x89PNG\r\n password=Zq81xxAb\n" + example_text("ghp_{alnum:36}").encode()
     assert scan_bytes(data) == [Hit("password", 2), Hit("github_token", 3)]
     assert scan_bytes(b"") == [] == scan_bytes("损失 0.5\n/home/anna/x [REDACTED:known]\n".encode())

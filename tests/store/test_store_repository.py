@@ -83,7 +83,7 @@ def test_history(code, git):
 
 
 @pytest.mark.parametrize("name", ["--output=/tmp/x", "main", "HEAD..main", "-p", "", "refs/heads/../x", "HEAD:x"])
-def test_what_is_no_commit_is_refused(code, name):
+def test_invalid_commit_names_are_rejected(code, name):
     with pytest.raises(GitError, match="is not a commit"):
         CodeRepository.open(code).diff_between(name, "HEAD")
 

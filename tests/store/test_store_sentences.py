@@ -138,7 +138,7 @@ def test_numbers_lists_and_plurals():
     assert say.fill(message("health.step_time_drift.slope", share=0.125)) == "12 % per 100 steps"
 
 
-def test_a_message_that_this_version_does_not_know_is_the_text_beside_it():
+def test_an_unknown_message_falls_back_to_the_stored_text():
     say = Sentences("zh")
     assert say(Message("health.gone", {}), "as it was") == "as it was"
     assert say(message("health.range", low=1), "as it was") == "as it was"

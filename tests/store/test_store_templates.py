@@ -44,7 +44,7 @@ def test_macros_and_calls_do_not_escape_twice(own):
 
 
 @pytest.mark.process
-def test_the_notebooks_own_template_comes_first_and_may_use_ours(own):
+def test_a_template_of_the_notebook_overrides_and_may_include_the_built_in_one(own):
     assert rendered(own, "mine {% include 'experiment.md.j2' %}", title="Digits").startswith("mine # Digits")
     assert "# Digits" in Templates(None).render("experiment.md.j2", {"title": "Digits"})
 
@@ -60,7 +60,7 @@ def test_the_notebooks_own_template_comes_first_and_may_use_ours(own):
         ("{% include '../../etc/passwd' %}", 0),
     ],
 )
-def test_a_broken_template_is_named_with_its_line_and_ours_is_used(own, text, line):
+def test_a_broken_template_is_reported_with_its_line_and_the_built_in_one_used(own, text, line):
     (own / "experiment.md.j2").write_text(text)
     templates = Templates(own)
     with pytest.raises(EntryError) as caught:
@@ -70,7 +70,7 @@ def test_a_broken_template_is_named_with_its_line_and_ours_is_used(own, text, li
     assert "# Digits" in page and caught.value.message in note
 
 
-def test_broken_words_are_named_and_ours_are_used(own):
+def test_a_broken_words_file_is_reported_and_the_built_in_one_used(own):
     (own / "words" / "en.toml").write_text("[headings]\ngoal = oops\n")
     page, note = Templates(own).render_anyway("experiment.md.j2", {"title": "Digits"})
     assert "## Goal" in page and "en.toml" in note and "line 2" in note
@@ -152,7 +152,7 @@ ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% 
         "{% for a in range(99999) %}{{ 'y' * 9999 }}{% endfor %}",
     ],
 )
-def test_a_template_without_end_costs_only_its_own_page(own, monkeypatch, text):
+def test_an_endless_template_fails_only_its_own_page(own, monkeypatch, text):
     monkeypatch.setattr(limited, "LONGEST_S", 1.0)
     (own / "experiment.md.j2").write_text(text)
     templates = Templates(own)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 PATCH_FILE = "changes.patch"
 
 _MAX_UNTRACKED = 2000
-_OTHERS_SHOWN = 20
+_MAX_OTHER_FILES = 20
 _DIFF_MAX_BYTES = 64 << 20
 """Maximum size of a diff that is read; the files after it are named as left out."""
 
@@ -118,7 +118,7 @@ def _capture_repository(context: CaptureContext, code: CodeRepository) -> dict[s
         "dirty": bool(changes or sources),
         "files_changed": [file for file, _ in changes],
         "untracked": sources,
-        "untracked_other": others[:_OTHERS_SHOWN],
+        "untracked_other": others[:_MAX_OTHER_FILES],
         "untracked_other_count": len(others),
         "submodules": status.submodules,
         "own": list(own),

@@ -35,7 +35,7 @@ from labbook.probe.redaction.stream import StreamRedactor
 HEAD_BYTES = 1024 * 1024
 TAIL_BYTES = 4 * 1024 * 1024
 _NOTABLE_BYTES = 256 * 1024
-"""Room for the first and for the last notable lines, each. Source: chosen by us, about 5,000 lines."""
+"""Maximum size of the first and of the last notable lines, each. Source: chosen by us, about 5,000 lines."""
 _FLUSH_S = 1.0
 _CHUNK = 256 * 1024
 
@@ -64,8 +64,8 @@ class ConsoleSink:
     Args:
         folder: Folder of the stored output.
         redactor: Masks secrets.
-        head_bytes: Room for the first lines.
-        tail_bytes: Room for the last lines.
+        head_bytes: Maximum size of the first lines.
+        tail_bytes: Maximum size of the last lines.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class ConsoleSink:
         """Stores the rest, reads the files that streams went to, and writes the counts."""
         try:
             self._read_files()
-        except Exception as error:  # a file that vanished costs its text, not the run
+        except Exception as error:  # only the text of a missing file is lost
             self._append_note(f"[cannot read the output from its file: {type(error).__name__}]")
         for name in list(self._streams):
             self._end(name)

@@ -23,8 +23,8 @@ class LineStore:
     Args:
         folder: The folder; created if missing. Existing files are continued.
         name: First part of the file names.
-        head_bytes: Room for the first lines.
-        tail_bytes: Room for the last lines.
+        head_bytes: Maximum size of the first lines.
+        tail_bytes: Maximum size of the last lines.
     """
 
     def __init__(self, folder: Path, name: str, head_bytes: int, tail_bytes: int) -> None:
@@ -51,23 +51,23 @@ class LineStore:
         self._open()
         in_head = 0
         block: list[bytes] = []
-        room = self._room()
+        free_bytes = self._remaining_bytes()
         for number, line in enumerate(lines, first):
             encoded = line.encode("utf-8", "replace") + b"\n"
             mark = b"" if number == self._next else b"\x00%d\n" % number
-            if len(encoded) + len(mark) > room:
+            if len(encoded) + len(mark) > free_bytes:
                 self._write(block)
                 block = []
                 self._next_file()
-                room, mark = self._room(), b"\x00%d\n" % number
-            room -= len(encoded) + len(mark)
+                free_bytes, mark = self._remaining_bytes(), b"\x00%d\n" % number
+            free_bytes -= len(encoded) + len(mark)
             in_head += not self._segments and self._head_left > 0
             block += (mark, encoded)
             self._next = number + 1
         self._write(block)
         return in_head
 
-    def _room(self) -> int:
+    def _remaining_bytes(self) -> int:
         return self._head_left if not self._segments and self._head_left > 0 else self._segment_bytes - self._written
 
     def _write(self, block: list[bytes]) -> None:

@@ -1,6 +1,6 @@
 """Names shared by the probe, which writes events, and the journal, which reads them.
 
-This file is on the island: standard library only, Python 3.8 syntax. Floors above may import it.
+This file belongs to the probe: standard library only, Python 3.8 syntax. The rest of labbook may import it.
 
 A process of the run writes one append-only file `events/<host>-<pid>-<start ticks>.jsonl`. Each line is one event: a
 JSON object with `v` (schema number), `n` (sequence in this file, from 0), `t` (Unix time, s), `k` (kind) and the

@@ -1,4 +1,4 @@
-"""Children of `multiprocessing` that were ended by a signal which this process did not send."""
+"""Records `multiprocessing` children that were ended by a signal of another process."""
 
 import signal
 
@@ -10,10 +10,10 @@ _MOST_NAMES = 1000
 
 
 def watch(popen, probe):
-    """Has the death of a child told when its parent looks at it.
+    """Record the death of a child when its parent polls it.
 
     Args:
-        popen: `multiprocessing.popen_fork`, whose class also those of other ways to start a child are made from.
+        popen: `multiprocessing.popen_fork`, whose class is the base class of the other start methods.
         probe: The probe of this process.
     """
     names, told, requests = {}, set(), set()
@@ -28,7 +28,7 @@ def watch(popen, probe):
     def started(result, args, kwargs):
         child = args[1]
         if len(names) < _MOST_NAMES:
-            # The child forgets its function once it runs.
+            # The child drops its function once it runs.
             target = getattr(child, "_target", None) or getattr(type(child), "run", None)
             names[args[0].pid] = (str(child.name), str(getattr(target, "__qualname__", "")))
 

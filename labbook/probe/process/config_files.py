@@ -1,6 +1,6 @@
-"""Configuration files that the program opens: their text, when they are small, regular, and belong to the project.
+"""Records the text of configuration files that the program opens, if they are small and belong to the project.
 
-A runtime file is no configuration: a server writes it for its clients, with its address and the key that opens it (the
+A runtime file is no configuration: a server writes it for its clients, with its address and its key (the
 connection file of a Jupyter kernel, `jpserver-1.json`, the client file of an ipyparallel controller). It is recognised
 by its folder or by its content, and its text is never written.
 """
@@ -23,15 +23,15 @@ _NOT_CONFIGURATION = (
     ".index.json",
 )
 RUNTIME_FOLDERS = ("/jupyter/runtime/", "/Jupyter/runtime/", "/security/ipcontroller-", "/security/ipengine-")
-"""Parts of the paths of runtime files, beside the folder that `JUPYTER_RUNTIME_DIR` names."""
+"""Parts of the paths of runtime files, in addition to the folder in `JUPYTER_RUNTIME_DIR`."""
 _KEYS = ("key", "exec_key", "token")
 
 
 def is_runtime_text(text):
-    """Whether a JSON text has the shape of a runtime file: an address of a living process, or the key of its messages.
+    """Whether a JSON text looks like a runtime file: with an address of a running process, or its message key.
 
     Source: `jupyter_client.connect.write_connection_file`, `jupyter_server.serverapp.ServerApp.server_info`,
-    `ipyparallel.apps.ipcontrollerapp.IPController.save_connection_dict`. No configuration holds the id of a process.
+    `ipyparallel.apps.ipcontrollerapp.IPController.save_connection_dict`. No configuration contains a process id.
     """
     if '"signature_scheme"' not in text and '"pid"' not in text and '_port"' not in text:
         return False
@@ -50,7 +50,7 @@ def is_runtime_text(text):
 
 
 class ConfigFiles:
-    """Writes each configuration file once.
+    """Records each configuration file once.
 
     Attributes:
         reading: Whether the probe itself is opening a file now.
@@ -65,9 +65,9 @@ class ConfigFiles:
         probe.after_fork(lambda: self._seen.update(range(_MOST)))
 
     def opened(self, path):
-        """Writes the text of the file at a resolved path, if it is a configuration file of this project.
+        """Write the text of the file at a resolved path, if it is a configuration file of this project.
 
-        A data set in JSON is not: a JSON file above the limit is left out, other formats are cut.
+        A JSON file above the size limit may be a data set and is omitted; other formats are cut.
         """
         kind = _FORMATS.get(os.path.splitext(path)[1].lower())
         if kind is None or path in self._seen or len(self._seen) >= _MOST:

@@ -1,4 +1,4 @@
-"""Starts `pdb` in a frame of the program, on the terminal as it is."""
+"""Starts `pdb` in a frame of the program, on the current terminal."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import threading
 
 
 def why_not():
-    """Why the debugger cannot start here and now; "" when it can."""
+    """Return why the debugger cannot start now; "" if it can."""
     if threading.current_thread() is not threading.main_thread():
         return "the training runs in the thread %s; a debugger needs the main thread" % threading.current_thread().name
     if os.environ.get("LOCAL_RANK", "0") != "0" or os.environ.get("PADDLE_LOCAL_RANK", "0") != "0":
@@ -24,12 +24,12 @@ def why_not():
 
 
 def start(frame, greeting):
-    """Has `pdb` stop at the next line of `frame`, or at its return.
+    """Make `pdb` stop at the next line of `frame`, or at its return.
 
-    Nothing stops inside the functions between here and there: they run on untraced.
+    The functions called in between run untraced.
 
     Args:
-        frame: A frame of the program on this thread's stack, or `None`: then nothing happens.
+        frame: A frame of the program on this thread's stack, or `None` to do nothing.
         greeting: A line to show first.
     """
     if frame is None:

@@ -1,4 +1,4 @@
-"""An uncaught exception as plain data: its frames with their source lines, and the exceptions behind it."""
+"""Converts an uncaught exception to plain data: frames with source lines, and chained exceptions."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ _MAX_MESSAGE = 32 * 1024
 
 
 class ExceptionRecorder:
-    """Writes the uncaught exceptions of one process."""
+    """Records the uncaught exceptions of one process."""
 
     def __init__(self, probe):
         self._probe = probe
@@ -23,13 +23,13 @@ class ExceptionRecorder:
         probe.after_fork(self._forked)
 
     def record(self, where, error, thread="", ends_process=False):
-        """Writes one exception and takes the probe's own frames out of its traceback.
+        """Write one exception and remove the probe's frames from its traceback.
 
         Args:
             where: "main", "thread" or "child".
             error: The exception.
             thread: Name of the thread, or "".
-            ends_process: Whether the process ends by it.
+            ends_process: Whether the process ends because of it.
         """
         wrapping.strip(error)
         if self._count >= _MAX_EVENTS:
@@ -56,7 +56,7 @@ class ExceptionRecorder:
         self._count = 0
 
     def _tensors(self, error):
-        """Tensors of the failing line; none without a library that has any, and for what is no mistake of a line."""
+        """Return tensors of the failing line; none without a tensor library or for `SystemExit` and the like."""
         if not isinstance(error, Exception) or not any(name in sys.modules for name in ("torch", "paddle", "numpy")):
             return []
         with self._probe.guard("tensors"):
@@ -117,21 +117,21 @@ class ExceptionRecorder:
 
 
 def message_of(error):
-    """The message of an exception; one whose `__str__` fails is described instead."""
+    """Return the message of an exception; if its `__str__` fails, the failure is described."""
     try:
         return str(error)[:_MAX_MESSAGE]
-    except BaseException as second:  # it is the program's own code that fails here, and the program is ending
+    except BaseException as second:  # the user's `__str__` failed, and the program is ending
         return "<the message cannot be shown: its __str__ raised %s>" % type(second).__name__
 
 
 def notes_of(error):
-    """Notes added to an exception."""
+    """Return notes added to an exception."""
     notes = getattr(error, "__notes__", None)
     return [str(note)[:_MAX_MESSAGE] for note in notes[:20]] if isinstance(notes, (list, tuple)) else []
 
 
 def group_of(error, depth=0):
-    """The members of an exception group, as (type, message, their own members); empty for other exceptions."""
+    """Return the members of an exception group, as (type, message, their own members); empty for other exceptions."""
     members = getattr(error, "exceptions", None)
     if not isinstance(members, tuple) or not hasattr(error, "derive") or depth > 4:
         return []

@@ -1,4 +1,4 @@
-"""The tensors that a failing line names: what can be looked up without running a line of the program.
+"""Finds the tensors named on a failing line without running code of the program.
 
 Names are followed through local and global variables, instance dictionaries, the registries of modules, and plain
 lists and dictionaries. Properties, `__getattr__`, `__getitem__` and calls are never evaluated, and no value is read.
@@ -28,11 +28,11 @@ _NOTHING = object()
 
 
 def of_error(error, source_of):
-    """Tensors of the innermost line of the user's code that an exception came through.
+    """Return the tensors of the innermost line of the user's code in a traceback.
 
     Args:
         error: The exception.
-        source_of: `source_of(code, first, last)` gives these lines of a source file.
+        source_of: `source_of(code, first, last)` returns lines of a source file.
 
     Returns:
         At most 8 of {`name`, `shape` (list), `dtype`, `device` ("numpy" for arrays)}: what the line names, then the
@@ -64,7 +64,7 @@ def _traces(error):
 
 
 def _lines(trace):
-    """First and last line of the expression that failed; one line before Python 3.11, which knows no more."""
+    """Return the first and last line of the failing expression; a single line before Python 3.11."""
     line, code = trace.tb_lineno, trace.tb_frame.f_code
     positions = getattr(code, "co_positions", None)
     if positions is not None:
@@ -75,12 +75,12 @@ def _lines(trace):
 
 
 def _named(frame, source):
-    """`(name, value)` of each chain of names in a line that leads to something, in order."""
+    """Yield `(name, value)` of each resolvable chain of names in a line, in order."""
     local = frame.f_locals
     seen = set()
     for word in _WORDS.finditer(source):
         chain = word.group("chain")
-        # What stands before a single `=` is the name of an argument, or what the line was to set.
+        # A name before a single `=` is an argument name or an assignment target.
         if not chain or (word.group("keyword") and chain[-1] != "]") or chain in seen or len(seen) >= _MOST_CHAINS:
             continue
         seen.add(chain)
@@ -92,7 +92,7 @@ def _named(frame, source):
 
 
 def _followed(name, value, links, local):
-    """As far along a chain as it can be followed: a tensor ends it."""
+    """Resolve a chain as far as possible; a tensor ends it."""
     for link in _LINKS.finditer(links):
         if kind_of(value):
             break
@@ -112,7 +112,7 @@ def _followed(name, value, links, local):
 
 
 def _take(found, modules, name, value):
-    """Adds a tensor, or the first ones of a list or dictionary of tensors; notes a module for later."""
+    """Add a tensor, or the first ones of a list or dictionary of tensors; store a module for later."""
     if kind_of(value):
         _add(found, name, value)
         return
@@ -137,13 +137,13 @@ def _add(found, name, tensor):
     if name not in found and len(found) < _MOST:
         try:
             told = described(tensor)
-        except Exception:  # a tensor that has no shape to tell, as a nested one
+        except Exception:  # a tensor without a shape, such as a nested one
             return
         found[name] = dict(told, name=name)
 
 
 def _add_parameters(found, name, module):
-    """Adds the first parameters of a module, its own before those of its parts."""
+    """Add the first parameters of a module, its own before those of submodules."""
     for path, tensor in _parameters(module):
         _add(found, "%s.%s" % (name, path), tensor)
 
@@ -167,7 +167,7 @@ def _parameters(module):
 
 
 def _failed_module(traces, modules):
-    """`(name, module)` of the innermost module that was called, where it is a part of one that the line names."""
+    """Return `(name, module)` of the innermost called module, if it is a submodule of one named on the line."""
     for trace in reversed(traces):
         module = trace.tb_frame.f_locals.get("self")
         held = instance_dictionary(module)
@@ -231,14 +231,14 @@ def _item(value, key):
     held = instance_dictionary(value)
     if held is None:
         return _NOTHING
-    if _is_module(held):  # a list of modules is indexed by number
+    if _is_module(held):  # a ModuleList is indexed by number
         return _attribute(value, str(key))
-    inner = held.get("data")  # a `UserDict`, as tokenizers give
+    inner = held.get("data")  # a `UserDict`, as returned by tokenizers
     return dict.get(inner, key, _NOTHING) if type(inner) is dict else _NOTHING
 
 
 def instance_dictionary(value):
-    """The dictionary of an object's own attributes, `None` where it has none; no code of its class runs."""
+    """Return the dictionary of an object's attributes, or `None`; no code of its class runs."""
     for kind in type.__dict__["__mro__"].__get__(type(value)):
         held = type.__dict__["__dict__"].__get__(kind).get("__dict__")
         if held is not None:
@@ -250,7 +250,7 @@ def instance_dictionary(value):
 
 
 def kind_of(value):
-    """One of "torch", "paddle" or "numpy" for a tensor or array, "" for anything else."""
+    """Return "torch", "paddle" or "numpy" for a tensor or array, else ""."""
     kind = type(value)
     for name, class_name in (("torch", "Tensor"), ("paddle", "Tensor"), ("numpy", "ndarray")):
         known = vars(sys.modules[name]).get(class_name) if name in sys.modules else None
@@ -260,7 +260,7 @@ def kind_of(value):
 
 
 def described(tensor):
-    """Shape, dtype and device of a tensor; none of its values is read, and no mode or subclass of the program runs."""
+    """Return shape, dtype and device of a tensor; reads no values, runs no tensor mode or subclass of the program."""
     library = kind_of(tensor)
     if library == "torch":
         with sys.modules["torch"]._C.DisableTorchFunction():
@@ -280,6 +280,6 @@ def _plain(shape, dtype, device):
 
 
 def _place(tensor):
-    """As "cpu" or "gpu:0"."""
+    """Format a device as "cpu" or "gpu:0"."""
     text = str(getattr(tensor, "place", ""))
     return text[6:-1] if text.startswith("Place(") else text

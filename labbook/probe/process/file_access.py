@@ -1,8 +1,8 @@
-"""Files that the program reads and writes: paths, sizes and times, never their content.
+"""Records files that the program reads and writes: paths, sizes and times, never their content.
 
-The `open` audit event shows what Python opens; the tables of descriptors and maps show what C code holds open at the
-moments when they are looked at; a few readers in C are wrapped. Nothing is hashed here: the recorder does that, outside
-the training process. Many files of one folder are counted, not listed.
+The `open` audit event reports files opened by Python; the tables of descriptors and memory maps list files that C code
+has open when they are read; a few readers in C are wrapped. The recorder computes hashes, outside the training process.
+Many files of one folder are counted, not listed.
 """
 
 import os
@@ -15,8 +15,8 @@ from . import config_files, native_readers
 _PER_FOLDER, _IN_ALL = 200, 2000
 _PER_FOLDER_FORK, _IN_ALL_FORK = 32, 300
 _AT_ONCE = 256
-"""So many files are told the moment they are opened; later ones in batches. Source: chosen by us, about 30 microseconds
-each, and a process that is killed has told the files that matter."""
+"""Number of files that are recorded as soon as they are opened; later ones in batches. Source: chosen by us, about 30
+microseconds each, and the first files of a killed process are recorded."""
 _BATCH = 128
 _DISTINCT = 100000
 _TEMPORARY = os.O_EXCL | os.O_NOFOLLOW
@@ -47,7 +47,7 @@ _INSIDE = (
 
 
 class FileAccess:
-    """What this process has opened so far."""
+    """Files that this process has opened so far."""
 
     def __init__(self, probe):
         self._probe = probe
@@ -70,16 +70,16 @@ class FileAccess:
         self._looks = 0
 
     def forked(self):
-        """Starts counting anew in a forked child, with smaller bounds: there may be very many of them."""
+        """Reset in a forked child, with lower limits: there may be very many children."""
         self._begin(_PER_FOLDER_FORK, _IN_ALL_FORK, 16)
 
     def opened(self, path, mode, flags, via="open"):
-        """Notes a file that is being opened.
+        """Record a file that is being opened.
 
         Args:
-            path: As given to `open`; descriptors are ignored.
-            mode: Of `open`, or `None` where only `flags` say it.
-            flags: Of `os.open`.
+            path: Path passed to `open`; descriptors are ignored.
+            mode: Mode of `open`, or `None` if there are only flags.
+            flags: Flags of `os.open`.
             via: "open", "fd" or "map".
 
         Cost: 2 to 4 microseconds for a file that is ignored or known, 50 for a new one.
@@ -91,7 +91,7 @@ class FileAccess:
             return
         use = _use(mode, flags)
         if isinstance(flags, int) and flags & _TEMPORARY == _TEMPORARY:
-            # `tempfile` opens so. Most such files are gone soon; one that stays, or gets a name, is told then.
+            # As in `tempfile`. Most such files are removed soon; one that is renamed or remains is recorded then.
             self._temporary.add(path)
         elif path in self._files:
             self._again(self._files[path], use, via)
@@ -101,16 +101,16 @@ class FileAccess:
             self._roll_up(path, use)
 
     def renamed(self, before, after):
-        """Notes that a file got another name: a program that writes a file and then moves it has written the latter."""
+        """Record a renamed file: a program that writes a file and then moves it has written the new path."""
         before, after = _absolute(before), _absolute(after)
         item = self._files.get(before)
         if before in self._temporary or (item is not None and item["mode"] != "r"):
             self.opened(after, "w", 0)
 
     def look(self, _step=None):
-        """Writes what is waiting, and every second time notes what descriptors and maps of this process point to.
+        """Write pending files, and at every second call read the tables of descriptors and maps.
 
-        Cost: 1 ms; 5 in a process with thousands of maps, as a framework makes them.
+        Cost: 1 ms; 5 ms in a process with thousands of maps, as with a framework.
         """
         self._looks += 1
         if self._looks % 2:
@@ -118,14 +118,14 @@ class FileAccess:
         self.flush()
 
     def flush(self):
-        """Writes what only memory holds."""
+        """Write the data that is only in memory."""
         with self._guard:
             waiting, self._pending = list(self._pending.values()), {}
             for at in range(0, len(waiting), _BATCH):
                 self._probe.event(protocol.FILES, items=waiting[at : at + _BATCH])
 
     def leave(self):
-        """Writes the final state: sizes of written files, counts of files that were opened again, folders."""
+        """Write the final state: sizes of written files, counts of reopened files, folders."""
         self._look_at_tables()
         with self._guard:
             for path in [path for path in self._temporary if os.path.isfile(path)]:
@@ -168,11 +168,11 @@ class FileAccess:
         self._files[path] = self._files[resolved] = item
         folder = os.path.dirname(path)
         self._folders[folder] = self._folders.get(folder, 0) + 1
-        self._tell(item)
+        self._write_item(item)
         if "r" in use:
             self._configs.opened(resolved)
 
-    def _tell(self, item):
+    def _write_item(self, item):
         self._pending[item["path"]] = item
         if self._at_once > 0:
             self._at_once -= 1
@@ -223,7 +223,7 @@ class FileAccess:
 
 
 def install(probe):
-    """Begins to watch files; returns the audit events it wants, as name -> handler."""
+    """Start watching files; returns handlers of audit events by name."""
     inputs = FileAccess(probe)
     probe.after_fork(inputs.forked)
     probe.at_steps(inputs.look)
@@ -259,7 +259,7 @@ def _absolute(path):
 
 
 def _use(mode, flags):
-    """Whether a file is opened for reading, writing or both: "r", "w" or "rw"."""
+    """Return "r", "w" or "rw" for a file opened for reading, writing or both."""
     if isinstance(mode, str):
         if "r" in mode:
             return "rw" if "+" in mode else "r"
@@ -269,7 +269,7 @@ def _use(mode, flags):
 
 
 def _size_and_time(path):
-    """Size and time of a regular file, (-1, 0) for anything else."""
+    """Return size and modification time of a regular file, else (-1, 0)."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Finds living objects by their class, among all that the garbage collector knows."""
+"""Finds live objects of a class among those tracked by the garbage collector."""
 
 import gc
 import sys
@@ -7,25 +7,25 @@ from functools import partial
 from itertools import chain, compress, repeat, starmap
 
 SLOW_S = 0.3
-"""After a sweep that took longer there is no other one: the process holds many millions of objects."""
+"""After a scan that took longer there is no other one: the process has many millions of objects."""
 
 _state = {"slow": False}
 
 
 def live_instances(base):
-    """All objects whose class is `base` or derives from it, told by `type`: `isinstance` would wake lazy proxies.
+    """Return all objects whose class is `base` or derives from it, by `type`: `isinstance` would resolve lazy proxies.
 
-    The list of all objects also holds tuples that another thread is still building, and a tuple that somebody else
-    holds cannot be resized: that thread would fail. So the list is made, filtered and dropped inside one call of C
-    code, during which no other thread runs, and no collection that would run finalizers; and nothing that stands in
-    the list may hold it, or it would live on: `itertools.tee` does.
+    The list of all objects also contains tuples that another thread is still building; an additional reference to such
+    a tuple prevents resizing, and that thread would fail. Therefore the list is created, filtered and dropped inside
+    one call of C code, during which no other thread runs and no collection runs finalizers; and no object in the list
+    may reference the list, or it would stay alive: `itertools.tee` does.
 
     Returns:
-        A list; empty where threads run without the interpreter's lock, or where the sweep before was slow.
+        A list; empty if threads run without the interpreter's lock, or if the previous scan was slow.
 
     Cost: about 20 ms for 300,000 objects.
 
-    Source: PaddlePaddle's reader thread died of a sweep that held its tuple.
+    Source: PaddlePaddle's reader thread died because a scan referenced its tuple.
     """
     locked = getattr(sys, "_is_gil_enabled", None)
     if _state["slow"] or (locked is not None and not locked()):

@@ -1,7 +1,7 @@
-"""Every act of the probe that touches the interpreter or another library outside the frameworks.
+"""Installs the probe's hooks on the interpreter and on libraries other than the frameworks.
 
-Uncaught exceptions are seen through the audit event that the interpreter raises before it calls `sys.excepthook`:
-nothing is replaced, so a library that looks for somebody else's hook finds what it would find without the probe.
+Uncaught exceptions are observed through the audit event that the interpreter raises before it calls `sys.excepthook`:
+no hook is replaced, so that libraries which check the hook find the same as without the probe.
 """
 
 import os
@@ -16,7 +16,7 @@ _MAX_SPAWNED = 200
 
 
 def install(probe):
-    """Installs everything that watches this process; each part is guarded on its own. Never raises."""
+    """Install all observers of this process, each with its own guard. Never raises."""
     exceptions = ExceptionRecorder(probe)
     handlers = {
         "sys.excepthook": _main_exceptions(probe, exceptions),
@@ -42,9 +42,9 @@ def install(probe):
 
 
 def _dispatcher(handlers, belongs_to_program):
-    """The audit hook: one dictionary look-up for the events that nobody here wants.
+    """Create the audit hook, which costs one dictionary look-up for unused events.
 
-    It cannot be removed, and the interpreter still calls it at its end, so it holds all that it needs itself.
+    It cannot be removed, and the interpreter calls it even during shutdown, so it keeps its own references.
     """
     find, failure = handlers.get, Exception
 
@@ -78,7 +78,7 @@ def _main_exceptions(probe, exceptions):
 
 
 def _exit_exceptions(probe, exceptions):
-    """Sees exceptions of functions that were registered with `atexit`, which change no exit status."""
+    """Observe exceptions of `atexit` functions, which do not change the exit status."""
     guard = probe.guard("atexit")
 
     def handle(args):
@@ -91,10 +91,10 @@ def _exit_exceptions(probe, exceptions):
 
 
 def _remember_interrupt():
-    """Has the interpreter die by SIGINT in the end, as it would without the probe.
+    """Make the interpreter end by SIGINT, as without the probe.
 
-    It remembers an uncaught `KeyboardInterrupt` in a flag that any later `eval` of a text clears, and a module that the
-    probe had to import may hold one; an interrupt out of such a text sets it again.
+    The interpreter stores an uncaught `KeyboardInterrupt` in a flag that any later `eval` of a string clears, which a
+    module imported by the probe may do; an interrupt raised in such a string sets the flag again.
     """
     try:
         exec("raise KeyboardInterrupt")
@@ -103,7 +103,7 @@ def _remember_interrupt():
 
 
 def _watch_threads(threading, probe, exceptions):
-    """Sees exceptions that end a thread, before `threading.excepthook` does, whoever has set it."""
+    """Observe exceptions that end a thread, before any `threading.excepthook`."""
     guard = probe.guard("threads")
 
     def seen(thread):
@@ -138,7 +138,7 @@ def _chain_thread_hook(threading, guard, exceptions):
 
 
 def _watch_children(process, probe, exceptions):
-    """Ends the event file of a `multiprocessing` child, which leaves by `os._exit`, and sees the error that ends it."""
+    """Close the event file of a `multiprocessing` child, which exits by `os._exit`, and observe its last exception."""
     original = process.BaseProcess._bootstrap
     guard = probe.guard("child")
 
@@ -160,7 +160,7 @@ def _watch_deaths(popen, probe):
 
 
 def _watch_printing(traceback, guard, bootstrap, exceptions):
-    """`multiprocessing` prints the error of a child itself; the call that does so is the one moment to see it."""
+    """Observe the exception of a child in the call in which `multiprocessing` prints it."""
     original = traceback.print_exc
 
     def print_exc(*args, **kwargs):
@@ -174,7 +174,7 @@ def _watch_printing(traceback, guard, bootstrap, exceptions):
 
 
 def _watch_warnings(warnings, probe):
-    """Sees each warning the first time it is shown; those caught by `catch_warnings(record=True)` are not shown."""
+    """Observe each warning when it is first shown; those caught by `catch_warnings(record=True)` are not shown."""
     seen = set()
     probe.after_fork(seen.clear)
     show = getattr(warnings, "_showwarnmsg", None)
@@ -204,7 +204,7 @@ def _watch_warnings(warnings, probe):
 
 
 def _watch_cells(interactiveshell, probe, exceptions):
-    """Sees exceptions of notebook cells, which never reach `sys.excepthook`."""
+    """Observe exceptions of notebook cells, which do not reach `sys.excepthook`."""
     shell = interactiveshell.InteractiveShell
 
     def before(args, kwargs):
@@ -217,13 +217,13 @@ def _watch_cells(interactiveshell, probe, exceptions):
         probe.flush()
 
     guard = probe.guard("notebook end")
-    # The names of the notebook are cleared by this very function, long before the probe's own turn at the end.
+    # This function clears the variables of the notebook, long before the probe's exit handler.
     shell.atexit_operations = wrapping.wrap_function(shell.atexit_operations, guard, before=ending)
     shell.showtraceback = wrapping.wrap_function(shell.showtraceback, probe.guard("notebook cells"), before=before)
 
 
 def _spawn_handlers(probe):
-    """Audit events of programs that are started; a Python among them says hello by itself."""
+    """Return handlers of audit events of started programs; a Python process among them has its own probe."""
     guard = probe.guard("spawned")
     last = []
     count = [0]

@@ -1,22 +1,22 @@
-"""Numbers that a program logs itself: TensorBoard, VisualDL, Weights & Biases, MLflow, and `labbook.log`.
+"""Records numbers that the program logs: TensorBoard, VisualDL, Weights & Biases, MLflow, and `labbook.log`.
 
-The original is always called first and its answer returned; what it was given is read afterwards, when a logger has
-fetched values from a device anyway.
+The original is called first and its result returned; its arguments are read afterwards, when a logger has already
+fetched values from a device.
 """
 
 from ..events.protocol import SCALARS
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 ONE_BY_ONE = 5000
-"""Values of one name that are all written; of later ones every 2nd, from twice as many on every 4th, and so on, and the
-last one at the end. Source: chosen by us; a name stays under 2 MB."""
+"""Number of values of one name that are all written; of later ones every 2nd, after twice as many every 4th, and so on,
+and the last one at the end. Source: chosen by us; a name stays under 2 MB."""
 
 MAX_NAMES = 500
 _MAX_NAME = 200
 
 
 def attach(module, probe):
-    """Watches the logging functions of one module, right after its import."""
+    """Watch the logging functions of one module, right after its import."""
     for name, methods in _WATCHED[module.__name__].items():
         for method, reader in methods.items():
             owner = getattr(module, name, None)
@@ -25,12 +25,12 @@ def attach(module, probe):
 
 
 def record(probe, source, step, values):
-    """Writes numbers that were logged at one step, without names beyond `MAX_NAMES` and values that are no numbers.
+    """Write numbers that were logged at one step, except names beyond `MAX_NAMES` and non-numeric values.
 
     Args:
         probe: The probe of this process.
-        source: Who logged them: "tensorboard", "visualdl", "wandb", "mlflow" or "labbook".
-        step: A whole number, or `None`.
+        source: The logging library: "tensorboard", "visualdl", "wandb", "mlflow" or "labbook".
+        step: An integer, or `None`.
         values: Name -> value; scalars of NumPy, PyTorch and PaddlePaddle count as numbers.
     """
     told, given = {}, {}
@@ -40,7 +40,7 @@ def record(probe, source, step, values):
             continue
         name = str(name)[:_MAX_NAME]
         given[name] = value
-        if _is_told(probe, source, name, step, value):
+        if _is_recorded(probe, source, name, step, value):
             told[name] = value
     if told:
         probe.event(SCALARS, source=source, step=_whole(step), values=told)
@@ -49,7 +49,7 @@ def record(probe, source, step, values):
 
 
 class _Names:
-    """How often each name was logged in this process, and what was left out last."""
+    """Counts how often each name was logged in this process, and stores the last omitted values."""
 
     def __init__(self, probe):
         self.counts = {}
@@ -58,12 +58,12 @@ class _Names:
         probe.after_fork(self.forget)
 
     def forget(self):
-        """Begins anew, in a forked child."""
+        """Reset in a forked child."""
         self.counts.clear()
         self.left_out.clear()
 
     def finish(self, probe):
-        """Writes the last value of each name whose last value was left out."""
+        """Write the last value of each name whose last value was omitted."""
         for (source, name), (step, value) in sorted(self.left_out.items()):
             probe.event(SCALARS, source=source, step=_whole(step), values={name: value})
         self.left_out.clear()
@@ -72,7 +72,7 @@ class _Names:
 _OF_PROBE = {}
 
 
-def _is_told(probe, source, name, step, value):
+def _is_recorded(probe, source, name, step, value):
     names = _OF_PROBE.get(probe)
     if names is None:
         names = _OF_PROBE[probe] = _Names(probe)
@@ -91,7 +91,7 @@ def _is_told(probe, source, name, step, value):
 
 
 def number(value):
-    """A number as a float or whole number, `None` when it is none; scalars of arrays and tensors count as numbers."""
+    """Convert a number, or a scalar array or tensor, to a float or integer; `None` for other values."""
     kind = type(value)
     if kind is float or kind is int:
         return value
@@ -150,7 +150,7 @@ def _visualdl_scalars(writer, main_tag, tag_scalar_dict, step, *args, **kwargs):
 def _wandb_log(run, data, step=None, *args, **kwargs):
     if step is None:
         step = getattr(run, "_local_step", getattr(run, "_step", None))
-        # A call that commits has moved the counter on.
+        # A committing call has already incremented the counter.
         step = step - 1 if step and kwargs.get("commit", args[0] if args else None) is not False else step
     return "wandb", step, dict(_flat(data, ""))
 
@@ -180,4 +180,4 @@ _WATCHED = {
     "wandb.sdk.wandb_run": {"Run": {"log": _wandb_log}},
     "mlflow.tracking.client": {"MlflowClient": {"log_metric": _mlflow_metric, "log_batch": _mlflow_batch}},
 }
-"""Module -> class -> method -> `reader(*arguments)`, which gives source, step and values."""
+"""Module -> class -> method -> `reader(*arguments)`, which returns source, step and values."""

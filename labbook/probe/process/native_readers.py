@@ -1,11 +1,11 @@
-"""Readers and writers in C, which the `open` audit event does not see: they are wrapped after their import."""
+"""Wraps readers and writers in C, which raise no `open` audit event, after their import."""
 
 import os
 
 from .. import wrapping
 
 _FUNCTIONS = (
-    # module, function or Class.method, position of the path, its name, how it is opened ("mode" names an argument)
+    # module, function or Class.method, position of the path, its name, access ("mode" names an argument)
     ("h5py._hl.files", "File.__init__", 1, "name", "mode"),
     ("safetensors.torch", "load_file", 0, "filename", "r"),
     ("safetensors.torch", "save_file", 1, "filename", "w"),
@@ -21,7 +21,7 @@ _FUNCTIONS = (
 
 
 def watch(probe, opened):
-    """Has `opened(path, mode, flags)` called for each file that one of these functions was given."""
+    """Call `opened(path, mode, flags)` for each file passed to one of these functions."""
     for row in _FUNCTIONS:
         probe.watch(row[0], _wrapping(probe, opened, row))
 

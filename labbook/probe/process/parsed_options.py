@@ -1,4 +1,4 @@
-"""Options and settings of the program: what its parsers returned, and what stands in its main module."""
+"""Records options and settings of the program: results of its parsers, and variables of its main module."""
 
 import sys
 
@@ -25,11 +25,11 @@ _LAUNCHER_WORDS = (
     "cProfile trace triton torchgen cython Cython ninja"
 )
 _LAUNCHERS = frozenset(_LAUNCHER_WORDS.split())
-"""Programs and libraries that parse options of their own; the program under them is the one that is recorded."""
+"""Launchers and libraries that parse options of their own; only the options of the program they run are recorded."""
 
 
 class ParsedOptions:
-    """Writes each set of options once."""
+    """Records each set of options once."""
 
     def __init__(self, probe):
         self._probe = probe
@@ -37,11 +37,11 @@ class ParsedOptions:
         self._guard = probe.guard("config")
 
     def found(self, source, name, values):
-        """Writes options.
+        """Write options.
 
         Args:
-            source: Who parsed them, see `protocol.ARGUMENTS`.
-            name: Of the parser or variable.
+            source: The parser, see `protocol.ARGUMENTS`.
+            name: Name of the parser or variable.
             values: Anything that `plain` turns into an object.
         """
         values = to_plain(values)
@@ -53,7 +53,7 @@ class ParsedOptions:
             self._probe.event(protocol.ARGUMENTS, source=source, name=name, values=values)
 
     def look(self, _step=None):
-        """Reads the settings that stand in the main module by their usual names. Cost: 50 microseconds."""
+        """Read settings with the usual names from the main module. Cost: 50 microseconds."""
         with self._guard:
             names = getattr(sys.modules.get("__main__"), "__dict__", {})
             constants = {}
@@ -79,7 +79,7 @@ class ParsedOptions:
             self.found("dict", name, value)
 
     def forked(self):
-        """A forked child has the settings of its parent, who has told them."""
+        """Skip settings in a forked child: its parent has recorded them."""
         self._known.update(range(_MOST))
 
 
@@ -88,7 +88,7 @@ def _is_constant(name):
 
 
 def install(probe):
-    """Watches the parsers, and looks at the main module at the first step and at the end."""
+    """Watch the parsers, and read the main module at the first step and at the end."""
     settings = ParsedOptions(probe)
     probe.watch("argparse", lambda module: _watch_argparse(module, probe, settings))
     probe.watch("click.core", lambda module: _watch_click(module, probe, settings))
@@ -111,7 +111,7 @@ def _watch_argparse(argparse, probe, settings):
 
 
 def _is_inside_a_parser():
-    """Whether the parser that just returned was a sub-parser: the one that called it tells all options."""
+    """Whether the parser that just returned is a sub-parser; its caller returns all options."""
     frame = sys._getframe(3)
     while frame is not None and frame.f_globals.get("__name__") in ("argparse", wrapping.__name__):
         if frame.f_code.co_name in ("_parse_known_args", "_parse_known_args2"):

@@ -1,4 +1,4 @@
-"""Who this process is: the facts of its first event."""
+"""Identity of this process: the facts of its first event."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ _INJECTED = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 
 
 def start_ticks():
-    """Start time of this process in clock ticks since boot, 0 when unknown; with the pid it names one process."""
+    """Return the start time of this process in clock ticks since boot, 0 if unknown; with the pid it is unique."""
     try:
         return int(_read("/proc/self/stat").rpartition(b")")[2].split()[19])
     except (OSError, ValueError, IndexError):
@@ -17,18 +17,18 @@ def start_ticks():
 
 
 def host():
-    """Name of this machine."""
+    """Return the host name."""
     return os.uname().nodename
 
 
 def file_name(pid, ticks):
-    """Name of the event file of a process, without its ending."""
+    """Return the name of the event file of a process, without its suffix."""
     safe = "".join([c if c.isalnum() or c in "-_." else "_" for c in host()])
     return "%s-%d-%d" % (safe[:64] or "host", pid, ticks)
 
 
 def command_line():
-    """The whole command of this process, the interpreter and its options first."""
+    """Return the complete command of this process, beginning with the interpreter and its options."""
     try:
         arguments = _read("/proc/self/cmdline").split(b"\0")[:-1]
     except OSError:
@@ -40,7 +40,7 @@ def command_line():
 
 
 def hello(role, ticks):
-    """Fields of the `hello` event. `role` is "python", or "fork" for a fork of the process in `ppid`."""
+    """Return fields of the `hello` event. `role` is "python", or "fork" for a fork of the process in `ppid`."""
     return {
         "pid": os.getpid(),
         "ppid": os.getppid(),
@@ -63,7 +63,7 @@ def hello(role, ticks):
 
 
 def target_of(descriptor):
-    """What a descriptor points to, "" when it is closed."""
+    """Return the target of a descriptor, "" if it is closed."""
     try:
         return os.readlink("/proc/self/fd/%d" % descriptor)
     except OSError:

@@ -1,4 +1,4 @@
-"""Settings objects of all usual kinds as plain data: dictionaries, lists, texts and numbers."""
+"""Converts settings objects of common libraries to plain data: dictionaries, lists, strings and numbers."""
 
 import sys
 
@@ -8,9 +8,9 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 def to_plain(value, depth=0):
-    """Plain data for a settings object; values that are no settings are described in a few words.
+    """Convert a settings object to plain data; other values are described in a few words.
 
-    Knows dictionaries and their subclasses, `Namespace`, dataclasses, attrs, pydantic, OmegaConf and mmengine.
+    Supports dictionaries and their subclasses, `Namespace`, dataclasses, attrs, pydantic, OmegaConf and mmengine.
     """
     if type(value) in _SCALARS:
         return value
@@ -36,7 +36,7 @@ def to_plain(value, depth=0):
 
 
 def settings_of_class(kind):
-    """The simple attributes of a class that is used as a bag of settings."""
+    """Return the simple attributes of a class that is used as a namespace of settings."""
     return {
         name: value
         for name, value in vars(kind).items()
@@ -45,7 +45,7 @@ def settings_of_class(kind):
 
 
 def _fields(value):
-    """The named values in a settings object, `None` when it is none."""
+    """Return the named values of a settings object, `None` for other objects."""
     if isinstance(value, type):
         return None
     kind = type(value)

@@ -1,9 +1,9 @@
-"""Notices that a training stands still, and has the stacks of its threads written.
+"""Detects a stalled training, and writes the stacks of its threads.
 
-The training leaves the time of each step, batch and forward in `Training.moved`. A thread of the probe's own looks at
-that every few seconds, only in a process that has other threads already: the first further one would change what
-`fork` says. It is gone while a child is forked. At SIGTERM, which would end the process without a word, the interpreter
-itself writes the stacks, where nobody else has taken that signal.
+The training stores the time of each step, batch and forward in `Training.moved`. A thread of the probe reads it every
+few seconds, but only in a process that already has other threads: the first additional one would make `fork` warn. The
+thread is stopped while a child is forked. At SIGTERM, which would end the process silently, the interpreter writes the
+stacks, unless the program handles that signal.
 """
 
 import _signal
@@ -17,11 +17,11 @@ from ..wrapping import wrap_function
 from . import thread_stacks
 
 SILENCE_S = 10.0
-"""Shortest silence that the stacks are written at; what is called a standstill is for the reader to judge. Source:
-chosen by us."""
+"""Minimum silence after which the stacks are written; the recorder decides whether it is a stall. Source: chosen by
+us."""
 
 SILENT_STEPS = 10.0
-"""A silence is longer than so many steps. Source: the rule of debuggers that watch for stalled training."""
+"""Minimum silence as a multiple of the step time. Source: the rule of debuggers for stalled training."""
 
 _LOOK_S = 5.0
 _AGAIN = 6.0
@@ -31,7 +31,7 @@ _FAULTS = ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGBUS", "SIGILL")
 
 
 class StallWatchdog:
-    """The pulse of one process. Nothing that it offers ever raises.
+    """The watchdog of one process. No method raises.
 
     Args:
         probe: The probe of this process.
@@ -56,25 +56,25 @@ class StallWatchdog:
         self._wake = self._gone = None
         self._native = 0
         self._written = 0
-        self._told = False
+        self._has_written = False
         self._seen, self._limit = None, 0.0
 
     def follow(self, training):
-        """Takes the training of a framework."""
+        """Register the training of a framework."""
         self._trainings.append(training)
 
     def silent_s(self):
-        """Seconds since the last step, batch or forward; `None` in a process that has made no step."""
+        """Return seconds since the last step, batch or forward; `None` before the first step."""
         last = max((t.moved for t in self._trainings if t.steps or t.backwards), default=None)
         return None if last is None else max(time.perf_counter() - last, 0.0)
 
     def interrupted(self, error):
-        """Writes the stacks at Ctrl-C."""
+        """Write the stacks at Ctrl-C."""
         if self._probe.step is not None or len(sys._current_frames()) > 1:
             thread_stacks.tell(self._probe, "interrupt", self.silent_s(), error.__traceback__)
 
     def begin(self):
-        """Starts to watch, where that is not done yet and the process has other threads."""
+        """Start watching, unless already started, if the process has other threads."""
         if self._wake is not None or self._probe.step is None:
             return
         with self._probe.guard("pulse"):
@@ -89,7 +89,7 @@ class StallWatchdog:
             start_new_thread(self._watch, (self._wake, self._gone))
 
     def end(self):
-        """Stops watching, and waits until the thread is gone."""
+        """Stop watching, and wait for the end of the thread."""
         wake, self._wake = self._wake, None
         if wake is None:
             return
@@ -100,7 +100,7 @@ class StallWatchdog:
                 time.sleep(0.0005)
 
     def finish(self):
-        """Ends the watch with the process, and takes an empty file of stacks away."""
+        """Stop watching at the end of the process, and remove an empty file of stacks."""
         self.end()
         with self._probe.guard("pulse"):
             self._leave_signal()
@@ -132,22 +132,22 @@ class StallWatchdog:
             return
         moved = time.perf_counter() - silent
         if self._seen is None or moved > self._seen + self._look_s / 100:
-            if self._told:
-                self._told = False
+            if self._has_written:
+                self._has_written = False
                 self._probe.event(STACKS, reason="moved", silent_s=None, step=self._probe.step, threads=[])
             self._seen, self._limit = moved, max(self._silence_s, SILENT_STEPS * self._step_s())
         elif silent >= self._limit and self._written < _MOST_STACKS:
             self._limit *= _AGAIN
             self._written += 1
-            self._told = True
+            self._has_written = True
             thread_stacks.tell(self._probe, "silence", silent)
 
     def _step_s(self):
-        """Seconds of a step, on average."""
+        """Return the mean duration of a step, in seconds."""
         return max(((t.moved - t.began) / t.steps for t in self._trainings if t.steps), default=0.0)
 
     def _take_faults(self):
-        """Has the interpreter write the stacks at a fault of native code, where nobody else does."""
+        """Make the interpreter write the stacks at a crash in native code, unless the program does."""
         import faulthandler
 
         if faulthandler.is_enabled() or not _is_default(*_FAULTS):
@@ -160,14 +160,14 @@ class StallWatchdog:
             setattr(faulthandler, name, wrap_function(getattr(faulthandler, name), guard, before=self._taken_over))
 
     def _taken_over(self, args, kwargs):
-        """The program uses it itself."""
+        """Disable it, because the program uses `faulthandler`."""
         self._faults = False
 
     def _take_signal(self):
         if not self._terms and _is_default("SIGTERM"):
             import faulthandler
 
-            # faulthandler gives the signal on, and the process ends by it as it would have.
+            # faulthandler passes the signal on, and the process ends by it as without the probe.
             self._open()
             faulthandler.register(_signal.SIGTERM, file=self._held[0], all_threads=True, chain=True)
             self._terms = True
@@ -188,7 +188,7 @@ class StallWatchdog:
             faulthandler.disable()
         self._terms = self._faults = False
         descriptor, path = held
-        # A program that has closed what it did not open may have a file of its own there now.
+        # A program that closed foreign descriptors may have opened a file with this number.
         if os.path.samestat(os.fstat(descriptor), os.stat(path)):
             os.close(descriptor)
         if not fork and not os.path.getsize(path):
@@ -196,12 +196,12 @@ class StallWatchdog:
 
 
 def _block_signals():
-    """Leaves all signals to the threads of the program."""
+    """Block all signals in this thread, so that the threads of the program handle them."""
     _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
 
 
 def _is_default(*names):
-    """Whether signals have their default effect, for the interpreter and for the system: libraries take some, too."""
+    """Whether signals have their default action, in the interpreter and in the system: libraries set handlers, too."""
     numbers = [getattr(_signal, name) for name in names]
     if any(_signal.getsignal(number) != _signal.SIG_DFL for number in numbers):
         return False

@@ -1,4 +1,4 @@
-"""What all threads of this process are doing now, as plain data."""
+"""Current stacks of all threads of this process, as plain data."""
 
 import os
 import sys
@@ -13,13 +13,13 @@ _MAX_FRAMES = 40
 
 
 def tell(probe, reason, silent_s, trace=None):
-    """Writes the stacks of all threads.
+    """Write the stacks of all threads.
 
     Args:
         probe: The probe.
         reason: "silence" or "interrupt".
         silent_s: Seconds since the last step, batch or forward, or `None`.
-        trace: Traceback of the exception that has ended the main thread: its stack is not there any more.
+        trace: Traceback of the exception that ended the main thread, whose stack no longer exists.
     """
     probe.event(
         protocol.STACKS,
@@ -38,7 +38,7 @@ def _threads(trace):
     for ident, frame in list(sys._current_frames().items()):
         is_main = ident == main if main is not None else ident == get_ident()
         lines = _of_trace(trace) if is_main and trace is not None else _of_frame(frame)
-        frames = [_told(code, line, sources) for code, line in lines if not is_ours(code)]
+        frames = [_frame_data(code, line, sources) for code, line in lines if not is_ours(code)]
         if frames:
             name = "main" if is_main else str(getattr(known.get(ident), "name", "") or "")
             found.append({"name": name, "main": is_main, "frames": frames})
@@ -62,7 +62,7 @@ def _of_frame(frame):
     return found[::-1]
 
 
-def _told(code, line, sources):
+def _frame_data(code, line, sources):
     file = code.co_filename
     return {
         "file": file if file.startswith("<") else os.path.normpath(os.path.join(os.getcwd(), file)),

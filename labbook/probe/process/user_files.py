@@ -1,4 +1,4 @@
-"""Which source files are the user's, and the text of their lines."""
+"""Identifies the user's source files, and reads their lines."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ _MAX_SOURCE_FILE = 4 * 1024 * 1024
 
 
 def is_user_file(file):
-    """Whether a source file belongs to the user: not to the interpreter, an installed package, or the probe."""
+    """Whether a source file belongs to the user, not to the interpreter, an installed package or the probe."""
     if file.startswith("<frozen"):
         return False
     if "/site-packages/" in file or "/dist-packages/" in file:
@@ -22,7 +22,7 @@ def _library_folders():
 
 
 def source_line(name, path, line, sources):
-    """The text of a line of source; `linecache`, which knows notebook cells, is asked where it is loaded."""
+    """Return a line of source; uses `linecache`, which knows notebook cells, if it is loaded."""
     cached = getattr(sys.modules.get("linecache"), "cache", {}).get(name)
     if isinstance(cached, tuple) and len(cached) == 4:
         lines = cached[2]

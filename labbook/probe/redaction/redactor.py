@@ -1,8 +1,8 @@
 """Secrets and personal paths out of text, before anything is written.
 
 Three layers: values that are known beforehand, fixed formats, and what names say about the values beside them; then
-personal paths. This is the island: standard library only, Python 3.8 syntax, nothing of labbook. Importing it compiles
-nothing; rules are read and compiled when the first text needs them.
+personal paths. It belongs to the probe: standard library only, Python 3.8 syntax, nothing of labbook. Importing it
+compiles nothing; rules are read and compiled when the first text needs them.
 """
 
 import os

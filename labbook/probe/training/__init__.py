@@ -1,12 +1,12 @@
 """Follows a training loop, without knowing a framework.
 
-An adapter (`torch/adapter.py`, `paddle/adapter.py`) reports forwards, backward calls and optimizer steps. This room
+An adapter (`torch/adapter.py`, `paddle/adapter.py`) reports forwards, backward calls and optimizer steps. This package
 turns them into records: which backward belongs to which step, how long each phase took, which loss was stepped on, and
 at which steps tensors are inspected.
 
 Start with `loop_follower.py`: `Training` numbers the steps and assigns backward calls to them. Then `monitor.py`:
 `TrainingMonitor` follows the order of forwards, backwards and steps, and decides when the inspector of the framework
-looks at tensors (`sampling_schedule.py`) and which of very short steps are followed at all (`step_sampling.py`).
+inspects tensors (`sampling_schedule.py`) and which of very short steps are followed at all (`step_sampling.py`).
 `step_recorder.py` reduces the numbers of many steps to few events, and `overhead.py` estimates what inspecting really
 costs. A steady loop of short steps takes the `fast_path.py`, where steps are queued and processed in batches.
 
@@ -14,6 +14,6 @@ Cost is part of every interface here: a docstring says what a call costs, and `b
 
 `user_requests.py` and `request_hooks.py` implement `--watch`, `--break`, `--stop-on`, `--max-steps` and `--profile`.
 
-Not here: how a tensor is read (`torch/`, `paddle/`), what is read from it (`inspection/`), and any judgement about the
-numbers (`labbook/health/`).
+Not here: how a tensor is read (`torch/`, `paddle/`), what is read from it (`inspection/`), and any
+evaluation of the numbers (`labbook/health/`).
 """

@@ -1,4 +1,4 @@
-"""Calls of `backward`, whatever they are called on; knows no framework."""
+"""Wraps functions that run a backward pass; independent of the framework."""
 
 from types import SimpleNamespace
 
@@ -6,19 +6,19 @@ from ..wrapping import leave_out_one_frame, transparent_wrapper
 from .loop_follower import is_engine_thread
 
 NEVER_COMPILING = SimpleNamespace(_is_compiling_flag=False)
-"""The flags of a framework without a compiler that could be at work: see `adapter.questions`."""
+"""Default flags, for a framework without a compiler; see `adapter.questions`."""
 
 NEVER_COMPILING = SimpleNamespace(_is_compiling_flag=False)
-"""The flags of a framework without a compiler that could be at work: see `adapter.questions`."""
+"""Default flags, for a framework without a compiler; see `adapter.questions`."""
 
 
 def watched_backward(adapter, original):
-    """`original`, a function or method that runs a backward pass, with its outermost call in each thread watched.
+    """Wrap a function or method that runs a backward pass; its outermost call in each thread is reported.
 
     Args:
-        adapter: The adapter of the framework; its `loss_values(tensors)` gives the values of the first argument, and
+        adapter: The adapter of the framework; its `loss_values(tensors)` returns the values of the first argument, and
             `alone(tensor)` the value of one scalar in host memory that no gradient scaler has scaled, else `None`.
-        original: Called as the program calls it.
+        original: The wrapped function.
     """
     probe, failed, training = adapter.probe, adapter.probe.failed, adapter.training
     local, clock, roots, name = training.local, training.clock, adapter.loss_values, adapter.name
@@ -26,7 +26,7 @@ def watched_backward(adapter, original):
     tracing, flags = adapter.questions
 
     def backward(*args, **kwargs):
-        # What one thread has pending, as a plain dictionary: its attributes take five times as long.
+        # The pending values of a thread, as a plain dictionary: attribute access takes five times as long.
         state = local.__dict__
         if tracing() or flags._is_compiling_flag or probe.suspended or state["in_backward"]:
             return original(*args, **kwargs)

@@ -1,6 +1,6 @@
-"""What batches a program sees, in order: fingerprints, labels, and the first samples of each loader.
+"""Records the batches of a program in order: fingerprints, labels, and the first samples of each loader.
 
-Knows no framework. A window is one epoch of one loader in one phase; it is written when the epoch ends.
+Independent of the framework. A window is one epoch of one loader in one phase; it is written when the epoch ends.
 """
 
 from array import array
@@ -15,24 +15,24 @@ except ImportError:  # an interpreter without the C module
     from hashlib import blake2b as _blake2b
 
 EPOCHS = 4
-"""Epochs of a loader whose batches are told one by one."""
+"""Epochs of a loader whose batches are recorded individually."""
 
 BATCHES = 1000
-"""Batches of an epoch that are told one by one; longer lists are cut by the encoder of the journal."""
+"""Batches of an epoch that are recorded individually; the encoder of the journal cuts longer lists."""
 
 ROWS = 1000
-"""Samples of a loader and phase that are told, four of each batch."""
+"""Recorded samples per loader and phase, four of each batch."""
 
 ROWS_OF_A_BATCH = 4
 CLASSES = 200
 STILL = 8
-"""Columns of one value that are named."""
+"""Maximum number of constant columns that are listed."""
 
 _MOST_WINDOWS = 64
 
 
 def fingerprint(numbers, shape=()):
-    """16 hex digits for a list of numbers and a shape.
+    """Return a fingerprint of 16 hex digits of a list of numbers and a shape.
 
     Cost: 3 microseconds for 128 numbers.
     """
@@ -44,7 +44,7 @@ def fingerprint(numbers, shape=()):
 
 
 def short_print(numbers):
-    """8 hex digits for one sample."""
+    """Return a fingerprint of 8 hex digits of one sample."""
     try:
         data = array("d", numbers).tobytes()
     except (TypeError, OverflowError):
@@ -53,7 +53,7 @@ def short_print(numbers):
 
 
 def histogram(labels):
-    """Class -> how often it occurs in a list of whole numbers."""
+    """Return class -> count for a list of integers."""
     counts = {}
     for label in labels:
         counts[label] = counts.get(label, 0) + 1
@@ -61,28 +61,28 @@ def histogram(labels):
 
 
 def entropy(counts):
-    """Entropy of a histogram, in nats."""
+    """Return the entropy of a histogram, in nats."""
     total = sum(counts.values())
     return -sum(n / total * log(n / total) for n in counts.values()) if total else 0.0
 
 
 def told_histogram(counts):
-    """A histogram as the protocol tells it: its most frequent classes, in order."""
+    """Return a histogram in the form of the protocol: its most frequent classes, in order."""
     few = sorted(counts.items(), key=lambda item: -item[1])[:CLASSES]
     return {str(label): count for label, count in sorted(few, key=lambda item: str(item[0]).zfill(12))}
 
 
 class Batch:
-    """What is known of one batch.
+    """Facts about one batch.
 
     Attributes:
-        loader: Index of its loader, `None` when it came from none.
+        loader: Index of its loader, or `None`.
         epoch: Iteration of that loader.
-        samples: Length of its first axis.
-        print: Its fingerprint, `None` where it was not taken.
-        labels: Histogram of its labels, `None` where there are none.
-        rows: Prints of its first samples, with labels where known.
-        data: The batch itself, only while a dense step needs it.
+        samples: Length of the first axis.
+        print: Its fingerprint, `None` if it was not computed.
+        labels: Histogram of its labels, or `None`.
+        rows: Fingerprints of its first samples, with labels if known.
+        data: The batch, only while a dense step needs it.
     """
 
     __slots__ = ("data", "entry", "epoch", "labels", "loader", "print", "rows", "samples")
@@ -103,10 +103,10 @@ class Windows:
 
     Args:
         emit: `emit(kind, **fields)` writes an event.
-        framework: Its name.
+        framework: Name of the framework.
 
     Attributes:
-        evaluated: Batches of loaders that were evaluated since the last one that was trained on, at most two.
+        evaluated: Batches of loaders that were evaluated since the last training batch, at most two.
     """
 
     def __init__(self, emit, framework):
@@ -119,9 +119,9 @@ class Windows:
         self.evaluated = []
 
     def cut(self):
-        """Takes that not every batch is seen from here on.
+        """Note that not every batch is observed from now on.
 
-        No order of a later epoch of a loader is told then: a part of it would differ from the whole of another.
+        The order of later epochs is then not recorded: a part of an epoch cannot be compared with a whole one.
         """
         if self._cut:
             return
@@ -131,15 +131,15 @@ class Windows:
                 window.cut()
 
     def also_trained(self, samples):
-        """The one batch that was just evaluated, where a forward of as many samples trains on it; else `None`.
+        """Return the batch just evaluated if a training forward has as many samples; else `None`.
 
-        A teacher or an older policy is often asked about a batch before the model is trained on it.
+        A teacher or an older policy is often evaluated on a batch before the model is trained on it.
         """
         found, self.evaluated = self.evaluated, []
         return found[0] if len(found) == 1 and found[0].samples == samples else None
 
     def wants(self, loader, epoch):
-        """`(whether a batch of this epoch needs a fingerprint, whether rows are wanted)`."""
+        """Return whether a batch of this epoch needs a fingerprint, and whether it needs rows."""
         if epoch >= EPOCHS:
             return False, False
         window = None
@@ -151,7 +151,7 @@ class Windows:
         return True, self._rows.get(loader, 0) < ROWS
 
     def add(self, batch, phase):
-        """Takes a batch, once it is known whether it was trained on or evaluated."""
+        """Add a batch, once it is known whether it was trained on or evaluated."""
         if phase != "eval":
             self.evaluated = []
         elif batch.loader is not None and len(self.evaluated) < 2:
@@ -173,19 +173,19 @@ class Windows:
             self._rows[batch.loader] = self._rows.get(batch.loader, 0) + len(batch.rows)
 
     def count(self, loader, phase, samples):
-        """Counts a batch that is not told."""
+        """Count a batch that is not recorded."""
         window = self._open.get((loader, phase))
         if window is not None:
             window.batches += 1
             window.samples += samples
 
     def repeated(self, loader, phase):
-        """How many batches of the open window had the print of the one before."""
+        """Number of batches of the open window with the same fingerprint as the previous one."""
         window = self._open.get((loader, phase))
         return window.repeated if window is not None else 0
 
     def flush(self):
-        """Writes all open windows."""
+        """Write all open windows."""
         for key, window in list(self._open.items()):
             self._write(key, window)
 
@@ -193,7 +193,7 @@ class Windows:
         del self._open[key]
         self._written += 1
         if self._written > 40 and window.epoch > EPOCHS and self._written & (self._written - 1):
-            return  # later epochs only now and then: they are counts without prints
+            return  # later epochs are recorded rarely, as counts without fingerprints
         loader, phase = key
         self._emit(PRINTS, framework=self._framework, loader=loader, phase=phase, epoch=window.epoch, **window.told())
 
@@ -214,7 +214,7 @@ class Window:
         self._is_cut = False
 
     def cut(self):
-        """Has no order told, because batches are missing in it."""
+        """Do not record the order, because batches are missing."""
         self._is_cut = True
         self.fingerprints, self.labels = [], []
 
@@ -239,7 +239,7 @@ class Window:
             self.rows += batch.rows
 
     def told(self):
-        """Fields of the event."""
+        """Return the fields of the event."""
         return {
             "batches": self.batches,
             "samples": self.samples,

@@ -1,16 +1,16 @@
-"""Statistics of the batch under way, for a moment that the user asked for. Draws nothing, records no graph."""
+"""Statistics of the current batch, for `--watch` and the like. Draws no random numbers, records no graph."""
 
 MOST_LEAVES = 8
 
 
 def batch_facts(module, args, kwargs, batch):
-    """The fields of a `batch` event for the inputs of the model.
+    """Return the fields of a `batch` event for the inputs of the model.
 
     Args:
         module: `torch` or `paddle`.
         args: Positional inputs of the model.
-        kwargs: Its inputs by name.
-        batch: What is known of the batch otherwise (`loader`, `samples`, `print`, `labels`), or `None`.
+        kwargs: Inputs by name.
+        batch: Other facts about the batch (`loader`, `samples`, `print`, `labels`), or `None`.
     """
     with module.no_grad():
         leaves = [_leaf(module, path, leaf) for path, leaf in _leaves(module, args, kwargs)[:MOST_LEAVES]]
@@ -38,7 +38,7 @@ def _leaves(module, args, kwargs):
 
 
 def _leaf(module, path, tensor):
-    told = {
+    stats = {
         "path": path,
         "role": "input",
         "shape": [int(n) for n in tensor.shape],
@@ -48,17 +48,17 @@ def _leaf(module, path, tensor):
     floating = module.is_floating_point(plain)
     plain = plain.reshape([-1])
     if not plain.shape[0]:
-        return told
+        return stats
     if floating:
         good = module.isfinite(plain)
-        told["bad"] = int(plain.shape[0] - good.sum().item())
-        told["nan"] = int(module.isnan(plain).sum().item())
-        plain = plain[good] if told["bad"] else plain
+        stats["bad"] = int(plain.shape[0] - good.sum().item())
+        stats["nan"] = int(module.isnan(plain).sum().item())
+        plain = plain[good] if stats["bad"] else plain
         if not plain.shape[0]:
-            return told
+            return stats
     wide = plain.astype("float64") if module.__name__ == "paddle" else plain.to(module.float64)
     mean = wide.mean().item()
-    told.update(min=wide.min().item(), max=wide.max().item(), mean=mean)
-    told["std"] = ((wide - mean) ** 2).mean().item() ** 0.5
-    told["zero"] = (wide == 0).sum().item() / wide.shape[0]
-    return told
+    stats.update(min=wide.min().item(), max=wide.max().item(), mean=mean)
+    stats["std"] = ((wide - mean) ** 2).mean().item() ** 0.5
+    stats["zero"] = (wide == 0).sum().item() / wide.shape[0]
+    return stats

@@ -1,4 +1,4 @@
-"""Finds the line of the program's own code that a call came from."""
+"""Finds the line of the user's code that made a call."""
 
 import os
 import sys
@@ -9,9 +9,9 @@ _USER = {}
 
 
 def user_frame():
-    """The innermost frame of the program itself, outside frameworks, packages and the probe; `None` without one.
+    """Return the innermost frame of the user's code, outside frameworks, packages and the probe, or `None`.
 
-    Cost: 1 microsecond where it is near.
+    Cost: 1 microsecond if it is near.
     """
     frame = sys._getframe(1)
     while frame is not None:
@@ -26,12 +26,12 @@ def user_frame():
 
 
 def line_of(frame):
-    """`train.py:41`, "" for no frame."""
+    """Return `train.py:41`, "" for no frame."""
     return "" if frame is None else "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno)
 
 
 def place_of(frame):
-    """`file`, `line`, `function` and `source` of a frame; empty for no frame."""
+    """Return `file`, `line`, `function` and `source` of a frame; empty for no frame."""
     if frame is None:
         return {}
     code, line = frame.f_code, frame.f_lineno
@@ -39,6 +39,6 @@ def place_of(frame):
 
 
 def place(name, line, function):
-    """`file`, `line`, `function` and `source` of a line of code."""
+    """Return `file`, `line`, `function` and `source` of a line of code."""
     path = name if name.startswith("<") else os.path.abspath(name)
     return {"file": path, "line": line, "function": function, "source": source_line(name, path, line, {})}

@@ -1,4 +1,4 @@
-"""Gradient clipping as a source of the gradient norm before it; knows no framework."""
+"""Reads the gradient norm from calls of gradient clipping; independent of the framework."""
 
 from types import GeneratorType
 
@@ -6,12 +6,12 @@ from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 
 class Clip:
-    """What one call of a clipping function told.
+    """Result of one call of a clipping function.
 
     Args:
-        parameters: The parameters it was called with.
-        value: Their total gradient norm before it.
-        local: Whether that is only the part of this rank.
+        parameters: The clipped parameters.
+        value: Their total gradient norm before clipping.
+        local: Whether this is only the part of this rank.
     """
 
     __slots__ = ("_key", "_members", "local", "norm")
@@ -23,13 +23,13 @@ class Clip:
         self._members = parameters
 
     def covers(self, scratch, optimizer, parameters, gradient):
-        """Whether exactly the gradients of this optimizer were clipped; found out once for each optimizer.
+        """Whether exactly the gradients of this optimizer were clipped; determined once for each optimizer.
 
         Args:
             scratch: A dict that belongs to the optimizer.
-            optimizer: That is about to step.
-            parameters: `parameters(optimizer)` gives its parameters.
-            gradient: `gradient(parameter)`, `None` where there is none.
+            optimizer: The optimizer that is about to step.
+            parameters: `parameters(optimizer)` returns its parameters.
+            gradient: `gradient(parameter)` returns its gradient, or `None`.
         """
         if self._key is None:
             return False
@@ -41,14 +41,14 @@ class Clip:
 
 
 def watched_clip(adapter, original, norm_type, is_scaled=None):
-    """`original`, a clipping function, with its norm kept for the step that follows.
+    """Wrap a clipping function; its norm is stored for the following step.
 
     Args:
         adapter: The adapter of the framework.
-        original: Called as the program calls it.
-        norm_type: `norm_type(args, kwargs)` gives the order of the norm that `original` returns, `None` when it returns
+        original: The wrapped function.
+        norm_type: `norm_type(args, kwargs)` returns the order of the norm that `original` returns, `None` if it returns
             none; the 2-norm is then measured first.
-        is_scaled: `is_scaled(local)` says whether gradients still carry the factor of a gradient scaler.
+        is_scaled: `is_scaled(local)` returns whether gradients still carry the factor of a gradient scaler.
     """
     is_compiling, failed, local = adapter.is_compiling, adapter.probe.failed, adapter.training.local
     tensor, gradient = adapter.module.Tensor, adapter.values.gradient
@@ -56,7 +56,7 @@ def watched_clip(adapter, original, norm_type, is_scaled=None):
     def clip(*args, **kwargs):
         if is_compiling():
             return original(*args, **kwargs)
-        parameters, told, scratch = (), None, {}
+        parameters, norm, scratch = (), None, {}
         try:
             given = args[0] if args else kwargs["parameters"]
             if issubclass(type(given), tensor):
@@ -65,14 +65,14 @@ def watched_clip(adapter, original, norm_type, is_scaled=None):
                 parameters = given
             else:
                 parameters = list(given)
-                # A generator stays one: the original treats generators and lists differently.
+                # A generator is not converted: the original treats generators and lists differently.
                 given = (p for p in parameters) if type(given) is GeneratorType else parameters
             if args:
                 args = (given, *args[1:])
             else:
                 kwargs["parameters"] = given
             if norm_type(args, kwargs) not in (2, 2.0):
-                told = adapter.values.norm(scratch, [g for g in map(gradient, parameters) if g is not None])
+                norm = adapter.values.norm(scratch, [g for g in map(gradient, parameters) if g is not None])
         except Exception as error:
             failed(adapter.name + ".clip", error)
         try:
@@ -81,15 +81,15 @@ def watched_clip(adapter, original, norm_type, is_scaled=None):
             leave_out_one_frame(error)
             raise
         try:
-            if told is None and result is not None:
-                told = adapter.values.scalar(result)
+            if norm is None and result is not None:
+                norm = adapter.values.scalar(result)
                 scratch["local"] = adapter.values.is_split(result)
             if is_scaled is not None and local.scales and adapter.monitor is not None and is_scaled(local):
                 adapter.monitor.loop.clip["scaled"] += 1
-            if told is not None:
-                local.clips.append(Clip(parameters, told, scratch.get("local", False)))
+            if norm is not None:
+                local.clips.append(Clip(parameters, norm, scratch.get("local", False)))
                 if adapter.monitor is not None:
-                    adapter.monitor.clipped(told, _limit(args, kwargs), original.__name__)
+                    adapter.monitor.clipped(norm, _limit(args, kwargs), original.__name__)
         except Exception as error:
             failed(adapter.name + ".clip", error)
         return result
@@ -98,6 +98,6 @@ def watched_clip(adapter, original, norm_type, is_scaled=None):
 
 
 def _limit(args, kwargs):
-    """The second argument of a clipping function: the largest norm or value that it leaves."""
+    """Return the second argument of a clipping function: the maximum norm or value."""
     limit = args[1] if len(args) > 1 else kwargs.get("max_norm", kwargs.get("clip_value"))
     return float(limit) if type(limit) in (int, float) else None

@@ -1,23 +1,23 @@
 """The numbers of one optimizer step while some of them are still on a device."""
 
 MAX_LOSSES = 128
-"""Losses of one step that are fetched from a device; a step of longer accumulation is told by its first ones."""
+"""Maximum losses of one step that are fetched from a device; with longer accumulation, the first ones."""
 
 
 def merged(extra, more):
-    """The further fields of a step from two sources; either may be `None`."""
+    """Merge additional fields of a step from two sources; either may be `None`."""
     if extra is None or more is None:
         return more if extra is None else extra
     return dict(extra, **more)
 
 
 class Step:
-    """The values of one step, some of which are tensors; taken apart once all of them are numbers.
+    """The values of one step, some of which are tensors until they are fetched.
 
     Args:
         losses: Values passed to `backward`.
         norm: Total gradient norm.
-        extra: Further fields of the record.
+        extra: Additional fields of the record.
     """
 
     def __init__(self, losses, norm, extra=None):
@@ -29,19 +29,19 @@ class Step:
         self._pending = None
 
     def under(self, factor, divisor, found, losses_scaled):
-        """Places the step under a gradient scaler.
+        """Record the gradient scaling of the step.
 
         Args:
-            factor: What the scaler multiplies losses by.
-            divisor: What the norm has to be divided by, or `None`.
-            found: Whether it found gradients that are not finite, so that a fused step changes nothing, or `None`.
+            factor: Factor of the losses.
+            divisor: Divisor of the norm, or `None`.
+            found: Whether non-finite gradients were found, so that a fused step changes nothing, or `None`.
             losses_scaled: Whether the losses still carry the factor.
         """
         self._cells[1:4] = [factor, divisor, found]
         self._losses_scaled = losses_scaled
 
     def send(self, values):
-        """Starts to fetch what lies on a device; false when that cannot be done without waiting."""
+        """Start to copy values from a device; returns false if that is impossible without waiting."""
         cells, moving = self._cells, []
         for index, cell in enumerate(cells):
             if cell is not None and type(cell) not in (float, bool):
@@ -59,11 +59,11 @@ class Step:
         return True
 
     def is_ready(self):
-        """Whether all values are numbers by now, or can be read without waiting."""
+        """Whether all values are numbers, or can be read without waiting."""
         return self._pending is None or self._pending.is_ready()
 
     def read(self):
-        """`(losses, norm, extra)`, or `None` when the scaler skipped this step."""
+        """Return `(losses, norm, extra)`, or `None` if the scaler skipped this step."""
         if self._pending is not None:
             for index, value in zip(self._moving, self._pending.values()):
                 self._cells[index] = value

@@ -1,6 +1,6 @@
-"""Validation phases: runs of forwards without gradients or in evaluation mode, between the steps of a training.
+"""Validation phases: sequences of forwards without gradients or in evaluation mode between training steps.
 
-Knows no framework.
+Independent of the framework.
 """
 
 from ..events.protocol import EVALUATION
@@ -11,7 +11,8 @@ GROWTH = 1.05
 
 SHORT = 3
 APART = 5
-"""Steps between two phases of one forward without a loss: closer together they act, or teach. Source: chosen by us."""
+"""Minimum steps between two phases of one forward without a loss; more frequent ones are the forwards of a policy or a
+teacher. Source: chosen by us."""
 
 
 class Evaluation:
@@ -19,12 +20,12 @@ class Evaluation:
 
     Args:
         emit: `emit(kind, **fields)` writes an event.
-        framework: Its name.
+        framework: Name of the framework.
 
     Attributes:
-        open: Whether a phase is under way.
-        batches: Forwards of the phase under way.
-        of_others: Those of them that are of models that are not trained.
+        open: Whether a phase has begun.
+        batches: Forwards of the current phase.
+        of_others: Number of these that are of untrained models.
     """
 
     def __init__(self, emit, framework):
@@ -38,15 +39,15 @@ class Evaluation:
         self._next = 0
 
     def forward(self, step, root, training, grad, stochastic, other=False):
-        """Takes a forward that is no training forward.
+        """Add a forward that is no training forward.
 
         Args:
             step: Number of the step being prepared.
             root: Class name of the model.
-            training: Its mode.
+            training: Whether it is in training mode.
             grad: Whether gradients were enabled.
-            stochastic: Whether dropout or batch normalisation is inside.
-            other: Whether it is a model that is not trained.
+            stochastic: Whether it contains dropout or batch normalisation.
+            other: Whether the model is not trained.
         """
         if not self.open:
             self.open = True
@@ -62,7 +63,7 @@ class Evaluation:
         self._grad = self._grad or grad
 
     def batch(self, batch):
-        """Takes the batch of a forward."""
+        """Add the batch of a forward."""
         if self.open:
             self._samples += batch.samples
             self._loader = batch.loader
@@ -71,31 +72,31 @@ class Evaluation:
             self._last = batch.print
 
     def dropout(self, line):
-        """Counts a functional dropout that was active under a model in evaluation mode."""
+        """Count a functional dropout that was active in a model in evaluation mode."""
         if self.open:
             self._dropout += 1
             self._line = self._line or line
 
     def loss(self, function, value):
-        """Takes the value of a loss function."""
+        """Add the value of a loss function."""
         if self.open:
             total = self._losses.setdefault(function, [0.0, 0])
             total[0] += value
             total[1] += 1
 
     def accuracy(self, right, targets):
-        """Takes how many targets of a batch are the largest input."""
+        """Add the number of targets of a batch that are the largest input."""
         if self.open:
             self._right += right
             self._seen += targets
 
     def end(self, step):
-        """Ends the phase under way and writes it."""
+        """End the current phase and write it."""
         if not self.open:
             return
         self.open = False
         near = self._begun - self._before < APART
-        # A teacher may be asked twice at each step, and before the loss of the model that is trained.
+        # A teacher may be called twice per step, and before the loss of the trained model.
         taught = self.of_others == self.batches < SHORT
         if near and (taught or (self.batches < 2 and not self._losses)):
             self._before = step

@@ -1,11 +1,11 @@
 """The fast path of a steady loop with very short steps: steps are counted, and processed in batches.
 
-Knows no framework. What is recorded of a step is the same as on the slow path, which processes every unusual step:
+Independent of the framework. The records of a step are the same as on the slow path, which processes unusual steps:
 several optimizers in one, closures, gradient scalers, clipping, values on a device or not finite.
 
 A loop whose last step took the fast path is steady until a step is unusual. In the middle of a training step none of
 the probe's code is in a cache, and each instruction costs several times what it costs alone. So the steps of a steady
-loop are only queued with their numbers, and processed in batches (`catch_up`) before anybody reads what they change.
+loop are only queued with their numbers, and processed in batches (`catch_up`) before their results are read.
 """
 
 from _thread import get_ident
@@ -16,8 +16,8 @@ from .step_recorder import AT_ONCE, SHORTEST_S
 from .step_sampling import ROUND
 
 RARE = 32
-"""Gradient norms are taken at most so rarely on this way, at steps that are multiples of it: taking one costs three
-times what the clock beside it tells. Source: chosen by us; the loss is looked at in each step."""
+"""Maximum interval of gradient norms on the fast path, at multiples of it: one costs three times its measured duration.
+Source: chosen by us; the loss is read in each step."""
 
 
 class FastPath:
@@ -28,7 +28,7 @@ class FastPath:
             scratch, pairs)`, the gradient norm, are used.
 
     Attributes:
-        steady: The optimizer of a loop that is steady; `None` where the next step is to be looked at closely.
+        steady: The optimizer of a steady loop; `None` if the next step takes the slow path.
     """
 
     __slots__ = (
@@ -66,7 +66,7 @@ class FastPath:
         adapter.training.catch_up = self.catch_up
 
     def forget(self):
-        """Begins anew, in a forked child: the steps that were put aside are those of the parent."""
+        """Reset in a forked child: the queued steps are those of the parent."""
         self._recorder = self.steady = self._monitor = self._release = self._rests = self._thread = None
         self._nested = False
         self._held = []
@@ -74,10 +74,10 @@ class FastPath:
         self._until_s = self._wait_s = self._highest = -inf
 
     def accept_unfollowed_backward(self, losses):
-        """Takes a call of `backward` with the values passed to it, before it runs.
+        """Process a call of `backward` with the values passed to it, before it runs.
 
         Returns:
-            Whether it is not followed and its values are finite, so that nothing else is to be done.
+            Whether it is not followed and its values are finite, so that no other processing is needed.
         """
         monitor = self._adapter.monitor
         if not monitor.skipping or monitor.thread != get_ident():
@@ -90,18 +90,18 @@ class FastPath:
         return True
 
     def accept_backward(self, value):
-        """Takes a call of `backward` in a steady loop, in place of `Training.on_backward`.
+        """Process a call of `backward` in a steady loop, instead of `Training.on_backward`.
 
         Args:
-            value: The one value it was called on, a float; `None` where it was called on anything else.
+            value: The only value it was called on, a float; `None` for anything else.
 
         Returns:
-            Whether that is all; if not, nothing has happened, and the loop is steady no more.
+            Whether it was processed; if not, nothing has changed, and the loop is no longer steady.
         """
         if get_ident() != self._thread:
             return False
         state = self._local.__dict__
-        # Neither comparison holds for a NaN, and only the first for an infinity: `_highest` is finite.
+        # Both comparisons are false for NaN, and the second for infinity: `_highest` is finite.
         if value is not None and -inf < value <= self._highest and not state["backwards"] and not state["clips"]:
             state["backwards"], state["losses"] = 1, [value]
             self._backwards += 1
@@ -110,17 +110,17 @@ class FastPath:
         return False
 
     def begin_unfollowed_step(self, optimizer, local, pairs=None):
-        """Takes the beginning of an optimizer step without a closure, before it changes anything.
+        """Process the beginning of an optimizer step without a closure, before it changes anything.
 
         Args:
-            optimizer: It.
-            local: What the thread has pending.
-            pairs: Its parameters with gradients, where the framework hands them over.
+            optimizer: The optimizer.
+            local: Pending values of the thread.
+            pairs: Its parameters with gradients, if the framework passes them.
 
         Returns:
-            Whether the step goes this way; if not, nothing has happened.
+            Whether the step takes the fast path; if not, nothing has changed.
 
-        Cost: 2 microseconds, and that of the gradient norm where it is due.
+        Cost: 2 microseconds, plus the gradient norm if it is due.
         """
         monitor = self._adapter.monitor
         self.stop()
@@ -155,10 +155,10 @@ class FastPath:
         return True
 
     def finish_unfollowed_step(self, optimizer, local):
-        """Takes the end of a step that began this way.
+        """Process the end of a step that began on the fast path.
 
         Returns:
-            Whether it did.
+            Whether it began there.
 
         Cost: 8 microseconds.
         """
@@ -187,7 +187,7 @@ class FastPath:
         return True
 
     def _settle(self, optimizer, recorder, monitor, backwards, now):
-        """Finds out whether the loop is steady from here to its next step."""
+        """Determine whether the loop is steady from here to its next step."""
         if (
             backwards == 1
             and not self._nested
@@ -202,7 +202,7 @@ class FastPath:
             self._goes_on(optimizer, now)
 
     def _goes_on(self, optimizer, now):
-        """Finds out whether the loop is steady still, and for how many steps, or how long, nothing is due in it."""
+        """Determine whether the loop is still steady, and for how many steps or seconds nothing is due."""
         monitor, recorder = self._monitor, self._recorder
         if not monitor.skipping or self._due(recorder):
             self.steady = None
@@ -218,10 +218,10 @@ class FastPath:
         return step % RARE == 0 and recorder.budget.due(step)
 
     def accept_forward(self, root, args, kwargs):
-        """Takes a training forward in a steady loop, in place of `TrainingMonitor.forward_begins`.
+        """Process a training forward in a steady loop, instead of `TrainingMonitor.forward_begins`.
 
         Returns:
-            Whether that is all; if not, nothing has happened.
+            Whether it was processed; if not, nothing has changed.
         """
         monitor = self._monitor
         if root is not monitor.last_root or monitor.evaluation.open or get_ident() != self._thread:
@@ -231,13 +231,13 @@ class FastPath:
         return True
 
     def begin_step(self, optimizer):
-        """Takes the beginning of a step of a steady loop.
+        """Process the beginning of a step of a steady loop.
 
         Args:
-            optimizer: Which steps, `steady`.
+            optimizer: The optimizer, equal to `steady`.
 
         Returns:
-            Whether it is as the ones before, so that `finish_step` is to be called when it has ended.
+            Whether it is like the previous ones; then call `finish_step` at its end.
         """
         state = self._local.__dict__
         if (
@@ -254,10 +254,10 @@ class FastPath:
         return False
 
     def finish_step(self, optimizer):
-        """Takes the end of a step that began in `begin_step`: puts it aside.
+        """Queue a step that began in `begin_step`, at its end.
 
         Returns:
-            Whether that is all; else `finish_unfollowed_step` is to be called.
+            Whether it was processed; else call `finish_unfollowed_step`.
 
         Cost: 1 microsecond, and 5 more of `catch_up`.
         """
@@ -277,16 +277,15 @@ class FastPath:
         return True
 
     def stop(self):
-        """Lets the next step be looked at closely; nothing in another thread than the one that is followed."""
+        """Let the next step take the slow path; does nothing in other threads than the followed one."""
         if self.steady is not None and get_ident() == self._thread:
             self.catch_up()
             self.steady = None
 
     def catch_up(self):
-        """Does for the steps that were put aside what is done for others at once; nothing in another thread.
+        """Process the queued steps; does nothing in other threads.
 
-        Returns:
-            Nothing. Counts, curves and the schedule are then where they would be without this way.
+        Counts, curves and the schedule are then the same as on the slow path.
         """
         if not (self._held or self._backwards or self._forwards) or get_ident() != self._thread:
             return
@@ -327,7 +326,7 @@ class FastPath:
             self._plan(monitor)
 
     def _plan(self, monitor):
-        """Finds out up to which step, and until when, a step need not be asked for what it means to the schedule."""
+        """Determine up to which step, and until when, the schedule needs no evaluation."""
         steps = monitor.step_sampler.steps
         step, at_s = monitor.schedule.next()
         self._until = min(steps - steps % ROUND + ROUND, step - 1, monitor.memory.next_step)

@@ -1,4 +1,4 @@
-"""Facts that do not depend on the framework: plain options, the NVIDIA driver, variables that decide results."""
+"""Facts that do not depend on the framework: optimizer options, NVIDIA driver, relevant environment variables."""
 
 import os
 
@@ -15,7 +15,7 @@ _MAX_GROUPS = 16
 
 
 def plain_options(options):
-    """The options of an optimizer that are numbers, texts, truth values, or short lists of these."""
+    """Return the options of an optimizer that are numbers, strings, booleans, or short lists of these."""
     return {str(name): _plain(value) for name, value in options.items() if _plain(value) is not _OTHER}
 
 
@@ -32,19 +32,19 @@ def _plain(value):
 
 
 def shortened(groups):
-    """The first parameter groups of an optimizer; a last one says how many more there are."""
+    """Return the first parameter groups of an optimizer; a last one counts the others."""
     if len(groups) <= _MAX_GROUPS:
         return groups
     return [*groups[:_MAX_GROUPS], {"more": len(groups) - _MAX_GROUPS}]
 
 
 def determinism_variables():
-    """Environment variables that decide whether two runs give the same numbers, as they are set now."""
+    """Return the current environment variables that affect numerical results."""
     return {name: os.environ[name] for name in _DETERMINISM_VARIABLES if name in os.environ}
 
 
 def nvidia_driver():
-    """Version of the NVIDIA kernel driver, "" without one. Starts nothing."""
+    """Return the version of the NVIDIA kernel driver, or "". Starts no process."""
     try:
         with open("/proc/driver/nvidia/version") as stream:
             words = stream.readline().split()
@@ -54,7 +54,7 @@ def nvidia_driver():
 
 
 def build_facts(facts):
-    """The `build` field of the `framework` event: what is known of `facts`, and the driver where there is one."""
+    """Return the `build` field of the `framework` event: the known ones of `facts`, and the driver if there is one."""
     known = {name: value for name, value in facts.items() if value is not None}
     driver = nvidia_driver()
     if driver:
@@ -63,10 +63,10 @@ def build_facts(facts):
 
 
 def cuda_devices(cuda):
-    """GPUs that this process can use.
+    """Return the GPUs that this process can use.
 
     Args:
-        cuda: `torch.cuda` or `paddle.device.cuda`, which the program has started already.
+        cuda: `torch.cuda` or `paddle.device.cuda`, which the program has already initialised.
     """
     found = []
     for index in range(cuda.device_count()):
@@ -76,7 +76,7 @@ def cuda_devices(cuda):
 
 
 def distributed_facts(distributed):
-    """Fields of the `state` event on distributed training, empty without; `distributed` is `torch.distributed`."""
+    """Return fields of the `state` event on distributed training, or nothing; `distributed` is `torch.distributed`."""
     if not distributed.is_available() or not distributed.is_initialized():
         return {}
     return {
@@ -89,12 +89,12 @@ def distributed_facts(distributed):
 
 
 def optimizer_fields(optimizer, options, groups, closure):
-    """Fields of the `optimizer` event.
+    """Return the fields of the `optimizer` event.
 
     Args:
-        optimizer: It.
-        options: Its options by name, plain or not.
-        groups: `(rate, sizes)` of each parameter group: its learning rate, and the elements of its parameters.
+        optimizer: The optimizer.
+        options: Its options by name, of any type.
+        groups: `(rate, sizes)` of each parameter group: its learning rate and the sizes of its parameters.
         closure: Whether its step was called with a closure.
     """
     facts = [{"lr": rate, "tensors": len(sizes), "elements": sum(sizes)} for rate, sizes in groups]

@@ -1,4 +1,4 @@
-"""Gradient scalers: losses without their factor, and steps that are skipped; knows no framework."""
+"""Gradient scalers: unscaled losses and skipped steps; independent of the framework."""
 
 from weakref import ref
 
@@ -9,8 +9,8 @@ class ScaledStep:
     """One step of a gradient scaler.
 
     Args:
-        factor: The factor it multiplies losses by.
-        scaled: Whether the gradients still carry it.
+        factor: Factor of the losses.
+        scaled: Whether the gradients still carry the factor.
     """
 
     __slots__ = ("factor", "scaled", "stepped")
@@ -21,14 +21,14 @@ class ScaledStep:
         self.stepped = False
 
     def complete(self, step, clipped, unscaled, divisor, found):
-        """Tells `step` how its numbers are scaled, and whether it changes anything.
+        """Set the scaling of `step`, and whether it is skipped.
 
         Args:
-            step: A `pending.Step`.
-            clipped: Whether its norm comes from clipping, which took place before the scaler's step.
-            unscaled: How many of its losses are known without the factor.
-            divisor: What the gradients carry while the optimizer steps, or `None`.
-            found: Whether gradients are not finite, so that nothing changes, or `None` when the step tells by itself.
+            step: A `device_values.Step`.
+            clipped: Whether its norm comes from clipping before the scaler's step.
+            unscaled: Number of its losses that are known without the factor.
+            divisor: Factor of the gradients during the optimizer step, or `None`.
+            found: Whether gradients are non-finite, so that nothing changes, or `None` if the step itself detects it.
         """
         self.stepped = True
         if clipped:
@@ -37,7 +37,7 @@ class ScaledStep:
 
 
 def watched_scale(adapter, original):
-    """`original`, the method that multiplies a loss, with the loss remembered until `backward`."""
+    """Wrap the method that scales a loss; the loss is stored until `backward`."""
     is_compiling, failed, local = adapter.is_compiling, adapter.probe.failed, adapter.training.local
     tensor = adapter.module.Tensor
 
@@ -58,13 +58,13 @@ def watched_scale(adapter, original):
 
 
 def watched_step(adapter, original, scaling_of):
-    """`original`, the method that steps an optimizer, with what it does to the numbers of the step told.
+    """Wrap the method that steps an optimizer; its effect on the numbers of the step is recorded.
 
     Args:
         adapter: The adapter of the framework.
-        original: Called as the program calls it.
-        scaling_of: `scaling_of(scaler, optimizer)` gives the `ScaledStep` of this step, `None` when the scaler is
-            switched off.
+        original: The wrapped method.
+        scaling_of: `scaling_of(scaler, optimizer)` returns the `ScaledStep` of this step, `None` if the scaler is
+            disabled.
     """
     is_compiling, failed, training = adapter.is_compiling, adapter.probe.failed, adapter.training
     local = training.local

@@ -1,7 +1,6 @@
-"""Counts what a training loop does: backwards, steps, forwards, cleared gradients, evaluation, scheduler, scaler.
+"""Counts events of a training loop: backwards, steps, forwards, cleared gradients, evaluation, scheduler, scaler.
 
-Knows no framework. Everything here is a count or a name; it is written as running totals at steps 1, 2, 4, 8 ... and at
-the end.
+Independent of the framework. The running totals are written at steps 1, 2, 4, 8 ... and at the end.
 """
 
 MOST_NAMES = 100
@@ -9,7 +8,7 @@ _MOST_COUNTS = 20
 
 
 class Streak:
-    """How often something was looked at and found, and the longest run of findings."""
+    """Counts observations and positive ones, and the longest sequence of positive ones."""
 
     __slots__ = ("_run", "checked", "found", "largest", "longest")
 
@@ -18,7 +17,7 @@ class Streak:
         self.largest = 0.0
 
     def takes(self, found, value=0.0):
-        """Takes one look."""
+        """Add one observation."""
         self.checked += 1
         if not found:
             self._run = 0
@@ -32,12 +31,12 @@ class Streak:
 
 
 class OfOptimizer:
-    """What is counted for one optimizer.
+    """Counts of one optimizer.
 
     Attributes:
-        waiting: Norm of its gradients found before the backward calls since its last step: the smallest; `None` when
-            nobody has looked.
-        mark: A mark of its gradients after its last step.
+        waiting: Smallest norm of its gradients before the backward calls since its last step; `None` if it was not
+            measured.
+        mark: Mark of its gradients after its last step, to detect changes.
     """
 
     def __init__(self, index):
@@ -58,7 +57,7 @@ class LoopCounts:
     """The running totals of one process.
 
     Args:
-        framework: Its name.
+        framework: Name of the framework.
     """
 
     def __init__(self, framework):
@@ -87,14 +86,14 @@ class LoopCounts:
         self._open = {}
 
     def optimizer(self, index):
-        """The counts of one optimizer."""
+        """Return the counts of one optimizer."""
         found = self.of.get(index)
         if found is None:
             found = self.of[index] = OfOptimizer(index)
         return found
 
     def forward(self, model, grad, training):
-        """Counts a forward of an outermost model."""
+        """Count a forward of an outermost model."""
         if training:
             if grad:
                 self.train_grad += 1
@@ -107,7 +106,7 @@ class LoopCounts:
             self.eval_nograd += 1
 
     def backward(self):
-        """Counts a call of `backward`: it belongs to the forwards since the one before."""
+        """Count a call of `backward`, which belongs to the forwards since the previous call."""
         self.backwards += 1
         if self.losses_open:
             self._loss_opens[self.losses_open] = self._loss_opens.get(self.losses_open, 0) + 1
@@ -118,7 +117,7 @@ class LoopCounts:
             self._open.clear()
 
     def backward_mode(self, training, stochastic):
-        """Counts the mode that the model was in when a backward began."""
+        """Count the mode of the model at the beginning of a backward."""
         if training:
             self.train_backwards += 1
             return
@@ -128,13 +127,13 @@ class LoopCounts:
             self.eval_first = self.steps + 1
 
     def stale_gradients(self, index, norm):
-        """Takes the norm of the gradients that an optimizer holds before a backward call."""
+        """Record the norm of an optimizer's gradients before a backward call."""
         one = self.optimizer(index)
         if one.waiting is None or norm < one.waiting:
             one.waiting = norm
 
     def step(self, index, backwards):
-        """Counts a step with the calls of `backward` since the one before it."""
+        """Count a step with the calls of `backward` since the previous one."""
         one = self.optimizer(index)
         self.steps += 1
         one.steps += 1
@@ -145,7 +144,7 @@ class LoopCounts:
             self.accumulation[backwards] = self.accumulation.get(backwards, 0) + 1
 
     def clipped(self, norm, limit, kind):
-        """Counts a call of a clipping function; `norm` is `None` where it is not known without waiting."""
+        """Count a call of a clipping function; `norm` is `None` if reading it would wait."""
         clip = self.clip
         clip["calls"] += 1
         clip["limit"], clip["kind"] = limit, kind
@@ -153,16 +152,16 @@ class LoopCounts:
             clip["clipped"] += 1
 
     def scale(self, value):
-        """Takes the scale of a gradient scaler."""
+        """Record the scale of a gradient scaler."""
         scaler = self.scaler
         scaler["scale_last"] = value
         if scaler["scale_min"] is None or value < scaler["scale_min"]:
             scaler["scale_min"] = value
 
     def without_optimizer(self):
-        """Training forwards with gradients that no backward followed.
+        """Number of training forwards with gradients but without a backward.
 
-        A backward may follow several forwards of one model; how many that usually are, the most frequent number tells.
+        A backward may follow several forwards of one model; the most frequent number counts as usual.
         """
         by_model = {}
         for (model, count), times in self._opens.items():
@@ -170,7 +169,7 @@ class LoopCounts:
         return sum(self._open.values()) + sum(_beyond_usual(counts) for counts in by_model.values())
 
     def told(self):
-        """Fields of the event."""
+        """Return the fields of the event."""
         told = {
             "framework": self._framework,
             "optimizers": self.optimizers_made,
@@ -245,7 +244,7 @@ class LoopCounts:
 
 
 def _beyond_usual(counts):
-    """How many there were beyond the most frequent number: `counts` says how often each number came."""
+    """Return the excess over the most frequent number; `counts` maps a number to its frequency."""
     if not counts:
         return 0
     usual = max(counts, key=counts.get)

@@ -1,8 +1,9 @@
 """Follows the training loop of one framework: which backward calls belong to which optimizer step.
 
-Knows no framework. An adapter reports backward calls and optimizer steps; this module stores what is pending for each
-thread, numbers the steps, and passes the numbers to the `StepRecorder` of each optimizer. Values that are still on a
-device arrive as pending values (see the `DeviceReader` of an adapter) and are added in order once they can be read.
+Independent of the framework. An adapter reports backward calls and optimizer steps; this module stores what is pending
+for each thread, numbers the steps, and passes the numbers to the `StepRecorder` of each optimizer. Values that are
+still on a device arrive as pending values (see the `DeviceReader` of an adapter) and are added in order once they can
+be read.
 """
 
 import os
@@ -18,45 +19,45 @@ from .step_recorder import Budget, StepRecorder
 
 _MAX_PENDING = 4096
 _BACKWARDS_WITHOUT_STEP = 64
-"""After so many backward calls without any optimizer step, steps are counted by backward. Source: chosen by us; longer
-than usual gradient accumulation."""
+"""Number of backward calls without any optimizer step after which steps are counted by backward calls. Source: chosen
+by us; longer than usual gradient accumulation."""
 
 _MAX_WAITING = 64
 _LAST_VALUES_S = 2.0
 _NOTHING = ((), 0, 0)
 _FLOATS = {float}
 MAX_OPTIMIZERS = 16
-"""Optimizers that are followed at a time; a program with one for each layer is told by its first ones."""
+"""Maximum number of optimizers followed at a time; of a program with one per layer, the first ones."""
 
 _MAX_METERS = 256
 _MAX_INTERVALS = 64
-"""Changes of the interval between gradient norms that are told; later ones at 128, 256 ...: where it swings for ever,
-each is worth little."""
+"""Recorded changes of the interval between gradient norms; later ones only at 128, 256 ..., because an interval may
+alternate forever."""
 
 SETTLED = 32
-"""Steps after which set-up is over: the model was found and described, the first looks taken. Source: chosen by us."""
+"""Steps after which set-up is over: the model is described, the first tensors are inspected. Source: chosen by us."""
 
 
 NOT_DELIVERED = ("loss and gradient norm of some steps", "the device could not deliver them unless waited for")
 
 
 class Local(threading.local):
-    """What one thread has pending.
+    """Pending values of one thread.
 
     Attributes:
         losses: Values passed to `backward` since the last step: floats, or scalars on a device.
-        unscaled: How many of them are known without the factor of a gradient scaler.
+        unscaled: Number of these without the factor of a gradient scaler.
         backwards: Calls of `backward` since the last step.
         in_backward: Whether this thread is inside `backward`.
         in_step: Depth of optimizer steps, because a step may call that of its base class.
-        group: How many parameter groups of the step under way are updated, where that is done one by one.
-        update: Which step that is.
-        clips: Norms that gradient clipping has told since the last `backward`.
-        scales: Whether a gradient scaler has scaled a loss: it looks for its scale by gradients that are not finite.
+        group: Number of updated parameter groups of the current step, if they are updated one by one.
+        update: Number of that step.
+        clips: Norms from gradient clipping since the last `backward`.
+        scales: Whether a gradient scaler has scaled a loss; it adapts its scale by non-finite gradients.
         scaler: A weak reference to the gradient scaler that scaled a loss last.
         scaled: `(weak reference to the scaled loss, the loss)` of the last scaling.
-        scaling: The step of a gradient scaler that this thread is in.
-        fast_step: The meter of the step under way, where that is not followed (see `fast_path`).
+        scaling: The current step of a gradient scaler in this thread.
+        fast_step: The recorder of the current step if it is not followed (see `fast_path`).
     """
 
     def __init__(self):
@@ -80,7 +81,7 @@ class Local(threading.local):
         self.fast_step = None
 
     def take(self, recorder):
-        """`(losses, backwards, unscaled)` since the last step; optimizers that step after one backward share them."""
+        """Return `(losses, backwards, unscaled)` since the last step, shared by optimizers after one backward."""
         if self.backwards:
             self.taken = (self.losses, self.backwards, self.unscaled)
             self.losses, self.backwards, self.unscaled = [], 0, 0
@@ -95,8 +96,8 @@ class Training:
 
     Args:
         probe: The probe of this process.
-        framework: Its name.
-        describe: `describe(optimizer, closure)` gives the fields of the `optimizer` event, at its first step.
+        framework: Name of the framework.
+        describe: `describe(optimizer, closure)` returns the fields of the `optimizer` event, at its first step.
     """
 
     def __init__(self, probe, framework, describe):
@@ -121,13 +122,13 @@ class Training:
             self.probe.mark_warm(step)
 
     def _hand_over(self):
-        """Gives the probe the time that following the training took since this was done last."""
+        """Report the time spent in following the training since the last call to the probe."""
         self.probe.add_overhead(self.overhead_s)
         self._handed_over += self.overhead_s
         self.overhead_s = 0.0
 
     def spent_in_all(self):
-        """Seconds that following the training took so far."""
+        """Seconds spent in following the training so far."""
         return self._handed_over + self.overhead_s
 
     def _forget(self):
@@ -142,12 +143,12 @@ class Training:
         self.inside = 0
         self.fused = None
         self.without_optimizer = None
-        self.said = set()
+        self._reported = set()
         self._closed = False
         self.local.__init__()
 
     def recorder(self, optimizer, closure=False):
-        """The meter of an optimizer, `None` where too many are in use; the first call writes the `optimizer` event."""
+        """Return the recorder of an optimizer, `None` if there are too many; first writes the `optimizer` event."""
         recorder = self.recorders.get(id(optimizer))
         if recorder is None or recorder.owner() is not optimizer:
             recorder = self._begin_recorder(optimizer, closure)
@@ -163,10 +164,10 @@ class Training:
             return None
         recorder = self._new_recorder(ref(optimizer))
         self.recorders[id(optimizer)] = recorder
-        self._tell_optimizer(recorder, optimizer, closure, "")
+        self._write_optimizer(recorder, optimizer, closure, "")
         return recorder
 
-    def _tell_optimizer(self, recorder, optimizer, closure, how):
+    def _write_optimizer(self, recorder, optimizer, closure, how):
         with self.probe.guard(self.framework + ".describe"):
             fields = self.describe(optimizer, closure)
             fields["type"] += how
@@ -190,7 +191,7 @@ class Training:
         return recorder
 
     def on_backward(self, losses):
-        """Takes a call of `backward`, before it runs, with the values that were passed to it."""
+        """Process a call of `backward`, before it runs, with the values passed to it."""
         state = self.local.__dict__
         state["backwards"] += 1
         self.backwards += 1
@@ -200,7 +201,7 @@ class Training:
             state["clips"] = []
 
     def backward_ended(self):
-        """Closes a call of `backward`: steps taken inside it become one, steps that nobody takes are counted by it."""
+        """Process the end of `backward`: merge steps inside it; count it as a step if no optimizer steps."""
         if self.fused is not None and self.inside:
             self._step_fused()
             return
@@ -210,7 +211,7 @@ class Training:
             self._count_backwards()
 
     def _count_backwards(self):
-        """Counts backward calls as steps, in a loop whose updates are made by hand or inside a compiled function."""
+        """Count backward calls as steps, in a loop with manual updates or a compiled training function."""
         first = self.without_optimizer is None
         if first:
             self._begin_without_optimizer()
@@ -240,16 +241,16 @@ class Training:
         self.unobserved("optimizer steps, learning rate and gradient norm", reason % _BACKWARDS_WITHOUT_STEP)
 
     def fused_recorder(self, optimizer):
-        """The one meter of all optimizers that step inside `backward`, each for a part of the parameters."""
+        """Return the common recorder of all optimizers that step inside `backward`, each for some parameters."""
         if self.fused is None:
             self.fused = self._new_recorder(None)
             self.fused.parts = {}
             self.fused.squares, self.fused.measured = 0.0, True
-            self._tell_optimizer(self.fused, optimizer, False, " inside backward")
+            self._write_optimizer(self.fused, optimizer, False, " inside backward")
         return self.fused
 
     def inside_step(self, rates, norm):
-        """Takes the step of an optimizer that was made inside `backward`, one of many for one backward call."""
+        """Process an optimizer step inside `backward`, one of many in one backward call."""
         fused = self.fused
         self.inside += 1
         fused.rates = rates
@@ -267,7 +268,7 @@ class Training:
         self.step(recorder, losses, recorder.rates, norm, backwards, extra, None)
 
     def step(self, recorder, losses, rates, norm, backwards, extra, pending):
-        """Takes one step of one optimizer; with a letter its losses and norm are still on their way from a device."""
+        """Process one step of one optimizer; with a pending value, its losses and norm are still on a device."""
         now = self.clock()
         self.steps += 1
         self.moved = now
@@ -284,7 +285,7 @@ class Training:
         self.probe.step = recorder.step + len(recorder.waiting)
 
     def collect(self, recorder, force=False):
-        """Adds the waiting steps whose values have arrived, oldest first; `force` gives up the values of the oldest."""
+        """Add pending steps whose values have arrived, oldest first; `force` drops the values of the oldest."""
         waiting = recorder.waiting
         while waiting:
             losses, rates, norm, now, backwards, extra, pending = waiting[0]
@@ -310,13 +311,13 @@ class Training:
             self.monitor.on_values(recorder, losses, rates, norm, extra)
 
     def unobserved(self, what, reason):
-        """Says once that something was not observed."""
-        if what not in self.said:
-            self.said.add(what)
+        """Record once that something was not observed."""
+        if what not in self._reported:
+            self._reported.add(what)
             self.probe.unobserved(what, reason)
 
     def finish(self):
-        """Writes what is pending at the end of the process. Never waits longer than `_LAST_VALUES_S` for a device."""
+        """Write pending values at the end of the process; waits at most `_LAST_VALUES_S` for a device."""
         if self._closed:
             return
         self._closed = True
@@ -345,24 +346,24 @@ class Training:
 
 
 def _nothing():
-    """In place of what catches up with steps that were put aside (see `fast_path`)."""
+    """Default for the function that processes queued steps (see `fast_path`)."""
 
 
 def are_floats(values):
-    """Whether all of them are numbers already."""
+    """Whether all values are numbers."""
     return set(map(type, values)) <= _FLOATS
 
 
 def may_read_gradients(thread):
-    """Whether this thread may ask for the gradients that another one (or `None`) trains with.
+    """Whether this thread may read the gradients of the training thread (or `None`).
 
-    A backward call replaces them without the interpreter's lock; who reads one at that moment crashes.
+    A backward call replaces them without the interpreter's lock; reading one at that moment crashes.
     """
     return thread in (None, threading.get_ident()) or thread not in sys._current_frames()
 
 
 def is_engine_thread():
-    """Whether this thread was not started by Python: one that an autograd engine runs hooks in."""
+    """Whether this thread was started by an autograd engine (to run hooks), not by Python."""
     return threading.get_ident() not in threading._active
 
 
@@ -376,7 +377,7 @@ _LAUNCHER_MODULES = (
 
 
 def is_launcher():
-    """Whether this process only starts the ones that train."""
+    """Whether this process only launches the training processes."""
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     name = getattr(main, "name", "") or ""
     program = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""

@@ -1,12 +1,12 @@
-"""What loss functions were called with, over a run: one account for each line that calls one.
+"""Statistics of the arguments of loss functions over a run, for each calling line.
 
-Knows no framework.
+Independent of the framework.
 """
 
 from ..events.protocol import LOSS_CALL
 
 ALWAYS = 5
-"""Calls from a line that are always looked at."""
+"""Calls of a line that are always inspected."""
 
 EVERY_EVALUATION = 16
 MOST_SITES = 64
@@ -16,15 +16,15 @@ class LossCallSite:
     """A line that calls a loss function.
 
     Args:
-        function: Name of the loss function, as the protocol has it.
+        function: Name of the loss function in the protocol.
         line: "train.py:41".
         training: Whether gradients are enabled.
-        step: Of the first call.
+        step: Step of the first call.
 
     Attributes:
         calls: Calls so far.
-        observed: Calls whose values were looked at.
-        refused: Calls that raised and were looked at.
+        observed: Calls whose values were inspected.
+        refused: Inspected calls that raised.
     """
 
     def __init__(self, function, line, training, step):
@@ -43,19 +43,19 @@ class LossCallSite:
         self._told = 0
 
     def due(self, dense):
-        """Whether the call that is being made is looked at."""
+        """Whether to inspect the current call."""
         self.calls += 1
         if self.calls <= ALWAYS:
             return True
         return dense if self.training else self.calls % EVERY_EVALUATION == 0
 
     def takes(self, facts, value):
-        """Takes what one call was made with.
+        """Add the arguments of one call.
 
         Args:
             facts: `input` and `target` ({`shape`, `dtype`, `min`, `max`}), `classes`, `reduction`, `items`, `weight`,
-                `soft`, `ignored` and `targets` (counts), and truth values or counts for what `_COUNTED` names.
-            value: The result, `None` where it is not known.
+                `soft`, `ignored` and `targets` (counts), and booleans or counts for the names in `_COUNTED`.
+            value: The result, `None` if unknown.
         """
         self.observed += 1
         for name in ("input", "target"):
@@ -84,7 +84,7 @@ class LossCallSite:
         self._kinds[name] = merged
 
     def value(self, value):
-        """Takes a result."""
+        """Add a result."""
         if self._first is None:
             self._first = value
         self._last = value
@@ -94,11 +94,11 @@ class LossCallSite:
             self._counts["negative"] += 1
 
     def worth_telling(self):
-        """Whether something was learned since it was told last."""
+        """Whether anything changed since it was last written."""
         return self.calls > self._told
 
     def told(self, framework):
-        """Fields of the event."""
+        """Return the fields of the event."""
         self._told = self.calls
         observed = max(self.observed, 1)
         told = {
@@ -137,7 +137,7 @@ class LossCallSites:
 
     Args:
         emit: `emit(kind, **fields)` writes an event.
-        framework: Its name.
+        framework: Name of the framework.
     """
 
     def __init__(self, emit, framework):
@@ -146,22 +146,22 @@ class LossCallSites:
         self._sites = {}
 
     def find(self, function, key, training):
-        """The site of a call, `None` where it is new; `key` tells its line."""
+        """Return the site of a call by its line, `None` if it is new."""
         return self._sites.get((function, key, training))
 
     def add(self, function, key, training, line, step):
-        """A new site, `None` where there are too many."""
+        """Create a site; `None` if there are too many."""
         if len(self._sites) >= MOST_SITES:
             return None
         site = self._sites[function, key, training] = LossCallSite(function, line, training, step)
         return site
 
     def tell(self, site):
-        """Writes one."""
+        """Write one site."""
         self._emit(LOSS_CALL, **site.told(self._framework))
 
     def tell_news(self):
-        """Writes those that were called since they were told last."""
+        """Write the sites that were called since they were last written."""
         for site in list(self._sites.values()):
             if site.worth_telling():
                 self.tell(site)

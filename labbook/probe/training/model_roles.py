@@ -1,22 +1,22 @@
-"""Tells the model that is trained from others that are asked beside it: teachers, averaged and target networks.
+"""Distinguishes the trained model from others in the loop: teachers, averaged and target networks.
 
-Knows no framework.
+Independent of the framework.
 """
 
 RECENT = 20
-"""Steps since its last forward with gradients in which a model still counts as trained: some models are only trained
-at every few steps. Source: chosen by us."""
+"""A model counts as trained for this many steps after its last forward with gradients: some models are only trained
+every few steps. Source: chosen by us."""
 
 FEWER = 4
-"""A model that is asked for so many times fewer samples than are trained on acts, whoever trains it: a copy of the
-policy that plays. A teacher sees what is trained on. Source: chosen by us."""
+"""A model called with this many times fewer samples than a training batch acts: it is a copy of the policy that plays.
+A teacher gets the training batch. Source: chosen by us."""
 
 
 class ModelRoles:
-    """What the models of one process are asked for.
+    """Roles of the models of one process.
 
     Attributes:
-        steps: Number of a model -> the step that was being prepared at its last forward with gradients.
+        steps: Number of a model -> step of its last forward with gradients.
     """
 
     def __init__(self):
@@ -24,18 +24,18 @@ class ModelRoles:
         self._samples = 0
 
     def takes(self, monitor, root, args, kwargs, grad, samples):
-        """Takes a forward of a model.
+        """Process a forward of a model.
 
         Args:
-            monitor: Whose forward it is.
+            monitor: The monitor.
             root: The model.
             args: Its arguments.
             kwargs: Its named arguments.
             grad: Whether gradients are enabled.
-            samples: Number of samples, 0 where it is not known.
+            samples: Number of samples, 0 if unknown.
 
         Returns:
-            Whether it is one without gradients, of a model that is not trained.
+            Whether it is a forward without gradients of an untrained model.
 
         Cost: under a microsecond.
         """

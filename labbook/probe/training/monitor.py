@@ -1,7 +1,7 @@
-"""Watches the health of a training: what its loop does at each step, and what its tensors look like at a few of them.
+"""Monitors a training: the events of its loop at each step, and its tensors at some steps.
 
-Knows no framework: it follows the order of forwards, backwards and steps, keeps the counts, and decides when to look;
-the `inspector` of a framework look. Everything follows one thread, the first that calls `backward`.
+Independent of the framework: it follows the order of forwards, backwards and steps, counts them, and decides when to
+inspect tensors; the `inspector` of a framework reads them. One thread is followed, the first that calls `backward`.
 """
 
 from _thread import get_ident
@@ -23,22 +23,22 @@ from .step_sampling import StepSampler
 
 
 class TrainingMonitor:
-    """The health of the training of one framework in this process.
+    """Monitors the training of one framework in this process.
 
     Args:
         adapter: The adapter of the framework; its `probe` and `training` are used.
-        inspector: What looks at tensors; it has
+        inspector: Reads tensors; it has
             `before_forward(root, args, kwargs, batch)` and `after_forward(root, output)` around a dense forward,
-            `before_evaluation(root)` before one that is no training forward,
+            `before_evaluation(root)` before a forward that is no training forward,
             `before_step(optimizer, recorder, closure)` and `after_step(optimizer, recorder, norm)` around a dense step,
             `first_step(optimizer)`, `end_of_step(steps)` after a dense step,
-            `stale_gradient_norm(optimizer, recorder, all)`: norm of its gradients, `None` where reading it would wait,
+            `stale_gradient_norm(optimizer, recorder, all)`: norm of its gradients, `None` if reading it would wait,
             `has_gradient(optimizer)`, `written(optimizer)`: a mark that changes when a gradient is written,
             `graph(number, tensors)` and `graph_ended(number)` around a backward call,
             `mark_graph(tensors)`: a weak reference that lives as long as their graph,
             `batch_of(args, kwargs, want_print, want_rows)`: a `Batch` of a model's inputs, `samples_of(args, kwargs)`,
             `totals(loop)` fills in names and facts, `device_memory()`,
-            `release()` forgets what was kept for a step, `finish()`, and `flight_recorder`, the flight recorder, with
+            `release()` drops the data of a step, `finish()`, and `flight_recorder`, the flight recorder, with
             `began(root, args, kwargs, batch)`, `rests(root, args, kwargs)`, `ended(root, output)`, `backward(tensors)`,
             `failed(trigger, value, tensors)` and `last_state`.
     """
@@ -53,7 +53,7 @@ class TrainingMonitor:
         self.level = str(self.probe.settings.get("level") or "normal")
         self._begin()
         inspector.monitor = self
-        self.probe.at_steps(self._tell_loop)
+        self.probe.at_steps(self._write_loop)
         self.probe.at_exit(self.finish)
         self.probe.after_fork(self._begin)
 
@@ -85,17 +85,17 @@ class TrainingMonitor:
 
     @property
     def step(self):
-        """Number of the optimizer step that is being prepared, from 1."""
+        """Number of the next optimizer step, from 1."""
         self.fast_path.catch_up()
         return self.step_sampler.steps + 1
 
     @property
     def step_s(self):
-        """Seconds of a step, over the last full round of steps; 0 before."""
+        """Mean duration of a step in seconds, over the last full round of steps; 0 before."""
         return self.step_sampler.step_s
 
     def is_followed_thread(self):
-        """Whether this thread is the one that is followed; the first that asks is."""
+        """Whether this thread is followed; the first caller is."""
         if self.thread is None:
             self.thread = get_ident()
             return True
@@ -106,10 +106,10 @@ class TrainingMonitor:
             self.probe.unobserved("health of training in further threads", "one thread is followed")
         return False
 
-    # what the data loaders and models do
+    # Events of data loaders and models.
 
     def batch(self, batch, waited):
-        """Takes a batch that a loader has delivered after `waited` seconds."""
+        """Process a batch that a loader returned after `waited` seconds."""
         if self.skipping:
             self.fresh = None
             return
@@ -118,18 +118,18 @@ class TrainingMonitor:
         self.loaders_seen = 8
 
     def forward_begins(self, root, args, kwargs, grad, training):
-        """Takes a call of an outermost model.
+        """Process the beginning of a call of an outermost model.
 
         Args:
-            root: What is known of the model: `index`, `name`, `stochastic`, `training()`, and `shown`, whether its
+            root: Facts about the model: `index`, `name`, `stochastic`, `training()`, and `shown`, whether its
                 `model` event was written.
-            args: Its arguments; kept by nobody longer than a step.
+            args: Its arguments; not stored longer than a step.
             kwargs: Its named arguments.
             grad: Whether gradients are enabled.
-            training: Its mode.
+            training: Whether it is in training mode.
 
         Returns:
-            Whether its end is to be told, too.
+            Whether to report its end, too.
         """
         if self.inside not in (None, root) or self.thread not in (None, get_ident()):
             return False
@@ -183,7 +183,7 @@ class TrainingMonitor:
         return True
 
     def forward_ended(self, root, output):
-        """Takes the end of a call of an outermost model."""
+        """Process the end of a call of an outermost model."""
         if self.inside is not root:
             return
         self.inside = None
@@ -196,7 +196,7 @@ class TrainingMonitor:
             self._timed(self.inspector.after_forward, root, output)
 
     def _batch(self, args, kwargs):
-        """The batch of a call: the one that a loader has just delivered, else what the model was given."""
+        """Return the batch of a call: the last one of a loader, else the arguments of the model."""
         batch, self.fresh = self.fresh, None
         self._samples = 0
         if batch is not None:
@@ -210,14 +210,14 @@ class TrainingMonitor:
         self._samples = self.inspector.samples_of(args, kwargs)
         return None
 
-    # what the autograd engine does
+    # Events of the autograd engine.
 
     def backward_begins(self, tensors, losses):
-        """Takes a call of `backward`, before it runs.
+        """Process a call of `backward`, before it runs.
 
         Args:
-            tensors: What it was called on.
-            losses: The values among them, as far as known: floats, or scalars on a device.
+            tensors: The tensors it is called on.
+            losses: Their known values: floats, or scalars on a device.
         """
         if not self.is_followed_thread():
             return
@@ -245,7 +245,7 @@ class TrainingMonitor:
                 return
 
     def backward_ended(self):
-        """Takes the end of the outermost call of `backward`."""
+        """Process the end of the outermost call of `backward`."""
         if self.thread is not None and self.thread != get_ident():
             return
         began, self._backward_began = self._backward_began, None
@@ -254,16 +254,16 @@ class TrainingMonitor:
         self.phases.backward += self.clock() - began
         self.inspector.graph_ended(self.loop.backwards)
 
-    # what the optimizers do
+    # Events of the optimizers.
 
     def step_begins(self, optimizer, recorder, norm, closure):
-        """Takes the beginning of an optimizer step, before it changes anything.
+        """Process the beginning of an optimizer step, before it changes anything.
 
         Args:
-            optimizer: It.
-            recorder: Its meter.
-            norm: Total gradient norm: a float, a scalar on a device, or `None` where it was not measured.
-            closure: Whether gradients are only computed inside the step.
+            optimizer: The optimizer.
+            recorder: Its recorder.
+            norm: Total gradient norm: a float, a scalar on a device, or `None` if it was not measured.
+            closure: Whether gradients are computed inside the step.
         """
         if not self.is_followed_thread():
             return
@@ -279,10 +279,10 @@ class TrainingMonitor:
         self._step_began = self.clock()
 
     def step_ended(self, optimizer, recorder, norm, backwards):
-        """Takes the end of an optimizer step.
+        """Process the end of an optimizer step.
 
         Returns:
-            Further fields of its `step` record, or `None`.
+            Additional fields of its `step` record, or `None`.
         """
         if self.thread is not None and self.thread != get_ident():
             return None
@@ -317,7 +317,7 @@ class TrainingMonitor:
         self._usual = False
 
     def next_step(self, now):
-        """Goes on to the next step: decides whether it is dense, and whether it is followed at all."""
+        """Begin the next step: decide whether it is dense, and whether it is followed."""
         step_sampler = self.step_sampler
         step_sampler.end_of_step(now, self.training.spent_in_all() - self.overhead.counted - self.cost, self.dense)
         steps = step_sampler.steps
@@ -343,19 +343,19 @@ class TrainingMonitor:
             self.windows.cut()
 
     def clipped(self, norm, limit, function):
-        """Takes a call of a clipping function with the norm before it."""
+        """Process a call of a clipping function with the norm before clipping."""
         known = type(norm) is float
         self.loop.clipped(norm if known else None, limit, "value" if "value" in function else "norm")
         if known and norm - norm != 0.0 and self.is_followed_thread():
             self._check_norm(norm)
 
     def _check_norm(self, norm):
-        """Has the flight recorder look for a norm that is not finite; where losses are scaled such norms are normal."""
+        """Report a non-finite norm to the flight recorder; with scaled losses such norms are normal."""
         if type(norm) is float and norm - norm != 0.0 and not self.training.local.scales:
             self._timed(self.inspector.flight_recorder.failed, "gradient", norm, None)
 
     def on_values(self, recorder, losses, rates, norm, extra):
-        """Takes the numbers of a step, once they are known; abnormal ones start a series of looks."""
+        """Process the numbers of a step, once they are known; abnormal ones start a series of dense steps."""
         loss = losses[-1] if losses else None
         ratio, self.ratio = self.ratio, None
         self.recent.append((recorder.step, loss, norm, rates[0] if rates else None, ratio))
@@ -370,16 +370,16 @@ class TrainingMonitor:
             self.phases.spoiled()
 
     def _timed(self, look, *args):
-        """Calls one of the eyes and takes its time."""
+        """Call a method of the inspector and measure its time."""
         began = thread_time()
         try:
             look(*args)
         finally:
             self.cost += thread_time() - began
 
-    # what is told
+    # Events that are written.
 
-    def _tell_loop(self, step=None):
+    def _write_loop(self, step=None):
         if not (self.loop.backwards or self.loop.steps or self.loop.losses_open):
             return
         self.loop.scaler["skipped"] = sum(m.skipped_in_all for m in self.training.recorders.values())
@@ -389,11 +389,11 @@ class TrainingMonitor:
         self.probe.event(LOOP, **self.loop.told())
 
     def finish(self):
-        """Writes what only memory holds."""
+        """Write the data that is only in memory."""
         self.evaluation.end(self.step)
         self.windows.flush()
         self.inspector.finish()
-        self._tell_loop()
+        self._write_loop()
         for what, reason in (self.schedule.left_out(), self.step_sampler.left_out()):
             if reason:
                 self.probe.unobserved(what, reason)

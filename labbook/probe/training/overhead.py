@@ -1,26 +1,26 @@
-"""Estimates what inspecting tensors really costs.
+"""Estimates the true cost of inspecting tensors.
 
-What is measured around them is less: a look pushes the data of the program out of the caches, and what comes after it
-is slower. So a step that was looked at is compared with the steps around it. All is the processor's time of the thread
-that trains: the clock goes on where other programs run on the machine, or where a step waits for data.
+The duration of an inspection is less: it evicts the program's data from the caches, so that later code is slower.
+Therefore an inspected step is compared with its neighbours. All times are CPU times of the training thread: wall time
+includes other programs on the machine and waiting for data.
 """
 
 from collections import deque
 
 LEAST, DEAREST = 0.5, 3.0
 UNKNOWN = 1.5
-"""How many times what is counted a look may cost, and does before there are steps to compare with. Measured: 1.3 on a
-transformer, 2 to 3 on a small network."""
+"""Limits of the ratio of cost to measured duration, and its value before there are steps to compare with. Measured: 1.3
+on a transformer, 2 to 3 on a small network."""
 
 
 class ProbeOverhead:
-    """What the looks of one process cost.
+    """Cost of the inspections of one process.
 
     Args:
-        clock: The processor's time of this thread, in seconds.
+        clock: CPU time of this thread, in seconds.
 
     Attributes:
-        counted: Seconds in which something was looked at, so far.
+        counted: Measured seconds of all inspections.
     """
 
     __slots__ = ("_before", "_clock", "_ordinary", "_ratios", "_steps", "counted")
@@ -34,11 +34,11 @@ class ProbeOverhead:
         self._ratios = deque(maxlen=7)
 
     def ordinary(self, step, usual=True):
-        """Takes the end of a step that was not looked at.
+        """Process the end of a step without inspection.
 
         Args:
-            step: Its number.
-            usual: Whether it tells anything about others: there was no evaluation in it.
+            step: Number of the step.
+            usual: Whether it is comparable with others: it contained no evaluation.
         """
         now = self._clock()
         if usual:
@@ -46,16 +46,16 @@ class ProbeOverhead:
         self._before, self._steps = now, step
 
     def looked(self, step, counted, usual=True):
-        """Takes the end of a step that was looked at.
+        """Process the end of an inspected step.
 
         Args:
-            step: Its number.
-            counted: Seconds in which something was looked at.
+            step: Number of the step.
+            counted: Measured seconds of its inspection.
             usual: As for `ordinary`.
 
         Returns:
-            Seconds that the look cost: `counted` times a factor from `LEAST` to `DEAREST` that the last looks have
-            shown, beside the steps around them.
+            Cost of the inspection in seconds: `counted` times a factor from `LEAST` to `DEAREST`, estimated from the
+            last inspected steps and their neighbours.
         """
         now = self._clock()
         self.counted += counted
@@ -64,6 +64,6 @@ class ProbeOverhead:
             self._ratios.append((now - self._before - between) / counted)
         self._before, self._steps = now, step
         if step == 1:
-            return counted  # most of it describes the model
+            return counted  # mostly the description of the model
         factor = sorted(self._ratios)[len(self._ratios) // 2] if self._ratios else UNKNOWN
         return counted * min(max(factor, LEAST), DEAREST)

@@ -1,18 +1,18 @@
-"""How much memory this process holds, and how many graphs of past backward calls are still alive in it."""
+"""Memory of this process, and the number of autograd graphs of past backward calls that are still alive."""
 
 import os
 
 from ..events.protocol import MEMORY
 
 EVERY_S = 10.0
-"""Told at dense steps, and at least so often. Source: chosen by us."""
+"""Maximum seconds between two records besides those at dense steps. Source: chosen by us."""
 
 FROM, GROWTH = 20, 1.15
-"""Told at this step, and whenever steps have grown by this ratio: looks at tensors may be too dear and too few for a
-trend, and this costs a tenth of a millisecond. Source: chosen by us; 35 times in 2000 steps, 80 in a million."""
+"""First recorded step, and ratio of the later ones: dense steps may be too expensive and too few for a trend, and one
+record costs 0.1 ms. Source: chosen by us; 35 records in 2000 steps, 80 in a million."""
 
 MARKED = 64
-"""Graphs that are marked to see whether they stay alive."""
+"""Number of graphs that are watched for staying alive."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
@@ -22,12 +22,12 @@ class ProcessMemory:
 
     Args:
         emit: `emit(kind, **fields)` writes an event.
-        framework: Its name.
+        framework: Name of the framework.
         now: Monotonic time, in seconds.
 
     Attributes:
-        next_step: Step after which it is due again.
-        workers: Gives the process ids of the workers of data loaders; set by the eyes of a framework.
+        next_step: Step after which the next record is due.
+        workers: Returns the process ids of data loader workers; set by the inspector of a framework.
     """
 
     def __init__(self, emit, framework, now):
@@ -40,33 +40,33 @@ class ProcessMemory:
         self.workers = tuple
 
     def marks_wanted(self):
-        """Whether another graph is to be marked."""
+        """Whether another graph should be watched."""
         return len(self._marks) < MARKED
 
     def mark(self, mark):
-        """Takes a weak reference that lives as long as a graph; `None` where a graph cannot be marked."""
+        """Add a weak reference that lives as long as a graph; `None` if a graph cannot be watched."""
         if mark is not None:
             self._marks.append(mark)
 
     def next_s(self):
-        """Until when nothing is due."""
+        """Time until which no record is due."""
         return self._told_s + EVERY_S
 
     def due(self, now, step):
-        """Whether nothing was told for long, in time or in steps."""
+        """Whether a record is due, by time or by steps."""
         return step >= self.next_step or now - self._told_s > EVERY_S
 
     def tell(self, now, step, device):
-        """Writes the event.
+        """Write the event.
 
         Args:
             now: Monotonic time, in seconds.
-            step: Number of the step that has ended.
-            device: Memory of the devices, `None` where there is none.
+            step: Number of the completed step.
+            device: Memory of the devices, or `None`.
         """
         self._told_s = now
         self.next_step = max(FROM, step + 1, int(step * GROWTH))
-        before = self._marks[:-1]  # the graph of the step that has just ended may well be alive
+        before = self._marks[:-1]  # the graph of the last step may still be alive
         self._emit(
             MEMORY,
             framework=self._framework,
@@ -79,7 +79,7 @@ class ProcessMemory:
         )
 
     def _of_workers(self):
-        """Memory of all workers; `None` where there are none, or others than at the time before."""
+        """Return the memory of all workers; `None` if there are none, or others than in the previous record."""
         workers = tuple(self.workers())
         known, self._known = self._known, workers
         if not workers or (known and known != workers):
@@ -89,9 +89,9 @@ class ProcessMemory:
 
 
 def own_bytes(process):
-    """Memory of a process, shared pages in equal parts; `None` where the system does not tell.
+    """Return the memory of a process with shared pages in equal parts (PSS); `None` if it is not available.
 
-    A page that is copied when it is written counts no more than before in what is resident, but it counts here.
+    In contrast to the resident size, it grows when a copy-on-write page is copied.
 
     Cost: half a millisecond for a gigabyte.
     """
@@ -106,7 +106,7 @@ def own_bytes(process):
 
 
 def resident_bytes():
-    """Resident memory of this process, `None` where the system does not tell.
+    """Return the resident memory of this process, `None` if it is not available.
 
     Cost: 10 microseconds.
     """

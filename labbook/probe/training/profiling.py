@@ -1,4 +1,4 @@
-"""`--profile`: the framework's own profiler for a few steps after the first ones, which are slow for other reasons."""
+"""`--profile`: runs the framework's profiler for a few steps after the first ones, which are unusually slow."""
 
 import os
 import time
@@ -6,7 +6,7 @@ import time
 from ..events.protocol import PROFILE
 
 BEGIN = 10
-"""First step that is profiled. Source: chosen by us; caches, allocators and autotuning have settled by then."""
+"""First profiled step. Source: chosen by us; caches, allocators and autotuning are warm by then."""
 
 ROWS = 20
 FOLDER = "profile"
@@ -18,7 +18,7 @@ class Profiling:
     Args:
         module: `torch` or `paddle`.
         probe: The probe.
-        steps: How many steps are profiled.
+        steps: Number of profiled steps.
         limit: The run's `--max-steps`, or `None`.
     """
 
@@ -35,11 +35,11 @@ class Profiling:
         probe.after_fork(self.forget)
 
     def forget(self):
-        """Switches itself off in a forked child: the profile belongs to the parent."""
+        """Disable profiling in a forked child: the profile belongs to the parent."""
         self._state = "off"
 
     def stepped(self, step):
-        """Takes the end of a step: starts, goes on, or stops. Never raises."""
+        """Process the end of a step: start, continue or stop the profiler. Never raises."""
         with self._probe.guard("profile"):
             if self._state == "waiting" and step >= self._begin - 1:
                 self._state = "failed"
@@ -48,19 +48,19 @@ class Profiling:
             elif self._state == "running":
                 self._last = step
                 if step >= self._begin + self._steps - 1:
-                    self._tell()
+                    self._write_event()
 
     def finish(self):
-        """Tells a profile that the end of the program cut short, or that there is none."""
+        """Write an incomplete profile at the end of the program, or the reason why there is none."""
         if self._state == "running" and self._last >= self._begin:
-            self._tell()
+            self._write_event()
         elif self._state in ("waiting", "running") and self._probe.step:
             self._probe.unobserved("--profile", "the run ended before step %d" % self._begin)
         elif self._state == "failed":
             self._probe.unobserved("--profile", "the profiler of %s could not be started" % self._name)
         self._state = "off"
 
-    def _tell(self):
+    def _write_event(self):
         self._state = "off"
         seconds = time.perf_counter() - self._began
         self._session.stop()
@@ -95,7 +95,7 @@ def _is_first_rank():
 
 
 class _TorchSession:
-    """`torch.profiler`, on the CPU and, where the program has woken it, on the GPU."""
+    """`torch.profiler`, on the CPU and, if the program has initialised it, on the GPU."""
 
     ending = ".json.gz"
 
@@ -104,7 +104,7 @@ class _TorchSession:
         self._profiler = None
 
     def start(self):
-        """Starts it."""
+        """Start the profiler."""
         from torch import profiler
 
         kinds = [profiler.ProfilerActivity.CPU]
@@ -114,11 +114,11 @@ class _TorchSession:
         self._profiler.start()
 
     def stop(self):
-        """Stops it."""
+        """Stop the profiler."""
         self._profiler.stop()
 
     def rows(self):
-        """Time by operator, in milliseconds over all profiled steps."""
+        """Return time by operator, in milliseconds over all profiled steps."""
         rows = []
         for event in self._profiler.key_averages():
             device = getattr(event, "self_device_time_total", None)
@@ -135,7 +135,7 @@ class _TorchSession:
         return rows
 
     def export(self, path):
-        """Writes the trace for Perfetto or chrome://tracing."""
+        """Write the trace for Perfetto or chrome://tracing."""
         self._profiler.export_chrome_trace(path)
 
 
@@ -149,7 +149,7 @@ class _PaddleSession:
         self._profiler = None
 
     def start(self):
-        """Starts it; its own trace in the working folder is not wanted."""
+        """Start the profiler, without its default trace in the working folder."""
         from paddle import profiler
 
         targets = [profiler.ProfilerTarget.CPU]
@@ -159,11 +159,11 @@ class _PaddleSession:
         self._profiler.start()
 
     def stop(self):
-        """Stops it."""
+        """Stop the profiler."""
         self._profiler.stop()
 
     def rows(self):
-        """Time by operator, in milliseconds over all profiled steps; what an operator calls is inside its time."""
+        """Return time by operator, in milliseconds over all profiled steps, including called operators."""
         from paddle.profiler import profiler_statistic
 
         result = self._profiler.profiler_result
@@ -180,5 +180,5 @@ class _PaddleSession:
         ]
 
     def export(self, path):
-        """Writes the trace for Perfetto or chrome://tracing."""
+        """Write the trace for Perfetto or chrome://tracing."""
         self._profiler.export(path, format="json")

@@ -1,8 +1,8 @@
-"""Conditions over series, as plain data: the recorder has read their text, nothing is parsed or executed here.
+"""Evaluates conditions over series. The recorder has parsed their text to plain data; nothing is executed here.
 
 A condition is a list: `["and", condition, ...]`, `["or", condition, ...]`, `["not", condition]`, `["compare", operand,
-sign, operand, ...]` (a chain holds when each link does), `["nonfinite"]` or `["infinite"]` (a loss or gradient norm).
-An operand is `["number", "10.0"]` or `["series", "loss"]`.
+sign, operand, ...]` (a chain is true if each comparison is), `["nonfinite"]` or `["infinite"]` (a loss or gradient
+norm). An operand is `["number", "10.0"]` or `["series", "loss"]`.
 """
 
 from math import isinf, isnan
@@ -19,10 +19,10 @@ _SIGNS = {
 
 
 def holds(condition, values):
-    """Whether a condition is true of the latest values; `None` while a series that decides it has no value yet.
+    """Whether a condition is true for the latest values; `None` while a deciding series has no value.
 
     Args:
-        condition: See above.
+        condition: The condition, see above.
         values: Name of a series -> its latest value.
     """
     kind = condition[0]
@@ -46,13 +46,13 @@ def holds(condition, values):
 
 def _compare(condition, values):
     operands = [_value(operand, values) for operand in condition[1::2]]
-    told = True
+    result = True
     for sign, left, right in zip(condition[2::2], operands, operands[1:]):
         if left is None or right is None:
-            told = None
+            result = None
         elif not _SIGNS[sign](left, right):
             return False
-    return told
+    return result
 
 
 def _value(operand, values):
@@ -61,12 +61,12 @@ def _value(operand, values):
 
 
 def is_everywhere(name):
-    """Whether a series is one of those that `nan` and `inf` look at: losses and gradient norms of all optimizers."""
+    """Whether `nan` and `inf` apply to a series: losses and gradient norms of all optimizers."""
     return name.partition(".opt")[0] in _EVERYWHERE
 
 
 def names_in(condition):
-    """Names of the series that a condition looks at; empty for `nan` and `inf`."""
+    """Return the names of the series in a condition; empty for `nan` and `inf`."""
     if condition[0] == "series":
         return {condition[1]}
     found = set()

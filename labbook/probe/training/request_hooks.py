@@ -1,6 +1,6 @@
-"""The moments at which what the user asked for is done: after each optimizer step, and after each outermost backward.
+"""Runs the user's requests after each optimizer step and after each outermost backward.
 
-Attached only to runs that ask for something, behind the adapters, so that a step is counted before it is acted on.
+Installed only in runs with requests, after the adapters, so that a step is counted before requests are evaluated.
 """
 
 import sys
@@ -13,7 +13,7 @@ from .profiling import Profiling
 
 
 def install(probe, settings):
-    """Prepares both frameworks; see `protocol.ENV_PROBE` for the settings under `requests`."""
+    """Prepare both frameworks; see `protocol.ENV_PROBE` for the settings under `requests`."""
     for name, attach in (("torch", attach_torch), ("paddle", attach_paddle)):
         probe.watch(name, _attaching(attach, probe, settings))
 
@@ -26,7 +26,7 @@ def _attaching(attach, probe, settings):
 
 
 class RequestHooks:
-    """What is done after a step.
+    """Runs requests after a step.
 
     Args:
         module: The framework.
@@ -47,10 +47,10 @@ class RequestHooks:
         return batch_facts(self._module, args, kwargs, batch)
 
     def stepped(self):
-        """After an optimizer step.
+        """Run requests after an optimizer step.
 
         Raises:
-            SystemExit: The run ends as asked.
+            SystemExit: A request ends the run.
         """
         if self._probe.suspended:
             return
@@ -61,11 +61,11 @@ class RequestHooks:
         self.requests.act()
 
     def unable(self, reason):
-        """Tells that nothing can be done after a step."""
+        """Record that requests cannot run after steps."""
         self._probe.unobserved("--break, --stop-on, --max-steps and --profile", reason)
 
     def around_backward(self, original):
-        """`original`, a backward function, with what is due done after its outermost call in a thread of Python's."""
+        """Wrap a backward function; requests run after its outermost call in a Python thread."""
         local, requests = self._local, self.requests
 
         def backward(*args, **kwargs):
@@ -85,7 +85,7 @@ class RequestHooks:
         return transparent_wrapper(backward, original)
 
     def around_step(self, original):
-        """`original`, a step or the last part of it, with what is due done after it."""
+        """Wrap a step, or the last part of one; requests run after it."""
 
         def step(*args, **kwargs):
             try:
@@ -100,7 +100,7 @@ class RequestHooks:
 
 
 def attach_torch(torch, request_hooks):
-    """Acts after the steps of all optimizers of PyTorch and after `autograd.backward`."""
+    """Run requests after the steps of all optimizers of PyTorch and after `autograd.backward`."""
     optimizers = sys.modules["torch.optim.optimizer"]
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
 
@@ -116,7 +116,7 @@ def attach_torch(torch, request_hooks):
 
 
 def attach_paddle(paddle, request_hooks):
-    """Acts after the steps of all optimizers of PaddlePaddle and after `Tensor.backward` and `autograd.backward`."""
+    """Run requests after optimizer steps of PaddlePaddle and after `Tensor.backward` and `autograd.backward`."""
     base = paddle.optimizer.Optimizer
     if hasattr(base, "_apply_optimize"):
         base._apply_optimize = request_hooks.around_step(base._apply_optimize)

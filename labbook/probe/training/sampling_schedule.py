@@ -1,17 +1,18 @@
-"""Decides at which optimizer steps tensors are looked at: the first ones densely, later ones thinner, inside a budget.
+"""Decides at which optimizer steps tensors are inspected: often at first, later more rarely, within a budget.
 
-Knows no framework. A look ("dense step") costs a multiple of what an ordinary step may cost, so their number grows with
-the logarithm of the run's length; where a loss or gradient norm looks abnormal, a few steps are looked at again.
+Independent of the framework. A dense step (with inspection) costs a multiple of the overhead allowed per step, so their
+number grows with the logarithm of the run's length; after an abnormal loss or gradient norm, a few more steps are
+dense.
 """
 
 from math import ceil, inf
 
 FREE_S = {"light": 0.05, "normal": 0.2, "deep": 1.0}
-"""Seconds of looking that every run may spend, so that short runs are seen too. Source: chosen by us; it is once, and
-less than importing a framework takes."""
+"""Seconds of inspection that every run may spend, so that short runs are inspected, too. Source: chosen by us; less
+than importing a framework takes."""
 
 SHARE = {"light": 0.003, "normal": 0.008, "deep": 0.25}
-"""Share of the elapsed time that looking may take beyond that."""
+"""Share of the elapsed time that inspection may take beyond that."""
 
 FIRST = {"light": 2, "normal": 5, "deep": 50}
 """Steps at the start that are all dense."""
@@ -20,26 +21,26 @@ GROWTH = {"light": 2.0, "normal": 1.35, "deep": 1.08}
 """Ratio of the numbers of neighbouring dense steps after the first ones."""
 
 SURE = 7
-"""Looks that are taken when they are due although they are dear, up to four times of what is free: checks want to see
-the same thing several times. Source: chosen by us."""
+"""Number of dense steps that run when due although they are expensive, up to four times the free budget: checks need
+several observations. Source: chosen by us."""
 
 HORIZON = {"light": 200, "normal": 200, "deep": 0}
-"""Steps over which the looks that are free are spread where they are too dear to follow each other as above."""
+"""Steps over which the free budget is spread if dense steps are too expensive for the schedule above."""
 
 FEWEST_FIRST, WIDEST = 3, 2.5
-"""Fewest first steps, and largest ratio, that such looks come to."""
+"""Minimum number of first steps, and maximum ratio, of that slower schedule."""
 
 MOST = {"light": 120, "normal": 400, "deep": 2000}
-"""Dense steps in one process: bounds its journal."""
+"""Maximum number of dense steps in one process; limits the size of its journal."""
 
 SLOWEST_S = 30.0
-"""A dense step at least so often, as long as it fits the budget, and every 5 % of the elapsed time later."""
+"""Maximum seconds between dense steps within the budget; later every 5 % of the elapsed time."""
 
 AGAIN = 4
-"""Dense steps in a row after something abnormal."""
+"""Consecutive dense steps after an abnormal value."""
 
 ALARMS = 12
-"""How often that is done in one process, and never twice within `APART` steps."""
+"""Maximum number of such sequences in one process, at least `APART` steps apart."""
 
 APART = 50
 
@@ -52,9 +53,9 @@ class Schedule:
         now: Monotonic time, in seconds.
 
     Attributes:
-        looks: Dense steps so far.
-        spent: Seconds that they cost.
-        step_s: Seconds of a step between the last two of them.
+        looks: Number of dense steps so far.
+        spent: Their cost in seconds.
+        step_s: Duration of a step between the last two of them, in seconds.
     """
 
     def __init__(self, level, now):
@@ -73,9 +74,9 @@ class Schedule:
         self._price = self._first_price = 0.0
 
     def due(self, step, now):
-        """Whether the step numbered `step` (from 1), which is about to be prepared, is dense.
+        """Whether the next step, number `step` (from 1), is dense.
 
-        Cost: 0.2 microseconds where it is not.
+        Cost: 0.2 microseconds if it is not.
         """
         if step < self._next and now < self._next_s:
             return False
@@ -87,14 +88,14 @@ class Schedule:
         return False
 
     def next(self):
-        """`(step, time)` of the next look, whichever comes first, if nothing abnormal comes before."""
+        """Return `(step, time)` of the next dense step, whichever comes first, unless a value is abnormal before."""
         return (self._next, self._next_s) if self.looks < MOST[self.level] else (inf, inf)
 
     def looked(self, step, now, cost):
-        """Takes a dense step that has ended, with the seconds that looking cost, and plans the next one."""
+        """Process the end of a dense step with its cost in seconds, and plan the next one."""
         self.looks += 1
         self.spent += cost
-        if self.looks == 1:  # it also describes the model
+        if self.looks == 1:  # includes the description of the model
             self._first_price = cost
         else:
             self._price = cost if not self._price else 0.7 * self._price + 0.3 * cost
@@ -117,7 +118,7 @@ class Schedule:
             self._limited = True
 
     def _pattern(self):
-        """First steps that are all dense, and the ratio of later ones: so that dear looks still reach far."""
+        """Return the number of first dense steps and the ratio of later ones, adapted to the cost of a dense step."""
         first, growth, horizon = FIRST[self.level], GROWTH[self.level], HORIZON[self.level]
         if not horizon or not self._price:
             return first, growth
@@ -126,10 +127,10 @@ class Schedule:
         return first, max(growth, min((horizon / first) ** (1.0 / max(affordable - first, 1.0)), WIDEST))
 
     def alarm(self, step):
-        """Has the steps after `step` looked at, because something in it was abnormal.
+        """Make the steps after `step` dense, because a value in it was abnormal.
 
         Returns:
-            Whether it will be done.
+            Whether they will be.
         """
         if self.alarms >= ALARMS or step - self._last_alarm < APART or self._again:
             return False
@@ -140,30 +141,30 @@ class Schedule:
         return True
 
     def affordable(self, now):
-        """Whether another look is inside the budget now."""
+        """Whether another dense step is within the budget now."""
         return self._over(now) <= 0.0
 
     @property
     def limited(self):
-        """Whether the budget has ever put a dense step off."""
+        """Whether the budget has ever postponed a dense step."""
         return self._limited
 
     def left_out(self):
-        """`(what, reason)` of what was not observed; the reason is "" where everything was."""
+        """Return `(what, reason)` of unobserved steps; the reason is "" if all were observed."""
         reason = "looking took its share of the time: %d steps were looked at" % self.looks if self._limited else ""
         return "tensors at some steps that were planned", reason
 
     def _over(self, now):
-        """Seconds until the budget has room again."""
+        """Seconds until the budget allows another dense step."""
         extra = self.spent - FREE_S[self.level] * (1 + 0.25 * self.alarms)
         return extra / SHARE[self.level] - (now - self._begun)
 
 
 class UsualRange:
-    """What is normal for one series of positive numbers: a running mean and mean deviation.
+    """Detects abnormal values of a series of positive numbers by a running mean and mean deviation.
 
-    A value is abnormal when it is not finite, or ten deviations and a factor of three above the mean.
-    Source: chosen by us, to start looks and not to judge.
+    A value is abnormal if it is not finite, or ten deviations and a factor of three above the mean.
+    Source: chosen by us, to start dense steps, not as a verdict.
     """
 
     __slots__ = ("_count", "_deviation", "_mean")
@@ -174,7 +175,7 @@ class UsualRange:
         self._count = 0
 
     def takes(self, value):
-        """Whether `value` is normal; then it also tells what is."""
+        """Whether `value` is normal; a normal value updates mean and deviation."""
         if value - value != 0.0:
             return False
         abnormal = value > self.highest()
@@ -188,7 +189,7 @@ class UsualRange:
         return True
 
     def highest(self):
-        """The largest value that is normal now; infinite while too few are known."""
+        """The largest normal value; infinite while too few values are known."""
         if self._count < 20:
             return inf
         return self._mean + max(10.0 * self._deviation, 2.0 * abs(self._mean))

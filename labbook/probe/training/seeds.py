@@ -1,20 +1,20 @@
-"""Notes the seeds that a program gives to Python and NumPy; the calls themselves are passed on unchanged."""
+"""Records the seeds that a program sets for Python and NumPy; the calls are passed on unchanged."""
 
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 SEEN = {}
-"""Source -> the seed it was given last; the adapter of the framework tells it with its own."""
+"""Generator -> last seed; the adapter of the framework records it with its own seeds."""
 
 
 def attach(module, probe):
-    """Watches `random.seed` or `numpy.random.seed`."""
+    """Watch `random.seed` or `numpy.random.seed`."""
     watch(module, "seed", "numpy" if module.__name__.startswith("numpy") else "python", probe)
 
 
 def watch(module, function, source, probe):
-    """Replaces `module.<function>` by one that notes its first argument and calls the original.
+    """Replace `module.<function>` by one that records its first argument and calls the original.
 
-    Nothing is drawn and nothing is changed: the original gets the same arguments and its answer is returned.
+    No random number is drawn; arguments and result of the original are unchanged.
     """
     original = getattr(module, function)
 

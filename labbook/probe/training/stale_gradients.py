@@ -1,10 +1,10 @@
 """Checks the gradients in an optimizer's parameters: stale from an earlier step, missing, or all zero.
 
-Knows no framework.
+Independent of the framework.
 """
 
 CHECKED_ALWAYS = 50
-"""Steps after which cleared gradients are no longer checked at each one."""
+"""Steps after which cleared gradients are no longer checked at each step."""
 
 CHECKED_EVERY = 8
 
@@ -13,8 +13,8 @@ class StaleGradientCheck:
     """Checks the gradients of one process for stale values.
 
     Args:
-        training: Its optimizers.
-        inspector: What looks at tensors; see `TrainingMonitor`.
+        training: The training with its optimizers.
+        inspector: Reads tensors; see `TrainingMonitor`.
     """
 
     def __init__(self, training, inspector):
@@ -22,17 +22,17 @@ class StaleGradientCheck:
         self._inspector = inspector
 
     def before_backward(self, loop, every):
-        """Looks for stale gradients in the optimizers' parameters, until they were seen cleared once a step.
+        """Check the optimizers' parameters for stale gradients, until they were found cleared.
 
         Args:
-            loop: Takes what was found.
-            every: Whether all parameters are looked at, else a few of them.
+            loop: Counts the results.
+            every: Whether to check all parameters instead of a few.
         """
         for recorder in list(self._training.recorders.values()):
             one = loop.of.get(recorder.index)
             if one is None or one.waiting == 0.0:
                 continue
-            # Judged over all backward calls since its last step, or not at all.
+            # Only valid for all backward calls since its last step.
             if one.steps > CHECKED_ALWAYS and one.steps % CHECKED_EVERY:
                 continue
             optimizer = recorder.owner()
@@ -42,12 +42,12 @@ class StaleGradientCheck:
                     loop.stale_gradients(recorder.index, norm)
 
     def before_step(self, loop, optimizer, recorder, norm):
-        """Notes whether an optimizer is about to step without a gradient, or with nothing but zeros.
+        """Record whether an optimizer is about to step without gradients, or with zeros only.
 
         Args:
-            loop: Takes what was found.
-            optimizer: It.
-            recorder: Its meter.
+            loop: Counts the results.
+            optimizer: The optimizer.
+            recorder: Its recorder.
             norm: As in `TrainingMonitor.step_begins`.
         """
         one = loop.optimizer(recorder.index)

@@ -1,14 +1,14 @@
-"""Where the time of a step goes: waiting for data, forward, backward, optimizer, and the rest.
+"""Time of a step by phase: waiting for data, forward, backward, optimizer, and the rest.
 
-Knows no framework. Times are those of the host; what a device does meanwhile counts where the host waits for it.
+Independent of the framework. Times are measured on the host; work of a device counts where the host waits for it.
 """
 
 NAMES = ("data", "forward", "backward", "optimizer", "other")
-"""The phases, in the order of the times in the field `ph` that `StepPhases.step` gives."""
+"""The phases, in the order of the times in the field `ph` that `StepPhases.step` returns."""
 
 
 class StepPhases:
-    """The times of the step under way, in seconds; each is added to where its phase ends.
+    """Times of the current step, in seconds; each is added at the end of its phase.
 
     Args:
         clock: Monotonic time.
@@ -24,29 +24,29 @@ class StepPhases:
         self.samples = 0
 
     def spoiled(self):
-        """The step under way is looked at: its times would tell of the probe."""
+        """Discard the times of the current step: it is dense, so that they include the probe."""
         self._skip = True
 
     def rest(self, now):
-        """Takes the end of a step whose times were not taken."""
+        """Process the end of a step without times."""
         self._begun = now
 
     def step(self, now):
-        """Fields of a `step` record for the step that ends at `now`: `ph`, the seconds of `NAMES`, and `samples`.
+        """Return fields of the `step` record of the step that ends at `now`: `ph`, seconds by `NAMES`, and `samples`.
 
-        The first step and those that were looked at have no times; `None` where there is nothing to tell.
+        The first step and dense steps have no times; `None` without any fields.
         """
         begun, self._begun = self._begun, now
-        told = None
+        fields = None
         if begun is not None and not self._skip:
             known = self.data + self.forward + self.backward + self.optimizer
             other = now - begun - known
-            told = {"ph": (self.data, self.forward, self.backward, self.optimizer, other if other > 0.0 else 0.0)}
+            fields = {"ph": (self.data, self.forward, self.backward, self.optimizer, other if other > 0.0 else 0.0)}
         if self.samples:
-            if told is None:
-                told = {}
-            told["samples"] = self.samples
+            if fields is None:
+                fields = {}
+            fields["samples"] = self.samples
             self.samples = 0
         self._skip = False
         self.data = self.forward = self.backward = self.optimizer = 0.0
-        return told
+        return fields

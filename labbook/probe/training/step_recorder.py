@@ -1,9 +1,9 @@
-"""Turns the numbers of every optimizer step into few records, and keeps the cost of measuring inside its budget.
+"""Reduces the numbers of every optimizer step to few records, and limits the cost of measuring.
 
-Knows no framework. Each step is measured; the first `ONE_BY_ONE` steps of an optimizer are written one by one, later
-ones as windows that carry the last value and minimum, maximum, mean and counts. A window ends when it is full, when it
-is old, and at the first value that is not finite. Steps that are shorter than `SHORTEST_S` are put aside and taken
-together: what is done for many at once costs each a fraction.
+Independent of the framework. Each step is measured; the first `ONE_BY_ONE` steps of an optimizer are written one by
+one, later ones as windows that carry the last value and minimum, maximum, mean and counts. A window ends when it is
+full, when it is old, and at the first non-finite value. Steps shorter than `SHORTEST_S` are queued and processed in
+batches, which costs less per step.
 """
 
 from math import fsum, isfinite
@@ -12,24 +12,24 @@ from ..events.protocol import STEP
 from .step_phases import NAMES as PHASES
 
 ONE_BY_ONE = 1000
-"""Steps that get a record of their own. Source: chosen by us; a curve of 1000 points is as fine as a screen."""
+"""Steps with a record of their own. Source: chosen by us; a curve of 1000 points is as fine as a screen."""
 
 RECENT_S = 1.0
-"""Oldest unwritten step, in seconds, while there are few records: what a SIGKILL may lose."""
+"""Maximum age of an unwritten step, in seconds, while there are few records: the loss at a SIGKILL."""
 
 SHORTEST_S = 0.05
-"""Shortest time between two writes, in seconds: a write costs 30 microseconds, which a step of half a millisecond
-should not pay. What a SIGKILL may lose of very short steps."""
+"""Minimum time between two writes, in seconds: a write costs 30 microseconds, too much for a step of half a
+millisecond. Also the loss of very short steps at a SIGKILL."""
 
 AT_ONCE = 64
-"""Steps of an optimizer that are never put aside: a program that fails early has told everything."""
+"""First steps of an optimizer that are never queued, so that a program that fails early is recorded completely."""
 
 RECENT_LATER_S = 2.0
 """The same after `MANY_RECORDS` records: two days of slow steps stay under 30 MB."""
 
 MANY_RECORDS = 4000
 MAX_LOSSES = 16
-"""Longest list of losses in one record; more of them (long accumulation, LBFGS) are told by their aggregate."""
+"""Longest list of losses in one record; more of them (long accumulation, LBFGS) are aggregated."""
 
 MAX_RATES = 16
 _MAX_ALARMS = 50
@@ -40,13 +40,13 @@ class StepRecorder:
 
     Args:
         emit: `emit(kind, **fields)` writes an event.
-        framework: Its name.
+        framework: Name of the framework.
         index: Number of the optimizer in this process.
 
     Attributes:
         step: Steps so far.
         skipped: Steps of the open window that a gradient scaler skipped.
-        ready_s: Until when steps are put aside.
+        ready_s: Time until which steps are queued.
     """
 
     def __init__(self, emit, framework, index):
@@ -80,24 +80,24 @@ class StepRecorder:
         self._phases = []
 
     def add(self, losses, rates, norm, now, backwards, extra=None):
-        """Takes one step.
+        """Add one step.
 
         Args:
             losses: Values passed to `backward` for this step.
-            rates: Learning rates, one a parameter group.
-            norm: Total gradient norm, `None` where it was not measured.
+            rates: Learning rates, one per parameter group.
+            norm: Total gradient norm, `None` if it was not measured.
             now: Monotonic time at the end of the step, in seconds.
             backwards: Calls of `backward` for this step.
-            extra: Further fields of the record, or `None`.
+            extra: Additional fields of the record, or `None`.
 
-        Cost: 1 microsecond where it is put aside, 5 more when it is taken.
+        Cost: 1 microsecond if it is queued, 5 more when it is processed.
         """
         self.defer(losses, rates, now, norm, backwards, extra)
         if now >= self.ready_s or self.step <= AT_ONCE or not _are_finite(losses, norm):
             self._take(now)
 
     def defer(self, losses, rates, now, norm=None, backwards=1, extra=None):
-        """Puts aside a step, as `add` does, with finite losses; `add` is to follow at once.
+        """Queue a step with finite losses, as `add` does; `add` must follow immediately.
 
         Cost: half a microsecond.
         """
@@ -106,7 +106,7 @@ class StepRecorder:
         self._held.append((losses, rates, norm, None if before is None else now - before, backwards, extra))
 
     def _take(self, now):
-        """Takes the steps that were put aside, in order, and writes what is due."""
+        """Process the queued steps in order, and write due records."""
         held, self._held = self._held, []
         for losses, rates, norm, seconds, backwards, extra in held:
             self._taken += 1
@@ -128,7 +128,7 @@ class StepRecorder:
                     self._phases.append(extra["ph"])
             if self._size == 1:
                 self._flush(now)
-        # Only the last one may have a value that is not finite: such a step is put aside for no later one.
+        # Only the last one may have a non-finite value: no later step is queued after it.
         finite = _are_finite(losses, norm)
         alarm = not finite and (self._finite or len(held) > 1) and self._alarms < _MAX_ALARMS
         self._finite = finite
@@ -137,18 +137,18 @@ class StepRecorder:
             self._flush(now)
 
     def untimed(self):
-        """Lets the next step have no duration, because it is not known when the one before it ended."""
+        """Record no duration for the next step, because the end of the previous one is unknown."""
         self._before = None
 
     def skip(self):
-        """Counts a step that a gradient scaler skipped; it is no step of the optimizer."""
+        """Count a step that a gradient scaler skipped; it is no step of the optimizer."""
         if self._held:
             self._take(self._before)
         self.skipped += 1
         self.skipped_in_all += 1
 
     def flush(self):
-        """Writes the open window; nothing when it is empty."""
+        """Write the open window, unless it is empty."""
         if self._held:
             self._take(self._before or 0.0)
         if self._count or self.skipped:
@@ -199,7 +199,7 @@ def _are_finite(losses, norm):
 
 
 def window_size(step):
-    """Steps in one window that ends near `step`: 2 after 1000 steps, 4 after 2000, ... 1024 after 512,000.
+    """Return the length of a window that ends near `step`: 2 after 1000 steps, 4 after 2000, ... 1024 after 512,000.
 
     Every doubling of the run adds 500 records; a million steps come to 6000.
     """
@@ -207,7 +207,7 @@ def window_size(step):
 
 
 def aggregate(values):
-    """`[min, max, mean, count of finite values, count of others]`; the first three are `None` when none is finite."""
+    """Return `[min, max, mean, finite count, other count]`; the first three are `None` if none is finite."""
     total = sum(values)
     if not isfinite(total):
         count = len(values)
@@ -230,23 +230,23 @@ def _short(value):
 
 
 class Budget:
-    """Decides at which steps gradients are measured: every step while that is cheap, else every 2nd, 4th, ... 64th.
+    """Decides at which steps gradient norms are measured: at every step if that is cheap, else every 2nd ... 64th.
 
     Args:
         fraction: Share of the time of a step that measuring may take on average.
-        tell: Called with the new interval whenever it changes.
+        tell: Called with the new interval when it changes.
 
     The first `ONE_BY_ONE` steps are always measured: their cost is bounded by their number.
     """
 
     WIDEST = 64
     REVIEW = 64
-    """Steps between two looks at the measured share."""
+    """Steps between two reviews of the measured share."""
 
     def __init__(self, fraction, tell):
         self.interval = 1
         self._fraction = max(float(fraction), 1e-6)
-        self._tell = tell
+        self._on_change = tell
         self._cost = 0.0
         self._measured = 0
         self._steps = 0
@@ -257,12 +257,12 @@ class Budget:
         return step <= ONE_BY_ONE or self.interval == 1 or step % self.interval == 0
 
     def cost(self, seconds):
-        """Adds what one measurement took."""
+        """Add the duration of one measurement."""
         self._cost += seconds
         self._measured += 1
 
     def stepped(self, now, count=1):
-        """Counts steps, the last of which ended at `now`, and reviews the interval now and then."""
+        """Count steps, the last of which ended at `now`; reviews the interval regularly."""
         if self._since is None:
             self._since = now
             return
@@ -281,5 +281,5 @@ class Budget:
                 interval //= 2
             if interval != self.interval:
                 self.interval = interval
-                self._tell(interval)
+                self._on_change(interval)
         self._cost, self._measured, self._steps, self._since = 0.0, 0, 0, now

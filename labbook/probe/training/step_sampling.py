@@ -1,25 +1,25 @@
-"""Numbers the steps of a program that may have several optimizers, and says which of very short steps are followed."""
+"""Numbers the steps of a program with one or more optimizers, and selects which very short steps are followed."""
 
 RESTS_FROM = 512
-"""Steps after which a loop with very short steps is no longer followed at each of them."""
+"""Steps after which not every step of a loop with very short steps is followed."""
 
 EARLY = (172, 192)
-"""Steps between which following is measured for the first time. Source: chosen by us; no look is planned there."""
+"""Steps between which the cost of following is first measured. Source: chosen by us; no dense step is planned there."""
 
 VERY_DEAR = 0.2
-"""As `DEAR`, for a loop that is no longer followed at each step after the second of `EARLY` already."""
+"""As `DEAR`, for a loop in which following is reduced after the second step of `EARLY`."""
 
 DEAR = 0.04
-"""Share of a step's time that following it may cost; where it costs more, most steps are not followed. Following one
-takes 50 to 150 microseconds, so these are steps of less than a few milliseconds. Source: chosen by us."""
+"""Maximum share of a step's time for following it; above it, most steps are not followed. Following one takes 50 to 150
+microseconds, so this concerns steps of less than a few milliseconds. Source: chosen by us."""
 
 ROUND = 512
 AWAKE = 8
-"""Of each `ROUND` very short steps the first ones, so many, are followed and what that costs is measured; at the others
-only non-finite values are looked for."""
+"""Number of steps at the start of each `ROUND` very short steps that are followed, with their cost measured; the others
+are only checked for non-finite values."""
 
 PATIENCE = 16
-"""Steps of other optimizers after which one that has not stepped leads no more: another phase of the program."""
+"""Steps of other optimizers after which an idle optimizer is no longer the leader: another phase of the program."""
 
 
 class StepSampler:
@@ -31,9 +31,9 @@ class StepSampler:
     Attributes:
         steps: Steps of the program so far.
         step_s: Seconds of a step, over the last full round; 0 before.
-        follow_s: Seconds that following a step costs, over the first steps of a round: the smaller number of the last
-            two rounds, for a look at tensors may fall on the border; 0 before.
-        fast: Whether steps are so short beside that that most of them are not followed.
+        follow_s: Cost of following a step in seconds, over the first steps of a round: the smaller of the last two
+            rounds, because a dense step may fall on the border; 0 before.
+        fast: Whether steps are so short that most of them are not followed.
     """
 
     __slots__ = (
@@ -63,7 +63,7 @@ class StepSampler:
         self._spoiled = False
 
     def is_leading(self, recorder):
-        """Whether the optimizer of this meter, which has just stepped, leads; it will when nobody else does."""
+        """Whether the optimizer of this recorder, which has just stepped, leads; it becomes the leader if none is."""
         lead = self._lead
         if lead is recorder:
             self._misses = 0
@@ -78,12 +78,12 @@ class StepSampler:
         return False
 
     def end_of_step(self, now, spent, looked=False):
-        """Counts a step of the program.
+        """Count a step of the program.
 
         Args:
-            now: When it ended.
-            spent: Seconds spent in following steps so far, without looks at tensors.
-            looked: Whether tensors were looked at in it: what following cost meanwhile is not known then.
+            now: End of the step.
+            spent: Seconds spent in following steps so far, without inspection of tensors.
+            looked: Whether tensors were inspected in it; the cost of following is then unknown.
         """
         self.steps += 1
         self._spoiled = self._spoiled or looked
@@ -104,10 +104,10 @@ class StepSampler:
             self.fast = (self.fast or self.steps >= RESTS_FROM) and self.follow_s > DEAR * self.step_s
 
     def is_skipped(self):
-        """Whether the next step is one of those that are not followed where steps are very short."""
+        """Whether the next step is not followed, in a loop with very short steps."""
         return self.steps % ROUND >= AWAKE
 
     def left_out(self):
-        """`(what, reason)` of what was not observed; the reason is "" where everything was."""
+        """Return `(what, reason)` of unobserved steps; the reason is "" if all were observed."""
         reason = "steps take only %.2g ms: %d of %d are followed" % (1000 * self.step_s, AWAKE, ROUND)
         return "some counts of the loop", reason if self.fast else ""

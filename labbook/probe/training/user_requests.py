@@ -1,7 +1,7 @@
-"""What the user asked the probe to do besides looking: `--watch`, `--break`, `--stop-on`, `--max-steps`.
+"""Executes the requests of the user: `--watch`, `--break`, `--stop-on`, `--max-steps`.
 
-Exists only in runs that ask for it. Series are followed as the steps are counted; what a condition asks for is done
-after the optimizer's step has ended, outside of every guard (see `UserRequests.act`), because it may end the program.
+Used only in runs with requests. Conditions are evaluated as steps are counted; their actions run after the optimizer's
+step, outside of every guard (see `UserRequests.act`), because they may end the program.
 """
 
 import os
@@ -17,7 +17,8 @@ from ..process.user_files import is_user_file
 from . import request_conditions
 
 MOMENTS = 3
-"""Times that a condition's coming true is told in full. Source: chosen by us; the curves show the rest."""
+"""Number of times that a condition is recorded in full when it becomes true. Source: chosen by us; the curves show the
+others."""
 
 RECENT = 20
 STOP_STATUS = 65
@@ -26,19 +27,19 @@ STOP_STATUS = 65
 _MAX_SERIES = 600
 _MAX_SHOWN = 12
 _PATIENCE = 3
-"""`SystemExit`s that a program may catch and go on after; then it is terminated."""
+"""Number of `SystemExit`s that a program may catch and continue after; then it is terminated."""
 
 _LONGEST_WAIT_S = 5.0
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
 class Condition:
-    """One condition and what is known of it.
+    """One condition and its state.
 
     Args:
         option: "watch", "break" or "stop-on".
         expression: As the user typed it.
-        condition: See `conditions`.
+        condition: See `request_conditions`.
     """
 
     def __init__(self, option, expression, condition):
@@ -49,19 +50,19 @@ class Condition:
         self.forget()
 
     def forget(self):
-        """Begins anew, in a forked child."""
+        """Reset in a forked child."""
         self.was = None
         self.held = self.moments = self.looked = 0
         self.first = self.last = None
 
     def concerns(self, names):
-        """Whether one of these series decides it."""
+        """Whether the condition depends on one of these series."""
         if self.names:
             return not self.names.isdisjoint(names)
         return any(map(request_conditions.is_everywhere, names))
 
     def look(self, values, step):
-        """Looks at the latest values; true when it has just come true."""
+        """Evaluate the condition for the latest values; returns true if it has just become true."""
         now = request_conditions.holds(self.condition, values)
         if now is not None:
             self.looked += 1
@@ -75,14 +76,14 @@ class Condition:
 
 
 class UserRequests:
-    """All that was asked for in this process.
+    """All requests in this process.
 
     Args:
         probe: The probe.
         settings: `{"watch": [[text, condition], ...], "break": ..., "stop-on": ..., "max_steps": n or null}`.
 
     Attributes:
-        describe: `describe(args, kwargs, batch)` gives the fields of a `batch` event; set by `request_hooks`.
+        describe: `describe(args, kwargs, batch)` returns the fields of a `batch` event; set by `request_hooks`.
         exact: Whether values on a device are waited for, so that a debugger stops in the very step.
     """
 
@@ -106,7 +107,7 @@ class UserRequests:
         probe.after_fork(self.forget)
 
     def forget(self):
-        """Begins anew, in a forked child."""
+        """Reset in a forked child."""
         for condition in self._conditions:
             condition.forget()
         self._values.clear()
@@ -114,11 +115,11 @@ class UserRequests:
         self._pending, self._stop, self._attempts, self._batch = [], None, 0, None
 
     def began(self, args, kwargs, batch):
-        """Takes the inputs of a training forward; they are kept until the next one."""
+        """Store the inputs of a training forward until the next one."""
         self._batch = (args, kwargs, batch)
 
     def listen(self, recorder, framework):
-        """Has every step of an optimizer pass through here, after it was counted."""
+        """Register a callback for every counted step of an optimizer."""
         add = recorder.add
         guard = self._probe.guard("asked")
 
@@ -134,14 +135,14 @@ class UserRequests:
         recorder.add = listening
 
     def logged(self, step, values):
-        """Takes numbers that the program logged itself, then does what they ask for."""
+        """Process numbers that the program logged, and run the actions of conditions on them."""
         with self._probe.guard("asked"):
             step = self._probe.step if step is None else step
             self.take({name: float(value) for name, value in values.items()}, step, None, None)
         self.act()
 
     def take(self, found, step, framework, recorder):
-        """Takes the newest values of some series and looks at the conditions that they decide."""
+        """Update the latest values of some series and evaluate the conditions that depend on them."""
         for name, value in found.items():
             recent = self._recent.get(name)
             if recent is None:
@@ -157,7 +158,7 @@ class UserRequests:
             self._stop = self._stop or ("max-steps", "", recorder.step, 0)
 
     def wait_for(self, recorder):
-        """Waits, for the debugger's sake, until the values of the newest step have come from the device."""
+        """Wait until the values of the latest step have arrived from the device, for the debugger."""
         end = time.monotonic() + _LONGEST_WAIT_S
         while recorder.waiting and time.monotonic() < end:
             pending = recorder.waiting[-1][-1]
@@ -202,23 +203,23 @@ class UserRequests:
         )
 
     def due(self, step):
-        """Notes that an optimizer has made its step `step`, whose values may still be on their way."""
+        """Record that an optimizer made its step `step`, whose values may still be on a device."""
         if self._limit and step is not None and step >= self._limit:
             self._stop = self._stop or ("max-steps", "", step, 0)
 
     def act(self):
-        """Starts the debugger in the program's own frame, or ends the program, where that is due.
+        """Start the debugger in the user's frame, or end the program, if due.
 
         Called outside of every guard.
 
         Raises:
-            SystemExit: The run ends as asked; `finally` blocks and exit handlers of the program run.
+            SystemExit: A request ends the run; `finally` blocks and exit handlers of the program run.
         """
         if self._pending:
             pending, self._pending = self._pending, []
             condition, step, recorder = pending[0]
             if recorder is not None:
-                # The time at the prompt is no step time.
+                # The time at the prompt does not count as step time.
                 recorder.untimed()
             with self._probe.guard("debugger"):
                 values = ", ".join(
@@ -241,12 +242,12 @@ class UserRequests:
             self._probe.flush()
             os.kill(os.getpid(), signal.SIGTERM)
         elif how == "interrupt" and self._attempts == 1:
-            # `SystemExit` ends this thread only; the main thread, which may wait for it, learns by the signal.
+            # `SystemExit` ends this thread only; the main thread, which may wait for it, gets the signal.
             os.kill(os.getpid(), signal.SIGINT)
         raise SystemExit(status)
 
     def finish(self):
-        """Tells what became of each condition."""
+        """Write the outcome of each condition."""
         if self._probe.role == "fork" and not self._values:
             return
         if not self._values and not ({"torch", "paddle"} & set(sys.modules)):
@@ -266,7 +267,7 @@ class UserRequests:
 
 
 def program_frame():
-    """The innermost frame of the program itself: not of packages, labbook or the interpreter; `None` without one."""
+    """Return the innermost frame of the user's code, not of packages, labbook or the interpreter, or `None`."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
@@ -277,7 +278,7 @@ def program_frame():
 
 
 def _numbers(index, losses, rates, norm, extra):
-    """The series of one step by their names in `metrics.csv`."""
+    """Return the series values of one step by their names in `metrics.csv`."""
     suffix = _suffix(index)
     found = {}
     if losses:

@@ -1,6 +1,6 @@
-"""Reads from a program's code whether all workers of a data loader draw the same random numbers. Knows no framework.
+"""Detects from code whether all workers of a data loader draw the same random numbers.
 
-Nothing is called: what a function does is told by the names and constants in its code.
+Independent of the framework. No function is called: names and constants of its code object are read.
 """
 
 import types
@@ -19,7 +19,7 @@ def drawn_alike(loader):
 
 
 def seeds_alike(start):
-    """Whether a function that is given the number of a worker ignores it and seeds with a fixed number."""
+    """Whether a worker initialisation function ignores the worker's number and seeds with a constant."""
     code = getattr(getattr(start, "__func__", start), "__code__", None)
     if code is None or code.co_flags & 0x04:
         return False
@@ -34,7 +34,7 @@ def seeds_alike(start):
 
 
 def _reads(code, name):
-    import dis  # only where a program has such a function
+    import dis  # only if the program has such a function
 
     return any(one.argval == name and one.opname.startswith("LOAD") for one in dis.get_instructions(code))
 
@@ -56,7 +56,7 @@ def _knows_a_number(start, code, names):
 
 
 def _draws(dataset):
-    """Whether the methods of a dataset, or of what it keeps as its transformations, name a function that draws."""
+    """Whether methods of a dataset or its transforms name a function that draws random numbers."""
     waiting = [dataset]
     fields = getattr(dataset, "__dict__", None) or {}
     waiting += [fields[name] for name in _WHERE_KEPT if name in fields]

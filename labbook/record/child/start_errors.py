@@ -1,4 +1,4 @@
-"""Errors of starting a command: whose fault they are, their exit codes and their messages."""
+"""Errors at the start of a command: their origin, exit codes and messages."""
 
 from __future__ import annotations
 

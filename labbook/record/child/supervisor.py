@@ -1,4 +1,4 @@
-"""Runs the recorded command as if labbook were not there, and stores its output."""
+"""Runs the recorded command without changing its behaviour, and stores its output."""
 
 from __future__ import annotations
 
@@ -167,30 +167,30 @@ def find_program(name: str, env: Mapping[str, str], cwd: Path) -> str:
     """
     if not cwd.is_dir():
         raise UsageError(f"cannot run {name!r} in {cwd}: folder not found", hint="change to a folder that exists")
-    beside = cwd / name
+    candidate = cwd / name
     if "/" in name:
-        program = str(beside) if os.access(beside, os.X_OK) and not beside.is_dir() else None
+        program = str(candidate) if os.access(candidate, os.X_OK) and not candidate.is_dir() else None
     else:
         program = shutil.which(name, path=env.get("PATH", os.defpath)) if name else None
     if program is not None:
         return program
-    if "/" in name and beside.is_dir():
+    if "/" in name and candidate.is_dir():
         raise UsageError(
             f"cannot run {name!r}: it is a folder", hint="give the path of a program", exit_code=EXIT_NOT_EXECUTABLE
         )
-    if "/" in name and beside.exists():
+    if "/" in name and candidate.exists():
         raise UsageError(
             f"cannot run {name!r}: it is not executable",
             hint=f"run it with its interpreter (`python {name}`), or make it executable with `chmod +x {name}`",
             exit_code=EXIT_NOT_EXECUTABLE,
         )
-    hint = _suggest_program(name, beside, env)
+    hint = _suggest_program(name, candidate, env)
     raise UsageError(f"cannot run {name!r}: program not found", hint=hint, exit_code=EXIT_MISSING)
 
 
-def _suggest_program(name: str, beside: Path, env: Mapping[str, str]) -> str:
-    if beside.is_file():
-        how = "python " if beside.suffix == ".py" else "bash " if beside.suffix == ".sh" else "./"
+def _suggest_program(name: str, candidate: Path, env: Mapping[str, str]) -> str:
+    if candidate.is_file():
+        how = "python " if candidate.suffix == ".py" else "bash " if candidate.suffix == ".sh" else "./"
         return f"run the file of that name in this folder with `{how}{name}`"
     from difflib import get_close_matches
 

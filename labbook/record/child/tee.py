@@ -72,7 +72,7 @@ class Tee:
         self._pending_bytes += len(data)
         if self._pending_bytes > _MAX_PENDING_BYTES:
             self.flush()
-            self._make_room()
+            self._drop_oldest()
 
     def add_message(self, kind: int, channel: int = 0) -> None:
         """Queues a message without content, after the output that is queued already."""
@@ -110,7 +110,7 @@ class Tee:
                 break
         return not self._waiting
 
-    def _make_room(self) -> None:
+    def _drop_oldest(self) -> None:
         """Drops the oldest half of the queued output, except lines that report errors."""
         if self._sent < _PATIENT_BYTES and self.drain(_PATIENCE_S):
             return

@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd
 
 
-def record_or_exec(argv: Sequence[str], record: Callable[[], ChildEnd], say: Callable[[str], None]) -> NoReturn:
+def record_or_exec(argv: Sequence[str], record: Callable[[], ChildEnd], print_line: Callable[[str], None]) -> NoReturn:
     """Records the command, or replaces this process by it if recording fails; never returns.
 
     Args:
         argv: The command.
         record: Records the command and returns its end; raises only if the command has not started.
-        say: Shows one line to the user; never raises.
+        print_line: Prints one line to the user; never raises.
 
     Raises:
         UsageError: The command line is wrong, or the command cannot be executed.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    # A thread that fails costs part of the entry; its traceback does not belong on the user's terminal.
+    # A failed thread loses part of the entry; its traceback is not printed to the user's terminal.
     threading.excepthook = lambda _: None
     try:
         end = record()
     except UsageError:
         raise  # nothing has started, so the user can correct the command line
     except Exception as error:
-        say(f"the command runs, but this run is not recorded: {describe_error(error)}")
+        print_line(f"the command runs, but this run is not recorded: {describe_error(error)}")
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         exec_command(argv)
     from labbook.record.child.supervisor import exit_like_child

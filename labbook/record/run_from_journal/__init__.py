@@ -1,6 +1,6 @@
 """Builds one `Run` from a journal: events of the probe, end of the command, console.
 
-Start with `journal_reader`: it reads the event file of each process (one JSON object a line, see
+Start with `journal_reader`: it reads the event file of each process (one JSON object per line, see
 `probe/events/protocol.py`) and builds the `model.run.Run` from which the entry, the index and the site are made.
 
 - `series_events`: loss, learning rate, gradient norm and logged numbers become `Series`.
@@ -10,5 +10,5 @@ Start with `journal_reader`: it reads the event file of each process (one JSON o
 - `ranks` names the rank of each process; `blocked_on` names the call in which a thread waits.
 
 A process may die in the middle of a line and a probe may be of another version: every reader here accepts any JSON and
-skips what it cannot read. Nothing here judges: a value that looks wrong is passed on as it was measured.
+skips what it cannot read. Measured values are passed on without judgement, even implausible ones.
 """

@@ -1,7 +1,7 @@
-"""The rules of `labbook review`, one module a subject, each with a table `RULES`.
+"""The rules of `labbook review`, one module per subject, each with a table `RULES`.
 
 A rule is a function that yields hits: the node of the syntax tree and the values of its sentence. Precision comes
-before recall: a rule that cannot follow a name through the given files yields nothing.
+before recall: a rule that cannot resolve a name in the reviewed files yields nothing.
 
 - `training_loop`: backward, step and zero_grad that are missing or in the wrong order.
 - `loss_functions`: arguments of losses, and losses that do not reach the model.
@@ -10,5 +10,5 @@ before recall: a rule that cannot follow a name through the given files yields n
 - `shared_storage`: in-place changes, aliased best weights, stale optimizers.
 - `data_pipeline`, `image_values`: shuffling, splits, scaling and normalisation; `script_options`: unused options.
 
-What several rules need (data flow, names, classes) belongs one floor up, in `review/`.
+Code for several rules (data flow, names, classes) belongs to `review/`.
 """

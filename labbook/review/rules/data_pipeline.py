@@ -1,4 +1,4 @@
-"""Rules over data: shuffling, and what validation runs on."""
+"""Rules about data: shuffling and validation data."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SORTS = {"shuffle", "randperm", "permutation", "random_split", "sample", "train
 
 
 def argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
-    """An argument of a call by its name or place, or `None`."""
+    """Return an argument of a call by its name or position, or `None`."""
     found = next((k.value for k in call.keywords if k.arg == name), None)
     return found if found is not None else call.args[place] if len(call.args) > place else None
 
 
 def find_loader(code: Code, source: Source, node: ast.expr) -> Kind | None:
-    """The loader that is iterated, or `None`."""
+    """Return the loader that is iterated, or `None`."""
     while isinstance(node, ast.Call) and last_name(node.func) in ("enumerate", "tqdm", "iter", "track") and node.args:
         node = node.args[0]
     kind = code.kind(source, node)
@@ -29,7 +29,7 @@ def find_loader(code: Code, source: Source, node: ast.expr) -> Kind | None:
 
 
 def not_shuffled(code: Code, source: Source) -> Iterator[Hit]:
-    """The loader of a training loop that gives the samples in the order of the dataset."""
+    """The loader of a training loop does not shuffle the samples."""
     seen: set[int] = set()
     for loop, found in step_loops(code, source):
         whats = {one.what for one in found}
@@ -41,9 +41,9 @@ def not_shuffled(code: Code, source: Source) -> Iterator[Hit]:
         seen.add(id(kind.call))
         call = kind.call
         torch = kind.name.startswith("torch")
-        given = {k.arg for k in call.keywords}
+        keywords = {k.arg for k in call.keywords}
         if (
-            given & {"sampler", "batch_sampler", None}
+            keywords & {"sampler", "batch_sampler", None}
             or any(isinstance(a, ast.Starred) for a in call.args)
             or len(call.args) > 3
         ):
@@ -57,7 +57,7 @@ def not_shuffled(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _order_is_free(code: Code, kind: Kind) -> bool:
-    """Whether shuffling may be done elsewhere, be impossible, or make no difference."""
+    """Whether shuffling may happen elsewhere, or is impossible or irrelevant."""
     if any(code.calls.get(name) for name in _SORTS):
         return True
     size = argument(kind.call, 1, "batch_size")
@@ -66,15 +66,15 @@ def _order_is_free(code: Code, kind: Kind) -> bool:
     dataset = argument(kind.call, 0, "dataset")
     if dataset is None:
         return True
-    made = code.kind(kind.source, dataset)
-    if made is None:
+    origin = code.kind(kind.source, dataset)
+    if origin is None:
         return True
-    if made.made is not None and made.made_in is not None:
-        bases = code.bases(made.made_in, made.made)
+    if origin.class_node is not None and origin.class_source is not None:
+        bases = code.bases(origin.class_source, origin.class_node)
         return bool(
             bases - {"torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset", "paddle.io.Dataset", "object"}
         )
-    return not made.name.startswith(
+    return not origin.name.startswith(
         (
             "torch.utils.data.TensorDataset",
             "torchvision.datasets.",
@@ -85,7 +85,7 @@ def _order_is_free(code: Code, kind: Kind) -> bool:
 
 
 def validated_on_training(code: Code, source: Source) -> Iterator[Hit]:
-    """A loader for validation or test over the very data of the training loader."""
+    """A validation or test loader reads the dataset of the training loader."""
     loaders: list[tuple[str, ast.Call, ast.AST]] = []
     for node in source.nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
@@ -120,7 +120,7 @@ def _is_validation(name: str) -> bool:
 
 
 def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
-    """A dataset called test or validation that is made with `train=True` (paddle: mode="train")."""
+    """A dataset named test or validation is created with `train=True` (paddle: mode="train")."""
     for node in source.nodes:
         if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
             continue
@@ -132,13 +132,13 @@ def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
             continue
         if any("ampler" in name for name in code.calls) or any("split" in name.lower() for name in code.calls):
             continue
-        said = {k.arg: ast.unparse(k.value) for k in node.value.keywords}
-        if said.get("train") == "True" or said.get("mode") == "'train'" or said.get("split") == "'train'":
+        keywords = {k.arg: ast.unparse(k.value) for k in node.value.keywords}
+        if keywords.get("train") == "True" or keywords.get("mode") == "'train'" or keywords.get("split") == "'train'":
             yield Hit(node, {"name": name, "data": ast.unparse(node.value.func) + "(train)", "other": "training"})
 
 
 def no_set_epoch(code: Code, source: Source) -> Iterator[Hit]:
-    """A `DistributedSampler` of torch whose epoch is never set. Paddle's counts its epochs itself."""
+    """`set_epoch` of a `DistributedSampler` of torch is never called. Paddle's counts epochs itself."""
     if code.calls.get("set_epoch") or not trains(code):
         return
     for node in source.nodes:
@@ -160,7 +160,7 @@ def no_set_epoch(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def trains(code: Code) -> bool:
-    """Whether a loop of the code goes backward."""
+    """Whether a loop of the code calls `backward`."""
     return any(
         found
         for source in code.sources

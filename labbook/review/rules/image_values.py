@@ -1,4 +1,4 @@
-"""Rules over the values of images: scaled, normalised, scaled twice."""
+"""Rules about pixel values: scaling, normalisation, double scaling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labbook.review.violation import Hit, Rule
 
 
 def no_normalise(code: Code, source: Source) -> Iterator[Hit]:
-    """`ToTensor` as the last transformation of images that nothing normalises."""
+    """`ToTensor` is the last transform, and no other code normalises the images."""
     if (
         not trains(code)
         or any("ormali" in name for name in code.calls)
@@ -29,7 +29,7 @@ def no_normalise(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def divided_twice(code: Code, source: Source) -> Iterator[Hit]:
-    """Images divided by 255 a second time."""
+    """Images are divided by 255 twice."""
     to_tensor = any(
         source.dotted(call.func) in ("torchvision.transforms.ToTensor", "paddle.vision.transforms.ToTensor")
         for where, call in code.calls.get("ToTensor", ())
@@ -59,7 +59,7 @@ def _is_255(node: ast.expr) -> bool:
 
 
 def _divides(node: ast.expr) -> bool:
-    """Whether a value is itself something divided by 255, and only reshaped or cast since."""
+    """Whether a value was divided by 255 and at most reshaped or cast afterwards."""
     while (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -70,7 +70,7 @@ def _divides(node: ast.expr) -> bool:
 
 
 def _from_loader_with(code: Code, source: Source, node: ast.expr) -> bool:
-    """Whether a name comes from a loop over a loader of a torchvision dataset whose transformation ends in ToTensor."""
+    """Whether a name is the batch of a loader over a torchvision dataset whose transform ends in `ToTensor`."""
     name = dotted_target(node)
     for outer in source.above(node):
         if isinstance(outer, ast.For) and name in {dotted_target(one) for one in walk([outer.target])}:
@@ -85,21 +85,21 @@ def _from_loader_with(code: Code, source: Source, node: ast.expr) -> bool:
                 return False
             loader = find_loader(code, source, outer.iter)
             data = argument(loader.call, 0, "dataset") if loader is not None else None
-            made = code.kind(loader.source, data) if loader is not None and data is not None else None
-            transform = argument(made.call, 99, "transform") if made is not None else None
+            origin = code.kind(loader.source, data) if loader is not None and data is not None else None
+            transform = argument(origin.call, 99, "transform") if origin is not None else None
             if (
-                made is None
+                origin is None
                 or transform is None
-                or not made.name.startswith(("torchvision.datasets.", "paddle.vision.datasets."))
+                or not origin.name.startswith(("torchvision.datasets.", "paddle.vision.datasets."))
             ):
                 return False
-            texts = [ast.unparse(transform), *(ast.unparse(one) for _, one in code.origins(made.source, transform))]
+            texts = [ast.unparse(transform), *(ast.unparse(one) for _, one in code.origins(origin.source, transform))]
             return any("ToTensor" in text and "255" not in text and "PILToTensor" not in text for text in texts)
     return False
 
 
 def raw_bytes(code: Code, source: Source) -> Iterator[Hit]:
-    """An image read as bytes and made a float tensor without scaling."""
+    """An image of bytes is converted to a float tensor without scaling."""
     if any("ormali" in name for name in code.calls) or "255" in "\n".join(source.lines):
         return
     for node in source.nodes:
@@ -120,8 +120,8 @@ def raw_bytes(code: Code, source: Source) -> Iterator[Hit]:
         )
         if inner is None or not inner.args:
             continue
-        given = inner.args[0]
-        texts = [text, *(ast.unparse(one) for _, one in code.origins(source, given))]
+        array = inner.args[0]
+        texts = [text, *(ast.unparse(one) for _, one in code.origins(source, array))]
         if any(word in one for one in texts for word in ("imread(", "Image.open(", "read_image(")):
             yield Hit(node)
 

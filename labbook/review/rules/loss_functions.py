@@ -1,4 +1,4 @@
-"""Rules over losses: what they are given, whether they lead back to the model, what becomes of their values."""
+"""Rules about losses: their inputs, their path to the model, the use of their values."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LOSSES = {
 
 
 def _loss_of(code: Code, source: Source, call: ast.Call) -> str:
-    """Which loss a call computes, or ""."""
+    """Return the name of the loss that a call computes, or ""."""
     dotted = source.dotted(call.func)
     at = call
     if not dotted.startswith(("torch.", "paddle.")):
         kind = code.kind(source, call.func)
-        if kind is None or kind.made is not None:
+        if kind is None or kind.class_node is not None:
             return ""
         dotted, at = kind.name, kind.call
     elif last_name(call.func)[:1].isupper():
@@ -53,7 +53,7 @@ def _loss_calls(code: Code, source: Source) -> Iterator[tuple[ast.Call, str, str
 
 
 def softmax_before_loss(code: Code, source: Source) -> Iterator[Hit]:
-    """A softmax (or sigmoid) in front of a loss that has one itself."""
+    """A softmax or sigmoid is applied before a loss that includes one."""
     for call, loss, given in _loss_calls(code, source):
         if loss == "cross_entropy" and given == "softmax":
             yield Hit(call, {"given": given, "own": "softmax"})
@@ -66,7 +66,7 @@ def softmax_before_loss(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def missing_output(code: Code, source: Source) -> Iterator[Hit]:
-    """Raw outputs in front of a loss that wants probabilities or their logarithms."""
+    """Raw outputs are passed to a loss that expects probabilities or log-probabilities."""
     for call, loss, given in _loss_calls(code, source):
         if loss == "nll" and given in ("linear", "softmax", "conv", "sigmoid"):
             yield Hit(call, {"wants": "log_softmax", "given": given, "other": "cross_entropy"})
@@ -75,7 +75,7 @@ def missing_output(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def shadowed(code: Code, source: Source) -> Iterator[Hit]:
-    """A loop that calls an object and puts the result in the object's own name."""
+    """A loop assigns the result of a call to the name of the called object."""
     for node in source.nodes:
         if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
             continue
@@ -95,22 +95,22 @@ def shadowed(code: Code, source: Source) -> Iterator[Hit]:
         kind = code.kind(source, outer) if outer is not None else None
         if (
             kind is not None
-            and (kind.name.startswith(("torch.nn.", "paddle.nn.")) or kind.made is not None)
+            and (kind.name.startswith(("torch.nn.", "paddle.nn.")) or kind.class_node is not None)
             and kind.call is outer
         ):
-            if kind.made is not None and not code.is_module(kind.made_in or source, kind.made):
+            if kind.class_node is not None and not code.is_module(kind.class_source or source, kind.class_node):
                 continue
             yield Hit(node, {"name": name, "kind": kind.name.rsplit(".", 1)[-1]})
 
 
 def _leaves(source: Source, node: ast.stmt, loop: ast.AST) -> bool:
-    """Whether the loop is left for certain after a statement."""
+    """Whether the loop always ends after a statement."""
     block, index = source.blocks.get(node, ([], 0))
     return any(isinstance(one, (ast.Break, ast.Return)) for one in block[index:])
 
 
 def accumulated(code: Code, source: Source) -> Iterator[Hit]:
-    """A total to which the loss of each step is added with its graph."""
+    """The loss of each step is added to a total without detaching it."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
         back = {
             dotted_target(node.func.value): node
@@ -126,7 +126,7 @@ def accumulated(code: Code, source: Source) -> Iterator[Hit]:
                 continue
             if any(isinstance(one, (ast.Break, ast.Return)) for one in loop.body) or in_no_grad(source, node):
                 continue
-            if _made_in(loop, total) or not _still_a_loss(source, loop, node, added, back[added]):
+            if _is_reset_in(loop, total) or not _still_a_loss(source, loop, node, added, back[added]):
                 continue
             if _cut(source, loop, total):
                 continue
@@ -134,7 +134,7 @@ def accumulated(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _added(node: ast.AST) -> tuple[str, str]:
-    """Names of (total, what is added): `total += loss`, `total = total + loss`, `losses.append(loss)`."""
+    """Return the names (total, summand) of `total += loss`, `total = total + loss`, `losses.append(loss)`."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
         return dotted_target(node.target), _weighted(node.value)
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.BinOp):
@@ -149,14 +149,14 @@ def _added(node: ast.AST) -> tuple[str, str]:
 
 
 def _weighted(node: ast.expr) -> str:
-    """The name in `loss`, `loss * n`, `n * loss`, `loss / n`."""
+    """Return the name in `loss`, `loss * n`, `n * loss`, `loss / n`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
         return dotted_target(node.left) or (dotted_target(node.right) if isinstance(node.op, ast.Mult) else "")
     return dotted_target(node)
 
 
-def _made_in(loop: ast.AST, name: str) -> bool:
-    """Whether a total starts anew in each turn of the loop."""
+def _is_reset_in(loop: ast.AST, name: str) -> bool:
+    """Whether a total is reset in each iteration of the loop."""
     assert isinstance(loop, LOOPS)
     return any(
         isinstance(node, ast.Assign)
@@ -167,7 +167,7 @@ def _made_in(loop: ast.AST, name: str) -> bool:
 
 
 def _still_a_loss(source: Source, loop: ast.AST, at: ast.AST, name: str, back: ast.AST) -> bool:
-    """Whether a name holds what `backward` was called on: it is not given its number in between."""
+    """Whether a name still refers to the loss of the `backward` call, not to its number."""
     assert isinstance(loop, LOOPS)
     for node in walk(loop.body):
         if not assigns(node, name) or not isinstance(node, (ast.Assign, ast.AugAssign)):
@@ -182,7 +182,7 @@ def _still_a_loss(source: Source, loop: ast.AST, at: ast.AST, name: str, back: a
 
 
 def _cut(source: Source, loop: ast.AST, total: str) -> bool:
-    """Whether a total is cut from its graph in the loop, or goes backward itself somewhere."""
+    """Whether a total is detached in the loop, or `backward` is called on it."""
     scope = source.function(loop) or source.tree
     for node in ast.walk(scope):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -198,7 +198,7 @@ _CUTS = {"detach", "numpy", "item", "tolist"}
 
 
 def detached(code: Code, source: Source) -> Iterator[Hit]:
-    """`backward` on a loss that was cut from the model on the way."""
+    """`backward` is called on a loss that is detached from the model."""
     for where, call in code.calls.get("backward", ()):
         if where is not source or not isinstance(call.func, ast.Attribute) or source.dotted(call.func):
             continue
@@ -211,7 +211,7 @@ def detached(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _cutting(code: Code, source: Source, node: ast.expr, depth: int) -> tuple[ast.AST, str] | None:
-    """The place where the only way from a value back to a model is cut, and how; `None` where it is not known to be."""
+    """Return the node that detaches a value from the model, and how; `None` if that is uncertain."""
     if depth > 6:
         return None
     if dotted_target(node):
@@ -256,7 +256,7 @@ def _is_loss_like(code: Code, source: Source, call: ast.Call) -> bool:
     dotted = source.dotted(call.func)
     if not dotted:
         kind = code.kind(source, call.func)
-        dotted = kind.name if kind is not None and kind.made is None else ""
+        dotted = kind.name if kind is not None and kind.class_node is None else ""
     return dotted.startswith(("torch.nn.", "paddle.nn.")) and dotted.lower().endswith(("loss", "cross_entropy"))
 
 
@@ -282,8 +282,8 @@ def _from_model(code: Code, source: Source, node: ast.expr, depth: int) -> bool:
         kind = code.kind(source, node.func) if not source.dotted(node.func) else None
         if kind is None:
             return bool(_loss_of(code, source, node))
-        if kind.made is not None:
-            return code.is_module(kind.made_in or source, kind.made)
+        if kind.class_node is not None:
+            return code.is_module(kind.class_source or source, kind.class_node)
         return kind.name in (
             "torch.nn.Sequential",
             "paddle.nn.Sequential",
@@ -294,7 +294,7 @@ def _from_model(code: Code, source: Source, node: ast.expr, depth: int) -> bool:
 
 
 def forced_gradient(code: Code, source: Source) -> Iterator[Hit]:
-    """A loss that is told to require a gradient, and then goes backward: it ends at the loss itself."""
+    """`requires_grad` is set on a loss before `backward`, which then ends at the loss."""
     for where, call in code.calls.get("backward", ()):
         if where is not source or not isinstance(call.func, ast.Attribute):
             continue

@@ -1,4 +1,4 @@
-"""Rules over the classes of models: layers that are not registered, not used, or used wrongly."""
+"""Rules about model classes: layers that are unregistered, unused or misused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REGISTERING = {
     *("ModuleList", "ModuleDict", "LayerList", "LayerDict", "Sequential", "add_module", "add_sublayer", "setattr"),
     *("register_module", "ParameterList", "ParameterDict"),
 }
-_ASKS_ALL = {
+_LAYER_ITERATORS = {
     "children",
     "named_children",
     "sublayers",
@@ -38,7 +38,7 @@ def _models(code: Code, source: Source) -> Iterator[ast.ClassDef]:
 
 
 def _has_parameters(code: Code, source: Source, node: ast.expr) -> str:
-    """Name of the layer with parameters that an expression makes, or ""."""
+    """Return the name of the layer with parameters that an expression creates, or ""."""
     if not isinstance(node, ast.Call):
         return ""
     dotted = source.dotted(node.func)
@@ -49,12 +49,12 @@ def _has_parameters(code: Code, source: Source, node: ast.expr) -> str:
         return name if name.startswith(_WITH_PARAMETERS) else ""
     own = code.class_named(source, node.func)
     if own is not None and code.is_module(*own):
-        made = any(
+        is_layer = any(
             isinstance(one, ast.Call) and _has_parameters(code, own[0], one)
             for one in ast.walk(own[1])
             if isinstance(one, ast.Call) and code.class_named(own[0], one.func) is None
         )
-        return own[1].name if made else ""
+        return own[1].name if is_layer else ""
     return ""
 
 
@@ -63,13 +63,13 @@ def _init(code: Code, cls: ast.ClassDef) -> Function | None:
 
 
 def unused_layer(code: Code, source: Source) -> Iterator[Hit]:
-    """Layers with parameters that nothing in the given files ever reads."""
+    """A layer with parameters is never used in the reviewed files."""
     for cls in _models(code, source):
         init = _init(code, cls)
         forward = next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
         if init is None or forward is None or code.lineage(source, cls)[1:] or _derived(code, cls.name):
             continue
-        if _asks_all(source, cls) or not _does_something(forward):
+        if _iterates_layers(source, cls) or not _does_something(forward):
             continue
         for node in init.body:
             if not isinstance(node, ast.Assign) or len(node.targets) != 1:
@@ -81,7 +81,7 @@ def unused_layer(code: Code, source: Source) -> Iterator[Hit]:
                 continue
             if any(name in text.split(".") for text in code.texts):
                 continue
-            # The class of a file that is read alone and does not make it may be used in any way by others.
+            # If only this file is reviewed and it does not instantiate the class, other files may use the layer.
             alone = len(code.sources) == 1 and not code.calls.get(cls.name)
             yield Hit(node, {"layer": target, "kind": layer}, "note" if alone else "")
 
@@ -90,10 +90,10 @@ def _derived(code: Code, name: str) -> bool:
     return any(last_name(base) == name for many in code.classes.values() for _, one in many for base in one.bases)
 
 
-def _asks_all(source: Source, cls: ast.ClassDef) -> bool:
-    """Whether a class reaches its layers in another way than by their names."""
+def _iterates_layers(source: Source, cls: ast.ClassDef) -> bool:
+    """Whether a class accesses its layers other than by name."""
     for node in ast.walk(cls):
-        if isinstance(node, ast.Attribute) and node.attr in _ASKS_ALL:
+        if isinstance(node, ast.Attribute) and node.attr in _LAYER_ITERATORS:
             return True
         if isinstance(node, ast.Call) and last_name(node.func) in (
             "getattr",
@@ -113,7 +113,7 @@ def _does_something(forward: Function) -> bool:
 
 
 def layers_in_list(code: Code, source: Source) -> Iterator[Hit]:
-    """Layers kept in plain lists or dicts of a model."""
+    """Layers of a model are stored in plain lists or dicts."""
     for cls in _models(code, source):
         for method in cls.body:
             if isinstance(method, ast.FunctionDef) and method.name == "__init__":
@@ -121,7 +121,7 @@ def layers_in_list(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _plain(code: Code, source: Source, cls: ast.ClassDef, init: Function) -> Iterator[Hit]:
-    held: dict[str, tuple[ast.AST, str]] = {}
+    containers: dict[str, tuple[ast.AST, str]] = {}
     empty: set[str] = set()
     for node in walk(init.body):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -129,22 +129,22 @@ def _plain(code: Code, source: Source, cls: ast.ClassDef, init: Function) -> Ite
             if target.startswith("self."):
                 layer = _element(code, source, node.value)
                 if layer:
-                    held[target] = (node, layer)
+                    containers[target] = (node, layer)
                 elif _is_empty(source, node.value):
                     empty.add(target)
                 else:
-                    held.pop(target, None)
+                    containers.pop(target, None)
                     empty.discard(target)
             container = node.targets[0]
             if isinstance(container, ast.Subscript) and dotted_target(container.value) in empty:
                 layer = _has_parameters(code, source, node.value)
                 if layer:
-                    held.setdefault(dotted_target(container.value), (node, layer))
+                    containers.setdefault(dotted_target(container.value), (node, layer))
         elif isinstance(node, ast.Call) and last_name(node.func) in ("append", "insert") and node.args:
             owner = node.func.value if isinstance(node.func, ast.Attribute) else node
             layer = _has_parameters(code, source, node.args[-1])
             if dotted_target(owner) in empty and layer:
-                held.setdefault(dotted_target(owner), (node, layer))
+                containers.setdefault(dotted_target(owner), (node, layer))
     registered = {
         dotted_target(one)
         for call in ast.walk(cls)
@@ -152,14 +152,14 @@ def _plain(code: Code, source: Source, cls: ast.ClassDef, init: Function) -> Ite
         for arg in [*call.args, *(k.value for k in call.keywords)]
         for one in ast.walk(arg)
     }
-    # Layers of a list may be registered one by one, by a loop over it.
+    # A loop may register the layers of a list.
     one_by_one = any(
         isinstance(n, ast.Call)
         and last_name(n.func) in ("add_module", "add_sublayer", "setattr", "register_module", "parameters")
         for n in ast.walk(cls)
     )
     used = {dotted_target(n) for m in cls.body if m is not init for n in ast.walk(m)}
-    for target, (node, layer) in held.items():
+    for target, (node, layer) in containers.items():
         if target not in registered and not one_by_one and target in used:
             yield Hit(node, {"list": target, "kind": layer})
 
@@ -176,7 +176,7 @@ def _is_empty(source: Source, node: ast.expr) -> bool:
 
 
 def _element(code: Code, source: Source, node: ast.expr) -> str:
-    """Layer that a literal list or dict, or a comprehension, holds."""
+    """Return the layer in a literal list or dict, or in a comprehension."""
     elements: list[ast.expr] = []
     if isinstance(node, (ast.List, ast.Tuple)):
         elements = node.elts
@@ -190,7 +190,7 @@ def _element(code: Code, source: Source, node: ast.expr) -> str:
 
 
 def no_activation(code: Code, source: Source) -> Iterator[Hit]:
-    """Two linear layers that follow each other in a sequence."""
+    """Two linear layers follow each other in a sequence."""
     for node in source.nodes:
         if not isinstance(node, ast.Call) or source.dotted(node.func) not in (
             "torch.nn.Sequential",
@@ -214,7 +214,7 @@ def _passes_on(source: Source, node: ast.expr) -> bool:
 
 
 def _narrow(first: ast.expr, second: ast.expr) -> bool:
-    """Whether two layers are one of low rank on purpose: without bias, or narrower in the middle."""
+    """Whether two layers form a low-rank layer: without bias, or narrower in the middle."""
     calls = [one for one in (first, second) if isinstance(one, ast.Call)]
     if any(k.arg in ("bias", "bias_attr") for one in calls[:1] for k in one.keywords):
         return True
@@ -225,7 +225,7 @@ def _narrow(first: ast.expr, second: ast.expr) -> bool:
 
 
 def functional_dropout(code: Code, source: Source) -> Iterator[Hit]:
-    """Dropout called as a function without saying whether the model trains."""
+    """Functional dropout is called without `training=`."""
     for node in source.nodes:
         if not isinstance(node, ast.Call):
             continue
@@ -259,7 +259,7 @@ def functional_dropout(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def softmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
-    """Softmax over axis 0 of the outputs of a linear layer in a model that is fed batches."""
+    """Softmax over axis 0 of the outputs of a linear layer, in a model that gets batches."""
     for cls in _models(code, source):
         forward = next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
         if forward is None or not _sees_batches(code, source, forward):
@@ -267,8 +267,8 @@ def softmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
         for node in walk(forward.body):
             if not isinstance(node, ast.Call):
                 continue
-            given = _softmax_input(code, source, node)
-            if given is not None and ending(code, source, given) == "linear":
+            argument = _softmax_input(code, source, node)
+            if argument is not None and ending(code, source, argument) == "linear":
                 yield Hit(node)
 
 
@@ -285,14 +285,14 @@ def _softmax_input(code: Code, source: Source, call: ast.Call) -> ast.expr | Non
 
 
 def _axis(call: ast.Call, place: int) -> int | None:
-    given = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), None)
-    if given is None and len(call.args) > place:
-        given = call.args[place]
-    return given.value if isinstance(given, ast.Constant) and type(given.value) is int else None
+    argument = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), None)
+    if argument is None and len(call.args) > place:
+        argument = call.args[place]
+    return argument.value if isinstance(argument, ast.Constant) and type(argument.value) is int else None
 
 
 def _sees_batches(code: Code, source: Source, forward: Function) -> bool:
-    """Whether a model flattens all but the first axis, normalises over a batch, or is a convolutional one."""
+    """Whether a model flattens all but the first axis, contains batch norm, or is convolutional."""
     for node in walk(forward.body):
         if not isinstance(node, ast.Call):
             continue
@@ -311,7 +311,7 @@ def _sees_batches(code: Code, source: Source, forward: Function) -> bool:
 
 
 def batchnorm_momentum(code: Code, source: Source) -> Iterator[Hit]:
-    """Batch norm with the momentum of the other framework, where the same number means the opposite."""
+    """Batch norm gets a momentum in the convention of the other framework (torch 0.1 is paddle 0.9)."""
     for node in source.nodes:
         if not isinstance(node, ast.Call):
             continue
@@ -321,12 +321,12 @@ def batchnorm_momentum(code: Code, source: Source) -> Iterator[Hit]:
             ("torch.nn.BatchNorm", "paddle.nn.BatchNorm", "torch.nn.SyncBatchNorm", "paddle.nn.SyncBatchNorm")
         ):
             continue
-        given = next((k.value for k in node.keywords if k.arg == "momentum"), None)
-        if given is None and len(node.args) > 2 and name != "BatchNorm":
-            given = node.args[2]
-        if not isinstance(given, ast.Constant) or not isinstance(given.value, float):
+        argument = next((k.value for k in node.keywords if k.arg == "momentum"), None)
+        if argument is None and len(node.args) > 2 and name != "BatchNorm":
+            argument = node.args[2]
+        if not isinstance(argument, ast.Constant) or not isinstance(argument.value, float):
             continue
-        value = given.value
+        value = argument.value
         if dotted.startswith("paddle.") and 0 < value < 0.5:
             yield Hit(node, {"value": str(value), "turned": f"{1 - value:.4g}", "share": f"{1 - value:.0%}"})
         elif dotted.startswith("torch.") and 0.85 <= value < 1:

@@ -1,4 +1,4 @@
-"""Rules over training and evaluation mode, gradients in evaluation, and where things are (devices)."""
+"""Rules about training and evaluation mode, gradients in evaluation, and devices."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
 
 _MODE_LAYERS = ("Dropout", "BatchNorm", "SyncBatchNorm", "AlphaDropout", "InstanceNorm")
-_KNOWN = ("torch.", "paddle.", "torchvision.")
+_KNOWN_LIBRARIES = ("torch.", "paddle.", "torchvision.")
 _MODELS = ("torch.nn.", "paddle.nn.", "torchvision.models.", "paddle.vision.models.")
 _ZOO = ("resnet", "vgg", "densenet", "mobilenet", "efficientnet", "inception", "googlenet", "alexnet", "shufflenet")
 
 
 def _mode_layer(code: Code, kind: Kind | None, depth: int = 0) -> str:
-    """A layer of a model that works otherwise in training ("Dropout"), or ""."""
+    """Return a layer of a model that depends on the mode ("Dropout"), or ""."""
     if kind is None or depth > 4:
         return ""
-    if kind.made is None:
+    if kind.class_node is None:
         name = kind.name.rsplit(".", 1)[-1]
         if kind.name.startswith(("torchvision.models.", "paddle.vision.models.")) and name.lower().startswith(_ZOO):
             return "BatchNorm" if not name.lower().startswith("alexnet") else "Dropout"
         return _in_calls(kind.source, [kind.call])
-    found = _in_calls(kind.made_in or kind.source, [kind.made])
-    if found or kind.made_in is None:
+    found = _in_calls(kind.class_source or kind.source, [kind.class_node])
+    if found or kind.class_source is None:
         return found
-    for node in ast.walk(kind.made):
+    for node in ast.walk(kind.class_node):
         if isinstance(node, ast.Call):
-            inner = code.class_named(kind.made_in, node.func)
-            if inner is not None and inner[1] is not kind.made:
-                found = _mode_layer(code, Kind(inner[1].name, kind.made_in, node, inner[1], inner[0]), depth + 1)
+            inner = code.class_named(kind.class_source, node.func)
+            if inner is not None and inner[1] is not kind.class_node:
+                found = _mode_layer(code, Kind(inner[1].name, kind.class_source, node, inner[1], inner[0]), depth + 1)
                 if found:
                     return found
     return ""
@@ -59,8 +59,8 @@ def _trains(code: Code) -> bool:
     return bool(code.calls.get("backward")) and any(code.calls.get(name) for name in ("step", "minimize"))
 
 
-def _says_mode(code: Code, name: str) -> bool:
-    """Whether `eval()` or `train()` of a model is called anywhere, or passed on."""
+def _sets_mode(code: Code, name: str) -> bool:
+    """Whether `eval()` or `train()` of a model is called or passed anywhere."""
     for source, call in code.calls.get(name, ()):
         func = call.func
         if isinstance(func, ast.Attribute) and not source.dotted(func):
@@ -73,8 +73,8 @@ def _says_mode(code: Code, name: str) -> bool:
 
 
 def never_eval(code: Code, source: Source) -> Iterator[Hit]:
-    """Evaluation of a model with dropout or batch norm, in code that never calls `eval()`."""
-    if not _trains(code) or _says_mode(code, "eval"):
+    """A model with dropout or batch norm is evaluated without any call of `eval()`."""
+    if not _trains(code) or _sets_mode(code, "eval"):
         return
     for call in (*_under_no_grad(source), *evaluations(code, source)):
         kind = code.kind(source, call.func)
@@ -82,14 +82,14 @@ def never_eval(code: Code, source: Source) -> Iterator[Hit]:
         if layer:
             yield Hit(call, {"model": dotted_target(call.func), "layer": layer})
             return
-        unseen = kind is None or (kind.made is None and not kind.name.startswith(_KNOWN))
-        if unseen and _set_to_train(code, dotted_target(call.func)):
+        is_unresolved = kind is None or (kind.class_node is None and not kind.name.startswith(_KNOWN_LIBRARIES))
+        if is_unresolved and _set_to_train(code, dotted_target(call.func)):
             yield Hit(call, {"model": dotted_target(call.func), "layer": "a mode, set by `train()`,"}, "warning")
             return
 
 
 def _under_no_grad(source: Source) -> Iterator[ast.Call]:
-    """Calls under `no_grad` in loops that do not train."""
+    """Yield calls under `no_grad` in loops that do not train."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
         calls = [n for n in walk(loop.body) if isinstance(n, ast.Call)]
         if not any(last_name(call.func) in ("backward", "step") for call in calls):
@@ -97,7 +97,7 @@ def _under_no_grad(source: Source) -> Iterator[ast.Call]:
 
 
 def _set_to_train(code: Code, model: str) -> bool:
-    """Whether `train()` of what is called so stands somewhere: who sets the mode has a model that knows modes."""
+    """Whether `train()` of that name is called: such code has a model that depends on the mode."""
     return any(
         isinstance(call.func, ast.Attribute) and dotted_target(call.func.value) == model and not call.args
         for _, call in code.calls.get("train", ())
@@ -105,7 +105,7 @@ def _set_to_train(code: Code, model: str) -> bool:
 
 
 def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
-    """A loop that sets evaluation mode each epoch and goes backward in the next without `train()`."""
+    """A loop calls `eval()` each epoch and trains in the next one without `train()`."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
         if next((one for one in source.above(loop) if isinstance(one, LOOPS)), None) is not None:
             continue
@@ -124,13 +124,13 @@ def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
             ):
                 continue
             kind = code.kind(where, func.value)
-            if kind is not None and kind.made is None and not kind.name.startswith(_KNOWN):
+            if kind is not None and kind.class_node is None and not kind.name.startswith(_KNOWN_LIBRARIES):
                 kind = None
             if kind is None and (where is not source or not _by_name(source, loop, func.value)):
                 continue
             layer = "a model" if kind is None else _mode_layer(code, kind)
             if kind is not None and (
-                not layer or _made_in(code, source, loop, kind) or not _is_trained(code, source, loop, kind)
+                not layer or _is_created_in(code, source, loop, kind) or not _is_trained(code, source, loop, kind)
             ):
                 continue
             at = call if where is source and _inside(source, call, loop) else _way_to(code, source, loop, call)
@@ -141,7 +141,7 @@ def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _reached(code: Code, source: Source, body: list[ast.stmt], depth: int) -> Iterator[tuple[Source, ast.Call]]:
-    """All calls of statements and of the program's functions that they run."""
+    """Yield all calls in statements and in the functions that they call."""
     for node in walk(body, into=False):
         if isinstance(node, ast.Call):
             yield source, node
@@ -166,13 +166,13 @@ def _inside(source: Source, node: ast.AST, loop: ast.AST) -> bool:
     return any(outer is loop for outer in source.above(node))
 
 
-def _made_in(code: Code, source: Source, loop: ast.AST, kind: Kind) -> bool:
-    """Whether a model is made anew in each turn."""
+def _is_created_in(code: Code, source: Source, loop: ast.AST, kind: Kind) -> bool:
+    """Whether a model is created anew in each iteration."""
     return kind.source is source and _inside(source, kind.call, loop)
 
 
 def _is_trained(code: Code, source: Source, loop: ast.AST, kind: Kind) -> bool:
-    """Whether the model, and not a frozen other one, is what an optimizer has the parameters of."""
+    """Whether an optimizer has the parameters of the model (not of another one)."""
     for name in ("parameters", "named_parameters"):
         for where, call in code.calls.get(name, ()):
             if isinstance(call.func, ast.Attribute):
@@ -187,9 +187,9 @@ def _is_trained(code: Code, source: Source, loop: ast.AST, kind: Kind) -> bool:
 
 
 def _by_name(source: Source, loop: ast.AST, model: ast.expr) -> bool:
-    """Whether an optimizer of the same function has the parameters of what is called so, and the loop makes no new one.
+    """Whether an optimizer of the same function has the parameters of that name, and the loop creates no new one.
 
-    A model that was made elsewhere may have no layer that knows modes: then the missing `train()` does no harm yet.
+    A model created elsewhere may have no layer that depends on the mode; then a missing `train()` is harmless.
     """
     assert isinstance(loop, LOOPS)
     name = dotted_target(model)
@@ -211,7 +211,7 @@ def _by_name(source: Source, loop: ast.AST, model: ast.expr) -> bool:
 
 
 def grad_in_evaluation(code: Code, source: Source) -> Iterator[Hit]:
-    """Evaluation loops that record a graph nobody uses."""
+    """An evaluation loop builds an autograd graph that is never used."""
     if not _trains(code):
         return
     seen = set()
@@ -222,19 +222,19 @@ def grad_in_evaluation(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _named_so(code: Code, source: Source) -> Iterator[Hit]:
-    """The models that run in loops named as ones that evaluate, with gradients."""
+    """Models called with gradients in loops that are named as evaluation."""
     for call in evaluations(code, source):
         if in_no_grad(source, call) or _called_without_grad(code, source, call) or _wants_gradients(source, call):
             continue
         kind, model = code.kind(source, call.func), dotted_target(call.func)
-        known = kind is not None and (kind.made is not None or kind.name.startswith(_MODELS))
+        known = kind is not None and (kind.class_node is not None or kind.name.startswith(_MODELS))
         if known or _set_to_train(code, model):
             yield Hit(call, {"model": model})
             return
 
 
 def _behind_eval(code: Code, source: Source) -> Iterator[Hit]:
-    """The models that run, with gradients, in a loop behind their `eval()`."""
+    """Models called with gradients in a loop after their `eval()`."""
     for where, call in code.calls.get("eval", ()):
         func = call.func
         if where is not source or not isinstance(func, ast.Attribute) or call.args or source.dotted(func):
@@ -253,7 +253,7 @@ def _behind_eval(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _evaluating_loop(source: Source, statement: ast.stmt, model: str) -> ast.AST | None:
-    """The first loop behind `model.eval()` in its block that calls the model, up to `model.train()`."""
+    """Return the first loop that calls the model between `model.eval()` and `model.train()` in a block."""
     block, index = source.blocks.get(statement, ([], 0))
     for later in block[index + 1 :]:
         calls = [n for n in walk([later]) if isinstance(n, ast.Call)]
@@ -278,7 +278,7 @@ def _wants_gradients(source: Source, node: ast.AST) -> bool:
 
 
 def _called_without_grad(code: Code, source: Source, node: ast.AST) -> bool:
-    """Whether the function is, or may be, called under `no_grad`."""
+    """Whether the function may be called under `no_grad`."""
     function = source.function(node)
     if function is None:
         return False
@@ -297,7 +297,7 @@ _TO_GPU = ("to", "cuda")
 
 
 def data_not_moved(code: Code, source: Source) -> Iterator[Hit]:
-    """A model on the GPU that is fed batches which nothing moves there."""
+    """A model on the GPU gets batches that are never moved there."""
     text = "\n".join(source.lines)
     if len(code.sources) == 1 and any(
         w in text
@@ -341,8 +341,8 @@ def _moves_model(code: Code, source: Source, call: ast.Call) -> bool:
     kind = code.kind(source, func.value)
     if kind is None:
         return False
-    if kind.made is not None:
-        return code.is_module(kind.made_in or source, kind.made) and (
+    if kind.class_node is not None:
+        return code.is_module(kind.class_source or source, kind.class_node) and (
             func.attr == "cuda" or _may_be_gpu(code, source, call)
         )
     known = kind.name.startswith(("torch.nn.", "torchvision.models."))

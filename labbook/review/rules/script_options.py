@@ -1,4 +1,4 @@
-"""Rules over the options of a script."""
+"""Rules about command-line options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPTIONS = (
 
 
 def option_not_used(code: Code, source: Source) -> Iterator[Hit]:
-    """An option of a script that nothing reads, while its value is written in the code."""
+    """An option is never read, and its value is hard-coded."""
     parsers = [call for where, call in code.calls.get("parse_args", ()) if where is source]
     if not parsers or _arguments_escape(source):
         return
@@ -48,7 +48,7 @@ def option_not_used(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _arguments_escape(source: Source) -> bool:
-    """Whether the parsed options are given to something as a whole."""
+    """Whether the parsed options are passed on as a whole."""
     for node in source.nodes:
         if isinstance(node, ast.Call):
             for arg in [*node.args, *(k.value for k in node.keywords)]:
@@ -77,7 +77,7 @@ def _arguments_escape(source: Source) -> bool:
 
 
 def _written(code: Code, source: Source, option: str) -> ast.AST | None:
-    """Where the value of an option is written as a number instead."""
+    """Return the node where a number is hard-coded instead of the option."""
     keyword = {"learning_rate": ("lr", "learning_rate"), "lr": ("lr", "learning_rate")}.get(option, (option,))
     for node in source.nodes:
         if not isinstance(node, ast.Call):

@@ -1,4 +1,4 @@
-"""Rules over tensors and objects that share storage: in-place changes, aliases of best weights, old optimizers."""
+"""Rules about shared storage: in-place changes, aliases of best weights, stale optimizers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _IN_PLACE = {"add_", "mul_", "sub_", "div_", "clamp_", "fill_", "zero_", "copy_"
 
 
 def leaf_in_place(code: Code, source: Source) -> Iterator[Hit]:
-    """`w -= lr * w.grad` on a leaf that requires a gradient, outside of `no_grad`."""
+    """`w -= lr * w.grad` outside `no_grad`, where `w` is a leaf that requires a gradient."""
     for node in source.nodes:
         target, value = _changed(node)
         name = dotted_target(target) if target is not None else ""
@@ -61,7 +61,7 @@ def _reads_grad(node: ast.AST, name: str) -> bool:
 
 
 def _is_leaf(code: Code, source: Source, node: ast.expr) -> bool:
-    """Whether all that a name holds was made with `requires_grad=True`, or is a parameter."""
+    """Whether all values of a name require gradients or are parameters."""
     scope = source.function(node) or source.tree
     values = [value for value in code.assigned(source, scope, dotted_target(node)) if value is not None]
     made = [value for value in values if isinstance(value, ast.Call)]
@@ -76,7 +76,7 @@ def _is_leaf(code: Code, source: Source, node: ast.expr) -> bool:
 
 
 def leaf_replaced(code: Code, source: Source) -> Iterator[Hit]:
-    """`w = w - lr * w.grad` in a loop: `w` is no leaf after it, and has no gradient in the next step."""
+    """`w = w - lr * w.grad` in a loop: `w` is then no leaf and has no gradient in the next step."""
     for loop, found in step_loops(code, source):
         if not any(one.what == "backward" for one in found):
             continue
@@ -97,7 +97,7 @@ def leaf_replaced(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def saved_in_place(code: Code, source: Source) -> Iterator[Hit]:
-    """An in-place change of the output of an operation that needs its output for the gradient (torch)."""
+    """An in-place change of an output that its operation needs for the gradient (torch)."""
     for cls in (n for n in source.nodes if isinstance(n, ast.ClassDef) and code.is_module(source, n)):
         for method in cls.body:
             if (
@@ -148,29 +148,29 @@ def _saving(code: Code, source: Source, call: ast.Call) -> str:
     kind = code.kind(source, call.func) if isinstance(call.func, ast.Attribute) else None
     name = (
         kind.name.rsplit(".", 1)[-1]
-        if kind is not None and kind.name.startswith("torch.nn.") and kind.made is None
+        if kind is not None and kind.name.startswith("torch.nn.") and kind.class_node is None
         else ""
     )
     return name if name in _SAVES_OUTPUT else ""
 
 
 def best_alias(code: Code, source: Source) -> Iterator[Hit]:
-    """The best weights kept as `model.state_dict()`, whose tensors the next steps change."""
+    """The best weights are stored as `model.state_dict()`, whose tensors change with the next step."""
     for node in source.nodes:
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
             continue
         name = dotted_target(node.targets[0])
-        kept = _kept(node.value)
-        if not name or kept is None:
+        stored = _stored_model(node.value)
+        if not name or stored is None:
             continue
         loop = next((one for one in source.above(node) if isinstance(one, LOOPS)), None)
         if loop is None or source.function(loop) is not source.function(node):
             continue
         branch = next((one for one in source.above(node) if isinstance(one, (ast.If, *LOOPS))), None)
         if not isinstance(branch, ast.If):
-            # Kept in every turn, it is the last state anyway.
+            # Stored in every iteration: it is the last state anyway.
             continue
-        if not _loaded_again(source, loop, kept, name) and not _is_best(code, source, loop, kept, name):
+        if not _loaded_again(source, loop, stored, name) and not _is_best(code, source, loop, stored, name):
             continue
         if not _trained_in(code, source, loop):
             continue
@@ -179,25 +179,25 @@ def best_alias(code: Code, source: Source) -> Iterator[Hit]:
         yield Hit(node, {"name": name, "value": ast.unparse(node.value)})
 
 
-def _is_best(code: Code, source: Source, loop: ast.AST, kept: ast.expr, name: str) -> bool:
-    """Whether a name says that it keeps the best of a model that is known, and that the loop does not make anew."""
-    kind = code.kind(source, kept) if dotted_target(kept) and "best" in name.lower() else None
+def _is_best(code: Code, source: Source, loop: ast.AST, stored: ast.expr, name: str) -> bool:
+    """Whether a name suggests the best state of a known model that the loop does not create anew."""
+    kind = code.kind(source, stored) if dotted_target(stored) and "best" in name.lower() else None
     if kind is None or (kind.source is source and any(one is loop for one in source.above(kind.call))):
         return False
     return _is_model(code, kind)
 
 
-def _loaded_again(source: Source, loop: ast.AST, kept: ast.expr, name: str) -> bool:
-    """Whether the same model gets the kept state back behind the loop."""
+def _loaded_again(source: Source, loop: ast.AST, stored: ast.expr, name: str) -> bool:
+    """Whether the same model loads the stored state after the loop."""
     assert isinstance(loop, LOOPS)
-    if any(assigns(one, dotted_target(kept)) for one in walk(loop.body)) or not isinstance(kept, ast.Name):
+    if any(assigns(one, dotted_target(stored)) for one in walk(loop.body)) or not isinstance(stored, ast.Name):
         return False
     scope = source.function(loop) or source.tree
     return any(
         isinstance(one, ast.Call)
         and isinstance(one.func, ast.Attribute)
         and one.func.attr in ("load_state_dict", "set_state_dict", "set_dict")
-        and ast.unparse(one.func.value) == ast.unparse(kept)
+        and ast.unparse(one.func.value) == ast.unparse(stored)
         and bool(one.args)
         and dotted_target(one.args[0]) == name
         and one.lineno > (loop.end_lineno or 0)
@@ -205,16 +205,16 @@ def _loaded_again(source: Source, loop: ast.AST, kept: ast.expr, name: str) -> b
     )
 
 
-def _kept(node: ast.expr) -> ast.expr | None:
-    """The model whose state is kept: `m` of `m.state_dict()`, or `m` itself."""
+def _stored_model(node: ast.expr) -> ast.expr | None:
+    """Return the model whose state is stored: `m` in `m.state_dict()`, or `m` itself."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "state_dict":
         return node.func.value
     return node if isinstance(node, (ast.Name, ast.Attribute)) else None
 
 
 def _is_model(code: Code, kind: Kind) -> bool:
-    if kind.made is not None:
-        return code.is_module(kind.made_in or kind.source, kind.made)
+    if kind.class_node is not None:
+        return code.is_module(kind.class_source or kind.source, kind.class_node)
     return kind.name.startswith(("torch.nn.", "paddle.nn.", "torchvision.models.", "paddle.vision.models."))
 
 
@@ -237,7 +237,7 @@ def _used_at_once(source: Source, node: ast.stmt, name: str) -> bool:
 
 
 def _used_later(source: Source, loop: ast.AST, name: str) -> bool:
-    """Whether the kept state is used behind the loop."""
+    """Whether the stored state is used after the loop."""
     end = getattr(loop, "end_lineno", 0)
     scope = source.function(loop) or source.tree
     return any(
@@ -254,7 +254,7 @@ def _leaves(source: Source, node: ast.stmt) -> bool:
 
 
 def stale_optimizer(code: Code, source: Source) -> Iterator[Hit]:
-    """An optimizer made before a layer of its model, or the model itself, is replaced."""
+    """A layer of a model, or the model, is replaced after the optimizer was created."""
     for node in source.nodes:
         if (
             not isinstance(node, ast.Assign)
@@ -274,7 +274,7 @@ def stale_optimizer(code: Code, source: Source) -> Iterator[Hit]:
                 break
             replaced = _replaces(code, source, later, model)
             if replaced:
-                if _made_again(source, block[index + 1 :], optimizer):
+                if _is_recreated(source, block[index + 1 :], optimizer):
                     break
                 yield Hit(
                     later, {"optimizer": optimizer or "optimizer", "line": str(source.line(node)[0]), "what": replaced}
@@ -285,12 +285,12 @@ def stale_optimizer(code: Code, source: Source) -> Iterator[Hit]:
 SCOPES_AND_LOOPS = (*LOOPS, ast.FunctionDef, ast.ClassDef, ast.If, ast.Try, ast.Delete, ast.With)
 
 
-def _made_again(source: Source, block: list[ast.stmt], optimizer: str) -> bool:
+def _is_recreated(source: Source, block: list[ast.stmt], optimizer: str) -> bool:
     return any(assigns(one, optimizer) for later in block for one in walk([later]))
 
 
 def _all_parameters_of(call: ast.Call) -> str:
-    """The model all of whose parameters an optimizer is given, or ""."""
+    """Return the model whose parameters are all passed to an optimizer, or ""."""
     given = next(
         (k.value for k in call.keywords if k.arg in ("params", "parameters")), call.args[0] if call.args else None
     )
@@ -305,7 +305,7 @@ def _all_parameters_of(call: ast.Call) -> str:
 
 
 def _replaces(code: Code, source: Source, node: ast.stmt, model: str) -> str:
-    """The part of a model that an assignment replaces by a new layer, or ""."""
+    """Return the part of a model that an assignment replaces by a new layer, or ""."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
         return ""
     target = node.targets[0]
@@ -319,7 +319,7 @@ def _replaces(code: Code, source: Source, node: ast.stmt, model: str) -> str:
         return ""
     if any(dotted_target(one) == model for arg in node.value.args for one in ast.walk(arg)) and inner is target:
         return ""
-    made_model = kind.made is not None and code.is_module(kind.made_in or source, kind.made)
+    made_model = kind.class_node is not None and code.is_module(kind.class_source or source, kind.class_node)
     layer = kind.name.startswith(
         (
             "torch.nn.Linear",

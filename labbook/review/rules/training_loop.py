@@ -1,4 +1,4 @@
-"""Rules over hand-written training loops: what is missing, and what stands in the wrong order."""
+"""Rules about hand-written training loops: missing calls and wrong order."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ def _has(found: list[Event], what: str) -> bool:
 
 
 def _is_step(event: Event, found: list[Event]) -> bool:
-    """Whether it is the step of an optimizer: it is known to be one, or has its gradients cleared in the same loop."""
+    """Whether a step belongs to an optimizer: a known class, or one whose gradients the same loop clears."""
     same = any(one.what == "zero" and one.on == event.on for one in found)
     return event.what == "step" and bool(event.on) and (event.sure or same)
 
 
 def _around(code: Code, source: Source, node: ast.AST) -> list[Event]:
-    """The events of the whole function that a loop stands in."""
+    """Return the events of the function that contains a loop."""
     function = source.function(node)
     return events(code, source, function.body if function is not None else source.tree.body)
 
 
 def _by_hand(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
-    """Whether a loop uses gradients itself (`w -= lr * w.grad`, an attack on the input)."""
+    """Whether a loop reads `.grad` (a manual update, an attack on the input)."""
     return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in walk(loop.body))
 
 
 def missing_zero_grad(code: Code, source: Source) -> Iterator[Hit]:
-    """Loops that go backward and step, and clear no gradient."""
+    """A loop calls `backward` and `step`, but clears no gradients."""
     for _, found in step_loops(code, source):
         steps = [one for one in found if one.what == "step"]
         back = next((one for one in found if one.what == "backward" and _is_call_of_loss(one)), None)
@@ -52,7 +52,7 @@ def _is_call_of_loss(event: Event) -> bool:
 
 
 def missing_zero_grad_by_hand(code: Code, source: Source) -> Iterator[Hit]:
-    """Loops that change leaves by their own `.grad` and never clear it."""
+    """A loop updates leaves with their `.grad`, but never clears it."""
     for loop, found in step_loops(code, source):
         if not _has(found, "backward") or _has(found, "zero") or _has(found, "step") or _has(found, "unknown"):
             continue
@@ -103,7 +103,7 @@ def _is_paddle(source: Source) -> bool:
 
 
 def missing_backward(code: Code, source: Source) -> Iterator[Hit]:
-    """Loops that clear gradients and step, and never go backward."""
+    """A loop clears gradients and calls `step`, but never `backward`."""
     for loop, found in step_loops(code, source):
         step = next((one for one in found if _is_step(one, found)), None)
         cleared = [one for one in found if one.what == "zero"]
@@ -115,7 +115,7 @@ def missing_backward(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def missing_step(code: Code, source: Source) -> Iterator[Hit]:
-    """Loops that clear the gradients of an optimizer and go backward, and never step."""
+    """A loop clears the gradients of an optimizer and calls `backward`, but never `step`."""
     for loop, found in step_loops(code, source):
         back = next((one for one in found if one.what == "backward" and one.direct), None)
         if back is None or _has(found, "step") or _has(found, "unknown") or _by_hand(loop):
@@ -139,12 +139,12 @@ def _on_optimizer(code: Code, source: Source, event: Event) -> bool:
 
     func = _func(event)
     kind = code.kind(source, func.value) if isinstance(func, ast.Attribute) else None
-    # An optimizer that is given to the function is told by its name.
+    # An optimizer passed to the function is recognised by its name.
     return is_optimizer(kind.name) if kind is not None else "optim" in event.on.lower()
 
 
 def _mentions(node: ast.AST, name: str) -> bool:
-    """Whether an optimizer is used in another way than by a method of its own."""
+    """Whether an optimizer is used other than by calling its methods."""
     if not isinstance(node, ast.Call):
         return False
     given = [*node.args, *(k.value for k in node.keywords)]
@@ -154,7 +154,7 @@ def _mentions(node: ast.AST, name: str) -> bool:
 
 
 def cleared_before_step(code: Code, source: Source) -> Iterator[Hit]:
-    """Loops in which nothing goes backward between clearing the gradients of an optimizer and its step."""
+    """A loop has no `backward` between clearing the gradients of an optimizer and its step."""
     for loop, found in step_loops(code, source):
         direct = [one for one in found if one.what in ("zero", "step", "backward", "unknown")]
         steps = [one for one in direct if one.always and _is_step(one, direct)]
@@ -164,29 +164,31 @@ def cleared_before_step(code: Code, source: Source) -> Iterator[Hit]:
             continue
         for step in steps:
             before = _before(direct, step)
-            # Walking backwards from the step: its own clearing comes before any backward.
+            # Backwards from the step: its gradients are cleared before any `backward` call.
             first = next((one for one in before if one.what == "backward" or _same(one, step, direct)), None)
             if first is not None and first.what == "zero" and first.always:
                 again = any(one.what == "step" and one.on == step.on and one is not step for one in direct)
                 if not again:
-                    yield Hit(step.node, {"optimizer": step.on, "clear": _shown(first), "line": _line(source, first)})
+                    yield Hit(
+                        step.node, {"optimizer": step.on, "clear": _call_text(first), "line": _line(source, first)}
+                    )
 
 
 def _before(found: list[Event], step: Event) -> list[Event]:
-    """What comes before a step, nearest first, around the end of the loop into the turn before."""
+    """Yield the events before a step, nearest first, continuing in the previous iteration."""
     at = next(number for number, one in enumerate(found) if one is step)
     return [*reversed(found[:at]), *reversed(found[at + 1 :])]
 
 
 def _same(event: Event, step: Event, found: list[Event]) -> bool:
-    """Whether it clears what the step uses: the same optimizer, or the only one's model."""
+    """Whether an event clears the gradients of a step: of the same optimizer, or of the only one's model."""
     if event.what != "zero":
         return False
     optimizers = {one.on for one in found if one.what == "step"}
     return event.on == step.on or (len(optimizers) == 1 and "opt" not in event.on.lower())
 
 
-def _shown(event: Event) -> str:
+def _call_text(event: Event) -> str:
     return f"{event.on}.{last_name(_func(event))}()" if isinstance(event.node, ast.Call) else "grad = None"
 
 
@@ -195,7 +197,7 @@ def _line(source: Source, event: Event) -> str:
 
 
 def scheduler_before_optimizer(code: Code, source: Source) -> Iterator[Hit]:
-    """Loops in which a schedule is stepped, each time, before the optimizer is."""
+    """A loop always steps a scheduler before the optimizer."""
     for loop in loops(source):
         if not any(isinstance(node, ast.Call) and last_name(node.func) == "step" for node in walk(loop.body)):
             continue
@@ -219,7 +221,7 @@ def _nearest(source: Source, node: ast.AST) -> ast.AST | None:
 
 
 def schedule_per_batch(code: Code, source: Source) -> Iterator[Hit]:
-    """A cosine whose period counts epochs, stepped in the loop over batches."""
+    """A cosine schedule with a period in epochs is stepped for each batch."""
     for name in ("step",):
         for where, call in code.calls.get(name, ()):
             if where is not source or not isinstance(call.func, ast.Attribute) or call.args or call.keywords:
@@ -265,7 +267,7 @@ def _epochs(node: ast.expr) -> set[str]:
 
 
 def hidden_failures(code: Code, source: Source) -> Iterator[Hit]:
-    """Handlers of everything around a training step that do nothing."""
+    """A handler for all exceptions around a training step does nothing."""
     for node in source.nodes:
         if not isinstance(node, ast.Try) or _nearest(source, node) is None:
             continue
@@ -280,7 +282,7 @@ def hidden_failures(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def retained_each_step(code: Code, source: Source) -> Iterator[Hit]:
-    """`retain_graph=True` where the loop goes backward once."""
+    """`retain_graph=True` in a loop with a single `backward` call."""
     for loop, found in step_loops(code, source):
         back = [one for one in found if one.what == "backward"]
         if len(back) != 1 or not back[0].direct or not isinstance(back[0].node, ast.Call) or _has(found, "unknown"):
@@ -294,7 +296,7 @@ def retained_each_step(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def no_seed(code: Code, source: Source) -> Iterator[Hit]:
-    """A script that trains and sets no seed."""
+    """A training script sets no seed."""
     if code.calls.get("manual_seed") or any("seed" in name.lower() for name in code.calls):
         return
     if any("seed" in name.lower() for name in code.functions) or any("seed" in n.lower() for n in source.names):

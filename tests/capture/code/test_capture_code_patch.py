@@ -151,7 +151,7 @@ def test_a_masked_added_line_still_applies(code, make_context, git_in, tmp_path)
     assert facts["blobs"]["train.py"].startswith("masked:")
 
 
-def test_masked_context_is_said_to_break_the_patch(code, make_context, git_in):
+def test_a_patch_with_masked_context_is_reported_as_not_applicable(code, make_context, git_in):
     (code / "train.py").write_text('password = "correct-horse-battery"\nlr = 1\n')
     git_in(code, "commit", "-qam", "secret")
     (code / "train.py").write_text('password = "correct-horse-battery"\nlr = 2\n')
@@ -168,7 +168,7 @@ def test_known_values_of_the_run_are_masked(code, make_context):
     assert "zq9kfh3mmw2x" not in (context.attachments / facts["patch"]).read_text()
 
 
-def test_patch_is_limited_and_names_what_is_left_out(code, make_context, git_in, tmp_path):
+def test_patch_is_limited_and_names_omitted_files(code, make_context, git_in, tmp_path):
     (code / "big.py").write_text("x = 1\n" * 5000)
     (code / "small.py").write_text("y = 1\n")
     (code / "data.json").write_text("[" + "1," * 60000 + "1]")
@@ -219,7 +219,7 @@ def test_users_diff_settings_do_not_spoil_the_patch(code, make_context, git_in, 
     same_files(code, clone, ["train.py", "sub/naïve.py"])
 
 
-def test_attachments_that_cannot_be_written_are_said(code, make_context, monkeypatch):
+def test_attachments_that_cannot_be_written_are_reported(code, make_context, monkeypatch):
     (code / "train.py").write_text("x\n")
     context = make_context(code, "python", "train.py")
     shutil.rmtree(context.attachments)

@@ -44,7 +44,7 @@ def test_ignored_files_are_not_taken(code, make_context, git_in):
     assert facts["untracked_other_count"] == 0
 
 
-def test_what_labbook_writes_is_no_change(code, make_context):
+def test_files_of_labbook_are_no_change(code, make_context):
     (code / "labbook.toml").write_text("title = 'x'\n")
     (code / "notes" / "runs").mkdir(parents=True)
     (code / "notes" / "runs" / "a.md").write_text("entry")
@@ -102,7 +102,7 @@ def test_detached_head_and_operations(code, make_context, git_in):
     assert (facts["branch"], facts["detached"], facts["state"]) == ("", True, "")
 
 
-def test_conflict_beside_other_changes_keeps_sections_apart(code, make_context, git_in):
+def test_conflicts_and_other_changes_have_separate_sections(code, make_context, git_in):
     (code / "a.py").write_text("1\n")
     (code / "z.py").write_text("1\n")
     git_in(code, "add", ".")
@@ -181,7 +181,7 @@ def test_linked_work_tree(code, make_context, git_in, tmp_path):
     assert (facts["branch"], facts["top"], facts["dirty"]) == ("wt", str(tmp_path / "wt"), False)
 
 
-def test_without_a_repository_the_script_and_its_modules_are_kept(tmp_path, make_context, git_in):
+def test_without_a_repository_the_script_and_its_modules_are_stored(tmp_path, make_context, git_in):
     folder = tmp_path / "plain"
     (folder / "net").mkdir(parents=True)
     (folder / "train.py").write_text("import os\nimport model\nfrom net.blocks import Block\n")
@@ -204,7 +204,7 @@ def test_without_a_repository_the_script_and_its_modules_are_kept(tmp_path, make
     same_files(folder, fresh, wanted)
 
 
-def test_without_a_repository_a_shell_script_keeps_what_it_calls(tmp_path, make_context):
+def test_without_a_repository_a_shell_script_and_its_programs_are_stored(tmp_path, make_context):
     folder = tmp_path / "plain"
     folder.mkdir()
     (folder / "run.sh").write_text("python prepare.py && python train.py --lr 1\n")
@@ -220,7 +220,7 @@ def test_no_repository_and_no_script_declines(tmp_path, make_context):
     assert facts["command"]["script"] == "python -c"
 
 
-def test_without_git_the_commit_is_still_told(code, make_context, git_in, monkeypatch):
+def test_without_git_the_commit_is_still_recorded(code, make_context, git_in, monkeypatch):
     commit = git_in(code, "rev-parse", "HEAD")
     git_in(code, "pack-refs", "--all")
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -265,5 +265,5 @@ def test_submodule_is_named_and_not_entered(code, make_context, git_in, tmp_path
     [("a.py", True), ("conf.yaml", True), ("requirements-dev.txt", True), ("Makefile", True), ("Dockerfile.gpu", True),
      ("log.txt", False), ("weights.pt", False), ("data.csv", False), ("README.md", True)],
 )  # fmt: skip
-def test_what_counts_as_a_new_source_file(name, source):
+def test_new_source_files(name, source):
     assert is_source(f"some/{name}") is source

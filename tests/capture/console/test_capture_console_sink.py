@@ -30,7 +30,7 @@ def feed(sink, data: bytes, step: int = 5000) -> None:
         sink.feed("stdout", data[start : start + step])
 
 
-def test_short_output_is_kept_whole(tmp_path):
+def test_short_output_is_stored_completely(tmp_path):
     sink = sink_in(tmp_path)
     sink.feed("stdout", b"one\ntw")
     sink.feed("stderr", b"trouble\n")
@@ -43,7 +43,7 @@ def test_short_output_is_kept_whole(tmp_path):
     assert (console.lines, console.left_out) == (4, 0)
 
 
-def test_long_output_keeps_both_ends_and_the_notable_lines(tmp_path):
+def test_long_output_is_stored_with_both_ends_and_notable_lines(tmp_path):
     sink = sink_in(tmp_path, head_bytes=10_000, tail_bytes=20_000)
     lines = [f"ordinary line {n}" for n in range(20_000)]
     lines[9_000] = "ValueError: no such layer"
@@ -65,7 +65,7 @@ def test_long_output_keeps_both_ends_and_the_notable_lines(tmp_path):
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 60_000
 
 
-def test_a_traceback_in_the_middle_is_kept_whole(tmp_path):
+def test_a_traceback_in_the_middle_is_stored_completely(tmp_path):
     traceback = (
         "[rank1]: Traceback (most recent call last):\n"
         '[rank1]:   File "train.py", line 3, in <module>\n'
@@ -95,7 +95,7 @@ def test_metric_lines_of_a_kind_are_thinned_and_all_kinds_stay(tmp_path):
     assert text.count("accuracy") == 10
 
 
-def test_skimmed_output_is_counted_and_its_notable_lines_kept(tmp_path):
+def test_skimmed_output_is_counted_and_its_notable_lines_stored(tmp_path):
     sink = sink_in(tmp_path, head_bytes=100, tail_bytes=100_000)
     sink.feed("stdout", b"start\nhalf of a ")
     sink.skim("stdout", b"line\n" + b"flood\n" * 1000 + b"CUDA error: out of memory\n" + b"flood\n" * 1000 + b"cut he")
@@ -157,7 +157,7 @@ def test_the_state_of_a_bar_survives_a_crash(tmp_path):
     assert read_console(tmp_path).text == "start\n 20% loss=1.0\n"
 
 
-def test_a_second_sink_goes_on_where_the_first_one_died(tmp_path):
+def test_a_second_sink_continues_after_the_first_one_died(tmp_path):
     first = sink_in(tmp_path, head_bytes=1_000, tail_bytes=5_000)
     feed(first, b"".join(b"first %d\n" % n for n in range(300)) + b"10%\r20%\r3")
     first.flush()
@@ -196,7 +196,7 @@ class Raising(Redactor):
         return super().lines(block, state)
 
 
-def test_what_cannot_be_redacted_is_withheld(tmp_path):
+def test_text_that_cannot_be_redacted_is_withheld(tmp_path):
     sink = ConsoleSink(tmp_path, Raising())
     sink.feed("stdout", b"before\n")
     sink.feed("stdout", b"boom hidden\nboom again\n")
@@ -359,7 +359,7 @@ def test_the_open_key_of_a_block():
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_every_line_is_counted_once_whatever_is_left_out(tmp_path, seed):
+def test_every_line_is_counted_once_even_if_omitted(tmp_path, seed):
     chance = random.Random(seed)
     count = chance.randrange(1, 12)
     text = b"".join(b"line %d %s\n" % (n, chance.choice([b"", b"error"])) for n in range(count))

@@ -47,7 +47,7 @@ class Screen(io.StringIO):
         ("损失 0.5\n", "损失 0.5\n"),
     ],
 )
-def test_what_a_terminal_would_show_in_the_end(printed, kept):
+def test_folding_gives_the_final_text_of_a_terminal(printed, kept):
     assert fold(printed) == kept
 
 
@@ -79,7 +79,7 @@ def test_lines_after_nested_bars_are_released():
     assert folder.feed("next\n") == "next\n"
 
 
-def test_settled_shows_the_bar_without_what_is_growing():
+def test_settled_text_excludes_the_growing_line():
     folder = LineFolder()
     folder.feed("epoch 10%\repoch 20%\repoch 3")
 
@@ -101,7 +101,7 @@ def test_an_image_in_the_stream_is_swallowed():
     assert fold(text, tuple(range(0, len(text), 4096))) == "before\nafter\n"
 
 
-def test_a_sequence_that_never_ends_costs_little():
+def test_an_endless_escape_sequence_is_cheap():
     out = fold("\x1b]0;" + "lost " * 10 + "\nkept\n" + "\x1b[" * 10_000 + "\nend\n")
 
     assert "kept\n" in out and out.endswith("end\n")

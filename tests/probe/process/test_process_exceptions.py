@@ -44,7 +44,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("what", list(PROGRAMS))
-def test_output_and_status_are_those_of_a_run_without_the_probe(probed, python, what):
+def test_output_and_status_are_the_same_as_without_the_probe(probed, python, what):
     probed.write("fail.py", PROGRAMS[what])
     plain = probed.plain(python, "fail.py")
     done = probed(python, "fail.py", check=None)
@@ -60,7 +60,7 @@ def _stable(text):
     return re.sub(r"0x[0-9a-f]+", "0x", text)
 
 
-def test_frames_and_chain_are_told(probed, python):
+def test_frames_and_chain_are_recorded(probed, python):
     probed.write("deep.py", "import json\ndef inner():\n    json.loads('{')\n")
     probed.write(
         "fail.py",
@@ -87,7 +87,7 @@ def test_frames_and_chain_are_told(probed, python):
     assert not cause["frames"][-1]["user"]
 
 
-def test_context_cycles_and_silent_messages_are_told(probed):
+def test_context_cycles_and_failing_messages_are_recorded(probed):
     chains = {"context": [("KeyError", "context")], "suppressed": [], "cycle": [("ValueError", "context")]}
     for what, chain in chains.items():
         probed.write("fail.py", PROGRAMS[what])
@@ -98,7 +98,7 @@ def test_context_cycles_and_silent_messages_are_told(probed):
     assert "cannot be shown" in event["message"]
 
 
-def test_a_deep_recursion_keeps_both_ends(probed):
+def test_a_deep_recursion_is_recorded_with_both_ends(probed):
     probed.write("fail.py", PROGRAMS["recursion"])
     (event,) = probed(sys.executable, "fail.py", check=None).of("exception")
     assert event["type"] == "RecursionError"
@@ -108,14 +108,14 @@ def test_a_deep_recursion_keeps_both_ends(probed):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups are new in 3.11")
-def test_members_of_a_group_and_notes_are_told(probed):
+def test_members_of_a_group_and_notes_are_recorded(probed):
     probed.write("fail.py", "e = ExceptionGroup('two', [ValueError('a'), TypeError('b')])\ne.add_note('seen')\nraise e")
     (event,) = probed(sys.executable, "fail.py", check=None).of("exception")
     assert event["notes"] == ["seen"]
     assert [(m["type"], m["message"]) for m in event["group"]] == [("ValueError", "a"), ("TypeError", "b")]
 
 
-def test_a_thread_and_its_name_are_told(probed, python):
+def test_a_thread_and_its_name_are_recorded(probed, python):
     for what in ("thread", "thread hook"):
         probed.write("fail.py", PROGRAMS[what])
         (event,) = probed(python, "fail.py").of("exception")
@@ -130,7 +130,7 @@ def test_a_thread_and_its_name_are_told(probed, python):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_the_error_of_a_child_process_is_told(probed, python, method):
+def test_the_error_of_a_child_process_is_recorded(probed, python, method):
     probed.write(
         "fail.py",
         "import multiprocessing as mp, sys\n"
@@ -187,7 +187,7 @@ def test_a_time_limit_by_signal_reaches_the_program_even_while_the_probe_works(p
 
 
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="older interpreters do not say where it was ignored")
-def test_what_fails_at_exit_is_told_and_ends_nothing(probed):
+def test_failures_at_exit_are_recorded_and_do_not_end_the_process(probed):
     probed.write("fail.py", "import atexit\natexit.register(lambda: {}['saved'])\n")
     plain = probed.plain(sys.executable, "fail.py")
     done = probed(sys.executable, "fail.py")

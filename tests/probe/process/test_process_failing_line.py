@@ -86,7 +86,7 @@ def told(probed, source):
         pytest.param("torch.mm(x, parts[1], out=None)", {"x": [2, 8], "parts[1]": [4, 5]}, marks=pytest.mark.long),
     ],
 )
-def test_what_a_line_of_torch_names(probed, line, expected):
+def test_tensors_named_on_a_line_of_torch(probed, line, expected):
     if "\n" in line and sys.version_info < (3, 11):
         pytest.skip("before 3.11 only one line of a statement is known")
     _, tensors = told(probed, TORCH.replace("LINE", line))
@@ -95,7 +95,7 @@ def test_what_a_line_of_torch_names(probed, line, expected):
 
 
 @pytest.mark.paddle
-def test_what_a_line_of_paddle_names(probed):
+def test_tensors_named_on_a_line_of_paddle(probed):
     _, tensors = told(probed, PADDLE)
     assert tensors == {
         "x": ([2, 8], "float32", "cpu"),
@@ -111,7 +111,7 @@ def test_no_line_of_the_program_runs(probed):
     assert tensors == {"sly.kept": ([3], "float32", "cpu"), "loud": ([2], "float32", "cpu")}
 
 
-def test_arrays_are_told_and_long_lines_are_cut(probed):
+def test_arrays_are_recorded_and_long_lines_are_cut(probed):
     names = ", ".join(f"a{n}" for n in range(20))
     source = f"import numpy\n{names} = [numpy.zeros(n) for n in range(20)]\n1 / 0, {names}\n"
     _, tensors = told(probed, source)

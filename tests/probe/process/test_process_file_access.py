@@ -15,7 +15,7 @@ def by_name(done):
     return {os.path.basename(path): item for path, item in items(done).items()}
 
 
-def test_reading_and_writing_are_told_apart(probed, python):
+def test_reading_and_writing_are_distinguished(probed, python):
     probed.write("data.csv", "a,b\n1,2\n")
     probed.write(
         "train.py",
@@ -50,7 +50,7 @@ def test_reading_and_writing_are_told_apart(probed, python):
     assert all(item["via"] == "open" for item in items(done).values())
 
 
-def test_a_file_that_is_moved_into_place_is_told_by_its_last_name(probed, python):
+def test_a_renamed_file_is_recorded_with_its_final_name(probed, python):
     code = (
         "import os, tempfile\n"
         "with tempfile.TemporaryFile(dir='.') as f: f.write(b'x')\n"
@@ -106,7 +106,7 @@ def test_many_files_of_a_folder_are_counted_not_listed(probed):
     assert sum(len(str(event)) for event in done.events) < 150_000
 
 
-def test_a_fork_tells_its_own_files_and_not_those_of_its_parent(probed, python):
+def test_a_fork_records_its_own_files_only(probed, python):
     probed.write(
         "train.py",
         "import multiprocessing as mp\n"

@@ -20,7 +20,7 @@ class Proxy:
         raise AssertionError("a proxy was woken")
 
 
-def test_instances_of_a_class_and_of_those_below_it_are_found():
+def test_instances_of_a_class_and_its_subclasses_are_found():
     held = [Layer(), Linear(), Proxy(), Linear()]
     assert {id(thing) for thing in gc_scan.live_instances(Layer)} == {id(held[0]), id(held[1]), id(held[3])}
 
@@ -47,7 +47,7 @@ def test_a_tuple_that_another_thread_is_building_is_let_go():
     assert failed == []
 
 
-def test_the_collector_is_left_as_it_was():
+def test_the_state_of_the_collector_is_restored():
     assert gc.isenabled()
     gc_scan.live_instances(Layer)
     assert gc.isenabled()

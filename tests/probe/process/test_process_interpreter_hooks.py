@@ -25,7 +25,7 @@ print(len(caught), warnings.showwarning.__name__)
 """
 
 
-def test_shown_warnings_are_told_and_look_the_same(probed, python):
+def test_warnings_are_recorded_and_printed_unchanged(probed, python):
     probed.write("warn.py", WARN)
     plain = probed.plain(python, "warn.py")
     done = probed(python, "warn.py")
@@ -43,7 +43,7 @@ def test_warnings_under_flags_look_the_same(probed, python, flags):
     assert (done.code, done.out, done.err) == (plain.returncode, plain.stdout, plain.stderr)
 
 
-def test_started_programs_are_told(probed, python):
+def test_started_programs_are_recorded(probed, python):
     code = (
         "import os, subprocess\n"
         "subprocess.run(['true', '--api-key', 'zq81xYt55wpL'])\n"
@@ -146,7 +146,7 @@ def _without_folder(result, folder):
     return code, out, re.sub(r"0x[0-9a-f]+", "0x", err.replace(f"/{folder}/", "/")), files
 
 
-def test_what_a_killed_process_wrote_is_there(probed):
+def test_events_of_a_killed_process_are_complete(probed):
     code = "import os, signal; open('data.txt', 'w').write('x'); os.kill(os.getpid(), signal.SIGKILL)"
     done = probed(sys.executable, "-c", code, check=None)
     assert done.code == -9
@@ -154,7 +154,7 @@ def test_what_a_killed_process_wrote_is_there(probed):
     assert not done.of("bye")
 
 
-def test_a_full_journal_is_counted_and_hurts_nobody(probed):
+def test_events_dropped_by_a_full_journal_are_counted(probed):
     code = (
         "import os, sys, resource, signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -194,9 +194,9 @@ def test_a_full_journal_is_counted_and_hurts_nobody(probed):
 )
 @pytest.mark.parametrize("damage", ["raises", "missing", "unreadable"])
 def test_a_broken_probe_leaves_the_program_alone(probed, tmp_path, stage, damage):
-    island = tmp_path / "island" / "probe"
-    shutil.copytree(Path(labbook.probe.__file__).parent, island, ignore=shutil.ignore_patterns("__pycache__"))
-    broken = island / stage
+    package = tmp_path / "package" / "probe"
+    shutil.copytree(Path(labbook.probe.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    broken = package / stage
     if damage == "missing":
         broken.unlink()
     else:
@@ -205,7 +205,7 @@ def test_a_broken_probe_leaves_the_program_alone(probed, tmp_path, stage, damage
     environ = inject_environment(
         {**probed.environment(), "MY_API_KEY": "zq81xYt55wpL"},
         {"dir": str(probed.journal)},
-        island / "inject",
+        package / "inject",
     )
     probed.write(
         "train.py",

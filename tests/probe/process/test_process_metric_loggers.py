@@ -41,7 +41,7 @@ def test_labbook_log_does_nothing_outside_a_recorded_run(run):
     assert run("logs.py", "labbook", probe=False).err == ""
 
 
-def test_a_program_that_logs_without_end_is_told_in_bounded_space(run, healthy):
+def test_endless_logging_is_recorded_in_bounded_space(run, healthy):
     program = """
 import labbook
 for step in range(60000):

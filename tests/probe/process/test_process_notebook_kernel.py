@@ -21,7 +21,7 @@ def notebook(*cells):
 
 
 @pytest.mark.slow
-def test_the_error_of_a_cell_is_told(probed):
+def test_the_error_of_a_cell_is_recorded(probed):
     probed.write("train.ipynb", notebook(*CELLS))
     command = ("-m", "jupyter", "nbconvert", "--to", "notebook", "--execute", "--allow-errors", "train.ipynb")
     done = probed(sys.executable, *command, IPYTHONDIR=str(probed.folder / "ipython"))

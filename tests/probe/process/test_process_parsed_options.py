@@ -22,7 +22,7 @@ def values(done, source):
     return [event["values"] for event in done.of("arguments") if event["source"] == source]
 
 
-def test_an_argparse_namespace_is_told_once_with_its_sub_command(probed, python):
+def test_an_argparse_namespace_is_recorded_once_with_its_sub_command(probed, python):
     probed.write("train.py", ARGPARSE)
     words = ["train.py", "--dims", "1", "2", "--lr", "nan", "--hub-token", "zq81xYt55wpL", "train", "--epochs", "5"]
     done = probed(python, *words)
@@ -54,7 +54,7 @@ def test_options_of_a_launcher_are_not_those_of_the_program(probed):
     assert values(done, "argparse") == []
 
 
-def test_click_options_are_told(probed):
+def test_click_options_are_recorded(probed):
     pytest.importorskip("click")
     probed.write(
         "train.py",
@@ -99,7 +99,7 @@ _HIDDEN = 1
 """
 
 
-def test_settings_in_the_main_module_are_told(probed, python):
+def test_settings_in_the_main_module_are_recorded(probed, python):
     probed.write("train.py", SETTINGS)
     done = probed(python, "train.py")
     told = {event["name"]: event["values"] for event in done.of("arguments")}
@@ -120,7 +120,7 @@ def test_settings_in_the_main_module_are_told(probed, python):
     assert told["__main__"] == {"BATCH_SIZE": 32, "lr": 0.5}
 
 
-def test_settings_are_told_at_the_first_step_already(probed):
+def test_settings_are_recorded_at_the_first_step(probed):
     code = (
         "import os, sys\nconfig = {'a': 1}\nsys._labbook_probe.step = 1\nconfig = {'a': 2}\n"
         "sys._labbook_probe.step = 2\nos._exit(0)"
@@ -141,7 +141,7 @@ for name in sys.argv[1:]:
 """
 
 
-def test_configuration_files_of_the_project_are_told(probed, python, tmp_path):
+def test_configuration_files_of_the_project_are_recorded(probed, python, tmp_path):
     (tmp_path / "elsewhere.toml").write_text("lr = 1")
     (tmp_path / "linked.yaml").write_text("far: away")
     (probed.folder / "linked.yaml").symlink_to(tmp_path / "linked.yaml")
@@ -180,7 +180,7 @@ def test_special_files_are_never_opened_a_second_time(probed):
     assert done.of("config") == []
 
 
-def test_omegaconf_and_hydra_are_told(probed):
+def test_omegaconf_and_hydra_are_recorded(probed):
     pytest.importorskip("hydra")
     probed.write("conf/config.yaml", "lr: 0.1\nmodel:\n  width: ${lr}\n")
     probed.write(

@@ -76,7 +76,7 @@ def test_silence_has_the_stacks_written(probed, framework):
 
 
 @pytest.mark.paddle
-def test_a_dead_reader_is_seen_beside_the_main_thread_that_waits(probed):
+def test_a_dead_reader_is_recorded_with_the_blocked_main_thread(probed):
     probed.settings["silence_s"] = 1.0
     probed.write("train.py", READER)
     _, _, _, events = until(probed, "stacks", [sys.executable, "train.py"], signal.SIGKILL)
@@ -153,7 +153,7 @@ HANDLERS = {
     "what",
     [pytest.param(what, marks=() if what in ("none", "child") else pytest.mark.long) for what in HANDLERS],
 )
-def test_handlers_of_the_program_are_what_they_are_without_the_probe(probed, what):
+def test_signal_handlers_of_the_program_are_unchanged(probed, what):
     begin = "import os, signal, sys, time\ndef mine(number, frame):\n    print('mine', number, flush=True)\n"
     end = "os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(0.1)\nprint('goes on')\n"
     probed.write("train.py", STEPS["torch"] + begin + HANDLERS[what] + end)

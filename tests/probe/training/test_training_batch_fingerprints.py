@@ -22,14 +22,14 @@ def told(windows, events, cut_at):
     return [event["prints"] for event in events]
 
 
-def test_whole_epochs_are_told_in_order():
+def test_complete_epochs_are_recorded_in_order():
     events = []
     windows = Windows(lambda kind, **fields: events.append(fields), "torch")
     whole = [f"print {at}" for at in range(8)]
     assert told(windows, events, 1000) == [whole, whole, whole]
 
 
-def test_no_order_is_told_of_an_epoch_of_which_a_part_was_missed():
+def test_no_order_is_recorded_for_an_incomplete_epoch():
     events = []
     windows = Windows(lambda kind, **fields: events.append(fields), "torch")
     whole = [f"print {at}" for at in range(8)]
@@ -37,7 +37,7 @@ def test_no_order_is_told_of_an_epoch_of_which_a_part_was_missed():
     assert [event["batches"] for event in events] == [8, 6, 2]
 
 
-def test_what_a_first_epoch_has_shown_stays():
+def test_results_of_the_first_epoch_are_preserved():
     events = []
     windows = Windows(lambda kind, **fields: events.append(fields), "torch")
     assert told(windows, events, 6)[0][:6] == [f"print {at}" for at in range(6)]

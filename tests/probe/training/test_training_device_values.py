@@ -77,7 +77,7 @@ def test_a_step_that_the_scaler_skipped_is_no_step(training):
     assert [(event["step"], event["loss"], event.get("skipped")) for event in steps] == [(1, 1.0, None), (2, 3.0, 1)]
 
 
-def test_a_device_that_never_answers_costs_values_but_no_step(training, monkeypatch):
+def test_an_unresponsive_device_loses_values_but_delays_no_step(training, monkeypatch):
     import labbook.probe.training.loop_follower as module
 
     monkeypatch.setattr(module, "_LAST_VALUES_S", 0.0)

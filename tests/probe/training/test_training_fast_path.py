@@ -120,7 +120,7 @@ class _Open:
         return False
 
 
-def test_the_same_is_told_of_steps_on_both_ways():
+def test_both_paths_record_the_same_steps():
     told = []
     for resting in (False, True):
         program = Program()
@@ -136,7 +136,7 @@ def test_the_same_is_told_of_steps_on_both_ways():
     assert sum(record["n"] for record in told[0]) == sum(record["backwards"] for record in told[0]) == 1199
 
 
-def test_the_schedule_is_asked_where_a_round_ends_and_before_a_look_is_due():
+def test_the_schedule_is_evaluated_at_the_end_of_a_round_and_before_a_sample():
     program = Program()
     program.monitor.skipping = True
     program.monitor.schedule._next = 700
@@ -148,7 +148,7 @@ def test_the_schedule_is_asked_where_a_round_ends_and_before_a_look_is_due():
     assert len([turn for turn in program.turns if turn < 690]) < 30
 
 
-def test_the_schedule_is_asked_when_the_time_of_a_look_has_come():
+def test_the_schedule_is_evaluated_when_a_sample_is_due():
     program = Program()
     program.monitor.skipping = True
     program.monitor.schedule._next, program.monitor.schedule._next_s = 10**6, 0.0404
@@ -174,7 +174,7 @@ def test_the_schedule_is_asked_when_the_time_of_a_look_has_come():
         lambda program, local: setattr(program, "optimizer", Optimizer()),
     ],
 )
-def test_what_is_not_ordinary_goes_the_long_way(odd):
+def test_unusual_steps_use_the_slow_path(odd):
     program = Program()
     program.monitor.skipping = True
     assert program.step(1.0)
@@ -293,7 +293,7 @@ def test_steps_are_put_aside_no_longer_than_they_may_be_lost():
     assert len(program.fast_path._held) <= 3
 
 
-def test_steps_that_were_put_aside_are_those_of_the_thread_that_trains():
+def test_deferred_steps_are_those_of_the_training_thread():
     program = Program()
     program.monitor.skipping = True
     for _ in range(4):
@@ -331,7 +331,7 @@ def test_a_norm_is_taken_rarely_in_a_steady_loop():
     assert sum(norms) == 10
 
 
-def test_time_that_was_handed_over_counts_among_what_following_costs():
+def test_reported_time_counts_as_overhead():
     program = Program()
     program.training.overhead_s = 0.25
     program.training._settle(512)
@@ -339,7 +339,7 @@ def test_time_that_was_handed_over_counts_among_what_following_costs():
     assert program.training.spent_in_all() == 0.75
 
 
-def test_the_memory_is_asked_at_its_step():
+def test_memory_is_measured_at_its_step():
     program = Program()
     program.monitor.skipping = True
     program.monitor.schedule._next = program.monitor.memory.next_step = 60

@@ -91,7 +91,7 @@ o.step()
 
 
 @torch_only
-def test_an_unseeded_program_is_not_said_to_be_seeded(run, healthy):
+def test_an_unseeded_program_is_not_reported_as_seeded(run, healthy):
     outcome = healthy(
         run("import torch\nw = torch.nn.Parameter(torch.rand(2))\nw.sum().backward()\ntorch.optim.SGD([w], 0.1).step()")
     )
@@ -136,7 +136,7 @@ for step in range(100):
 
 
 @paddle_only
-def test_a_static_graph_is_told_and_nothing_is_claimed_of_it(run, healthy):
+def test_a_static_graph_is_recorded_without_checks(run, healthy):
     program = """
 import numpy, paddle
 paddle.enable_static()
@@ -155,7 +155,7 @@ for _ in range(5):
 
 
 @paddle_only
-def test_a_function_made_static_is_told_as_compiled_and_its_steps_are_seen(run, healthy):
+def test_a_static_function_is_recorded_as_compiled_with_its_steps(run, healthy):
     program = """
 import json, paddle
 paddle.seed(0)

@@ -32,7 +32,7 @@ for epoch in range(3):
 
 
 @pytest.mark.paddle
-def test_validation_losses_of_paddle_that_were_summed_are_told_as_means(probed):
+def test_summed_validation_losses_of_paddle_are_recorded_as_means(probed):
     done = probed(sys.executable, probed.write("summed.py", SUMMED), OMP_NUM_THREADS="1")
     assert done.of("probe_error") == []
     phases = done.of("evaluation")
@@ -212,7 +212,7 @@ train()
 
 
 @pytest.mark.torch
-def test_what_was_known_of_a_model_of_torch_outlives_it(probed):
+def test_facts_of_a_deleted_torch_model_are_preserved(probed):
     done = probed(sys.executable, probed.write("inside.py", HOUSE), OMP_NUM_THREADS="1")
     assert done.of("probe_error") == []
     loop = done.of("loop")[-1]
@@ -236,7 +236,7 @@ F.cross_entropy(model(paddle.ones([4, 4])), paddle.to_tensor([0, 1, 2, 0])).back
 
 
 @pytest.mark.paddle
-def test_labels_that_a_loss_of_paddle_refuses_are_told(probed):
+def test_labels_that_a_loss_of_paddle_rejects_are_recorded(probed):
     done = probed(sys.executable, probed.write("refused.py", REFUSED), OMP_NUM_THREADS="1")
     assert done.of("probe_error") == []
     assert done.out.split() == ["refused", "refused"]

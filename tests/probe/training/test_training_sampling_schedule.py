@@ -98,7 +98,7 @@ def test_alarms_are_bounded(schedules):
     assert raised == schedules.ALARMS
 
 
-def test_normal_values_are_told_from_abnormal_ones(schedules):
+def test_normal_values_are_distinguished_from_abnormal_ones(schedules):
     normal = schedules.UsualRange()
     values = [1.0 + 0.1 * ((7 * at) % 13 - 6) / 6 for at in range(200)]
     assert all(normal.takes(value) for value in values)
@@ -131,7 +131,7 @@ class Processor:
         return self.now
 
 
-def test_a_look_costs_what_its_step_takes_longer_than_those_around_it():
+def test_the_cost_of_a_sample_is_the_extra_time_of_its_step():
     module, clock = tolls(), Processor()
     overhead, costs = module.ProbeOverhead(clock), []
     for step in range(1, 60):
@@ -146,7 +146,7 @@ def test_a_look_costs_what_its_step_takes_longer_than_those_around_it():
     assert overhead.counted == pytest.approx(0.01 * len(costs))
 
 
-def test_what_a_look_costs_stays_within_bounds():
+def test_the_cost_of_samples_is_bounded():
     module, clock = tolls(), Processor()
     overhead = module.ProbeOverhead(clock)
     for step in range(1, 20):

@@ -112,14 +112,14 @@ def test_the_first_steps_are_never_put_aside():
     assert len(journal.records) < 200
 
 
-def test_a_step_that_takes_long_is_written_at_once():
+def test_a_slow_step_is_written_immediately():
     one, journal = recorder()
     for step in range(5):
         one.add([1.0], [0.1], 2.0, step * 0.06, 1)
         assert len(journal.records) == step + 1
 
 
-def test_what_was_put_aside_is_written_before_a_value_that_is_not_finite():
+def test_deferred_events_are_written_before_a_nonfinite_value():
     one, journal = recorder()
     for step in range(10):
         one.add([1.0 if step < 9 else math.inf], [0.1], 2.0, step * 1e-4, 1)
@@ -138,7 +138,7 @@ def test_skipped_steps_are_counted_apart():
     assert journal.records[-1]["step"] == 2
 
 
-def test_many_losses_of_one_step_are_told_by_their_aggregate():
+def test_many_losses_of_one_step_are_recorded_as_their_aggregate():
     one, journal = recorder()
     one.add([float(value) for value in range(100)], [0.1], None, 0.0, 100)
     assert len(journal.records[0]["loss"]) == step_recorder.MAX_LOSSES
@@ -176,7 +176,7 @@ def test_cheap_measurements_are_made_at_every_step():
     assert told == []
 
 
-def test_dear_measurements_are_made_less_often_and_that_is_told():
+def test_expensive_measurements_are_made_less_often_and_the_interval_recorded():
     told = []
     budget = step_recorder.Budget(0.01, told.append)
     measured = drive(budget, 3e-4, 1e-2, 11_000)
@@ -184,7 +184,7 @@ def test_dear_measurements_are_made_less_often_and_that_is_told():
     assert measured == pytest.approx(1000 + 10_000 / 4, abs=2)
 
 
-def test_the_interval_has_an_end_and_comes_back():
+def test_the_interval_is_bounded_and_decreases_again():
     told = []
     budget = step_recorder.Budget(0.01, told.append)
     drive(budget, 1e-2, 1e-3, 2000)

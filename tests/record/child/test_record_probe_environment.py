@@ -37,7 +37,7 @@ def test_the_settings_and_the_folder_are_added_and_nothing_else_changes():
         ("F", "F"),
     ],
 )
-def test_the_python_path_keeps_its_meaning(before, after):
+def test_pythonpath_of_the_user_is_preserved(before, after):
     folder = Path("/somewhere/inject")
     environ = {} if before is None else {"PYTHONPATH": before.replace("F", str(folder))}
     assert inject_environment(environ, {}, folder)["PYTHONPATH"] == after.replace("F", str(folder))

@@ -124,7 +124,7 @@ def test_the_pump_is_killed(begin, tmp_path, terminal):
     assert SECRET[:12].encode() not in on_disk(tmp_path / "console")
 
 
-def test_whatever_is_killed_when_ever_the_journal_is_readable_and_redacted(begin, tmp_path):
+def test_after_any_kill_the_journal_is_readable_and_redacted(begin, tmp_path):
     chance = random.Random(3)
     noisy = (
         "import time\nfor n in range(10**6):\n"
@@ -148,7 +148,7 @@ def test_whatever_is_killed_when_ever_the_journal_is_readable_and_redacted(begin
         (tmp_path / "start").unlink()
 
 
-def test_the_journal_lock_is_held_until_the_output_is_kept(tmp_path):
+def test_the_journal_lock_is_held_until_the_output_is_stored(tmp_path):
     """Recovery must not take a run whose recorder has died while the pump still keeps its output."""
     program = (
         "import fcntl, os, pathlib, sys; from labbook.capture.console.console_sink import ConsoleSink\n"

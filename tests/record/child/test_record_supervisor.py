@@ -132,14 +132,14 @@ def test_a_script_without_first_line_is_run_by_the_shell(record, tmp_path):
     assert (done.returncode, done.stdout) == (5, b"shell two words\n")
 
 
-def test_output_and_errors_stay_apart(record, kept):
+def test_stdout_and_stderr_stay_separate(record, kept):
     done = record("sh", "-c", "echo out; echo trouble >&2; test -t 1 || echo pipe")
 
     assert (done.stdout, done.stderr) == (b"out\npipe\n", b"trouble\n")
     assert sorted(kept().split()) == ["out", "pipe", "trouble"]
 
 
-def test_one_pipe_for_both_keeps_their_order(record, kept):
+def test_one_pipe_for_both_preserves_their_order(record, kept):
     done = record(
         "sh",
         "-c",
@@ -175,7 +175,7 @@ def test_a_writer_learns_that_the_command_reads_no_more(line, tmp_path):
     assert (tmp_path / "yes-ended").stat().st_mtime < (tmp_path / "end.json").stat().st_mtime
 
 
-def test_the_command_learns_that_nobody_reads(line, tmp_path):
+def test_the_command_gets_sigpipe_when_the_reader_is_gone(line, tmp_path):
     command = " ".join(line("yes"))
     done = subprocess.run(
         ["bash", "-c", f"{command} | head -n 3; echo ${{PIPESTATUS[*]}}"], capture_output=True, text=True, timeout=60
@@ -309,7 +309,7 @@ def test_32_mb_are_the_same_bytes(line, terminal):
     assert digest(line(PYTHON, "-c", PROGRAM_32_MB)) == digest([PYTHON, "-c", PROGRAM_32_MB])
 
 
-def test_what_on_start_raises_is_told_and_hurts_nothing(tmp_path):
+def test_an_exception_in_on_start_is_reported_and_the_run_continues(tmp_path):
     program = (
         "import os; from pathlib import Path; from labbook.capture.console.console_sink import ConsoleSink\n"
         "from labbook.probe.redaction.redactor import Redactor; from labbook.record.child.supervisor import run_child\n"

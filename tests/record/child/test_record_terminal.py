@@ -159,7 +159,7 @@ def test_a_debugger_session(recorded, kept):
     assert "after 42" in kept()
 
 
-def test_a_typed_password_is_never_kept(recorded, kept, tmp_path):
+def test_a_typed_password_is_never_stored(recorded, kept, tmp_path):
     program = "import getpass; name = input('name: '); word = getpass.getpass(); print('got', name, len(word))"
     screen = recorded(PYTHON, "-c", program)
     screen.wait_for("name: ")
@@ -185,7 +185,7 @@ INTERRUPTED = (
 )
 
 
-def test_ctrl_c_comes_once(recorded):
+def test_ctrl_c_is_delivered_once(recorded):
     screen = recorded(PYTHON, "-c", INTERRUPTED)
     screen.wait_for("ready")
     screen.type("\x03")
@@ -305,7 +305,7 @@ def test_a_closed_terminal_ends_the_program_as_without_labbook(recorded, tmp_pat
     assert mark.exists()
 
 
-def test_errors_apart_in_a_file(terminal, tmp_path, kept):
+def test_stderr_redirected_to_a_file(terminal, tmp_path, kept):
     command = f"{PYTHON} {RECORDER} {tmp_path}/console -- sh -c 'echo out; echo trouble >&2; test -t 1 && echo tty'"
     screen = terminal("sh", "-c", f"{command} 2> {tmp_path}/err")
     screen.wait_for("out\r\ntty\r\n")

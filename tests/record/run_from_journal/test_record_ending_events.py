@@ -56,7 +56,7 @@ WAITS = {
 
 
 @pytest.mark.parametrize("what", list(WAITS))
-def test_what_the_main_thread_waits_for(what):
+def test_cause_of_a_blocked_main_thread(what):
     word, lines = WAITS[what]
     assert classify_wait(frames(*lines)) == word
 
@@ -100,7 +100,7 @@ def findings(run, facts):
     return diagnose(evidence, Matcher(load_catalogue())).findings if not evidence.clean_end else ()
 
 
-def test_a_long_silence_before_ctrl_c_is_a_standstill(tmp_path):
+def test_a_long_silence_before_ctrl_c_is_a_stall(tmp_path):
     facts = standstill_facts(run_with(), process(reason="interrupt", silent_s=95.0), tmp_path)
     assert facts["stalled"] and facts["silent_s"] == 95.0 and facts["waiting"] == "reader"
     assert facts["where"]["file"] == "train.py"
@@ -119,7 +119,7 @@ def test_a_long_silence_before_ctrl_c_is_a_standstill(tmp_path):
         ({"reason": "silence", "silent_s": 95.0}, 0.5, "finished"),
     ],
 )
-def test_no_standstill(tmp_path, told, step_s, status):
+def test_no_stall(tmp_path, told, step_s, status):
     run = run_with(status, step_s=step_s)
     facts = standstill_facts(run, process(**told), tmp_path)
     assert "stalled" not in facts
@@ -145,7 +145,7 @@ def thread_error(function, t=900.0, kind="KeyError"):
 
 
 @pytest.mark.parametrize(("status", "signal"), [("interrupted", "SIGTERM"), ("killed", "SIGKILL")])
-def test_the_error_of_a_dead_reader_comes_first(tmp_path, status, signal):
+def test_the_error_of_a_dead_reader_has_priority(tmp_path, status, signal):
     run = run_with(status, (thread_error("_thread_loop"),), signal=signal)
     facts = standstill_facts(run, [], tmp_path)
     assert facts["reader_died"].endswith("died of KeyError: 'image_40' at /w/data.py:5")
@@ -171,7 +171,7 @@ def test_a_thread_of_the_program_counts_when_nothing_moved_after_it(tmp_path):
         ({"time_limit": "it was ended 3 s after the end"}, "time_limit", "it was ended 3 s after the end"),
     ],
 )
-def test_a_kill_is_told_with_what_is_known_of_it(facts, symptom, words):
+def test_a_kill_is_reported_with_its_evidence(facts, symptom, words):
     first, *_ = findings(run_with("killed", signal="SIGKILL"), facts)
     assert first.symptom == symptom and first.evidence[0] == words
 
@@ -181,7 +181,7 @@ def test_sigterm_at_the_time_limit_is_no_interruption_by_the_user():
     assert first.symptom == "time_limit"
 
 
-def test_members_of_an_exception_group_are_read_like_what_is_behind_it():
+def test_members_of_an_exception_group_are_read_like_chained_exceptions():
     from labbook.model.run import Console
     from labbook.record.run_from_journal.journal_reader import build_run
 

@@ -47,11 +47,11 @@ def test_status_from_how_the_command_ended(end, status):
     assert run_status(end, [], 7) == status
 
 
-def test_without_an_end_a_command_that_never_said_goodbye_was_killed():
+def test_without_an_end_a_command_without_goodbye_event_was_killed():
     assert run_status({}, [process()], 7) == "killed"
 
 
-def test_without_an_end_nobody_knows_how_an_orderly_or_unprobed_command_ended():
+def test_without_an_end_an_orderly_or_unprobed_command_is_lost():
     assert run_status({}, [process({"k": "bye"})], 7) == "lost"
     assert run_status({}, [], 7) == "lost"
 
@@ -87,7 +87,7 @@ def test_a_second_optimizer_has_series_of_its_own():
     assert series(run, "loss").values == (1.0,) and series(run, "loss.opt1").values == (5.0,)
 
 
-def test_rates_of_further_groups_are_told_only_when_they_differ():
+def test_rates_of_further_groups_are_recorded_only_if_they_differ():
     same = run_of(process(step(1, 1.0, lr=[0.1, 0.1])))
     other = run_of(process(step(1, 1.0, lr=[0.1, 0.01])))
 
@@ -95,7 +95,7 @@ def test_rates_of_further_groups_are_told_only_when_they_differ():
     assert series(other, "lr.group1").values == (0.01,)
 
 
-def test_ranks_are_told_apart():
+def test_ranks_have_separate_series():
     environment = {"RANK": "1", "WORLD_SIZE": "2"}
     run = run_of(
         process(step(1, 1.0), env={"RANK": "0", "WORLD_SIZE": "2"}), process(step(1, 3.0), pid=8, env=environment)
@@ -123,7 +123,7 @@ def test_logged_scalars_without_a_step_are_counted():
     assert accuracy.steps == (1, 2, 3) and accuracy.source == "wandb" and accuracy.best == 0.3
 
 
-def test_steps_logged_out_of_order_are_sorted_and_the_later_value_stands():
+def test_steps_logged_out_of_order_are_sorted_and_the_later_value_wins():
     scalars = [
         {"k": "scalars", "source": "labbook", "step": s, "values": {"x": v}} for s, v in ((5, 1), (2, 2), (5, 3))
     ]
@@ -168,7 +168,7 @@ def test_an_exception_keeps_frames_and_rank():
     assert found.frames[0].line == 3 and found.chain == (("KeyError", "'x'", "cause"),)
 
 
-def test_nonsense_in_events_hurts_nobody():
+def test_invalid_events_are_ignored():
     odd = [
         {"k": "step", "step": None, "loss": "x", "lr": "fast"},
         {"k": "scalars", "values": None},
@@ -187,7 +187,7 @@ def test_no_hello_means_the_probe_did_not_start():
     assert run_of().probe.status == "absent"
 
 
-def test_torn_lines_are_told_in_the_probes_report():
+def test_incomplete_lines_are_counted_in_the_probe_report():
     torn = ProcessEvents("h-7-1.jsonl", process().events, broken_lines=1)
 
     report = run_of(torn).probe
@@ -195,7 +195,7 @@ def test_torn_lines_are_told_in_the_probes_report():
     assert report.status == "partial" and report.errors[0][2] == 1
 
 
-def test_what_the_probe_costs_once_is_told_apart_from_what_it_goes_on_costing():
+def test_setup_and_sustained_overhead_are_reported_separately():
     later = {"step": 32, "overhead_s": 0.5, "elapsed_s": 50.0}
     bye = {"k": "bye", "steps": 900, "overhead_s": 0.8, "elapsed_s": 60.0, "sustained": later}
     told = run_of(process(step(900, 1.0), bye)).probe

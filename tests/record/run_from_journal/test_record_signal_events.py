@@ -49,7 +49,7 @@ def test_events_are_sorted_by_kind_and_the_last_totals_win():
     assert found.spans == {0: (0.0, 6.0)}
 
 
-def test_totals_of_models_that_are_gone_are_those_of_before():
+def test_totals_of_deleted_models_are_the_last_known_ones():
     known = {"k": "loop", "steps": 64, "trainable_n": 4, "never_grad": ["a.weight"], "never_grad_n": 1}
     gone = {"k": "loop", "steps": 90, "trainable_n": 0, "never_grad": [], "never_grad_n": 0}
     (found,) = fold_signals([process(known, gone)])
@@ -62,7 +62,7 @@ def test_ranks_are_in_order_and_bystanders_have_no_signals():
     assert [s.rank for s in fold_signals([*ranks, process({"k": "warning"}, pid=9)])] == [0, 1]
 
 
-def test_ranks_of_forks_are_those_of_their_process_group():
+def test_forks_have_the_rank_of_their_process_group():
     told = {"k": "state", "distributed": {"backend": "gloo", "world_size": 2, "rank": 1}}
     alone = {"k": "state", "distributed": {"backend": "gloo", "world_size": 1, "rank": 0}}
     found = fold_signals([process(step(1), told, pid=8), process(step(1), alone, pid=9)])
