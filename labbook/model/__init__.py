@@ -5,6 +5,7 @@ entry, index, reports and site are made from it and from nothing else. `run_json
 back, also from older versions.
 
 - `series.Series`: a quantity over steps; `downsampling` shortens it without losing an extreme.
+- `events`: the schema of what the probe writes, a type for each kind of event.
 - `signals.Signals`: what the probe measured in one training process beyond its series.
 - `check.Check` and `check.Outcome`: a question of the health checklist and its answer.
 - `evidence.Evidence` and `finding.Finding`: what a diagnosis rests on, and what it says.

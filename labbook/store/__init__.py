@@ -1,7 +1,8 @@
 """Everything on disk: paths, settings, front matter, entries, the journal, git, templates, redaction.
 
 Start with `notebook_finder.find_notebook`, which finds or makes a notebook, and `paths.NotebookPaths`, the only
-place that joins names of files. `journal` is the append-only folder of a run. `commit.commit_files` commits entries
+place that joins names of files. `journal` is the append-only folder of a run;
+`event_reader` gives its events their types. `commit.commit_files` commits entries
 with one `git fast-import`, without touching HEAD, index or working tree.
 
 - Text: `frontmatter`, `entry_text` (generated blocks and people's words), `escape`, `templates`, `redact`.
