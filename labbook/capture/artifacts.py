@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labbook.capture.fingerprints import Budget, Fingerprint, combine_fingerprints, fingerprint_file, list_files
+from labbook.model.events.process_kinds import FileItem
 from labbook.model.run import FileUse
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class _Use:
     members: int = 1
 
 
-def summarize_files(items: Iterable[Mapping[str, Any]], cwd: Path, config: Config) -> list[FileUse]:
+def summarize_files(items: Iterable[FileItem], cwd: Path, config: Config) -> list[FileUse]:
     """Returns the files that a run read and wrote, with files only read first.
 
     Fingerprints are computed now; a file that changed after the run read it has none. A folder in which the probe only
@@ -58,18 +59,18 @@ def summarize_files(items: Iterable[Mapping[str, Any]], cwd: Path, config: Confi
     return _limit_rows([row for row in rows if not _is_temporary(row, cwd)])
 
 
-def _merge_uses(items: Iterable[Mapping[str, Any]]) -> dict[str, _Use]:
+def _merge_uses(items: Iterable[FileItem]) -> dict[str, _Use]:
     used: dict[str, _Use] = {}
     for item in items:
-        path, mode = str(item.get("path") or ""), str(item.get("mode") or "r")
+        path, mode = item.get("path", ""), item.get("mode") or "r"
         if not path.startswith(("/", "~")) or path.startswith(_IGNORED_FOLDERS) or path.endswith(_CODE):
             continue
         mode = mode if mode in _MODES else "rw"
-        known = used.setdefault(path, _Use(path, mode, folder=bool(item.get("folder"))))
+        known = used.setdefault(path, _Use(path, mode, folder=item.get("folder", False)))
         known.mode = mode if known.mode == mode else "rw"
-        known.size = max(known.size, int(item.get("size") or 0))
-        known.mtime_ns = max(known.mtime_ns, int(item.get("mtime_ns") or 0))
-        known.members = max(known.members, int(item.get("members") or 1))
+        known.size = max(known.size, item.get("size", 0))
+        known.mtime_ns = max(known.mtime_ns, item.get("mtime_ns", 0))
+        known.members = max(known.members, item.get("members") or 1)
     return used
 
 

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from labbook.diagnosis.catalogue.run_conditions import MARK
+from labbook.model.events.data_kinds import Loader
+from labbook.model.events.inspection_kinds import Flight
 from labbook.model.evidence import Ending, Evidence, ObservedException
 from labbook.model.run import CaughtException, Run
 
@@ -143,14 +145,14 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     yield "gpu_visible", bool(hardware.get("gpus"))
     yield "no_gpu", "gpus" in hardware and not hardware["gpus"]
     yield "container", bool((run.captured.get("container") or {}).get("kind"))
-    yield "workers", any(int(loader.get("workers") or 0) > 0 for loader in _loaders(run))
+    yield "workers", any(loader.get("workers", 0) > 0 for loader in _loaders(run))
     yield "distributed", len({p.rank for p in run.processes if p.rank is not None}) > 1
     yield "amp", any(state.get("amp") for state in states)
     yield "compiled", run.mode == "compiled" or any(state.get("compiled") for state in states)
     yield "resumed", any(signals.loaded for signals in run.signals)
     yield "changed_code", "code" in changed
     yield "changed_packages", "package" in changed
-    yield "validation", any(e.where == "main" for e in run.exceptions) and _evaluating(run)
+    yield "validation", steps > 0 and _was_evaluating(run)
     yield "fine_tune", any(_frozen(state) for state in states)
     flights = [signals.flight for signals in run.signals if signals.flight]
     yield "bad_batch", "nonfinite_input" in wrong
@@ -171,32 +173,31 @@ _ROSE = 5.0
 """Source: chosen by us; noise of gradient norms is below a factor of three in the healthy runs of the bench."""
 
 
-def _out_of_domain(flight: Mapping[str, Any]) -> bool:
+def _out_of_domain(flight: Flight) -> bool:
     """Whether the operation that created the first non-finite value is finite only for some arguments."""
-    chain = str(flight.get("op") or "").split()
+    chain = flight.get("op", "").split()
     marked = [one for one in chain if one.endswith(_MARK)]
     return any(_PARTIAL.search(one) for one in marked or chain)
 
 
-def _rose(flight: Mapping[str, Any]) -> bool:
+def _rose(flight: Flight) -> bool:
     """Whether gradient norms grew in the last steps before a non-finite value."""
-    recent = flight.get("recent")
-    norms = [row.get("grad_norm") for row in recent if isinstance(row, Mapping)] if isinstance(recent, list) else []
-    known = [n for n in norms if isinstance(n, (int, float)) and not isinstance(n, bool) and math.isfinite(n)]
+    norms = [row.get("grad_norm") for row in flight.get("recent", [])]
+    known = [n for n in norms if n is not None and math.isfinite(n)]
     early = known[: max(len(known) // 2, 1)]
     return len(known) > 1 and max(known[-2:]) > _ROSE * statistics.median(early) > 0.0
 
 
-def _loaders(run: Run) -> Iterator[Mapping[str, Any]]:
+def _loaders(run: Run) -> Iterator[Loader]:
     for signals in run.signals:
         yield from signals.loaders
 
 
-def _evaluating(run: Run) -> bool:
-    """Whether the last forward passes were without gradient."""
-    last = max((s.evaluations[-1] for s in run.signals if s.evaluations), key=lambda e: e.get("t") or 0, default=None)
-    steps = max((p.steps for p in run.processes), default=0)
-    return last is not None and (last.get("step") or 0) >= steps > 0
+def _was_evaluating(run: Run) -> bool:
+    """Whether a validation phase was under way when an exception ended its process: then it was written later."""
+    ended = {e.pid: e.t for e in run.exceptions if e.where == "main" and e.ended_process}
+    last = ((signals.pid, signals.evaluations[-1]) for signals in run.signals if signals.evaluations)
+    return any(pid in ended and phase.get("t", 0.0) >= ended[pid] for pid, phase in last)
 
 
 def _frozen(state: Mapping[str, Any]) -> bool:
@@ -208,7 +209,7 @@ def _facts(run: Run) -> dict[str, Any]:
     """Values that the texts of fixes may use."""
     found: dict[str, Any] = {"script": run.script} if run.script else {}
     for loader in _loaders(run):
-        if isinstance(loader.get("batch_size"), int):
+        if "batch_size" in loader:
             found.setdefault("batch_size", loader["batch_size"])
     for framework in run.frameworks:
         for optimizer in framework.optimizers:
@@ -222,9 +223,8 @@ def _label_facts(run: Run) -> dict[str, int]:
     """Labels and number of classes of the first loss with a label out of range."""
     losses = [loss for signals in run.signals for loss in signals.losses if loss.get("outside")]
     for loss in sorted(losses, key=lambda loss: loss.get("training") is False):
-        target = loss.get("target")
-        low, high = (_whole(target.get(name)) if isinstance(target, Mapping) else None for name in ("min", "max"))
-        classes = _whole(loss.get("classes"))
+        target, classes = loss.get("target", {}), loss.get("classes")
+        low, high = _whole(target.get("min")), _whole(target.get("max"))
         if low is None or high is None or classes is None:
             continue
         found = {"classes": classes, "label_low": low, "label_high": high}
@@ -235,5 +235,5 @@ def _label_facts(run: Run) -> dict[str, int]:
     return {}
 
 
-def _whole(number: object) -> int | None:
-    return int(number) if isinstance(number, (int, float)) and math.isfinite(number) and number == int(number) else None
+def _whole(number: float | None) -> int | None:
+    return int(number) if number is not None and number == int(number) else None

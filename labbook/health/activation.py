@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from labbook.health.event_fields import Facts, count, finite, flag, names, rows, shape, words
+from typing import Literal
+
 from labbook.health.layer_history import Module, functions_of, modules_of, roots_of
 from labbook.health.measurements import called_in, place_of, too_few
 from labbook.health.regression_outputs import single_outputs
 from labbook.health.training_kind import acts, opposed_optimizers
 from labbook.health.trend_tests import median
 from labbook.model.check import Outcome, check
+from labbook.model.events.inspection_kinds import FunctionLook
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -33,10 +35,10 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
     judged = 0
     dead: list[tuple[float, Message | str, str]] = []
     for layer, name, history in layers:
-        shares = [finite(row, "dead") for row in history if count(row, "dead_n") >= _SAMPLES]
+        shares = [row.get("dead") for row in history if row.get("dead_n", 0) >= _SAMPLES]
         known = [share for share in shares if share is not None][-2:]
         # A layer that died while samples were collected: nothing but zeros, three looks in a row.
-        zeros = [finite(row, "zero") or 0.0 for row in history if finite(row, "dead") is not None][-_CONFIRMED:]
+        zeros = [row.get("zero") or 0.0 for row in history if row.get("dead") is not None][-_CONFIRMED:]
         silent = len(zeros) == _CONFIRMED and min(zeros) > 0.99
         judged += len(known) == 2 or silent
         if silent or (len(known) == 2 and min(known) > 0.5):
@@ -89,7 +91,7 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
             continue
         lowest = max(shares) if lowest is None else min(lowest, max(shares))
         # One number a sample may have a large mean: years, prices.
-        single = bool(root.history) and (shape(root.history[-1][1], "shape") or (0,))[-1] == 1
+        single = bool(root.history) and (root.history[-1][1].get("shape", ()) or (0,))[-1] == 1
         if max(shares) < (1e-10 if single else 1e-6) and not _inputs_alike(signals):
             first = _first_collapsed(root, signals)
             evidence = (message("health.activation_collapse.first", layer=first.label),) if first is not None else ()
@@ -113,10 +115,7 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
 def _inputs_alike(signals: Signals) -> bool:
     """Whether the inputs themselves do not vary, so that equal outputs are right."""
     deviations = [
-        finite(leaf, "std")
-        for batch in signals.batches
-        for leaf in rows(batch, "leaves")
-        if words(leaf, "role") == "input"
+        leaf.get("std") for batch in signals.batches for leaf in batch.get("leaves", []) if leaf.get("role") == "input"
     ]
     known = [d for d in deviations if d is not None]
     return bool(known) and max(known) == 0.0
@@ -140,8 +139,8 @@ def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
     """
     judged = False
     for module in modules_of(signals):
-        looks = [(step, bn) for step, row in module.history if isinstance(bn := row.get("bn"), dict)]
-        sizes = [n for _, bn in looks if (n := finite(bn, "n")) is not None]
+        looks = [(step, bn) for step, row in module.history if (bn := row.get("bn")) is not None]
+        sizes = [n for _, bn in looks if (n := bn.get("n")) is not None]
         if len(sizes) < _CONFIRMED:
             continue
         judged = True
@@ -149,7 +148,7 @@ def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
         if median(sizes) < 4:
             observed = message("health.batchnorm.few_values", layer=module.label, values=median(sizes))
             return Outcome("warn", observed, where=where)
-        ratios = [r for step, bn in looks if step >= 100 and (r := finite(bn, "ratio")) is not None]
+        ratios = [r for step, bn in looks if step >= 100 and (r := bn.get("ratio")) is not None]
         if len(ratios) >= _CONFIRMED and not 0.1 <= median(ratios[-5:]) <= 10:
             observed = message("health.batchnorm.stale", layer=module.label, ratio=median(ratios[-5:]))
             return Outcome("warn", observed, where=where)
@@ -166,7 +165,7 @@ def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
         if (
             fn in ("softmax", "log_softmax")
             and len(history) >= _CONFIRMED
-            and all(count(r, "size") == 1 for _, r in history)
+            and all(r.get("size", 0) == 1 for _, r in history)
         ):
             observed = message("health.softmax_wrong_axis.length_1", softmax=fn)
             return Outcome("fail", observed, (message("health.called_in", line=line),), place_of(line))
@@ -175,38 +174,34 @@ def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
             return Outcome("warn", observed, (message("health.called_in", line=line),), place_of(line))
     for module in modules_of(signals):
         if module.type in ("Softmax", "LogSoftmax") and len(module.history) >= _CONFIRMED:
-            axis = finite(module.options, "dim")
-            axis = finite(module.options, "axis") if axis is None else axis
-            forms = [row.get("shape") for _, row in module.history]
+            axis = module.options.get("dim")
+            axis = module.options.get("axis") if axis is None else axis
+            forms = [row.get("shape", ()) for _, row in module.history]
             if axis is not None and all(_length(form, int(axis)) == 1 for form in forms):
                 observed = message("health.softmax_wrong_axis.length_1", softmax=module.label)
                 return Outcome("fail", observed, where={"module": module.name})
     for loss in signals.losses:
-        share, seen = finite(loss, "prob_columns"), count(loss, "observed")
+        share, seen = loss.get("prob_columns"), loss.get("observed", 0)
         if share is not None and share > 0.95 and seen >= _CONFIRMED:
-            observed = message("health.softmax_wrong_axis.loss_input", function=words(loss, "fn"))
-            return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")))
+            observed = message("health.softmax_wrong_axis.loss_input", function=loss.get("fn", ""))
+            return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
     return None
 
 
-def _over_the_batch(signals: Signals, step: int, row: Facts) -> bool:
+def _over_the_batch(signals: Signals, step: int, row: FunctionLook) -> bool:
     """Whether a softmax of what the model returned, (samples, classes), runs over the samples.
 
     A square output holds similarities, which are compared along both axes; one column holds a score for each sample.
     """
-    form = shape(row, "shape")
-    if not flag(row, "of_output") or len(form) != 2 or form[1] < 2 or form[0] == form[1] or count(row, "dim") != 0:
+    form = row.get("shape", ())
+    if not row.get("of_output") or len(form) != 2 or form[1] < 2 or form[0] == form[1] or row.get("dim") != 0:
         return False
-    if "dim" not in row or row.get("dim") is None:
-        return False
-    samples = [count(b, "samples") for b in signals.batches if count(b, "step") == step]
+    samples = [b.get("samples", 0) for b in signals.batches if b.get("step", 0) == step]
     return bool(samples) and samples[0] == form[0]
 
 
-def _length(form: object, axis: int) -> int | None:
-    if not isinstance(form, (list, tuple)) or not -len(form) <= axis < len(form):
-        return None
-    return form[axis] if isinstance(form[axis], int) else None
+def _length(form: tuple[int, ...], axis: int) -> int | None:
+    return form[axis] if -len(form) <= axis < len(form) else None
 
 
 @check("missing_nonlinearity", family="activation", tier=3, needs=("models",))
@@ -232,9 +227,11 @@ def _is_linear(module: Module) -> bool:
     return module.type == "Linear" or module.type.startswith("Conv")
 
 
-def _width(module: Module, side: str) -> float | None:
-    features = finite(module.options, f"{side}_features")
-    return finite(module.options, f"{side}_channels") if features is None else features
+def _width(module: Module, side: Literal["in", "out"]) -> float | None:
+    options = module.options
+    if side == "in":
+        return options.get("in_features", options.get("in_channels"))
+    return options.get("out_features", options.get("out_channels"))
 
 
 @check("double_activation", family="activation", tier=3, needs=("models",))
@@ -255,7 +252,7 @@ def activations_single(run: Run, signals: Signals) -> Outcome | None:
 def dropout_behind_norm(run: Run, signals: Signals) -> Outcome | None:
     """Whether a dropout feeds a batch norm directly. Source: a hint (tier 3); NeuraLint; Li et al. 2019."""
     for first, second in _fed(signals):
-        if first.type.startswith("Dropout") and (finite(first.options, "p") or 0) > 0 and "BatchNorm" in second.type:
+        if first.type.startswith("Dropout") and (first.options.get("p") or 0) > 0 and "BatchNorm" in second.type:
             observed = message("health.feeds", first=first.label, second=second.label)
             return Outcome("note", observed, where={"module": first.name})
     return None
@@ -266,13 +263,11 @@ def _fed(signals: Signals) -> list[tuple[Module, Module]]:
     by_place = {(m.model, m.number): m for m in modules_of(signals)}
     pairs = []
     for model in signals.models:
-        key = count(model, "model")
-        fed = model.get("feeds")
-        for pair in fed if isinstance(fed, list) else []:
-            if isinstance(pair, list) and len(pair) == 2 and all(isinstance(i, int) for i in pair):
-                first, second = by_place.get((key, pair[0])), by_place.get((key, pair[1]))
-                if first is not None and second is not None:
-                    pairs.append((first, second))
+        key = model.get("model", 0)
+        for i, j in model.get("feeds", []):
+            first, second = by_place.get((key, i)), by_place.get((key, j))
+            if first is not None and second is not None:
+                pairs.append((first, second))
     return pairs
 
 
@@ -280,9 +275,7 @@ def _fed(signals: Signals) -> list[tuple[Module, Module]]:
 def dropout_moderate(run: Run, signals: Signals) -> Outcome | None:
     """Whether a dropout drops more than half. Source: a hint (tier 3); UMLAUT."""
     high = [
-        (p, m)
-        for m in modules_of(signals)
-        if m.type.startswith("Dropout") and (p := finite(m.options, "p")) and p > 0.5
+        (p, m) for m in modules_of(signals) if m.type.startswith("Dropout") and (p := m.options.get("p")) and p > 0.5
     ]
     if not high:
         return None
@@ -297,7 +290,7 @@ def spectral_norm_ready(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant (tier 1); TrainCheck PT-51800: its first outputs are arbitrary.
     """
-    early = [name for model in signals.models for name in names(model, "spectral_eval_first")]
+    early = [name for model in signals.models for name in model.get("spectral_eval_first", [])]
     if not early:
         return None
     observed = message("health.spectral_norm_uninitialised.early", modules=len(early))

@@ -6,9 +6,9 @@ from collections import Counter
 from itertools import pairwise
 
 from labbook.health.activation import has_batch_norm
-from labbook.health.event_fields import Facts, count, flag, names, words
 from labbook.health.input_data import has_distinct_fingerprints
 from labbook.model.check import Outcome, check
+from labbook.model.events.data_kinds import Loader, Prints
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -19,13 +19,13 @@ _BY_HAND = 200
 """Batches cut by hand of which all are known: of later ones some are left out where steps are short."""
 
 
-def loader_of(signals: Signals, event: Facts) -> Facts:
+def loader_of(signals: Signals, event: Prints) -> Loader:
     """Returns the facts of the loader that an event names; empty when there is none."""
-    return next((loader for loader in signals.loaders if loader.get("index") == event.get("loader")), {})
+    return next((loader for loader in signals.loaders if loader.get("index") == event.get("loader")), Loader())
 
 
-def _train_prints(signals: Signals) -> list[Facts]:
-    return [event for event in signals.prints if words(event, "phase") == "train"]
+def _train_prints(signals: Signals) -> list[Prints]:
+    return [event for event in signals.prints if event.get("phase") == "train"]
 
 
 @check("same_batch_every_step", family="loop-bug", tier=1, needs=("prints",))
@@ -35,19 +35,19 @@ def batches_differ(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1): one fingerprint in at least half of 8 steps or more, from a loader that was
     restarted for each. A single batch used on purpose, or all data in one, is only noted or usual.
     """
-    by_loader: dict[object, list[Facts]] = {}
+    by_loader: dict[object, list[Prints]] = {}
     for event in _train_prints(signals):
         by_loader.setdefault(event.get("loader"), []).append(event)
     for loader, events in by_loader.items():
         facts = loader_of(signals, events[0])
-        begun = max(count(e, "epoch") + 1 for e in events)
-        prints = Counter(p for e in events for p in names(e, "prints"))
+        begun = max(e.get("epoch", 0) + 1 for e in events)
+        prints = Counter(p for e in events for p in e.get("prints", []))
         total = sum(prints.values())
         if total < 3:
             continue
         share = prints.most_common(1)[0][1] / total
-        per_epoch = sum(count(e, "batches") for e in events) / len(events)
-        many = count(facts, "batches") >= 2 or count(facts, "length") > 1.5 * max(1, count(facts, "batch_size"))
+        per_epoch = sum(e.get("batches", 0) for e in events) / len(events)
+        many = facts.get("batches", 0) >= 2 or facts.get("length", 0) > 1.5 * max(1, facts.get("batch_size", 0))
         if loader is not None and share >= 0.5 and begun >= _STEPS and per_epoch < 2 and many:
             return Outcome("fail", message("health.same_batch_every_step.same", share=share, times=begun))
     return Outcome("ok", message("health.same_batch_every_step.ok"))
@@ -60,16 +60,16 @@ def order_changes(run: Run, signals: Signals) -> Outcome | None:
     Source: a statistical test (tier 2): with 8 batches the chance is under 1 in 40,000. Loaders that do not shuffle
     have one order by design.
     """
-    by_place: dict[object, list[Facts]] = {}
+    by_place: dict[object, list[Prints]] = {}
     for event in _train_prints(signals):
-        if event.get("loader") is not None and len(names(event, "prints")) >= 6:
+        if event.get("loader") is not None and len(event.get("prints", [])) >= 6:
             by_place.setdefault(loading_place(loader_of(signals, event)), []).append(event)
     for events in by_place.values():
-        facts, epochs = loader_of(signals, events[0]), [names(event, "prints") for event in events]
-        sampler = words(facts, "sampler")
-        shuffles = flag(facts, "shuffle") or "Random" in sampler or "Distributed" in sampler
+        facts, epochs = loader_of(signals, events[0]), [event.get("prints", []) for event in events]
+        sampler = facts.get("sampler", "")
+        shuffles = facts.get("shuffle") or "Random" in sampler or "Distributed" in sampler
         orders = [tuple(e) for e in epochs if len(set(e)) > 0.9 * len(e)]
-        if len(orders) < 2 or not shuffles or flag(facts, "iterable"):
+        if len(orders) < 2 or not shuffles or facts.get("iterable"):
             continue
         alike = sum(a == b for a, b in pairwise(orders))
         if alike == len(orders) - 1:
@@ -89,12 +89,12 @@ def order_is_shuffled(run: Run, signals: Signals) -> Outcome | None:
     """
     by_place: dict[object, list[tuple[str, ...]]] = {}
     for event in _train_prints(signals):
-        facts, prints = loader_of(signals, event), tuple(names(event, "prints"))
+        facts, prints = loader_of(signals, event), tuple(event.get("prints", []))
         if event.get("loader") is None:
             period = _period(prints[:_BY_HAND])
             if period:
                 return Outcome("note", message("health.training_not_shuffled.period", batches=period))
-        elif not flag(facts, "shuffle") and not flag(facts, "iterable") and len(prints) >= 6:
+        elif not facts.get("shuffle") and not facts.get("iterable") and len(prints) >= 6:
             by_place.setdefault(loading_place(facts), []).append(prints)
     for epochs in by_place.values():
         if len(epochs) >= 3 and len(set(epochs)) == 1 and len(set(epochs[0])) > 0.9 * len(epochs[0]):
@@ -111,9 +111,9 @@ def _period(prints: tuple[str, ...]) -> int:
     return period if all(a == b for a, b in zip(prints, prints[period:], strict=False)) else 0
 
 
-def loading_place(loader: Facts) -> object:
+def loading_place(loader: Loader) -> object:
     """Returns which loader it is in the program: one that is created again for each epoch is the same."""
-    place = tuple(str(loader.get(key)) for key in ("line", "length", "batch_size", "sampler"))
+    place = (loader.get("line"), loader.get("length"), loader.get("batch_size"), loader.get("sampler"))
     return place if loader.get("line") else loader.get("index")
 
 
@@ -135,8 +135,8 @@ def workers_draw_their_own(run: Run, signals: Signals) -> Outcome | None:
     if found is not None:
         return Outcome("fail", found)
     for facts in signals.loaders:
-        if flag(facts, "drawn_alike") and count(facts, "workers") > 1:
-            observed = message("health.worker_duplicate_randomness.same_numbers", workers=count(facts, "workers"))
+        if facts.get("drawn_alike") and facts.get("workers", 0) > 1:
+            observed = message("health.worker_duplicate_randomness.same_numbers", workers=facts.get("workers", 0))
             return Outcome("warn", observed, (message("health.worker_duplicate_randomness.init_fn"),))
     return None
 
@@ -144,8 +144,13 @@ def workers_draw_their_own(run: Run, signals: Signals) -> Outcome | None:
 def _as_often_as_workers(signals: Signals, *, iterable: bool) -> Message | None:
     for event in _train_prints(signals):
         facts = loader_of(signals, event)
-        workers, prints = count(facts, "workers"), Counter(names(event, "prints"))
-        if workers < 2 or flag(facts, "iterable") != iterable or len(prints) < 2 or sum(prints.values()) < 2 * workers:
+        workers, prints = facts.get("workers", 0), Counter(event.get("prints", []))
+        if (
+            workers < 2
+            or facts.get("iterable", False) != iterable
+            or len(prints) < 2
+            or sum(prints.values()) < 2 * workers
+        ):
             continue
         share = sum(n == workers for n in prints.values()) / len(prints)
         if share >= 0.8:
@@ -164,7 +169,7 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     own = {e.get("loader") for e in _train_prints(signals)}
     held_out: dict[object, set[str]] = {}
     for event in signals.prints:
-        if words(event, "phase") == "eval" and event.get("loader") is not None and event.get("loader") not in own:
+        if event.get("phase") == "eval" and event.get("loader") is not None and event.get("loader") not in own:
             held_out.setdefault(event.get("loader"), set()).update(_row_prints(event))
     judged = {loader: found for loader, found in held_out.items() if len(found) >= 20}
     shares = {loader: len(found & trained) / len(found) for loader, found in judged.items()}
@@ -181,13 +186,11 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _samples_of_an_epoch(signals: Signals) -> int:
-    return max((count(e, "samples") for e in _train_prints(signals)), default=0)
+    return max((e.get("samples", 0) for e in _train_prints(signals)), default=0)
 
 
-def _row_prints(event: Facts) -> list[str]:
-    samples = event.get("rows")
-    found = [row[0] for row in samples if isinstance(row, list) and row] if isinstance(samples, list) else []
-    return [name for name in found if isinstance(name, str)]
+def _row_prints(event: Prints) -> list[str]:
+    return [row[0] for row in event.get("rows", [])]
 
 
 @check("batch_size_irregular", family="data", tier=3, needs=("loaders",))
@@ -197,8 +200,8 @@ def last_batch_large_enough(run: Run, signals: Signals) -> Outcome | None:
         return None
     trained_on = {event.get("loader") for event in _train_prints(signals)}
     for facts in signals.loaders:
-        length, size = count(facts, "length"), count(facts, "batch_size")
-        if facts.get("index") not in trained_on or length <= size or size < 8 or flag(facts, "drop_last"):
+        length, size = facts.get("length", 0), facts.get("batch_size", 0)
+        if facts.get("index") not in trained_on or length <= size or size < 8 or facts.get("drop_last"):
             continue
         if 0 < length % size < 0.1 * size:
             observed = message("health.batch_size_irregular.last", last=length % size, samples=length, size=size)

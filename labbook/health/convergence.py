@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from labbook.health.event_fields import count, histogram, words
 from labbook.health.measurements import finite_points, measured_in, too_few, unobserved
 from labbook.health.training_kind import TrainingLoss, is_contrastive, pretrained, training_loss
 from labbook.health.trend_tests import (
@@ -114,7 +113,7 @@ def loss_beats_chance(run: Run, signals: Signals) -> Outcome | None:
     loss = training_loss(run, signals)
     if isinstance(loss, Message):
         return unobserved(loss)
-    if loss.classes < 2 or is_contrastive(loss.function) or words(loss.function, "reduction") == "sum":
+    if loss.classes < 2 or is_contrastive(loss.function) or loss.function.get("reduction") == "sum":
         return None
     values = loss.values[_warm_up(run, signals, loss) :]
     if len(values) < _FEWEST:
@@ -134,9 +133,9 @@ def loss_beats_chance(run: Run, signals: Signals) -> Outcome | None:
 def _label_entropy(signals: Signals, loss: TrainingLoss) -> list[float]:
     """Entropy of the labels of an epoch: the chance level of unbalanced classes. Only for as many as the loss has."""
     for event in signals.prints:
-        counts = histogram(event, "histogram")
+        counts = event.get("histogram", {})
         total = sum(counts.values())
-        if words(event, "phase") == "train" and total >= 100 and 1 < len(counts) <= loss.classes:
+        if event.get("phase") == "train" and total >= 100 and 1 < len(counts) <= loss.classes:
             return [-sum(c / total * math.log(c / total) for c in counts.values())]
     return []
 
@@ -222,7 +221,7 @@ def loss_without_outliers(run: Run, signals: Signals) -> Outcome | None:
     if not found or len(found) > max(1, len(values) // 20):
         return None
     step = loss.steps[found[0]]
-    batch = next((words(b, "print") for b in signals.batches if count(b, "step") == step), "")
+    batch = next((b.get("print", "") for b in signals.batches if b.get("step", 0) == step), "")
     evidence = (message("health.loss_spike.batch", batch=batch),) if batch else ()
     level = math.exp(smooth[found[0]])
     observed = message("health.loss_spike.one", loss=values[found[0]], step=step, level=level)
@@ -250,7 +249,7 @@ def loss_does_not_swing(run: Run, signals: Signals) -> Outcome | None:
 
 def _alternating_batches(signals: Signals) -> bool:
     """Whether there are only two batches, whose losses differ."""
-    return any(words(e, "phase") == "train" and 0 < count(e, "batches") <= 4 for e in signals.prints)
+    return any(e.get("phase") == "train" and 0 < e.get("batches", 0) <= 4 for e in signals.prints)
 
 
 @check("loss_plateau", family="convergence", tier=3, needs=("loss",))

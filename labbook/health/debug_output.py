@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from labbook.health.event_fields import Facts, count, finite, flag, histogram, rows, shape, words
 from labbook.health.layer_history import Module, modules_of, parameters_of
 from labbook.health.trend_tests import median
+from labbook.model.events.data_kinds import Batch, Leaf
+from labbook.model.events.inspection_kinds import ModuleLook
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
@@ -25,33 +26,33 @@ def batches(signals: Signals) -> list[dict[str, Any]]:
     """
     found = []
     for phase in ("train", "eval"):
-        looks = [b for b in signals.batches if words(b, "phase") == phase and rows(b, "leaves")]
+        looks = [b for b in signals.batches if b.get("phase") == phase and b.get("leaves", [])]
         for batch in looks[:1] + looks[-1:] if len(looks) > 1 else looks:
-            found += [_leaf(batch, leaf) for leaf in rows(batch, "leaves")[:_LEAVES]]
+            found += [_leaf(batch, leaf) for leaf in batch.get("leaves", [])[:_LEAVES]]
     return found
 
 
-def _leaf(batch: Facts, leaf: Facts) -> dict[str, Any]:
-    label = words(leaf, "role") == "label"
+def _leaf(batch: Batch, leaf: Leaf) -> dict[str, Any]:
+    label = leaf.get("role") == "label"
     return {
-        "phase": words(batch, "phase"),
-        "step": count(batch, "step"),
-        "leaf": words(leaf, "path"),
-        "role": words(leaf, "role"),
+        "phase": batch.get("phase", ""),
+        "step": batch.get("step", 0),
+        "leaf": leaf.get("path", ""),
+        "role": leaf.get("role", ""),
         **_tensor(leaf),
-        "classes": len(histogram(batch, "labels", "histogram")) if label else 0,
+        "classes": len(batch.get("labels", {}).get("histogram", {})) if label else 0,
     }
 
 
-def _tensor(facts: Facts) -> dict[str, Any]:
+def _tensor(facts: Leaf | ModuleLook) -> dict[str, Any]:
     return {
-        "shape": "x".join(str(n) for n in shape(facts, "shape")) or "scalar",
-        "dtype": words(facts, "dtype"),
-        "low": _short(finite(facts, "min")),
-        "high": _short(finite(facts, "max")),
-        "mean": _short(finite(facts, "mean")),
-        "std": _short(finite(facts, "std")),
-        "bad": count(facts, "bad"),
+        "shape": "x".join(str(n) for n in facts.get("shape", ())) or "scalar",
+        "dtype": facts.get("dtype", ""),
+        "low": _short(facts.get("min")),
+        "high": _short(facts.get("max")),
+        "mean": _short(facts.get("mean")),
+        "std": _short(facts.get("std")),
+        "bad": facts.get("bad", 0),
     }
 
 
@@ -79,7 +80,7 @@ def _look(module: Module, step: int) -> dict[str, Any]:
     row = next((row for at, row in module.history if at == step), None)
     if row is None:
         return {}
-    return {**_tensor(row), "zero": _short(finite(row, "zero")), "training": flag(row, "training")}
+    return {**_tensor(row), "zero": _short(row.get("zero")), "training": row.get("training", False)}
 
 
 def parameters(signals: Signals) -> dict[str, Any]:
@@ -102,13 +103,13 @@ def parameters(signals: Signals) -> dict[str, Any]:
                 "name": p.name,
                 "shape": "x".join(map(str, p.shape)) or "scalar",
                 "trainable": p.trainable,
-                "weight": _short(finite(row, "w")),
-                "gradient": _short(finite(row, "g")),
-                "gradient_std": _short(finite(row, "g_std")),
-                "zero": _short(finite(row, "g_zero")),
-                "update": _short(finite(row, "ratio")),
-                "bad": count(row, "bad"),
-                "gradient_bad": count(row, "g_bad"),
+                "weight": _short(row.get("w")),
+                "gradient": _short(row.get("g")),
+                "gradient_std": _short(row.get("g_std")),
+                "zero": _short(row.get("g_zero")),
+                "update": _short(row.get("ratio")),
+                "bad": row.get("bad", 0),
+                "gradient_bad": row.get("g_bad", 0),
             }
             for p in seen[:_PARAMETERS]
             for row in [p.history[-1][1]]
@@ -125,7 +126,7 @@ def update_ratio(signals: Signals) -> Series | None:
     for parameter in parameters_of(signals):
         if parameter.is_matrix:
             for step, row in parameter.history:
-                ratio = finite(row, "ratio")
+                ratio = row.get("ratio")
                 if ratio is not None:
                     by_step.setdefault(step, []).append(ratio)
     if not by_step:

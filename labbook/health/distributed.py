@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from labbook.health.event_fields import count, table, words
 from labbook.health.input_data import has_distinct_fingerprints
 from labbook.health.layer_history import modules_of
 from labbook.health.trend_tests import median
@@ -24,7 +23,7 @@ def _ranks(run: Run) -> dict[int, Signals]:
 def _replicated(run: Run) -> bool:
     """Whether a data-parallel wrapper keeps replicas equal, or the program reduces gradients itself."""
     wrappers = ("DistributedDataParallel", "DataParallel")
-    if any(words(s.loop, "wrapper") or count(s.loop, "collectives", "of_gradients") for s in run.signals):
+    if any(s.loop.get("wrapper", "") or s.loop.get("collectives", {}).get("of_gradients", 0) for s in run.signals):
         return True
     return any(module.type in wrappers for signals in run.signals for module in modules_of(signals))
 
@@ -39,8 +38,8 @@ def replicas_equal(run: Run, signals: Signals) -> Outcome | None:
     prints: dict[int, dict[int, str]] = {}
     for rank, each in _ranks(run).items():
         for event in each.tensors:
-            if words(event, "param_print"):
-                prints.setdefault(count(event, "step"), {})[rank] = words(event, "param_print")
+            if event.get("param_print", ""):
+                prints.setdefault(event.get("step", 0), {})[rank] = event.get("param_print", "")
     common = {step: found for step, found in sorted(prints.items()) if len(found) >= 2}
     if not common:
         return None
@@ -87,18 +86,15 @@ def ranks_share_nothing(run: Run, signals: Signals) -> Outcome | None:
 
 def _samples(signals: Signals) -> int:
     """Samples that a rank read in its first epoch."""
-    seen = [count(e, "samples") for e in signals.prints if words(e, "phase") == "train" and count(e, "epoch") == 0]
+    seen = [e.get("samples", 0) for e in signals.prints if e.get("phase") == "train" and e.get("epoch", 0) == 0]
     return max(seen, default=0)
 
 
 def _rows(signals: Signals) -> set[str]:
     found: set[str] = set()
     for event in signals.prints:
-        if words(event, "phase") == "train" and count(event, "epoch") == 0:
-            rows: object = event.get("rows")
-            found.update(
-                str(row[0]) for row in (rows if isinstance(rows, list) else ()) if isinstance(row, list) and row
-            )
+        if event.get("phase") == "train" and event.get("epoch", 0) == 0:
+            found.update(row[0] for row in event.get("rows", []))
     return found
 
 
@@ -143,11 +139,11 @@ def ranks_do_as_much(run: Run, signals: Signals) -> Outcome | None:
     batches: dict[int, int] = {}
     steps: dict[int, int] = {}
     for rank, each in _ranks(run).items():
-        trained = {e.get("loader") for e in each.prints if words(e, "phase") == "train"}
-        longest = max((count(f, "batches") for f in each.loaders if f.get("index") in trained), default=0)
+        trained = {e.get("loader") for e in each.prints if e.get("phase") == "train"}
+        longest = max((f.get("batches", 0) for f in each.loaders if f.get("index") in trained), default=0)
         if longest:
             batches[rank] = longest
-        steps[rank] = count(each.loop, "steps")
+        steps[rank] = each.loop.get("steps", 0)
     if not _replicated(run) or len(batches) < 2 or len(batches) != len(steps):
         return None
     if len(set(batches.values())) == 1:
@@ -194,9 +190,7 @@ def collectives_agree(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _calls(signals: Signals) -> list[tuple[str, str]]:
-    calls: object = table(signals.loop, "collectives").get("first")
-    pairs = [pair for pair in calls if isinstance(pair, list) and len(pair) == 2] if isinstance(calls, list) else []
-    return [(str(name), str(what)) for name, what in pairs]
+    return [(name, str(what)) for name, what in signals.loop.get("collectives", {}).get("first", [])]
 
 
 def _call(pair: tuple[str, str]) -> Message:

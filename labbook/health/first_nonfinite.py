@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeGuard
+from typing import Any
 
-from labbook.health.event_fields import Facts, count, rows, table, words
 from labbook.health.measurements import join_names, place_message
+from labbook.model.events.data_kinds import Leaf
+from labbook.model.events.inspection_kinds import Flight, NamedModule
 from labbook.model.message import Message, message
 
 _FINDINGS = {
@@ -23,61 +24,65 @@ _ROLES = {
 _BATCH = message("health.first_nonfinite.batch")
 
 
-def first_module(flight: Facts) -> Message | None:
+def first_module(flight: Flight) -> Message | None:
     """Returns the first module with finite inputs and an output that is not; `None` when there is none."""
-    if words(flight, "finding") != "forward" or not table(flight, "module"):
+    if flight.get("finding") != "forward" or not flight.get("module"):
         return None
-    module, step = _module_label(table(flight, "module")), count(flight, "step")
+    module, step = _module_label(flight.get("module", {})), flight.get("step", 0)
     return message("health.nonfinite_activation.first", value=_value(flight), layer=module, step=step)
 
 
-def bad_batch(flight: Facts) -> Message | None:
+def bad_batch(flight: Flight) -> Message | None:
     """Returns what the batch of the first bad step held that is not finite; `None` when it was not the batch."""
-    if words(flight, "finding") != "bad batch":
+    if flight.get("finding") != "bad batch":
         return None
-    bad = [leaf for leaf in rows(table(flight, "batch"), "leaves") if count(leaf, "bad") or leaf.get("nan") is True]
-    many = message("health.nonfinite_input.many", count=count(bad[0], "bad")) if bad and count(bad[0], "bad") else ""
+    bad = [leaf for leaf in flight.get("batch", {}).get("leaves", []) if leaf.get("bad", 0) or leaf.get("nan") is True]
+    many = message("health.nonfinite_input.many", count=bad[0].get("bad", 0)) if bad and bad[0].get("bad", 0) else ""
     return message(
         "health.nonfinite_input.found",
-        value=_value(flight),
+        value=_value(flight, bad[0] if bad else None),
         role=role_of(bad[0]) if bad else _BATCH,
-        step=count(flight, "step"),
+        step=flight.get("step", 0),
         many=many,
     )
 
 
-def role_of(leaf: Facts) -> Message:
+def role_of(leaf: Leaf) -> Message:
     """Returns what a leaf of a batch is: its labels, its inputs, or the batch itself."""
-    return _ROLES.get(words(leaf, "role"), _BATCH)
+    return _ROLES.get(leaf.get("role", ""), _BATCH)
 
 
-def _value(flight: Facts) -> Message | str:
-    return words(flight, "value") or message("health.first_nonfinite.nonfinite_value")
+def _value(flight: Flight, leaf: Leaf | None = None) -> Message | str:
+    """Returns "nan", "inf" or "-inf", where it is known: not of a parameter, nor of a leaf that became NaN later."""
+    value = flight.get("value") if flight.get("trigger") != "parameter" else None
+    if value == "nan" and leaf is not None and leaf.get("nan") is False:
+        value = None
+    return value or message("health.first_nonfinite.nonfinite_value")
 
 
-def _module_label(module: Facts) -> Message | str:
-    name, kind = words(module, "name"), words(module, "type")
+def _module_label(module: NamedModule) -> Message | str:
+    name, kind = module.get("name", ""), module.get("type", "")
     return message("health.module", name=name, type=kind) if name else kind
 
 
-def origin_sentences(flight: Facts) -> tuple[Message, ...]:
+def origin_sentences(flight: Flight) -> tuple[Message, ...]:
     """Returns what is known of the origin, one sentence each."""
     if not flight:
         return ()
     found = [*_origin(flight)]
-    if words(flight, "finding") == "loss expression":
-        op = words(flight, "op")
+    if flight.get("finding") == "loss expression":
+        op = flight.get("op", "")
         found += [*_suspects(flight), *([message("health.first_nonfinite.operation", op=op)] if op else [])]
-    if words(flight, "file"):
+    if flight.get("file", ""):
         found.append(message("health.first_nonfinite.at", place=place_message(flight)))
-    if words(flight, "reason"):
-        found.append(message("health.first_nonfinite.reason", reason=words(flight, "reason")))
+    if flight.get("reason", ""):
+        found.append(message("health.first_nonfinite.reason", reason=flight.get("reason", "")))
     return (*found, *_samples(flight), *_norms_before(flight))
 
 
-def _origin(flight: Facts) -> list[Message]:
-    finding, step = words(flight, "finding"), count(flight, "step")
-    module, op = table(flight, "module"), words(flight, "op")
+def _origin(flight: Flight) -> list[Message]:
+    finding, step = flight.get("finding", ""), flight.get("step", 0)
+    module, op = flight.get("module", {}), flight.get("op", "")
     by = message("health.first_nonfinite.by", op=op) if op else ""
     if finding == "forward" and module:
         return [message("health.first_nonfinite.in_module", step=step, by=by, layer=_module_label(module))]
@@ -85,16 +90,16 @@ def _origin(flight: Facts) -> list[Message]:
         return [message("health.first_nonfinite.in_forward", step=step, by=by)]
     if finding == "backward":
         return [message("health.first_nonfinite.in_backward", step=step, by=by)]
-    if finding == "loss expression" and words(flight, "trigger") == "gradient":
+    if finding == "loss expression" and flight.get("trigger") == "gradient":
         return [message("health.first_nonfinite.loss_gradient", step=step)]
     return [message(_FINDINGS[finding], step=step)] if finding in _FINDINGS else []
 
 
-def _suspects(flight: Facts) -> list[Message]:
+def _suspects(flight: Flight) -> list[Message]:
     """Returns the operations of a loss that may have made the value, where none was observed to."""
-    may = rows(flight, "may")
-    names = list(dict.fromkeys(_operation_name(words(one, "op")) for one in may))
-    gradient = words(flight, "trigger") == "gradient"
+    may = flight.get("may", [])
+    names = list(dict.fromkeys(_operation_name(one.get("op", "")) for one in may))
+    gradient = flight.get("trigger") == "gradient"
     found = []
     if len(names) == 1:
         key = "health.first_nonfinite.only_infinite_derivative" if gradient else "health.first_nonfinite.only_suspect"
@@ -116,27 +121,27 @@ def _each(places: list[Message]) -> list[Message]:
     return unique
 
 
-def loss_operation(flight: Facts) -> Message | None:
+def loss_operation(flight: Flight) -> Message | None:
     """Returns which operation of a loss made the value, with its numbers; `None` where none was observed to."""
-    made = table(flight, "made")
+    made = flight.get("made", {})
     if not made:
         return None
-    op, nan, inf, of = _operation_name(words(made, "op")), count(made, "nan"), count(made, "inf"), count(made, "of")
+    op, nan, inf, of = _operation_name(made.get("op", "")), made.get("nan", 0), made.get("inf", 0), made.get("of", 0)
     if made.get("given") is True:
         return message("health.loss_operation.given", op=op)
-    if count(made, "zeros"):
-        return message("health.loss_operation.divided_by_0", op=op, divisors=count(made, "zeros"))
+    if made.get("zeros", 0):
+        return message("health.loss_operation.divided_by_0", op=op, divisors=made.get("zeros", 0))
     if op == "mean":
         return message("health.loss_operation.empty_mean")
     if op.startswith("nll_loss"):
         return message("health.loss_operation.no_label")
-    exponent, then = made.get("exponent"), table(made, "then")
-    by = message("health.loss_operation.exponent", exponent=f"{exponent:g}") if _is_real(exponent) else ""
+    exponent, then = made.get("exponent"), made.get("then", {})
+    by = message("health.loss_operation.exponent", exponent=f"{exponent:g}") if exponent is not None else ""
     low, high = made.get("low"), made.get("high")
     span: Message | str = ""
-    if _is_real(low) and _is_real(high):
+    if low is not None and high is not None:
         span = message("health.loss_operation.arguments", low=_exact(low), high=_exact(high))
-    after = message("health.loss_operation.then", op=_operation_name(words(then, "op"))) if then else ""
+    after = message("health.loss_operation.then", op=_operation_name(then.get("op", ""))) if then else ""
     values = _bad_values(nan, inf)
     return message("health.loss_operation.returned", op=op, by=by, values=values, of=of, span=span, then=after)
 
@@ -145,10 +150,6 @@ def _bad_values(nan: int, inf: int) -> Message | str:
     if nan and inf:
         return message("health.loss_operation.nan_and_inf", nan=nan, inf=inf)
     return message("health.loss_operation.inf", inf=inf) if inf else f"{nan} NaN" if nan else ""
-
-
-def _is_real(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _exact(value: float) -> str:
@@ -162,27 +163,26 @@ def _operation_name(operation: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).lower()
 
 
-def _samples(flight: Facts) -> list[Message]:
-    indices = flight.get("batch", {}).get("indices") if isinstance(flight.get("batch"), dict) else None
-    if not isinstance(indices, list) or not indices:
+def _samples(flight: Flight) -> list[Message]:
+    indices = flight.get("batch", {}).get("indices", [])
+    if not indices:
         return []
     names = join_names([str(i) for i in indices], most=8)
     return [message("health.first_nonfinite.samples", samples=names)]
 
 
-def _norms_before(flight: Facts) -> list[Message]:
-    norms = [row.get("grad_norm") for row in rows(flight, "recent")]
-    known = [n for n in norms if isinstance(n, (int, float)) and not isinstance(n, bool) and n == n]
+def _norms_before(flight: Flight) -> list[Message]:
+    known = [n for row in flight.get("recent", []) if (n := row.get("grad_norm")) is not None and n == n]
     if len(known) < 3:
         return []
     return [message("health.first_nonfinite.norms_before", norms=known[-5:])]
 
 
-def where(flight: Facts) -> dict[str, Any]:
+def where(flight: Flight) -> dict[str, Any]:
     """Returns the place of the finding, as `Outcome.where`."""
-    found: dict[str, Any] = {"step": count(flight, "step")}
-    if words(table(flight, "module"), "name"):
-        found["module"] = words(table(flight, "module"), "name")
-    if words(flight, "file"):
-        found |= {"file": words(flight, "file"), "line": count(flight, "line"), "function": words(flight, "function")}
+    found: dict[str, Any] = {"step": flight.get("step", 0)}
+    if flight.get("module", {}).get("name", ""):
+        found["module"] = flight.get("module", {}).get("name", "")
+    if flight.get("file", ""):
+        found |= {"file": flight.get("file", ""), "line": flight.get("line", 0), "function": flight.get("function", "")}
     return found

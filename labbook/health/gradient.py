@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.event_fields import count, finite, table
 from labbook.health.layer_history import Parameter, parameters_of
 from labbook.health.measurements import finite_points, measured, measured_in, of_optimizer, too_few, unobserved
 from labbook.health.training_kind import acts, opposed_optimizers
@@ -25,13 +24,13 @@ def gradients_cleared(run: Run, signals: Signals) -> Outcome:
 
     Source: a logical invariant (tier 1) where it holds for at least 3 steps in a row; 0 of 14 healthy runs.
     """
-    cleared = table(signals.loop, "cleared")
-    checked = sum(count(cleared, opt, "checked") for opt in cleared)
-    for opt in cleared:
-        streak, bad = count(cleared, opt, "streak"), count(cleared, opt, "not_cleared")
-        seen = count(cleared, opt, "checked")
+    cleared = signals.loop.get("cleared", {})
+    checked = sum(looks.get("checked", 0) for looks in cleared.values())
+    for opt, looks in cleared.items():
+        streak, bad = looks.get("streak", 0), looks.get("not_cleared", 0)
+        seen = looks.get("checked", 0)
         if streak >= _STREAK and bad > 0.5 * seen:
-            largest = finite(cleared, opt, "largest")
+            largest = looks.get("largest")
             norm = message("health.grad_not_cleared.norm", norm=largest) if largest is not None else ""
             which = of_optimizer(opt, cleared)
             stale = message("health.grad_not_cleared.stale", optimizer=which, bad=bad, seen=seen, norm=norm)
@@ -45,11 +44,11 @@ def steps_have_gradients(run: Run, signals: Signals) -> Outcome:
 
     Source: a logical invariant (tier 1). Zeros count only while the loss is not exactly 0, as a satisfied hinge is.
     """
-    empty = table(signals.loop, "steps_without_gradient")
-    steps = max(1, count(signals.loop, "steps"))
+    empty = signals.loop.get("steps_without_gradient", {})
+    steps = max(1, signals.loop.get("steps", 0))
     satisfied = _ever_zero(measured_in(run, signals, "loss"))
-    for opt in empty:
-        none, zero = count(empty, opt, "none"), 0 if satisfied else count(empty, opt, "zero")
+    for opt, times in empty.items():
+        none, zero = times.get("none", 0), 0 if satisfied else times.get("zero", 0)
         seen = _steps_of(run, signals, opt) or steps
         if none + zero >= _STREAK and none + zero >= 0.5 * seen:
             key = "health.step_with_no_gradient.none" if none >= zero else "health.step_with_no_gradient.zero"
@@ -172,7 +171,7 @@ def gradients_stay_small(run: Run, signals: Signals) -> Outcome:
             continue
         now = max(values[at : at + 5])
         observed = message("health.exploding_gradient.rose", before=before, now=now, step=steps[at])
-        clipped = count(signals.loop, "clip", "calls") > 0
+        clipped = signals.loop.get("clip", {}).get("calls", 0) > 0
         return Outcome("note" if clipped else "fail", observed, where={"step": steps[at]})
     return _risen(run, signals) or _grows_by_layer(signals)
 
@@ -182,7 +181,7 @@ def _risen(run: Run, signals: Signals) -> Outcome | None:
     losses = measured_in(run, signals, "loss")
     for series in measured_in(run, signals, "grad_norm")[:1]:
         steps, values = finite_points(series)
-        if len(values) < 60 or not losses or count(signals.loop, "clip", "calls"):
+        if len(values) < 60 or not losses or signals.loop.get("clip", {}).get("calls", 0):
             continue
         at, p = change_point(values)
         if p < 1e-6 and 20 <= at <= 0.8 * len(values) and _out_of_proportion(values, at, losses[0]):

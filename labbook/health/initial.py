@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from labbook.health.event_fields import Facts, count, finite, flag, table, words
 from labbook.health.layer_history import Parameter, parameters_of
 from labbook.health.measurements import called_in, join_names, unobserved
 from labbook.health.training_kind import CLASSIFIERS, is_contrastive, is_the_whole_loss, pretrained, training_losses
 from labbook.model.check import Outcome, check
+from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -29,26 +29,26 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
     that in paddle (chosen by us). A loss below it is no fault, weights may have been trained before.
     """
     for loss in training_losses(signals):
-        fn, classes = words(loss, "fn"), count(loss, "classes")
+        fn, classes = loss.get("fn", ""), loss.get("classes", 0)
         if fn == "bce_with_logits":
             classes = 2
-        first = finite(loss, "value_first")
+        first = loss.get("value_first")
         if fn not in ("cross_entropy", "nll_loss", "bce_with_logits") or classes < 2 or first is None:
             continue
-        if is_contrastive(loss) or flag(loss, "soft") or flag(loss, "weight") or count(loss, "step") > 2:
+        if is_contrastive(loss) or loss.get("soft") or loss.get("weight") or loss.get("step", 0) > 2:
             continue
         chance = math.log(classes)
         expected = message("health.init_loss_off.expected", classes=classes, chance=chance)
-        if words(loss, "reduction") == "sum":
-            if not count(loss, "items"):
+        if loss.get("reduction") == "sum":
+            if not loss.get("items"):
                 continue
-            first /= count(loss, "items")
+            first /= loss.get("items", 0)
             if _summed(run, signals, loss, fn):
-                targets = count(loss, "items")
+                targets = loss.get("items", 0)
                 observed = message("health.init_loss_off.summed", loss=first * targets, targets=targets)
-                return Outcome("warn", observed, called_in(loss), {"step": 1}, expected=expected)
+                return Outcome("warn", observed, called_in(loss.get("line", "")), {"step": 1}, expected=expected)
         over, observed = first - chance, message("health.init_loss_off.loss", loss=first)
-        call = (message("health.init_loss_off.call", function=fn, line=words(loss, "line")),)
+        call = (message("health.init_loss_off.call", function=fn, line=loss.get("line", "")),)
         # The standard weights of PaddlePaddle are larger: 5.1 for 5 classes behind one convolution is usual there.
         far = _FAR_IN_PADDLE if signals.framework == "paddle" else 1.0
         if over > far * max(chance, _FAR_ABOVE):
@@ -56,15 +56,15 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
         if over > max(0.5 * chance, 0.5):
             return Outcome("note", observed, call, {"step": 1}, expected=expected)
         return Outcome("ok", observed, expected=expected)
-    functions = list(dict.fromkeys(words(loss, "fn") for loss in training_losses(signals)))
+    functions = list(dict.fromkeys(loss.get("fn", "") for loss in training_losses(signals)))
     if not any(functions):
         return None
     return unobserved(message("health.not_observed.no_expectation", functions=functions))
 
 
-def _summed(run: Run, signals: Signals, loss: Facts, fn: str) -> bool:
+def _summed(run: Run, signals: Signals, loss: LossCall, fn: str) -> bool:
     """Whether `backward` is called on the sum over a batch of a classifier, which scales the rate by its size."""
-    return fn in CLASSIFIERS and count(loss, "items") >= 8 and is_the_whole_loss(run, signals, loss)
+    return fn in CLASSIFIERS and loss.get("items", 0) >= 8 and is_the_whole_loss(run, signals, loss)
 
 
 @check("init_symmetric", family="activation", tier=1, needs=("models",))
@@ -76,9 +76,9 @@ def initial_weights_differ(run: Run, signals: Signals) -> Outcome | None:
     """
     layers = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and p.init]
     hidden = [p for p in layers if math.isfinite(p.order)] or layers
-    alike = [p for p in hidden if flag(p.init, "rows_equal")]
+    alike = [p for p in hidden if p.init.get("rows_equal")]
     neighbours = [(a, b) for a, b in pairwise(hidden) if a in alike and b in alike]
-    constant = [p for p in alike if (finite(p.init, "max") or 0.0) != 0.0]
+    constant = [p for p in alike if (p.init.get("max") or 0.0) != 0.0]
     if not layers:
         return None
     if neighbours and (len(alike) > 0.5 * len(hidden) or len(constant) >= 2):
@@ -99,8 +99,8 @@ def initial_scale(run: Run, signals: Signals) -> Outcome | None:
     Source: He, Glorot and LeCun all lie within 0.5 and 2 times 1/sqrt(fan-in); 5 times is chosen by us, because the
     ratio of SageMaker gave 4 false alarms in 12 healthy runs. Heads and adapters begin small on purpose.
     """
-    layers = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and count(p.init, "fan_in") >= 8]
-    scales = [(_scale(p), p) for p in layers if finite(p.init, "std") is not None]
+    layers = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and p.init.get("fan_in", 0) >= 8]
+    scales = [(_scale(p), p) for p in layers if p.init.get("std") is not None]
     if len(scales) < 2 or pretrained(signals):
         return None
     large = [p for scale, p in scales if scale > _FAR]
@@ -121,17 +121,12 @@ def initial_scale(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _scale(parameter: Parameter) -> float:
-    return (finite(parameter.init, "std") or 0.0) * math.sqrt(max(1, count(parameter.init, "fan_in")))
+    return (parameter.init.get("std") or 0.0) * math.sqrt(max(1, parameter.init.get("fan_in", 0)))
 
 
 def _amplifies(signals: Signals, large: Sequence[Parameter]) -> bool:
     """Whether the outputs are large in the first step: some networks scale their weights where they are used."""
-    deviations = [
-        finite(row, "std") or 0.0
-        for event in signals.tensors[:1]
-        for row in (event.get("modules") or ())
-        if isinstance(row, dict)
-    ]
+    deviations = [row.get("std") or 0.0 for event in signals.tensors[:1] for row in event.get("modules", [])]
     return not deviations or max(deviations) > _FAR
 
 
@@ -143,9 +138,9 @@ def initialised_once(run: Run, signals: Signals) -> Outcome | None:
     """
     worst: tuple[int, str, str] = (0, "", "")
     for parameter in parameters_of(signals):
-        for function, times in table(parameter.init, "writes").items():
-            if isinstance(times, int) and times > worst[0]:
-                worst = (times, parameter.name, str(function))
+        for function, times in parameter.init.get("writes", {}).items():
+            if times > worst[0]:
+                worst = (times, parameter.name, function)
     if worst[0] < 3:
         return None
     times, name, function = worst
@@ -160,9 +155,9 @@ def initialised_at_all(run: Run, signals: Signals) -> Outcome | None:
     Source: a hint (tier 3), chosen by us.
     """
     for parameter in parameters_of(signals):
-        largest = max(abs(finite(parameter.init, "max") or 0.0), abs(finite(parameter.init, "min") or 0.0))
-        if count(parameter.init, "bad") or largest > 1e6:
-            bad = count(parameter.init, "bad")
+        largest = max(abs(parameter.init.get("max") or 0.0), abs(parameter.init.get("min") or 0.0))
+        if parameter.init.get("bad", 0) or largest > 1e6:
+            bad = parameter.init.get("bad", 0)
             observed = message("health.init_skipped.largest", name=parameter.name, largest=largest)
             if bad:
                 observed = message("health.init_skipped.nonfinite", name=parameter.name, bad=bad)

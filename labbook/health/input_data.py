@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 
 from labbook.health.activation import first_not_normalised
-from labbook.health.event_fields import Facts, count, finite, flag, rows, shape, words
 from labbook.health.layer_history import Module, modules_of
 from labbook.health.measurements import join_names, unobserved
 from labbook.health.training_kind import training_losses
 from labbook.health.trend_tests import mann_kendall, mean, median, spread
 from labbook.model.check import Outcome, check
+from labbook.model.events.data_kinds import Leaf
 from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -21,16 +21,16 @@ _TABLE = 50
 """Columns up to which a constant one is worth a note: flattened images have dark borders. Source: chosen by us."""
 
 
-def input_leaves(signals: Signals) -> dict[str, list[tuple[int, int, Facts]]]:
+def input_leaves(signals: Signals) -> dict[str, list[tuple[int, int, Leaf]]]:
     """Returns path of an input leaf -> (step, samples, leaf) of the training batches that were inspected."""
-    found: dict[str, list[tuple[int, int, Facts]]] = {}
+    found: dict[str, list[tuple[int, int, Leaf]]] = {}
     for batch in signals.batches:
-        if words(batch, "phase") != "train":
+        if batch.get("phase") != "train":
             continue
-        for leaf in rows(batch, "leaves"):
-            if words(leaf, "role") == "input":
-                look = (count(batch, "step"), count(batch, "samples"), leaf)
-                found.setdefault(words(leaf, "path"), []).append(look)
+        for leaf in batch.get("leaves", []):
+            if leaf.get("role") == "input":
+                look = (batch.get("step", 0), batch.get("samples", 0), leaf)
+                found.setdefault(leaf.get("path", ""), []).append(look)
     return found
 
 
@@ -43,10 +43,10 @@ def has_distinct_fingerprints(signals: Signals) -> bool:
     if not leaves:
         return False
     leaf = leaves[0]
-    numbers = math.prod(shape(leaf, "shape")[1:])
-    wide = (finite(leaf, "max") or 0.0) - (finite(leaf, "min") or 0.0) >= 100
-    whole = flag(leaf, "integer") and not (wide or numbers >= 16)
-    return numbers >= 8 and not whole and (finite(leaf, "zero") or 0.0) < 0.5
+    numbers = math.prod(leaf.get("shape", ())[1:])
+    wide = (leaf.get("max") or 0.0) - (leaf.get("min") or 0.0) >= 100
+    whole = leaf.get("integer") and not (wide or numbers >= 16)
+    return numbers >= 8 and not whole and (leaf.get("zero") or 0.0) < 0.5
 
 
 @check("input_not_normalised", family="data", tier=2, needs=("batches",))
@@ -59,7 +59,7 @@ def inputs_normalised(run: Run, signals: Signals) -> Outcome | None:
     judged: list[Outcome] = []
     first = first_not_normalised(signals)
     for path, looks in input_leaves(signals).items():
-        leaves = [leaf for _, _, leaf in looks if not flag(leaf, "integer") and finite(leaf, "std") is not None]
+        leaves = [leaf for _, _, leaf in looks if not leaf.get("integer") and leaf.get("std") is not None]
         if not leaves or sum(samples for _, samples, _ in looks) < min(_SAMPLES, 8 * len(looks)):
             continue
         judged.append(_scale(path, leaves, first))
@@ -69,15 +69,15 @@ def inputs_normalised(run: Run, signals: Signals) -> Outcome | None:
     return min(judged, key=lambda outcome: order[outcome.verdict])
 
 
-def _scale(path: str, leaves: Sequence[Facts], first: Module | None) -> Outcome:
-    center = median([finite(leaf, "mean") or 0.0 for leaf in leaves])
-    deviation = median([finite(leaf, "std") or 0.0 for leaf in leaves])
-    top = max(abs(finite(leaf, "max") or 0.0) for leaf in leaves)
+def _scale(path: str, leaves: Sequence[Leaf], first: Module | None) -> Outcome:
+    center = median([leaf.get("mean") or 0.0 for leaf in leaves])
+    deviation = median([leaf.get("std") or 0.0 for leaf in leaves])
+    top = max(abs(leaf.get("max") or 0.0) for leaf in leaves)
     observed = message("health.input_not_normalised.moments", mean=center, std=deviation)
     usual = deviation <= 10 and abs(center) <= max(3.0, 3 * deviation) and (deviation >= 0.1 or top > 0.5)
     if first is None or usual:
         return Outcome("ok", observed)
-    low = min(finite(leaf, "min") or 0.0 for leaf in leaves)
+    low = min(leaf.get("min") or 0.0 for leaf in leaves)
     evidence = (
         message("health.input_not_normalised.range", path=path, low=low, high=top),
         message("health.input_not_normalised.first_used", layer=first.label),
@@ -89,8 +89,8 @@ def _scale(path: str, leaves: Sequence[Facts], first: Module | None) -> Outcome:
 def images_scaled_once(run: Run, signals: Signals) -> Outcome | None:
     """Whether images in floating point have no value above 1/255. Source: a hint (tier 3); TheDeepChecker."""
     for path, looks in input_leaves(signals).items():
-        leaves = [leaf for _, _, leaf in looks if len(shape(leaf, "shape")) == 4 and not flag(leaf, "integer")]
-        tops, lows = [finite(leaf, "max") for leaf in leaves], [finite(leaf, "min") for leaf in leaves]
+        leaves = [leaf for _, _, leaf in looks if len(leaf.get("shape", ())) == 4 and not leaf.get("integer")]
+        tops, lows = [leaf.get("max") for leaf in leaves], [leaf.get("min") for leaf in leaves]
         if len(leaves) < 2 or None in tops or None in lows:
             continue
         if 0 < max(t for t in tops if t is not None) <= 1 / 255 + 1e-4 and min(v for v in lows if v is not None) >= 0:
@@ -107,13 +107,13 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
     """
     for path, looks in input_leaves(signals).items():
         _, _, leaf = looks[-1]
-        columns, constant = (shape(leaf, "shape") or (0,))[-1], count(leaf, "constant")
+        columns, constant = (leaf.get("shape", ()) or (0,))[-1], leaf.get("constant", 0)
         image = columns > _TABLE and constant < columns
-        if leaf.get("constant") is None or count(leaf, "constant_n") < 256 or not constant or image:
+        if leaf.get("constant") is None or leaf.get("constant_n", 0) < 256 or not constant or image:
             continue
-        sparse = (finite(leaf, "zero") or 0.0) > 0.5
+        sparse = (leaf.get("zero") or 0.0) > 0.5
         observed = message("health.constant_feature.columns", bad=constant, columns=columns, path=path)
-        at = shape(leaf, "constant_at")
+        at = leaf.get("constant_at", ())
         if at and constant < columns:
             indices = join_names([str(column) for column in at], constant)
             observed = message("health.constant_feature.indices", columns=observed, indices=indices)
@@ -130,11 +130,11 @@ def leaves_agree(run: Run, signals: Signals) -> Outcome | None:
     """
     if _has_output_per_label(signals):
         return None
-    seen = [b for b in signals.batches if len(rows(b, "leaves")) == 2 and words(b, "phase") == "train"]
-    wrong = [b for b in seen if b.get("dims_equal") is False and _differ(rows(b, "leaves"))]
+    seen = [b for b in signals.batches if len(b.get("leaves", [])) == 2 and b.get("phase") == "train"]
+    wrong = [b for b in seen if b.get("dims_equal") is False and _differ(b.get("leaves", []))]
     if len(wrong) < 3 or len(wrong) < 0.9 * len(seen):
         return None
-    forms = [list(shape(leaf, "shape")) for leaf in rows(wrong[0], "leaves")]
+    forms = [list(leaf.get("shape", ())) for leaf in wrong[0].get("leaves", [])]
     one, other = str(forms[0]), str(forms[1])
     observed = message("health.batch_leading_dim_mismatch.shapes", inputs=one, labels=other, batches=len(wrong))
     return Outcome("warn", observed)
@@ -142,14 +142,17 @@ def leaves_agree(run: Run, signals: Signals) -> Outcome | None:
 
 def _has_output_per_label(signals: Signals) -> bool:
     """Whether inputs and targets of the losses are equally many."""
-    forms = [(shape(loss, "input", "shape"), shape(loss, "target", "shape")) for loss in training_losses(signals)]
+    forms = [
+        (loss.get("input", {}).get("shape", ()), loss.get("target", {}).get("shape", ()))
+        for loss in training_losses(signals)
+    ]
     known = [(one, other) for one, other in forms if one and other]
     return bool(known) and all(one[0] == other[0] for one, other in known)
 
 
-def _differ(leaves: Sequence[Facts]) -> bool:
-    one, other = (shape(leaf, "shape") for leaf in leaves)
-    roles = {words(leaf, "role") for leaf in leaves}
+def _differ(leaves: Sequence[Leaf]) -> bool:
+    one, other = (leaf.get("shape", ()) for leaf in leaves)
+    roles = {leaf.get("role", "") for leaf in leaves}
     return bool(one and other) and roles == {"input", "label"} and one[0] not in other and other[0] not in one
 
 
@@ -161,8 +164,8 @@ def little_padding(run: Run, signals: Signals) -> Outcome | None:
     for path, looks in input_leaves(signals).items():
         shares = [
             zero for _, _, leaf in looks
-            if flag(leaf, "integer") and len(shape(leaf, "shape")) == 2 and shape(leaf, "shape")[1] >= 8
-            and (finite(leaf, "max") or 0.0) > 2 and (zero := finite(leaf, "zero")) is not None
+            if leaf.get("integer") and len(leaf.get("shape", ())) == 2 and leaf.get("shape", ())[1] >= 8
+            and (leaf.get("max") or 0.0) > 2 and (zero := leaf.get("zero")) is not None
         ]  # fmt: skip
         if len(shares) >= 3 and median(shares) > 0.5:
             observed = message("health.padding_ratio_high.zeros", share=median(shares), path=path)
@@ -177,7 +180,7 @@ def channels_first(run: Run, signals: Signals) -> Outcome | None:
     if first is None or not first.type.startswith("Conv2"):
         return None
     for path, looks in input_leaves(signals).items():
-        form = shape(looks[0][2], "shape")
+        form = looks[0][2].get("shape", ())
         if len(form) == 4 and form[3] in (1, 3) and form[1] > 4 and form[1] == form[2]:
             observed = message("health.image_layout_suspect.shape", path=path, shape=str(list(form)))
             return Outcome("note", observed)
@@ -188,8 +191,8 @@ def channels_first(run: Run, signals: Signals) -> Outcome | None:
 def inputs_do_not_drift(run: Run, signals: Signals) -> Outcome | None:
     """Whether the mean of the inputs moves by a standard deviation in one direction. Source: a hint (tier 3)."""
     for path, looks in input_leaves(signals).items():
-        means = [m for _, _, leaf in looks if not flag(leaf, "integer") and (m := finite(leaf, "mean")) is not None]
-        deviations = [d for _, _, leaf in looks if (d := finite(leaf, "std")) is not None]
+        means = [m for _, _, leaf in looks if not leaf.get("integer") and (m := leaf.get("mean")) is not None]
+        deviations = [d for _, _, leaf in looks if (d := leaf.get("std")) is not None]
         if len(means) < 20 or not deviations:
             continue
         quarter = len(means) // 4
@@ -207,15 +210,15 @@ def indices_inside(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant (tier 1).
     """
-    for facts in rows(signals.loop, "out_of_bounds"):
-        largest, size = finite(facts, "max"), finite(facts, "size")
+    for facts in signals.loop.get("out_of_bounds", []):
+        largest, size = facts.get("max"), facts.get("size")
         if largest is not None and size is not None:
-            low = finite(facts, "min") or 0.0
-            index, calls = low if low < 0 else largest, count(facts, "count")
+            low = facts.get("min") or 0.0
+            index, calls = low if low < 0 else largest, facts.get("count", 0)
             observed = message(
-                "health.out_of_bounds_read.index", op=words(facts, "op"), index=index, size=size, calls=calls
+                "health.out_of_bounds_read.index", op=facts.get("op", ""), index=index, size=size, calls=calls
             )
-            return Outcome("fail", observed, (message("health.called_in", line=words(facts, "line")),))
+            return Outcome("fail", observed, (message("health.called_in", line=facts.get("line", "")),))
     return None
 
 

@@ -6,13 +6,13 @@ import math
 from collections import Counter
 from itertools import pairwise
 
-from labbook.health.event_fields import Facts, count, finite, flag, histogram, shape, words
 from labbook.health.input_data import has_distinct_fingerprints
 from labbook.health.measurements import called_in, join_names, place_of, too_few, unobserved
 from labbook.health.regression_outputs import one_a_sample, target_of
 from labbook.health.training_kind import BINARY, CLASSIFIERS, opposed_optimizers, training_losses
 from labbook.health.trend_tests import binomial_at_least, mean, median
 from labbook.model.check import Outcome, check
+from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -24,14 +24,14 @@ _RARE = 30
 
 def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
     """Returns how often each class was seen in a phase: in its longest epoch, else in the inspected batches."""
-    epochs = [histogram(e, "histogram") for e in signals.prints if words(e, "phase") == phase]
+    epochs = [e.get("histogram", {}) for e in signals.prints if e.get("phase") == phase]
     longest = max(epochs, key=lambda h: sum(h.values()), default={})
     if longest:
         return Counter(longest)
     seen: Counter[str] = Counter()
     for batch in signals.batches:
-        if words(batch, "phase") == phase:
-            seen.update(histogram(batch, "labels", "histogram"))
+        if batch.get("phase") == phase:
+            seen.update(batch.get("labels", {}).get("histogram", {}))
     return seen
 
 
@@ -46,12 +46,12 @@ def _binary_counts(run: Run, signals: Signals) -> Counter[str]:
         return seen
     for batch in signals.batches:
         target = target_of(batch)
-        if target is None or flag(target, "integer"):
+        if target is None or target.get("integer"):
             continue
-        zeros, share, samples = finite(target, "zero"), finite(target, "mean"), count(batch, "samples")
+        zeros, share, samples = target.get("zero"), target.get("mean"), batch.get("samples", 0)
         if not one_a_sample(batch, target) or zeros is None or share is None or abs(zeros + share - 1) > 1e-4:
             return Counter()
-        if not {finite(target, "min"), finite(target, "max")} <= {0.0, 1.0}:
+        if not {target.get("min"), target.get("max")} <= {0.0, 1.0}:
             return Counter()
         seen.update({"0": round(zeros * samples), "1": round(share * samples)})
     return +seen
@@ -59,11 +59,12 @@ def _binary_counts(run: Run, signals: Signals) -> Counter[str]:
 
 def _ever_seen(signals: Signals) -> set[str]:
     """All labels that any epoch, batch or loss of the training had: later phases may have other classes."""
-    seen = {name for e in signals.prints if words(e, "phase") == "train" for name in histogram(e, "histogram")}
+    seen = {name for e in signals.prints if e.get("phase") == "train" for name in e.get("histogram", {})}
     seen |= {
-        name for b in signals.batches if words(b, "phase") == "train" for name in histogram(b, "labels", "histogram")
+        name for b in signals.batches if b.get("phase") == "train" for name in b.get("labels", {}).get("histogram", {})
     }
-    ends = [finite(loss, "target", end) for loss in training_losses(signals) for end in ("min", "max")]
+    targets = [loss.get("target", {}) for loss in training_losses(signals)]
+    ends = [end for target in targets for end in (target.get("min"), target.get("max"))]
     whole = [int(end) for end in ends if end is not None and end == int(end)]
     if whole and not {str(end) for end in whole} <= seen:
         # A loss got labels that no look at the data has: what lies between them may have been there as well.
@@ -71,16 +72,16 @@ def _ever_seen(signals: Signals) -> set[str]:
     return seen
 
 
-def _classifies(signals: Signals) -> Facts | None:
+def _classifies(signals: Signals) -> LossCall | None:
     """The classifier's loss of this training, for one label a sample."""
-    samples = median([s for b in signals.batches if words(b, "phase") == "train" and (s := count(b, "samples"))])
+    samples = median([s for b in signals.batches if b.get("phase") == "train" and (s := b.get("samples", 0))])
     for loss in training_losses(signals):
-        form = shape(loss, "target", "shape")
+        form = loss.get("target", {}).get("shape", ())
         # PaddlePaddle's own style is a column of labels, one a row.
         single = all(n == 1 for n in form[1:]) and not (form and samples > 0 and form[0] > 1.5 * samples)
-        if words(loss, "fn") in CLASSIFIERS and single and not flag(loss, "soft"):
+        if loss.get("fn") in CLASSIFIERS and single and not loss.get("soft"):
             return loss
-        if words(loss, "fn") in BINARY:
+        if loss.get("fn") in BINARY:
             return loss
     return None
 
@@ -93,17 +94,19 @@ def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
     """
     found: Outcome | None = None
     for loss in training_losses(signals):
-        fn, classes = words(loss, "fn"), count(loss, "classes")
+        fn, classes = loss.get("fn", ""), loss.get("classes", 0)
         if fn not in (*CLASSIFIERS, *BINARY):
             continue
-        low, high = finite(loss, "target", "min"), finite(loss, "target", "max")
+        low, high = loss.get("target", {}).get("min"), loss.get("target", {}).get("max")
         limits = message("health.label_out_of_head.not_measured")
         if low is not None and high is not None:
             limits = message("health.range", low=low, high=high)
         expected = _valid_labels(fn, classes)
-        if count(loss, "outside") and not (fn in BINARY and opposed_optimizers(run, signals)):
-            observed = message("health.label_out_of_head.outside", bad=count(loss, "outside"), limits=limits)
-            return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")), expected=expected)
+        if loss.get("outside", 0) and not (fn in BINARY and opposed_optimizers(run, signals)):
+            observed = message("health.label_out_of_head.outside", bad=loss.get("outside", 0), limits=limits)
+            return Outcome(
+                "fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")), expected=expected
+            )
         found = found or Outcome("ok", limits, expected=expected)
     return found or unobserved(message("health.not_observed.no_classifier"))
 
@@ -124,10 +127,12 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     loss, counts = _classifies(signals), label_counts(signals)
     if loss is None or sum(counts.values()) < _LABELS:
         return None
-    low, high = finite(loss, "target", "min"), finite(loss, "target", "max")
+    low, high = loss.get("target", {}).get("min"), loss.get("target", {}).get("max")
     if len(counts) == 1 and low is not None and low == high:
         labels, value = sum(counts.values()), next(iter(counts))
-        return Outcome("fail", message("health.label_constant.all", labels=labels, value=value), called_in(loss))
+        return Outcome(
+            "fail", message("health.label_constant.all", labels=labels, value=value), called_in(loss.get("line", ""))
+        )
     return None
 
 
@@ -140,7 +145,7 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     into account already.
     """
     loss, counts = _classifies(signals), label_counts(signals)
-    if loss is not None and words(loss, "fn") in BINARY:
+    if loss is not None and loss.get("fn") in BINARY:
         # The targets of the loss count; integers of the data may be the ids of users.
         counts = _binary_counts(run, signals) or counts
     total = sum(counts.values())
@@ -152,7 +157,7 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     share = most / total
     observed = message("health.class_imbalance.shares", classes=len(counts), low=least / total, high=share)
     certain = total >= _LABELS or 1 - binomial_at_least(least + 1, most + least, 1 / 11) < _CERTAIN
-    if most <= 10 * least or not certain or flag(loss, "weight"):
+    if most <= 10 * least or not certain or loss.get("weight"):
         return Outcome("ok", observed)
     rare = [name for name, n in counts.most_common()[::-1] if n * 10 < most]
     evidence = (message("health.class_imbalance.rare", names=join_names(rare)),)
@@ -167,16 +172,15 @@ def labels_mixed(run: Run, signals: Signals) -> Outcome | None:
     follow each other at random and are left out.
     """
     for event in signals.prints:
-        looks = event.get("labels")
-        pairs = [p for p in looks if isinstance(p, list) and len(p) == 2] if isinstance(looks, list) else []
-        counts = histogram(event, "histogram")
+        pairs = event.get("labels", ())
+        counts = event.get("histogram", {})
         total, batches = sum(counts.values()), len(pairs)
-        if words(event, "phase") != "train" or batches < 8 or len(counts) < 2 or total < 8 * batches:
+        if event.get("phase") != "train" or batches < 8 or len(counts) < 2 or total < 8 * batches:
             continue
         entropy = -sum(n / total * math.log(n / total) for n in counts.values())
-        size = total / max(1, count(event, "batches") or batches)
+        size = total / max(1, event.get("batches", 0) or batches)
         wanted = max(0.3 * entropy, entropy - (len(counts) - 1) / (2 * size))
-        seen = mean([float(p[0]) for p in pairs if isinstance(p[0], (int, float))])
+        seen = mean([p[0] for p in pairs])
         alike = sum(a[1] == b[1] for a, b in pairwise(pairs)) / (batches - 1)
         chance = sum((n / total) ** 2 for n in counts.values())
         ordered = [str(p[1]) for p in pairs] == sorted((str(p[1]) for p in pairs), key=_natural)
@@ -201,11 +205,10 @@ def labels_consistent(run: Run, signals: Signals) -> Outcome | None:
     labels: dict[tuple[str, str], set[str]] = {}
     times: Counter[tuple[str, str]] = Counter()
     for event in signals.prints:
-        samples = event.get("rows")
-        for row in samples if isinstance(samples, list) and words(event, "phase") == "train" else []:
-            if isinstance(row, list) and len(row) == 2:
+        for row in event.get("rows", []) if event.get("phase") == "train" else []:
+            if len(row) == 2:
                 # Another loader may be for another task.
-                sample = (str(event.get("loader")), str(row[0]))
+                sample = (str(event.get("loader")), row[0])
                 labels.setdefault(sample, set()).add(str(row[1]))
                 times[sample] += 1
     repeated = [name for name, n in times.items() if n > 1]

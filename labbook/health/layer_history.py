@@ -5,9 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import field
 from functools import lru_cache
+from typing import Literal
 
 from labbook.frozen import dataclass
-from labbook.health.event_fields import Facts, count, finite, flag, rows, shape, table, words
+from labbook.model.events.inspection_kinds import (
+    FunctionLook,
+    InitialValues,
+    ModuleLook,
+    ModuleOptions,
+    ModuleRow,
+    ParameterLook,
+)
 from labbook.model.message import Message, message
 from labbook.model.signals import Signals
 
@@ -20,10 +28,10 @@ class Parameter:
     shape: tuple[int, ...]
     trainable: bool
     module: str
-    options: Facts
-    init: Facts
+    options: ModuleOptions
+    init: InitialValues
     order: float
-    history: list[tuple[int, Facts]] = field(default_factory=list)
+    history: list[tuple[int, ParameterLook]] = field(default_factory=list)
 
     @property
     def elements(self) -> int:
@@ -42,10 +50,10 @@ class Parameter:
         mixes = any(word in self.module.lower() for word in ("linear", "conv"))
         return mixes and len(self.shape) == 1 and "bias" in self.name
 
-    def values(self, key: str, since: int = 0) -> list[float]:
+    def values(self, key: Literal["w", "g", "ratio"], since: int = 0) -> list[float]:
         """The finite numbers under `key` from step `since` on."""
-        found = (finite(row, key) for step, row in self.history if step >= since)
-        return [value for value in found if value is not None]
+        found = (row.get(key) for step, row in self.history if step >= since)
+        return [value for value in found if value is not None and math.isfinite(value)]
 
 
 @dataclass(frozen=True)
@@ -56,20 +64,20 @@ class Module:
     number: int
     name: str
     type: str
-    options: Facts
+    options: ModuleOptions
     order: float
     parameters: int
-    facts: Facts
-    history: list[tuple[int, Facts]] = field(default_factory=list)
+    facts: ModuleRow
+    history: list[tuple[int, ModuleLook]] = field(default_factory=list)
 
     @property
     def label(self) -> Message | str:
         """Name and type, as the value of a message."""
         return message("health.module", name=self.name, type=self.type) if self.name else self.type
 
-    def last(self, key: str, most: int = 5, since: int = 0) -> list[float]:
+    def last(self, key: Literal["across", "sat"], most: int = 5, since: int = 0) -> list[float]:
         """The last `most` finite numbers under `key` from step `since` on."""
-        found = (finite(row, key) for step, row in self.history if step >= since)
+        found = (row.get(key) for step, row in self.history if step >= since)
         return [value for value in found if value is not None][-most:]
 
 
@@ -78,27 +86,27 @@ def parameters_of(signals: Signals) -> tuple[Parameter, ...]:
     """All parameters of all models, in the order in which their modules ran."""
     found: dict[tuple[int, int], Parameter] = {}
     for model in signals.models:
-        key = count(model, "model")
-        modules = {count(m, "i"): m for m in rows(model, "modules")}
-        for row in rows(model, "parameters"):
-            module = modules.get(count(row, "module"), {})
-            order = finite(module, "order")
-            found[key, count(row, "i")] = Parameter(
-                name=words(row, "name"),
-                shape=shape(row, "shape"),
-                trainable=flag(row, "trainable"),
-                module=words(module, "type"),
-                options=table(module, "options"),
-                init=table(row, "init"),
+        key = model.get("model", 0)
+        modules = {m.get("i", 0): m for m in model.get("modules", [])}
+        for row in model.get("parameters", []):
+            module = modules.get(row.get("module", 0), {})
+            order = module.get("order")
+            found[key, row.get("i", 0)] = Parameter(
+                name=row.get("name", ""),
+                shape=row.get("shape", ()),
+                trainable=row.get("trainable", False),
+                module=module.get("type", ""),
+                options=module.get("options", {}),
+                init=row.get("init", {}),
                 order=math.inf if order is None else order,
             )
     for event in signals.tensors:
-        key, step = count(event, "model"), count(event, "step")
-        for row in rows(event, "params"):
-            place = key, count(row, "i")
+        key, step = event.get("model", 0), event.get("step", 0)
+        for look in event.get("params", []):
+            place = key, look.get("i", 0)
             if place not in found:
                 found[place] = Parameter(f"parameter {place[1]}", (), True, "", {}, {}, math.inf)
-            found[place].history.append((step, row))
+            found[place].history.append((step, look))
     return tuple(sorted(found.values(), key=lambda p: p.order))
 
 
@@ -107,26 +115,26 @@ def modules_of(signals: Signals) -> tuple[Module, ...]:
     """All modules of all models, in the order in which they ran; those that never ran come last."""
     found: dict[tuple[int, int], Module] = {}
     for model in signals.models:
-        key = count(model, "model")
-        for row in rows(model, "modules"):
-            order = finite(row, "order")
-            i = count(row, "i")
+        key = model.get("model", 0)
+        for row in model.get("modules", []):
+            order = row.get("order")
+            i = row.get("i", 0)
             found[key, i] = Module(
                 model=key,
                 number=i,
-                name=words(row, "name"),
-                type=words(row, "type"),
-                options=table(row, "options"),
+                name=row.get("name", ""),
+                type=row.get("type", ""),
+                options=row.get("options", {}),
                 order=math.inf if order is None else order,
-                parameters=count(row, "parameters"),
+                parameters=row.get("parameters", 0),
                 facts=row,
             )
     for event in signals.tensors:
-        key, step = count(event, "model"), count(event, "step")
-        for row in rows(event, "modules"):
-            module = found.get((key, count(row, "i")))
+        key, step = event.get("model", 0), event.get("step", 0)
+        for look in event.get("modules", []):
+            module = found.get((key, look.get("i", 0)))
             if module is not None:
-                module.history.append((step, row))
+                module.history.append((step, look))
     return tuple(sorted(found.values(), key=lambda m: (m.model, m.order)))
 
 
@@ -135,23 +143,23 @@ def roots_of(signals: Signals) -> list[Module]:
     return [module for module in modules_of(signals) if not module.name]
 
 
-def functions_of(signals: Signals) -> dict[tuple[str, str], list[tuple[int, Facts]]]:
+def functions_of(signals: Signals) -> dict[tuple[str, str], list[tuple[int, FunctionLook]]]:
     """Watched functions by name and line, with their rows over the dense steps."""
-    found: dict[tuple[str, str], list[tuple[int, Facts]]] = {}
+    found: dict[tuple[str, str], list[tuple[int, FunctionLook]]] = {}
     for event in signals.tensors:
-        for row in rows(event, "functions"):
-            found.setdefault((words(row, "fn"), words(row, "line")), []).append((count(event, "step"), row))
+        for row in event.get("functions", []):
+            found.setdefault((row.get("fn", ""), row.get("line", "")), []).append((event.get("step", 0), row))
     return found
 
 
 def has_returned_range(signals: Signals, names: tuple[str, ...], low: float, high: float) -> bool:
     """Whether a module or function of these names (lower case) has returned values of exactly this range."""
-    outputs = [
+    outputs: list[ModuleLook] = [
         row for (fn, _), history in functions_of(signals).items() if fn.rstrip("_") in names for _, row in history
     ]
     outputs += [row for one in modules_of(signals) if one.type.lower() in names for _, row in one.history]
     near = 1e-4 * max(abs(low), abs(high), 1.0)
     return any(
         least is not None and most is not None and abs(least - low) <= near and abs(most - high) <= near
-        for least, most in ((finite(row, "min"), finite(row, "max")) for row in outputs)
+        for least, most in ((row.get("min"), row.get("max")) for row in outputs)
     )

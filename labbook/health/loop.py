@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from labbook.health.event_fields import Facts, count, finite, flag, shape, table, words
 from labbook.health.layer_history import has_returned_range
 from labbook.health.measurements import called_in, measured_in, missing, of_optimizer, place_of, unobserved
 from labbook.health.training_kind import acts, opposed_optimizers, training_losses
 from labbook.model.check import Outcome, check
+from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -23,12 +23,12 @@ def backwards_have_steps(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1), after 20 backwards in a run that finished. Without an optimizer a program
     computes gradients for another purpose.
     """
-    steps, backwards = count(signals.loop, "steps"), count(signals.loop, "backwards")
+    steps, backwards = signals.loop.get("steps", 0), signals.loop.get("backwards", 0)
     if steps or backwards < 20:
         return Outcome("ok", message("health.loop.counts", steps=steps, backwards=backwards)) if steps else None
-    if not count(signals.loop, "optimizers") or run.status not in ("finished", "interrupted"):
+    if not signals.loop.get("optimizers") or run.status not in ("finished", "interrupted"):
         return None
-    optimizers = count(signals.loop, "optimizers")
+    optimizers = signals.loop.get("optimizers", 0)
     observed = message("health.backward_but_no_step.none", backwards=backwards, optimizers=optimizers)
     return Outcome("fail", observed)
 
@@ -39,16 +39,16 @@ def steps_have_backwards(run: Run, signals: Signals) -> Outcome:
 
     Source: a logical invariant (tier 1).
     """
-    by_optimizer = table(signals.loop, "steps_without_backward")
-    for opt in by_optimizer:
-        bare, steps = count(by_optimizer, opt), count(signals.loop, "steps")
+    by_optimizer = signals.loop.get("steps_without_backward", {})
+    for opt, bare in by_optimizer.items():
+        steps = signals.loop.get("steps", 0)
         rates = [s for s in measured_in(run, signals, "lr") if s.name.endswith("lr" if opt == "0" else f"lr.opt{opt}")]
         steps = (rates[0].last_step or steps) if rates else steps
         if bare >= _STREAK and bare > 0.5 * steps:
             which = of_optimizer(opt, by_optimizer)
             observed = message("health.step_without_backward.bare", bad=bare, steps=steps, optimizer=which)
             return Outcome("fail", observed)
-    steps, backwards = count(signals.loop, "steps"), count(signals.loop, "backwards")
+    steps, backwards = signals.loop.get("steps", 0), signals.loop.get("backwards", 0)
     return Outcome("ok", message("health.loop.counts", steps=steps, backwards=backwards))
 
 
@@ -58,10 +58,10 @@ def losses_have_backwards(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant (tier 1), after 20 losses.
     """
-    losses = count(signals.loop, "losses_lonely")
-    if count(signals.loop, "backwards") or not count(signals.loop, "optimizers"):
+    losses = signals.loop.get("losses_lonely", 0)
+    if signals.loop.get("backwards", 0) or not signals.loop.get("optimizers"):
         return None
-    if losses < 20 or count(signals.loop, "forwards", "train_grad") < 20:
+    if losses < 20 or signals.loop.get("forwards", {}).get("train_grad", 0) < 20:
         return None
     return Outcome("fail", message("health.forward_but_no_backward.none", losses=losses))
 
@@ -72,13 +72,13 @@ def trains_in_training_mode(run: Run, signals: Signals) -> Outcome:
 
     Source: a logical invariant (tier 1). From the first step on it may be on purpose (no dropout in fine-tuning).
     """
-    modes = table(signals.loop, "backward_in_eval")
-    seen, right = count(modes, "count"), count(modes, "in_train")
-    if seen < 5 or not flag(modes, "stochastic") or seen < 0.1 * (seen + right):
+    modes = signals.loop.get("backward_in_eval", {})
+    seen, right = modes.get("count", 0), modes.get("in_train", 0)
+    if seen < 5 or not modes.get("stochastic") or seen < 0.1 * (seen + right):
         if not right:
             return Outcome("ok", message("health.backward_in_eval_mode.no_layer"))
         return Outcome("ok", message("health.backward_in_eval_mode.ok", backwards=right))
-    first = count(modes, "first_step")
+    first = modes.get("first_step", 0)
     observed = message("health.backward_in_eval_mode.wrong", bad=seen, backwards=seen + right, step=first)
     return Outcome("fail" if right else "warn", observed, where={"step": first})
 
@@ -94,20 +94,20 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     wrong = [
         e
         for e in signals.evaluations
-        if flag(e, "training") and flag(e, "stochastic") and not flag(e, "grad") and "Averaged" not in words(e, "root")
+        if e.get("training") and e.get("stochastic") and not e.get("grad") and "Averaged" not in e.get("root", "")
     ]
-    scored = [e for e in wrong if table(e, "loss") or finite(e, "accuracy") is not None]
-    long = [e for e in wrong if count(e, "batches") >= _CALLS]
+    scored = [e for e in wrong if e.get("loss", {}) or e.get("accuracy") is not None]
+    long = [e for e in wrong if e.get("batches", 0) >= _CALLS]
     short = [e for e in wrong if e not in long and e not in scored]
-    judged = scored if sum(count(e, "batches") for e in scored) >= _CALLS else long
-    batches, verdict = sum(count(e, "batches") for e in judged), "fail"
+    judged = scored if sum(e.get("batches", 0) for e in scored) >= _CALLS else long
+    batches, verdict = sum(e.get("batches", 0) for e in judged), "fail"
     if judged is long and batches <= _PHASE:
         judged, verdict = short if len(short) >= _CALLS and _supervised(run, signals) else [], "warn"
-        batches = sum(count(e, "batches") for e in judged)
+        batches = sum(e.get("batches", 0) for e in judged)
     if judged:
         observed = message("health.eval_in_train_mode.wrong", batches=batches, phases=len(judged))
-        return Outcome(verdict, observed, where={"step": count(judged[0], "begin_step")})
-    phases = max(len(signals.evaluations), count(signals.evaluations[-1], "phases"))
+        return Outcome(verdict, observed, where={"step": judged[0].get("begin_step", 0)})
+    phases = max(len(signals.evaluations), signals.evaluations[-1].get("phases", 0))
     return Outcome("ok", message("health.eval_in_train_mode.ok", phases=phases))
 
 
@@ -115,7 +115,7 @@ def _supervised(run: Run, signals: Signals) -> bool:
     """Whether one model learns labels or values, and does nothing else."""
     losses = training_losses(signals)
     usual = ("cross_entropy", "nll_loss", "bce_with_logits", "binary_cross_entropy", "mse_loss", "l1_loss")
-    alone = len(signals.models) <= 1 and len(losses) == 1 and words(losses[0], "fn") in usual
+    alone = len(signals.models) <= 1 and len(losses) == 1 and losses[0].get("fn") in usual
     return alone and not opposed_optimizers(run, signals) and not acts(signals)
 
 
@@ -126,12 +126,12 @@ def no_dropout_in_evaluation(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1); TrainCheck transformers-33844.
     """
     for phase in signals.evaluations:
-        active, batches = count(phase, "dropout_active"), count(phase, "batches")
-        if active >= max(_CALLS, batches // 2) and not flag(phase, "training") and batches >= 2:
-            sampled = count(phase, "repeated") > 0.5 * batches
+        active, batches = phase.get("dropout_active", 0), phase.get("batches", 0)
+        if active >= max(_CALLS, batches // 2) and not phase.get("training") and batches >= 2:
+            sampled = phase.get("repeated", 0) > 0.5 * batches
             observed = message("health.dropout_active_in_eval.active", calls=active, batches=batches)
-            place = place_of(words(phase, "dropout_line"))
-            evidence = called_in({"line": words(phase, "dropout_line")}) if place else ()
+            place = place_of(phase.get("dropout_line", ""))
+            evidence = called_in(phase.get("dropout_line", "")) if place else ()
             return Outcome("note" if sampled else "fail", observed, evidence, place)
     return Outcome("ok", message("health.dropout_active_in_eval.ok"))
 
@@ -144,9 +144,9 @@ def loss_gets_logits(run: Run, signals: Signals) -> Outcome | None:
     """
     judged = False
     for loss in training_losses(signals):
-        fn, seen = words(loss, "fn"), count(loss, "observed")
-        key = {"cross_entropy": "prob_rows", "bce_with_logits": "unit_range"}.get(fn)
-        share = finite(loss, key) if key else None
+        fn, seen = loss.get("fn", ""), loss.get("observed", 0)
+        shares = {"cross_entropy": loss.get("prob_rows"), "bce_with_logits": loss.get("unit_range")}
+        share = shares.get(fn)
         if share is None or seen < _CALLS:
             continue
         judged = True
@@ -154,17 +154,17 @@ def loss_gets_logits(run: Run, signals: Signals) -> Outcome | None:
             rows = fn == "cross_entropy"
             key = "health.softmax_before_cross_entropy.rows" if rows else "health.softmax_before_cross_entropy.values"
             observed = message(key, function=fn, share=share, calls=seen)
-            return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")))
+            return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
     return Outcome("ok", message("health.softmax_before_cross_entropy.ok")) if judged else None
 
 
-def _from_activation(loss: Facts, signals: Signals) -> bool:
+def _from_activation(loss: LossCall, signals: Signals) -> bool:
     """Whether values between 0 and 1 come from a sigmoid: they fill that interval, or a sigmoid returned just these.
 
     Scores of a model that begins at the rate of its classes may stay between 0 and 1, too, in a part of it.
     """
-    low, high = finite(loss, "input", "min"), finite(loss, "input", "max")
-    if count(loss, "observed") < 5 or low is None or high is None or low < 0.0:
+    low, high = loss.get("input", {}).get("min"), loss.get("input", {}).get("max")
+    if loss.get("observed", 0) < 5 or low is None or high is None or low < 0.0:
         return False
     return low < 0.1 or high > 0.9 or has_returned_range(signals, ("sigmoid", "hardsigmoid", "softmax"), low, high)
 
@@ -173,12 +173,12 @@ def _from_activation(loss: Facts, signals: Signals) -> bool:
 def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
     """Whether `nll_loss` gets something else than log-probabilities. Source: tier 2; logsumexp of a row is not 0."""
     for loss in training_losses(signals):
-        share, seen = finite(loss, "logprob_rows"), count(loss, "observed")
-        if words(loss, "fn") != "nll_loss" or share is None or seen < _CALLS:
+        share, seen = loss.get("logprob_rows"), loss.get("observed", 0)
+        if loss.get("fn") != "nll_loss" or share is None or seen < _CALLS:
             continue
-        if share < 0.05 and (finite(loss, "prob_columns") or 0.0) < 0.5:
+        if share < 0.05 and (loss.get("prob_columns") or 0.0) < 0.5:
             observed = message("health.missing_output_activation.share", share=share, calls=seen)
-            return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")))
+            return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
         return Outcome("ok", message("health.missing_output_activation.ok"))
     return None
 
@@ -190,12 +190,12 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
     Source: a hint (tier 3), chosen by us; AUTOTRAINER's improper activation.
     """
     for loss in training_losses(signals):
-        zero, low = finite(loss, "input", "zero"), finite(loss, "input", "min")
-        probable = max(finite(loss, "prob_rows") or 0.0, finite(loss, "unit_range") or 0.0)
-        fits = words(loss, "fn") in ("cross_entropy", "bce_with_logits") and probable < 0.5
-        if fits and zero is not None and zero > 0.1 and low == 0.0 and count(loss, "observed") >= _CALLS:
+        zero, low = loss.get("input", {}).get("zero"), loss.get("input", {}).get("min")
+        probable = max(loss.get("prob_rows") or 0.0, loss.get("unit_range") or 0.0)
+        fits = loss.get("fn") in ("cross_entropy", "bce_with_logits") and probable < 0.5
+        if fits and zero is not None and zero > 0.1 and low == 0.0 and loss.get("observed", 0) >= _CALLS:
             observed = message("health.loss_activation_mismatch.zeros", share=zero)
-            return Outcome("note", observed, called_in(loss), place_of(words(loss, "line")))
+            return Outcome("note", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
     return None
 
 
@@ -206,28 +206,33 @@ def loss_shapes_agree(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1); torch warns, paddle is silent. A loss computed by hand is known by its graph.
     """
     for graph in signals.graphs:
-        blown = table(graph, "blown")
+        blown = graph.get("blown", {})
         if blown:
-            result, output = _shape_text(shape(blown, "shape")), _shape_text(shape(blown, "of"))
+            result, output = _shape_text(blown.get("shape", ())), _shape_text(blown.get("of", ()))
             observed = message("health.loss_broadcast.graph", output=output, result=result)
-            evidence = message("health.loss_broadcast.operation", op=words(blown, "op"), line=words(blown, "line"))
-            verdict = "fail" if flag(blown, "sure") else "warn"
-            return Outcome(verdict, observed, (evidence,), place_of(words(blown, "line")))
+            evidence = message("health.loss_broadcast.operation", op=blown.get("op", ""), line=blown.get("line", ""))
+            verdict = "fail" if blown.get("sure") else "warn"
+            return Outcome(verdict, observed, (evidence,), place_of(blown.get("line", "")))
     if not signals.losses and not (signals.graphs and signals.framework == "torch"):
         return unobserved(missing(run, signals, "losses") or message("health.not_observed.graphs"))
     for loss in signals.losses:
-        if count(loss, "broadcast"):
-            one, other = shape(loss, "input", "shape"), shape(loss, "target", "shape")
+        if loss.get("broadcast", 0):
+            one, other = loss.get("input", {}).get("shape", ()), loss.get("target", {}).get("shape", ())
             observed = message(
                 "health.loss_broadcast.call",
-                function=words(loss, "fn"),
+                function=loss.get("fn", ""),
                 output=_shape_text(one),
                 target=_shape_text(other),
-                calls=count(loss, "broadcast"),
+                calls=loss.get("broadcast", 0),
             )
             # Axes of 1 that were inserted on both sides are intended, as for all pairs of quantiles.
             intended = len(one) == len(other) and len(one) > 2
-            return Outcome("note" if intended else "fail", observed, called_in(loss), place_of(words(loss, "line")))
+            return Outcome(
+                "note" if intended else "fail",
+                observed,
+                called_in(loss.get("line", "")),
+                place_of(loss.get("line", "")),
+            )
     return Outcome("ok", message("health.loss_broadcast.ok"))
 
 
@@ -244,11 +249,11 @@ def labels_are_integers(run: Run, signals: Signals) -> Outcome | None:
     if signals.framework != "paddle":
         return None
     for loss in signals.losses:
-        dtype = words(loss, "target", "dtype")
-        soft = flag(loss, "soft") or shape(loss, "target", "shape") == shape(loss, "input", "shape")
-        if words(loss, "fn") in ("cross_entropy", "nll_loss") and "float" in dtype and not soft:
-            observed = message("health.label_dtype_truncated.labels", dtype=dtype, function=words(loss, "fn"))
-            return Outcome("fail", observed, called_in(loss))
+        dtype = loss.get("target", {}).get("dtype", "")
+        soft = loss.get("soft") or loss.get("target", {}).get("shape", ()) == loss.get("input", {}).get("shape", ())
+        if loss.get("fn") in ("cross_entropy", "nll_loss") and "float" in dtype and not soft:
+            observed = message("health.label_dtype_truncated.labels", dtype=dtype, function=loss.get("fn", ""))
+            return Outcome("fail", observed, called_in(loss.get("line", "")))
     return None
 
 
@@ -258,14 +263,14 @@ def accumulation_scaled(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a hint (tier 3): then accumulating raises the learning rate by as much.
     """
-    steps_of = {k: v for k, v in table(signals.loop, "accumulation").items() if isinstance(v, int)}
+    steps_of = signals.loop.get("accumulation", {})
     total = sum(steps_of.values())
     common = max(steps_of, key=lambda k: steps_of[k], default="")
     losses = training_losses(signals)
     if not common.isdigit() or int(common) < 3 or steps_of[common] < 0.9 * total or len(losses) != 1 or total < 5:
         return None
-    series, first = measured_in(run, signals, "loss"), finite(losses[0], "value_first")
-    if not series or not first or words(losses[0], "reduction") != "mean":
+    series, first = measured_in(run, signals, "loss"), losses[0].get("value_first")
+    if not series or not first or losses[0].get("reduction") != "mean":
         return None
     early = series[0].values[0]
     if not 0.75 * first < early < 1.33 * first:
@@ -279,11 +284,11 @@ def seeds_once(run: Run, signals: Signals) -> Outcome:
 
     Source: a logical invariant (tier 1): the same state at 3 steps or more, after as many seedings.
     """
-    rng, steps = table(signals.loop, "rng"), count(signals.loop, "steps")
-    same, seeded = count(rng, "same"), count(rng, "seeded")
+    rng, steps = signals.loop.get("rng", {}), signals.loop.get("steps", 0)
+    same, seeded = rng.get("same", 0), rng.get("seeded", 0)
     if seeded >= max(_STREAK, 0.5 * steps) and same >= _STREAK:
-        place = place_of(words(rng, "line"))
-        evidence = (message("health.seed_reset_in_loop.seeded_in", line=words(rng, "line")),) if place else ()
+        place = place_of(rng.get("line", ""))
+        evidence = (message("health.seed_reset_in_loop.seeded_in", line=rng.get("line", "")),) if place else ()
         observed = message("health.seed_reset_in_loop.reset", times=seeded, steps=steps, same=same)
         return Outcome("fail", observed, evidence, place)
     return Outcome("ok", message("health.seed_reset_in_loop.ok"))

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence, Sized
 from typing import Any
 
 from labbook.model.check import Outcome
+from labbook.model.events.inspection_kinds import SourcePlace
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.series import Series
-from labbook.model.signals import Facts, Signals
+from labbook.model.signals import Signals
 
 SERIES = ("loss", "grad_norm", "lr", "grad_scale", "step_time_s")
 """Needs that are series."""
@@ -170,20 +171,17 @@ def place_of(line: str) -> dict[str, Any]:
     return {"file": file, "line": int(number)} if number.isdigit() else {}
 
 
-def place_message(facts: Facts) -> Message:
-    """Returns `file` and `line` of some facts, with the text of the line where it is known."""
-    file, line, source = facts.get("file"), facts.get("line"), facts.get("source")
-    text = source.strip() if isinstance(source, str) else ""
-    number = int(line) if isinstance(line, (int, float)) and not isinstance(line, bool) else 0
+def place_message(place: SourcePlace) -> Message:
+    """Returns file and line of a place, with the text of the line where it is known."""
+    file, line, text = place.get("file", ""), place.get("line", 0), place.get("source", "").strip()
     if text:
-        return message("health.place_with_source", file=str(file or ""), line=number, source=text)
-    return message("health.place", file=str(file or ""), line=number)
+        return message("health.place_with_source", file=file, line=line, source=text)
+    return message("health.place", file=file, line=line)
 
 
-def called_in(facts: Facts) -> tuple[Message, ...]:
+def called_in(line: str) -> tuple[Message, ...]:
     """Returns a sentence with the user's line of a call; none when it is not known."""
-    line = facts.get("line")
-    return (message("health.called_in", line=line),) if isinstance(line, str) and line else ()
+    return (message("health.called_in", line=line),) if line else ()
 
 
 def of_optimizer(number: str, optimizers: Sized) -> Message | str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
-from labbook.health.event_fields import Facts, count, finite
 from labbook.health.measurements import too_few
 from labbook.health.trend_tests import mann_kendall, theil_sen
 from labbook.model.check import Outcome, check
+from labbook.model.events.data_kinds import Memory
 from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -26,7 +27,7 @@ def memory_flat(run: Run, signals: Signals) -> Outcome:
     the first 20 steps, in which caches fill. Graphs are counted, and certain.
     """
     graphs = [
-        (count(e, "step"), n, count(e, "graphs_of")) for e in signals.memory if (n := finite(e, "graphs")) is not None
+        (e.get("step", 0), n, e.get("graphs_of", 0)) for e in signals.memory if (n := e.get("graphs")) is not None
     ]
     if graphs:
         step, alive, of = graphs[-1]
@@ -37,10 +38,10 @@ def memory_flat(run: Run, signals: Signals) -> Outcome:
     growing = _growing_memory(signals)
     if growing is not None:
         return growing
-    looked = [e for e in signals.memory if finite(e, "rss") is not None]
+    looked = [e for e in signals.memory if e.get("rss") is not None]
     if not graphs and len(looked) < 5:
         return too_few(len(looked), 5, "health.too_few.samples")
-    peak = max((finite(e, "rss") or 0.0 for e in looked), default=0.0)
+    peak = max((e.get("rss") or 0.0 for e in looked), default=0.0)
     if not graphs:
         return Outcome("ok", message("health.memory_graph_retained.peak", peak=peak))
     observed = message("health.memory_graph_retained.peak_and_graphs", peak=peak, graphs=int(graphs[-1][1]))
@@ -63,12 +64,12 @@ def _growing_memory(signals: Signals) -> Outcome | None:
     return None
 
 
-def _device(events: Sequence[Facts]) -> list[tuple[int, float]]:
-    return [(count(e, "step"), v) for e in events if (v := finite(e, "device", "allocated")) is not None]
+def _device(events: Sequence[Memory]) -> list[tuple[int, float]]:
+    return [(e.get("step", 0), v) for e in events if (v := e.get("device", {}).get("allocated")) is not None]
 
 
-def _host(events: Sequence[Facts], key: str) -> list[tuple[int, float]]:
-    return [(count(e, "step"), v) for e in events if (v := finite(e, key)) is not None]
+def _host(events: Sequence[Memory], key: Literal["rss", "workers_rss"]) -> list[tuple[int, float]]:
+    return [(e.get("step", 0), v) for e in events if (v := e.get(key)) is not None]
 
 
 def _growth(points: Sequence[tuple[int, float]]) -> Growth | None:
@@ -119,7 +120,7 @@ def workers_flat(run: Run, signals: Signals) -> Outcome | None:
 def room_left(run: Run, signals: Signals) -> Outcome | None:
     """Whether the peak came near the device's memory. Source: a hint (tier 3)."""
     for event in reversed(signals.memory):
-        peak, total = finite(event, "device", "peak"), finite(event, "device", "total")
+        peak, total = event.get("device", {}).get("peak"), event.get("device", {}).get("total")
         if peak is not None and total:
             if peak <= 0.9 * total:
                 return None
@@ -131,8 +132,8 @@ def room_left(run: Run, signals: Signals) -> Outcome | None:
 def not_fragmented(run: Run, signals: Signals) -> Outcome | None:
     """Whether over 30 % of much reserved memory was not in use even at the peak. Source: a hint (tier 3)."""
     for event in reversed(signals.memory):
-        reserved, peak = finite(event, "device", "reserved"), finite(event, "device", "peak")
-        total = finite(event, "device", "total")
+        reserved, peak = event.get("device", {}).get("reserved"), event.get("device", {}).get("peak")
+        total = event.get("device", {}).get("total")
         if reserved and peak is not None and total:
             wasted = (reserved - peak) / reserved
             if reserved <= 0.5 * total or wasted <= 0.3:

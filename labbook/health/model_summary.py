@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from labbook.health import debug_output
-from labbook.health.event_fields import Facts, count, finite, rows, shape, table, words
 from labbook.health.layer_history import parameters_of
 from labbook.health.performance import phase_times
 from labbook.health.trend_tests import median
+from labbook.model.events.data_kinds import Loader
+from labbook.model.events.inspection_kinds import Flight, Model, ModuleRow
+from labbook.model.events.training_kinds import LossCall
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _MODELS = 4
 _ROWS = 60
 _FLOW = 80
+_LOADER: Sequence[Literal["dataset", "length", "batch_size", "workers", "shuffle"]]
+_LOADER = ("dataset", "length", "batch_size", "workers", "shuffle")
+_FLIGHT: Sequence[Literal["step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value"]]
+_FLIGHT = ("step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value")
 
 
 def summary(run: Run) -> dict[str, Any]:
@@ -47,44 +54,44 @@ def summary(run: Run) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value}
 
 
-def _latest(signals: Signals) -> list[Facts]:
+def _latest(signals: Signals) -> list[Model]:
     """The last description of each model."""
-    return list({count(model, "model"): model for model in signals.models}.values())
+    return list({model.get("model", 0): model for model in signals.models}.values())
 
 
-def _model(model: Facts) -> dict[str, Any]:
-    modules = rows(model, "modules")
-    shown = [row for row in modules if count(row, "depth") <= _deepest(modules)][:_ROWS]
+def _model(model: Model) -> dict[str, Any]:
+    modules = model.get("modules", [])
+    shown = [row for row in modules if row.get("depth", 0) <= _deepest(modules)][:_ROWS]
     return {
-        "root": words(model, "root"),
-        "parameters": sum(count(row, "parameters") for row in modules),
-        "trainable": sum(count(row, "trainable") for row in modules),
-        "left_out": len(modules) - len(shown) + count(model, "left_out", "modules"),
+        "root": model.get("root", ""),
+        "parameters": sum(row.get("parameters", 0) for row in modules),
+        "trainable": sum(row.get("trainable", 0) for row in modules),
+        "left_out": len(modules) - len(shown) + model.get("left_out", {}).get("modules", 0),
         "rows": [
             {
-                "name": words(row, "name"),
-                "type": words(row, "type"),
-                "depth": count(row, "depth"),
+                "name": row.get("name", ""),
+                "type": row.get("type", ""),
+                "depth": row.get("depth", 0),
                 "input": _shapes(row, "input"),
                 "output": _shapes(row, "output"),
-                "parameters": count(row, "parameters"),
-                "trainable": count(row, "trainable"),
+                "parameters": row.get("parameters", 0),
+                "trainable": row.get("trainable", 0),
             }
             for row in shown
         ],
     }
 
 
-def _deepest(modules: list[Facts]) -> int:
+def _deepest(modules: list[ModuleRow]) -> int:
     """The greatest depth down to which all modules fit."""
     depth = 0
-    while depth < 12 and sum(count(row, "depth") <= depth + 1 for row in modules) <= _ROWS:
+    while depth < 12 and sum(row.get("depth", 0) <= depth + 1 for row in modules) <= _ROWS:
         depth += 1
     return depth
 
 
-def _shapes(row: Facts, key: str) -> str:
-    return ", ".join("x".join(str(n) for n in shape(each, "shape")) or "scalar" for each in rows(row, key)[:3])
+def _shapes(row: ModuleRow, key: Literal["input", "output"]) -> str:
+    return ", ".join("x".join(str(n) for n in each.get("shape", ())) or "scalar" for each in row.get(key, [])[:3])
 
 
 def _flow(signals: Signals) -> list[dict[str, Any]]:
@@ -104,18 +111,16 @@ def _middle(values: list[float]) -> float | None:
     return float(f"{median(values):.4g}") if values else None
 
 
-def _loss(loss: Facts) -> dict[str, Any]:
-    facts = {"function": words(loss, "fn"), "line": words(loss, "line"), "calls": count(loss, "calls")}
-    return {**facts, "classes": count(loss, "classes")} if finite(loss, "classes") else facts
+def _loss(loss: LossCall) -> dict[str, Any]:
+    facts = {"function": loss.get("fn", ""), "line": loss.get("line", ""), "calls": loss.get("calls", 0)}
+    return {**facts, "classes": loss.get("classes", 0)} if loss.get("classes") else facts
 
 
-def _loader(loader: Facts) -> dict[str, Any]:
-    names = ("dataset", "length", "batch_size", "workers", "shuffle")
-    return {name: loader[name] for name in names if isinstance(loader.get(name), (str, int, float))}
+def _loader(loader: Loader) -> dict[str, Any]:
+    return {name: loader[name] for name in _LOADER if name in loader}
 
 
-def _flight(flight: Facts) -> dict[str, Any]:
-    names = ("step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value")
-    facts = {name: flight[name] for name in names if isinstance(flight.get(name), (str, int, float))}
-    module = table(flight, "module")
-    return {**facts, "module": words(module, "name") or words(module, "type")} if module else facts
+def _flight(flight: Flight) -> dict[str, Any]:
+    facts: dict[str, Any] = {name: flight[name] for name in _FLIGHT if name in flight}
+    module = flight.get("module", {})
+    return {**facts, "module": module.get("name", "") or module.get("type", "")} if module else facts

@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 
 from labbook.health import first_nonfinite
-from labbook.health.event_fields import Facts, count, finite, flag, nans, number, rows, words
 from labbook.health.layer_history import modules_of, parameters_of
 from labbook.health.measurements import called_in, measured, measured_in, place_of, unobserved
 from labbook.health.training_kind import NONNEGATIVE, loss_function, opposed_optimizers, training_losses
 from labbook.model.check import Outcome, check
+from labbook.model.events.data_kinds import Leaf
+from labbook.model.events.inspection_kinds import ModuleLook
+from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.series import Series
@@ -47,13 +49,13 @@ def gradient_finite(run: Run, signals: Signals) -> Outcome:
         return outcome
     evidence: list[Message] = []
     for parameter in parameters_of(signals):
-        bad = next(((s, count(r, "g_bad")) for s, r in parameter.history if count(r, "g_bad")), None)
+        bad = next(((s, r.get("g_bad", 0)) for s, r in parameter.history if r.get("g_bad", 0)), None)
         if bad is not None and len(evidence) < 3:
             step, values = bad
             evidence.append(
                 message("health.nonfinite_gradient.parameter", step=step, name=parameter.name, values=values)
             )
-    if words(signals.flight, "trigger") == "gradient":
+    if signals.flight.get("trigger") == "gradient":
         evidence = [*first_nonfinite.origin_sentences(signals.flight), *evidence]
         where = {**first_nonfinite.where(signals.flight), **outcome.where}
         return Outcome(outcome.verdict, outcome.observed, tuple(evidence), where)
@@ -90,37 +92,42 @@ def inputs_finite(run: Run, signals: Signals) -> Outcome | None:
         return Outcome("fail", found, evidence, first_nonfinite.where(signals.flight))
     looked = 0
     for batch in signals.batches:
-        leaves = rows(batch, "leaves")
+        leaves = batch.get("leaves", [])
         looked += bool(leaves)
         for leaf in leaves:
             if not _poisoned(leaf):
                 continue
             # Not every batch is inspected: the step may be later than that of the first effect.
             harmful = any(s.nonfinite for s in measured(run, "loss")) or bool(signals.flight)
-            return _bad_leaf(leaf, count(batch, "step"), "fail" if harmful else "note")
+            return _bad_leaf(leaf, batch.get("step", 0), "fail" if harmful else "note")
     if not looked:
         return unobserved(message("health.not_observed.batches"))
     return Outcome("ok", message("health.nonfinite_input.ok", batches=looked))
 
 
-def _bad_leaf(leaf: Facts, step: int, verdict: str) -> Outcome:
+def _bad_leaf(leaf: Leaf, step: int, verdict: str) -> Outcome:
     role = first_nonfinite.role_of(leaf)
-    value: Message | str = f"{nans(leaf)} NaN"
-    if not nans(leaf):
-        value = message("health.nonfinite_input.values", count=count(leaf, "bad"))
+    value: Message | str = f"{_nans(leaf)} NaN"
+    if not _nans(leaf):
+        value = message("health.nonfinite_input.values", count=leaf.get("bad", 0))
     observed = message("health.nonfinite_input.found", value=value, role=role, step=step, many="")
-    path, elements = words(leaf, "path"), _elements(leaf)
+    path, elements = leaf.get("path", ""), _elements(leaf)
     evidence = message("health.nonfinite_input.leaf", path=path, step=step, value=value, elements=elements)
     return Outcome(verdict, observed, (evidence,))
 
 
-def _poisoned(leaf: Facts) -> bool:
-    return nans(leaf) > 0 or (count(leaf, "bad") > 0 and words(leaf, "role") != "other")
+def _poisoned(leaf: Leaf) -> bool:
+    return _nans(leaf) > 0 or (leaf.get("bad", 0) > 0 and leaf.get("role") != "other")
 
 
-def _elements(leaf: Facts) -> int:
-    shape = leaf.get("shape")
-    return math.prod(n for n in shape if isinstance(n, int)) if isinstance(shape, (list, tuple)) else 0
+def _nans(tensor: Leaf | ModuleLook) -> int:
+    """How many NaN a tensor has; where only their presence is known, all its non-finite values."""
+    nan = tensor.get("nan", 0)
+    return tensor.get("bad", 0) if nan is True else int(nan)
+
+
+def _elements(leaf: Leaf) -> int:
+    return math.prod(leaf["shape"]) if "shape" in leaf else 0
 
 
 @check("nonfinite_activation", family="numeric", tier=1, needs=("modules",))
@@ -134,12 +141,12 @@ def outputs_finite(run: Run, signals: Signals) -> Outcome:
         evidence = first_nonfinite.origin_sentences(signals.flight)
         return Outcome("fail", found, evidence, first_nonfinite.where(signals.flight))
     origins = []
-    known = count(signals.flight, "step") or math.inf
+    known = signals.flight.get("step", 0) or math.inf
     for module in modules_of(signals):
         for step, row in module.history:
             # After the first value that was not finite the parameters may be none, too.
-            if step <= known and nans(row) and not count(row, "in_bad") and finite(row, "in_bad") is not None:
-                origins.append((step, module.order, module, nans(row)))
+            if step <= known and _nans(row) and not row.get("in_bad") and row.get("in_bad") is not None:
+                origins.append((step, module.order, module, _nans(row)))
                 break
     if not origins:
         return Outcome("ok", message("health.nonfinite_activation.ok"))
@@ -157,7 +164,7 @@ def parameters_finite(run: Run, signals: Signals) -> Outcome:
     bad = []
     for parameter in parameters_of(signals):
         for step, row in parameter.history:
-            if count(row, "bad") or not math.isfinite(number(row, "w") or 0.0):
+            if row.get("bad", 0) or not math.isfinite(row.get("w") or 0.0):
                 bad.append((step, parameter.name))
                 break
     if not bad:
@@ -202,16 +209,16 @@ def loss_in_range(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1); AUTOTRAINER abnormal_loss.
     """
     for loss in training_losses(signals):
-        fn, negative = words(loss, "fn"), count(loss, "negative")
+        fn, negative = loss.get("fn", ""), loss.get("negative", 0)
         if fn in NONNEGATIVE and negative and not opposed_optimizers(run, signals):
             observed = message(
                 "health.loss_negative.negative",
                 function=fn,
                 bad=negative,
-                calls=count(loss, "observed"),
-                lowest=finite(loss, "value_min") or 0.0,
+                calls=loss.get("observed", 0),
+                lowest=loss.get("value_min") or 0.0,
             )
-            return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")))
+            return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
     return _flipped(run, signals)
 
 
@@ -219,17 +226,17 @@ def _flipped(run: Run, signals: Signals) -> Outcome | None:
     """A single optimizer that maximises a loss of the framework: backward is called on its negative."""
     loss = loss_function(signals)
     series = measured_in(run, signals, "loss")
-    if loss is None or words(loss, "fn") not in NONNEGATIVE or len(series) != 1 or len(training_losses(signals)) != 1:
+    if loss is None or loss.get("fn") not in NONNEGATIVE or len(series) != 1 or len(training_losses(signals)) != 1:
         return Outcome("ok", _NEVER_NEGATIVE) if loss is not None else None
-    first, last = finite(loss, "value_first"), finite(loss, "value_last")
+    first, last = loss.get("value_first"), loss.get("value_last")
     values = [v for v in series[0].values if math.isfinite(v)]
     if first is None or last is None or len(values) < 5 or first <= 0 or any(v >= 0 for v in values):
         return Outcome("ok", _NEVER_NEGATIVE)
     if not math.isclose(-values[0], first, rel_tol=1e-3):
         return Outcome("ok", _NEVER_NEGATIVE)
-    fn = words(loss, "fn")
+    fn = loss.get("fn", "")
     observed = message("health.loss_negative.flipped", backward=values[0], function=fn, loss=first)
-    return Outcome("fail", observed, called_in(loss), place_of(words(loss, "line")))
+    return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
 
 
 @check("loss_exactly_zero", family="numeric", tier=1, needs=("losses",))
@@ -240,23 +247,24 @@ def loss_is_something(run: Run, signals: Signals) -> Outcome | None:
     becomes 0 later may have been learnt.
     """
     series, seen = next(iter(measured_in(run, signals, "loss")), None), False
-    first = finite(loss_function(signals) or {}, "value_first")
+    most_called = loss_function(signals) or LossCall()
+    first = most_called.get("value_first")
     if series is not None and len(series.values) >= 20 and first and not any(series.values[:20]):
         observed = message("health.loss_exactly_zero.from_start", loss=first)
-        return Outcome("fail", observed, called_in(loss_function(signals) or {}), {"step": series.steps[0]})
+        return Outcome("fail", observed, called_in(most_called.get("line", "")), {"step": series.steps[0]})
     for loss in training_losses(signals):
-        calls, fn = count(loss, "calls"), words(loss, "fn")
+        calls, fn = loss.get("calls", 0), loss.get("fn", "")
         if fn not in ("cross_entropy", "nll_loss"):
             continue
         seen = True
-        where = called_in(loss)
-        if count(loss, "all_ignored") >= 3 and count(loss, "all_ignored") > 0.5 * count(loss, "observed"):
-            ignored, observed_calls = count(loss, "all_ignored"), count(loss, "observed")
+        where = called_in(loss.get("line", ""))
+        if loss.get("all_ignored", 0) >= 3 and loss.get("all_ignored", 0) > 0.5 * loss.get("observed", 0):
+            ignored, observed_calls = loss.get("all_ignored", 0), loss.get("observed", 0)
             observed = message("health.loss_exactly_zero.ignored", bad=ignored, calls=observed_calls, function=fn)
-            return Outcome("fail", observed, where, place_of(words(loss, "line")))
-        if calls >= 3 and count(loss, "classes") == 1 and not flag(loss, "soft"):
+            return Outcome("fail", observed, where, place_of(loss.get("line", "")))
+        if calls >= 3 and loss.get("classes", 0) == 1 and not loss.get("soft"):
             observed = message("health.loss_exactly_zero.one_class", function=fn)
-            return Outcome("fail", observed, where, place_of(words(loss, "line")))
+            return Outcome("fail", observed, where, place_of(loss.get("line", "")))
     return Outcome("ok", message("health.loss_exactly_zero.ok")) if seen else None
 
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from labbook.health.event_fields import count, finite, flag, rows, shape, words
 from labbook.health.measurements import finite_points, measured_in, too_few
 from labbook.health.trend_tests import mann_kendall, median, spread, theil_sen
 from labbook.model.check import Outcome, check
@@ -69,14 +68,14 @@ def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
 def _loader_facts(signals: Signals) -> list[Message]:
     found = []
     for facts in signals.loaders[:1]:
-        found.append(message("health.dataloader_bottleneck.workers", workers=count(facts, "workers")))
-        if not flag(facts, "pin_memory") and "cuda" in str(_devices(signals)):
+        found.append(message("health.dataloader_bottleneck.workers", workers=facts.get("workers", 0)))
+        if not facts.get("pin_memory") and "cuda" in str(_devices(signals)):
             found.append(message("health.dataloader_bottleneck.not_pinned"))
     return found
 
 
 def _devices(signals: Signals) -> set[str]:
-    return {words(row, "device") for model in signals.models for row in rows(model, "parameters")}
+    return {row.get("device", "") for model in signals.models for row in model.get("parameters", [])}
 
 
 @check("step_time_outlier", family="performance", tier=2, needs=("step_time_s",))
@@ -124,7 +123,7 @@ def _period(places: Sequence[int]) -> int:
 
 def _epochs(signals: Signals) -> set[int]:
     """Lengths of the epochs that were seen: their ends are slow anyway."""
-    return {count(e, "batches") for e in signals.prints} | {count(e, "batches") for e in signals.loaders}
+    return {e.get("batches", 0) for e in signals.prints} | {e.get("batches", 0) for e in signals.loaders}
 
 
 @check("step_time_drift", family="performance", tier=2, needs=("step_time_s",))
@@ -157,8 +156,8 @@ def _batches_grow(signals: Signals) -> float:
     """How many times larger the batches are in the last quarter than in the first, at least 1."""
     sizes = []
     for event in signals.batches:
-        if words(event, "phase") != "eval":
-            size = sum(math.prod(shape(leaf, "shape")) for leaf in rows(event, "leaves"))
+        if event.get("phase") != "eval":
+            size = sum(math.prod(leaf.get("shape", ())) for leaf in event.get("leaves", []))
             sizes += [float(size)] if size else []
     quarter = len(sizes) // 4
     if not quarter:
@@ -200,8 +199,8 @@ def accelerator_busy(run: Run, signals: Signals) -> Outcome | None:
         return None
     busy = [
         u
-        for g in rows(resources, "gpus")
-        if count(g, "own_peak_memory_bytes") and (u := finite(g, "mean_utilisation_percent")) is not None
+        for g in resources.get("gpus") or ()
+        if g.get("own_peak_memory_bytes", 0) and (u := g.get("mean_utilisation_percent")) is not None
     ]
     if not busy or max(busy) >= 30:
         return None
@@ -211,7 +210,7 @@ def accelerator_busy(run: Run, signals: Signals) -> Outcome | None:
 @check("implicit_sync_every_step", family="performance", tier=3, needs=("loop",))
 def host_runs_ahead(run: Run, signals: Signals) -> Outcome | None:
     """Whether the program waits for the device more than once a step. Source: a hint (tier 3)."""
-    syncs = finite(signals.loop, "syncs")
+    syncs = signals.loop.get("syncs")
     if syncs is None or syncs <= 1.5:
         return None
     return Outcome("note", message("health.implicit_sync_every_step.syncs", syncs=syncs))
@@ -220,7 +219,7 @@ def host_runs_ahead(run: Run, signals: Signals) -> Outcome | None:
 @check("recompilation_storm", family="performance", tier=2, needs=("loop",))
 def compiled_once(run: Run, signals: Signals) -> Outcome | None:
     """Whether one function was compiled again and again. Source: torch gives up after 8 times (tier 2)."""
-    times = count(signals.loop, "recompiles")
+    times = signals.loop.get("recompiles", 0)
     if times < _GIVES_UP - 1:
         return None
     return Outcome("warn", message("health.recompilation_storm.times", times=times + 1))
@@ -229,11 +228,11 @@ def compiled_once(run: Run, signals: Signals) -> Outcome | None:
 @check("too_many_workers", family="performance", tier=3, needs=("loaders",))
 def workers_fit(run: Run, signals: Signals) -> Outcome | None:
     """Whether a loader has more workers than the machine has CPU cores. Source: a hint (tier 3); torch warns."""
-    cores = finite(run.captured.get("hardware") or {}, "cores")
-    workers = max((count(facts, "workers") for facts in signals.loaders), default=0)
-    if cores is None or workers <= max(cores, 1):
+    cores = (run.captured.get("hardware") or {}).get("cores")
+    workers = max((facts.get("workers", 0) for facts in signals.loaders), default=0)
+    if not isinstance(cores, (int, float)) or workers <= max(cores, 1):
         return None
-    return Outcome("note", message("health.too_many_workers.counts", workers=workers, cores=cores))
+    return Outcome("note", message("health.too_many_workers.counts", workers=workers, cores=float(cores)))
 
 
 @check("grad_enabled_in_validation", family="performance", tier=1, needs=("evaluations",))
@@ -243,11 +242,9 @@ def validation_without_gradients(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1). Not judged where a model is trained in evaluation mode: its training forwards
     look the same.
     """
-    wasteful = [
-        e for e in signals.evaluations if flag(e, "grad") and not flag(e, "training") and count(e, "batches") >= 2
-    ]
-    batches = sum(count(e, "batches") for e in wasteful)
-    if batches <= 10 or count(signals.loop, "backward_in_eval", "count"):
+    wasteful = [e for e in signals.evaluations if e.get("grad") and not e.get("training") and e.get("batches", 0) >= 2]
+    batches = sum(e.get("batches", 0) for e in wasteful)
+    if batches <= 10 or signals.loop.get("backward_in_eval", {}).get("count", 0):
         return None
     observed = message("health.grad_enabled_in_validation.batches", batches=batches, phases=len(wasteful))
     return Outcome("warn", observed)

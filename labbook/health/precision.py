@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from labbook.health.event_fields import count, finite, table, words
 from labbook.health.layer_history import Module, modules_of, roots_of
 from labbook.health.measurements import measured
 from labbook.model.check import Outcome, check
@@ -27,7 +26,7 @@ def scaler_holds(run: Run, signals: Signals) -> Outcome | None:
     if not scales:
         return None
     drops = max(sum(b < a for a, b in zip(s.values, s.values[1:], strict=False)) for s in scales)
-    drops = max([drops, *(count(s.loop, "scaler", "skipped") for s in run.signals)])
+    drops = max([drops, *(s.loop.get("scaler", {}).get("skipped", 0) for s in run.signals)])
     steps = max(len(s.values) for s in scales)
     lowest = min(min(s.low or s.values) for s in scales)
     begun = max(s.values[0] for s in scales)
@@ -43,10 +42,10 @@ def half_precision_has_room(run: Run, signals: Signals) -> Outcome | None:
     """
     for module in modules_of(signals):
         for step, row in module.history:
-            largest = max(abs(finite(row, "min") or 0.0), abs(finite(row, "max") or 0.0))
+            largest = max(abs(row.get("min") or 0.0), abs(row.get("max") or 0.0))
             if (
-                words(row, "dtype").endswith("float16")
-                and "bfloat" not in words(row, "dtype")
+                row.get("dtype", "").endswith("float16")
+                and "bfloat" not in row.get("dtype", "")
                 and largest > _HALF_LARGEST
             ):
                 observed = message("health.fp16_range_pressure.largest", layer=module.label, value=largest, step=step)
@@ -61,17 +60,17 @@ def autocast_works(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1) by the autocast lists; TrainCheck LT-725. Only where no such layer did. That
     PaddlePaddle has no autocast on a CPU is noted: programs for GPUs are tried out there.
     """
-    ignored = table(signals.loop, "cast_ignored")
+    ignored = signals.loop.get("cast_ignored", {})
     if ignored:
-        return Outcome("note", message("health.autocast_ineffective.cpu", dtype=words(ignored, "dtype")))
+        return Outcome("note", message("health.autocast_ineffective.cpu", dtype=ignored.get("dtype", "")))
     cast, low = [], 0
     for module in modules_of(signals):
         if not _multiplies(module):
             continue
         for _, row in module.history[:3]:
-            if words(row, "cast").endswith(_LOW_PRECISION):
+            if row.get("cast", "").endswith(_LOW_PRECISION):
                 cast.append(module)
-                low += words(row, "dtype").endswith(_LOW_PRECISION)
+                low += row.get("dtype", "").endswith(_LOW_PRECISION)
     if cast and not low:
         observed = message("health.autocast_ineffective.float32", layers=len({module.name for module in cast}))
         return Outcome("fail", observed, where={"module": cast[0].name})
@@ -84,10 +83,10 @@ def autocast_works(run: Run, signals: Signals) -> Outcome | None:
 def _left_out(signals: Signals) -> Outcome | None:
     """Most of the weights of a model that was called under autocast were used outside of it."""
     for root in roots_of(signals):
-        if not any(words(row, "cast").endswith(_LOW_PRECISION) for _, row in root.history):
+        if not any(row.get("cast", "").endswith(_LOW_PRECISION) for _, row in root.history):
             continue
         layers = [m for m in modules_of(signals) if m.model == root.model and _multiplies(m) and m.history]
-        outside = [m for m in layers if not any(words(row, "cast") for _, row in m.history)]
+        outside = [m for m in layers if not any(row.get("cast", "") for _, row in m.history)]
         if sum(m.parameters for m in outside) > 0.5 * sum(m.parameters for m in layers):
             observed = message("health.autocast_ineffective.outside", bad=len(outside), layers=len(layers))
             first = message("health.autocast_ineffective.first", layer=outside[0].label)
@@ -106,12 +105,12 @@ def clipped_unscaled(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1): the limit is then smaller by that factor, and little more than the direction
     of the gradient remains. At least 3 calls, and half of all.
     """
-    calls, scaled = count(signals.loop, "clip", "calls"), count(signals.loop, "clip", "scaled")
-    if not calls or not table(signals.loop, "scaler"):
+    calls, scaled = signals.loop.get("clip", {}).get("calls", 0), signals.loop.get("clip", {}).get("scaled", 0)
+    if not calls or not signals.loop.get("scaler"):
         return None
     if scaled < 3 or scaled < 0.5 * calls:
         return Outcome("ok", message("health.clip_before_unscale.ok", times=calls))
-    limit, factor = finite(signals.loop, "clip", "limit"), finite(signals.loop, "scaler", "scale_last")
+    limit, factor = signals.loop.get("clip", {}).get("limit"), signals.loop.get("scaler", {}).get("scale_last")
     evidence: tuple[Message, ...] = ()
     if limit is not None and factor is not None:
         evidence = (message("health.clip_before_unscale.limit", limit=limit, factor=factor),)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from labbook.frozen import dataclass
-from labbook.health.event_fields import Facts, count, finite, rows, shape, words
 from labbook.health.layer_history import Module, roots_of
 from labbook.health.trend_tests import mean
+from labbook.model.events.data_kinds import Batch, Leaf
 from labbook.model.signals import Signals
 
 _SETTLED = 5
@@ -50,17 +50,17 @@ class Single:
         return near and self.last <= max(0.1 * self.deviations[0], 1e-7 * self.target)
 
 
-def target_of(batch: Facts) -> Facts | None:
+def target_of(batch: Batch) -> Leaf | None:
     """What the loss of a training batch was given as its target; `None` where that was not seen."""
-    if words(batch, "phase") != "train":
+    if batch.get("phase") != "train":
         return None
-    return next((leaf for leaf in rows(batch, "leaves") if words(leaf, "path") == "target"), None)
+    return next((leaf for leaf in batch.get("leaves", []) if leaf.get("path") == "target"), None)
 
 
-def one_a_sample(batch: Facts, target: Facts) -> bool:
+def one_a_sample(batch: Batch, target: Leaf) -> bool:
     """Whether a target holds one number for each sample of its batch: `(n,)`, `(n, 1)`."""
-    form = shape(target, "shape")
-    return form[:1] == (count(batch, "samples"),) and all(n == 1 for n in form[1:])
+    form = target.get("shape", ())
+    return form[:1] == (batch.get("samples", 0),) and all(n == 1 for n in form[1:])
 
 
 def single_outputs(signals: Signals) -> list[Single]:
@@ -68,19 +68,19 @@ def single_outputs(signals: Signals) -> list[Single]:
     targets = {}
     for batch in signals.batches:
         target = target_of(batch)
-        if target is not None and count(batch, "samples") >= _FEWEST and one_a_sample(batch, target):
-            targets[count(batch, "step")] = target
+        if target is not None and batch.get("samples", 0) >= _FEWEST and one_a_sample(batch, target):
+            targets[batch.get("step", 0)] = target
     found = []
     for root in roots_of(signals):
         seen = []
         for step, row in root.history:
-            form, deviation = shape(row, "shape"), finite(row, "std")
+            form, deviation = row.get("shape", ()), row.get("std")
             target = targets.get(step, {})
-            if step < _SETTLED or deviation is None or math.prod(form) != (shape(target, "shape") or (-1,))[0]:
+            if step < _SETTLED or deviation is None or math.prod(form) != (target.get("shape", ()) or (-1,))[0]:
                 continue
             if len(form) == 1 or form[1:] == (1,):
                 seen.append((step, deviation, target))
-        level = _deviation([(finite(t, "mean"), finite(t, "std")) for _, _, t in seen])
+        level = _deviation([(t.get("mean"), t.get("std")) for _, _, t in seen])
         if len(seen) >= _CONFIRMED and level > 0:
             found.append(Single(root, [s for s, _, _ in seen], [d for _, d, _ in seen], level))
     return found

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 
 from labbook.health.batch_order import loader_of, loading_place
-from labbook.health.event_fields import count, finite, table, words
 from labbook.health.measurements import finite_points, measured, measured_in, optimizer_of
 from labbook.model.check import Outcome, check
 from labbook.model.message import message
@@ -40,16 +39,17 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
 
     Source: logical invariants (tier 1); torch warns about the order, paddle does not.
     """
-    schedulers = table(signals.loop, "scheduler")
-    for opt in schedulers:
-        kind, options = words(schedulers, opt, "type"), table(schedulers, opt, "options")
-        steps, updates = count(schedulers, opt, "steps"), count(schedulers, opt, "optimizer_steps")
+    schedulers = signals.loop.get("scheduler", {})
+    for opt, facts in schedulers.items():
+        kind, options = facts.get("type", ""), facts.get("options", {})
+        steps, updates = facts.get("steps", 0), facts.get("optimizer_steps", 0)
         if not steps and updates >= 20 and run.status == "finished" and _was_due(run, signals, opt):
             return Outcome("fail", message("health.lr_schedule_wrong.never", scheduler=kind, steps=updates))
-        skipped = count(signals.loop, "scaler", "skipped")
-        if count(schedulers, opt, "before_optimizer") and updates >= 5 and not skipped:
+        skipped = signals.loop.get("scaler", {}).get("skipped", 0)
+        if facts.get("before_optimizer", 0) and updates >= 5 and not skipped:
             return Outcome("warn", message("health.lr_schedule_wrong.before", scheduler=kind))
-        length = finite(options, "T_max")
+        planned = options.get("T_max")
+        length = float(planned) if isinstance(planned, (int, float)) else 0.0
         anneals = kind.startswith("CosineAnnealing") and "Restart" not in kind
         if anneals and length and steps > 2.5 * length and steps >= 0.9 * updates:
             observed = message("health.lr_schedule_wrong.beyond_end", scheduler=kind, length=length, steps=steps)
@@ -59,7 +59,7 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
         return early
     if not schedulers:
         return None
-    return Outcome("ok", message("health.names", names=[words(schedulers, o, "type") for o in schedulers]))
+    return Outcome("ok", message("health.names", names=[facts.get("type", "") for facts in schedulers.values()]))
 
 
 def _was_due(run: Run, signals: Signals, opt: str) -> bool:
@@ -68,14 +68,15 @@ def _was_due(run: Run, signals: Signals, opt: str) -> bool:
     At the end of the run always; one that was gone by then, as the objects of a function are, after its second epoch
     had begun.
     """
-    updates, total = count(signals.loop, "scheduler", opt, "optimizer_steps"), count(signals.loop, "steps")
+    updates = signals.loop.get("scheduler", {}).get(opt, {}).get("optimizer_steps", 0)
+    total = signals.loop.get("steps", 0)
     own = [s.last_step for s in measured_in(run, signals, "lr") if s.last_step and optimizer_of(s) == int(opt or 0)]
     if updates >= max(own, default=total):
         return True
     passes = Counter(
         loading_place(loader_of(signals, event))
         for event in signals.prints
-        if words(event, "phase") == "train" and event.get("loader") is not None
+        if event.get("phase") == "train" and event.get("loader") is not None
     )
     epochs = max(passes.values(), default=0)
     return epochs >= 2 and updates > 1.2 * total / epochs

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from labbook.frozen import dataclass
-from labbook.health.event_fields import Facts, count, finite, shape, words
 from labbook.health.layer_history import parameters_of
 from labbook.health.measurements import finite_points, measured, measured_in, optimizer_of
+from labbook.model.events.training_kinds import Evaluation, LossCall
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -37,7 +37,7 @@ class TrainingLoss:
 
     steps: list[int]
     values: list[float]
-    function: Facts
+    function: LossCall
     classes: int
 
 
@@ -60,37 +60,37 @@ def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
     return TrainingLoss(steps, values, function or {}, classes)
 
 
-def _classes(function: Facts) -> int:
-    if words(function, "fn") in BINARY:
+def _classes(function: LossCall) -> int:
+    if function.get("fn") in BINARY:
         return 2
-    return count(function, "classes") if words(function, "fn") in CLASSIFIERS else 0
+    return function.get("classes", 0) if function.get("fn") in CLASSIFIERS else 0
 
 
-def loss_function(signals: Signals) -> Facts | None:
+def loss_function(signals: Signals) -> LossCall | None:
     """The loss function that training calls most, `None` when none was seen."""
     called = [loss for loss in signals.losses if loss.get("training") is not False]
-    return max(called, key=lambda loss: count(loss, "calls"), default=None)
+    return max(called, key=lambda loss: loss.get("calls", 0), default=None)
 
 
-def training_losses(signals: Signals) -> list[Facts]:
+def training_losses(signals: Signals) -> list[LossCall]:
     """All loss functions called with gradients, the most called first."""
     called = [loss for loss in signals.losses if loss.get("training") is not False]
-    return sorted(called, key=lambda loss: -count(loss, "calls"))
+    return sorted(called, key=lambda loss: -loss.get("calls", 0))
 
 
-def is_the_whole_loss(run: Run, signals: Signals, function: Facts) -> bool:
+def is_the_whole_loss(run: Run, signals: Signals, function: LossCall) -> bool:
     """Whether the value of this function is what `backward` was called on, as its first and last values tell."""
     series = measured_in(run, signals, "loss")
-    first, last = finite(function, "value_first"), finite(function, "value_last")
+    first, last = function.get("value_first"), function.get("value_last")
     if not series or first is None:
         return False
     close = math.isclose(first, series[0].values[0], rel_tol=1e-3, abs_tol=1e-6)
     return close or (last is not None and math.isclose(last, series[0].values[-1], rel_tol=1e-3, abs_tol=1e-6))
 
 
-def is_contrastive(function: Facts) -> bool:
+def is_contrastive(function: LossCall) -> bool:
     """Whether the classes are the other samples of the batch: the input of the loss is square."""
-    form = shape(function, "input", "shape")
+    form = function.get("input", {}).get("shape", ())
     return len(form) == 2 and form[0] == form[1]
 
 
@@ -125,26 +125,24 @@ def acts(signals: Signals) -> bool:
     Source: chosen by us; at least one such forward in two steps: policies that act. Those of models that are not
     trained, as of a teacher, say nothing of the loss and are left out.
     """
-    forwards = ("forwards", "train_nograd"), ("forwards", "eval_nograd")
-    seen = sum(count(signals.loop, *path) for path in forwards) - count(signals.loop, "forwards", "of_others")
-    steps = count(signals.loop, "steps")
-    last = signals.evaluations[-1] if signals.evaluations else {}
-    in_phases = sum(count(e, "batches") - count(e, "of_others") for e in signals.evaluations)
-    if count(last, "phases") > len(signals.evaluations):
-        in_phases = in_phases * count(last, "phases") // len(signals.evaluations)
-    phases = max(count(last, "phases"), len(signals.evaluations))
+    forwards = signals.loop.get("forwards", {})
+    seen = forwards.get("train_nograd", 0) + forwards.get("eval_nograd", 0) - forwards.get("of_others", 0)
+    steps = signals.loop.get("steps", 0)
+    last: Evaluation = signals.evaluations[-1] if signals.evaluations else {}
+    in_phases = sum(e.get("batches", 0) - e.get("of_others", 0) for e in signals.evaluations)
+    if last.get("phases", 0) > len(signals.evaluations):
+        in_phases = in_phases * last.get("phases", 0) // len(signals.evaluations)
+    phases = max(last.get("phases", 0), len(signals.evaluations))
     often = phases > max(20, _ACTING * steps)
     if often or (steps >= 10 and seen - in_phases > _ACTING * steps):
         return True
-    collected = count(signals.loop, "forwards", "train_grad") > 5 * max(1, count(signals.loop, "backwards"))
+    collected = forwards.get("train_grad", 0) > 5 * max(1, signals.loop.get("backwards", 0))
     return collected and not signals.losses
 
 
 def pretrained(signals: Signals) -> bool:
     """Whether weights were loaded into a model before it was trained, or most of it is frozen."""
-    loaded = any(
-        words(e, "what") == "model" and count(e, "matched") > 0 and count(e, "step") <= 1 for e in signals.loaded
-    )
+    loaded = any(e.get("what") == "model" and e.get("matched", 0) > 0 and e.get("step", 0) <= 1 for e in signals.loaded)
     return loaded or frozen_share(signals) > 0.5
 
 

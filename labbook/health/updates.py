@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.event_fields import count, finite, table
 from labbook.health.layer_history import Parameter, parameters_of
 from labbook.health.measurements import measured_in, of_optimizer, too_few
 from labbook.health.training_kind import frozen_share
@@ -35,11 +34,11 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
     rates = [v for s in measured_in(run, signals, "lr") for v in (s.high or s.values)]
     if len(rates) >= _STREAK and not any(rates):
         return Outcome("fail", message("health.step_changed_nothing.no_rate"))
-    looks = table(signals.loop, "unchanged")
-    checked = sum(count(looks, opt, "checked") for opt in looks)
-    for opt in looks:
-        still, seen = count(looks, opt, "unchanged"), count(looks, opt, "checked")
-        if count(looks, opt, "streak") >= _STREAK and still >= 0.5 * seen:
+    looks = signals.loop.get("unchanged", {})
+    checked = sum(look.get("checked", 0) for look in looks.values())
+    for opt, look in looks.items():
+        still, seen = look.get("unchanged", 0), look.get("checked", 0)
+        if look.get("streak", 0) >= _STREAK and still >= 0.5 * seen:
             which = of_optimizer(opt, looks)
             observed = message("health.step_changed_nothing.unchanged", bad=still, seen=seen, optimizer=which)
             return Outcome("fail", observed)
@@ -114,15 +113,15 @@ def _wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) -> Outco
 
 
 def _ratios(parameter: Parameter) -> list[tuple[int, float]]:
-    return [(step, ratio) for step, row in parameter.history if (ratio := finite(row, "ratio")) is not None]
+    return [(step, ratio) for step, row in parameter.history if (ratio := row.get("ratio")) is not None]
 
 
 def _begins_at_zero(parameter: Parameter) -> bool:
     """Whether it began so near 0 that every update is large beside it: zero-initialised heads, adapters."""
-    deviation, mean = finite(parameter.init, "std"), finite(parameter.init, "mean")
+    deviation, mean = parameter.init.get("std"), parameter.init.get("mean")
     if deviation is None or mean is None:
         return False
-    fan_in = max(1, count(parameter.init, "fan_in"))
+    fan_in = max(1, parameter.init.get("fan_in", 0))
     return math.hypot(deviation, mean) * math.sqrt(fan_in) < 0.05
 
 
@@ -168,8 +167,8 @@ def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
     Source: a hint (tier 3); more than 95 % of at least 200 calls, and the norm 10 times the limit: clipping in
     every step to some degree is usual in language models and policies. 100 times the limit counts after 20 calls.
     """
-    clip = table(signals.loop, "clip")
-    calls, clipped, limit = count(clip, "calls"), count(clip, "clipped"), finite(clip, "limit")
+    clip = signals.loop.get("clip", {})
+    calls, clipped, limit = clip.get("calls", 0), clip.get("clipped", 0), clip.get("limit")
     norms = [v for s in measured_in(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
     if calls < _CLIPPED or clipped <= 0.95 * calls or not limit or not norms or median(norms) < 10 * limit:
         return None

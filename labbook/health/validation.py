@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.event_fields import count, finite, flag, histogram, table, words
 from labbook.health.layer_history import Module, modules_of
 from labbook.health.measurements import too_few, unobserved
 from labbook.health.training_kind import training_loss
@@ -32,13 +31,13 @@ def validation_losses(run: Run, signals: Signals) -> list[float]:
     logged = [s for s in run.series if "loss" in s.name.lower() and held_out(s.name) and len(s.values) >= 2]
     if logged:
         return [v for v in max(logged, key=_points).values if math.isfinite(v)]
-    trained_on = {event.get("loader") for event in signals.prints if words(event, "phase") == "train"} - {None}
+    trained_on = {event.get("loader") for event in signals.prints if event.get("phase") == "train"} - {None}
     other = [phase for phase in signals.evaluations if phase.get("loader") not in trained_on]
     seen = []
     for phase in other or signals.evaluations:
-        values = [v for v in table(phase, "loss").values() if isinstance(v, (int, float)) and math.isfinite(v)]
+        values = [v for v in phase.get("loss", {}).values() if math.isfinite(v)]
         if len(values) == 1:
-            seen.append(float(values[0]))
+            seen.append(values[0])
     return seen
 
 
@@ -91,7 +90,7 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
         return None
     losses = validation_losses(run, signals)
     chance, end = math.log(loss.classes), median(loss.values[-20:])
-    if words(loss.function, "reduction") == "sum":
+    if loss.function.get("reduction") == "sum":
         return None
     judged = _against_majority(run, signals)
     if len(losses) >= 3:
@@ -128,9 +127,9 @@ def beats_majority_class(run: Run, signals: Signals) -> Outcome | None:
 
 def _against_majority(run: Run, signals: Signals) -> tuple[float, float, float] | None:
     """Best of the last accuracies, share of the majority class, and the probability that guessing does as well."""
-    counts = next((h for e in signals.prints if words(e, "phase") == "train" and (h := histogram(e, "histogram"))), {})
+    counts = next((h for e in signals.prints if e.get("phase") == "train" and (h := e.get("histogram", {}))), {})
     total, accuracies = sum(counts.values()), _accuracies(run, signals)
-    if total < 100 or len(counts) < 2 or len(accuracies) < 3 or count(signals.loop, "steps") < 100:
+    if total < 100 or len(counts) < 2 or len(accuracies) < 3 or signals.loop.get("steps", 0) < 100:
         return None
     share = max(counts.values()) / total
     if share > 0.8:
@@ -143,11 +142,11 @@ def _against_majority(run: Run, signals: Signals) -> tuple[float, float, float] 
 
 
 def _samples(signals: Signals) -> int:
-    return max((count(phase, "samples") for phase in signals.evaluations), default=0)
+    return max((phase.get("samples", 0) for phase in signals.evaluations), default=0)
 
 
 def _accuracies(run: Run, signals: Signals) -> list[float]:
-    seen = [a for phase in signals.evaluations if (a := finite(phase, "accuracy")) is not None]
+    seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
     if seen:
         return seen
     logged = [s for s in run.series if held_out(s.name) and "acc" in s.name.lower()]
@@ -170,7 +169,7 @@ def same_in_evaluation_mode(run: Run, signals: Signals) -> Outcome | None:
 
     Source: TheDeepChecker's mode switch (tier 2), from the momentum and the number of steps instead of a second pass.
     """
-    steps = count(signals.loop, "steps")
+    steps = signals.loop.get("steps", 0)
     initial = [share for m in modules_of(signals) if (share := _initial_share(signals, m, steps)) is not None]
     losses, training = validation_losses(run, signals), training_loss(run, signals)
     if not initial or not steps or isinstance(training, Message) or not losses:
@@ -186,12 +185,12 @@ def same_in_evaluation_mode(run: Run, signals: Signals) -> Outcome | None:
 
 def _never_switched(signals: Signals) -> bool:
     """Whether all validation that was seen ran in training mode."""
-    return bool(signals.evaluations) and all(flag(e, "training") for e in signals.evaluations)
+    return bool(signals.evaluations) and all(e.get("training") for e in signals.evaluations)
 
 
 def _initial_share(signals: Signals, module: Module, steps: int) -> float | None:
     """Share of a batch norm's running statistics that is still their initial value."""
-    momentum = finite(module.options, "momentum")
+    momentum = module.options.get("momentum")
     if "BatchNorm" not in module.type or not math.isfinite(module.order) or momentum is None or not 0 < momentum < 1:
         return None
     return float((1 - momentum) ** steps)

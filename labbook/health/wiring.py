@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from labbook.health.event_fields import Facts, count, flag, names, number, rows, shape, table, words
 from labbook.health.layer_history import parameters_of
 from labbook.health.measurements import called_in, join_names, place_message, place_of, too_few
 from labbook.health.training_kind import pretrained
 from labbook.model.check import Outcome, check
+from labbook.model.events.inspection_kinds import Cut
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -25,17 +25,17 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1) after 20 calls of backward. Modules that run without one are cut off; modules
     that never run may be spare ones, as the pooler of a fine-tuned encoder, and are no failure.
     """
-    never = names(signals.loop, "never_grad")
-    total = count(signals.loop, "trainable_n")
-    reached = bool(signals.graphs) and number(signals.graphs[-1], "unreachable_n") == 0
-    judged = count(signals.loop, "judged") or count(signals.loop, "backwards")
+    never = signals.loop.get("never_grad", [])
+    total = signals.loop.get("trainable_n", 0)
+    reached = bool(signals.graphs) and signals.graphs[-1].get("unreachable_n") == 0
+    judged = signals.loop.get("judged", 0) or signals.loop.get("backwards", 0)
     if not never or reached or judged < _AFTER_BACKWARDS:
         if judged < _AFTER_BACKWARDS:
             return _first_graph(signals, total)
         return Outcome("ok", _all_parameters(total))
-    idle = set(names(signals.loop, "never_called"))
+    idle = set(signals.loop.get("never_called", []))
     cut = [name for name in never if name not in idle]
-    missing = max(count(signals.loop, "never_grad_n"), len(never))
+    missing = max(signals.loop.get("never_grad_n", 0), len(never))
     if total:
         observed = message("health.param_never_gets_grad.never", bad=missing, total=total)
     else:
@@ -57,41 +57,41 @@ def _all_parameters(total: int) -> Message:
 def _first_graph(signals: Signals, total: int) -> Outcome:
     """For a run with fewer than 20 backward passes: what the graph of the first one reached."""
     if not signals.graphs:
-        return too_few(count(signals.loop, "backwards"), _AFTER_BACKWARDS, "health.too_few.backwards")
+        return too_few(signals.loop.get("backwards", 0), _AFTER_BACKWARDS, "health.too_few.backwards")
     graph = signals.graphs[-1]
-    never, judged = names(signals.loop, "never_grad"), count(signals.loop, "judged")
+    never, judged = signals.loop.get("never_grad", []), signals.loop.get("judged", 0)
     if never and judged:
-        bad = max(count(signals.loop, "never_grad_n"), len(never))
+        bad = max(signals.loop.get("never_grad_n", 0), len(never))
         observed = message("health.param_never_gets_grad.none_yet", bad=bad, total=total, backwards=judged)
         evidence = message("health.param_never_gets_grad.without", names=join_names(never))
         return Outcome("note", observed, (evidence,))
-    if not count(graph, "unreachable_n") and not names(graph, "unreachable"):
-        reached = count(graph, "reachable") or total
+    if not graph.get("unreachable_n") and not graph.get("unreachable"):
+        reached = graph.get("reachable", 0) or total
         return Outcome("ok", message("health.param_never_gets_grad.first_loss", reached=reached))
-    return too_few(count(signals.loop, "backwards"), _AFTER_BACKWARDS, "health.too_few.backwards")
+    return too_few(signals.loop.get("backwards", 0), _AFTER_BACKWARDS, "health.too_few.backwards")
 
 
-def _cut(signals: Signals) -> Facts:
-    return next((table(g, "cut") for g in reversed(signals.graphs) if table(g, "cut")), {})
+def _cut(signals: Signals) -> Cut:
+    return next((cut for graph in reversed(signals.graphs) if (cut := graph.get("cut"))), Cut())
 
 
 def _cut_sentence(signals: Signals) -> tuple[Message, ...]:
     cut = _cut(signals)
     if not cut:
         return ()
-    if words(cut, "op") == "after the model":
-        place = message("health.place", file=words(cut, "file"), line=count(cut, "line"))
+    if cut.get("op") == "after the model":
+        place = message("health.place", file=cut.get("file", ""), line=cut.get("line", 0))
         before = message("health.detached_graph.before_backward", place=place)
         return (message("health.detached_graph.output_unused", before=before),)
-    return (message("health.detached_graph.cut", op=words(cut, "op"), place=place_message(cut)),)
+    return (message("health.detached_graph.cut", op=cut.get("op", ""), place=place_message(cut)),)
 
 
 def _cut_place(signals: Signals) -> dict[str, object]:
     cut = _cut(signals)
-    if not words(cut, "file"):
+    if not cut.get("file"):
         return {}
-    place: dict[str, object] = {"file": words(cut, "file"), "line": count(cut, "line")}
-    return place | {"function": words(cut, "function"), "source": words(cut, "source").strip()}
+    place: dict[str, object] = {"file": cut.get("file", ""), "line": cut.get("line", 0)}
+    return place | {"function": cut.get("function", ""), "source": cut.get("source", "").strip()}
 
 
 @check("detached_graph", family="loop-bug", tier=1, needs=("graphs",))
@@ -102,20 +102,20 @@ def graph_is_whole(run: Run, signals: Signals) -> Outcome | None:
     model returned may just as well not be used at all: then only the parameters without gradient count.
     """
     graph = signals.graphs[-1]
-    reachable, lost = count(graph, "reachable"), names(graph, "unreachable")
-    never = set(names(signals.loop, "never_grad")) - set(names(signals.loop, "never_called"))
+    reachable, lost = graph.get("reachable", 0), graph.get("unreachable", [])
+    never = set(signals.loop.get("never_grad", [])) - set(signals.loop.get("never_called", []))
     lost_for_good = [name for name in lost if name in never]
     if not reachable and lost:
-        step, lost_n = count(graph, "step"), count(graph, "unreachable_n")
+        step, lost_n = graph.get("step", 0), graph.get("unreachable_n", 0)
         observed = message("health.detached_graph.reaches_none", step=step, parameters=lost_n)
         return Outcome("fail", observed, _cut_sentence(signals), _cut_place(signals))
-    empty = table(signals.loop, "steps_without_gradient")
+    empty = signals.loop.get("steps_without_gradient", {})
     if not reachable and not lost:
-        if sum(count(empty, opt, "none") for opt in empty) < _STREAK or not count(graph, "held"):
+        if sum(times.get("none", 0) for times in empty.values()) < _STREAK or not graph.get("held"):
             return None
         observed = message("health.detached_graph.no_graph")
         return Outcome("fail", observed, _cut_sentence(signals), _cut_place(signals))
-    if lost_for_good and _cut(signals) and words(_cut(signals), "op") != "after the model":
+    if lost_for_good and _cut(signals) and _cut(signals).get("op") != "after the model":
         observed = message("health.detached_graph.unreached", parameters=len(lost_for_good))
         unreached = message("health.detached_graph.unreached_names", names=join_names(lost_for_good))
         where = _cut_place(signals) | {"parameter": lost_for_good[0]}
@@ -130,15 +130,16 @@ def terms_have_gradients(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1) over 3 steps: such a term is shown and never minimised.
     """
     for graph in signals.graphs:
-        for term in rows(graph, "constant"):
-            seen: object = term.get("values")
-            values = [v for v in seen if isinstance(v, (int, float))] if isinstance(seen, list) else []
+        for term in graph.get("constant", []):
+            values = term.get("values", [])
             if len(values) >= 3:
-                number = flag(term, "number")
+                number = term.get("number", False)
                 key = (
                     "health.loss_term_without_gradient.number" if number else "health.loss_term_without_gradient.tensor"
                 )
-                return Outcome("warn", message(key, values=values), called_in(term), place_of(words(term, "line")))
+                return Outcome(
+                    "warn", message(key, values=values), called_in(term.get("line", "")), place_of(term.get("line", ""))
+                )
     return None
 
 
@@ -149,15 +150,15 @@ def optimizers_hold_all(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1), TrainCheck AC-2665. An optimizer that holds just the last layers is the usual
     way to train a head on a backbone that was not frozen: a note where weights were loaded.
     """
-    outside = names(signals.loop, "outside")
-    if not count(signals.loop, "optimizers"):
+    outside = signals.loop.get("outside", [])
+    if not signals.loop.get("optimizers"):
         return None
     if not outside:
         return Outcome("ok", message("health.all"))
-    total = max(count(signals.loop, "outside_n"), len(outside))
+    total = max(signals.loop.get("outside_n", 0), len(outside))
     observed = message("health.grad_param_not_in_optimizer.unused", parameters=total)
     evidence = (message("health.grad_param_not_in_optimizer.names", names=join_names(outside, total)),)
-    stale = any(count(facts, "tensors") for facts in _tables(table(signals.loop, "stale")))
+    stale = any(facts.get("tensors", 0) for facts in signals.loop.get("stale", {}).values())
     backbone = _is_backbone(signals, outside, total) and not stale
     verdict = "fail" if not backbone else "note" if pretrained(signals) else "warn"
     if _only_judges(signals) and not stale:
@@ -171,15 +172,11 @@ def _only_judges(signals: Signals) -> bool:
 
     An optimizer made with the parameters of another network holds them twice, or finds no gradient when it steps.
     """
-    if not flag(signals.loop, "outside_models") or count(signals.loop, "held_twice"):
+    if not signals.loop.get("outside_models") or signals.loop.get("held_twice", 0):
         return False
-    empty = table(signals.loop, "steps_without_gradient")
-    idle = max((count(empty, opt, "none") + count(empty, opt, "zero") for opt in empty), default=0)
-    return idle <= 0.1 * count(signals.loop, "steps")
-
-
-def _tables(by_optimizer: Mapping[str, object]) -> list[Facts]:
-    return [facts for facts in by_optimizer.values() if isinstance(facts, Mapping)]
+    empty = signals.loop.get("steps_without_gradient", {})
+    idle = max((times.get("none", 0) + times.get("zero", 0) for times in empty.values()), default=0)
+    return idle <= 0.1 * signals.loop.get("steps", 0)
 
 
 def _is_backbone(signals: Signals, outside: Sequence[str], total: int) -> bool:
@@ -199,9 +196,9 @@ def optimizer_is_fresh(run: Run, signals: Signals) -> Outcome:
 
     Source: a logical invariant (tier 1); TrainCheck AC-2665.
     """
-    stale = table(signals.loop, "stale")
-    for opt in stale:
-        tensors, held = count(stale, opt, "tensors"), count(stale, opt, "held")
+    stale = signals.loop.get("stale", {})
+    for opt, facts in stale.items():
+        tensors, held = facts.get("tensors", 0), facts.get("held", 0)
         if tensors:
             number = f" {opt}" if len(stale) > 1 else ""
             observed = message("health.optimizer_params_stale.stale", bad=tensors, total=held, number=number)
@@ -217,11 +214,11 @@ def parameters_registered(run: Run, signals: Signals) -> Outcome | None:
     """
     if not signals.optimizers:
         return None
-    leaves = [leaf for graph in signals.graphs for leaf in rows(graph, "foreign") if flag(leaf, "parameter")]
+    leaves = [leaf for graph in signals.graphs for leaf in graph.get("foreign", []) if leaf.get("parameter")]
     if not leaves:
         return Outcome("ok", message("health.all"))
-    last = [leaf for leaf in rows(signals.graphs[-1], "foreign") if flag(leaf, "parameter")] or leaves
-    shapes = ["x".join(str(n) for n in shape(leaf, "shape")) or "scalar" for leaf in last]
+    last = [leaf for leaf in signals.graphs[-1].get("foreign", []) if leaf.get("parameter")] or leaves
+    shapes = ["x".join(str(n) for n in leaf.get("shape", ())) or "scalar" for leaf in last]
     observed = message("health.unregistered_parameters.found", parameters=len(last))
     return Outcome("fail", observed, (message("health.unregistered_parameters.shapes", shapes=join_names(shapes)),))
 
@@ -235,19 +232,19 @@ def state_fits(run: Run, signals: Signals) -> Outcome | None:
     """
     worst: Outcome | None = None
     for event in signals.loaded:
-        if words(event, "what") != "model" or not count(event, "keys"):
+        if event.get("what") != "model" or not event.get("keys"):
             continue
-        keys, matched = count(event, "keys"), count(event, "matched")
-        lost = count(event, "missing_n") + count(event, "mismatched_n")
+        keys, matched = event.get("keys", 0), event.get("matched", 0)
+        lost = event.get("missing_n", 0) + event.get("mismatched_n", 0)
         observed = message("health.partial_state_load.matched", matched=matched, keys=keys)
         if not lost:
             worst = worst or Outcome("ok", observed)
             continue
-        lists = names(event, "missing") + names(event, "mismatched")
+        lists = event.get("missing", []) + event.get("mismatched", [])
         evidence = (message("health.partial_state_load.not_loaded", names=join_names(lists, lost)),)
         verdict = "fail" if matched < 0.5 * keys else "note"
         if worst is None or worst.verdict in ("ok", "note"):
-            worst = Outcome(verdict, observed, evidence, place_of(words(event, "line")))
+            worst = Outcome(verdict, observed, evidence, place_of(event.get("line", "")))
     return worst
 
 
@@ -258,10 +255,10 @@ def kept_state_is_a_copy(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1).
     """
     for event in signals.loaded:
-        if flag(event, "alias") and words(event, "what") == "model" and count(event, "step") > 0:
-            observed = message("health.best_checkpoint_alias.shared", step=count(event, "step"))
-            loaded = message("health.best_checkpoint_alias.loaded_in", line=words(event, "line"))
-            return Outcome("fail", observed, (loaded,), place_of(words(event, "line")))
+        if event.get("alias") and event.get("what") == "model" and event.get("step", 0) > 0:
+            observed = message("health.best_checkpoint_alias.shared", step=event.get("step", 0))
+            loaded = message("health.best_checkpoint_alias.loaded_in", line=event.get("line", ""))
+            return Outcome("fail", observed, (loaded,), place_of(event.get("line", "")))
     return None
 
 
@@ -272,16 +269,16 @@ def copies_are_updated(run: Run, signals: Signals) -> Outcome | None:
     Source: chosen by us (tier 2); at least 3 times in the run, the last in its second half, and before at most every
     fifth step: a model that is called in each step is a fixed teacher or reference.
     """
-    steps = count(signals.loop, "steps")
-    copies = rows(signals.loop, "copies")
+    steps = signals.loop.get("steps", 0)
+    copies = signals.loop.get("copies", [])
     for copy in copies:
-        calls, last = count(copy, "steps"), count(copy, "last")
-        if flag(copy, "changed") or calls < 3 or calls > 0.2 * steps or last < 0.5 * steps:
+        calls, last = copy.get("steps", 0), copy.get("last", 0)
+        if copy.get("changed") or calls < 3 or calls > 0.2 * steps or last < 0.5 * steps:
             continue
-        averaged = "Averaged" in words(copy, "type")
-        observed = message("health.averaged_copy_never_updated.unchanged", type=words(copy, "type"), calls=calls)
+        averaged = "Averaged" in copy.get("type", "")
+        observed = message("health.averaged_copy_never_updated.unchanged", type=copy.get("type", ""), calls=calls)
         return Outcome("fail" if averaged else "warn", observed, where={"step": last})
-    changed = any(flag(copy, "changed") and count(copy, "steps") for copy in copies)
+    changed = any(copy.get("changed") and copy.get("steps", 0) for copy in copies)
     return Outcome("ok", message("health.averaged_copy_never_updated.ok")) if changed else None
 
 

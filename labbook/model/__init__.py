@@ -5,6 +5,7 @@ reports and site are built from it alone. `run_json` writes it as plain data and
 versions.
 
 - `series.Series`: a quantity over steps; `downsampling` shortens it without losing an extreme.
+- `events`: the schema of what the probe writes, a type for each kind of event.
 - `signals.Signals`: what the probe measured in one training process beyond its series.
 - `check.Check` and `check.Outcome`: a health check and its result.
 - `evidence.Evidence` and `finding.Finding`: input and output of a diagnosis.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from labbook.model.events.data_kinds import Batch, Loader, Memory, Prints
+from labbook.model.events.inspection_kinds import Flight, Graph, Loaded, Model, Tensors
+from labbook.model.events.request_kinds import Moment
+from labbook.model.events.training_kinds import Evaluation, Loop, LossCall, Optimizer
 from labbook.model.series import Series
-
-Facts = Mapping[str, Any]
-"""An event of the probe without its envelope. `probe.events.protocol` lists the fields; any of them may be missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,21 +38,21 @@ class Signals:
     rank: int | None = None
     pid: int = 0
     mode: str = ""
-    models: tuple[Facts, ...] = ()
-    tensors: tuple[Facts, ...] = ()
-    batches: tuple[Facts, ...] = ()
-    prints: tuple[Facts, ...] = ()
-    losses: tuple[Facts, ...] = ()
-    loaded: tuple[Facts, ...] = ()
-    graphs: tuple[Facts, ...] = ()
-    loop: Facts = field(default_factory=dict)
-    evaluations: tuple[Facts, ...] = ()
-    loaders: tuple[Facts, ...] = ()
-    memory: tuple[Facts, ...] = ()
-    flight: Facts = field(default_factory=dict)
-    moments: tuple[Facts, ...] = ()
+    models: tuple[Model, ...] = ()
+    tensors: tuple[Tensors, ...] = ()
+    batches: tuple[Batch, ...] = ()
+    prints: tuple[Prints, ...] = ()
+    losses: tuple[LossCall, ...] = ()
+    loaded: tuple[Loaded, ...] = ()
+    graphs: tuple[Graph, ...] = ()
+    loop: Loop = field(default_factory=Loop)
+    evaluations: tuple[Evaluation, ...] = ()
+    loaders: tuple[Loader, ...] = ()
+    memory: tuple[Memory, ...] = ()
+    flight: Flight = field(default_factory=Flight)
+    moments: tuple[Moment, ...] = ()
     phases: Mapping[str, Series] = field(default_factory=dict)
-    optimizers: tuple[Facts, ...] = ()
+    optimizers: tuple[Optimizer, ...] = ()
     spans: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     ended: float = 0.0
     thinned: tuple[str, ...] = ()

@@ -155,12 +155,12 @@ def _add_captured(
     from labbook.capture.reproducibility import judge_reproducibility
     from labbook.capture.resources import read_resources
     from labbook.capture.sources import capture_after
-    from labbook.probe.events import protocol
+    from labbook.model.events.process_kinds import Files
     from labbook.record.run_from_journal.ending_events import standstill_facts
 
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
-    items = [item for process in processes for e in process.of_kind(protocol.FILES) for item in e.get("items") or ()]
+    items = [item for process in processes for event in process.of_kind(Files) for item in event.get("items", [])]
     if not after:
         context = _context(notebook, journal, start, redactor, _main_python(processes, run))
         after = dict(capture_after(context))
@@ -194,10 +194,10 @@ def _add_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
 
 def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]:
     """Returns the hello event of the process that trained, or of the command's own interpreter."""
-    from labbook.probe.events import protocol
+    from labbook.model.events.training_kinds import FrameworkImported, Step
 
-    trained = next((p for p in processes if p.of_kind(protocol.STEP)), None)
-    imported = next((p for p in processes if p.of_kind(protocol.FRAMEWORK)), None)
+    trained = next((p for p in processes if p.of_kind(Step)), None)
+    imported = next((p for p in processes if p.of_kind(FrameworkImported)), None)
     chosen = trained or imported or next((p for p in processes if p.hello), None)
     return dict(chosen.hello) if chosen is not None else {}
 

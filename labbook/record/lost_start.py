@@ -32,7 +32,7 @@ def rebuild_start(notebook: Notebook, journal: Journal) -> dict[str, Any]:
     if not facts and not _has_started(notebook, journal):
         return {}
     command = journal.read(journal.paths.before).get("command") or {}
-    hello = next((process.hello for process in journal.processes() if process.hello), {})
+    hello = next((process.hello for process in journal.processes() if process.hello), None) or {}
     entry = _read_entry_facts(notebook, journal.run_id)
     sources = (
         facts,

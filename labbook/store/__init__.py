@@ -1,8 +1,9 @@
 """All access to files and git: paths, settings, front matter, entries, the journal, templates, redaction.
 
 Start with `notebook_finder.find_notebook`, which finds or creates a notebook, and `paths.NotebookPaths`, which
-defines all file names. `journal` is the append-only folder of a run. `entry_commit.commit_files` commits entries with
-one `git fast-import`, without touching HEAD, index or working tree.
+defines all file names. `journal` is the append-only folder of a run; `event_reader` gives its events their
+types. `entry_commit.commit_files` commits entries with one `git fast-import`, without touching HEAD, index or working
+tree.
 
 - Text: `frontmatter`, `entry_text` (generated blocks and hand-written text), `escape`, `templates`.
 - Git: `git_process` runs git, `repository` and `git_state` read, `fast_import`, `git_index_sync`, `commit_queue`,

@@ -13,13 +13,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from labbook.errors import NotebookError
-from labbook.probe.events.protocol import EVENTS_FOLDER, FILES, HELLO, RULES_FILE
+from labbook.model.events import KIND_NAMES
+from labbook.model.events.process_kinds import Event, Hello
+from labbook.probe.events.protocol import EVENTS_FOLDER, FILES, RULES_FILE
+from labbook.store.event_reader import read_event
 from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id
 from labbook.store.private_folder import make_private
 
+Kind = TypeVar("Kind", bound=Event)
 _RESERVE_BYTES = 8 * 1024
 """Reserved space for `end.json` on a full disk. Source: the file and its temporary name take a block each, 4 KiB on
 common file systems."""
@@ -42,17 +46,18 @@ class ProcessEvents:
     """
 
     name: str
-    events: tuple[Mapping[str, Any], ...]
+    events: tuple[Event, ...]
     broken_lines: int = 0
 
-    def of_kind(self, kind: str) -> list[Mapping[str, Any]]:
-        """Return the events of one kind, in order."""
-        return [event for event in self.events if event.get("k") == kind]
+    def of_kind(self, kind: type[Kind]) -> list[Kind]:
+        """The events of one kind, a value of `KINDS`, in order."""
+        name = KIND_NAMES[kind]
+        return [cast(Kind, event) for event in self.events if event.get("k") == name]
 
     @property
-    def hello(self) -> Mapping[str, Any]:
-        """Return the first event if its kind is "hello", else an empty object."""
-        return next((e for e in self.events if e.get("k") == HELLO), {})
+    def hello(self) -> Hello:
+        """The first event that is a hello, else an empty one."""
+        return next(iter(self.of_kind(Hello)), Hello())
 
 
 @dataclass
@@ -188,11 +193,11 @@ class Journal:
         except OSError:
             return []
         found = [_read_events(path) for path in files]
-        return sorted(found, key=lambda process: float(process.hello.get("t") or 0.0))
+        return sorted(found, key=lambda process: process.hello.get("t", 0.0))
 
 
 def _read_events(path: Path) -> ProcessEvents:
-    events: list[Mapping[str, Any]] = []
+    events: list[Event] = []
     broken = 0
     try:
         with path.open("rb") as stream:
@@ -207,7 +212,7 @@ def _read_events(path: Path) -> ProcessEvents:
     return ProcessEvents(path.name, tuple(events), broken)
 
 
-def _parse_event(line: bytes) -> Mapping[str, Any] | None:
+def _parse_event(line: bytes) -> Event | None:
     if len(line) > _MAX_LINE_BYTES:
         return None
     try:
@@ -216,8 +221,8 @@ def _parse_event(line: bytes) -> Mapping[str, Any] | None:
         return None
     if not isinstance(event, dict) or not isinstance(event.get("k"), str):
         return None
-    # Paths are not changed, so that the files can be opened.
-    return readable_data(event) if b"\\ud" in line and event["k"] != FILES else event
+    # Paths of files stay as they are, so that the files are found.
+    return read_event(readable_data(event) if b"\\ud" in line and event["k"] != FILES else event)
 
 
 def readable_text(text: str) -> str:

@@ -14,6 +14,7 @@ from labbook.health.checklist import CHECKS, answer, checklist
 from labbook.model.run import Framework, ProbeReport, Process, Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
+from labbook.store.event_reader import read_event
 from labbook.store.sentences import Sentences
 
 PAGES = check_pages(load_catalogue().symptoms)
@@ -26,12 +27,45 @@ def series_of(name, values, source="probe", rank=None, steps=None):
     return Series(name, source, steps, values, values, values, len(values), bad, rank)
 
 
+KINDS = {
+    "models": "model",
+    "tensors": "tensors",
+    "batches": "batch",
+    "prints": "prints",
+    "losses": "loss_call",
+    "loaded": "loaded",
+    "graphs": "graph",
+    "loop": "loop",
+    "evaluations": "evaluation",
+    "loaders": "loader",
+    "memory": "memory",
+    "flight": "flight",
+    "moments": "moment",
+    "optimizers": "optimizer",
+}
+"""Field of `Signals` -> kind of its events."""
+
+
+def as_read(signals):
+    """The same signals, their events as they come out of a journal."""
+
+    def read(kind, event):
+        return {key: value for key, value in read_event({**event, "k": kind}).items() if key != "k"}
+
+    told = {name: getattr(signals, name) for name in KINDS}
+    events = {
+        name: read(KINDS[name], value) if isinstance(value, dict) else tuple(read(KINDS[name], one) for one in value)
+        for name, value in told.items()
+    }
+    return dataclasses.replace(signals, **events)
+
+
 def run_of(*series, signals=None, steps=None, framework="torch", **fields):
     state = fields.pop("state", {"seeds": {"torch": 1}, "deterministic": {"use_deterministic_algorithms": True}})
     steps = steps if steps is not None else max((len(s.values) for s in series), default=3)
     several = signals if isinstance(signals, (list, tuple)) else [signals] if signals is not None else []
     made = tuple(
-        s if isinstance(s, Signals) else Signals(framework, **{"spans": {0: (1.0, 2.0)}, **s}) for s in several
+        as_read(s if isinstance(s, Signals) else Signals(framework, **{"spans": {0: (1.0, 2.0)}, **s})) for s in several
     )
     defaults = {
         "frameworks": (Framework(framework, "2", state=state),),
@@ -52,6 +86,11 @@ def make_series():
 @pytest.fixture(scope="session")
 def make_run():
     return run_of
+
+
+@pytest.fixture(scope="session")
+def read_signals():
+    return as_read
 
 
 @pytest.fixture(scope="session")

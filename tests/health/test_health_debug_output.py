@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from labbook.health import debug_output
 from labbook.model.signals import Signals
 
@@ -62,13 +64,14 @@ def batch(step, phase="train"):
     return {"step": step, "phase": phase, "leaves": leaves, "labels": {"histogram": {"0": 5, "1": 3}}}
 
 
-SIGNALS = Signals(
-    "torch", models=(MODEL,), tensors=(look(1, 0.01), look(9, 0.03, low=-2.0)), batches=(batch(1), batch(5), batch(9))
-)
+@pytest.fixture(scope="module")
+def signals(read_signals):
+    looks = (look(1, 0.01), look(9, 0.03, low=-2.0))
+    return read_signals(Signals("torch", models=(MODEL,), tensors=looks, batches=(batch(1), batch(5), batch(9))))
 
 
-def test_first_and_last_batch_of_a_phase():
-    rows = debug_output.batches(SIGNALS)
+def test_first_and_last_batch_of_a_phase(signals):
+    rows = debug_output.batches(signals)
 
     assert [(row["step"], row["role"], row["shape"], row["classes"]) for row in rows] == [
         (1, "input", "8x3", 0), (1, "label", "8", 2), (9, "input", "8x3", 0), (9, "label", "8", 2),
@@ -76,8 +79,8 @@ def test_first_and_last_batch_of_a_phase():
     assert rows[0]["low"] == 0 and rows[0]["std"] == 0.2
 
 
-def test_each_layer_at_the_first_and_the_last_look():
-    told = debug_output.layers(SIGNALS)
+def test_each_layer_at_the_first_and_the_last_look(signals):
+    told = debug_output.layers(signals)
 
     assert told["steps"] == [1, 9] and told["left_out"] == 0
     (body,) = told["rows"]
@@ -85,8 +88,8 @@ def test_each_layer_at_the_first_and_the_last_look():
     assert body["looks"][0]["std"] is None
 
 
-def test_parameters_at_the_last_look():
-    told = debug_output.parameters(SIGNALS)
+def test_parameters_at_the_last_look(signals):
+    told = debug_output.parameters(signals)
 
     assert told["step"] == 9
     body, head = told["rows"]
@@ -94,8 +97,8 @@ def test_parameters_at_the_last_look():
     assert (head["trainable"], head["gradient"], head["bad"]) == (False, None, 1)
 
 
-def test_the_update_ratio_is_a_series_with_its_extremes():
-    series = debug_output.update_ratio(SIGNALS)
+def test_the_update_ratio_is_a_series_with_its_extremes(signals):
+    series = debug_output.update_ratio(signals)
 
     assert series is not None
     assert (series.name, series.steps) == ("update_ratio", (1, 9))

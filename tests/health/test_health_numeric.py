@@ -126,6 +126,27 @@ def test_the_flight_recorder_tells_a_bad_batch_that_was_not_looked_at(ask, make_
     assert found.where == {"step": 18} and "samples of that batch: 3, 5" in found.evidence
 
 
+@pytest.mark.parametrize(
+    ("fields", "value"),
+    [
+        ({"value": "nan"}, "NaN"),
+        ({"value": "inf"}, "infinity"),
+        ({"value": "-inf"}, "-infinity"),
+        ({"value": "nan", "trigger": "parameter"}, "a non-finite value"),
+        ({}, "a non-finite value"),
+    ],
+)
+def test_the_first_value_is_told_as_it_was(ask, make_series, fields, value):
+    flight = {"step": 18, "trigger": "loss", "finding": "forward", "module": {"name": "a", "type": "Linear"}, **fields}
+    found = ask("nonfinite_activation", signals={"flight": flight, "tensors": ({"step": 1, "modules": [{"i": 0}]},)})
+    assert found.observed.lower().startswith(f"{value} first in the output of".lower())
+    leaf = {"path": "0", "role": "input", "bad": 8, "nan": False}
+    flight |= {"finding": "bad batch", "batch": {"leaves": [leaf]}}
+    told = "a non-finite value" if value == "NaN" else value
+    found = ask("nonfinite_input", signals={**batch(), "flight": flight})
+    assert found.observed.lower().startswith(f"{told} in the inputs of step 18")
+
+
 def test_what_comes_after_the_first_bad_step_was_not_born_there(ask, make_model, looks):
     rows = looks(modules=lambda step: [{"i": 1, "nan": 9 if step > 12 else 0, "bad": 9, "in_bad": 0, "shape": [4]}])
     signals = {"models": (make_model("Linear"),), "tensors": rows}

@@ -9,12 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from labbook.record.child.probe_environment import inject_environment
+from labbook.store.event_reader import read_event
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
@@ -125,6 +127,8 @@ class Prober:
             # Two threads that write at once may leave an empty line between their events.
             lines = filter(None, path.read_text(encoding="ascii").splitlines())
             files[path.name] = [json.loads(line, parse_constant=_refuse) for line in lines]
+            misfits = [misfit for event in files[path.name] for misfit in unread(event, read_event(event), event["k"])]
+            assert not misfits, "fields that `labbook.model.events` does not know, or knows as another type"
         return files
 
     def write(self, name: str, text: str) -> str:
@@ -143,6 +147,24 @@ class Prober:
             timeout=60,
             stdin=subprocess.DEVNULL,
         )
+
+
+def unread(raw: object, read: object, place: str) -> Iterator[tuple[str, object]]:
+    """What of a written event is missing in the event that was read: (path of the field, its value).
+
+    A null is the same as a missing field, and so is a number that is not finite where only finite ones count.
+    """
+    if isinstance(raw, dict) and isinstance(read, dict):
+        for name, value in raw.items():
+            if name in read:
+                yield from unread(value, read[name], f"{place}.{name}")
+            elif value not in (None, "nan", "inf", "-inf"):
+                yield f"{place}.{name}", value
+    elif isinstance(raw, list) and isinstance(read, (list, tuple)) and len(raw) == len(read):
+        for one, other in zip(raw, read, strict=True):
+            yield from unread(one, other, f"{place}[]")
+    elif raw not in (read, "nan", "inf", "-inf"):
+        yield place, raw
 
 
 def _refuse(constant: str) -> None:

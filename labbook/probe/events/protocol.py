@@ -6,7 +6,10 @@ A process of the run writes one append-only file `events/<host>-<pid>-<start tic
 JSON object with `v` (schema number), `n` (sequence in this file, from 0), `t` (Unix time, s), `k` (kind) and the
 fields of its kind. A reader skips kinds and fields that it does not know and tolerates a torn last line. Strings are
 redacted by the probe before they are written; numbers that are not finite are written as the strings "nan", "inf"
-and "-inf", so that every line is strict JSON.
+and "-inf", so that every line is strict JSON. A null says "not known".
+
+The fields of a kind and their types are in `labbook/model/events/`; beside the name of a kind stands what the types do
+not say.
 """
 
 SCHEMA = 1
@@ -24,25 +27,24 @@ RULES_FILE = "rules.json"
 """The notebook's own redaction rules, in the journal's folder; there only if it has any."""
 
 HELLO = "hello"
-"""First line of every file. `pid`, `ppid`, `start_ticks` (field 22 of /proc/pid/stat), `host`, `argv`, `executable`,
-`version` ("3.11.7"), `prefix`, `base_prefix`, `cwd`, `flags` (object), `sys_path` (list), `fd1`, `fd2` (what the
-streams point to), `role` ("python" or "fork": a fork of the process in `ppid`), `env` (rank variables that are set,
-of `RANK_VARIABLES`)."""
+"""First line of every file. `start_ticks`: field 22 of /proc/pid/stat. `version`: "3.11.7". `fd1`, `fd2`: what the
+streams point to. `role`: "python" or "fork" (a fork of the process in `ppid`). `env`: rank variables that are set, of
+`RANK_VARIABLES`."""
 
 ARGUMENTS = "arguments"
-"""Parsed options. `source` ("argparse", "click", "hydra", "omegaconf", "absl", "dict", or "constants": plain values
-with the names of settings in the main module), `name` (variable or parser), `values` (object of JSON scalars, lists and
-objects; anything else in a few words)."""
+"""Parsed options. `source`: "argparse", "click", "hydra", "omegaconf", "absl", "dict", or "constants" (plain values
+with the names of settings in the main module). `name`: variable or parser. `values`: JSON scalars, lists and objects;
+anything else in a few words."""
 
 CONFIG = "config"
-"""A configuration file that was opened for reading. `path`, `format` ("yaml", "json", "toml", "ini"), `text`
-(redacted, at most 64 KiB), `truncated` (bool)."""
+"""A configuration file that was opened for reading. `format`: "yaml", "json", "toml", "ini". `text`: redacted, at most
+64 KiB."""
 
 FILES = "files"
-"""Files opened. `items`: list of objects with `path` (absolute, resolved), `mode` ("r", "w" or "rw"), `size` (bytes, -1
-unknown), `mtime_ns`, `opens` (count), `via` ("open", "fd" or "map"). A path may be told again: the last one wins. An
-item with `folder` (true) stands for `members` further files of the folder `path`, too many to be listed; `opens` is
-the sum. The home folder is written `~`; see `PATHS`."""
+"""Files opened. Of an item: `path` (absolute, resolved), `mode` ("r", "w" or "rw"), `size` (bytes, -1 unknown), `opens`
+(count), `via` ("open", "fd" or "map"). A path may be told again: the last one wins. An item with `folder` stands for
+`members` further files of the folder `path`, too many to be listed; `opens` is the sum. The home folder is written
+`~`; see `PATHS`."""
 
 PATHS = "~"
 """How the home folder is written in `hello` (`executable`, `prefix`, `base_prefix`, `cwd`, `sys_path`, `fd1`, `fd2`)
@@ -50,283 +52,257 @@ and in the `path` of `files` and `config`: the recorder has to open them, so fol
 there, and are masked when the entry is made. In all other strings personal paths are masked already."""
 
 EXCEPTION = "exception"
-"""An uncaught exception. `where` ("main", "thread", "child"), `thread` (name), `type`, `module`, `message`, `notes`
-(list), `chain` (list of {`type`, `message`, `relation`: "cause" or "context", `frames`}, innermost last), `group`
-(list of {`type`, `message`, `group`}: the members of an exception group), `frames` (list of {`file`, `line`,
-`function`, `source`, `user`}, innermost last; `user` is true outside the interpreter's and
-site-packages' folders), `tensors` (<= 8: {`name`, `shape`, `dtype`, `device`}: what the innermost line of the user's
-code names), `step` (last optimizer step or null), `exit` (true when it ended the process)."""
+"""An uncaught exception. `where`: "main", "thread", "child". `chain` and `frames`: innermost last. `relation` of a
+link: "cause" or "context". `group`: the members of an exception group. `user` of a frame: outside the interpreter's
+and site-packages' folders. `tensors` (<= 8): what the innermost line of the user's code names. `step`: last optimizer
+step. `exit`: it ended the process."""
 
 CHILD_DIED = "child_died"
-"""A child of `multiprocessing` was ended by a signal that this process did not send. `pid`, `name` ("Process-1"),
-`target` (name of its function), `signal` ("SIGKILL"). At most 50 in a process."""
+"""A child of `multiprocessing` was ended by a signal that this process did not send. `name`: "Process-1". `target`:
+name of its function. `signal`: "SIGKILL". At most 50 in a process."""
 
 STACKS = "stacks"
-"""What all threads were doing. `reason` ("silence": no step, batch or forward came for long, in a process that has made
-steps; "moved": after that it goes on, no threads are told; "interrupt": Ctrl-C ended the main thread), `silent_s`
-(seconds since the last step, batch or forward, or null), `step`, `threads` (<= 64: {`name`, `main` (bool), `frames`: as
-in EXCEPTION, innermost last, at most 40}; the main thread first). At most 30 for silences in a process."""
+"""What all threads were doing. `reason`: "silence" (no step, batch or forward came for long, in a process that has made
+steps), "moved" (after that it goes on, no threads are told), "interrupt" (Ctrl-C ended the main thread). `silent_s`:
+seconds since the last step, batch or forward. `threads` (<= 64): the main thread first; frames innermost last, at most
+40. At most 30 for silences in a process."""
 
 STACKS_ENDING = ".stacks"
 """End of the name of a file beside the event file: the stacks that the interpreter itself wrote at SIGTERM, as text."""
 
 WARNING = "warning"
-"""The first time a Python warning is shown. `category`, `message`, `file`, `line`. At most 50 in a process."""
+"""The first time a Python warning is shown. At most 50 in a process."""
 
 FRAMEWORK = "framework"
-"""A framework was imported and attached to. `name` ("torch", "paddle"), `version`, `build` (object: cuda, cudnn,
-driver, debug, git), `devices` (list of {`kind`, `name`, `memory_bytes`}), `threads`, `attached` (list of what is
-hooked), `declined` (object: signal -> reason)."""
+"""A framework was imported and attached to. `build`: cuda, cudnn, driver, debug, git. `devices`: {`kind`, `name`,
+`memory_bytes`}. `attached`: what is hooked. `declined`: signal -> reason."""
 
 STATE = "state"
-"""Facts that may change; the reader merges them, the last one wins. `framework`, then any of: `seeds` (object: what was
-seeded -> value), `deterministic` (object of flags), `mode` ("dynamic", "static", "compiled"), `amp` (object or null),
-`distributed` (object: backend, world_size, rank), `device` (where the parameters are), `parameters` (count of
-elements), `trainable` (count of elements), `model` (class name of the root module; several, joined by commas), `dtype`
-(list), `threads`, `devices` (as in FRAMEWORK) and `cudnn` once the program has started CUDA, `grad_norm_every` (steps
-between two measurements of the gradient norm, told when it changes), `executions` (runs of static graphs). A seed that
-changed after the first step is told as "torch, later"."""
+"""Facts that may change; the reader merges them, the last one wins. `seeds`: what was seeded -> value; one that changed
+after the first step is told as "torch, later". `mode`: "dynamic", "static", "compiled". `device`: where the parameters
+are. `parameters`, `trainable`: elements. `model`: class name of the root module; several, joined by commas.
+`devices` (as in FRAMEWORK) and `cudnn`: once the program has started CUDA. `grad_norm_every`: steps between two
+measurements of the gradient norm, told when it changes. `executions`: runs of static graphs."""
 
 OPTIMIZER = "optimizer"
-"""An optimizer took its first step. `framework`, `index` (0, 1, ...), `type`, `options` (object: lr, momentum,
-weight_decay, ...), `groups` (list of {`lr`, `tensors`, `elements`}), `closure` (bool)."""
+"""An optimizer took its first step. `options`: lr, momentum, weight_decay, ..."""
 
 STEP = "step"
-"""One optimizer step, or a window of `n` consecutive ones. `framework`, `opt` (optimizer index), `step` (number of the
-last step in the window, from 1), `n`, and for the last step `loss` (the value that was passed to `backward`; list
-when several), `lr` (list, one a group), `grad_norm` (total 2-norm over all gradients, before clipping where that is
-known), `dt` (s since the step before). For `n` > 1 also `agg`: object of name -> [min, max, mean, count of finite
-values, count of values that are not finite]. `backwards`: calls of `backward` in the window. `skipped`: steps that a
-gradient scaler skipped; `n` is 0 where nothing but skipped steps is left to tell. `scale`: of the gradient scaler.
-`local` (true): the norm is that of this rank's part of sharded gradients, the squares of all ranks add up.
-`in_backward`: steps of single parameters, made inside `backward`, that this step stands for. `samples`: first axis of
-the batch. `mem`: allocated bytes on the device. `ph`: seconds of the last step by phase, {`data`, `forward`,
-`backward`, `optimizer`, `other`}; for `n` > 1 `agg` has `data`, `forward`, ... too."""
+"""One optimizer step, or a window of `n` consecutive ones. `opt`: optimizer index. `step`: number of the last step in
+the window, from 1. For the last step: `loss` (the value that was passed to `backward`; list when several), `lr` (one a
+group), `grad_norm` (total 2-norm over all gradients, before clipping where that is known), `dt` (s since the step
+before), `ph` (seconds by phase). `agg`, for `n` > 1: of each of them [min, max, mean, count of finite values, count of
+others]. `backwards`: calls of `backward` in the window. `skipped`: steps that a gradient scaler skipped; `n` is 0
+where nothing but skipped steps is left to tell. `scale`: of the gradient scaler. `local`: the norm is that of this
+rank's part of sharded gradients, the squares of all ranks add up. `in_backward`: steps of single parameters, made
+inside `backward`, that this step stands for. `samples`: first axis of the batch. `mem`: allocated bytes on the
+device."""
 
 SCALARS = "scalars"
-"""Numbers that the program itself logged. `source` ("tensorboard", "visualdl", "wandb", "mlflow", "labbook"), `step`
-(int or null), `values` (object: name -> number)."""
+"""Numbers that the program itself logged. `source`: "tensorboard", "visualdl", "wandb", "mlflow", "labbook"."""
 
 NOTE = "note"
-"""A sentence from `labbook.note()`. `text`."""
+"""A sentence from `labbook.note()`."""
 
 UNOBSERVED = "unobserved"
-"""Something that this process could not observe. `what`, `reason`."""
+"""Something that this process could not observe."""
 
 PROBE_ERROR = "probe_error"
-"""A guarded failure of the probe itself. `where`, `error`, `count`. Written once for each place, again at the end with
-the final count."""
+"""A guarded failure of the probe itself. Written once for each place, again at the end with the final count."""
 
 SPAWNED = "spawned"
-"""A child process was started through Python. `pid` (or null), `argv`, `how` ("subprocess", "exec" or "spawn"); forks
-say hello themselves."""
+"""A child process was started through Python. `how`: "subprocess", "exec" or "spawn"; forks say hello themselves."""
 
 MODEL = "model"
-"""A model, at its first training forward; once more when its parameters change (a new head, another dtype).
-`framework`, `root` (class name), `model` (0, 1, ... in this process). Names are those of the root module, "" for
-itself.
-- `modules` (<= 400, in the order of the tree): {`i`, `name`, `type` (class name), `depth`, `order` (place in the
-  first forward, null when it was not called), `parameters`, `trainable` (elements of its own, without children),
-  `options` (scalars only, of: p, negative_slope, num_features, eps, momentum, affine, dim, axis, in_features,
-  out_features, in_channels, out_channels, kernel_size, groups, bias, num_embeddings, embedding_dim, padding_idx),
-  `input`, `output` (lists of {`shape`, `dtype`, `device`}, at most 4 tensors each; [] when not called)}
-- `parameters` (<= 800, in the order of the tree): {`i`, `name`, `shape`, `dtype`, `device`, `trainable`, `module`
-  (`i` of its module), `init` (null for a tensor without elements; else `mean`, `std`, `min`, `max`, `zero` (share),
-  `bad` (values not finite), `rows_equal` (at least 2 rows along axis 0 for torch and conv weights, the output axis
-  for paddle's Linear, all bitwise equal; false for a tensor of one axis), `fan_in`, `writes` (optional: name of an
-  initialiser -> how often it was called on this tensor before the first forward))}
+"""A model, at its first training forward; once more when its parameters change (a new head, another dtype). `root`:
+class name. `model`: 0, 1, ... in this process. Names are those of the root module, "" for itself.
+- `modules` (<= 400, in the order of the tree): `order`: place in the first forward, null when it was not called.
+  `parameters`, `trainable`: elements of its own, without children. `options`: scalars only. `input`, `output`: at most
+  4 tensors each; [] when not called.
+- `parameters` (<= 800, in the order of the tree): `module`: `i` of its module. `init`: null for a tensor without
+  elements; `zero`: share; `bad`: values not finite; `rows_equal`: at least 2 rows along axis 0 for torch and conv
+  weights, the output axis for paddle's Linear, all bitwise equal; false for a tensor of one axis; `writes`: name of an
+  initialiser -> how often it was called on this tensor before the first forward.
 - `feeds` (<= 400): [[i, j], ...]: the tensor that module i returned is the very object that module j received.
-- `shared`: [[name, ...]] names of one tensor. `left_out`: {`modules`, `parameters`} that did not fit.
+- `shared`: [[name, ...]] names of one tensor. `left_out`: what did not fit.
 - `spectral_eval_first`: names of old-style spectral_norm modules that ran in eval mode before any training forward."""
 
 TENSORS = "tensors"
-"""Tensors at a dense step. `framework`, `step`, `opt` (index of the optimizer that stepped), `model`, `param_print` (16
-hex digits over a strided sample of all parameters after the step; distributed runs only, else null).
-- `params`: {`i` (of MODEL), `w` (2-norm after the step), `g` (2-norm of the gradient before the step and before
-  clipping where that is known, null: no gradient), `g_mean`, `g_std`, `g_abs` (mean absolute value), `g_zero`
-  (share), `ratio` (norm of the update / norm of the weight before it, both over the same strided sample; null when
-  not measured), `bad`, `g_bad` (values not finite), `hist` (optional: {`low`, `high`, `counts`: 20 numbers} of the
-  gradient)}
-- `modules` (called in the forward of this step): {`i`, `calls`, `training`, `shape`, `dtype`, `min`, `max`, `mean`,
-  `std`, `zero` (share), `bad`, `nan` (NaN among them), `in_bad` (values not finite in its inputs), `sat` (share of
-  |input| > 5; tanh and sigmoid only, else null), `across` (over the first output: v / (v + m), v the variance over
-  the first axis averaged over units, m the mean square of the units' means; 0 when both are 0; null for fewer than 2
-  samples: near 0 says that all samples get the same output), `dead` (ReLU family: share of units, channels in
-  images, that were 0 for all of the last `dead_n` samples, collected over dense steps up to 2048), `cast` (dtype of
-  the autocast region it ran in, null outside), `bn` (batch norms in training mode: {`n`: values for each channel,
-  `ratio`: median over channels of running variance / variance in the batch})}
-- `functions` (<= 64; watched functions called by the program itself: relu, leaky_relu, gelu, elu, sigmoid, tanh,
-  softmax, log_softmax, dropout): as `modules` without `i`, with `fn`, `line` ("file.py:12", user frame), and for
-  softmax `dim` (as a number >= 0), `size` (length of that axis), and in paddle, where those between model and loss
-  are looked at, too, `of_output` (whether it was given the very tensor that the model returned)"""
+"""Tensors at a dense step. `opt`: index of the optimizer that stepped. `param_print`: 16 hex digits over a strided
+sample of all parameters after the step; distributed runs only.
+- `params`: `i` of MODEL; `w`: 2-norm after the step; `g`: 2-norm of the gradient before the step and before clipping
+  where that is known, null: no gradient; `g_abs`: mean absolute value; `g_zero`: share; `ratio`: norm of the update /
+  norm of the weight before it, both over the same strided sample; `bad`, `g_bad`: values not finite; `hist`: of the
+  gradient, 20 counts.
+- `modules`, called in the forward of this step: `zero`: share; `nan`: NaN among the `bad` ones; `in_bad`: values not
+  finite in its inputs; `sat`: share of |input| > 5, tanh and sigmoid only; `across`, over the first output: v / (v +
+  m), v the variance over the first axis averaged over units, m the mean square of the units' means; 0 when both are 0;
+  null for fewer than 2 samples: near 0 says that all samples get the same output; `dead` (ReLU family): share of
+  units, channels in images, that were 0 for all of the last `dead_n` samples, collected over dense steps up to 2048;
+  `cast`: dtype of the autocast region it ran in, null outside; `bn`, batch norms in training mode: `n`: values for
+  each channel, `ratio`: median over channels of running variance / variance in the batch.
+- `functions` (<= 64): watched functions called by the program itself: relu, leaky_relu, gelu, elu, sigmoid, tanh,
+  softmax, log_softmax, dropout; `line`: "file.py:12", user frame; for softmax `dim` (a number >= 0) and `size` (length
+  of that axis), and in paddle, where those between model and loss are looked at, too, `of_output`: it was given the
+  very tensor that the model returned."""
 
 BATCH = "batch"
-"""A batch as it reached the outermost model (or came out of a loader). `framework`, `step`, `phase` ("train" or
-"eval"), `loader` (index, null when it came from no loader), `samples` (first axis of the first leaf), `print` (16
-hex digits of the first leaf: a strided sample and the shape). At dense steps also:
-- `leaves` (<= 16): {`path` ("0", "1", "pixel_values"), `role` ("input": reached a model, "label": reached a loss
-  function as its target, else "other"), `shape`, `dtype`, `device`, `min`, `max`, `mean`, `std`, `bad`, `nan`,
-  `zero` (share), `integer` (dtype), `channels` (optional, <= 16: [[mean, std], ...] over axis 1 of 4-d leaves),
-  `constant` (2-d float leaves of at most 4096 columns: how many columns had one value in all batches so far, else
-  null), `constant_at` (<= 8: the numbers of the first of them, from 0), `constant_n` (samples in these batches)}
-- `labels` (integer labels of one axis, or one label a sample): {`histogram`: {class: count in this batch} (<= 200
-  classes)}
-- `dims_equal` (all leaves with an axis have the same first dimension)"""
+"""A batch as it reached the outermost model (or came out of a loader). `phase`: "train" or "eval". `loader`: index,
+null when it came from no loader. `samples`: first axis of the first leaf. `print`: 16 hex digits of the first leaf: a
+strided sample and the shape. At dense steps also:
+- `leaves` (<= 16): `path`: "0", "1", "pixel_values"; `role`: "input" (reached a model), "label" (reached a loss
+  function as its target), else "other"; `zero`: share; `integer`: of its dtype; `channels` (<= 16): [[mean, std], ...]
+  over axis 1 of 4-d leaves; `constant`: 2-d float leaves of at most 4096 columns: how many columns had one value in
+  all batches so far; `constant_at` (<= 8): the numbers of the first of them, from 0; `constant_n`: samples in these
+  batches.
+- `labels`: integer labels of one axis, or one label a sample: `histogram` {class: count in this batch} (<= 200
+  classes).
+- `dims_equal`: all leaves with an axis have the same first dimension."""
 
 PRINTS = "prints"
 """What batches were seen, in order; an event for each (loader, phase, epoch), written when the epoch ends and at exit.
-`framework`, `loader` (index; null: inputs of the model that came from no loader), `phase`, `epoch` (0, 1, ...: times
-that iteration began), `batches` (delivered in this epoch), `samples`, `fingerprints` (first 2000 of each of the first 4
-epochs, later epochs []), `repeated` (batches with the print of the one before it), `labels` (as many as `fingerprints`;
-integer labels only, else []: [entropy in nats, most frequent class]), `rows` (first 4 samples of each batch, at most
-2000: [hex] or [hex, label]), `histogram` ({class: count} over the whole epoch, <= 200 classes, null without labels)"""
+`loader`: index; null: inputs of the model that came from no loader. `epoch`: times that iteration began. `batches`:
+delivered in this epoch. `prints`: first 2000 of each of the first 4 epochs, later epochs []. `repeated`: batches with
+the print of the one before it. `labels`: as many as `prints`; integer labels only, else []: [entropy in nats, most
+frequent class]. `rows`: first 4 samples of each batch, at most 2000: [hex] or [hex, label]. `histogram`: {class:
+count} over the whole epoch, <= 200 classes, null without labels."""
 
 LOSS_CALL = "loss_call"
 """A loss function: at its first call from a line, at dense steps and at exit (numbers since the start of the run; the
-last one wins). `framework`, `fn` ("cross_entropy", "nll_loss", "binary_cross_entropy", "bce_with_logits",
-"mse_loss", "l1_loss", "smooth_l1", "huber", "kl_div", "ctc", "hinge_embedding", "margin", "triplet", "gaussian_nll",
-"poisson_nll", ...), `line` ("train.py:41", user frame), `training` (with gradients: true; calls without gradients
-are a separate record), `step` (of the first call), `calls`, `input`, `target` ({`shape`, `dtype`, `min`, `max`} over
-observed calls; `input` also `zero`: share), `classes` (K: length of the class axis; null where there is none),
-`reduction`, `items` (targets that the first value is summed or averaged over), `weight` (class weights or pos_weight
-given), `soft` (targets are probabilities), `ignored` (share of targets that equal ignore_index), `all_ignored`
-(calls with nothing but ignored targets), `outside` (targets outside [0, K) that are not ignored; for binary losses
-targets outside [0, 1]), `observed` (calls whose values were looked at), `prob_rows` (share of them whose input is >=
-0 and sums to 1 within 1e-4 along the class axis), `logprob_rows` (likewise of exp(input)), `prob_columns` (2-d
-input, at least 2 rows: share in which it, or its exp, sums to 1 along axis 0 but not along the class axis),
-`unit_range` (share whose input lies in [0, 1]), `broadcast` (calls in which input and target differ in shape so that
-the result is larger than each), `value_first`, `value_last`, `value_min` (of the result; its mean where reduction is
-"none"), `negative` (observed calls with a result below 0)"""
+last one wins). `fn`: "cross_entropy", "nll_loss", "binary_cross_entropy", "bce_with_logits", "mse_loss", "l1_loss",
+"smooth_l1", "huber", "kl_div", "ctc", "hinge_embedding", "margin", "triplet", "gaussian_nll", "poisson_nll", ...
+`line`: "train.py:41", user frame. `training`: with gradients; calls without gradients are a separate record. `step`:
+of the first call. `input`, `target`: over observed calls; `zero`: share. `classes`: length of the class axis; null
+where there is none. `items`: targets that the first value is summed or averaged over. `weight`: class weights or
+pos_weight given. `soft`: targets are probabilities. `ignored`: share of targets that equal ignore_index.
+`all_ignored`: calls with nothing but ignored targets. `outside`: targets outside [0, K) that are not ignored; for
+binary losses targets outside [0, 1]. `observed`: calls whose values were looked at. Shares of them: `prob_rows`: input
+>= 0 and sums to 1 within 1e-4 along the class axis; `logprob_rows`: likewise of exp(input); `prob_columns` (2-d input,
+at least 2 rows): it, or its exp, sums to 1 along axis 0 but not along the class axis; `unit_range`: input in [0, 1].
+`broadcast`: calls in which input and target differ in shape so that the result is larger than each. `value_first`,
+`value_last`, `value_min`: of the result; its mean where reduction is "none". `negative`: observed calls with a result
+below 0."""
 
 LOADED = "loaded"
-"""A state was loaded into a model or an optimizer. `framework`, `what` ("model", "optimizer"), `type` (class), `step`
-(optimizer steps so far), `keys` (in the target), `matched`, `missing`, `unexpected`, `mismatched` (shape or dtype;
-lists of <= 20 names), `missing_n`, `unexpected_n`, `mismatched_n`, `elements` (share of the target's elements that
-were loaded), `alias` (the state's tensors are the target's own memory, so that loading changes nothing), `line`
-(user frame). At most 20 in a process."""
+"""A state was loaded into a model or an optimizer. `what`: "model", "optimizer". `step`: optimizer steps so far.
+`keys`: in the target. `mismatched`: shape or dtype; lists of <= 20 names. `elements`: share of the target's elements
+that were loaded. `alias`: the state's tensors are the target's own memory, so that loading changes nothing. `line`:
+user frame. At most 20 in a process."""
 
 GRAPH = "graph"
-"""The autograd graph, at the first backward, and once more at the 20th when something is missing. `framework`, `step`,
-`backward` (number of the call), `reachable` (parameters), `unreachable` (<= 100 names of trainable parameters of
-models whose forward was part of this step, that the roots do not reach), `unreachable_n`, `held` (trainable parameters
-of optimizers), `foreign` (<= 20: leaves that are in no module and in no optimizer: {`shape`, `parameter` (it is a
-Parameter object), `again` (reached in the look before, too)}), `cut` (null, or where a tensor with a graph lost it in
-the forward of this step: {`op` ("detach", "data", "numpy", "item", "no_grad", "argmax", "stop_gradient", "to_tensor"),
-`file`, `line`, `function`, `source`}), `blown` (null, or where the loss sets a column of outputs against a row of
-targets by hand: {`op`, `shape` (of the result), `of` (of the outputs), `sure` (what the graph keeps shows it), `line`
-(of `backward`)}), `constant` (null, or what was added to the loss in 3 steps without having a gradient, and changed:
-[{`line`, `number` (a Python number), `values`}])"""
+"""The autograd graph, at the first backward, and once more at the 20th when something is missing. `backward`: number of
+the call. `reachable`: parameters. `unreachable` (<= 100): names of trainable parameters of models whose forward was
+part of this step, that the roots do not reach. `held`: trainable parameters of optimizers. `foreign` (<= 20): leaves
+that are in no module and in no optimizer; `parameter`: it is a Parameter object; `again`: reached in the look before,
+too. `cut`: where a tensor with a graph lost it in the forward of this step; `op`: "detach", "data", "numpy", "item",
+"no_grad", "argmax", "stop_gradient", "to_tensor". `blown`: where the loss sets a column of outputs against a row of
+targets by hand; `shape`: of the result; `of`: of the outputs; `sure`: what the graph keeps shows it; `line`: of
+`backward`. `constant`: what was added to the loss in 3 steps without having a gradient, and changed; `number`: a Python
+number."""
 
 LOOP = "loop"
-"""Running totals of the training loop; written at steps 1, 2, 4, 8, ... and at exit; the last one wins. `framework`,
-and (`<opt>`: object keyed by the number of the optimizer as text; tables that would be empty are left out; lists of
-names <= 100):
-- `optimizers` (constructed so far), `steps`, `backwards` (`backward` and `autograd.grad`), `forwards` (of outermost
-  models: {`train_grad`, `train_nograd`, `eval_grad`, `eval_nograd`, `of_others` (those without gradients that are of
-  models which are not, or no longer, trained: teachers)}), `forwards_lonely` (training forwards with gradients that no
-  backward followed), `losses_lonely` (loss function calls with gradients that no backward followed)
-- `cleared`: {<opt>: {`checked`, `not_cleared`, `streak` (longest run), `largest`}}. Judged when that optimizer
-  steps: not cleared when some gradient it holds was not zero before *every* backward since its last step (in
-  accumulation the first one finds zeros; in a GAN the backward of the other network may find old gradients, its own
-  does not). The first step is not judged.
-- `steps_without_backward`: {<opt>: n}: no backward since its last step and none of its gradients was written since.
-- `steps_without_gradient`: {<opt>: {`none`: n, `zero`: n, `streak`}}: a backward happened, yet all its gradients are
-  None / None or 0.
-- `unchanged`: {<opt>: {`checked`, `unchanged`, `streak`}}: a gradient not 0, rate > 0, step not skipped, and every
-  element of the sample (of all its tensors with gradient) bitwise as before.
+"""Running totals of the training loop; written at steps 1, 2, 4, 8, ... and at exit; the last one wins. Tables are
+keyed by the number of the optimizer as text; those that would be empty are left out; lists of names <= 100.
+- `optimizers`: constructed so far. `backwards`: `backward` and `autograd.grad`. `forwards`: of outermost models;
+  `of_others`: those without gradients that are of models which are not, or no longer, trained: teachers.
+  `forwards_lonely`: training forwards with gradients that no backward followed. `losses_lonely`: loss function calls
+  with gradients that no backward followed.
+- `cleared`: `streak`: longest run. Judged when that optimizer steps: not cleared when some gradient it holds was not
+  zero before *every* backward since its last step (in accumulation the first one finds zeros; in a GAN the backward of
+  the other network may find old gradients, its own does not). The first step is not judged.
+- `steps_without_backward`: no backward since its last step and none of its gradients was written since.
+- `steps_without_gradient`: a backward happened, yet all its gradients are None / None or 0.
+- `unchanged`: a gradient not 0, rate > 0, step not skipped, and every element of the sample (of all its tensors with
+  gradient) bitwise as before.
 - `never_grad`: names of parameters that an optimizer holds, of models that ran, that require gradients and never had
-  one after 20 backwards (paddle: after 3); `never_grad_n`, `never_called` (those of them whose module was never
-  called), `trainable_n` (trainable parameter tensors), `judged` (backwards when these were looked at).
-- `outside`: names of trainable parameters that got a gradient and that no optimizer seen so far holds; `outside_n`.
-- `stale`: {<opt>: {`tensors`, `elements`, `held`}}: parameters held by it, in no model seen in a forward, that never
-  had a gradient.
-- `backward_in_eval`: {`count`, `in_train`, `first_step`, `stochastic`}: backwards whose model, trained by an
-  optimizer, was in eval mode / in train mode; `stochastic`: it holds Dropout with p > 0 or batch norm.
-- `nograd_in_train`: {`count`, `stochastic`} forwards.
-- `scheduler`: {<opt>: {`type`, `options` (T_max, step_size, gamma, total_steps, ...), `steps`, `before_optimizer`
-  (its steps before the first one of the optimizer, without the one it takes when made), `optimizer_steps`}}
-- `rng`: {`checked`, `same` (step boundaries with the same state of the framework's CPU generator as the one before),
-  `seeded` (seed calls since the first step), `line` (user frame of the last)}
-- `accumulation`: {backwards for a step: steps} (<= 20), `clip`: {`calls`, `clipped`, `scaled` (calls while gradients
-  carried the factor of a scaler), `limit`, `kind`}, `scaler`: {`steps`, `skipped`, `scale_min`, `scale_last`},
-  `toggled` (names whose requires_grad changed after the first step), `wrapper` (a class for data parallelism around
-  a model, called or not), `collectives` (calls that the program makes itself, over all ranks: {`first`: [[call, name
-  of the parameter whose gradient it is given, else the elements], ...] of the first step, `of_gradients`: steps
-  looked at in which one was given a gradient}), `copies` (<= 4, of the trained model: {`type`, `calls` (without
-  gradients), `steps` (before which it was called so), `last` (of them), `changed` (its parameters, ever)}),
-  `recompiles` (of the function compiled most), `syncs` (optional: host syncs a step), `out_of_bounds`: [{`op`,
-  `line`, `max`, `min`, `size`, `count`}] (paddle), `cast_ignored` ({`level`, `dtype`} of autocast on a CPU, paddle),
-  `outside_models` (all of `outside` is in models in evaluation mode, of which no optimizer holds anything),
-  `held_twice` (parameters that a second optimizer holds), `frozen` (trainable false: elements), `elements` (all)"""
+  one after 20 backwards (paddle: after 3); `never_called`: those of them whose module was never called; `trainable_n`:
+  trainable parameter tensors; `judged`: backwards when these were looked at.
+- `outside`: names of trainable parameters that got a gradient and that no optimizer seen so far holds;
+  `outside_models`: all of them are in models in evaluation mode, of which no optimizer holds anything.
+- `stale`: parameters held by it, in no model seen in a forward, that never had a gradient.
+- `backward_in_eval`: backwards whose model, trained by an optimizer, was in eval mode / in train mode; `stochastic`:
+  it holds Dropout with p > 0 or batch norm. `nograd_in_train`: forwards.
+- `scheduler`: `before_optimizer`: its steps before the first one of the optimizer, without the one it takes when made.
+- `rng`: `same`: step boundaries with the same state of the framework's CPU generator as the one before; `seeded`: seed
+  calls since the first step; `line`: user frame of the last.
+- `accumulation`: {backwards for a step: steps} (<= 20). `clip`: `scaled`: calls while gradients carried the factor of
+  a scaler. `toggled`: names whose requires_grad changed after the first step. `wrapper`: a class for data parallelism
+  around a model, called or not. `collectives`: calls that the program makes itself, over all ranks; `first`: [call,
+  name of the parameter whose gradient it is given, else the elements] of the first step; `of_gradients`: steps looked
+  at in which one was given a gradient. `copies` (<= 4, of the trained model): `calls`: without gradients; `steps`:
+  before which it was called so; `last`: of them; `changed`: its parameters, ever. `recompiles`: of the function
+  compiled most. `syncs`: host syncs a step. `out_of_bounds` (paddle). `cast_ignored`: of autocast on a CPU, paddle.
+  `held_twice`: parameters that a second optimizer holds. `frozen`: elements with trainable false. `elements`: all."""
 
 EVALUATION = "evaluation"
 """A validation phase: forwards of an outermost model without gradients or in eval mode, with no optimizer step and no
 training forward between them; a single forward only when a loss was computed in it or no other came in the 5 steps
-before; fewer than 3 forwards of models that are not trained only in the latter case; written when it ends. `framework`,
-`begin_step`, `end_step`, `root`, `batches`, `of_others` (of them, of models not trained), `training` (mode flag),
-`grad` (enabled), `stochastic` (Dropout with p > 0 or batch norm inside), `dropout_active` (calls of functional dropout
-with training true, p > 0, under a module in eval mode), `dropout_line`, `repeated` (batches with the print of the one
-before), `loader`, `loss` ({fn: mean over the phase}, where known), `accuracy` (share of CE targets that are the largest
-input, where known), `samples`. The first 200 and then ever fewer; `phases` counts them all, `short` those with fewer
-than 3 batches."""
+before; fewer than 3 forwards of models that are not trained only in the latter case; written when it ends, at exit
+where it was still under way. `of_others`: batches of models not trained. `training`: mode flag. `grad`: enabled.
+`stochastic`: Dropout with p > 0 or batch norm inside. `dropout_active`: calls of functional dropout with training true,
+p > 0, under a module in eval mode. `repeated`: batches with the print of the one before. `loss`: {fn: mean over the
+phase}. `accuracy`: share of CE targets that are the largest input. The first 200 and then ever fewer; `phases` counts
+them all, `short` those with fewer than 3 batches."""
 
 LOADER = "loader"
-"""First iteration of a DataLoader. `framework`, `index`, `batch_size`, `workers`, `shuffle` (bool), `sampler` (class),
-`drop_last`, `pin_memory`, `persistent`, `prefetch`, `length` (samples, null), `batches` (null when not known),
-`dataset` (class), `iterable` (bool), `line` (user frame of the iteration), `drawn_alike` (torch: all workers are
-seeded with one number, and the dataset draws random numbers, as its code tells)."""
+"""First iteration of a DataLoader. `sampler`, `dataset`: classes. `length`: samples. `line`: user frame of the
+iteration. `drawn_alike` (torch): all workers are seeded with one number, and the dataset draws random numbers, as its
+code tells."""
 
 MEMORY = "memory"
-"""Memory, at dense steps and at least every 10 s. `framework`, `step`, `rss` (bytes), `workers_rss` (of the workers
-of data loaders, shared pages in parts, null), `device` (null, or {`allocated`, `reserved`, `peak`, `total`} in
-bytes), `graphs` (how many graphs of past backward calls are still alive, null: not known; `graphs_of`: backward
-calls looked at)."""
+"""Memory, at dense steps and at least every 10 s, in bytes. `workers_rss`: of the workers of data loaders, shared pages
+in parts. `graphs`: how many graphs of past backward calls are still alive, null: not known; `graphs_of`: backward calls
+looked at."""
 
 FLIGHT = "flight"
-"""The first value that was not finite, once. `framework`, `step`, `trigger` ("loss", "gradient", "parameter"),
-`finding` ("bad batch", "bad parameters", "forward", "loss expression", "backward", "not reproduced", "not
-replayed"), `reason` (why not), `module` ({`name`, `type`} or null), `op`, `file`, `line`, `function`, `source`,
-`value` ("nan", "inf"), `batch` ({`leaves`: as in BATCH, `print`, `indices`: <= 256 or null}), `parameters` (<= 20
-names with bad values), `recent` (<= 20: {`step`, `loss`, `grad_norm`, `lr`, `ratio`}).
+"""The first value that was not finite, once. `trigger`: "loss", "gradient", "parameter". `finding`: "bad batch", "bad
+parameters", "forward", "loss expression", "backward", "not reproduced", "not replayed"; `reason`: why not. `value`:
+"nan", "inf" or "-inf", the value of the trigger; always "nan" for a parameter. `batch`: as in BATCH, and `indices`
+(<= 256). `parameters` (<= 20): names with bad values. `recent` (<= 20): the steps before.
 
 For a "loss expression" `op` is its chain of operations, the last one first; `made` is the first operation that is
-shown to have made the value, or null (always null in PaddlePaddle, whose graph keeps no values): `op`, `nan`, `inf`,
-`of` (counts in its result), `low`, `high` (of its argument, or null), `zeros` (of a divisor, or null), `exponent` (or
-null), `then` ({`op`, `nan`} of what made NaN of its infinities, or null), `given` (true: an argument without a gradient
-was not finite); `may` (<= 6) are those that may have made it where none is shown: `op` and, where known, `file`,
-`line`, `function`, `source`. The place of the event is that of the one operation, else that of the `backward`."""
+shown to have made the value, or null (always null in PaddlePaddle, whose graph keeps no values): `nan`, `inf`, `of`:
+counts in its result; `low`, `high`: of its argument; `zeros`: of a divisor; `then`: what made NaN of its infinities;
+`given`: an argument without a gradient was not finite. `may` (<= 6): those that may have made it where none is shown.
+The place of the event is that of the one operation, else that of the `backward`."""
 
 MOMENT = "moment"
-"""A condition of `--watch`, `--break` or `--stop-on` came true; the first 3 times. `framework` (null: a logged number
-decided), `option` ("watch", "break", "stop-on"), `expression`, `step`, `values` ({name: value} of the series that it
-looks at), `batch` (as in BATCH, or null), `series` ({name: last 20 values}), `steps` ({name: last 20 steps}), `line`
-("train.py:12", user frame), `note` (why the debugger could not start, else "")."""
+"""A condition of `--watch`, `--break` or `--stop-on` came true; the first 3 times. `framework`: null: a logged number
+decided. `option`: "watch", "break", "stop-on". `values`: of the series that it looks at. `batch`: as in BATCH.
+`series`, `steps`: the last 20. `line`: "train.py:12", user frame. `note`: why the debugger could not start, else ""."""
 
 WATCHED = "watched"
-"""What became of a condition, at exit. `option`, `expression`, `held` (times it was looked at and held), `moments`
-(times it came true), `looked` (times it was looked at with all its series known), `first`, `last` (steps in which it
-held, null), `missing` (names of series that never had a value)."""
+"""What became of a condition, at exit. `held`: times it was looked at and held. `moments`: times it came true.
+`looked`: times it was looked at with all its series known. `first`, `last`: steps in which it held. `missing`: names
+of series that never had a value."""
 
 STOPPED = "stopped"
-"""The run was ended as asked. `option` ("stop-on", "max-steps"), `expression` ("" for max-steps), `step`, `how`
-("exit": `SystemExit` in the main thread, "interrupt": as by Ctrl-C, because another thread trained, "terminate": the
-program went on after that), `status` (exit status asked for)."""
+"""The run was ended as asked. `option`: "stop-on", "max-steps". `expression`: "" for max-steps. `how`: "exit"
+(`SystemExit` in the main thread), "interrupt" (as by Ctrl-C, because another thread trained), "terminate" (the program
+went on after that). `status`: exit status asked for."""
 
 PROFILE = "profile"
-"""The framework's profiler ran for a few steps. `framework`, `begin_step`, `end_step` (first and last profiled step),
-`seconds`, `device` (whether device times were taken), `rows` (<= 20, by own time: {`name`, `calls`, `own_ms` (null: not
-known), `total_ms`, `device_ms` (null)}), `operators` (how many there were), `trace` (path in the journal, or "")."""
+"""The framework's profiler ran for a few steps. `begin_step`, `end_step`: first and last profiled step. `device`:
+device times were taken. `rows` (<= 20): by own time; null: not known. `operators`: how many there were. `trace`: path
+in the journal, or ""."""
 
 CHECKED = "checked"
-"""A result of `labbook.checks` that the program asked for. `check` ("checklist", "overfit_one_batch", "gradcheck",
-"trace"), `title`, `summary` (a sentence), `verdict` ("ok", "warn", "fail", "note"), `columns` (list), `rows` (<= 200
-lists of texts), `left_out` (further rows), `line` (user frame)."""
+"""A result of `labbook.checks` that the program asked for. `check`: "checklist", "overfit_one_batch", "gradcheck",
+"trace". `verdict`: "ok", "warn", "fail", "note". `rows` (<= 200): lists of texts. `left_out`: further rows. `line`:
+user frame."""
 
 BYE = "bye"
-"""Last line of a process that ended in an orderly way. `steps`, `backwards`, `overhead_s` (time spent inside the probe
-by its own measurement), `elapsed_s`, `lost_events` (events that could not be written), `sustained` (null where fewer
-than 32 steps were made, else {`step`, `overhead_s`, `elapsed_s`}: what of both came after that step and before the end;
-the rest is set-up, which short runs pay, too)."""
+"""Last line of a process that ended in an orderly way. `overhead_s`: time spent inside the probe by its own
+measurement. `lost_events`: events that could not be written. `sustained`: null where fewer than 32 steps were made,
+else what of `overhead_s` and `elapsed_s` came after that step and before the end; the rest is set-up, which short runs
+pay, too."""
+
+KINDS = (
+    *(HELLO, ARGUMENTS, CONFIG, FILES, EXCEPTION, CHILD_DIED, STACKS, WARNING, NOTE, UNOBSERVED, PROBE_ERROR, SPAWNED),
+    *(FRAMEWORK, STATE, OPTIMIZER, STEP, SCALARS, LOSS_CALL, EVALUATION, LOOP, BATCH, PRINTS, LOADER, MEMORY, MODEL),
+    *(TENSORS, LOADED, GRAPH, FLIGHT, MOMENT, WATCHED, STOPPED, PROFILE, CHECKED, BYE),
+)
+"""All kinds. Their fields and types are in `labbook.model.events`."""
 
 RANK_VARIABLES = (
     "RANK",

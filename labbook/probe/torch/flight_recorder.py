@@ -260,7 +260,7 @@ class FlightRecorder:
             framework="torch",
             step=monitor.step,
             trigger=trigger,
-            value="nan" if value != value else "inf",
+            value=str(float(value)),
             batch={"leaves": leaves, "print": batch.print if batch is not None else None, "indices": None},
             recent=[
                 {"step": step, "loss": loss, "grad_norm": norm, "lr": rate, "ratio": ratio}

@@ -1,7 +1,7 @@
 """Builds one `Run` from a journal: events of the probe, end of the command, console.
 
-Start with `journal_reader`: it reads the event file of each process (one JSON object per line, see
-`probe/events/protocol.py`) and builds the `model.run.Run` from which the entry, the index and the site are made.
+Start with `journal_reader`: it takes the events of each process, typed by `model/events/`, and builds the
+`model.run.Run` from which the entry, the index and the site are made.
 
 - `series_events`: loss, learning rate, gradient norm and logged numbers become `Series`.
 - `signal_events`: facts about modules, batches, loss functions and the loop become `Signals`, the input of `health/`.
@@ -9,6 +9,7 @@ Start with `journal_reader`: it reads the event file of each process (one JSON o
 - `request_events`: results of `--watch`, `--profile` and `labbook.checks`.
 - `ranks` names the rank of each process; `blocked_on` names the call in which a thread waits.
 
-A process may die in the middle of a line and a probe may be of another version: every reader here accepts any JSON and
-skips what it cannot read. Measured values are passed on without judgement, even implausible ones.
+A process may die in the middle of a line and a probe may be of another version: any field may be missing, and those
+that are there have been checked by `store/event_reader.py`. Nothing here judges: a value that looks wrong is passed on
+as it was measured.
 """

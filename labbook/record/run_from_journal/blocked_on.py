@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-Frame = Mapping[str, Any]
+from labbook.model.events.process_kinds import StackFrame
 
 _COLLECTIVES = (
     "torch/distributed/",
@@ -20,7 +19,7 @@ _LOCKS = ("/threading.py", "/queue.py", "multiprocessing/synchronize.py", "concu
 _INPUT = ("/pdb.py", "/bdb.py", "/cmd.py", "/getpass.py")
 
 
-def classify_wait(frames: Sequence[Frame]) -> str:
+def classify_wait(frames: Sequence[StackFrame]) -> str:
     """Returns the kind of call in which a thread is blocked.
 
     Args:
@@ -32,11 +31,11 @@ def classify_wait(frames: Sequence[Frame]) -> str:
     if not frames:
         return ""
     inner = frames[-1]
-    if _is_in(inner, _INPUT) or (inner.get("user") and _calls_input(str(inner.get("source") or ""))):
+    if _is_in(inner, _INPUT) or (inner.get("user") and _calls_input(inner.get("source", ""))):
         return "input"
     if inner.get("user"):
         # The program's own line: a loop, a sleep, an extension; or code that a data loader runs in this thread.
-        source = str(inner.get("source") or "")
+        source = inner.get("source", "")
         if ".acquire(" in source or ".join(" in source:
             return "lock"
         return "reader" if any(_is_in(frame, _LOADERS) for frame in frames) else ""
@@ -49,8 +48,8 @@ def classify_wait(frames: Sequence[Frame]) -> str:
     return ""
 
 
-def _is_in(frame: Frame, places: Sequence[str]) -> bool:
-    file = str(frame.get("file") or "").replace("\\", "/")
+def _is_in(frame: StackFrame, places: Sequence[str]) -> bool:
+    file = frame.get("file", "").replace("\\", "/")
     return any(place in file for place in places)
 
 

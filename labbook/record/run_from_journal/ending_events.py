@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from labbook.model.events.process_kinds import ChildDied, StackFrame, Stacks, ThreadStack
 from labbook.model.run import CaughtException, Frame, Run
 from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
@@ -47,14 +48,14 @@ def standstill_facts(run: Run, processes: Sequence[ProcessEvents], events: Path)
     """
     if run.status not in ("interrupted", "killed", "failed"):
         return {}
-    deaths = [event for process in processes for event in process.of_kind(protocol.CHILD_DIED)]
+    deaths = [event for process in processes for event in process.of_kind(ChildDied)]
     facts: dict[str, Any] = {"children": [_describe_death(event) for event in deaths[:_MOST_CHILDREN]]}
-    facts["child_signal"] = str(deaths[0].get("signal") or "") if deaths else ""
+    facts["child_signal"] = deaths[0].get("signal", "") if deaths else ""
     stacks = _last_stacks(processes, events, run)
     if stacks is not None:
         silent, threads = stacks
         facts["stacks"] = [_shorten_frames(thread) for thread in threads[:_MOST_THREADS]]
-        frames: list[dict[str, Any]] = next((thread["frames"] for thread in threads if thread.get("main")), [])
+        frames = next((thread.get("frames", []) for thread in threads if thread.get("main")), [])
         facts["waiting"] = classify_wait(frames)
         facts["where"] = _find_user_line(frames)
         if silent is not None:
@@ -86,34 +87,34 @@ def _find_dead_reader(run: Run, silent_s: float | None) -> CaughtException | Non
     return None
 
 
-def parse_thread_stacks(text: str) -> list[dict[str, Any]]:
+def parse_thread_stacks(text: str) -> list[ThreadStack]:
     """Returns the thread stacks in a dump of `faulthandler`, innermost frame last.
 
     Args:
         text: The dump; the thread that received the signal comes first in the result.
     """
-    threads: list[dict[str, Any]] = []
+    threads: list[ThreadStack] = []
     for line in text[:_MOST_TEXT].splitlines():
         begun, frame = _THREAD.match(line), _FRAME.match(line)
         if begun is not None:
             current = line.startswith("Current")
-            threads.append({"name": begun["name"] or "", "main": current, "frames": []})
+            threads.append(ThreadStack(name=begun["name"] or "", main=current, frames=[]))
         elif frame is not None and threads and not frame["file"].startswith(_PROBE):
             threads[-1]["frames"].insert(0, _frame(frame["file"], int(frame["line"]), frame["function"]))
     threads = [thread for thread in threads if thread["frames"]]
     if threads and not any(thread["main"] for thread in threads):
         # The interpreter lists the newest thread first: the main thread is the last one.
-        threads[-1].update(main=True, name="main")
+        threads[-1].update({"main": True, "name": "main"})
     threads.reverse()
     return sorted(threads, key=lambda thread: not thread["main"])
 
 
-def _describe_death(death: Mapping[str, Any]) -> str:
-    what = ", ".join(str(death[key]) for key in ("name", "target") if death.get(key))
+def _describe_death(death: ChildDied) -> str:
+    what = ", ".join(filter(None, (death.get("name"), death.get("target"))))
     return f"the child process {death.get('pid')} ({what or 'unnamed'}) was ended by {death.get('signal')}"
 
 
-def _frame(file: str, line: int, function: str) -> dict[str, Any]:
+def _frame(file: str, line: int, function: str) -> StackFrame:
     # Wrappers of the probe around library code have file names like those of frozen modules.
     library = _LIBRARY.search(file) or file.startswith("<frozen")
     return {"file": file, "line": line, "function": function, "source": "", "user": not library}
@@ -121,20 +122,18 @@ def _frame(file: str, line: int, function: str) -> dict[str, Any]:
 
 def _last_stacks(
     processes: Sequence[ProcessEvents], events: Path, run: Run
-) -> tuple[float | None, list[dict[str, Any]]] | None:
+) -> tuple[float | None, list[ThreadStack]] | None:
     """Returns silence and threads of the process that was silent longest; `None` without any stacks."""
-    candidates: list[tuple[float | None, list[dict[str, Any]]]] = []
+    candidates: list[tuple[float | None, list[ThreadStack]]] = []
     for process in processes:
-        stacks = process.of_kind(protocol.STACKS)
-        last: Mapping[str, Any] = stacks[-1] if stacks else {}
-        silent = last.get("silent_s")
-        if last.get("reason") == "silence" and isinstance(silent, (int, float)) and run.ended is not None:
-            silent = float(silent) + max(0.0, run.ended - float(last.get("t") or run.ended))
+        last = next(reversed(process.of_kind(Stacks)), Stacks())
+        silent = last.get("silent_s") if last.get("reason") != "moved" else None
+        if last.get("reason") == "silence" and silent is not None and run.ended is not None:
+            silent += max(0.0, run.ended - last.get("t", run.ended))
         text = _read_text(events / process.name.replace(".jsonl", protocol.STACKS_ENDING))
-        threads = parse_thread_stacks(text) if text else list(last.get("threads") or ())
+        threads = parse_thread_stacks(text) if text else last.get("threads", [])
         if threads:
-            known = isinstance(silent, (int, float)) and last.get("reason") != "moved"
-            candidates.append((float(silent) if known and silent is not None else None, threads))
+            candidates.append((silent, threads))
     return max(candidates, key=lambda one: -1.0 if one[0] is None else one[0], default=None)
 
 
@@ -146,17 +145,17 @@ def _read_text(path: Path) -> str:
         return ""
 
 
-def _shorten_frames(thread: Mapping[str, Any]) -> dict[str, Any]:
-    frames = list(thread.get("frames") or ())
+def _shorten_frames(thread: ThreadStack) -> dict[str, Any]:
+    frames = thread.get("frames", [])
     return {**thread, "frames": frames if thread.get("main") else frames[-_MOST_FRAMES:]}
 
 
-def _find_user_line(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _find_user_line(frames: Sequence[StackFrame]) -> dict[str, Any]:
     """Returns the innermost frame of the user's code, with its source line."""
     own = next((frame for frame in reversed(frames) if frame.get("user")), None)
     if own is None:
         return {}
-    source = own.get("source") or _read_source_line(str(own.get("file") or ""), int(own.get("line") or 0))
+    source = own.get("source") or _read_source_line(own.get("file", ""), own.get("line", 0))
     return {"file": own.get("file"), "line": own.get("line"), "function": own.get("function"), "source": source}
 
 

@@ -6,6 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from labbook.model.events import process_kinds
+from labbook.model.events.process_kinds import (
+    Bye,
+    Event,
+    Hello,
+    LinkedException,
+    Note,
+    ProbeError,
+    PythonWarning,
+    UncaughtException,
+    Unobserved,
+)
+from labbook.model.events.training_kinds import FrameworkImported, Optimizer, State, Step
 from labbook.model.run import (
     Arguments,
     CaughtException,
@@ -17,14 +30,13 @@ from labbook.model.run import (
     Process,
     Run,
 )
-from labbook.probe.events import protocol
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.request_events import fold_requests, was_stopped
 from labbook.record.run_from_journal.series_events import fold_series
 from labbook.record.run_from_journal.signal_events import fold_signals
 from labbook.store.journal import ProcessEvents
 
-Event = Mapping[str, Any]
+Facts = Mapping[str, Any]
 
 _MAX_EXCEPTIONS = 20
 _MAX_WARNINGS = 50
@@ -32,7 +44,7 @@ _MAX_MEMBERS = 16
 _DEEPEST_GROUP = 6
 
 
-def build_run(start: Event, end: Event, processes: Sequence[ProcessEvents], console: Console) -> Run:
+def build_run(start: Facts, end: Facts, processes: Sequence[ProcessEvents], console: Console) -> Run:
     """Returns the run of a journal, without captured facts, changes and checks.
 
     Args:
@@ -62,13 +74,13 @@ def build_run(start: Event, end: Event, processes: Sequence[ProcessEvents], cons
     return _add_observations(run, processes, child_pid(start))
 
 
-def child_pid(start: Event) -> int:
+def child_pid(start: Facts) -> int:
     """Returns the process id of the command, 0 if it is unknown."""
     pid = start.get("child_pid")
     return pid if isinstance(pid, int) else 0
 
 
-def run_status(end: Event, processes: Sequence[ProcessEvents], pid: int) -> str:
+def run_status(end: Facts, processes: Sequence[ProcessEvents], pid: int) -> str:
     """Returns the status of a run: finished, failed, interrupted, killed or lost.
 
     Without `end` the recorder died. If the command's probe started and wrote no `bye`, the command was killed as well;
@@ -76,7 +88,7 @@ def run_status(end: Event, processes: Sequence[ProcessEvents], pid: int) -> str:
     """
     if not end:
         main = next((p for p in processes if p.hello.get("pid") == pid), None)
-        return "killed" if main is not None and not main.of_kind(protocol.BYE) else "lost"
+        return "killed" if main is not None and not main.of_kind(Bye) else "lost"
     code, signal = end.get("code"), str(end.get("signal") or "")
     if signal == "SIGKILL" or code == 137:
         return "killed"
@@ -87,10 +99,10 @@ def run_status(end: Event, processes: Sequence[ProcessEvents], pid: int) -> str:
     return "finished" if code == 0 else "failed"
 
 
-def _end_time(start: Event, end: Event, processes: Sequence[ProcessEvents]) -> float:
+def _end_time(start: Facts, end: Facts, processes: Sequence[ProcessEvents]) -> float:
     if end.get("ended"):
         return float(end["ended"])
-    last = [float(process.events[-1].get("t") or 0.0) for process in processes if process.events]
+    last = [process.events[-1].get("t", 0.0) for process in processes if process.events]
     return max([float(start.get("started") or 0.0), float(start.get("last_seen") or 0.0), *last])
 
 
@@ -118,21 +130,20 @@ def _processes(processes: Sequence[ProcessEvents], pid: int) -> tuple[Process, .
         hello = process.hello
         if not hello:
             continue
-        bye = (process.of_kind(protocol.BYE) or [{}])[-1]
-        number = int(hello.get("pid") or 0)
+        bye = next(reversed(process.of_kind(Bye)), Bye())
+        number = hello.get("pid", 0)
         role = "fork" if hello.get("role") == "fork" else ("main" if number == pid else "child")
-        elapsed = bye.get("elapsed_s")
         found.append(
             Process(
                 pid=number,
-                ppid=int(hello.get("ppid") or 0),
-                argv=tuple(str(a) for a in hello.get("argv") or ()),
+                ppid=hello.get("ppid", 0),
+                argv=tuple(hello.get("argv", [])),
                 role=role,
-                executable=str(hello.get("executable") or ""),
-                version=str(hello.get("version") or ""),
+                executable=hello.get("executable", ""),
+                version=hello.get("version", ""),
                 rank=rank_of_process(process),
-                steps=max([int(e.get("step") or 0) for e in process.of_kind(protocol.STEP)], default=0),
-                elapsed_s=float(elapsed) if isinstance(elapsed, (int, float)) else None,
+                steps=max((event.get("step", 0) for event in process.of_kind(Step)), default=0),
+                elapsed_s=bye.get("elapsed_s"),
             )
         )
     return tuple(found)
@@ -140,79 +151,78 @@ def _processes(processes: Sequence[ProcessEvents], pid: int) -> tuple[Process, .
 
 def _exceptions(processes: Sequence[ProcessEvents]) -> tuple[CaughtException, ...]:
     found = [
-        _exception(event, p.hello, rank_of_process(p)) for p in processes for event in p.of_kind(protocol.EXCEPTION)
+        _exception(event, p.hello, rank_of_process(p)) for p in processes for event in p.of_kind(UncaughtException)
     ]
     found.sort(key=lambda e: e.t)
     return tuple(found[:_MAX_EXCEPTIONS])
 
 
-def _exception(event: Event, hello: Event, rank: int | None) -> CaughtException:
-    step = event.get("step")
+def _exception(event: UncaughtException, hello: Hello, rank: int | None) -> CaughtException:
     return CaughtException(
-        where=str(event.get("where") or "main"),
-        type=str(event.get("type") or ""),
-        module=str(event.get("module") or ""),
-        message=str(event.get("message") or ""),
+        where=event.get("where") or "main",
+        type=event.get("type", ""),
+        module=event.get("module", ""),
+        message=event.get("message", ""),
         frames=tuple(
             Frame(
-                file=str(f.get("file") or ""),
-                line=int(f.get("line") or 0),
-                function=str(f.get("function") or ""),
-                source=str(f.get("source") or ""),
-                user=bool(f.get("user")),
+                file=f.get("file", ""),
+                line=f.get("line", 0),
+                function=f.get("function", ""),
+                source=f.get("source", ""),
+                user=f.get("user", False),
             )
-            for f in event.get("frames") or ()
+            for f in event.get("frames", [])
         ),
         chain=tuple(
-            (str(c.get("type") or ""), str(c.get("message") or ""), str(c.get("relation") or ""))
-            for c in (*(event.get("chain") or ()), *_members(event.get("group") or ()))
+            (c.get("type", ""), c.get("message", ""), c.get("relation", ""))
+            for c in (*event.get("chain", []), *_members(event.get("group", [])))
         ),
-        notes=tuple(str(n) for n in event.get("notes") or ()),
-        thread=str(event.get("thread") or ""),
-        pid=int(hello.get("pid") or 0),
+        notes=tuple(event.get("notes", [])),
+        thread=event.get("thread", ""),
+        pid=hello.get("pid", 0),
         rank=rank,
-        step=step if isinstance(step, int) else None,
-        t=float(event.get("t") or 0.0),
-        ended_process=bool(event.get("exit")),
-        tensors=tuple(dict(one) for one in event.get("tensors") or () if isinstance(one, Mapping)),
+        step=event.get("step"),
+        t=event.get("t", 0.0),
+        ended_process=event.get("exit", False),
+        tensors=tuple(event.get("tensors", [])),
     )
 
 
-def _members(group: Sequence[Event], depth: int = 0) -> list[Event]:
+def _members(group: Sequence[LinkedException], depth: int = 0) -> list[LinkedException]:
     """Returns the exceptions of an exception group and of the groups inside it."""
-    members: list[Event] = []
+    members: list[LinkedException] = []
     for one in group if depth < _DEEPEST_GROUP else ():
-        members += _members(one.get("group") or (), depth + 1) or [{**one, "relation": "member"}]
+        members += _members(one.get("group", []), depth + 1) or [{**one, "relation": "member"}]
     return members[:_MAX_MEMBERS]
 
 
 def _frameworks(processes: Sequence[ProcessEvents]) -> tuple[Framework, ...]:
     merged: dict[str, Framework] = {}
     # Processes that trained come last and win: an evaluation process sets no seeds and has no optimizer.
-    for process in sorted(processes, key=lambda p: bool(p.of_kind(protocol.STEP))):
-        for event in process.of_kind(protocol.FRAMEWORK):
-            name = str(event.get("name") or "")
-            merged.setdefault(name, _framework(name, event))
-        for event in process.of_kind(protocol.STATE):
-            name = str(event.get("framework") or "")
+    for process in sorted(processes, key=lambda p: bool(p.of_kind(Step))):
+        for imported in process.of_kind(FrameworkImported):
+            name = imported.get("name", "")
+            merged.setdefault(name, _framework(name, imported))
+        for state in process.of_kind(State):
+            name = state.get("framework", "")
             if name in merged:
-                merged[name] = replace(merged[name], state=_merge_state(merged[name].state, event))
-        for event in process.of_kind(protocol.OPTIMIZER):
-            name = str(event.get("framework") or "")
+                merged[name] = replace(merged[name], state=_merge_state(merged[name].state, state))
+        for optimizer in process.of_kind(Optimizer):
+            name = optimizer.get("framework", "")
             if name in merged:
-                merged[name] = _add_optimizer(merged[name], event)
+                merged[name] = _add_optimizer(merged[name], optimizer)
     merged = {name: _add_devices(framework) for name, framework in merged.items()}
     # A framework with an optimizer comes first: a program may import both and train with one.
     return tuple(sorted(merged.values(), key=lambda f: not f.optimizers))
 
 
-def _framework(name: str, event: Event) -> Framework:
+def _framework(name: str, event: FrameworkImported) -> Framework:
     return Framework(
         name=name,
-        version=str(event.get("version") or ""),
-        build=dict(event.get("build") or {}) | ({"threads": event["threads"]} if event.get("threads") else {}),
-        devices=tuple(event.get("devices") or ()),
-        declined=dict(event.get("declined") or {}),
+        version=event.get("version", ""),
+        build=event.get("build", {}) | ({"threads": event["threads"]} if event.get("threads") else {}),
+        devices=tuple(event.get("devices", [])),
+        declined=event.get("declined", {}),
     )
 
 
@@ -224,18 +234,18 @@ def _add_devices(framework: Framework) -> Framework:
     return replace(framework, build={**framework.build, "cudnn": cudnn}) if cudnn else framework
 
 
-def _merge_state(state: Mapping[str, Any], event: Event) -> dict[str, Any]:
+def _merge_state(state: Facts, event: Facts) -> dict[str, Any]:
     merged = dict(state)
     for key, value in event.items():
-        if key in ("v", "n", "t", "k", "framework") or value is None:
+        if key in Event.__annotations__:
             continue
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
         merged[key] = {**merged[key], **value} if both else value
     return merged
 
 
-def _add_optimizer(framework: Framework, event: Event) -> Framework:
-    facts = {key: value for key, value in event.items() if key not in ("v", "n", "t", "k", "framework")}
+def _add_optimizer(framework: Framework, event: Optimizer) -> Framework:
+    facts = {key: value for key, value in event.items() if key not in Event.__annotations__}
     known = [dict(o) for o in framework.optimizers]
     # The same optimizer on several ranks is one optimizer of the run.
     if any(o.get("index") == facts.get("index") and o.get("type") == facts.get("type") for o in known):
@@ -246,10 +256,9 @@ def _add_optimizer(framework: Framework, event: Event) -> Framework:
 def _arguments(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
     found: list[Arguments] = []
     for process in processes:
-        for event in process.of_kind(protocol.ARGUMENTS):
-            values = event.get("values")
-            if isinstance(values, Mapping) and values:
-                parsed = Arguments(str(event.get("source") or ""), str(event.get("name") or ""), dict(values))
+        for event in process.of_kind(process_kinds.Arguments):
+            if event.get("values"):
+                parsed = Arguments(event.get("source", ""), event.get("name", ""), event["values"])
                 if not any(a.source == parsed.source and a.values == parsed.values for a in found):
                     found.append(parsed)
     return tuple(found)
@@ -258,25 +267,24 @@ def _arguments(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
 def _configs(processes: Sequence[ProcessEvents]) -> tuple[ConfigFile, ...]:
     found: dict[tuple[str, str], ConfigFile] = {}
     for process in processes:
-        for event in process.of_kind(protocol.CONFIG):
-            path, text = str(event.get("path") or ""), str(event.get("text") or "")
-            found.setdefault(
-                (path, text), ConfigFile(path, str(event.get("format") or ""), text, bool(event.get("truncated")))
-            )
+        for event in process.of_kind(process_kinds.Config):
+            path, text = event.get("path", ""), event.get("text", "")
+            config = ConfigFile(path, event.get("format", ""), text, event.get("truncated", False))
+            found.setdefault((path, text), config)
     return tuple(found.values())
 
 
-def _warnings(processes: Sequence[ProcessEvents]) -> tuple[Event, ...]:
+def _warnings(processes: Sequence[ProcessEvents]) -> tuple[Facts, ...]:
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for process in processes:
-        for event in process.of_kind(protocol.WARNING):
+        for event in process.of_kind(PythonWarning):
             key = (event.get("category"), event.get("message"), event.get("file"), event.get("line"))
             found.setdefault(key, {k: event.get(k) for k in ("category", "message", "file", "line")})
     return tuple(list(found.values())[:_MAX_WARNINGS])
 
 
 def _notes(processes: Sequence[ProcessEvents]) -> tuple[str, ...]:
-    return tuple(str(e.get("text") or "") for process in processes for e in process.of_kind(protocol.NOTE))
+    return tuple(event.get("text", "") for process in processes for event in process.of_kind(Note))
 
 
 def _probe_report(processes: Sequence[ProcessEvents]) -> ProbeReport:
@@ -285,11 +293,11 @@ def _probe_report(processes: Sequence[ProcessEvents]) -> ProbeReport:
     unobserved: dict[tuple[str, str], None] = {}
     errors: dict[tuple[str, str], int] = {}
     for process in processes:
-        for event in process.of_kind(protocol.UNOBSERVED):
-            unobserved[(str(event.get("what") or ""), str(event.get("reason") or ""))] = None
+        for event in process.of_kind(Unobserved):
+            unobserved[(event.get("what", ""), event.get("reason", ""))] = None
         latest: dict[tuple[str, str], int] = {}
-        for event in process.of_kind(protocol.PROBE_ERROR):
-            latest[(str(event.get("where") or ""), str(event.get("error") or ""))] = int(event.get("count") or 1)
+        for error in process.of_kind(ProbeError):
+            latest[(error.get("where", ""), error.get("error", ""))] = error.get("count") or 1
         for key, count in latest.items():
             errors[key] = errors.get(key, 0) + count
     broken = sum(process.broken_lines for process in processes)
@@ -305,17 +313,17 @@ def _probe_report(processes: Sequence[ProcessEvents]) -> ProbeReport:
 
 def _overhead(processes: Sequence[ProcessEvents]) -> dict[str, float]:
     """Returns the probe's overhead in the process with the most steps, as fields of `ProbeReport`."""
-    byes = [bye for process in processes for bye in process.of_kind(protocol.BYE)]
+    byes = [bye for process in processes for bye in process.of_kind(Bye)]
     if not byes:
         return {}
-    busiest = max(byes, key=lambda bye: (int(bye.get("steps") or 0), float(bye.get("elapsed_s") or 0.0)))
-    spent, elapsed = float(busiest.get("overhead_s") or 0.0), float(busiest.get("elapsed_s") or 0.0)
+    busiest = max(byes, key=lambda bye: (bye.get("steps", 0), bye.get("elapsed_s", 0.0)))
+    spent, elapsed = busiest.get("overhead_s", 0.0), busiest.get("elapsed_s", 0.0)
     if elapsed <= 0:
         return {}
     overhead = {"overhead_fraction": spent / elapsed}
-    sustained = busiest.get("sustained")
-    if isinstance(sustained, Mapping) and float(sustained.get("elapsed_s") or 0.0) > 0:
-        later = float(sustained.get("overhead_s") or 0.0)
+    sustained = busiest.get("sustained", {})
+    if sustained.get("elapsed_s", 0.0) > 0:
+        later = sustained.get("overhead_s", 0.0)
         overhead |= {"setup_s": max(spent - later, 0.0), "sustained_s": later}
-        overhead["sustained_fraction"] = later / float(sustained["elapsed_s"])
+        overhead["sustained_fraction"] = later / sustained["elapsed_s"]
     return overhead

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from labbook.probe.events import protocol
+from labbook.model.events.process_kinds import Hello
+from labbook.model.events.training_kinds import State
 from labbook.store.journal import ProcessEvents
 
 
-def launcher_rank(hello: Mapping[str, Any]) -> int | None:
+def launcher_rank(hello: Hello) -> int | None:
     """Returns the rank from the launcher's environment variables; `None` without a launcher."""
-    environment = hello.get("env")
-    if not isinstance(environment, Mapping):
-        return None
+    environment = hello.get("env", {})
     for rank, world in (
         ("RANK", "WORLD_SIZE"),
         ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"),
         ("SLURM_PROCID", "SLURM_NTASKS"),
     ):
-        if str(environment.get(rank, "")).isdigit() and str(environment.get(world, "1")) not in ("", "0", "1"):
+        if environment.get(rank, "").isdigit() and environment.get(world, "1") not in ("", "0", "1"):
             return int(environment[rank])
     return None
 
@@ -29,12 +25,5 @@ def rank_of_process(process: ProcessEvents) -> int | None:
     launched = launcher_rank(process.hello)
     if launched is not None:
         return launched
-    for event in process.of_kind(protocol.STATE):
-        group = event.get("distributed")
-        if isinstance(group, Mapping) and isinstance(group.get("rank"), int) and _is_above_one(group.get("world_size")):
-            return int(group["rank"])
-    return None
-
-
-def _is_above_one(size: object) -> bool:
-    return isinstance(size, int) and size > 1
+    groups = (event.get("distributed", {}) for event in process.of_kind(State))
+    return next((group["rank"] for group in groups if "rank" in group and group.get("world_size", 0) > 1), None)

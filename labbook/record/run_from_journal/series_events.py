@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from labbook.model.events.training_kinds import Scalars, Step, Window
 from labbook.model.series import Series
-from labbook.probe.events import protocol
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
-
-_STEP_NAMES = {"loss": "loss", "grad_norm": "grad_norm", "dt": "step_time_s", "scale": "grad_scale"}
-"""Field of a step event -> name of its series."""
 
 
 @dataclass
@@ -27,19 +23,16 @@ class _Points:
     count: int = 0
     nonfinite: int = 0
 
-    def add(self, step: int, value: float, window: Sequence[Any] | None = None) -> None:
-        """Adds one point; `window` is [min, max, mean, finite, non-finite] of several steps."""
-        low = high = value
-        finite, nonfinite = (1, 0) if math.isfinite(value) else (0, 1)
-        if window is not None and len(window) == 5:
-            low, high = to_float(window[0], value), to_float(window[1], value)
-            finite, nonfinite = int(to_float(window[3], 0)), int(to_float(window[4], 0))
+    def add(self, step: int, value: float, window: Window | None = None) -> None:
+        """Adds one point, which may stand for several steps."""
+        finite = math.isfinite(value)
+        low, high, _, good, bad = window or (None, None, None, int(finite), int(not finite))
         self.steps.append(step)
         self.values.append(value)
-        self.low.append(low)
-        self.high.append(high)
-        self.count += finite + nonfinite
-        self.nonfinite += nonfinite
+        self.low.append(value if low is None else low)
+        self.high.append(value if high is None else high)
+        self.count += good + bad
+        self.nonfinite += bad
 
 
 def fold_series(processes: Sequence[ProcessEvents]) -> tuple[Series, ...]:
@@ -70,17 +63,6 @@ def fold_series(processes: Sequence[ProcessEvents]) -> tuple[Series, ...]:
     return tuple(sorted(series, key=lambda s: (order.get(s.source, 2), s.rank or 0)))
 
 
-def to_float(value: object, default: float = math.nan) -> float:
-    """Returns a number of an event as a float; JSON has the strings "nan", "inf" and "-inf"."""
-    if isinstance(value, bool):
-        return float(value)
-    if isinstance(value, (int, float)):
-        return float(value)
-    if isinstance(value, str) and value in ("nan", "inf", "-inf"):
-        return float(value)
-    return default
-
-
 def process_labels(processes: Sequence[ProcessEvents]) -> list[str]:
     """Returns a label for each process, empty for the first of its rank that measured something."""
     used_labels: set[tuple[int | None, str]] = set()
@@ -88,7 +70,7 @@ def process_labels(processes: Sequence[ProcessEvents]) -> list[str]:
     labels = []
     for process in processes:
         rank = rank_of_process(process)
-        measured = process.of_kind(protocol.STEP) or process.of_kind(protocol.SCALARS)
+        measured = bool(process.of_kind(Step)) or bool(process.of_kind(Scalars))
         label = ""
         if measured and rank in seen:
             script = _script(process)
@@ -105,7 +87,7 @@ def process_labels(processes: Sequence[ProcessEvents]) -> list[str]:
 
 
 def _script(process: ProcessEvents) -> str:
-    argv = [str(a) for a in process.hello.get("argv") or ()]
+    argv = process.hello.get("argv", [])
     named = next((a for a in argv if a.endswith((".py", ".ipynb"))), argv[0] if argv else "process")
     return named.rsplit("/", 1)[-1]
 
@@ -113,12 +95,10 @@ def _script(process: ProcessEvents) -> str:
 def _process_points(process: ProcessEvents) -> dict[tuple[str, str], _Points]:
     points: dict[tuple[str, str], _Points] = {}
     logged: dict[str, int] = {}
-    for event in process.events:
-        kind = event.get("k")
-        if kind == protocol.STEP:
-            _add_step(points, event)
-        elif kind == protocol.SCALARS:
-            _add_scalars(points, event, logged)
+    for event in process.of_kind(Step):
+        _add_step(points, event)
+    for scalars in process.of_kind(Scalars):
+        _add_scalars(points, scalars, logged)
     ascending = {key: _ascending(collected) for key, collected in points.items()}
     return {key: p for key, p in ascending.items() if not _repeats_first_group(key, p, ascending)}
 
@@ -133,34 +113,33 @@ def _repeats_first_group(key: tuple[str, str], points: _Points, all_points: Mapp
     return first is not None and first.steps == points.steps and first.values == points.values
 
 
-def _add_step(points: dict[tuple[str, str], _Points], event: Mapping[str, Any]) -> None:
-    step = int(to_float(event.get("step"), 0))
-    opt = int(to_float(event.get("opt"), 0))
+def _add_step(points: dict[tuple[str, str], _Points], event: Step) -> None:
+    step, opt, windows = event.get("step", 0), event.get("opt", 0), event.get("agg", {})
     suffix = f".opt{opt}" if opt else ""
-    windows = event.get("agg") or {}
-    for name, series_name in _STEP_NAMES.items():
-        value = event.get(name)
-        if value is None:
-            continue
-        if isinstance(value, list):
-            several = [to_float(v) for v in value]
-            value = sum(several) / len(several) if several else math.nan
-        points.setdefault((series_name + suffix, "probe"), _Points()).add(step, to_float(value), windows.get(name))
-    rates = event.get("lr")
-    for group, rate in enumerate(rates if isinstance(rates, list) else [rates]):
+    loss = event.get("loss")
+    if isinstance(loss, tuple):
+        loss = sum(loss) / len(loss) if loss else math.nan
+    for name, value, window in (
+        ("loss", loss, windows.get("loss")),
+        ("grad_norm", event.get("grad_norm"), windows.get("grad_norm")),
+        ("step_time_s", event.get("dt"), windows.get("dt")),
+        ("grad_scale", event.get("scale"), windows.get("scale")),
+    ):
+        if value is not None:
+            points.setdefault((name + suffix, "probe"), _Points()).add(step, value, window)
+    rates = event.get("lr", ())
+    for group, rate in enumerate(rates if isinstance(rates, tuple) else (rates,)):
         if rate is not None:
             name = f"lr{suffix}" if group == 0 else f"lr{suffix}.group{group}"
-            points.setdefault((name, "probe"), _Points()).add(step, to_float(rate))
+            points.setdefault((name, "probe"), _Points()).add(step, rate)
 
 
-def _add_scalars(points: dict[tuple[str, str], _Points], event: Mapping[str, Any], logged: dict[str, int]) -> None:
-    source = str(event.get("source") or "labbook")
-    for name, value in (event.get("values") or {}).items():
+def _add_scalars(points: dict[tuple[str, str], _Points], event: Scalars, logged: dict[str, int]) -> None:
+    source = event.get("source") or "labbook"
+    for name, value in event.get("values", {}).items():
         key = f"{source}:{name}"
         logged[key] = logged.get(key, 0) + 1
-        step = event.get("step")
-        at = int(step) if isinstance(step, (int, float)) else logged[key]
-        points.setdefault((str(name), source), _Points()).add(at, to_float(value))
+        points.setdefault((name, source), _Points()).add(event.get("step", logged[key]), value)
 
 
 def _ascending(points: _Points) -> _Points:

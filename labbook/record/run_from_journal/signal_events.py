@@ -3,99 +3,114 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+import typing
+from collections.abc import Sequence
+from typing import Literal, TypeVar
 
+from labbook.model.events import KIND_NAMES
+from labbook.model.events.data_kinds import Batch, Loader, Memory, Prints
+from labbook.model.events.inspection_kinds import Flight, Graph, Loaded, Model, Tensors
+from labbook.model.events.process_kinds import Event
+from labbook.model.events.request_kinds import Moment
+from labbook.model.events.training_kinds import Evaluation, Loop, LossCall, Optimizer, State, Step
 from labbook.model.series import Series
-from labbook.model.signals import Facts, Signals
-from labbook.probe.events import protocol
+from labbook.model.signals import Signals
 from labbook.record.run_from_journal.ranks import rank_of_process
-from labbook.record.run_from_journal.series_events import process_labels, to_float
+from labbook.record.run_from_journal.series_events import process_labels
 from labbook.store.journal import ProcessEvents
 
-_ENVELOPE = ("v", "n", "t", "k", "framework")
-_DEEPEST = 12
-_LONGEST = 4000
 _MOST_ROWS = 120_000
 """Maximum rows of tensors of one process. Source: chosen by us; 100 MB of objects, 150 dense steps of a model with 800
 tensors."""
 
-_MOST = {
-    protocol.MODEL: 50,
-    protocol.TENSORS: 400,
-    protocol.BATCH: 2000,
-    protocol.PRINTS: 400,
-    protocol.LOSS_CALL: 200,
-    protocol.LOADED: 40,
-    protocol.GRAPH: 20,
-    protocol.EVALUATION: 2000,
-    protocol.LOADER: 100,
-    protocol.MEMORY: 2000,
-    protocol.MOMENT: 50,
+_MOST: dict[type[Event], int] = {
+    Model: 50,
+    Tensors: 400,
+    Batch: 2000,
+    Prints: 400,
+    LossCall: 200,
+    Loaded: 40,
+    Graph: 20,
+    Evaluation: 2000,
+    Loader: 100,
+    Memory: 2000,
+    Moment: 50,
 }
 """Maximum events of a kind; of more, the first and last ones and an even sample of the others are used."""
 
-_PHASES = ("data", "forward", "backward", "optimizer", "other")
+_TRAINING_KINDS: tuple[type[Event], ...] = (Step, Tensors, Loop, Graph, LossCall, Flight)
+_MOST_OPTIMIZERS = 256
+_PHASES: tuple[Literal["data", "forward", "backward", "optimizer", "other"], ...] = (
+    *("data", "forward", "backward", "optimizer", "other"),
+)
+_Kind = TypeVar("_Kind", bound=Event)
 
 
 def fold_signals(processes: Sequence[ProcessEvents]) -> tuple[Signals, ...]:
     """Returns the signals of each process and framework that trained, ordered by rank."""
     signals = []
     for process, label in zip(processes, process_labels(processes), strict=True):
-        by_framework: dict[str, list[Facts]] = {}
-        for event in process.events:
-            if event.get("k") in _KINDS:
-                by_framework.setdefault(str(event.get("framework") or ""), []).append(event)
-        for framework, events in by_framework.items():
-            if any(event["k"] in _TRAINING_KINDS for event in events):
-                signals.append(_signals(process, framework, label, events))
+        trained = {event.get("framework", "") for kind in _TRAINING_KINDS for event in process.of_kind(kind)}
+        frameworks = dict.fromkeys(event.get("framework", "") for event in process.events)
+        signals += [_Folder(process, framework).signals(label) for framework in frameworks if framework in trained]
     return tuple(sorted(signals, key=lambda s: s.rank or 0))
 
 
-_TRAINING_KINDS = (protocol.STEP, protocol.TENSORS, protocol.LOOP, protocol.GRAPH, protocol.LOSS_CALL, protocol.FLIGHT)
-_KINDS = {*_TRAINING_KINDS, *_MOST, protocol.OPTIMIZER, protocol.STATE}
+class _Folder:
+    """Folds the events of one framework in one process.
+
+    Args:
+        process: The process.
+        framework: Its name.
+    """
+
+    def __init__(self, process: ProcessEvents, framework: str) -> None:
+        self._process = process
+        self._framework = framework
+        self._thinned: list[str] = []
+
+    def signals(self, label: str) -> Signals:
+        """Returns the signals; `label` is the prefix of the names of the process's series."""
+        steps, rank = self._all(Step), rank_of_process(self._process)
+        modes = [mode for event in self._all(State) if (mode := event.get("mode"))]
+        losses = {(e.get("fn"), e.get("line"), e.get("training")): e for e in self._some(LossCall)}
+        return Signals(
+            framework=self._framework,
+            label=label,
+            rank=rank,
+            pid=self._process.hello.get("pid", 0),
+            mode=modes[-1] if modes else "",
+            models=self._some(Model),
+            tensors=_limit_rows(self._some(Tensors)),
+            batches=self._some(Batch),
+            prints=self._some(Prints),
+            losses=tuple(losses.values()),
+            loaded=self._some(Loaded),
+            graphs=self._some(Graph),
+            loop=_totals(self._all(Loop)),
+            evaluations=self._some(Evaluation),
+            loaders=self._some(Loader),
+            memory=self._some(Memory),
+            flight=next(iter(self._all(Flight)), Flight()),
+            moments=self._some(Moment),
+            phases=_phases(steps, rank),
+            optimizers=tuple(self._all(Optimizer)[:_MOST_OPTIMIZERS]),
+            spans=_spans(steps),
+            ended=max((event.get("t", 0.0) for event in self._process.events), default=0.0),
+            thinned=tuple(self._thinned),
+        )
+
+    def _all(self, kind: type[_Kind]) -> list[_Kind]:
+        return [e for e in self._process.of_kind(kind) if e.get("framework", "") == self._framework]
+
+    def _some(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
+        events = self._all(kind)
+        if len(events) > _MOST[kind]:
+            self._thinned.append(KIND_NAMES[kind])
+        return tuple(_sample_evenly(events, _MOST[kind]))
 
 
-def _signals(process: ProcessEvents, framework: str, label: str, events: Sequence[Facts]) -> Signals:
-    hello, rank = process.hello, rank_of_process(process)
-    by_kind = {kind: _select_events([e for e in events if e["k"] == kind], kind) for kind in _MOST}
-    steps = [e for e in events if e["k"] == protocol.STEP]
-    loops = [e for e in events if e["k"] == protocol.LOOP]
-    flights = [e for e in events if e["k"] == protocol.FLIGHT]
-    modes = [str(e["mode"]) for e in events if e["k"] == protocol.STATE and e.get("mode")]
-    times = [to_float(e.get("t")) for e in process.events]
-    return Signals(
-        framework=framework,
-        label=label,
-        rank=rank,
-        pid=_to_int(hello.get("pid")),
-        mode=modes[-1] if modes else "",
-        models=by_kind[protocol.MODEL],
-        tensors=_limit_rows(by_kind[protocol.TENSORS]),
-        batches=by_kind[protocol.BATCH],
-        prints=by_kind[protocol.PRINTS],
-        losses=_last_of_each(by_kind[protocol.LOSS_CALL], "fn", "line", "training"),
-        loaded=by_kind[protocol.LOADED],
-        graphs=by_kind[protocol.GRAPH],
-        loop=_totals(loops),
-        evaluations=by_kind[protocol.EVALUATION],
-        loaders=by_kind[protocol.LOADER],
-        memory=by_kind[protocol.MEMORY],
-        flight=_clean_event(flights[0]) if flights else {},
-        moments=by_kind[protocol.MOMENT],
-        phases=_phases(steps, rank),
-        optimizers=tuple(_clean_event(e) for e in events if e["k"] == protocol.OPTIMIZER)[:256],
-        spans=_spans(steps),
-        ended=max((t for t in times if math.isfinite(t)), default=0.0),
-        thinned=tuple(kind for kind, most in _MOST.items() if sum(e["k"] == kind for e in events) > most),
-    )
-
-
-def _select_events(events: Sequence[Facts], kind: str) -> tuple[Facts, ...]:
-    return tuple(_clean_event(event) for event in _sample_evenly(events, _MOST[kind]))
-
-
-def _sample_evenly(events: Sequence[Any], most: int) -> Sequence[Any]:
+def _sample_evenly(events: Sequence[_Kind], most: int) -> Sequence[_Kind]:
     """Returns at most `most` events: the first half, the last eighth and an even sample between them."""
     if len(events) <= most:
         return events
@@ -106,42 +121,12 @@ def _sample_evenly(events: Sequence[Any], most: int) -> Sequence[Any]:
     return [*events[:head], *chosen, *events[len(events) - tail :]]
 
 
-def _limit_rows(events: Sequence[Facts]) -> tuple[Facts, ...]:
+def _limit_rows(events: tuple[Tensors, ...]) -> tuple[Tensors, ...]:
     """Returns a sample of the tensor events with at most `_MOST_ROWS` rows, or all of them."""
-    rows = sum(
-        len(event.get(key) or ()) for event in events for key in ("params", "modules") if _is_list(event.get(key))
-    )
+    rows = sum(len(event.get("params", [])) + len(event.get("modules", [])) for event in events)
     if rows <= _MOST_ROWS:
-        return tuple(events)
+        return events
     return tuple(_sample_evenly(events, max(8, len(events) * _MOST_ROWS // rows)))
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
-
-
-def _clean_event(event: Facts) -> dict[str, Any]:
-    return {key: _clean(value, 0) for key, value in event.items() if key not in _ENVELOPE}
-
-
-def _clean(value: Any, depth: int) -> Any:  # noqa: ANN401 - JSON data
-    """Returns the data with "nan", "inf" and "-inf" as numbers, truncated if it is absurdly deep or long."""
-    if isinstance(value, str):
-        return float(value) if value in ("nan", "inf", "-inf") else value[:2000]
-    if isinstance(value, Mapping):
-        if depth > _DEEPEST:
-            return {}
-        return {str(k): _clean(v, depth + 1) for k, v in list(value.items())[:_LONGEST]}
-    if isinstance(value, list):
-        return [] if depth > _DEEPEST else [_clean(v, depth + 1) for v in value[:_LONGEST]]
-    return value
-
-
-def _last_of_each(events: Sequence[Facts], *keys: str) -> tuple[Facts, ...]:
-    last: dict[tuple[str, ...], Facts] = {}
-    for event in events:
-        last[tuple(str(event.get(key)) for key in keys)] = event
-    return tuple(last.values())
 
 
 _MODEL_TOTALS = (
@@ -151,52 +136,36 @@ _MODEL_TOTALS = (
 """Totals computed from models that are still alive; at exit there may be none."""
 
 
-def _totals(loops: Sequence[Facts]) -> dict[str, Any]:
+def _totals(loops: Sequence[Loop]) -> Loop:
     """Returns the last totals; those of models are from the last event with a trainable model."""
     if not loops:
-        return {}
-    totals = _clean_event(loops[-1])
-    alive = next((e for e in reversed(loops) if to_float(e.get("trainable_n"), 0.0) > 0), None)
-    if alive is not None and not to_float(totals.get("trainable_n"), 0.0) > 0:
-        before = _clean_event(alive)
-        totals = {**totals, **{key: before[key] for key in _MODEL_TOTALS if key in before}}
-    return totals
+        return Loop()
+    alive = next((event for event in reversed(loops) if event.get("trainable_n")), loops[-1])
+    return typing.cast(Loop, {**loops[-1], **{key: value for key, value in alive.items() if key in _MODEL_TOTALS}})
 
 
-def _to_int(value: object) -> int:
-    number = to_float(value, 0.0)
-    return int(number) if math.isfinite(number) else 0
-
-
-def _spans(steps: Sequence[Facts]) -> dict[int, tuple[float, float]]:
+def _spans(steps: Sequence[Step]) -> dict[int, tuple[float, float]]:
     spans: dict[int, tuple[float, float]] = {}
     for event in steps:
-        opt, t = _to_int(event.get("opt")), to_float(event.get("t"))
-        if math.isfinite(t):
-            first, _ = spans.get(opt, (t, t))
-            spans[opt] = (first, t)
+        if "t" in event:
+            first, _ = spans.get(event.get("opt", 0), (event["t"], 0.0))
+            spans[event.get("opt", 0)] = (first, event["t"])
     return spans
 
 
-def _phases(steps: Sequence[Facts], rank: int | None) -> dict[str, Series]:
+def _phases(steps: Sequence[Step], rank: int | None) -> dict[str, Series]:
     """Returns seconds per step of each phase (the mean of a window of steps), and samples per step."""
     points: dict[str, list[tuple[int, float]]] = {}
     for event in steps:
-        step, seconds, windows = _to_int(event.get("step")), event.get("ph"), event.get("agg")
-        if isinstance(seconds, Mapping):
-            for name in _PHASES:
-                value = _window_mean(windows, name, to_float(seconds.get(name)))
-                if math.isfinite(value):
-                    points.setdefault(name, []).append((step, value))
-        samples = to_float(event.get("samples"))
-        if math.isfinite(samples):
-            points.setdefault("samples", []).append((step, samples))
+        step, windows = event.get("step", 0), event.get("agg", {})
+        for name in _PHASES if "ph" in event else ():
+            window, value = windows.get(name), event["ph"].get(name)
+            value = value if window is None or window[2] is None else window[2]
+            if value is not None and math.isfinite(value):
+                points.setdefault(name, []).append((step, value))
+        if "samples" in event:
+            points.setdefault("samples", []).append((step, event["samples"]))
     return {name: _series(name, rows, rank) for name, rows in points.items()}
-
-
-def _window_mean(windows: object, name: str, value: float) -> float:
-    window = windows.get(name) if isinstance(windows, Mapping) else None
-    return to_float(window[2], value) if isinstance(window, list) and len(window) == 5 else value
 
 
 def _series(name: str, points: Sequence[tuple[int, float]], rank: int | None) -> Series:

@@ -10,7 +10,8 @@ from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.run_evidence import collect_run_evidence
-from labbook.model.run import CheckResult, Run
+from labbook.model.events.training_kinds import Evaluation
+from labbook.model.run import CaughtException, CheckResult, Process, Run
 from labbook.model.signals import Signals
 
 RUN = Run("i", "finished", ("python", "a.py"), "/w", 0.0, ended=12.0, script="a.py")
@@ -37,6 +38,25 @@ def test_the_likeliest_cause_for_this_run_comes_first(flight: dict[str, object],
     run = dataclasses.replace(RUN, checks=(WRONG,), signals=(Signals("torch", flight=flight),))
     found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
     assert found.symptom == "loss_nonfinite" and cause in found.causes[0]
+
+
+@pytest.mark.parametrize(
+    ("raised", "written", "steps", "validation"),
+    [(5.0, 5.1, 8, True), (5.0, 4.9, 8, False), (5.0, 5.1, 0, False), (None, 5.1, 8, False)],
+)
+def test_a_run_failed_in_validation_where_the_phase_was_still_open(
+    raised: float | None, written: float, steps: int, validation: bool
+) -> None:
+    caught = CaughtException("main", "RuntimeError", "builtins", "", pid=7, t=raised or 0.0, ended_process=bool(raised))
+    phases: tuple[Evaluation, ...] = ({"t": 2.0, "end_step": 4}, {"t": written, "end_step": 8})
+    run = dataclasses.replace(
+        RUN,
+        status="failed",
+        exceptions=(caught,),
+        processes=(Process(7, 1, ("a.py",), "main", steps=steps),),
+        signals=(Signals("torch", pid=7, evaluations=phases),),
+    )
+    assert ("validation" in collect_run_evidence(run).conditions) is validation
 
 
 def test_a_batch_that_is_not_finite_is_the_cause() -> None:

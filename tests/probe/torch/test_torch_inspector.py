@@ -7,6 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from labbook.diagnosis.run_evidence import collect_run_evidence
+from labbook.model.run import Console
+from labbook.record.run_from_journal.journal_reader import build_run
+from labbook.store.event_reader import read_event
+from labbook.store.journal import ProcessEvents
+
 PROGRAM = Path(__file__).resolve().parents[2] / "programs" / "health_torch.py"
 pytestmark = pytest.mark.torch
 
@@ -123,6 +129,32 @@ def test_dropout_that_ignores_the_mode_is_seen_in_evaluation(play):
     assert phases[0]["dropout_line"].startswith("health_torch.py:")
     assert 0 < phases[0]["accuracy"] <= 1
     assert phases[0]["loss"]["cross_entropy"] > 0
+
+
+VALIDATION = """
+import torch
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(9):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+    if step == 3 or (step == 8 and FAILS == "in validation"):
+        with torch.no_grad():
+            for batch in range(4):
+                model(torch.randn(8, 4 + (step == 8 and batch == 3)))
+model(torch.randn(8, 5))
+"""
+
+
+@pytest.mark.parametrize(("fails", "validation"), [("in validation", True), ("in training", False)])
+def test_a_failure_in_validation_is_known(probed, fails, validation):
+    probed.write("train.py", f"FAILS = {fails!r}\n{VALIDATION}")
+    outcome = probed(sys.executable, "train.py", check=None, OMP_NUM_THREADS="1")
+    processes = [ProcessEvents("x", tuple(map(read_event, outcome.events)))]
+    run = build_run({"id": "r"}, {"code": outcome.code}, processes, Console())
+    assert outcome.code == 1 and run.exceptions[0].type == "RuntimeError"
+    assert ("validation" in collect_run_evidence(run).conditions) is validation
 
 
 def test_evaluation_in_training_mode_and_with_gradients_is_seen(play):

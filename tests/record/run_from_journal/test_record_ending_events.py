@@ -12,6 +12,7 @@ from labbook.model.run import CaughtException, Frame, Run
 from labbook.model.series import Series
 from labbook.record.run_from_journal.blocked_on import classify_wait
 from labbook.record.run_from_journal.ending_events import parse_thread_stacks, standstill_facts
+from labbook.store.event_reader import read_event
 from labbook.store.journal import ProcessEvents
 
 SITE = "/venv/lib/python3.11/site-packages/"
@@ -90,7 +91,7 @@ def process(**stacks):
         "t": 990.0,
         "threads": [{"name": "main", "main": True, "frames": frames(*WAITS["paddle"][1])}],
     }
-    return [ProcessEvents("h-1-2.jsonl", ({**event, **stacks},))]
+    return [ProcessEvents("h-1-2.jsonl", (read_event({**event, **stacks}),))]
 
 
 def findings(run, facts):
@@ -197,7 +198,7 @@ def test_members_of_an_exception_group_are_read_like_chained_exceptions():
         "group": group,
         "exit": True,
     }
-    run = build_run({"id": "r"}, {"code": 1}, [ProcessEvents("h-1-2.jsonl", (event,))], Console())
+    run = build_run({"id": "r"}, {"code": 1}, [ProcessEvents("h-1-2.jsonl", (read_event(event),))], Console())
     assert [(kind, relation) for kind, _, relation in run.exceptions[0].chain] == [
         ("ValueError", "member"),
         ("FileNotFoundError", "member"),
@@ -225,7 +226,7 @@ def test_a_program_that_ends_itself_without_an_exception_is_quoted(tmp_path):
 
 def died(signal="SIGSEGV"):
     event = {"k": "child_died", "t": 5.0, "pid": 77, "name": "Process-2", "target": "work", "signal": signal}
-    return [ProcessEvents("h-1-2.jsonl", (event,))]
+    return [ProcessEvents("h-1-2.jsonl", (read_event(event),))]
 
 
 def test_a_child_that_died_explains_a_status_without_an_exception(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from labbook.model.run import Console
 from labbook.record.run_from_journal.journal_reader import build_run, run_status
+from labbook.store.event_reader import read_event
 from labbook.store.journal import ProcessEvents
 
 START = {"id": "20261121-153012-k3f9", "argv": ["python", "train.py"], "cwd": "~/p", "started": 100.0, "child_pid": 7}
@@ -15,7 +16,7 @@ START = {"id": "20261121-153012-k3f9", "argv": ["python", "train.py"], "cwd": "~
 
 def process(*events, pid=7, **hello):
     first = {"k": "hello", "t": 100.0, "pid": pid, "ppid": 1, "argv": ["python", "train.py"], **hello}
-    return ProcessEvents(f"h-{pid}-1.jsonl", (first, *events))
+    return ProcessEvents(f"h-{pid}-1.jsonl", tuple(map(read_event, (first, *events))))
 
 
 def step(number, loss, **more):

@@ -5,8 +5,9 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labbook.probe.events import protocol
+from labbook.record.run_from_journal.series_events import fold_series
 from labbook.record.run_from_journal.signal_events import fold_signals
+from labbook.store.event_reader import read_event
 from labbook.store.journal import ProcessEvents
 
 HELLO = {"k": "hello", "pid": 7, "argv": ["python", "train.py"], "t": 1.0}
@@ -14,7 +15,8 @@ HELLO = {"k": "hello", "pid": 7, "argv": ["python", "train.py"], "t": 1.0}
 
 def process(*events, env=None, pid=7):
     hello = {**HELLO, "pid": pid, "env": env or {}}
-    return ProcessEvents("x", (hello, *({"framework": "torch", "t": float(i), **e} for i, e in enumerate(events))))
+    told = ({"framework": "torch", "t": float(i), **e} for i, e in enumerate(events))
+    return ProcessEvents("x", tuple(map(read_event, (hello, *told))))
 
 
 def step(n, **fields):
@@ -43,10 +45,24 @@ def test_events_are_sorted_by_kind_and_the_last_totals_win():
         ]
     )
     assert found.framework == "torch" and found.pid == 7 and found.mode == "dynamic"
-    assert len(found.losses) == 1 and found.losses[0]["calls"] == 9 and math.isnan(found.losses[0]["value_first"])
-    assert found.loop == {"steps": 2}
+    assert len(found.losses) == 1 and found.losses[0]["calls"] == 9 and "value_first" not in found.losses[0]
+    assert found.loop["steps"] == 2
     assert found.phases["data"].values == (0.1, 0.2) and found.phases["samples"].values == (32.0,)
     assert found.spans == {0: (0.0, 6.0)}
+
+
+def test_the_first_value_that_is_not_finite_stays_a_word():
+    for value in ("nan", "inf", "-inf"):
+        (found,) = fold_signals([process(step(1), {"k": "flight", "value": value, "step": 1})])
+        assert found.flight["value"] == value
+
+
+def test_windows_without_a_finite_value_are_counted():
+    told = process(
+        step(8, loss="nan", grad_norm=2.0, agg={"loss": [None, None, None, 0, 4], "grad_norm": [1, 3, 2, 4, 0]})
+    )
+    loss, norm = fold_series([told])
+    assert (loss.count, loss.nonfinite, norm.low, norm.high) == (4, 4, (1.0,), (3.0,)) and math.isnan(loss.low[0])
 
 
 def test_totals_of_deleted_models_are_the_last_known_ones():
@@ -101,8 +117,3 @@ VALUES = st.recursive(
 def test_nonsense_is_folded(events):
     made = [{"k": kind, **event} for kind, event in zip(KINDS, events, strict=False)]
     assert len(fold_signals([process(*made)])) <= 1
-
-
-def test_every_kind_of_the_protocol_that_has_signals_is_folded():
-    for kind in ("MODEL", "TENSORS", "BATCH", "PRINTS", "LOSS_CALL", "LOADED", "GRAPH", "LOOP", "EVALUATION", "LOADER"):
-        assert isinstance(getattr(protocol, kind), str)

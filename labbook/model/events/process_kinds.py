@@ -1,0 +1,195 @@
+"""Events of any Python process: its start and end, what it opened, what failed."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from labbook.model.events.field_types import LONG, Count, Finite, Options, Text, Texts
+
+
+class Event(TypedDict, total=False):
+    """The envelope of every event: schema number, sequence in its file, Unix time (s), kind; and the framework."""
+
+    v: int
+    n: int
+    t: Finite
+    k: str
+    framework: str
+
+
+class Hello(Event, total=False):
+    """The first line of every file."""
+
+    pid: int
+    ppid: int
+    start_ticks: int | None
+    host: str
+    argv: Texts
+    executable: Text
+    version: str
+    implementation: str
+    prefix: Text
+    base_prefix: Text
+    cwd: Text
+    flags: Options
+    sys_path: Texts
+    fd1: Text
+    fd2: Text
+    role: str
+    env: dict[str, Text]
+
+
+class Sustained(TypedDict, total=False):
+    """Overhead after the set-up."""
+
+    step: Count
+    overhead_s: Finite
+    elapsed_s: Finite
+
+
+class Bye(Event, total=False):
+    """The last line of a process that ended in an orderly way."""
+
+    steps: Count
+    backwards: Count
+    overhead_s: Finite
+    elapsed_s: Finite
+    lost_events: Count
+    sustained: Sustained
+
+
+class Arguments(Event, total=False):
+    """Parsed options."""
+
+    source: str
+    name: str
+    values: Options
+
+
+class Config(Event, total=False):
+    """A configuration file that was opened for reading."""
+
+    path: Text
+    format: str
+    text: Text
+    truncated: bool
+
+
+class FileItem(TypedDict, total=False):
+    """A file that was opened, or a folder of many."""
+
+    path: Text
+    mode: str
+    size: int
+    mtime_ns: int
+    opens: Count
+    via: str
+    folder: bool
+    members: Count
+
+
+class Files(Event, total=False):
+    """Files that were opened."""
+
+    items: Annotated[list[FileItem], LONG]
+
+
+class StackFrame(TypedDict, total=False):
+    """A line of a traceback or of a thread's stack."""
+
+    file: Text
+    line: Count
+    function: Text
+    source: Text
+    user: bool
+
+
+class LinkedException(TypedDict, total=False):
+    """An exception in the chain of another one, or a member of its group."""
+
+    type: Text
+    message: Text
+    relation: str
+    frames: list[StackFrame]
+    group: list[LinkedException]
+
+
+class UncaughtException(Event, total=False):
+    """An uncaught exception."""
+
+    where: str
+    thread: Text
+    type: Text
+    module: Text
+    message: Text
+    notes: Texts
+    chain: list[LinkedException]
+    group: list[LinkedException]
+    frames: list[StackFrame]
+    tensors: list[Options]
+    step: int
+    exit: bool
+
+
+class ChildDied(Event, total=False):
+    """A child of `multiprocessing` was ended by a signal that this process did not send."""
+
+    pid: int
+    name: Text
+    target: Text
+    signal: str
+
+
+class ThreadStack(TypedDict, total=False):
+    """What a thread was doing."""
+
+    name: Text
+    main: bool
+    frames: list[StackFrame]
+
+
+class Stacks(Event, total=False):
+    """What all threads were doing."""
+
+    reason: str
+    silent_s: Finite
+    step: int
+    threads: list[ThreadStack]
+
+
+class PythonWarning(Event, total=False):
+    """The first time a Python warning is shown."""
+
+    category: Text
+    message: Text
+    file: Text
+    line: int
+
+
+class Note(Event, total=False):
+    """A sentence from `labbook.note()`."""
+
+    text: Text
+
+
+class Unobserved(Event, total=False):
+    """Something that this process could not observe."""
+
+    what: Text
+    reason: Text
+
+
+class ProbeError(Event, total=False):
+    """A guarded failure of the probe itself."""
+
+    where: Text
+    error: Text
+    count: Count
+
+
+class Spawned(Event, total=False):
+    """A child process was started through Python."""
+
+    pid: int
+    argv: Texts
+    how: str

@@ -1,0 +1,340 @@
+"""Events of a training loop: frameworks, optimizers, steps, losses, evaluation, totals."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from labbook.model.events.field_types import Count, Finite, Options, Shape, Text
+from labbook.model.events.process_kinds import Event
+
+
+class FrameworkImported(Event, total=False):
+    """A framework was imported and attached to."""
+
+    name: str
+    version: str
+    build: Options
+    devices: list[Options]
+    threads: int
+    attached: list[str]
+    declined: dict[str, Text]
+
+
+class ProcessGroup(TypedDict, total=False):
+    """The process group of distributed training."""
+
+    backend: str
+    world_size: int
+    rank: int
+
+
+class State(Event, total=False):
+    """Facts that may change; the last one wins."""
+
+    seeds: Options
+    deterministic: Options
+    mode: str
+    amp: Options | list[Options]
+    distributed: ProcessGroup
+    device: str | list[str]
+    parameters: int
+    trainable: int
+    model: Text
+    dtype: list[str]
+    threads: int
+    devices: list[Options]
+    cudnn: str | int
+    grad_norm_every: int
+    executions: int
+
+
+class Optimizer(Event, total=False):
+    """An optimizer took its first step."""
+
+    index: Count
+    type: str
+    options: Options
+    groups: list[Options]
+    closure: bool
+
+
+Window = tuple[float | None, float | None, float | None, Count, Count]
+"""Of several steps: minimum, maximum and mean of the finite values, how many these are, how many were not finite."""
+
+
+class PhaseSeconds(TypedDict, total=False):
+    """Seconds of a step by phase."""
+
+    data: Finite
+    forward: Finite
+    backward: Finite
+    optimizer: Finite
+    other: Finite
+
+
+class Windows(TypedDict, total=False):
+    """The values in a window of steps."""
+
+    loss: Window
+    lr: Window
+    grad_norm: Window
+    dt: Window
+    scale: Window
+    data: Window
+    forward: Window
+    backward: Window
+    optimizer: Window
+    other: Window
+
+
+class Step(Event, total=False):
+    """One optimizer step, or a window of consecutive ones."""
+
+    opt: Count
+    step: Count
+    n: Count
+    loss: float | tuple[float, ...]
+    lr: float | tuple[float | None, ...]
+    grad_norm: float
+    dt: float
+    agg: Windows
+    backwards: Count
+    skipped: Count
+    scale: float
+    local: bool
+    in_backward: Count
+    samples: Finite
+    mem: Count
+    ph: PhaseSeconds
+
+
+class Scalars(Event, total=False):
+    """Numbers that the program itself logged."""
+
+    source: str
+    step: int
+    values: dict[str, float]
+
+
+class ValueRange(TypedDict, total=False):
+    """Shape, type and values of what a loss function was called with."""
+
+    shape: Shape
+    dtype: str
+    min: Finite
+    max: Finite
+    zero: Finite
+
+
+class LossCall(Event, total=False):
+    """Totals of the calls of a loss function from one line."""
+
+    fn: str
+    line: str
+    training: bool
+    step: Count
+    calls: Count
+    input: ValueRange
+    target: ValueRange
+    classes: Count
+    reduction: str
+    items: Count
+    weight: bool
+    soft: bool
+    ignored: Finite
+    all_ignored: Count
+    outside: Count
+    observed: Count
+    prob_rows: Finite
+    logprob_rows: Finite
+    prob_columns: Finite
+    unit_range: Finite
+    broadcast: Count
+    value_first: Finite
+    value_last: Finite
+    value_min: Finite
+    negative: Count
+
+
+class Evaluation(Event, total=False):
+    """A validation phase."""
+
+    begin_step: Count
+    end_step: Count
+    root: str
+    batches: Count
+    of_others: Count
+    training: bool
+    grad: bool
+    stochastic: bool
+    dropout_active: Count
+    dropout_line: str
+    repeated: Count
+    loader: int
+    loss: dict[str, float]
+    accuracy: Finite
+    samples: Count
+    phases: Count
+    short: Count
+
+
+class Forwards(TypedDict, total=False):
+    """Forwards of outermost models."""
+
+    train_grad: Count
+    train_nograd: Count
+    eval_grad: Count
+    eval_nograd: Count
+    of_others: Count
+
+
+class Cleared(TypedDict, total=False):
+    """Steps of an optimizer at which its gradients had not been cleared."""
+
+    checked: Count
+    not_cleared: Count
+    streak: Count
+    largest: Finite
+
+
+class WithoutGradient(TypedDict, total=False):
+    """Steps of an optimizer after a backward that gave it no gradient."""
+
+    none: Count
+    zero: Count
+    streak: Count
+
+
+class Unchanged(TypedDict, total=False):
+    """Steps of an optimizer that left every sampled element as it was."""
+
+    checked: Count
+    unchanged: Count
+    streak: Count
+
+
+class Stale(TypedDict, total=False):
+    """Parameters of an optimizer that are in no model seen in a forward."""
+
+    tensors: Count
+    elements: Count
+    held: Count
+
+
+class ModeCounts(TypedDict, total=False):
+    """Calls in a mode."""
+
+    count: Count
+    in_train: Count
+    first_step: Count
+    stochastic: bool
+
+
+class Scheduler(TypedDict, total=False):
+    """The scheduler of an optimizer's learning rate."""
+
+    type: str
+    options: Options
+    steps: Count
+    before_optimizer: Count
+    optimizer_steps: Count
+
+
+class GeneratorStates(TypedDict, total=False):
+    """States of the CPU generator at step boundaries."""
+
+    checked: Count
+    same: Count
+    seeded: Count
+    line: str
+
+
+class Clipping(TypedDict, total=False):
+    """Calls that clip gradients."""
+
+    calls: Count
+    clipped: Count
+    scaled: Count
+    limit: Finite
+    kind: str
+
+
+class Scaling(TypedDict, total=False):
+    """Steps of a gradient scaler."""
+
+    steps: Count
+    skipped: Count
+    scale_min: Finite
+    scale_last: Finite
+
+
+class Collectives(TypedDict, total=False):
+    """Collective calls that the program makes itself."""
+
+    first: list[tuple[str, str | int]]
+    of_gradients: Count
+
+
+class ModelCopy(TypedDict, total=False):
+    """A copy of the trained model."""
+
+    type: str
+    calls: Count
+    steps: Count
+    last: Count
+    changed: bool
+
+
+class OutOfBounds(TypedDict, total=False):
+    """Reads outside of a tensor."""
+
+    op: str
+    line: str
+    max: Finite
+    min: Finite
+    size: Finite
+    count: Count
+
+
+class Loop(Event, total=False):
+    """Running totals of the training loop; objects without a type of their own are keyed by the optimizer's number."""
+
+    optimizers: Count
+    steps: Count
+    backwards: Count
+    forwards: Forwards
+    forwards_lonely: Count
+    losses_lonely: Count
+    cleared: dict[str, Cleared]
+    steps_without_backward: dict[str, Count]
+    steps_without_gradient: dict[str, WithoutGradient]
+    unchanged: dict[str, Unchanged]
+    never_grad: list[str]
+    never_grad_n: Count
+    never_called: list[str]
+    never_called_n: Count
+    trainable_n: Count
+    judged: Count
+    outside: list[str]
+    outside_n: Count
+    stale: dict[str, Stale]
+    backward_in_eval: ModeCounts
+    nograd_in_train: ModeCounts
+    scheduler: dict[str, Scheduler]
+    rng: GeneratorStates
+    accumulation: dict[str, Count]
+    clip: Clipping
+    scaler: Scaling
+    toggled: list[str]
+    toggled_n: Count
+    wrapper: str
+    collectives: Collectives
+    copies: list[ModelCopy]
+    recompiles: Count
+    syncs: Finite
+    out_of_bounds: list[OutOfBounds]
+    cast_ignored: dict[str, str]
+    outside_models: bool
+    held_twice: Count
+    frozen: Count
+    elements: Count
