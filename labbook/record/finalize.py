@@ -298,7 +298,7 @@ def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> Co
         outcome = commit_files(notebook, files, message, when=run.ended, redactor=redactor)
     if outcome.status == "withheld":
         with suppress(OSError):
-            withhold(notebook, files, message, run.ended or run.started, outcome)
+            withhold(notebook, files, message, run.ended or run.started, outcome.reason)
         outcome = replace(outcome, reason=f"{outcome.reason}; run `labbook recover` to mask it and try again")
     return outcome
 

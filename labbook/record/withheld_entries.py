@@ -43,7 +43,8 @@ def release_withheld(notebook: Notebook, say: Callable[[str], None]) -> int:
             say(f"{name} is still withheld: it contains the value of a secret environment variable of the run")
             say("         set that variable in the shell and run `labbook recover` to mask it")
             continue
-        outcome = commit_files(notebook, files, redactor.text(item.message), when=item.when, redactor=redactor)
+        message = redactor.text(item.message)
+        outcome = commit_files(notebook, files, message, when=item.when, redactor=redactor, only_new=item.only_new)
         if outcome.status in ("withheld", "failed"):
             say(f"{name} is still withheld: {outcome.reason}")
             say(
@@ -74,7 +75,7 @@ def _note_refused_runs(notebook: Notebook) -> None:
         run = load_run(notebook.paths, journal.run_id)
         message = commit_message(run) if run is not None else f"Run: {journal.run_id}\n"
         when = run.ended if run is not None and run.ended else entry.stat().st_mtime
-        withhold(notebook, files, message, when, CommitOutcome("withheld", reason=reason))
+        withhold(notebook, files, message, when, reason)
 
 
 def _refused_journals(notebook: Notebook) -> Iterator[Journal]:

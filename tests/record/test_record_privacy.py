@@ -107,11 +107,12 @@ def test_what_waits_is_looked_at_again(project, git):
     notes = [book.paths.notes / "first.md", book.paths.notes / "second.md"]
     for note in notes:
         note.write_text("warm up\n")
-        enqueue(book.paths, (f"notes/{note.name}",), note.name, 0.0, "git was busy")
+        enqueue(book.paths, (f"notes/{note.name}",), note.name, 0.0, "git was busy", only_new=True)
     notes[0].write_text(f"password={PASSWORD}\n")
 
     assert [outcome.status for outcome in commit_queued(book)] == ["withheld", "committed"]
     assert withheld_files(book.paths) == {"notes/first.md"} and not pending_commits(book.paths)
+    assert [item.only_new for item in pending_commits(book.paths, queue=WITHHELD)] == [True]
 
 
 def test_an_experiment_is_not_named_after_a_secret(project):

@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labbook.probe.events import protocol
@@ -91,7 +91,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
         st.dictionaries(st.sampled_from(["step", "opt", "n", "ph", "agg", "samples", "t", "params"]), VALUES),
