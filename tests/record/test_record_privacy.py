@@ -71,6 +71,21 @@ def withheld(project):
     return project, run["id"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [(".env", "# hub\nexport HUB_TOKEN='{}'\nLEVEL=info\n"), ("kaggle.json", '{{"username": "wei", "api_key": "{}"}}')],
+)
+def test_a_secret_of_a_file_that_the_program_read_is_masked_where_it_is_printed(project, name, content):
+    (project.folder / name).write_text(content.format(KNOWN))
+    (project.folder / "t.py").write_text(
+        f"import re\ntext = open({name!r}).read()\nprint('level info, got', re.search('Vb82[A-Za-z]+', text)[0])\n"
+    )
+    project.record(sys.executable, "t.py")
+    entry = (project.folder / project.run()["entry"]).read_text()
+    assert project.run()["commit"] and "level info, got" in entry
+    assert KNOWN.encode() not in all_bytes(project.folder / "notes") + history(project.folder)
+
+
 def test_a_withheld_entry_is_neither_quoted_nor_published(withheld, git):
     project, first = withheld
     project.record(sys.executable, "train.py", "--lr", "0.5")
