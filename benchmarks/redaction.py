@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 
 from labbook.probe.redaction.named_secrets import context_spans
-from labbook.probe.redaction.paths_and_urls import Places, url_spans
+from labbook.probe.redaction.paths_and_urls import PathsAndUrls, url_spans
 from labbook.probe.redaction.redactor import Redactor
 from labbook.probe.redaction.rules import rules_data
 from labbook.probe.redaction.stream import StreamRedactor
@@ -143,7 +143,7 @@ def _gated(text: str, piece: int) -> tuple[float, str]:
 
 
 def _naive(lines: list[str]) -> float:
-    places = Places("/home/wei", "wei")
+    places = PathsAndUrls("/home/wei", "wei")
     begin = time.process_time()
     for line in lines:
         for rule in rules_data()["rules"]:

@@ -26,6 +26,14 @@ _ESCAPES = re.compile(
 )
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
+_PARTS = re.compile(
+    "`[^`]*`[!-/:-@\\[-_{-~]*"  # a command or a name, whole, with the mark behind it
+    "|(?<![^\\s(\"'])[!-.0-~]*/\\S*"  # a path, also with a Chinese name in it
+    "|(?:[!-_a-~]+|.)[，。、；：！？）》”]*"
+)
+"""What stays on one line: words of ASCII, paths, text in backticks. A line may end after any Chinese character, and
+begins with no punctuation mark."""
+
 STATUS_STYLES = {
     "finished": ("✓", "green"),
     "failed": ("✗", "red"),
@@ -111,13 +119,61 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]])
 
 
 def print_line(*parts: Cell | str) -> None:
-    """Prints one line, long ones wrapped by the terminal itself."""
+    """Prints one line; on a terminal a long one is broken between words."""
     from rich.text import Text
 
     line = Text()
     for part in parts:
         line.append_text(_text(part if isinstance(part, Cell) else Cell(part)))
-    _console().print(line, soft_wrap=True)
+    console = _console()
+    for piece in _broken(line, console.width) if is_terminal() else [line]:
+        console.print(piece, soft_wrap=True)
+
+
+def _broken(line: Text, width: int) -> list[Text]:
+    """A styled line as the lines that `wrapped` makes of its text, styles kept."""
+    from rich.text import Text
+
+    pieces: list[Text] = []
+    at = 0
+    for shown in wrapped(line.plain, width):
+        body = shown.lstrip(" ") if pieces else shown
+        start = line.plain.find(body, at)
+        at = start + len(body)
+        pieces.append(Text(" " * (len(shown) - len(body))).append_text(line[start:at]))
+    return pieces
+
+
+def terminal_lines(text: str, indent: int = 0) -> list[str]:
+    """Returns a line for standard error: as lines that fit where it is a terminal, unchanged elsewhere."""
+    if not sys.stderr.isatty():
+        return [text]
+    import shutil
+
+    return wrapped(text, max(40, shutil.get_terminal_size().columns), indent)
+
+
+def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
+    """Returns one line as lines of at most `width` columns, broken between words and between Chinese characters.
+
+    What one copies stays whole, also where it is wider: paths, and commands in backticks or in a line of their own.
+
+    Args:
+        text: The line.
+        width: Columns of the terminal.
+        indent: Further blanks before all lines but the first; they begin where the text of the first one does.
+    """
+    body = text.lstrip(" ")
+    if display_width(text) <= width or body.startswith(("$ ", "> ", "labbook ", "git ")):
+        return [text]
+    margin = " " * min(len(text) - len(body) + indent, width // 2)
+    lines, line = [], text[: len(text) - len(body)]
+    for part in _PARTS.findall(body):
+        if line.strip() and display_width(line + part.rstrip()) > width:
+            lines.append(line.rstrip())
+            line = margin
+        line += part if line.strip() or not lines else part.lstrip()
+    return [*lines, line.rstrip()]
 
 
 def print_panel(title: str, lines: Sequence[str], *, style: str = "") -> None:

@@ -27,7 +27,7 @@ screen.print_markdown("# Title\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |\\n\\n[link
 """
 
 
-def on_terminal(width: int, **environ: str) -> str:
+def on_terminal(width: int, program: str = PROGRAM, **environ: str) -> str:
     """What the program prints on a terminal of that width."""
     leader, follower = pty.openpty()
     environment = {
@@ -38,7 +38,7 @@ def on_terminal(width: int, **environ: str) -> str:
         **environ,
     }
     environment.pop("NO_COLOR", None) if "NO_COLOR" not in environ else None
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=follower, stderr=follower, env=environment)
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=follower, stderr=follower, env=environment)
     os.close(follower)
     shown = b""
     while True:
@@ -64,6 +64,43 @@ def test_nothing_captured_acts_on_the_terminal():
 @pytest.mark.parametrize("text", ["plain", "tab\tand\nline", "中文 é →", "\ud83d broken"])
 def test_harmless_text_stays(text):
     assert screen.harmless(text) == text.replace("\ud83d", "")
+
+
+LONG = [
+    "Gradients accumulate across steps (`optimizer.zero_grad(set_to_none=True)` missing), see notes/runs/实验/a.md.",
+    "         损失停在随机猜测的水平：训练 1200 步以后，交叉熵仍然是 2.303，与十个类别一样。见 notes/runs/实验.md。",
+    "one (two) https://example.org/a/very/long/address/that/is/wider/than/all/of/the/terminals/here three",
+    "运行 `labbook diagnose 20261121-153012-k3f9 --notebook ../team` 查看全部原因；然后修改。",
+]
+WHOLE = ("`optimizer.zero_grad(set_to_none=True)`", "notes/runs/实验/a.md", "notes/runs/实验.md。", "1200", "Gradients",
+         "`labbook diagnose 20261121-153012-k3f9 --notebook ../team`")  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LONG)
+@pytest.mark.parametrize("width", [20, 40, 79])
+def test_long_lines_break_between_words_and_never_in_a_path_or_a_command(text, width):
+    lines = screen.wrapped(text, width, 4)
+    assert len(lines) > 1 and "".join("".join(lines).split()) == "".join(text.split())
+    for part in WHOLE:
+        assert (part in text) == any(part in line for line in lines)
+    for line in lines:
+        assert line.lstrip()[:1] not in "，。：；"
+        assert screen.display_width(line) <= width or " " not in line.strip().replace("`", "x", 1) or "`" in line
+    assert all(line.startswith(" ") for line in lines[1:])
+
+
+@pytest.mark.parametrize(
+    "text", ["short", "$ labbook record -- python train.py --learning-rate 0.1", "> loss = f(a, b, c)"]
+)
+def test_commands_and_short_lines_are_left_alone(text):
+    assert screen.wrapped(text, 20) == [text]
+
+
+@pytest.mark.process
+def test_a_terminal_gets_long_lines_broken_between_words():
+    program = f"from labbook import screen; screen.print_line(screen.Cell({LONG[0]!r}, 'red'), ' end')"
+    shown = on_terminal(50, program, NO_COLOR="1").replace("\r", "")
+    assert shown.splitlines() == screen.wrapped(LONG[0] + " end", 50)
 
 
 @pytest.mark.process

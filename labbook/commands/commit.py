@@ -37,7 +37,7 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     from labbook.errors import EntryError, GitError
     from labbook.record.withheld_entries import release_withheld
     from labbook.report.commit_line import commit_line
-    from labbook.store.changed_notes import edited_notes
+    from labbook.store.changed_notes import edited_notes, has_conflict
     from labbook.store.entry_commit import commit_files
 
     book = open_notebook(notebook)
@@ -49,6 +49,12 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     if not files:
         click.echo(say.line("terminal.commit.nothing_edited"), err=True)
         return
+    for file in files:
+        if file.is_file() and has_conflict(file):
+            path = file.relative_to(book.paths.root).as_posix()
+            raise EntryError(
+                say.line("terminal.commit.conflict", path=path), hint=say.line("terminal.commit.conflict_advice")
+            )
     names = [file.relative_to(book.paths.root).as_posix() for file in files]
     outcome = commit_files(book, files, message or _message(names))
     if outcome.status == "committed":

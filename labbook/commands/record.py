@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,4 +130,9 @@ def _say(line: str) -> None:
     """Prints a line on standard error, with a prefix to tell it from the program's; ignores write errors."""
     prefix = "" if line.startswith(" ") else "labbook  "
     with suppress(Exception):
-        click.echo(prefix + line, err=True)
+        lines = [prefix + line]
+        if sys.stderr.isatty():
+            from labbook.screen import terminal_lines
+
+            lines = terminal_lines(prefix + line, len(prefix))
+        click.echo("\n".join(lines), err=True)

@@ -31,6 +31,7 @@ def command(notebook: str | None) -> None:
     from labbook.record.recovery import recover
     from labbook.record.withheld_entries import release_withheld
     from labbook.store.entry_commit import commit_queued
+    from labbook.store.journal import remove_drafts
     from labbook.store.notebook_finder import find_notebook
 
     book = find_notebook(Path.cwd(), chosen=Path(notebook) if notebook else None, environ=os.environ)
@@ -39,6 +40,7 @@ def command(notebook: str | None) -> None:
     committed = [outcome for outcome in commit_queued(book) if outcome.status == "committed"]
     for outcome in committed:
         click.echo(say.line("terminal.recover.queued_committed", commit=outcome.commit[:9]))
+    remove_drafts(book.paths.notes)
     released = release_withheld(book, click.echo)
     if not recovered and not committed and not released:
         click.echo(say.line("terminal.recover.nothing"))

@@ -161,6 +161,7 @@ def _add_captured(
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
     items = [item for process in processes for event in process.of_kind(Files) for item in event.get("items", [])]
+    _learn_from_files(items, redactor)
     if not after:
         context = _context(notebook, journal, start, redactor, _main_python(processes, run))
         after = dict(capture_after(context))
@@ -200,6 +201,15 @@ def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]
     imported = next((p for p in processes if p.of_kind(FrameworkImported)), None)
     chosen = trained or imported or next((p for p in processes if p.hello), None)
     return dict(chosen.hello) if chosen is not None else {}
+
+
+def _learn_from_files(items: Sequence[Facts], redactor: Redactor) -> None:
+    """Makes the secrets in environment files that the program read known: it may have printed them without a name."""
+    from labbook.store.recorder_redaction import secrets_in_file
+
+    for path in sorted({str(item.get("path")) for item in items}):
+        with suppress(OSError, RuntimeError):
+            redactor.learn(secrets_in_file(Path(path).expanduser()))
 
 
 def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
@@ -298,7 +308,7 @@ def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> Co
         outcome = commit_files(notebook, files, message, when=run.ended, redactor=redactor)
     if outcome.status == "withheld":
         with suppress(OSError):
-            withhold(notebook, files, message, run.ended or run.started, outcome)
+            withhold(notebook, files, message, run.ended or run.started, outcome.reason)
         outcome = replace(outcome, reason=f"{outcome.reason}; run `labbook recover` to mask it and try again")
     return outcome
 

@@ -46,7 +46,8 @@ def release_withheld(notebook: Notebook, print_line: Callable[[str], None]) -> i
             print_line(sentences.line("record.withheld_value", entry=name))
             print_line(f"         {sentences.line('record.withheld_value_advice')}")
             continue
-        outcome = commit_files(notebook, files, redactor.text(item.message), when=item.when, redactor=redactor)
+        message = redactor.text(item.message)
+        outcome = commit_files(notebook, files, message, when=item.when, redactor=redactor, only_new=item.only_new)
         if outcome.status in ("withheld", "failed"):
             print_line(sentences.line("record.withheld", entry=name, reason=outcome.reason))
             print_line(f"         {sentences.line('record.withheld_advice')}")
@@ -74,7 +75,7 @@ def _note_refused_runs(notebook: Notebook) -> None:
         run = load_run(notebook.paths, journal.run_id)
         message = commit_message(run) if run is not None else f"Run: {journal.run_id}\n"
         when = run.ended if run is not None and run.ended else entry.stat().st_mtime
-        withhold(notebook, files, message, when, CommitOutcome("withheld", reason=reason))
+        withhold(notebook, files, message, when, reason)
 
 
 def _refused_journals(notebook: Notebook) -> Iterator[Journal]:

@@ -39,6 +39,13 @@ def edited_notes(notebook: Notebook) -> list[Path]:
     return found
 
 
+def has_conflict(path: Path) -> bool:
+    """Whether a file holds the marks that git puts around both sides of a conflict."""
+    lines = path.read_bytes().split(b"\n")
+    begins = next((at for at, line in enumerate(lines) if line.startswith(b"<<<<<<< ")), len(lines))
+    return any(line.startswith(b">>>>>>> ") for line in lines[begins:])
+
+
 def _blobs(notebook: Notebook, folders: GitFolders) -> dict[bytes, str]:
     """Hash of each file below `notes/`, by path from the top of the repository."""
     branch = f"refs/heads/{notebook.config.branch}"

@@ -105,21 +105,24 @@ def commit_queued(notebook: Notebook) -> list[CommitOutcome]:
             outcome = _attempt(notebook, files, item.message, item.when, 0.5, item.only_new)
             outcomes.append(outcome)
             if outcome.status == "withheld":
-                withhold(notebook, files, item.message, item.when, outcome)
+                withhold(notebook, files, item.message, item.when, outcome.reason, only_new=item.only_new)
             elif outcome.status not in ("committed", "unchanged"):
                 break
             commit_queue.remove_commit(item)
     return outcomes
 
 
-def withhold(notebook: Notebook, files: Sequence[Path], message: str, when: float, outcome: CommitOutcome) -> None:
+def withhold(
+    notebook: Notebook, files: Sequence[Path], message: str, when: float, reason: str, *, only_new: bool = False
+) -> None:
     """Record a withheld commit: `labbook recover` makes it, and its files are not published before.
 
     Raises:
         OSError: The note cannot be written.
     """
     relative = tuple(path.relative_to(notebook.paths.root).as_posix() for path in files)
-    commit_queue.enqueue(notebook.paths, relative, message, when, outcome.reason, queue=commit_queue.WITHHELD)
+    queue = commit_queue.WITHHELD
+    commit_queue.enqueue(notebook.paths, relative, message, when, reason, queue=queue, only_new=only_new)
 
 
 class _MustWaitError(Exception):
@@ -325,6 +328,10 @@ def _stage_everywhere(target: _Target, tip: str, changes: Sequence[FileChange], 
         for tree in target.trees:
             stage(tree.folders, blobs, keep_open)
     except IndexLockedError as error:
+        if error.age_s > _STALE_S:
+            # Whoever made it has most likely died: waiting costs each run the whole time and gains nothing.
+            minutes = f"{error.age_s / 60:.0f} min old; remove it if no git is running there"
+            raise _MustWaitError(f"{error.message}, {minutes}") from error
         return error.message
     return ""
 

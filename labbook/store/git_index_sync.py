@@ -10,6 +10,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,7 +24,20 @@ _LOCK_MARK = b"labbook\n"
 
 
 class IndexLockedError(GitError):
-    """Another program holds `index.lock`."""
+    """Another program holds `index.lock`.
+
+    Args:
+        lock: The lock.
+
+    Attributes:
+        age_s: How long it has been there, in seconds.
+    """
+
+    def __init__(self, lock: Path) -> None:
+        super().__init__(f"another program holds {lock}")
+        self.age_s = 0.0
+        with contextlib.suppress(OSError):
+            self.age_s = max(0.0, time.time() - lock.stat().st_mtime)
 
 
 def stage(folders: GitFolders, blobs: Mapping[bytes, str], keep_open: Sequence[int] = ()) -> None:
@@ -96,14 +110,14 @@ def _acquire(lock: Path, draft: Path) -> None:
     try:
         os.link(draft, lock)
     except FileExistsError:
-        raise IndexLockedError(f"another program holds {lock}") from None
+        raise IndexLockedError(lock) from None
     except OSError:
         # A file system without hard links.
         try:
             with lock.open("xb") as stream:
                 stream.write(_LOCK_MARK)
         except FileExistsError:
-            raise IndexLockedError(f"another program holds {lock}") from None
+            raise IndexLockedError(lock) from None
     # Copying the index onto the draft must not write through the link.
     draft.unlink()
     draft.touch()

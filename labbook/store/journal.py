@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ Kind = TypeVar("Kind", bound=Event)
 _RESERVE_BYTES = 8 * 1024
 """Reserved space for `end.json` on a full disk. Source: the file and its temporary name take a block each, 4 KiB on
 common file systems."""
+
+_DRAFT_LIFE_S = 3600.0
 
 _BEYOND = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 """Surrogates that do not encode a byte."""
@@ -279,6 +282,15 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> Non
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def remove_drafts(folder: Path) -> None:
+    """Removes what writers that were killed left below `folder`: drafts of `write_atomically`, an hour old or more."""
+    for draft in folder.rglob(".*.tmp"):
+        with contextlib.suppress(OSError):
+            number = draft.name.rsplit(".", 2)[-2]
+            if number.isdigit() and draft.lstat().st_mtime < time.time() - _DRAFT_LIFE_S:
+                draft.unlink()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -33,6 +33,7 @@ from labbook.probe.redaction.rules import FormatRule
 from labbook.store.toml_parser import parse_toml
 
 _MOST_RULES_BYTES = 1024 * 1024
+_OF_CREDENTIALS = re.compile(r"(^|\.)env(\.|$)|secret|credential|kaggle\.json$")
 READABLE = re.compile("[^\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\ufffd\udc80-\udcff]{8,}")
 """Readable parts of binary content: valid UTF-8 without control characters other than tab and escape. At least eight
 characters: random bytes rarely form longer words, and shorter secrets cannot be distinguished from them."""
@@ -67,6 +68,28 @@ def make_redactor(environ: Mapping[str, str], argv: Sequence[str], user_rules: P
     rules = load_rules(user_rules) if user_rules is not None else None
     home = environ.get("HOME")
     return Redactor(known_values(environ, argv), rules, home or None, environ.get("USER") or None)
+
+
+def secrets_in_file(path: Path) -> list[str]:
+    """The secrets in an environment file or a file of credentials that the program opened; of other files none.
+
+    Args:
+        path: `.env`, `prod.env`, `.env.local`, `kaggle.json`, `credentials.json`, `secrets.toml` and the like.
+    """
+    if not _OF_CREDENTIALS.search(path.name.lower()):
+        return []
+    try:
+        text = _read_regular(path).decode("utf-8", "replace")
+    except OSError:
+        return []
+    values = {}
+    for line in text.splitlines():
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        if equals and name.strip().replace("_", "a").isalnum():
+            values[name.strip()] = value.strip().strip("\"'")
+    if text.lstrip()[:1] == "{":
+        values["json"] = text
+    return list(known_values(values, ()))
 
 
 def load_rules(path: Path) -> dict[str, Any]:

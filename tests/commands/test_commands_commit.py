@@ -64,6 +64,20 @@ def test_a_secret_is_not_committed(edited, git):
     assert git(labbook.folder, "rev-parse", "labbook") == before
 
 
+def test_a_note_with_both_sides_of_a_conflict_is_not_committed(edited, git):
+    labbook, entry = edited
+    file = labbook.folder / entry
+    clean = file.read_text()
+    file.write_text(clean.replace("It works.", "<<<<<<< ours\nIt works.\n=======\nIt fails.\n>>>>>>> theirs"))
+    before = git(labbook.folder, "rev-parse", "labbook")
+    done = labbook("commit", check=False)
+    assert done.returncode == 3 and f"{entry} has conflict markers" in done.stderr
+    assert git(labbook.folder, "rev-parse", "labbook") == before
+
+    file.write_text(clean)
+    assert entry in labbook("commit").stdout
+
+
 def test_other_files_are_refused(edited):
     labbook, _ = edited
     done = labbook("commit", "train.py", check=False)

@@ -71,6 +71,21 @@ def withheld(project):
     return project, run["id"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [(".env", "# hub\nexport HUB_TOKEN='{}'\nLEVEL=info\n"), ("kaggle.json", '{{"username": "wei", "api_key": "{}"}}')],
+)
+def test_a_secret_of_a_file_that_the_program_read_is_masked_where_it_is_printed(project, name, content):
+    (project.folder / name).write_text(content.format(KNOWN))
+    (project.folder / "t.py").write_text(
+        f"import re\ntext = open({name!r}).read()\nprint('level info, got', re.search('Vb82[A-Za-z]+', text)[0])\n"
+    )
+    project.record(sys.executable, "t.py")
+    entry = (project.folder / project.run()["entry"]).read_text()
+    assert project.run()["commit"] and "level info, got" in entry
+    assert KNOWN.encode() not in all_bytes(project.folder / "notes") + history(project.folder)
+
+
 def test_a_withheld_entry_is_neither_quoted_nor_published(withheld, git):
     project, first = withheld
     project.record(sys.executable, "train.py", "--lr", "0.5")
@@ -107,11 +122,12 @@ def test_queued_commits_are_scanned_again(project, git):
     notes = [book.paths.notes / "first.md", book.paths.notes / "second.md"]
     for note in notes:
         note.write_text("warm up\n")
-        enqueue(book.paths, (f"notes/{note.name}",), note.name, 0.0, "git was busy")
+        enqueue(book.paths, (f"notes/{note.name}",), note.name, 0.0, "git was busy", only_new=True)
     notes[0].write_text(f"password={PASSWORD}\n")
 
     assert [outcome.status for outcome in commit_queued(book)] == ["withheld", "committed"]
     assert withheld_files(book.paths) == {"notes/first.md"} and not pending_commits(book.paths)
+    assert [item.only_new for item in pending_commits(book.paths, queue=WITHHELD)] == [True]
 
 
 def test_an_experiment_is_not_named_after_a_secret(project):

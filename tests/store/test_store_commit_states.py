@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import time
 from dataclasses import replace
 
 import pytest
@@ -224,6 +225,17 @@ def test_foreign_index_lock_queues_a_commit_on_the_checked_out_branch(tmp_path, 
     lock.unlink()
     assert [o.status for o in commit_queued(notebook)] == ["committed"]
     assert git(notebook.paths.root, "status", "--porcelain") == ""
+
+
+def test_an_index_lock_that_somebody_left_behind_costs_no_time(tmp_path):
+    notebook, _ = create_notebook(tmp_path / "own")
+    lock = notebook.paths.root / ".git" / "index.lock"
+    lock.write_text("")
+    os.utime(lock, (time.time() - 600, time.time() - 600))
+    begin = time.monotonic()
+    outcome = commit_files(notebook, [write_entry(notebook)], "an entry")
+    assert outcome.status == "queued" and "index.lock, 10 min old" in outcome.reason
+    assert time.monotonic() - begin < 4 and lock.exists()
 
 
 def test_unborn_branch(tmp_path):

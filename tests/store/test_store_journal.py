@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import sys
 import pytest
 
 from labbook.errors import NotebookError, UsageError
-from labbook.store.journal import Journal, open_journals, write_atomically
+from labbook.store.journal import Journal, open_journals, remove_drafts, write_atomically
 from labbook.store.paths import NotebookPaths, is_run_id, new_run_id
 
 
@@ -92,6 +93,16 @@ def test_only_journals_that_are_not_done_are_open(journal, tmp_path):
     assert [j.run_id for j in open_journals(NotebookPaths(tmp_path))] == [journal.run_id]
     journal.write(journal.paths.done, {"commit": "x"})
     assert list(open_journals(NotebookPaths(tmp_path))) == []
+
+
+def test_drafts_of_killed_writers_are_removed_and_fresh_ones_are_not(tmp_path):
+    names = [".a.md.7.tmp", ".b.md.8.tmp", ".own.tmp", "c.9.tmp"]
+    for name in names:
+        (tmp_path / name).write_text("")
+    for name in names[1:]:
+        os.utime(tmp_path / name, (0, 0))
+    remove_drafts(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".a.md.7.tmp", ".own.tmp", "c.9.tmp"]
 
 
 def test_a_run_id_names_nothing_outside_the_notebook(tmp_path):

@@ -1,22 +1,24 @@
 """Secrets beside their names in text: `password=...`, `"api_key": "..."`, `--token ...`, headers, tables."""
 
+from .line_context import class_in_section
 from .rules import has_digit, lower, rules_data
-from .secret_names import name_class, value_is_secret
+from .secret_names import LOOSE, looks_random, name_class, value_is_secret
 
 _IDENTIFIER = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 _NAME_LIMIT = 64
 _GLANCE = 96
 _BARS = ("", "|", "\u2502", "\u2503")
-_NEEDS_OWNER = frozenset(["key", "keys", "token"])
+_NEEDS_OWNER = frozenset(["key", "keys", "token", "phrase"])
 
 _compiled = {}
+_stems = {}
 
 
 def _compile():
     import re
 
     _compiled["right"] = re.compile(r"[A-Za-z0-9_.-]*")
-    close = r"(?:\\{0,4}[\"'`\u201d])?"
+    close = r"(?:\\{0,4}(?:[\"'`\u201d]|&quot;|&#(?:34|39|x27);))?"
     kind = r":\s?(?:Optional\[)?(?:str|bytes|String|string|SecretStr|Any)\]?(?:\s?\|\s?None)?\s?="
     _compiled["after"] = re.compile(
         close
@@ -24,24 +26,33 @@ def _compile():
         + kind
         + r"|=>|:=|==|=|:|\uff1a|\uff1d|%3[DdAa]|\u2502|\u2503|\||\u4e3a|\u662f)\s{0,16}"
     )
+    # `Password for wei: `, `api_key (set by user): `, `api_key ....... `, `name="password" value=`.
+    _compiled["far"] = re.compile(
+        close
+        + r"(?:(\s(?:for|of)\s[\w.@-]{1,40}\s?:\s{1,4}|\s?\([^()]{1,40}\)\s?[:=]\s{0,4})|\s{0,3}\.{3,}\s{1,4}"
+        + r"|(?:\s{1,4}|\s{0,4},\s{0,4}|</\w{1,20}>\s{0,8}<)[\"']?value[\"']?\s?[:=>]\s{0,4})"
+    )
+    loose = r"(->|\u2192|\((?=[^()\s]{8,256}\))|,(?=[^\s,]{8,256}(?:,|\s|$)))"
+    _compiled["loose"] = re.compile(close + r"\s{0,4}" + loose + r"\s{0,4}")
     _compiled["option"] = re.compile(r"(?:\\{0,4}[\"'`])?\s(?![\s-])")
     _compiled["listed"] = re.compile(r"\\{0,4}[\"'`],\s{0,4}(?=\\{0,4}[\"'`])")
-    _compiled["column"] = re.compile(r"(?:\s+is|\s+was)?\s{1,64}")
+    _compiled["column"] = re.compile(r"(?:\s+is|\s+was)?(?:\s+now)?\s{1,64}")
     _compiled["element"] = re.compile(r">")
-    _compiled["open"] = re.compile(r"[rbfuRBFU]{0,2}(\\{0,4}(?:\"\"\"|'''|[\"'`\u201c]))")
+    _compiled["open"] = re.compile(r"[rbfuRBFU]{0,2}(\\{0,4}(?:\"\"\"|'''|[\"'`\u201c])|&quot;|&#(?:34|39|x27);)")
     _compiled["bare"] = re.compile(r"[^\s\"'`<>\u2502\u2503|]+")
     _compiled["next"] = re.compile(r"[,;&][\w.-]{1,64}[=:]|\\[nrt]|%26")
     _compiled["header_value"] = re.compile(r"[^\"'`\r\n<>\x1f]{1,16384}")
     _compiled["inner"] = re.compile(r"[\"']([^\"']{1,4096})[\"']")
 
 
-def context_spans(line, stems=None, extra=frozenset()):
+def context_spans(line, stems=None, extra=frozenset(), context=None):
     """Where secret values stand beside their names in `line`.
 
     Args:
         line: The text.
         stems: Which of the usual stems of names stand in it, in lower case; None: look for all of them.
         extra: Further secret names of this notebook, in lower case.
+        context: The `LineContext` of the lines before; None: the line stands by itself.
 
     Returns:
         List of (start, end, rule, text); the text is empty, for the mark of the rule.
@@ -61,9 +72,13 @@ def context_spans(line, stems=None, extra=frozenset()):
         kind = name_class(name.strip("-."), extra)
         if kind in ("", "weak") and name.lower() in _NEEDS_OWNER:
             kind = name_class(_with_word_before(line, left, name), extra) or kind
+            if not kind and context and name in ("key", "KEY", "Key") and _is_random_after(line, right):
+                kind = class_in_section(name, context.section(line, left), extra)
         if not kind:
             continue
         span = _value_span(line, left, right, kind)
+        if not span and context:
+            context.await_value(line, left, right, kind)
         if span:
             found.extend(span)
             done = max(done, span[-1][1])
@@ -75,12 +90,24 @@ def _stem_bounds(line, stems):
     low = lower(line)
     found = []
     for stem in stems:
-        start = low.find(stem)
+        word, before, after = _stem_parts(stem)
+        start = low.find(word)
         while start >= 0:
-            found.append((start, start + len(stem)))
-            start = low.find(stem, start + len(stem))
+            end = start + len(word)
+            found.append((start + before, end - after))
+            start = low.find(word, end)
     found.sort()
     return found
+
+
+def _stem_parts(stem):
+    """A stem in lower case, and how many of its first and last characters are no part of the name."""
+    parts = _stems.get(stem)
+    if parts is None:
+        # ` sk` stands for the name `sk`, of which too many words are made.
+        before = len(stem) - len(stem.lstrip(" \"'"))
+        parts = _stems[stem] = (lower(stem), before, len(stem) - len(stem.rstrip("\"'")))
+    return parts
 
 
 def _whole_name(line, start, end):
@@ -94,6 +121,15 @@ def _whole_name(line, start, end):
     while right > end and line[right - 1] in ".-":
         right -= 1
     return left, right
+
+
+def _is_random_after(line, right):
+    match = _compiled["after"].match(line, right)
+    if not match or not has_digit(line[match.end() : match.end() + _GLANCE]):
+        return False
+    opened = _compiled["open"].match(line, match.end())
+    value = _compiled["bare"].match(line, opened.end() if opened else match.end(), len(line))
+    return bool(value) and looks_random(value.group().rstrip(",;)]}"))
 
 
 def _with_word_before(line, left, name):
@@ -112,10 +148,12 @@ def _value_span(line, left, right, kind):
         return None
     if kind == "weak" and line[left] == "-" and separator == "=":
         kind = "secret"
-    if (kind == "weak" or separator == " ") and not has_digit(line[start : start + _GLANCE]):
+    if (kind == "weak" or separator in LOOSE) and not has_digit(line[start : start + _GLANCE]):
         return None
     if kind == "header":
         return _header_span(line, start, separator, "cookie" in line[left:right].lower())
+    if kind == "phrase":
+        return _phrase_span(line, start)
     opened = _compiled["open"].match(line, start)
     if opened:
         if _ends_around(line, left, right, opened.group(1)):
@@ -131,6 +169,9 @@ def _value_span(line, left, right, kind):
     if line[start : start + 1] in ("(", "["):
         return _listed_spans(line, start, kind)
     end = _bare_end(line, start)
+    if separator in (",", "("):
+        stop = line.find(")" if separator == "(" else ",", start)
+        return _whole_value(line, start, stop if stop >= 0 else _bare_end(line, start, len(line)), kind, separator)
     if line[start:end].lower() in ("bearer", "basic", "token", "digest", "apikey") and line[end : end + 1] == " ":
         start = end + 1
         end = _bare_end(line, start)
@@ -141,6 +182,17 @@ def _value_span(line, left, right, kind):
     if (code and not has_digit(line[start:end])) or not value_is_secret(line[start:end], kind, False, separator):
         return None
     return [(start, _bare_end(line, start, len(line)), kind, "")]
+
+
+def _whole_value(line, start, end, kind, separator):
+    return [(start, end, kind, "")] if value_is_secret(line[start:end].strip(), kind, False, separator) else None
+
+
+def _phrase_span(line, start):
+    match = _compiled["header_value"].match(line, start + (line[start : start + 1] in "\"'"))
+    end = match.end() if match else start
+    begin = match.start() if match else start
+    return _whole_value(line, begin, begin + len(line[begin:end].rstrip()), "phrase", "=")
 
 
 def _ends_around(line, left, right, mark):
@@ -174,6 +226,11 @@ def _separator(line, left, right):
             # In a table the name fills its cell.
             return "", None
         return mark if len(mark) == 1 else "=", match.end()
+    following = line[right : right + _GLANCE]
+    distant = "(" in following or "..." in following or ": " in following or "value" in following
+    match = _compiled["far"].match(line, right) if distant else None
+    if match:
+        return "->" if match.group(1) else "=", match.end()
     # One hyphen at the start of a line is that of a difference or of a list.
     option = line.startswith("--", left) or (line[left] == "-" and left > 0 and line[left - 1] in " \t\x1f\"'`")
     if option:
@@ -182,7 +239,10 @@ def _separator(line, left, right):
             return "=", match.end()
     match = _compiled["listed"].match(line, right)
     if match and line[left - 1 : left] in "\"'`":
-        return ",", match.end()
+        return "=" if line[left] == "-" else ",", match.end()
+    match = _compiled["loose"].match(line, right)
+    if match:
+        return "->" if match.group(1) == "\u2192" else match.group(1), match.end()
     if line[left - 1 : left] == "<" and line[right : right + 1] == ">" and "</" in line[right : right + 4096]:
         return "=", right + 1
     match = _compiled["column"].match(line, right)

@@ -10,7 +10,7 @@ import os
 from .known_secrets import spellings, worth_masking
 from .named_secrets import context_spans
 from .paths_and_urls import PathsAndUrls, url_spans
-from .prefilter import LinePrefilter
+from .prefilter import LinePrefilter, line_bounds
 from .rules import FormatRule, rules_data
 from .stream import KeyState, StreamRedactor, cut_lines, has_key
 from .structures import redact_data
@@ -98,31 +98,47 @@ class Redactor:
         if state.open or has_key(plain):
             return "".join(self.replace(line, self.spans(line, state)) for line in cut_lines(block))
         chosen = self._gate.lines(plain)
-        if not chosen:
+        if not chosen and not state.context.awaited:
+            state.context.pass_by(plain)
             return block
+        found = self._found_lines(plain, chosen, state.context)
         if plain is not block:
-            return self._coloured(block, plain, chosen)
+            return self._coloured(block, plain, {(start, end): spans for start, end, spans in found})
         out = []
         done = 0
-        for start, end in sorted(chosen):
-            line = block[start:end]
-            spans = self._detect(line, chosen[start, end])
-            if spans:
-                out += (block[done:start], self.replace(line, spans))
-                done = end
+        for start, end, spans in found:
+            out += (block[done:start], self.replace(block[start:end], spans))
+            done = end
         out.append(block[done:])
         return "".join(out)
 
-    def _coloured(self, block, plain, chosen):
-        """Lines with terminal escapes redacted, where `chosen` tells the bounds of lines in the text without them."""
+    def _found_lines(self, text, chosen, context):
+        """What to replace in whole lines, of which `chosen` tells the detectors: list of (start, end, spans)."""
+        returns = "\r" in text
+        waiting = sorted(chosen, reverse=True)
+        found = []
+        end = 0
+        while waiting or (context.awaited and end < len(text)):
+            start, end = line_bounds(text, end, returns) if context.awaited else waiting.pop()
+            if waiting and waiting[-1] == (start, end):
+                waiting.pop()
+            line = text[start:end]
+            context.at_line(text, start)
+            spans = context.awaited_spans(line) + self._detect(line, chosen.get((start, end), ()), context)
+            if spans:
+                found.append((start, end, spans))
+        context.pass_by(text)
+        return found
+
+    def _coloured(self, block, plain, found):
+        """Lines with terminal escapes redacted; `found` has what to replace by the bounds of lines without them."""
         out = cut_lines(block)
         at = 0
         for index, line in enumerate(cut_lines(plain)):
-            detectors = chosen.get((at, at + len(line)))
+            spans = found.get((at, at + len(line)))
             at += len(line)
-            if detectors:
-                spans = self._detect(line, detectors)
-                out[index] = self.replace(out[index], _with_escapes(out[index], spans)) if spans else out[index]
+            if spans:
+                out[index] = self.replace(out[index], _with_escapes(out[index], spans))
         return "".join(out)
 
     def line_spans(self, line):
@@ -140,7 +156,10 @@ class Redactor:
         if self._gate is None:
             self._prepare()
         chosen = self._gate.line(line)
-        return found + self._detect(line, chosen) if chosen else found
+        if chosen or state.context.awaited:
+            found = found + state.context.awaited_spans(line) + self._detect(line, chosen, state.context)
+        state.context.pass_by(line if line[-1:] in ("\n", "\r") else line + "\n")
+        return found
 
     def replace(self, line, spans, begin=0, end=None):
         """`line[begin:end]` with the spans replaced and counted; spans that overlap become one."""
@@ -173,7 +192,7 @@ class Redactor:
         self._words = frozenset(value for value in self._known if value.isalpha())
         self._gate = LinePrefilter(words, run_words, {form: [self._known_spans] for form in self._needles})
 
-    def _detect(self, line, detectors):
+    def _detect(self, line, detectors, context):
         found = []
         stems = []
         for detector in detectors:
@@ -184,7 +203,7 @@ class Redactor:
             else:
                 found.extend(detector(line))
         if stems:
-            found.extend(context_spans(line, stems, self.names))
+            found.extend(context_spans(line, stems, self.names, context))
         return found and [span for span in found if not self.is_allowed(line[span[0] : span[1]])]
 
     def is_allowed(self, text):

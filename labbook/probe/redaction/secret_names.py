@@ -8,6 +8,9 @@ from .rules import has_digit, rules_data
 
 _CACHE_LIMIT = 4096
 
+LOOSE = (" ", "->", "(", ",")
+"""What may stand between a name and its value, but as often between two words: the value has to look like a secret."""
+
 _classes = {}
 _compiled = {}
 
@@ -20,8 +23,8 @@ def name_class(name, extra=frozenset()):
         extra: Further names, in lower case, that are secret in this notebook.
 
     Returns:
-        "password", "secret", "header" (the rest of the line belongs to it), "weak" (only a value that looks random is
-        secret) or "" (no secret).
+        "password", "secret", "header" (the rest of the line belongs to it), "phrase" (only twelve words or more are
+        secret), "weak" (only a value that looks random is secret) or "" (no secret).
     """
     if extra and name.lower() in extra:
         return "secret"
@@ -40,14 +43,18 @@ def _classify(words):
     if not words:
         return ""
     last, owners = words[-1], words[:-1]
+    while len(owners) > 1 and owners[-1] in names["carriers"]:
+        owners = owners[:-1]
     owner = owners[-1] if owners else ""
     kind = ""
     if last in names["header"]:
         kind = "header"
-    elif last in names["password"] or (last == "pass" and owner in names["pass_owners"]):
+    elif _is_password_name(words, owner, names):
         kind = "password"
     elif last in names["secret"]:
         kind = "secret"
+    elif last == "mnemonic" or (last == "phrase" and owner in ("seed", "recovery", "backup", "secret", "wallet")):
+        kind = "phrase"
     elif last in ("key", "keys"):
         kind = "secret" if owner in names["key_owners"] else ""
     elif last == "token":
@@ -58,9 +65,26 @@ def _classify(words):
         kind = "secret" if owner in names["pat_owners"] else ""
     elif last in ("ak", "sk") and owner in names["cloud_owners"]:
         kind = "secret"
-    elif last in names["weak"] or (last == "id" and owner == "session"):
+    elif last == "id":
+        kind = _identifier_class(owner, owners[-2:-1], names)
+    elif last in names["weak"]:
         kind = "weak"
     return kind
+
+
+def _is_password_name(words, owner, names):
+    last = words[-1]
+    if last in names["password"] or (last in ("pass", "pw") and owner in names["pass_owners"]):
+        return True
+    # `PGPASSWORD`, `mot de passe`.
+    return last.endswith(("password", "passwd", "passphrase")) or "".join(words[-3:]) in names["password"]
+
+
+def _identifier_class(owner, before, names):
+    """`session_id` and `private_key_id` are secret where they look random; `secret_id` is half of a login."""
+    if owner == "secret":
+        return "secret"
+    return "weak" if owner == "session" or (owner == "key" and before == ["private"]) else ""
 
 
 def _token_class(owner, names):
@@ -133,7 +157,13 @@ def value_is_secret(value, kind, quoted, separator="="):
     """
     if not value or len(value) > 65536:
         return False
-    if kind == "weak" or separator == " ":
+    if kind == "phrase":
+        return _is_phrase(value)
+    if kind == "weak" and separator != " " and is_login(value):
+        return True
+    if kind == "password" and separator in LOOSE:
+        return _looks_made_up(value) and not _harmless(value, quoted)
+    if kind == "weak" or separator in LOOSE:
         return looks_random(value) and not _harmless(value, quoted)
     if _harmless(value, quoted):
         return False
@@ -149,6 +179,32 @@ def value_is_secret(value, kind, quoted, separator="="):
     if wordy and not quoted and separator in (":", "\uff1a", "|", "\u2502"):
         return len(value) >= 16
     return len(value) >= (4 if quoted else 6)
+
+
+def is_login(value):
+    """Whether a value is `user:password` in base64, as in HTTP basic authentication and in files of Docker."""
+    if not 8 <= len(value) <= 512 or len(value) % 4 or not value.isascii() or not value.rstrip("=")[-8:].isalnum():
+        return False
+    from binascii import Error, a2b_base64
+
+    try:
+        plain = a2b_base64(value).decode("ascii")
+    except (Error, ValueError):
+        return False
+    login, _, password = plain.partition(":")
+    return bool(login) and bool(password) and plain.isprintable()
+
+
+def _is_phrase(value):
+    words = value.replace(",", " ").split()
+    return 12 <= len(words) <= 24 and all(word.isalpha() and 3 <= len(word) <= 8 for word in words)
+
+
+def _looks_made_up(value):
+    """Whether a word looks like a password that somebody chose: letters in both cases and a digit."""
+    if looks_random(value):
+        return True
+    return 8 <= len(value) <= 128 and " " not in value and _mixed(value) and not _is_path(value)
 
 
 def _number(value):

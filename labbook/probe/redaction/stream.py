@@ -5,6 +5,8 @@ position in the line, with text to both sides of the cut. A private key is follo
 each of them and without its last line.
 """
 
+from .line_context import LineContext
+
 _PATIENCE = 3
 _BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 _LONGEST_KEY = 16384
@@ -25,16 +27,18 @@ def _compile():
 
 
 class KeyState:
-    """Where in a private key the text is.
+    """Where in a private key the text is, and what stood before it.
 
     Attributes:
         open: Inside a key whose end has not been seen.
+        context: The lines before.
     """
 
     rule = "private_key"
 
     def __init__(self):
         self.open = False
+        self.context = LineContext()
         self._strange = 0
 
     def take_over(self, other):
@@ -159,6 +163,7 @@ class StreamRedactor:
         self._pending, self._length = [], 0
         out = self._block(rest) if rest or self._line.begun else ""
         self._state.open = False
+        self._state.context.forget()
         return out
 
     def _windows(self):
@@ -216,6 +221,7 @@ class _LongLine:
         if ended:
             out.append(self._window(text, True)[1])
             self.begun, self._left, self._covered = False, "", False
+            self._state.context.forget()
             text = ""
         return "".join(out), text
 

@@ -1,6 +1,7 @@
 """Redaction of plain data: dictionaries, lists and command lines, where the name stands apart from its value."""
 
-from .secret_names import name_class, value_is_secret
+from .line_context import class_in_section
+from .secret_names import looks_random, name_class, value_is_secret
 
 _SHOWN = 200
 _READ = 4096
@@ -11,7 +12,7 @@ _LABELS = ("name", "key", "what")
 _LABELLED = ("value", "before", "now")
 
 
-def redact_data(value, redactor, name="", depth=0):
+def redact_data(value, redactor, name="", depth=0, section=""):
     """JSON-like `value` with all strings redacted and values under secret-looking keys masked.
 
     Args:
@@ -19,6 +20,7 @@ def redact_data(value, redactor, name="", depth=0):
         redactor: The rules.
         name: Secret-looking key that `value` stands under; empty: none.
         depth: How deep `value` lies.
+        section: Key that `value` stands under, whether or not it looks secret.
 
     Returns:
         Dictionaries with text keys, lists, text, numbers, booleans and None; anything else as its `repr`, cut.
@@ -34,7 +36,7 @@ def redact_data(value, redactor, name="", depth=0):
     if depth > _DEPTH:
         return "..."
     if isinstance(value, dict):
-        return _mapping(value, name if kind else "", redactor, depth)
+        return _mapping(value, name if kind else "", redactor, depth, section)
     if isinstance(value, (list, tuple, set, frozenset)):
         items = list(value)
         if not kind and all(isinstance(item, str) for item in items) and any(item[:1] == "-" for item in items):
@@ -46,7 +48,7 @@ def redact_data(value, redactor, name="", depth=0):
     return shown[:_SHOWN] + ("..." if len(shown) > _SHOWN else "")
 
 
-def _mapping(value, name, redactor, depth):
+def _mapping(value, name, redactor, depth, section):
     # `{"name": "password", "value": "..."}` says its key in a value, and so does a row of what changed.
     label = next((value[key] for key in _LABELS if isinstance(value.get(key), str)), "")
     out = {}
@@ -56,8 +58,20 @@ def _mapping(value, name, redactor, depth):
             out[text] = {redactor.text(str(rule)): number for rule, number in item.items()}
             continue
         inner = label if label and text in _LABELLED else name or text
-        out[redactor.text(text)] = redact_data(item, redactor, inner, depth + 1)
+        if text == "key" and not name:
+            # `{"wandb": {"key": ...}}`, and a dictionary as in `kaggle.json`.
+            inner = _owned_key([section] + ["kaggle"] * ("username" in value), item)
+        out[redactor.text(text)] = redact_data(item, redactor, inner, depth + 1, text)
     return out
+
+
+def _owned_key(sections, item):
+    """`key` with the section in front that makes a random value of it a secret."""
+    if isinstance(item, str) and looks_random(item):
+        for section in sections:
+            if class_in_section("key", section, frozenset()):
+                return section + "_key"
+    return "key"
 
 
 def _are_counts(value):

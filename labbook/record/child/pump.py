@@ -30,7 +30,10 @@ _QUIET_S = 0.3
 """How long after the command's end its streams may stay open before the entry is written: a background process that it
 started may never close them. Source: chosen by us."""
 
-RELAYED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+RELAYED_SIGNALS = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
+)
 
 
 @dataclass
@@ -221,7 +224,11 @@ class Pump:
         self.release()
 
     def resize(self, *_: object) -> None:
-        """Copies a new window size and signals the group again, which may have read the old size."""
+        """Copies a new window size and signals the group again, which may have read the old size.
+
+        So a program gets SIGWINCH twice: from the user's terminal, and when the size of its own has changed. The first
+        cannot be held back without taking the program out of the terminal's foreground group.
+        """
         changed = [copy_window_size(channel.screen, channel.source) for channel in self.channels if channel.pty]
         if any(changed) and not self.full:
             os.kill(0, signal.SIGWINCH)

@@ -203,7 +203,8 @@ def test_a_process_left_behind_does_not_hold_the_recorder(record, tmp_path):
 COUNTING = (
     "import signal, sys, time\n"
     "got = []\n"
-    "for s in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1): signal.signal(s, lambda n, _: got.append(n))\n"
+    "for s in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGALRM):\n"
+    "    signal.signal(s, lambda n, _: got.append(n))\n"
     "open('ready', 'w').close()\n"
     "end = time.monotonic() + 2.5\n"
     "while time.monotonic() < end: time.sleep(0.05)\n"
@@ -211,7 +212,7 @@ COUNTING = (
 )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGALRM])
 def test_a_signal_to_the_recorder_is_passed_on_once(begin, number):
     process = begin(PYTHON, "-c", COUNTING)
     process.send_signal(number)

@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labbook.record.run_from_journal.series_events import fold_series
@@ -107,7 +107,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
         st.dictionaries(st.sampled_from(["step", "opt", "n", "ph", "agg", "samples", "t", "params"]), VALUES),
