@@ -1,7 +1,7 @@
-"""Answers of `labbook search` to 230 questions of people, half of them Chinese, in a notebook of 150 mixed runs.
+"""Answers of `labbook search` to 233 questions, half of them Chinese, in a notebook of 150 mixed runs.
 
-`python -m benchmarks.search` prints the share of right answers; `python -m benchmarks.search open` also lists what is wrong
-in the half that may be looked at. The other half is held out: its questions were never looked at during the work.
+`python -m benchmarks.search` prints the share of right answers; `python -m benchmarks.search open` also lists what is
+wrong in the half that may be looked at. The other half is held out: nothing was tuned on its questions.
 
 An answer is right if it is the page of an expected symptom, or a run with an expected symptom and a confirmed fix. A
 question that nothing answers is right without any answer.
@@ -97,5 +97,3 @@ def _print_share(name: str, places: list[int]) -> None:
     first, three = sum(place == 1 for place in places), sum(0 < place <= 3 for place in places)
     count = max(len(places), 1)
     print(f"   {name:<18} right first {first / count:4.0%}, among three {three / count:4.0%}  ({len(places)})")
-
-

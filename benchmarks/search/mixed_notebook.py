@@ -1,4 +1,4 @@
-"""Writes a notebook of 150 mixed runs: healthy ones whose checklists and consoles name faults, and failures of many kinds.
+"""Writes a notebook of 150 mixed runs: healthy ones whose checklists name faults, and failures of many kinds.
 
 The pages of the catalogue give names of checks, titles, advice and messages, so no failure is spelled out here.
 """

@@ -58,7 +58,6 @@ def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str,
     from labbook import screen
     from labbook.errors import NothingFoundError
     from labbook.index.query import list_notes
-    from labbook.index.query_parser import near_filters
     from labbook.report.run_row import run_row
 
     book = open_notebook(notebook)
@@ -71,10 +70,11 @@ def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str,
         print_json([{**entry.meta, **_data(row)} for entry, row in zip(found.entries, rows, strict=True)])
     if not rows and not query:
         raise NothingFoundError(say.line("terminal.list.empty"), hint=say.line("terminal.list.empty_advice"))
+    if not rows and found.missing is not None:
+        raise NothingFoundError(say(found.missing.said), hint=say(found.missing.advice))
     if not rows:
-        near = near_filters(query)
-        hint = say.line("terminal.did_you_mean", names=near) if near else say.line("terminal.list.no_match_advice")
-        raise NothingFoundError(say.line("terminal.list.no_match", filters=query), hint=hint)
+        advice = say.line("terminal.list.no_match_advice")
+        raise NothingFoundError(say.line("terminal.list.no_match", filters=query), hint=advice)
     if not as_json:
         _print(rows, found.total, say)
         warn_of_notes(found.refreshed.problems, say)

@@ -104,16 +104,20 @@ def command(limit: int, as_json: bool, notebook: str | None, words: tuple[str, .
 def interpret(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
     """Returns the query, and the failures that typed or pasted text is about."""
     from labbook.diagnosis.service import Diagnoser
+    from labbook.index.query import read_field_names
+    from labbook.index.query_error import query_language
     from labbook.index.query_parser import parse_query
     from labbook.index.query_symptoms import match_symptoms
 
     diagnoser = Diagnoser(book)
     catalogue = diagnoser.catalogue
+    names = read_field_names(book)
     pasted = "\n" in typed.strip() or _ERROR.search(typed) is not None
     if not pasted:
-        symptoms = match_symptoms(typed, catalogue.symptoms.values())
-        question = parse_query(typed)
-        if not symptoms.whole and len(question.terms) > _PAGES and not question.filters:
+        with query_language(book.config.language_in_use()):
+            symptoms = match_symptoms(typed, catalogue.symptoms.values(), names)
+            question = parse_query(typed, names)
+        if not symptoms.symptoms and len(question.terms) > _PAGES and not question.is_restricted:
             # It may be a message without its class.
             _, of_message = _interpret_paste(diagnoser, typed)
             symptoms = of_message if of_message.symptoms else symptoms
@@ -122,10 +126,14 @@ def interpret(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
         filters = [] if "\n" in typed.strip() else [word for word in typed.split() if _is_filter(word)]
         message = typed if not filters else " ".join(word for word in typed.split() if word not in filters)
         words, symptoms = _interpret_paste(diagnoser, message)
+        if not symptoms.symptoms and "\n" not in typed.strip():
+            # The name of a class among the words of a question: `OutOfMemoryError, what can I do`.
+            matched = match_symptoms(message, catalogue.symptoms.values())
+            symptoms = replace(matched, fingerprints=symptoms.fingerprints)
         if "\n" in typed.strip() or symptoms.whole:
             typed = " ".join([words, *filters])
         question = parse_query(typed)
-    if question.terms and not question.filters and question.since is None and question.before is None:
+    if question.terms and not question.is_restricted:
         language = book.config.language_in_use()
         pages = [_page(catalogue.symptoms[name], language) for name in symptoms.symptoms[:_PAGES]]
         symptoms = replace(symptoms, pages=tuple(pages))
@@ -133,7 +141,7 @@ def interpret(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
 
 
 def _is_filter(word: str) -> bool:
-    from labbook.index.query_parser import FILTERS
+    from labbook.index.query_fields import FILTERS
 
     return re.match(r"-?([a-z]+):\S", word) is not None and word.lstrip("-").partition(":")[0] in FILTERS
 
