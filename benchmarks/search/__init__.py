@@ -36,11 +36,11 @@ def questions() -> list[tuple[str, frozenset[str], bool]]:
 
 def answers(book: Notebook, words: str) -> list[Hit]:
     """Returns what `labbook search` answers, best first."""
-    from labbook.commands.search import interpret
     from labbook.errors import NothingFoundError
+    from labbook.findings.search_question import interpret_search
     from labbook.index.query import search
 
-    query, meant = interpret(book, words)
+    query, meant = interpret_search(book, words)
     try:
         return list(search(book, query, meant=meant).hits)
     except NothingFoundError:

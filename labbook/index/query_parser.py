@@ -157,8 +157,7 @@ class _Reader:
         wanted = tuple(part.strip().lower() for part in value.split(",") if part.strip()) if operator == ":" else (
             value.strip().lower(),
         )  # fmt: skip
-        if operator in (":", "=", "!=", "=="):
-            self._check_values(key, wanted)
+        wanted = self._whole_values(key, operator, wanted)
         negated, operator = (bool(minus) != (operator == "!=")), {"!=": "=", "==": "="}.get(operator, operator)
         if key in ("since", "before"):
             return Filter(key, (value,), negated, operator)
@@ -190,10 +189,21 @@ class _Reader:
         return len(key) > 3 and bool(nearest(key, [name for name in known if abs(len(name) - len(key)) < 2], 1))
 
     @staticmethod
-    def _check_values(key: str, values: tuple[str, ...]) -> None:
-        for value in values if key in VALUES else ():
-            if value not in VALUES[key]:
+    def _whole_values(key: str, operator: str, values: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns the values of a field with a closed list, also for their beginnings: `status:fin`.
+
+        Raises:
+            QueryError: The field never has the value.
+        """
+        if key not in VALUES or operator not in (":", "=", "!=", "=="):
+            return values
+        found: list[str] = []
+        for value in values:
+            same = [one for one in VALUES[key] if (one.startswith(value) if operator == ":" else one == value)]
+            if not same:
                 raise unknown("unknown_value", value, VALUES[key], lambda near: f"{key}:{near}", field=key)
+            found += same
+        return tuple(found)
 
     def _read_condition(self, condition: Filter) -> None:
         condition = replace(condition, negated=condition.negated != self._negates)

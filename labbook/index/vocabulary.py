@@ -40,28 +40,41 @@ class Vocabulary:
     longest: dict[str, int]
 
 
-@cache
-def vocabulary() -> Vocabulary:
-    """Returns the words of `words.txt`."""
-    forms: dict[str, tuple[str, ...]] = {}
-    minor: set[str] = set()
-    lines: dict[tuple[str, ...], set[str]] = {}
+def vocabulary_lines() -> tuple[list[list[str]], list[str]]:
+    """Returns the forms of each meaning of `words.txt`, and the words that say little."""
+    meanings: list[list[str]] = []
+    minor: list[str] = []
     for line in PATH.read_text(encoding="utf-8").splitlines():
         if line.startswith("#") or not line.strip():
             continue
         words = [word.strip() for word in line.lstrip("~").split("|") if word.strip()]
+        if line.startswith("~"):
+            minor += words
+        else:
+            meanings.append(words)
+    return meanings, minor
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    """Returns the words of `words.txt`."""
+    forms: dict[str, tuple[str, ...]] = {}
+    lines: dict[tuple[str, ...], set[str]] = {}
+    meanings, minor = vocabulary_lines()
+    for words in meanings:
         for word in words:
-            known = lines.setdefault(tuple(root(atom) for atom in atoms(word)), set())
-            if line.startswith("~"):
-                minor.add(word)
-            else:
-                known.add(words[0])
-                forms[word] = tuple(dict.fromkeys([word, *forms.get(word, ()), *words]))
-    meanings = {key: frozenset(names) for key, names in lines.items() if key}
+            lines.setdefault(_roots(word), set()).add(words[0])
+            forms[word] = tuple(dict.fromkeys([word, *forms.get(word, ()), *words]))
+    for word in minor:
+        lines.setdefault(_roots(word), set())
     longest: dict[str, int] = {}
-    for key in meanings:
+    for key in lines:
         longest[key[0]] = max(longest.get(key[0], 0), len(key))
-    return Vocabulary(forms, frozenset(minor), meanings, longest)
+    return Vocabulary(forms, frozenset(minor), {key: frozenset(names) for key, names in lines.items()}, longest)
+
+
+def _roots(text: str) -> tuple[str, ...]:
+    return tuple(root(atom) for atom in atoms(text))
 
 
 def atoms(text: str) -> list[str]:
@@ -93,7 +106,7 @@ def read_meanings(text: str) -> tuple[frozenset[str], ...]:
     are left out.
     """
     known = vocabulary()
-    roots = [root(atom) for atom in atoms(text)]
+    roots = list(_roots(text))
     found: list[frozenset[str]] = []
     unknown: list[str] = []
     at = 0

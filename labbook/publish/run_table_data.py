@@ -122,6 +122,7 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
         "author": lambda row: row.author,
         "host": lambda row: row.host,
         "mode": lambda row: str(fronts.get(row.path, {}).get("mode") or ""),
+        "verdict": lambda row: str(fronts.get(row.path, {}).get("verdict") or ""),
     }
     many: dict[str, Callable[[RunRow], Sequence[str]]] = {
         "tags": lambda row: row.tags,
