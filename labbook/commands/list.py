@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +19,7 @@ from labbook.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from labbook.index.query import Listed
     from labbook.report.run_row import RunRow
     from labbook.store.sentences import Sentences
 
@@ -39,9 +40,11 @@ Conditions:
   script host mode id path has option, and all other fields of an entry
   duration>2h                   durations: 90s, 10m, 2h, 1d
   since:7d before:2026-11-21    a date (2026-11-21, 2026-11, 2026-W47, today) or an age
+
 \b
   key:value  begins with (numbers: equal)   key=value  is   key!=value  is not
   -condition, not condition                 a OR b     either of two
+
 An unknown name or value is refused, with the nearest one.
 """
 
@@ -85,7 +88,7 @@ def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str,
         advice = say.line("terminal.list.no_match_advice")
         raise NothingFoundError(say.line("terminal.list.no_match", filters=query), hint=advice)
     if not as_json:
-        _print(rows, found.total, say)
+        _print(rows, found, say)
         warn_of_notes(found.refreshed.problems, say)
 
 
@@ -104,7 +107,7 @@ def _data(row: RunRow) -> dict[str, object]:
     }
 
 
-def _print(rows: Sequence[RunRow], total: int, say: Sentences) -> None:
+def _print(rows: Sequence[RunRow], found: Listed, say: Sentences) -> None:
     from labbook import screen
     from labbook.report.numbers import duration
 
@@ -129,8 +132,21 @@ def _print(rows: Sequence[RunRow], total: int, say: Sentences) -> None:
         ]
         for row in rows
     ]
+    for key in found.keys:
+        columns.insert(-1, screen.Column(key, right=True, keep=6))
+        for line, entry in zip(table, found.entries, strict=True):
+            line.insert(-1, _value(entry.meta, key))
     if not any(row.author for row in rows):
         columns, table = columns[:-1], [line[:-1] for line in table]
     screen.print_table(columns, table)
-    if total > len(rows):
-        click.echo(say.line("terminal.list.shown", shown=len(rows), total=total), err=True)
+    if found.total > len(rows):
+        click.echo(say.line("terminal.list.shown", shown=len(rows), total=found.total), err=True)
+
+
+def _value(meta: Mapping[str, object], key: str) -> str:
+    from labbook.model.run_fields import as_number, field_values
+    from labbook.report.numbers import number
+
+    values = field_values(meta, key)
+    value = as_number(values[0]) if values else None
+    return number(value) if value is not None else str(values[0]) if values else ""

@@ -50,12 +50,14 @@ class Listed:
 
     Args:
         missing: Without any entry, the value that no note has, if there is one.
+        keys: Options, metrics and other fields that the query compares.
     """
 
     entries: tuple[Entry, ...]
     total: int
     refreshed: Refreshed
     missing: QueryError | None = None
+    keys: tuple[str, ...] = ()
 
 
 def search(
@@ -161,7 +163,7 @@ def list_notes(
         QueryError: A name or a value is not known, or a date cannot be read.
     """
 
-    def rows(index: sqlite3.Connection) -> tuple[list[tuple[str, str]], int, QueryError | None]:
+    def rows(index: sqlite3.Connection) -> tuple[list[tuple[str, str]], int, QueryError | None, tuple[str, ...]]:
         question = parse_query(filters, field_names(index) if filters else None, strict=True)
         expression = match_expression(question)
         where, values = filter_sql(question)
@@ -174,11 +176,11 @@ def list_notes(
         order = "ORDER BY n.started DESC, n.name DESC LIMIT ?"
         query = f"SELECT n.path, n.meta FROM notes n WHERE {where} {order}"
         found = index.execute(query, [*values, -1 if limit is None else limit]).fetchall()
-        return found, total, None if found else _missing(index, question)
+        return found, total, None if found else _missing(index, question), question.compared_keys
 
     with query_language(notebook.config.language_in_use()):
-        (found, total, missing), refreshed = query_index(notebook, rows, tell=tell)
-    return Listed(tuple(Entry(path, json.loads(meta)) for path, meta in found), total, refreshed, missing)
+        (found, total, missing, keys), refreshed = query_index(notebook, rows, tell=tell)
+    return Listed(tuple(Entry(path, json.loads(meta)) for path, meta in found), total, refreshed, missing, keys)
 
 
 def find_run(notebook: Notebook, word: str) -> Entry:

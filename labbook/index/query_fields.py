@@ -100,6 +100,10 @@ class FieldNames:
         """Whether a key is a field of the index, a field, an option or a metric."""
         return key.lower() in FILTERS or key.lower() in SAME_FIELD or field_key(ALIASES.get(key, key)) in _keys(self)
 
+    def has_option(self, name: str) -> bool:
+        """Whether a run has an option of this name."""
+        return field_key(name) in {key for one in self.params for key in option_keys(one)}
+
     def everything(self) -> list[str]:
         """Returns all names, those of the index first."""
         return [*FILTERS, *self.params, *self.metrics, *ALIASES, *self.fields]
@@ -129,7 +133,7 @@ def fits(front: str, condition: str) -> bool:
     """
     key, operator, wanted = _read(condition)
     if key == "option":
-        names = {field_key(name) for name in option_names(_read(front))}
+        names = set().union(*(option_keys(name) for name in option_names(_read(front))))
         return any(field_key(one) in names for one in wanted)
     values = field_values(_read(front), key)
     return any(_fits(value, operator, one) for value in values for one in wanted)

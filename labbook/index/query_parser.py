@@ -63,6 +63,12 @@ class Question:
         """Whether the query has a condition."""
         return bool(self.filters or self.either) or self.since is not None or self.before is not None
 
+    @property
+    def compared_keys(self) -> tuple[str, ...]:
+        """Options, metrics and other fields of the front matter that the query compares."""
+        filters = (*self.filters, *(one for group in self.either for one in group))
+        return tuple(dict.fromkeys(one.key for one in filters if one.key not in FILTERS))
+
 
 def parse_query(
     words: str, names: FieldNames | None = None, *, strict: bool = False, now: datetime | None = None
@@ -143,7 +149,10 @@ class _Reader:
         """
         option = _OPTION.fullmatch(token)
         if option:
-            return Filter("option", (option.group(1).lower(),))
+            name = option.group(1)
+            if self._names is not None and not self._names.has_option(name):
+                raise unknown("unknown_option", name, self._names.params, lambda near: f"--{near}")
+            return Filter("option", (name.lower(),))
         parted = _CONDITION.fullmatch(token)
         if parted is None:
             return None

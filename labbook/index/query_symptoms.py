@@ -22,6 +22,10 @@ _ENOUGH_SAID = 0.2
 """The same if the query has a whole search phrase of the symptom."""
 _NEAR = 0.75
 """A symptom is shown too if its score has this share of the best one. Source: as above."""
+_EQUAL = 0.98
+"""Two symptoms are as likely if their scores differ by less. Source: as above."""
+_EXACT = 1.99
+"""Score of a page with a search phrase that says the same as the whole query."""
 _WHOLE = 0.999
 _QUOTE_LETTERS = 8
 """Shortest part of a message that identifies a symptom. Source: chosen by us; "error in" is a part of most."""
@@ -36,6 +40,7 @@ class QuerySymptoms:
         symptoms: Symptom ids, likeliest first.
         families: Families, likeliest first.
         whole: Whether the query says nothing else.
+        equal: Number of symptoms that are as likely as the first one.
         pages: Pages of the catalogue to show among the results.
     """
 
@@ -43,6 +48,7 @@ class QuerySymptoms:
     symptoms: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
     whole: bool = False
+    equal: int = 1
     pages: tuple[Hit, ...] = ()
 
 
@@ -70,21 +76,23 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
     if bare in CRASH_FAMILIES or any(one.family == bare for one in known.values()):
         ids = [one.id for one in known.values() if one.family == bare]
         return QuerySymptoms((), tuple(ids[:_MOST]), (bare,), whole=True)
-    quoting = tuple(_quoting(bare, known.values()))
+    ranked = page_scores(known.values()).ranked(question.text)
+    exact = [one.symptom for one in ranked if one.score >= _EXACT]
+    quoting = [one.id for one in _quoting(bare, known.values())]
     if 0 < len(quoting) <= _MOST:
-        return QuerySymptoms((), tuple(one.id for one in quoting), _families(quoting), whole=True)
+        quoted = list(dict.fromkeys([*exact, *quoting]))[:_MOST]
+        families = _families(known[name] for name in quoted)
+        return QuerySymptoms((), tuple(quoted), families, whole=True, equal=max(len(exact), 1))
     # One common word, such as "loss", is about no failure.
     enough = _ENOUGH if len(read_meanings(question.text)) > 1 else float("inf")
-    ranked = [
-        one
-        for one in page_scores(known.values()).ranked(question.text)
-        if one.share >= (_ENOUGH_SAID if one.said else enough)
-    ]
+    ranked = [one for one in ranked if one.share >= (_ENOUGH_SAID if one.said else enough)]
     if not ranked:
         return QuerySymptoms()
-    chosen = [one.symptom for one in ranked[:_MOST] if one.score >= _NEAR * ranked[0].score]
-    families = _families(known[name] for name in chosen[:1])
-    return QuerySymptoms((), tuple(chosen), families, whole=ranked[0].share >= _WHOLE)
+    near = [one for one in ranked[:_MOST] if one.score >= _NEAR * ranked[0].score]
+    equal = sum(one.score >= _EQUAL * ranked[0].score for one in near)
+    families = _families(known[one.symptom] for one in near[:1])
+    chosen = tuple(one.symptom for one in near)
+    return QuerySymptoms((), chosen, families, whole=ranked[0].share >= _WHOLE, equal=equal)
 
 
 def _families(symptoms: Iterable[Symptom]) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """Ranks the notes that match a query.
 
 If the query is about a known failure and nothing else, the order is: runs with the same fingerprint; for each symptom
-its confirmed fixes, then its page; other runs with the symptom; runs of the same family; notes with the words. If the
-query says more, notes with all its words in the title, the tags or the text of people come before them.
+its confirmed fixes, then its page, where symptoms that are as likely are taken together; other runs with the symptom;
+runs of the same family; notes with the words. If the query says more, notes with all its words in the title, the tags
+or the text of people come before them.
 """
 
 from __future__ import annotations
@@ -79,10 +80,12 @@ def best(
         rows, counted = _by_words(index, question, limit, _COLUMNS_OF_PEOPLE)
         answers.add(rows)
     pages = {page.symptom: page for page in meant.pages}
-    for name in meant.symptoms:
-        answers.add(_distinct_fixes(_alike(index, question, _only(meant, name), limit, fixed=(1,))))
-        if name in pages:
-            answers.add([pages[name]])
+    # Of symptoms that are as likely, all fixes come before the pages.
+    first, others = meant.symptoms[: meant.equal], meant.symptoms[meant.equal :]
+    for names in (first, *((name,) for name in others)):
+        for name in names:
+            answers.add(_distinct_fixes(_alike(index, question, _only(meant, name), limit, fixed=(1,))))
+        answers.add(pages[name] for name in names if name in pages)
     answers.add(meant.pages)
     answers.add(_alike(index, question, replace(meant, fingerprints=(), families=()), limit))
     if meant.whole:

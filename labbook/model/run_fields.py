@@ -66,7 +66,7 @@ def field_key(name: str) -> str:
 def field_names(front: Front) -> Iterator[tuple[str, str]]:
     """Yields what a run can be filtered by, as ("field", "param" or "metric", name)."""
     yield from (("field", name) for name, _ in _leaves(front))
-    yield from (("param", name) for name in option_values(front))
+    yield from (("param", name) for name in option_names(front))
     metrics = front.get("metrics")
     yield from (("metric", str(name)) for name in (metrics if isinstance(metrics, Mapping) else ()))
 

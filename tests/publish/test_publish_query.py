@@ -34,7 +34,8 @@ process.stdout.write(JSON.stringify(queries.map((query) => {
 QUERIES = (
     "lr<0.02", "lr < 0.02", "lr>=0.01", "lr=1e-2", "lr==0.01", "lr!=0.01", "-lr:0.01", "not lr:0.01", "--lr",
     "--lr=0.01", "--warmup-steps", "warmup_steps>5", "optimizer:adam", "optimizer=adam", "optimizer:*w",
-    "amp:true", "width:32", "val_acc>0.9", "val/acc>0.9", "val_acc.best>=0.5", "loss:nan", "loss<0.5", "duration>1h", "duration<1m",
+    "amp:true", "width:32",
+    "val_acc>0.9", "val/acc>0.9", "val_acc.best>=0.5", "loss:nan", "loss<0.5", "duration>1h", "duration<1m",
     "verdict:unhealthy",
     "verdict:unknown", "verdict:healthy,unknown", "-verdict:unknown", "status:failed OR val_acc<0.5", "status:fin",
     "status:finished OR status:failed lr<0.005", "host=gpu-01", "host:gpu", "tag:swe", "-since:2026-11-22",

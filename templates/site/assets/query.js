@@ -23,7 +23,7 @@ window.labbook.query = (known, say, text) => {
     symptom: (run) => run.symptoms, tag: (run) => run.tags, author: (run) => [run.author], script: (run) => [run.script],
     host: (run) => [run.host], mode: (run) => [run.mode], id: (run) => [run.id],
     has: (run) => [run.fixed && "fix", run.symptoms.length && "symptom", Object.keys(run.metrics).length && "metrics", run.tags.length && "tag"].filter(Boolean),
-    option: (run) => Object.keys(run.params).map(fieldKey),
+    option: (run) => Object.keys(run.params).flatMap(keysOf),
   };
   const SAME = { check: "symptom", tags: "tag", symptoms: "symptom", frameworks: "framework", started: "since" };
   const CONTAINS = new Set(["experiment", "author", "script", "host"]);
@@ -34,6 +34,8 @@ window.labbook.query = (known, say, text) => {
   class Problem extends Error {}
 
   const fieldKey = (name) => name.toLowerCase().replace(/[^0-9a-z]+/g, "_").replace(/^_+|_+$/g, "");
+  /* `optimizer.lr` is found as `lr` too. */
+  const keysOf = (name) => [fieldKey(name), fieldKey(name.slice(name.lastIndexOf(".") + 1))];
   const refused = (key, values, ...advice) => new Problem([say(key, values), ...advice].join(" "));
 
   /* Names that are written alike: the share of letters that need not be changed. */
@@ -63,7 +65,7 @@ window.labbook.query = (known, say, text) => {
     const wanted = fieldKey(key);
     const found = ["duration", "duration_s"].includes(wanted) ? [(run) => run.duration] : [];
     for (const name of known.params) {
-      if ([fieldKey(name), fieldKey(name.slice(name.lastIndexOf(".") + 1))].includes(wanted)) found.push((run) => run.params[name]);
+      if (keysOf(name).includes(wanted)) found.push((run) => run.params[name]);
     }
     for (const name of known.metrics) {
       const bare = fieldKey(name);
@@ -133,7 +135,11 @@ window.labbook.query = (known, say, text) => {
   /* A condition as {kind, test}, or null for words. */
   function condition(token) {
     const option = OPTION.exec(token);
-    if (option) return { kind: "condition", test: ofText("option", ":", [option[1]]) };
+    if (option) {
+      const keys = known.params.flatMap(keysOf);
+      if (!keys.includes(fieldKey(option[1]))) throw unknown("query_unknown_option", option[1], known.params, (one) => `--${one}`);
+      return { kind: "condition", test: ofText("option", ":", [option[1]]) };
+    }
     const parted = CONDITION.exec(token);
     if (!parted) return null;
     const [, minus, written, sign, raw] = parted;
