@@ -124,7 +124,9 @@ def _missing(index: sqlite3.Connection, question: Question) -> QueryError | None
         return None
     wanted, known = found
     key = wanted.key
-    return unknown("no_such_value", ",".join(wanted.values), known, lambda near: f"{key}:{near}", field=key)
+    return unknown(
+        "terminal.query.no_such_value", ",".join(wanted.values), known, lambda near: f"{key}:{near}", field=key
+    )
 
 
 def _nothing_found(notebook: Notebook, words: str, question: Question, missing: QueryError | None) -> NothingFoundError:

@@ -53,7 +53,7 @@ def unknown(key: str, name: str, known: Iterable[str], write: Callable[[str], st
     """Returns the error for an unknown name or value, with the nearest one and a list of the known ones.
 
     Args:
-        key: Key of the message below `terminal.query`.
+        key: Key of the message.
         name: What is unknown.
         known: What is known, the most important first.
         write: Writes a known name as it stands in a query.
@@ -64,6 +64,4 @@ def unknown(key: str, name: str, known: Iterable[str], write: Callable[[str], st
     near = [write(one) for one in nearest(name, names)]
     parts = [message("terminal.query.near", names=near)] if near else []
     parts += [message("terminal.query.known", known=listed)] if listed else []
-    return QueryError(
-        message(f"terminal.query.{key}", name=name, **values), message("terminal.query.advice", parts=parts)
-    )
+    return QueryError(message(key, name=name, **values), message("terminal.query.advice", parts=parts))

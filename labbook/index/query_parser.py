@@ -151,7 +151,7 @@ class _Reader:
         if option:
             name = option.group(1)
             if self._names is not None and not self._names.has_option(name):
-                raise unknown("unknown_option", name, self._names.params, lambda near: f"--{near}")
+                raise unknown("terminal.query.unknown_option", name, self._names.params, lambda near: f"--{near}")
             return Filter("option", (name.lower(),))
         parted = _CONDITION.fullmatch(token)
         if parted is None:
@@ -185,7 +185,7 @@ class _Reader:
             return True
         known = self._names.everything()
         if self._strict or is_option or is_compared or self._is_meant(key, operator, value, known):
-            raise unknown("unknown_key", key, known, lambda near: f"{near}{operator}{value}")
+            raise unknown("terminal.query.unknown_key", key, known, lambda near: f"{near}{operator}{value}")
         return False
 
     @staticmethod
@@ -210,7 +210,9 @@ class _Reader:
         for value in values:
             same = [one for one in VALUES[key] if (one.startswith(value) if operator == ":" else one == value)]
             if not same:
-                raise unknown("unknown_value", value, VALUES[key], lambda near: f"{key}:{near}", field=key)
+                raise unknown(
+                    "terminal.query.unknown_value", value, VALUES[key], lambda near: f"{key}:{near}", field=key
+                )
             found += same
         return tuple(found)
 

@@ -58,6 +58,7 @@ def option_names(front: Front) -> set[str]:
     return {*option_values(front), *_typed(str(front.get("command") or ""))}
 
 
+@lru_cache(maxsize=4096)
 def field_key(name: str) -> str:
     """Returns a name as it is compared: `val/Acc`, `val-acc` and `val_acc` are the same."""
     return _OTHERWISE.sub("_", name.lower()).strip("_")
@@ -72,15 +73,14 @@ def field_names(front: Front) -> Iterator[tuple[str, str]]:
 
 
 def field_values(front: Front, key: str) -> list[Any]:
-    """Returns the values of a field, option or metric of a run; several where a name has several meanings.
+    """Returns the values of an option and a metric with a name, else of a field of the front matter.
 
     Args:
         front: Front matter of the run.
         key: `duration_s`, `code.branch`, `lr`, `optimizer.lr`, `val_acc`, `val_acc.best`.
     """
     wanted = field_key(ALIASES.get(key.lower(), key))
-    found = [value for name, value in _leaves(front) if field_key(name) == wanted]
-    found += [value for name, value in option_values(front).items() if wanted in option_keys(name)]
+    found = [value for name, value in option_values(front).items() if wanted in option_keys(name)]
     metrics = front.get("metrics")
     for name, values in metrics.items() if isinstance(metrics, Mapping) else ():
         bare = field_key(str(name))
@@ -90,12 +90,14 @@ def field_values(front: Front, key: str) -> list[Any]:
             found.append(values["last"] if values.get("last") is not None else values.get("best"))
         elif wanted.startswith(f"{bare}_") and wanted[len(bare) + 1 :] in METRIC_PARTS:
             found.append(values.get(wanted[len(bare) + 1 :]))
+    found = found or [value for name, value in _leaves(front) if field_key(name) == wanted]
     return [value for value in found if value is not None]
 
 
-def option_keys(name: str) -> set[str]:
+@lru_cache(maxsize=4096)
+def option_keys(name: str) -> frozenset[str]:
     """Returns the keys of an option: `optimizer.lr` is found as `optimizer_lr` and as `lr`."""
-    return {field_key(name), field_key(name.rpartition(".")[2])}
+    return frozenset((field_key(name), field_key(name.rpartition(".")[2])))
 
 
 def as_number(value: object) -> float | None:

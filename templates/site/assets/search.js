@@ -7,7 +7,7 @@
   const here = document.currentScript;
   const said = JSON.parse(here.dataset.words);
   const site = new URL(here.dataset.site, document.baseURI);
-  const { groupsOf, placed, termsOf, vocabularyOf } = window.labbookSearch;
+  const { groupsOf, placed, termsOf, vocabularyOf, withPhrases } = window.labbookSearch;
 
   const GROUPS = ["fix", "symptom", "run", "note"];
   const FACETS = ["framework", "symptom", "status", "experiment", "author"];
@@ -75,27 +75,12 @@
     return true;
   };
 
-  /** What has one of the phrases, each with its best score. */
-  const withPhrases = async (found, phrases, filters) => {
-    const answers = await Promise.all(
-      phrases.map((words) => found.instance.search(words.length > 1 ? `"${words.join(" ")}"` : words[0], { filters })),
-    );
-    const best = new Map();
-    // For a word that no page has Pagefind takes its beginning; what has that in what is shown alone is not meant.
-    for (const result of answers.flatMap((answer) => answer.results.filter((one) => one.words.length))) {
-      if (!(best.get(result.id)?.score >= result.score)) best.set(result.id, result);
-    }
-    return [...best.values()];
-  };
-
-  /**
-   * What fits a question, best first. Each meaning is looked for alone and counts the more the rarer it is, so that a long
-   * message finds something although no page has all of its words. What has only a small part of a question is no answer.
-   */
+  // What fits a question, best first. Each meaning is looked for alone and counts the more the rarer it is, so that a long
+  // message finds something although no page has all of its words. What has only a small part of a question is no answer.
   const ranked = async (found, groups, filters, enough) => {
-    const answers = await Promise.all(groups.map((phrases) => withPhrases(found, phrases, filters)));
-    const months = found.manifest.months.slice(0, found.merged);
-    const total = months.reduce((sum, month) => sum + month.count, found.manifest.first.count);
+    const answers = await Promise.all(groups.map((phrases) => withPhrases(found.instance, phrases, filters)));
+    const { first, months } = found.manifest;
+    const total = months.slice(0, found.merged).reduce((sum, month) => sum + month.count, first.count);
     const scores = new Map();
     let everything = 0;
     for (const results of answers) {
@@ -113,14 +98,13 @@
     const best = { all: 0 };
     for (const one of scores.values()) {
       const card = found.cards[one.result.id];
-      one.kind = card ? card.kind : "run";
-      // What was seen here before is likelier than what was not.
+      one.kind = card ? card.kind : "run"; // what was seen here before is likelier than what was not
       if (card && card.when) one.score *= 1.3;
       best[one.kind] = Math.max(best[one.kind] || 0, one.covered);
       best.all = Math.max(best.all, one.covered);
     }
     return [...scores.values()]
-      .filter((one) => one.covered >= best[one.kind] * 0.6 && one.covered >= best.all * 0.45 && one.covered >= everything * enough)
+      .filter((one) => one.covered >= Math.max(best[one.kind] * 0.6, best.all * 0.45, everything * enough))
       .sort((a, b) => b.score - a.score);
   };
 

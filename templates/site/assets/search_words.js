@@ -137,5 +137,18 @@ window.labbookSearch = (() => {
     return distinct.length ? distinct.slice(0, MOST_GROUPS) : alone(question);
   };
 
-  return { groupsOf, placed, termsOf, vocabularyOf, wordsOf };
+  /** What has one of the phrases, each with its best score. */
+  const withPhrases = async (instance, phrases, filters) => {
+    const answers = await Promise.all(
+      phrases.map((words) => instance.search(words.length > 1 ? `"${words.join(" ")}"` : words[0], { filters })),
+    );
+    const best = new Map();
+    // For a word that no page has Pagefind takes its beginning; what has that in what is shown alone is not meant.
+    for (const result of answers.flatMap((answer) => answer.results.filter((one) => one.words.length))) {
+      if (!(best.get(result.id)?.score >= result.score)) best.set(result.id, result);
+    }
+    return [...best.values()];
+  };
+
+  return { groupsOf, placed, termsOf, vocabularyOf, withPhrases, wordsOf };
 })();
