@@ -36,8 +36,8 @@ QUESTIONS = (
 
 
 def main(entries=ENTRIES):
-    from labbook.commands.search import interpret
     from labbook.errors import NothingFoundError
+    from labbook.findings.search_question import interpret_search
     from labbook.fixes.fix_history import count_symptoms, find_earlier_runs
     from labbook.index.build import refresh
     from labbook.index.query import search
@@ -45,7 +45,7 @@ def main(entries=ENTRIES):
     from labbook.store.notebook_finder import find_notebook
 
     def asked(words):
-        text, meant = interpret(book, words)
+        text, meant = interpret_search(book, words)
         try:
             return search(book, text, meant=meant)
         except NothingFoundError:

@@ -5,7 +5,8 @@
 Inside a program, `labbook.log(step=3, loss=0.2)` and `labbook.note("text")` add to the entry of the run that is being
 recorded; outside a recorded run they do nothing. `labbook.checks` holds checks for before and during a training.
 `labbook.diagnose(error)` says what an exception means, and `with labbook.diagnosed():`, which is a decorator as well,
-says it on standard error for whatever is raised inside.
+says it on standard error for whatever is raised inside. `labbook.list_runs("lr<0.02 status:finished")` and
+`labbook.search("loss nan")` query the notebook as the commands do.
 """
 
 from __future__ import annotations
@@ -15,17 +16,21 @@ from typing import Any
 
 from labbook.api import log, note
 
-__all__ = ["__version__", "checks", "diagnose", "diagnosed", "log", "note"]
+__all__ = ["__version__", "checks", "diagnose", "diagnosed", "list_runs", "log", "note", "search"]
 
 __version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module
-    """What is imported only when it is asked for: `checks`, `diagnose`, `diagnosed`."""
+    """What is imported only when it is asked for: `checks`, `diagnose`, `diagnosed`, `list_runs`, `search`."""
     if name == "checks":
         return import_module("labbook.checks")
     if name == "diagnosed":
         return import_module("labbook.findings.exception_api").diagnosed
     if name == "diagnose":
         return import_module("labbook.findings.exception_api").diagnose_exception
+    if name == "list_runs":
+        return import_module("labbook.findings.query_api").list_runs
+    if name == "search":
+        return import_module("labbook.findings.query_api").search_notes
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -19,21 +19,33 @@ from labbook.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from labbook.index.query import Listed
     from labbook.report.run_row import RunRow
     from labbook.store.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
   labbook list status:failed since:7d
+  labbook list "lr<0.02" "val_acc>0.9" optimizer:adamw  # quote < and >, which the shell takes
   labbook list experiment:digits framework:paddle -n 100
-  labbook list symptom:loss_nonfinite has:fix
-  labbook list tag:sweep,nightly -author:Wei    # a comma means "or", a minus means "not"
+  labbook list verdict:unhealthy OR status:failed
+  labbook list tag:sweep,nightly -author:Wei            # a comma means "or", a minus means "not"
   labbook list --json | jq '.[0].id'
 
 \b
-Filters:
-  status experiment framework symptom tag author script host mode id path has
-  since, before: a date (2026-11-21, 2026-11, 2026-W47, today) or an age (12h, 7d, 2w)
+Conditions:
+  lr<0.02  lr=0.01  "lr>=1e-3"  any option of the recorded programs (--lr: has this option)
+  val_acc>0.9  val_acc.best>0.9 any metric: last value, or .first .best .last .steps
+  status verdict experiment framework symptom (check) family fingerprint tag author
+  script host mode id path has option, and all other fields of an entry
+  duration>2h                   durations: 90s, 10m, 2h, 1d
+  since:7d before:2026-11-21    a date (2026-11-21, 2026-11, 2026-W47, today) or an age
+
+\b
+  key:value  begins with (numbers: equal)   key=value  is   key!=value  is not
+  -condition, not condition                 a OR b     either of two
+
+An unknown name or value is refused, with the nearest one.
 """
 
 
@@ -52,13 +64,12 @@ Filters:
 def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str, ...]) -> None:
     """List runs, newest first.
 
-    FILTERS are key:value pairs, or words that occur in the entry; a run must match all of them. A value matches by its
-    beginning. Exits with status 1 if no run matches.
+    FILTERS are conditions on options, metrics and fields, or words that occur in the entry; a run must match all of
+    them. Exits with status 1 if no run matches.
     """
     from labbook import screen
     from labbook.errors import NothingFoundError
     from labbook.index.query import list_notes
-    from labbook.index.query_parser import near_filters
     from labbook.report.run_row import run_row
 
     book = open_notebook(notebook)
@@ -71,12 +82,13 @@ def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str,
         print_json([{**entry.meta, **_data(row)} for entry, row in zip(found.entries, rows, strict=True)])
     if not rows and not query:
         raise NothingFoundError(say.line("terminal.list.empty"), hint=say.line("terminal.list.empty_advice"))
+    if not rows and found.missing is not None:
+        raise NothingFoundError(say(found.missing.said), hint=say(found.missing.advice))
     if not rows:
-        near = near_filters(query)
-        hint = say.line("terminal.did_you_mean", names=near) if near else say.line("terminal.list.no_match_advice")
-        raise NothingFoundError(say.line("terminal.list.no_match", filters=query), hint=hint)
+        advice = say.line("terminal.list.no_match_advice")
+        raise NothingFoundError(say.line("terminal.list.no_match", filters=query), hint=advice)
     if not as_json:
-        _print(rows, found.total, say)
+        _print(rows, found, say)
         warn_of_notes(found.refreshed.problems, say)
 
 
@@ -95,7 +107,7 @@ def _data(row: RunRow) -> dict[str, object]:
     }
 
 
-def _print(rows: Sequence[RunRow], total: int, say: Sentences) -> None:
+def _print(rows: Sequence[RunRow], found: Listed, say: Sentences) -> None:
     from labbook import screen
     from labbook.report.numbers import duration
 
@@ -120,8 +132,21 @@ def _print(rows: Sequence[RunRow], total: int, say: Sentences) -> None:
         ]
         for row in rows
     ]
+    for key in found.keys:
+        columns.insert(-1, screen.Column(key, right=True, keep=6))
+        for line, entry in zip(table, found.entries, strict=True):
+            line.insert(-1, _value(entry.meta, key))
     if not any(row.author for row in rows):
         columns, table = columns[:-1], [line[:-1] for line in table]
     screen.print_table(columns, table)
-    if total > len(rows):
-        click.echo(say.line("terminal.list.shown", shown=len(rows), total=total), err=True)
+    if found.total > len(rows):
+        click.echo(say.line("terminal.list.shown", shown=len(rows), total=found.total), err=True)
+
+
+def _value(meta: Mapping[str, object], key: str) -> str:
+    from labbook.model.run_fields import as_number, field_values
+    from labbook.report.numbers import number
+
+    values = field_values(meta, key)
+    value = as_number(values[0]) if values else None
+    return number(value) if value is not None else str(values[0]) if values else ""

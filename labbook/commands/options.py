@@ -21,19 +21,32 @@ if TYPE_CHECKING:
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 _SHOWN_PROBLEMS = 3
-_NEGATED_FILTER = re.compile(r"-[a-z]+:")
+_NEGATED_FILTER = re.compile(r"-[A-Za-z_][\w./-]*(?:[:=<>]|!=)")
+_OPTION_NAME = re.compile(r"(--[A-Za-z][\w.-]*)(?:[=<>!].*| .*)?", re.DOTALL)
+_LIKE_OPTION = 0.75
+"""Similarity from which an unknown option is a mistyped one of labbook. Source: chosen by us: `--jsn`, `--limt`."""
 
 
 class FilterCommand(HelpCommand):
-    """A command whose arguments are filters; one that begins with a minus (`-status:failed`) is not an option."""
+    """A command whose arguments are a query: `-status:failed` and `--lr=0.1` are conditions, not options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Moves negated filters behind a `--`."""
-        negated = [arg for arg in args if _NEGATED_FILTER.match(arg)]
-        if negated:
-            rest = [arg for arg in args if arg not in negated]
-            args = [*rest, *([] if "--" in rest else ["--"]), *negated]
+        """Moves conditions that begin with a minus behind a `--`."""
+        own = [name for parameter in self.get_params(ctx) for name in parameter.opts if name.startswith("--")]
+        before = args[: args.index("--")] if "--" in args else args
+        conditions = [arg for arg in before if _NEGATED_FILTER.match(arg) or _is_recorded_option(arg, own)]
+        if conditions:
+            rest = [arg for arg in args if arg not in conditions]
+            args = [*rest, *([] if "--" in rest else ["--"]), *conditions]
         return super().parse_args(ctx, args)
+
+
+def _is_recorded_option(arg: str, own: Sequence[str]) -> bool:
+    """Whether an argument is an option of a recorded command, neither one of labbook nor a mistyped one."""
+    from difflib import get_close_matches
+
+    named = _OPTION_NAME.fullmatch(arg)
+    return named is not None and not get_close_matches(named.group(1), own, n=1, cutoff=_LIKE_OPTION)
 
 
 def notebook_option(function: _Decorated) -> _Decorated:

@@ -19,11 +19,11 @@ from labbook.compare.run_settings import (
     is_parsed,
     list_rows,
     machine_facts,
-    parse_command,
     written_files,
 )
 from labbook.model.message import Message, as_data
 from labbook.model.run import Change
+from labbook.model.run_fields import parse_command
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 _MAX_VALUE = 120
@@ -59,36 +58,6 @@ def collect_arguments(run: Mapping[str, Any]) -> dict[str, Any]:
             for name, value in flatten(given):
                 values.setdefault(name, value)
     return values
-
-
-def parse_command(argv: Sequence[Any]) -> dict[str, Any]:
-    """Returns the options of a command line with their values, and the other words as "command"."""
-    line = [str(word) for word in argv]
-    options: dict[str, Any] = {}
-    plain: list[str] = []
-    at = 0
-    while at < len(line):
-        word = line[at]
-        at += 1
-        if word.startswith("-") and len(word) > 1 and not _is_number(word):
-            name, equals, value = word.partition("=")
-            if not equals and at < len(line) and (not line[at].startswith("-") or _is_number(line[at])):
-                value = line[at]
-                at += 1
-            options[name] = f"{options[name]} {value}" if name in options else value or "given"
-        else:
-            plain.append(word)
-    if plain:
-        options["command"] = shlex.join(plain)
-    return options
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def is_parsed(option: str, known: set[str]) -> bool:

@@ -21,10 +21,10 @@ from labbook.compare.run_settings import (
     is_parsed,
     list_rows,
     machine_facts,
-    parse_command,
     written_files,
 )
 from labbook.frozen import dataclass
+from labbook.model.run_fields import parse_command
 
 KINDS = ("argument", "config", "code", "input", "environment", "package", "hardware")
 """Kinds of facts in the order of the table: the likeliest causes of another result first."""

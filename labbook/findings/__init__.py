@@ -3,7 +3,8 @@
 Start with `run_findings.add_diagnosis`: it diagnoses a finished run through `diagnosis.service.Diagnoser`, adds what
 `review/` sees in its script (`script_remarks`) and what fixed the same failure in earlier runs
 (`fixes.fix_history`). `exception_api` does the same for an exception inside a program: it is behind
-`labbook.diagnose(error)` and `labbook.diagnosed()`.
+`labbook.diagnose(error)` and `labbook.diagnosed()`. `search_question` finds the symptoms that a search is about, for
+`labbook search` and for `query_api`, which is behind `labbook.list_runs()` and `labbook.search()`.
 
 This room joins answers and decides nothing: evidence and ranking belong to `diagnosis/`, rules about code to `review/`,
 confirmed fixes to `fixes/`, printing to `report/`. `record/` calls it at the end of a run, `labbook diagnose` and the

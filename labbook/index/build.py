@@ -26,6 +26,7 @@ from labbook.index.documents import (
     indexed_text,
     note_facets,
     read_note,
+    stored_names,
 )
 from labbook.index.folders import TICK_NS, Seen, known_below, look_at_all, look_at_changed, note_look
 from labbook.store.notebook import Notebook
@@ -248,8 +249,12 @@ def _replace(connection: sqlite3.Connection, note: Note) -> None:
     connection.executemany("INSERT INTO failures VALUES (?, ?, ?, ?, ?, ?)", failures)
     if note.kind == "run" and note.entry.meta.get("status") == "finished":
         connection.execute("INSERT INTO outcomes VALUES (?, ?, ?)", (place, note.started, number))
+    if note.kind == "run":
+        connection.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", stored_names(note))
     columns = [segment(text) for text in indexed_text(note)]
-    connection.execute("INSERT INTO words (rowid, title, tags, parts, body) VALUES (?, ?, ?, ?, ?)", (number, *columns))
+    connection.execute(
+        "INSERT INTO words (rowid, title, tags, own, parts, body) VALUES (?, ?, ?, ?, ?, ?)", (number, *columns)
+    )
 
 
 def _forget(connection: sqlite3.Connection, paths: Sequence[str]) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from labbook.errors import NotebookError
+from labbook.index.query_fields import fits
 from labbook.store.notebook import Notebook, prepare_private
 
 if TYPE_CHECKING:
     import sqlite3
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Increased with every change of `schema.sql` or of the rows; an index of another version is replaced."""
 
 Answer = TypeVar("Answer")
@@ -123,6 +124,7 @@ def _prepare(place: Path | None) -> sqlite3.Connection:
         if version not in (0, SCHEMA_VERSION):
             raise sqlite3.DatabaseError("another schema")
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.create_function("fits", 2, fits)
         # The index can be rebuilt at any time, so it is not synced to disk.
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")

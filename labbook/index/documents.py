@@ -12,7 +12,9 @@ from typing import Any
 from labbook.errors import EntryError
 from labbook.frozen import dataclass
 from labbook.index.cjk import name_parts
+from labbook.index.entry_evidence import evidence_text
 from labbook.model.entry import Entry
+from labbook.model.run_fields import as_number, field_names, option_values
 from labbook.store.frontmatter import parse
 from labbook.store.paths import is_run_id
 
@@ -77,16 +79,19 @@ def note_kind(relative: str) -> str:
     return KINDS.get(parts[1], "note") if len(parts) > 2 else "note"
 
 
-def indexed_text(note: Note) -> tuple[str, str, str, str]:
-    """Returns the text of the indexed columns: title, tags, words of identifiers, text."""
+def indexed_text(note: Note) -> tuple[str, str, str, str, str]:
+    """Returns the text of the indexed columns: title, tags, text of people, words of identifiers, generated text."""
     meta = note.entry.meta
-    plain = html.unescape(_without_comments(note.entry.body))
+    own, generated = evidence_text(note.entry.body) if note.kind == "run" else (note.entry.body, "")
+    own, generated = (html.unescape(_without_comments(text)) for text in (own, generated))
     listed = ("tags", "symptoms", "families", "frameworks")
     tags = [note.entry.id, *(value for key in listed for value in _many(meta.get(key)))]
     tags += [
         str(meta[key]) for key in ("experiment", "script", "command", "author", "host", "fix_text") if meta.get(key)
     ]
-    return note.title, " ".join(tags), " ".join(_name_parts(plain)), plain
+    # A number says nothing by itself: numbers are found by `lr<0.02`.
+    tags += [value for value in option_values(meta).values() if isinstance(value, str) and as_number(value) is None]
+    return note.title, " ".join(tags), own, " ".join(_name_parts(f"{own} {generated}")), generated
 
 
 def note_facets(note: Note) -> Iterator[tuple[str, str]]:
@@ -100,9 +105,13 @@ def note_facets(note: Note) -> Iterator[tuple[str, str]]:
     for key in ("status", "experiment", "author", "host", "mode"):
         if meta.get(key):
             yield key, str(meta[key]).lower()
+    if note.kind == "run":
+        yield "verdict", str(meta.get("verdict") or "unknown").lower()
     for key, facet in _LISTED.items():
         for value in _many(meta.get(key)):
             yield facet, value.lower()
+            if facet == "framework":
+                yield facet, value.lower().partition(" ")[0]
     if note.kind == "symptom":
         yield "symptom", note.entry.id.lower()
     if note.problem:
@@ -110,6 +119,11 @@ def note_facets(note: Note) -> Iterator[tuple[str, str]]:
     for key in ("fix", "symptoms", "metrics", "previous", "tags"):
         if meta.get(key):
             yield "has", key.removesuffix("s") if key != "metrics" else key
+
+
+def stored_names(note: Note) -> list[tuple[str, str]]:
+    """Returns what a run can be filtered by, as ("field", "param" or "metric", name)."""
+    return [(kind, _stored(name)) for kind, name in dict.fromkeys(field_names(note.entry.meta))]
 
 
 def failure_facets(note: Note) -> Iterator[tuple[str, str]]:

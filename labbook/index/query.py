@@ -11,13 +11,17 @@ from labbook.frozen import dataclass
 from labbook.index.build import Refreshed, query_index
 from labbook.index.fix_outcomes import confirmed_fix
 from labbook.index.hit import Hit
-from labbook.index.query_parser import Question, match_expression, near_filters, parse_query
+from labbook.index.query_error import QueryError, query_language, unknown
+from labbook.index.query_fields import FieldNames, field_names, unmatched_value
+from labbook.index.query_parser import Question, match_expression, parse_query
 from labbook.index.query_symptoms import QuerySymptoms
 from labbook.index.ranking import Row, best
 from labbook.index.snippet import find_snippet
 from labbook.index.sql_filters import escaped, filter_sql
 from labbook.model.entry import Entry
+from labbook.model.message import message
 from labbook.store.notebook import Notebook
+from labbook.store.sentences import Sentences
 
 if TYPE_CHECKING:
     import sqlite3
@@ -42,11 +46,18 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Listed:
-    """Notes that pass filters, newest first; their entries have no body."""
+    """Notes that pass filters, newest first; their entries have no body.
+
+    Args:
+        missing: Without any entry, the value that no note has, if there is one.
+        keys: Options, metrics and other fields that the query compares.
+    """
 
     entries: tuple[Entry, ...]
     total: int
     refreshed: Refreshed
+    missing: QueryError | None = None
+    keys: tuple[str, ...] = ()
 
 
 def search(
@@ -57,50 +68,73 @@ def search(
     meant: QuerySymptoms | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> SearchResult:
-    """Returns the notes that match words and filters, best first.
+    """Returns the notes that match words and conditions, best first.
 
-    Notes with all words come first, else those with words of the same beginning; then notes with some of the words.
-    Runs with the symptom that the query is about come before them if the query says nothing else, see `ranking`.
+    Notes with all words come first, else those with words of the same beginning; without any, notes with most of the
+    words. Runs and pages of the symptoms that the query is about come before, see `ranking`.
 
     Args:
         notebook: Notebook to search.
-        words: Words, "quoted phrases" and filters `key:value`, in English or Chinese.
+        words: Words, "quoted phrases" and conditions (`key:value`, `lr<0.02`), in English or Chinese.
         limit: Maximum number of results.
         meant: Failures that the query is about.
         tell: Called with (files read, files to read) while the index is updated.
 
     Raises:
-        UsageError: The query is empty or has an invalid date.
+        QueryError: The query is empty, or has an unknown name or value.
         NothingFoundError: No note matches; the hint says what may help.
     """
-    question, about = parse_search(words), meant or QuerySymptoms()
-    (rows, total), refreshed = query_index(notebook, lambda index: best(index, question, about, limit), tell=tell)
+    about = meant or QuerySymptoms()
+
+    def answer(index: sqlite3.Connection) -> tuple[list[Row | Hit], int, Question, QueryError | None]:
+        question = parse_search(words, field_names(index))
+        rows, total = best(index, question, about, limit)
+        return rows, total, question, None if rows else _missing(index, question)
+
+    with query_language(notebook.config.language_in_use()):
+        (rows, total, question, missing), refreshed = query_index(notebook, answer, tell=tell)
     terms = _looked_for(question)
-    hits = [*(_hit(notebook, row, terms) for row in rows)]
-    if about.whole:
-        place = sum(hit.why == "same fingerprint" or bool(hit.fix and hit.why == "same symptom") for hit in hits)
-    else:
-        place = next((number for number, hit in enumerate(hits) if hit.loose), len(hits))
-    hits[place:place] = about.pages
+    hits = [row if isinstance(row, Hit) else _hit(notebook, row, terms) for row in rows]
     if not hits:
-        raise NothingFoundError(f"nothing found for {words!r}", hint=_advice(words, question))
-    return SearchResult(tuple(hits[:limit]), max(total + len(about.pages), len(hits[:limit])), refreshed, terms)
+        raise _nothing_found(notebook, words, question, missing)
+    return SearchResult(tuple(hits[:limit]), max(total, len(hits[:limit])), refreshed, terms)
 
 
-def parse_search(words: str) -> Question:
+def read_field_names(notebook: Notebook) -> FieldNames:
+    """Returns the names of all fields, options and metrics by which runs of a notebook can be filtered."""
+    return query_index(notebook, field_names)[0]
+
+
+def parse_search(words: str, names: FieldNames | None = None) -> Question:
     """Returns the parsed query.
 
     Raises:
-        UsageError: The query is empty or has an invalid date.
+        QueryError: The query is empty, or has an unknown name or value.
     """
-    question = parse_query(words)
-    if not question.terms and not _restricts(question):
-        raise UsageError(
-            "nothing to look for", hint='try `labbook search "loss nan"` or `labbook search status:failed`'
-        )
-    if question.terms and not match_expression(question):
-        raise UsageError(f"{words!r} has no word to look for", hint="words are letters and digits")
+    question = parse_query(words, names)
+    if not question.is_restricted and not match_expression(question):
+        raise QueryError(message("terminal.query.nothing_to_look_for"), message("terminal.query.nothing_advice"))
     return question
+
+
+def _missing(index: sqlite3.Connection, question: Question) -> QueryError | None:
+    """Returns what is wrong with a query without an answer: a value that no note has."""
+    found = unmatched_value(index, question.filters)
+    if found is None:
+        return None
+    wanted, known = found
+    key = wanted.key
+    return unknown(
+        "terminal.query.no_such_value", ",".join(wanted.values), known, lambda near: f"{key}:{near}", field=key
+    )
+
+
+def _nothing_found(notebook: Notebook, words: str, question: Question, missing: QueryError | None) -> NothingFoundError:
+    say = Sentences(notebook.config.language_in_use())
+    if missing is not None:
+        return NothingFoundError(say(missing.said), hint=say(missing.advice))
+    advice = "terminal.search.no_match_filters" if question.is_restricted else "terminal.search.no_match_words"
+    return NothingFoundError(say.line("terminal.search.no_match", words=words), hint=say.line(advice))
 
 
 def _looked_for(question: Question) -> tuple[str, ...]:
@@ -125,15 +159,15 @@ def list_notes(
     limit: int | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> Listed:
-    """Returns notes of one kind that pass filters and have all words in `filters`, newest first.
+    """Returns notes of one kind that pass conditions and have all words in `filters`, newest first.
 
     Raises:
-        UsageError: A date is invalid.
+        QueryError: A name or a value is not known, or a date cannot be read.
     """
-    question = parse_query(filters)
-    expression = match_expression(question)
 
-    def rows(index: sqlite3.Connection) -> tuple[list[tuple[str, str]], int]:
+    def rows(index: sqlite3.Connection) -> tuple[list[tuple[str, str]], int, QueryError | None, tuple[str, ...]]:
+        question = parse_query(filters, field_names(index) if filters else None, strict=True)
+        expression = match_expression(question)
         where, values = filter_sql(question)
         where = f"{where} AND n.kind = ?"
         values = [*values, kind]
@@ -143,10 +177,12 @@ def list_notes(
         total = index.execute(f"SELECT count(*) FROM notes n WHERE {where}", values).fetchone()[0]
         order = "ORDER BY n.started DESC, n.name DESC LIMIT ?"
         query = f"SELECT n.path, n.meta FROM notes n WHERE {where} {order}"
-        return index.execute(query, [*values, -1 if limit is None else limit]).fetchall(), total
+        found = index.execute(query, [*values, -1 if limit is None else limit]).fetchall()
+        return found, total, None if found else _missing(index, question), question.compared_keys
 
-    (found, total), refreshed = query_index(notebook, rows, tell=tell)
-    return Listed(tuple(Entry(path, json.loads(meta)) for path, meta in found), total, refreshed)
+    with query_language(notebook.config.language_in_use()):
+        (found, total, missing, keys), refreshed = query_index(notebook, rows, tell=tell)
+    return Listed(tuple(Entry(path, json.loads(meta)) for path, meta in found), total, refreshed, missing, keys)
 
 
 def find_run(notebook: Notebook, word: str) -> Entry:
@@ -204,16 +240,3 @@ def _no_run(notebook: Notebook, word: str) -> NothingFoundError:
     near = get_close_matches(word, names, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else "`labbook list` shows the ids of recent runs"
     return NothingFoundError(f"there is no run {word!r}", hint=hint)
-
-
-def _restricts(question: Question) -> bool:
-    return bool(question.filters) or question.since is not None or question.before is not None
-
-
-def _advice(words: str, question: Question) -> str:
-    meant = near_filters(words)
-    if meant:
-        return f"did you mean {' '.join(meant)}?"
-    if _restricts(question):
-        return "leave out a filter, or try `labbook list`"
-    return "try fewer or other words; `labbook list` shows all runs"

@@ -1,53 +1,30 @@
-"""Parses a query into filters `key:value`, quoted phrases and words, and writes it for FTS5."""
+"""Parses a query into conditions (`lr<0.02`, `status:failed`), quoted phrases and words, and writes it for FTS5.
+
+The grammar is that of `docs/pages/query.md`; `templates/site/assets/query.js` is the same for the site.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime, timedelta
-from functools import cache
-from pathlib import Path
 
-from labbook.errors import UsageError
 from labbook.frozen import dataclass
 from labbook.index.cjk import is_cjk, name_parts, normalized, segment_phrase, split_scripts
+from labbook.index.query_error import QueryError, nearest, unknown
+from labbook.index.query_fields import FILTERS, SAME_FIELD, VALUES, FieldNames, Filter, check_filter
+from labbook.index.vocabulary import vocabulary
+from labbook.model.message import message
 
-FILTERS = {
-    "status": "finished, failed, interrupted, killed, lost or running",
-    "experiment": "part of an experiment's name",
-    "framework": "torch, paddle",
-    "symptom": "a symptom's id, or its beginning",
-    "family": "a family of symptoms, or its beginning",
-    "fingerprint": "the identity of a failure, or its beginning",
-    "tag": "a tag, or its beginning",
-    "author": "part of a name",
-    "script": "part of a script's name",
-    "host": "part of a machine's name",
-    "mode": "dynamic, static, compiled",
-    "kind": "run, experiment, symptom, report, note",
-    "id": "the beginning of a run's id",
-    "path": "part of a path",
-    "has": "fix, symptom, metrics, tag, previous, problem",
-    "since": "a day (2026-11-21), month (2026-11), week (2026-W47), today, yesterday, or an age (7d, 2w, 12h)",
-    "before": "the same; that day is not included",
-}
-"""Filter -> its values. A minus in front negates it, commas mean "or": `-status:finished tag:nan,inf`."""
-
-CONTAINS = frozenset({"experiment", "author", "script", "host", "path"})
-EXACT = frozenset({"status", "kind", "has", "mode"})
-
-_TERM = re.compile(r'(-?)(?:([A-Za-z]+):(?!/))?("[^"]*"?|\S+)')
+_WORD = re.compile(r"""-?(?:[^\s"]*[:=<>])?"[^"]*"?|\S+""")
+_CONDITION = re.compile(r"(-?)((?:--)?[A-Za-z_][\w./-]*?)(<=|>=|!=|==|<|>|:|=)(.+)", re.DOTALL)
+_OPTION = re.compile(r"--([A-Za-z][\w.-]*)")
+_SPACED = re.compile(r"(?<=\w)\s+(<=|>=|!=|<|>)\s+(?=[-+.\d]|nan\b|inf\b)")
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
 _AGE = re.compile(r"(\d{1,5})([hdw])")
 _DAY_S = 86400.0
-
-
-@dataclass(frozen=True)
-class Filter:
-    """`key:value`: notes with one of `values`, or, if `negated`, notes with none of them."""
-
-    key: str
-    values: tuple[str, ...]
-    negated: bool = False
+_MOST_FORM = 12
 
 
 @dataclass(frozen=True)
@@ -64,51 +41,208 @@ class Question:
     """A parsed query.
 
     Args:
+        terms: Words and phrases to find.
+        excluded: Words and phrases that a note must not have.
+        filters: Conditions that all have to hold.
+        either: Groups of conditions of which one each has to hold.
         since: Unix seconds, inclusive, or `None`.
         before: Unix seconds, exclusive, or `None`.
+        text: The words as they were written, without conditions.
     """
 
     terms: tuple[Term, ...] = ()
     excluded: tuple[Term, ...] = ()
     filters: tuple[Filter, ...] = ()
+    either: tuple[tuple[Filter, ...], ...] = ()
     since: float | None = None
     before: float | None = None
+    text: str = ""
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether the query has a condition."""
+        return bool(self.filters or self.either) or self.since is not None or self.before is not None
+
+    @property
+    def compared_keys(self) -> tuple[str, ...]:
+        """Options, metrics and other fields of the front matter that the query compares."""
+        filters = (*self.filters, *(one for group in self.either for one in group))
+        return tuple(dict.fromkeys(one.key for one in filters if one.key not in FILTERS))
 
 
-def parse_query(words: str, *, now: datetime | None = None) -> Question:
-    """Parses a line of words, filters and quoted phrases.
+def parse_query(
+    words: str, names: FieldNames | None = None, *, strict: bool = False, now: datetime | None = None
+) -> Question:
+    """Parses a line of words, conditions and quoted phrases.
 
     Args:
-        words: The line. Only known keys make filters: `CUDA error: ...` is words.
+        words: The line.
+        names: Names of the notebook; without them, only the fields of the index and comparisons are conditions.
+        strict: Whether everything that has the form of a condition is one. Otherwise `CUDA error:x`, `model.py:88` and
+            `shuffle=True` are words, unless the notebook has such a name.
         now: Base of relative dates; the local time by default.
 
     Raises:
-        UsageError: A date cannot be read.
+        QueryError: A name or a value is not known, or a date cannot be read.
     """
-    now = now or datetime.now().astimezone()
-    terms: list[Term] = []
-    excluded: list[Term] = []
-    filters: list[Filter] = []
-    since: list[float] = []
-    before: list[float] = []
-    for minus, key, raw in _TERM.findall(normalized(words)):
-        value = raw.strip('"')
-        if key.lower() == "since":
-            since.append(_moment(value, now))
-        elif key.lower() == "before":
-            before.append(_moment(value, now))
-        elif key.lower() in FILTERS:
-            wanted = tuple(part.strip().lower() for part in value.split(",") if part.strip())
-            filters.append(Filter(key.lower(), wanted, bool(minus)))
-        elif raw.startswith('"'):
-            (excluded if minus else terms).append(Term((f"{key} {value}".strip(),), quoted=True))
-        elif minus and key == "" and value[:1].isalpha():
-            excluded.extend(_terms(value))
+    reader = _Reader(names, strict=strict, now=now or datetime.now().astimezone())
+    tokens = _WORD.findall(_SPACED.sub(r"\1", normalized(words)))
+    for at, token in enumerate(tokens):
+        follows = tokens[at + 1] if at + 1 < len(tokens) else ""
+        reader.read(token, follows)
+    return reader.question()
+
+
+class _Reader:
+    """Reads one query, token by token."""
+
+    def __init__(self, names: FieldNames | None, *, strict: bool, now: datetime) -> None:
+        self._names, self._strict, self._now = names, strict, now
+        self._terms: list[Term] = []
+        self._excluded: list[Term] = []
+        self._groups: list[list[Filter]] = []
+        self._since: list[float] = []
+        self._before: list[float] = []
+        self._text: list[str] = []
+        self._last = ""
+        self._joins = self._negates = False
+
+    def read(self, token: str, follows: str) -> None:
+        """Reads one token; `OR` joins what stands beside it, `not` negates the condition behind it."""
+        if token == "OR" and self._last and follows:
+            self._joins = True
+            return
+        if token.lower() == "not" and self._condition(follows) is not None:
+            self._negates = True
+            return
+        condition = self._condition(token)
+        kind = "condition" if condition else "word"
+        if condition and condition.key in ("since", "before"):
+            kind = "date"
+        if self._joins and "date" in (kind, self._last):
+            raise QueryError(message("terminal.query.or_with_date"), message("terminal.query.or_advice"))
+        if self._joins and kind != self._last:
+            raise QueryError(message("terminal.query.or_between_kinds"), message("terminal.query.or_advice"))
+        if condition is None:
+            self._read_words(token)
         else:
-            terms.extend(_terms(f"{key} {value}" if key else value))
-    return Question(
-        tuple(_joined(terms)), tuple(excluded), tuple(filters), max(since, default=None), min(before, default=None)
-    )
+            self._read_condition(condition)
+        self._last, self._joins, self._negates = kind, False, False
+
+    def question(self) -> Question:
+        """Returns what was read."""
+        return Question(
+            tuple(_joined(self._terms)),
+            tuple(self._excluded),
+            tuple(group[0] for group in self._groups if len(group) == 1),
+            tuple(tuple(group) for group in self._groups if len(group) > 1),
+            max(self._since, default=None),
+            min(self._before, default=None),
+            " ".join(self._text),
+        )
+
+    def _condition(self, token: str) -> Filter | None:
+        """Returns the condition of a token, `None` for a word.
+
+        Raises:
+            QueryError: It has the form of a condition, and its name or value is unknown.
+        """
+        option = _OPTION.fullmatch(token)
+        if option:
+            name = option.group(1)
+            if self._names is not None and not self._names.has_option(name):
+                raise unknown("terminal.query.unknown_option", name, self._names.params, lambda near: f"--{near}")
+            return Filter("option", (name.lower(),))
+        parted = _CONDITION.fullmatch(token)
+        if parted is None:
+            return None
+        minus, written, operator, raw = parted.groups()
+        key, value = written.removeprefix("--"), raw.strip('"')
+        if not value or (operator == ":" and raw.startswith(("/", ":", "\\"))):
+            return None
+        if not self._is_name(key, operator, value, is_option=written.startswith("--")):
+            return None
+        key = SAME_FIELD.get(key.lower(), key.lower() if key.lower() in FILTERS else key)
+        wanted = tuple(part.strip().lower() for part in value.split(",") if part.strip()) if operator == ":" else (
+            value.strip().lower(),
+        )  # fmt: skip
+        wanted = self._whole_values(key, operator, wanted)
+        negated, operator = (bool(minus) != (operator == "!=")), {"!=": "=", "==": "="}.get(operator, operator)
+        if key in ("since", "before"):
+            return Filter(key, (value,), negated, operator)
+        return check_filter(Filter(key, wanted, negated, operator))
+
+    def _is_name(self, key: str, operator: str, value: str, *, is_option: bool) -> bool:
+        """Whether a key is that of a condition.
+
+        Raises:
+            QueryError: It must be one, and is unknown.
+        """
+        is_compared = operator not in (":", "=") and _NUMBER.fullmatch(value) is not None
+        if self._names is None:
+            return key.lower() in FILTERS or key.lower() in SAME_FIELD or is_compared
+        if self._names.knows(key):
+            return True
+        known = self._names.everything()
+        if self._strict or is_option or is_compared or self._is_meant(key, operator, value, known):
+            raise unknown("terminal.query.unknown_key", key, known, lambda near: f"{near}{operator}{value}")
+        return False
+
+    @staticmethod
+    def _is_meant(key: str, operator: str, value: str, known: list[str]) -> bool:
+        """Whether words that a search may also look for are a mistyped condition: `staus:failed`, `foo:bar`."""
+        if not re.fullmatch(r"[a-z_]+", key):
+            return False
+        if operator == ":" and re.fullmatch(r"[A-Za-z][\w.,*-]*", value):
+            return True
+        return len(key) > 3 and bool(nearest(key, [name for name in known if abs(len(name) - len(key)) < 2], 1))
+
+    @staticmethod
+    def _whole_values(key: str, operator: str, values: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns the values of a field with a closed list, also for their beginnings: `status:fin`.
+
+        Raises:
+            QueryError: The field never has the value.
+        """
+        if key not in VALUES or operator not in (":", "=", "!=", "=="):
+            return values
+        found: list[str] = []
+        for value in values:
+            same = [one for one in VALUES[key] if (one.startswith(value) if operator == ":" else one == value)]
+            if not same:
+                raise unknown(
+                    "terminal.query.unknown_value", value, VALUES[key], lambda near: f"{key}:{near}", field=key
+                )
+            found += same
+        return tuple(found)
+
+    def _read_condition(self, condition: Filter) -> None:
+        condition = replace(condition, negated=condition.negated != self._negates)
+        if condition.key in ("since", "before"):
+            is_since = (condition.key == "since") != (condition.negated or condition.operator in ("<", "<="))
+            (self._since if is_since else self._before).append(_moment(condition.values[0], self._now))
+        elif self._joins and self._groups:
+            self._groups[-1].append(condition)
+        else:
+            self._groups.append([condition])
+
+    def _read_words(self, token: str) -> None:
+        minus = token.startswith("-")
+        raw = token[1:] if minus else token
+        if raw.startswith('"'):
+            read = [Term((raw.strip('"'),), quoted=True)]
+        elif minus and raw[:1].isalpha():
+            read = list(_terms(raw))
+        else:
+            minus = False
+            read = list(_terms(token.replace('"', " ").replace(":", " ")))
+        if self._joins and self._terms and read:
+            # Of two words, either is enough.
+            self._terms[-1] = replace(self._terms[-1], forms=(*self._terms[-1].forms, *read[0].forms))
+            read = read[1:]
+        (self._excluded if minus else self._terms).extend(read)
+        if not minus:
+            self._text.append(raw.replace('"', " ").strip())
 
 
 def match_expression(question: Question, *, prefix: bool = False, any_term: bool = False) -> str:
@@ -132,20 +266,9 @@ def match_expression(question: Question, *, prefix: bool = False, any_term: bool
     return f"({expression}) NOT ({' OR '.join(excluded)})" if excluded else expression
 
 
-def near_filters(words: str) -> list[str]:
-    """Returns corrections of mistyped filters: `status:failed` for `staus:failed`."""
-    from difflib import get_close_matches
-
-    found = []
-    for _, key, value in _TERM.findall(words):
-        near = get_close_matches(key.lower(), FILTERS, n=1, cutoff=0.7) if key and key.lower() not in FILTERS else []
-        found += [f"{name}:{value}" for name in near]
-    return found
-
-
 def _terms(text: str) -> Iterator[Term]:
     """Yields the terms of a bare word: three for `loss变成NaN`, one for `cuda-oom*`."""
-    _, minor = _meanings()
+    minor = vocabulary().minor
     for part in split_scripts(text):
         if is_cjk(part):
             yield from (Term((piece,), minor=piece in minor) for piece in _cjk_words(part))
@@ -158,10 +281,10 @@ def _terms(text: str) -> Iterator[Term]:
 
 def _joined(terms: list[Term]) -> Iterator[Term]:
     """Yields the terms with their synonyms; adjacent words of one expression become one term."""
-    forms, _ = _meanings()
+    forms = vocabulary().forms
     at = 0
     while at < len(terms):
-        for width in (4, 3, 2, 1):
+        for width in (5, 4, 3, 2, 1):
             group = terms[at : at + width]
             phrase = " ".join(term.forms[0].lower() for term in group)
             if len(group) == width and not any(term.quoted for term in group) and phrase in forms:
@@ -175,11 +298,11 @@ def _joined(terms: list[Term]) -> Iterator[Term]:
 
 def _cjk_words(run: str) -> Iterator[str]:
     """Yields the known words in a run of CJK characters, longest first, and the rest between them."""
-    forms, minor = _meanings()
+    forms, minor = vocabulary().forms, vocabulary().minor
     rest = ""
     at = 0
     while at < len(run):
-        width = next((w for w in (6, 5, 4, 3, 2) if run[at : at + w] in forms or run[at : at + w] in minor), 0)
+        width = next((w for w in range(_MOST_FORM, 1, -1) if run[at : at + w] in forms or run[at : at + w] in minor), 0)
         if not width:
             rest += run[at]
             at += 1
@@ -191,23 +314,6 @@ def _cjk_words(run: str) -> Iterator[str]:
         at += width
     if rest:
         yield rest
-
-
-@cache
-def _meanings() -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
-    """Returns word -> its synonyms, the word itself first; and the filler words."""
-    forms: dict[str, tuple[str, ...]] = {}
-    minor: set[str] = set()
-    for line in Path(__file__).with_name("words.txt").read_text(encoding="utf-8").splitlines():
-        if line.startswith("#") or not line.strip():
-            continue
-        words = [word.strip() for word in line.lstrip("~").split("|") if word.strip()]
-        if line.startswith("~"):
-            minor.update(words)
-            continue
-        for word in words:
-            forms[word] = tuple(dict.fromkeys([word, *forms.get(word, ()), *words]))
-    return forms, frozenset(minor)
 
 
 def _term_expression(term: Term, *, prefix: bool) -> str:
@@ -251,4 +357,6 @@ def _moment(value: str, now: datetime) -> float:
             day = date.fromisoformat(value if len(value) > 7 else f"{value}-01")
         return datetime(day.year, day.month, day.day).astimezone().timestamp()
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"{value!r} is not a date", hint=f"a date is {FILTERS['since']}") from None
+        raise QueryError(
+            message("terminal.query.bad_date", value=value), message("terminal.query.date_advice")
+        ) from None

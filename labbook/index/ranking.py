@@ -1,19 +1,23 @@
 """Ranks the notes that match a query.
 
-If the query is about a known failure and nothing else, the order is: runs with the same fingerprint, runs with the same
-symptom and a confirmed fix, other runs with the symptom, runs of the same family, notes with the words. If the query
-says more, notes with all its words come before runs with the symptom.
+If the query is about a known failure and nothing else, the order is: runs with the same fingerprint; for each symptom
+its confirmed fixes, then its page, where symptoms that are as likely are taken together; other runs with the symptom;
+runs of the same family; notes with the words. If the query says more, notes with all its words in the title, the tags
+or the text of people come before them.
 """
 
 from __future__ import annotations
 
 import json
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labbook.frozen import dataclass
-from labbook.index.fix_outcomes import FixOutcome, fix_outcome
+from labbook.index.fix_outcomes import FixOutcome, confirmed_fix, fix_outcome
+from labbook.index.hit import Hit
 from labbook.index.query_parser import Question, match_expression
 from labbook.index.query_symptoms import QuerySymptoms
 from labbook.index.sql_filters import filter_sql
@@ -21,11 +25,19 @@ from labbook.index.sql_filters import filter_sql
 if TYPE_CHECKING:
     import sqlite3
 
-_WEIGHTS = "10.0, 6.0, 2.0, 1.0"
-"""Weights of title, tags, parts of names and text. Source: chosen by us, tried on the entries of tests/index."""
+_WEIGHTS = "10.0, 6.0, 4.0, 2.0, 1.0"
+"""Weights of title, tags, text of people, parts of names and generated text. Source: chosen by us, on tests/index."""
 
 _MOST_LOOSE_TERMS = 12
 """Most words of a query that are searched one by one. Source: chosen by us; a pasted report has many."""
+
+_COLUMNS_OF_PEOPLE = "{title tags own} :"
+
+_MOST_FIXES = 3
+"""Most fixes of a symptom before its page. Source: chosen by us."""
+
+_ENOUGH_WORDS = 0.65
+"""Smallest share of the words of a query that a note must have, by rarity. Source: chosen by us."""
 
 COUNTED = 2000
 """Most matching notes that are counted and ranked. Source: chosen by us; the time for ranking is proportional to the
@@ -56,32 +68,69 @@ class Row:
     held: FixOutcome | None = None
 
 
-def best(index: sqlite3.Connection, question: Question, meant: QuerySymptoms, limit: int) -> tuple[list[Row], int]:
-    """Returns the best notes, each once, and the number of matches, at most `COUNTED`."""
-    found: dict[int, Row] = {}
+def best(
+    index: sqlite3.Connection, question: Question, meant: QuerySymptoms, limit: int
+) -> tuple[list[Row | Hit], int]:
+    """Returns the best notes and pages, each once, and the number of matches, at most `COUNTED` and the pages."""
+    answers = _Answers(limit)
+    terms = match_expression(question)
+    counted = 0
+    answers.add(_alike(index, question, replace(meant, symptoms=(), families=()), limit))
+    if terms and not meant.whole:
+        rows, counted = _by_words(index, question, limit, _COLUMNS_OF_PEOPLE)
+        answers.add(rows)
+    pages = {page.symptom: page for page in meant.pages}
+    # Of symptoms that are as likely, all fixes come before the pages.
+    first, others = meant.symptoms[: meant.equal], meant.symptoms[meant.equal :]
+    for names in (first, *((name,) for name in others)):
+        for name in names:
+            answers.add(_distinct_fixes(_alike(index, question, _only(meant, name), limit, fixed=(1,))))
+        answers.add(pages[name] for name in names if name in pages)
+    answers.add(meant.pages)
+    answers.add(_alike(index, question, replace(meant, fingerprints=(), families=()), limit))
+    if meant.whole:
+        answers.add(_alike(index, question, replace(meant, fingerprints=(), symptoms=()), limit))
+    # The words of a known failure alone are evidence only where people wrote them, or in titles and tags.
+    known = meant.whole and bool(answers.found)
+    rows, more = _by_words(index, question, limit, _COLUMNS_OF_PEOPLE if known else "")
+    answers.add(rows)
+    if not answers.found:
+        rows, more = _by_some_words(index, question, limit)
+        answers.add(rows)
+    total = max(counted, more, _count(index, question, meant) if meant.whole else 0)
+    found = [one if isinstance(one, Hit) else _with_fix(index, one, meant) for one in answers.found.values()]
+    return found, max(total, len(found) - len(pages)) + len(pages)
 
-    def take(rows: Iterable[Row]) -> None:
+
+class _Answers:
+    """Collects answers until there are enough, each once."""
+
+    def __init__(self, limit: int) -> None:
+        self.found: dict[int | str, Row | Hit] = {}
+        self._limit = limit
+
+    def add(self, rows: Iterable[Row | Hit]) -> None:
+        """Adds answers that are not there yet."""
         for row in rows:
-            if len(found) >= limit:
+            if len(self.found) >= self._limit:
                 return
-            found.setdefault(row.number, row)
+            self.found.setdefault(row.symptom if isinstance(row, Hit) else row.number, row)
 
-    known = bool(meant.symptoms or meant.fingerprints)
-    total = 0
-    first = meant if meant.whole else replace(meant, symptoms=(), families=())
-    take(_alike(index, question, first, limit))
-    if len(found) < limit:
-        rows, total = _by_words(index, question, limit, known)
-        loose = bool(rows) and rows[0].loose
-        if not loose:
-            take(rows)
-        if not meant.whole:
-            take(_alike(index, question, replace(meant, fingerprints=()), limit))
-        if loose:
-            take(rows)
-    else:
-        total = _count(index, question, first)
-    return [_with_fix(index, row, meant) for row in found.values()], max(total, len(found))
+
+def _only(meant: QuerySymptoms, name: str) -> QuerySymptoms:
+    return replace(meant, fingerprints=(), symptoms=(name,), families=())
+
+
+def _distinct_fixes(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yields the newest run of each of the first fixes: a fix that helped often is one answer."""
+    seen: set[str] = set()
+    for row in rows:
+        text, by = confirmed_fix(row.meta)
+        if (text or by) not in seen:
+            seen.add(text or by)
+            yield row
+        if len(seen) >= _MOST_FIXES:
+            return
 
 
 def _wanted(meant: QuerySymptoms) -> Iterator[tuple[str, str]]:
@@ -90,17 +139,19 @@ def _wanted(meant: QuerySymptoms) -> Iterator[tuple[str, str]]:
             yield key, name
 
 
-def _alike(index: sqlite3.Connection, question: Question, meant: QuerySymptoms, limit: int) -> Iterator[Row]:
+def _alike(
+    index: sqlite3.Connection, question: Question, meant: QuerySymptoms, limit: int, fixed: Sequence[int] = (1, 0)
+) -> Iterator[Row]:
     """Returns runs with the failure, best match first; among equal matches, those with a confirmed fix."""
     for key in ("fingerprint", "symptom", "family"):
         names = [name for one, name in _wanted(meant) if one == key]
-        for fixed in (1,) if _asks_for_fix(question) else (1, 0):
+        for is_fixed in (1,) if _asks_for_fix(question) else fixed:
             for name in names:
                 where, values = _rest(question, key, name)
                 rows = index.execute(
                     f"SELECT {_COLUMNS} FROM failures f JOIN notes n ON n.id = f.note"
                     f" WHERE f.key = ? AND f.value = ? AND f.fixed = ? AND {where} ORDER BY f.started DESC LIMIT ?",
-                    [key, name, fixed, *values, limit],
+                    [key, name, is_fixed, *values, limit],
                 )
                 for row in rows.fetchall():
                     yield _row(row, f"same {key}", symptom=name if key == "symptom" else "")
@@ -137,8 +188,8 @@ def _count(index: sqlite3.Connection, question: Question, meant: QuerySymptoms) 
     return len(notes)
 
 
-def _by_words(index: sqlite3.Connection, question: Question, limit: int, known: bool) -> tuple[list[Row], int]:
-    """Returns notes with the words, and their number, at most `COUNTED`.
+def _by_words(index: sqlite3.Connection, question: Question, limit: int, columns: str) -> tuple[list[Row], int]:
+    """Returns notes with all words, else with words of the same beginning, and their number, at most `COUNTED`.
 
     Of more notes than can be ranked, those with the words in title or tags come first, then the newest.
 
@@ -146,24 +197,54 @@ def _by_words(index: sqlite3.Connection, question: Question, limit: int, known: 
         index: The index.
         question: The query.
         limit: Maximum number of notes.
-        known: Whether there are other results: then notes with only some of many words are left out.
+        columns: Columns to look in, "" for all.
     """
     where, values = filter_sql(question)
-    source = f"FROM words JOIN notes n ON n.id = words.rowid WHERE words MATCH ? AND {where}"
-    for expression, loose in _attempts(question, known):
-        if not expression:
-            return _by_filters(index, question, where, values, limit)
-        newest = f"SELECT words.rowid {source} ORDER BY words.rowid DESC LIMIT {COUNTED}"
-        numbers = [number for (number,) in index.execute(newest, [expression, *values]).fetchall()]
-        if not numbers:
-            continue
-        if len(numbers) < COUNTED:
-            query = f"SELECT {_COLUMNS} {source} ORDER BY bm25(words, {_WEIGHTS}), n.started DESC LIMIT ?"
-            rows = index.execute(query, [expression, *values, limit]).fetchall()
-        else:
-            rows = _newest(index, expression, numbers, limit)
-        return [_row(row, "words", loose=loose) for row in rows], len(numbers)
+    if not question.terms:
+        return _by_filters(index, question, where, values, limit)
+    for prefix in (False, True):
+        expression = match_expression(question, prefix=prefix)
+        rows, count = _matching(index, f"{columns} ({expression})".strip(), where, values, limit)
+        if count:
+            return [_row(row, "words") for row in rows], count
     return [], 0
+
+
+def _matching(
+    index: sqlite3.Connection, expression: str, where: str, values: Sequence[Any], limit: int
+) -> tuple[list[Any], int]:
+    source = f"FROM words JOIN notes n ON n.id = words.rowid WHERE words MATCH ? AND {where}"
+    newest = f"SELECT words.rowid {source} ORDER BY words.rowid DESC LIMIT {COUNTED}"
+    numbers = [number for (number,) in index.execute(newest, [expression, *values]).fetchall()]
+    if 0 < len(numbers) < COUNTED:
+        query = f"SELECT {_COLUMNS} {source} ORDER BY bm25(words, {_WEIGHTS}), n.started DESC LIMIT ?"
+        return index.execute(query, [expression, *values, limit]).fetchall(), len(numbers)
+    return _newest(index, expression, numbers, limit) if numbers else [], len(numbers)
+
+
+def _by_some_words(index: sqlite3.Connection, question: Question, limit: int) -> tuple[list[Row], int]:
+    """Returns notes with most of the words, by rarity; a word that no note has is as rare as can be."""
+    terms = [term for term in question.terms if not term.minor]
+    if len(terms) < 2 or not match_expression(question):
+        return [], 0
+    where, values = filter_sql(question)
+    notes = index.execute("SELECT count(*) FROM notes").fetchone()[0]
+    scores: defaultdict[int, float] = defaultdict(float)
+    total = 0.0
+    for term in terms[:_MOST_LOOSE_TERMS]:
+        expression = match_expression(replace(question, terms=(term,)), prefix=True)
+        found = index.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", [expression, COUNTED]).fetchall()
+        rarity = math.log(1 + notes / (1 + len(found)))
+        total += rarity
+        for (number,) in found:
+            scores[number] += rarity
+    best_first = sorted(scores, key=lambda number: -scores[number])[:COUNTED]
+    enough = [number for number in best_first if scores[number] >= _ENOUGH_WORDS * total]
+    marks = ", ".join("?" * len(enough))
+    query = f"SELECT {_COLUMNS} FROM notes n WHERE n.id IN ({marks}) AND {where}"
+    rows = index.execute(query, [*enough, *values]).fetchall()
+    rows.sort(key=lambda row: (-scores[row[0]], -row[0]))
+    return [_row(row, "words", loose=True) for row in rows[:limit]], len(rows)
 
 
 def _newest(index: sqlite3.Connection, expression: str, numbers: Sequence[int], limit: int) -> list[Any]:
@@ -190,14 +271,6 @@ def _by_filters(
     total = index.execute(f"SELECT count(*) FROM (SELECT 1 FROM notes n WHERE {where} LIMIT {COUNTED})", values)
     rows = index.execute(query, [*values, limit]).fetchall()
     return [_row(row, "filters") for row in rows], total.fetchone()[0]
-
-
-def _attempts(question: Question, known: bool) -> Iterator[tuple[str, bool]]:
-    yield match_expression(question), False
-    if question.terms:
-        yield match_expression(question, prefix=True), False
-    if len(question.terms) > 1 and not (known and len(question.terms) > _MOST_LOOSE_TERMS):
-        yield match_expression(question, any_term=True, prefix=True), True
 
 
 def _row(row: Sequence[Any], why: str, *, symptom: str = "", loose: bool = False) -> Row:

@@ -32,6 +32,13 @@ CREATE TABLE facets (
 ) WITHOUT ROWID;
 CREATE INDEX facets_by_note ON facets (note);
 
+-- Names by which runs can be filtered; a name stays when its last run is removed.
+CREATE TABLE names (
+  kind       TEXT NOT NULL,       -- field, param, metric
+  name       TEXT NOT NULL,
+  PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+
 -- What failed, or was found by a check: by identity, by symptom, by family; those with a confirmed fix apart.
 CREATE TABLE failures (
   key        TEXT NOT NULL,       -- fingerprint, symptom, family
@@ -70,5 +77,5 @@ CREATE TABLE folders (
 -- Contentless: the words only, not the text, which stands in the files. Rows of removed notes stay until the index is
 -- made again; queries join them away.
 CREATE VIRTUAL TABLE words USING fts5 (
-  title, tags, parts, body, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
+  title, tags, own, parts, body, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
 );

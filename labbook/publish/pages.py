@@ -49,7 +49,7 @@ def site_pages(source: SiteSource, templates: Templates, view: SymptomView | Non
             str(said["runs"]),
             _runs(source, months) | {"script_words": script_words(templates, "site_runs")},
             wide=True,
-            scripts=("assets/rows.js", "assets/grid.js", "assets/runs_rules.js", "assets/runs.js"),
+            scripts=("assets/rows.js", "assets/grid.js", "assets/query.js", "assets/runs_rules.js", "assets/runs.js"),
         ),
         compare_page(templates),
         rendered(

@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from labbook.compare.run_settings import parse_command
+from labbook.model.run_fields import option_values
 from labbook.model.series import more_is_better
 from labbook.publish.build_record import content_key
 from labbook.publish.page import SiteFile, SiteSource
@@ -123,6 +122,7 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
         "author": lambda row: row.author,
         "host": lambda row: row.host,
         "mode": lambda row: str(fronts.get(row.path, {}).get("mode") or ""),
+        "verdict": lambda row: str(fronts.get(row.path, {}).get("verdict") or ""),
     }
     many: dict[str, Callable[[RunRow], Sequence[str]]] = {
         "tags": lambda row: row.tags,
@@ -162,39 +162,8 @@ def metric_columns(front: Front) -> dict[str, tuple[Any, Any]]:
 
 
 def option_columns(front: Front) -> dict[str, str]:
-    """Returns name -> value of the options of a run, as parsed by the program, else from the command line.
-
-    `--batch-size` and `batch_size` are the same name.
-    """
-    given = front.get("params")
-    if not isinstance(given, Mapping) or not given:
-        return dict(_typed(str(front.get("command") or "")))
-    return _plain(given)
-
-
-@lru_cache(maxsize=4096)
-def _typed(command: str) -> Mapping[str, str]:
-    words = parse_command(_words(command))
-    return _plain({name: value for name, value in words.items() if name.startswith("-")})
-
-
-def _plain(given: Mapping[Any, Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in given.items():
-        bare = str(name).lstrip("-").replace("-", "_")
-        if bare and (value is None or isinstance(value, (str, int, float))):
-            found.setdefault(_cut(bare), _cut(str(value)))
-    return found
-
-
-def _words(command: str) -> list[str]:
-    # `shlex` takes 50 times as long as `split`, which suffices for most command lines.
-    if not any(mark in command for mark in "\"'\\"):
-        return command.split()
-    try:
-        return shlex.split(command)
-    except ValueError:
-        return command.split()
+    """Returns name -> value of the options of a run as short text, see `option_values`."""
+    return {_cut(name): _cut(str(value)) for name, value in option_values(front).items()}
 
 
 def compact(data: Any) -> bytes:  # noqa: ANN401 - JSON data

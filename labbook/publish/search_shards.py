@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import quote
 
 from labbook.frozen import dataclass
+from labbook.index.vocabulary import vocabulary_lines
 from labbook.publish.search_records import SearchRecord
 from labbook.publish.search_service import PagefindFailed, Service, program
 from labbook.publish.search_words import search_words
@@ -283,13 +284,15 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def _manifest(shards: Mapping[str, Shard]) -> dict[str, Any]:
-    """Returns the manifest: shards, newest first, and values of filters, most frequent first."""
+    """Returns the manifest: shards, newest first, values of filters, most frequent first, and known words."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for shard in shards.values():
         for key, values in shard.facets.items():
             counts[key].update(values)
     first = shards[_FIRST]
+    meanings, minor = vocabulary_lines()
     return {
+        "vocabulary": {"meanings": meanings, "minor": minor},
         "first": {"key": first.key, "count": first.count},
         "months": [
             {"name": name, "key": shard.key, "count": shard.count} for name, shard in shards.items() if shard.month

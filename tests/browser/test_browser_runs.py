@@ -90,6 +90,8 @@ def test_filters_words_and_conditions(large_site, open_page, fronts):
         query.fill(text)
         assert (0 if page.locator(".lb-none").is_visible() else count(page)) == sum(map(keep, fronts)), text
     assert page.locator(".lb-none").inner_text() == "No run matches these filters."
+    query.fill("status:finishd")
+    assert "Did you mean status:finished?" in page.locator(".lb-none").inner_text()
 
 
 def test_what_is_chosen_stands_in_the_address_and_back_takes_it_back(large_site, open_page):

@@ -72,6 +72,24 @@ def test_words_in_english_and_chinese_and_whole_messages_find_the_symptom(search
     assert "No results" in search.locator(".lbs__status").inner_text()
 
 
+@pytest.mark.parametrize(
+    ("question", "title"),
+    [
+        ("忘记清空梯度", "zero_grad"),
+        ("词表越界怎么办", "Embedding index out of range"),
+        ("学习率设高了", "learning rate too high"),
+        ("输入没有归一化", "Inputs not normalised"),
+        ("forgot to clear the gradients", "zero_grad"),
+    ],
+)
+def test_words_with_one_meaning_find_the_same_symptom(search, question, title):
+    assert any(title in symptom for symptom in asked(search, question)["Symptoms"][:3])
+
+
+def test_a_common_word_among_nonsense_is_no_answer(search):
+    assert asked(search, "train timetable qwkjh zzzyx") == {}
+
+
 def test_filters_narrow_what_is_found(search):
     everything = asked(search, "loss")
     search.get_by_label("author").select_option("张敏")

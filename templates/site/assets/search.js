@@ -7,7 +7,7 @@
   const here = document.currentScript;
   const said = JSON.parse(here.dataset.words);
   const site = new URL(here.dataset.site, document.baseURI);
-  const { placed, termsOf } = window.labbookSearch;
+  const { groupsOf, placed, termsOf, vocabularyOf, withPhrases } = window.labbookSearch;
 
   const GROUPS = ["fix", "symptom", "run", "note"];
   const FACETS = ["framework", "symptom", "status", "experiment", "author"];
@@ -16,6 +16,7 @@
   const ENOUGH_RUNS = 5;
   const FETCHED_AT_ONCE = 12;
   const STILL_MS = 500;
+  const ENOUGH = 0.3; // smallest share of a question, by the rarity of its words, that an answer has
 
   const made = (tag, classes, text) => {
     const element = document.createElement(tag);
@@ -61,7 +62,7 @@
     // The whole index of what is found first, while the question is still being typed.
     const early = box.value.trim() ? [] : samples;
     for (const word of early) instance.preload(word).catch(() => {});
-    return { instance, manifest, cards, folder, merged: 0 };
+    return { instance, manifest, cards, folder, merged: 0, vocabulary: vocabularyOf(manifest.vocabulary) };
   };
 
   /** Adds the runs of one more month, and says whether there was one. */
@@ -74,19 +75,17 @@
     return true;
   };
 
-  /**
-   * What fits a question, best first. Each word is looked for alone and counts the more the rarer it is, so that a long
-   * message finds something although no page has all of its words.
-   */
-  const ranked = async (found, terms, filters) => {
-    const answers = await Promise.all(terms.map((term) => found.instance.search(term, { filters })));
-    const months = found.manifest.months.slice(0, found.merged);
-    const total = months.reduce((sum, month) => sum + month.count, found.manifest.first.count);
+  // What fits a question, best first. Each meaning is looked for alone and counts the more the rarer it is, so that a long
+  // message finds something although no page has all of its words. What has only a small part of a question is no answer.
+  const ranked = async (found, groups, filters, enough) => {
+    const answers = await Promise.all(groups.map((phrases) => withPhrases(found.instance, phrases, filters)));
+    const { first, months } = found.manifest;
+    const total = months.slice(0, found.merged).reduce((sum, month) => sum + month.count, first.count);
     const scores = new Map();
-    for (const answer of answers) {
-      // For a word that no page has Pagefind takes its beginning; what has that in what is shown alone is not meant.
-      const results = answer.results.filter((one) => one.words.length);
+    let everything = 0;
+    for (const results of answers) {
       const rarity = Math.log(1 + total / Math.max(1, results.length));
+      everything += rarity;
       const highest = results.reduce((most, one) => Math.max(most, one.score), 0) || 1;
       for (const result of results) {
         const entry = scores.get(result.id) || { result, covered: 0, score: 0 };
@@ -99,14 +98,13 @@
     const best = { all: 0 };
     for (const one of scores.values()) {
       const card = found.cards[one.result.id];
-      one.kind = card ? card.kind : "run";
-      // What was seen here before is likelier than what was not.
+      one.kind = card ? card.kind : "run"; // what was seen here before is likelier than what was not
       if (card && card.when) one.score *= 1.3;
       best[one.kind] = Math.max(best[one.kind] || 0, one.covered);
       best.all = Math.max(best.all, one.covered);
     }
     return [...scores.values()]
-      .filter((one) => one.covered >= best[one.kind] * 0.6 && one.covered >= best.all * 0.45)
+      .filter((one) => one.covered >= Math.max(best[one.kind] * 0.6, best.all * 0.45, everything * enough))
       .sort((a, b) => b.score - a.score);
   };
 
@@ -197,7 +195,7 @@
     asked += 1;
     const mine = asked;
     const question = box.value;
-    const terms = termsOf(question);
+    let terms = termsOf(question);
     const chosen = Object.fromEntries(
       FACETS.filter((facet) => selects[facet].value).map((facet) => [facet, [selects[facet].value]]),
     );
@@ -210,18 +208,20 @@
     }
     try {
       const found = await engine();
+      const groups = groupsOf(question, found.vocabulary);
+      terms = [...new Set(groups.flat(2))];
       fillFilters(found.manifest);
       if (older) await mergeMonth(found);
       for (;;) {
-        const hits = await ranked(found, terms, chosen);
+        const hits = await ranked(found, groups, chosen, question.trim().includes("\n") ? 0 : ENOUGH);
         const quick = hits.filter(({ result }) => found.cards[result.id]);
         if (mine !== asked) return;
         const runs = hits.length - quick.length;
         // What stands in the first shard is shown before anything else is asked for.
         if (runs && !older) show(found, await cardsOf(found, quick, 0), terms, all);
-        const groups = await cardsOf(found, hits, Math.max(wanted, FETCHED_AT_ONCE));
+        const cards = await cardsOf(found, hits, Math.max(wanted, FETCHED_AT_ONCE));
         if (mine !== asked) return;
-        show(found, groups, terms, all);
+        show(found, cards, terms, all);
         if (runs >= ENOUGH_RUNS || !(await mergeMonth(found))) break;
         if (mine !== asked) return;
       }

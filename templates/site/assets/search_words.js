@@ -76,5 +76,79 @@ window.labbookSearch = (() => {
     return [...new Set(terms.map(alone))].slice(0, MOST_TERMS);
   };
 
-  return { placed, termsOf, wordsOf };
+  const ATOM = new RegExp(`[A-Za-z]+[0-9]*[A-Za-z0-9]*|[0-9]+(?:\\.[0-9]+)?|[${CJK}]`, "g");
+  const MOST_FORMS = 10;
+  const MOST_GROUPS = 8;
+  const SHORT = 160;
+
+  const atomsOf = (text) => [...text.normalize("NFKC").matchAll(ATOM)].map((match) => ({ atom: match[0].toLowerCase(), from: match.index, to: match.index + match[0].length }));
+
+  /** The known words of labbook/index/words.txt: atoms of a form -> all forms that mean the same; none for words that say little. */
+  const vocabularyOf = ({ meanings, minor }) => {
+    const forms = new Map();
+    let longest = 1;
+    const add = (form, same) => {
+      const atoms = atomsOf(form).map(({ atom }) => atom);
+      longest = Math.max(longest, atoms.length);
+      const key = atoms.join(" ");
+      forms.set(key, [...(forms.get(key) ?? []), ...same]);
+    };
+    for (const same of meanings) for (const form of same) add(form, [form, ...same]);
+    for (const form of minor) add(form, []);
+    return { forms, longest };
+  };
+
+  /**
+   * What to look for when a question is asked: groups of alternatives, each the words of a phrase. Words with one meaning, in
+   * English and Chinese, are one group. Of a pasted message each word is a group of its own.
+   */
+  const groupsOf = (question, vocabulary) => {
+    const alone = (text) => termsOf(text).map((term) => [[term]]);
+    if (!vocabulary || question.length > SHORT || /[\r\n]/.test(question.trim())) return alone(question);
+    const text = question.normalize("NFKC");
+    const atoms = atomsOf(text);
+    const groups = [];
+    let rest = null;
+    const flush = (to) => {
+      if (rest !== null) groups.push(...alone(text.slice(rest, to)));
+      rest = null;
+    };
+    for (let at = 0; at < atoms.length; ) {
+      let width = Math.min(vocabulary.longest, atoms.length - at);
+      let same;
+      for (; width > 0; width -= 1) {
+        same = vocabulary.forms.get(atoms.slice(at, at + width).map(({ atom }) => atom).join(" "));
+        if (same) break;
+      }
+      if (!same) {
+        rest ??= atoms[at].from;
+        at += 1;
+        continue;
+      }
+      flush(atoms[at].from);
+      // Of "out of memory" the index has "memory" alone, which says less.
+      const whole = same.filter((form) => wordsOf(form).length > 1 || atomsOf(form).length === 1 || form.codePointAt(0) > 127);
+      const phrases = [...new Map((whole.length ? whole : same).map((form) => [wordsOf(form).join(" "), wordsOf(form)])).values()].filter((words) => words.length);
+      if (phrases.length) groups.push(phrases.slice(0, MOST_FORMS));
+      at += width;
+    }
+    flush(text.length);
+    const distinct = [...new Map(groups.map((group) => [JSON.stringify(group), group])).values()];
+    return distinct.length ? distinct.slice(0, MOST_GROUPS) : alone(question);
+  };
+
+  /** What has one of the phrases, each with its best score. */
+  const withPhrases = async (instance, phrases, filters) => {
+    const answers = await Promise.all(
+      phrases.map((words) => instance.search(words.length > 1 ? `"${words.join(" ")}"` : words[0], { filters })),
+    );
+    const best = new Map();
+    // For a word that no page has Pagefind takes its beginning; what has that in what is shown alone is not meant.
+    for (const result of answers.flatMap((answer) => answer.results.filter((one) => one.words.length))) {
+      if (!(best.get(result.id)?.score >= result.score)) best.set(result.id, result);
+    }
+    return [...best.values()];
+  };
+
+  return { groupsOf, placed, termsOf, vocabularyOf, withPhrases, wordsOf };
 })();

@@ -1,0 +1,44 @@
+"""The text of an entry that says something about its run.
+
+A check that is fine names the fault that the run does not have, and tables of tensors and of the machine name
+everything: they are no evidence.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from labbook.store.entry_text import split_parts
+from labbook.store.templates import builtin_folder, read_words
+
+_LEFT_OUT = frozenset({"unobserved", "resources", "debug", "profile", "checked", "moments"})
+"""Blocks of an entry that are not searched."""
+_QUIET = ("ok", "note", "not observed")
+_DENIED = re.compile(r"[A-Za-z][\w./-]*[ \t]*[=:|]?[ \t]*(?<![\w])(?:False|false|None|null)\b")
+"""`oom False`, `overflow=None`: what the run does not have."""
+_HEADING = re.compile(r"^#{1,6}[ \t][^\n]*$", re.MULTILINE)
+
+
+def evidence_text(body: str) -> tuple[str, str]:
+    """Returns the text of people without headings, and the generated text that is evidence."""
+    own, generated = [], []
+    for part in split_parts(body):
+        if not part.name:
+            own.append(_HEADING.sub("", part.text))
+        elif part.name not in _LEFT_OUT:
+            lines = [line for line in part.text.splitlines() if not is_quiet_row(line)]
+            generated.append(_DENIED.sub(" ", "\n".join(lines)))
+    return "\n".join(own), "\n".join(generated)
+
+
+def is_quiet_row(line: str) -> bool:
+    """Whether a line is a row of a checklist that is ok, a note, or was not observed."""
+    stripped = line.strip()
+    return stripped.startswith("|") and stripped.strip("| ").rpartition("|")[2].strip(" *").lower() in _quiet_verdicts()
+
+
+@cache
+def _quiet_verdicts() -> frozenset[str]:
+    words = [read_words(builtin_folder() / "words" / f"{language}.toml")["verdicts"] for language in ("en", "zh")]
+    return frozenset(str(each[verdict]).strip(" *").lower() for each in words for verdict in _QUIET)

@@ -1,0 +1,124 @@
+"""Scores the pages of the catalogue by the meanings that they share with a question."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import lru_cache
+
+from labbook.frozen import dataclass
+from labbook.index.cjk import is_cjk
+from labbook.index.vocabulary import read_meanings
+from labbook.model.symptom import Symptom
+
+Meaning = frozenset[str]
+Phrase = tuple[Meaning, ...]
+
+_PAIR_WEIGHT = 0.5
+"""Two Chinese characters of an unknown word are about half a word."""
+_TITLE_WEIGHT = 1.05
+"""A title says more than a search phrase. Source: chosen by us on benchmarks/search."""
+
+_RARE = 0.6
+"""Weight of a phrase that identifies a page, against that of an unknown word. Source: chosen by us, as above."""
+
+
+@dataclass(frozen=True)
+class PageScore:
+    """How well a page fits a question.
+
+    Args:
+        share: Share of the question that the page explains, 0 to 1, weighted by the rarity of its words.
+        score: Order of the pages; more is better.
+        said: Whether the question has a whole title or search phrase of the page that is not a common word.
+        symptom: Id of the page.
+    """
+
+    share: float
+    score: float
+    symptom: str
+    said: bool = False
+
+
+@dataclass(frozen=True)
+class PageTexts:
+    """The texts of a page by which it is found.
+
+    Args:
+        symptom: Its id.
+        titles: Titles and names of its check, in all languages.
+        phrases: Search phrases, and the id.
+    """
+
+    symptom: str
+    titles: tuple[str, ...]
+    phrases: tuple[str, ...]
+
+
+class PageScores:
+    """The pages of a catalogue, ready for questions."""
+
+    def __init__(self, catalogue: Iterable[PageTexts]) -> None:
+        self._phrases: list[tuple[str, bool, Phrase]] = []
+        self._places: dict[str, list[int]] = defaultdict(list)
+        pages: dict[str, set[str]] = defaultdict(set)
+        for page in catalogue:
+            for text in dict.fromkeys((*page.titles, *page.phrases)):
+                phrase = tuple(dict.fromkeys(read_meanings(text)))
+                if not phrase:
+                    continue
+                for name in {name for meaning in phrase for name in meaning}:
+                    self._places[name].append(len(self._phrases))
+                    pages[name].add(page.symptom)
+                self._phrases.append((page.symptom, text in page.titles, phrase))
+        self._count = len({name for name, _, _ in self._phrases})
+        self._counts = {name: len(found) for name, found in pages.items()}
+        self._weights: dict[Meaning, float] = {}
+
+    def ranked(self, question: str) -> list[PageScore]:
+        """Returns the pages that share a meaning with a question, the best first."""
+        asked = tuple(dict.fromkeys(read_meanings(question)))
+        total = sum(self._weight(one) for one in asked)
+        near = {at for one in asked for name in one for at in self._places.get(name, ())}
+        explained: dict[str, set[Meaning]] = defaultdict(set)
+        best: dict[str, float] = defaultdict(float)
+        said: set[str] = set()
+        for at in near:
+            page, is_title, phrase = self._phrases[at]
+            shared = [one for one in asked if any(one & other for other in phrase)]
+            covered = [one for one in phrase if any(one & other for other in asked)]
+            weights = [sum(map(self._weight, part)) for part in (shared, covered, phrase)]
+            fit = (weights[0] + weights[1]) / (total + weights[2])
+            explained[page].update(shared)
+            if len(covered) == len(phrase) and weights[2] >= _RARE * self._weight(frozenset()):
+                said.add(page)
+            best[page] = max(best[page], fit * (_TITLE_WEIGHT if is_title else 1.0))
+        shares = {page: sum(map(self._weight, found)) / total for page, found in explained.items()}
+        scores = [PageScore(share, share + best[page], page, page in said) for page, share in shares.items()]
+        return sorted(scores, key=lambda one: (-one.score, one.symptom))
+
+    def _weight(self, meaning: Meaning) -> float:
+        """Returns the rarity of a meaning among the pages; an unknown one is as rare as can be."""
+        known = self._weights.get(meaning)
+        if known is None:
+            count = min((self._counts[name] for name in meaning if name in self._counts), default=0)
+            pair = any(is_cjk(name) and len(name) == 2 for name in meaning)
+            known = math.log(1 + self._count / (1 + count)) * (_PAIR_WEIGHT if pair else 1.0)
+            self._weights[meaning] = known
+        return known
+
+
+def page_scores(symptoms: Iterable[Symptom]) -> PageScores:
+    """Returns the pages ready for questions; the same object for the same catalogue."""
+    return _scores_of(tuple(map(_texts_of, symptoms)))
+
+
+@lru_cache(maxsize=4)
+def _scores_of(pages: tuple[PageTexts, ...]) -> PageScores:
+    return PageScores(pages)
+
+
+def _texts_of(symptom: Symptom) -> PageTexts:
+    titles = tuple(text for wording in symptom.wording.values() for text in (wording.title, wording.check) if text)
+    return PageTexts(symptom.id, titles, (*symptom.words, symptom.id.replace("_", " ")))

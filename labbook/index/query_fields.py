@@ -1,0 +1,212 @@
+"""The names of a query: fields with known values, and all fields, options and metrics of the runs of a notebook."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from labbook.frozen import dataclass
+from labbook.index.query_error import QueryError
+from labbook.model.message import message
+from labbook.model.run_fields import (
+    ALIASES,
+    METRIC_PARTS,
+    as_number,
+    field_key,
+    field_values,
+    is_equal,
+    option_keys,
+    option_names,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+
+FILTERS = {
+    "status": "finished, failed, interrupted, killed, lost or running",
+    "verdict": "healthy, suspect, unhealthy, failed or unknown",
+    "experiment": "part of an experiment's name",
+    "framework": "torch, paddle",
+    "symptom": "a symptom's id, or its beginning",
+    "check": "the same as symptom: the id of a check that warns or fails",
+    "family": "a family of symptoms, or its beginning",
+    "fingerprint": "the identity of a failure, or its beginning",
+    "tag": "a tag, or its beginning",
+    "author": "part of a name",
+    "script": "part of a script's name",
+    "host": "part of a machine's name",
+    "mode": "dynamic, static, compiled",
+    "kind": "run, experiment, symptom, report, note",
+    "id": "the beginning of a run's id",
+    "path": "part of a path",
+    "option": "the name of an option of the command; --lr is short for option:lr",
+    "has": "fix, symptom, metrics, tag, previous, problem",
+    "since": "a day (2026-11-21), month (2026-11), week (2026-W47), today, yesterday, or an age (7d, 2w, 12h)",
+    "before": "the same; that day is not included",
+}
+"""Field that the index has itself -> its values."""
+
+VALUES = {
+    "status": ("finished", "failed", "interrupted", "killed", "lost", "running"),
+    "verdict": ("healthy", "suspect", "unhealthy", "failed", "unknown"),
+    "kind": ("run", "experiment", "symptom", "report", "note"),
+    "has": ("fix", "symptom", "metrics", "tag", "previous", "problem"),
+}
+"""Field -> all its values."""
+
+SAME_FIELD = {"check": "symptom", "tags": "tag", "symptoms": "symptom", "frameworks": "framework", "started": "since"}
+"""Other names of fields."""
+
+CONTAINS = frozenset({"experiment", "author", "script", "host", "path"})
+EXACT = frozenset({*VALUES, "mode", "option"})
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|min|h|d)")
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True)
+class Filter:
+    """`key:value`: notes with one of `values`, or, if `negated`, notes with none of them.
+
+    Args:
+        operator: ":" (begins with, or has), "=" (is), "<", "<=", ">" or ">=" (numbers).
+    """
+
+    key: str
+    values: tuple[str, ...]
+    negated: bool = False
+    operator: str = ":"
+
+
+@dataclass(frozen=True)
+class FieldNames:
+    """All names by which runs of a notebook can be filtered.
+
+    Args:
+        fields: Fields of front matters besides options and metrics.
+        params: Options.
+        metrics: Metrics.
+    """
+
+    fields: tuple[str, ...] = ()
+    params: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+
+    def knows(self, key: str) -> bool:
+        """Whether a key is a field of the index, a field, an option or a metric."""
+        return key.lower() in FILTERS or key.lower() in SAME_FIELD or field_key(ALIASES.get(key, key)) in _keys(self)
+
+    def has_option(self, name: str) -> bool:
+        """Whether a run has an option of this name."""
+        return field_key(name) in {key for one in self.params for key in option_keys(one)}
+
+    def everything(self) -> list[str]:
+        """Returns all names, those of the index first."""
+        return [*FILTERS, *self.params, *self.metrics, *ALIASES, *self.fields]
+
+
+@lru_cache(maxsize=8)
+def _keys(names: FieldNames) -> frozenset[str]:
+    keys = {field_key(name) for name in (*names.fields, *names.metrics)}
+    keys.update(f"{field_key(name)}_{part}" for name in names.metrics for part in METRIC_PARTS)
+    return frozenset(keys.union(*(option_keys(name) for name in names.params)))
+
+
+def field_names(index: sqlite3.Connection) -> FieldNames:
+    """Returns the names of all runs of the index, in alphabetical order."""
+    found: dict[str, list[str]] = {"field": [], "param": [], "metric": []}
+    for kind, name in index.execute("SELECT kind, name FROM names ORDER BY name").fetchall():
+        found[kind].append(name)
+    return FieldNames(tuple(found["field"]), tuple(found["param"]), tuple(found["metric"]))
+
+
+def fits(front: str, condition: str) -> bool:
+    """Whether a run has a value that fits a condition; called by SQLite.
+
+    Args:
+        front: Front matter as JSON.
+        condition: [key, operator, values] as JSON.
+    """
+    key, operator, wanted = _read(condition)
+    if key == "option":
+        names = set().union(*(option_keys(name) for name in option_names(_read(front))))
+        return any(field_key(one) in names for one in wanted)
+    values = field_values(_read(front), key)
+    return any(_fits(value, operator, one) for value in values for one in wanted)
+
+
+@lru_cache(maxsize=64)
+def _read(text: str) -> Any:  # noqa: ANN401 - JSON data
+    return json.loads(text)
+
+
+def condition_json(wanted: Filter) -> str:
+    """Returns a condition for `fits`."""
+    return json.dumps([wanted.key, wanted.operator, wanted.values])
+
+
+def check_filter(wanted: Filter) -> Filter:
+    """Returns a filter with its values as they are compared.
+
+    Raises:
+        QueryError: The field cannot be compared with the value.
+    """
+    is_ordered = wanted.operator not in (":", "=")
+    if wanted.key in FILTERS and is_ordered:
+        raise QueryError(
+            message("terminal.query.not_a_number", name=wanted.key),
+            message("terminal.query.text_operators", name=wanted.key),
+        )
+    values = [_seconds(value) for value in wanted.values] if wanted.key in ("duration", "duration_s") else wanted.values
+    if is_ordered and (bad := [value for value in values if as_number(value) is None]):
+        raise QueryError(
+            message("terminal.query.bad_number", value=bad[0], name=wanted.key), message("terminal.query.number_advice")
+        )
+    return Filter(wanted.key, tuple(values), wanted.negated, wanted.operator)
+
+
+def _seconds(text: str) -> str:
+    """Returns `1.5h` as seconds; other text as it is."""
+    parted = _DURATION.fullmatch(text.lower())
+    return str(float(parted.group(1)) * _UNITS_S[parted.group(2)]) if parted else text
+
+
+def _fits(value: object, operator: str, wanted: str) -> bool:
+    number, other = as_number(value), as_number(wanted)
+    if operator in (":", "="):
+        if number is not None and other is not None:
+            return is_equal(number, other)
+        text, low = str(value).lower(), wanted.lower()
+        if "*" in low:
+            return fnmatch.fnmatchcase(text, low)
+        return text == low if operator == "=" else low in text
+    if number is None or other is None or number != number or other != other:
+        return False
+    return {"<": number < other, "<=": number <= other, ">": number > other, ">=": number >= other}[operator]
+
+
+def known_values(index: sqlite3.Connection, key: str) -> list[str]:
+    """Returns the values of a field of the index, the most frequent first."""
+    rows = index.execute("SELECT value FROM facets WHERE key = ? GROUP BY value ORDER BY count(*) DESC, value", (key,))
+    return [value for (value,) in rows.fetchall()]
+
+
+def unmatched_value(index: sqlite3.Connection, filters: Iterable[Filter]) -> tuple[Filter, Sequence[str]] | None:
+    """Returns the first filter with a value that no note has, and the values that notes have."""
+    for wanted in filters:
+        if wanted.negated or wanted.key not in FILTERS or wanted.key in ("id", "path", "fingerprint", "option"):
+            continue
+        known = known_values(index, wanted.key)
+        if known and not any(_matches(wanted, value) for value in known):
+            return wanted, known
+    return None
+
+
+def _matches(wanted: Filter, value: str) -> bool:
+    if wanted.operator == "=" or wanted.key in EXACT:
+        return value in wanted.values
+    return any(one in value if wanted.key in CONTAINS else value.startswith(one) for one in wanted.values)

@@ -1,0 +1,132 @@
+"""Reads texts by meaning: words of the field in English and Chinese, from `words.txt`.
+
+A text is cut into atoms, English words and single Chinese characters, and the longest known sequence of atoms comes
+first. So Chinese needs no spaces, and 梯度没清零, `zero_grad` and "zero the gradients" mean the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+from labbook.frozen import dataclass
+from labbook.index.cjk import CJK_CHARACTERS, NAME_PART, normalized
+
+PATH = Path(__file__).with_name("words.txt")
+
+_ATOM = re.compile(rf"[A-Za-z]+[0-9]*[A-Za-z0-9]*|[0-9]+(?:\.[0-9]+)?|[{CJK_CHARACTERS}]")
+_ENDINGS = ("ization", "isation", "ations", "ation", "ings", "ing", "ied", "ed", "ies", "es", "ly", "s", "e")
+_MIN_ROOT = 3
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words of the field.
+
+    Args:
+        forms: Each form -> it and its synonyms.
+        minor: Words that say little.
+        meanings: Roots of the atoms of each form -> the lines of the file with it, by their first form; empty for
+            words that say little.
+        longest: First root -> number of atoms of the longest form that begins with it.
+    """
+
+    forms: dict[str, tuple[str, ...]]
+    minor: frozenset[str]
+    meanings: dict[tuple[str, ...], frozenset[str]]
+    longest: dict[str, int]
+
+
+def vocabulary_lines() -> tuple[list[list[str]], list[str]]:
+    """Returns the forms of each meaning of `words.txt`, and the words that say little."""
+    meanings: list[list[str]] = []
+    minor: list[str] = []
+    for line in PATH.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#") or not line.strip():
+            continue
+        words = [word.strip() for word in line.lstrip("~").split("|") if word.strip()]
+        if line.startswith("~"):
+            minor += words
+        else:
+            meanings.append(words)
+    return meanings, minor
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    """Returns the words of `words.txt`."""
+    forms: dict[str, tuple[str, ...]] = {}
+    lines: dict[tuple[str, ...], set[str]] = {}
+    meanings, minor = vocabulary_lines()
+    for words in meanings:
+        for word in words:
+            lines.setdefault(_roots(word), set()).add(words[0])
+            forms[word] = tuple(dict.fromkeys([word, *forms.get(word, ()), *words]))
+    for word in minor:
+        lines.setdefault(_roots(word), set())
+    longest: dict[str, int] = {}
+    for key in lines:
+        longest[key[0]] = max(longest.get(key[0], 0), len(key))
+    return Vocabulary(forms, frozenset(minor), {key: frozenset(names) for key, names in lines.items()}, longest)
+
+
+def _roots(text: str) -> tuple[str, ...]:
+    return tuple(root(atom) for atom in atoms(text))
+
+
+def atoms(text: str) -> list[str]:
+    """Returns the English words, numbers and single CJK characters of a text, in lower case."""
+    found: list[str] = []
+    for atom in _ATOM.findall(normalized(text)):
+        parts = NAME_PART.findall(atom) if not atom.islower() and atom.isalpha() else [atom]
+        found += [part.lower() for part in (parts if len(parts) > 1 and min(map(len, parts)) > 1 else [atom])]
+    return found
+
+
+@lru_cache(maxsize=65536)
+def root(atom: str) -> str:
+    """Returns a word roughly without its ending: `diverg` for diverged, `clip` for clipping."""
+    if not atom.isascii() or not atom.isalpha():
+        return atom
+    for ending in _ENDINGS:
+        if atom.endswith(ending) and len(atom) - len(ending) >= _MIN_ROOT and not atom.endswith("ss"):
+            atom = atom[: -len(ending)] + ("y" if ending in ("ied", "ies") else "")
+            break
+    return atom[:-1] if len(atom) > _MIN_ROOT and atom[-1] == atom[-2] and atom[-1] not in "sl" else atom
+
+
+@lru_cache(maxsize=32768)
+def read_meanings(text: str) -> tuple[frozenset[str], ...]:
+    """Returns the meanings of a text in order, each as the lines of the vocabulary with it.
+
+    An unknown English word is its root, unknown Chinese text its pairs of adjacent characters. Words that say little
+    are left out.
+    """
+    known = vocabulary()
+    roots = list(_roots(text))
+    found: list[frozenset[str]] = []
+    unknown: list[str] = []
+    at = 0
+    while at < len(roots):
+        for width in range(known.longest.get(roots[at], 0), 0, -1):
+            names = known.meanings.get(tuple(roots[at : at + width]))
+            if names is not None:
+                found += _unknown(unknown)
+                unknown = []
+                if names:
+                    found.append(names)
+                at += width
+                break
+        else:
+            unknown.append(roots[at])
+            at += 1
+    return (*found, *_unknown(unknown))
+
+
+def _unknown(roots: Sequence[str]) -> list[frozenset[str]]:
+    """Returns the meanings of atoms that the vocabulary lacks; a CJK character alone says nothing."""
+    words = [frozenset((one,)) for one in roots if one.isascii() and (len(one) > 1 or one.isdigit())]
+    return words + [frozenset((a + b,)) for a, b in pairwise(roots) if not a.isascii() and not b.isascii()]

@@ -1,0 +1,43 @@
+"""What an entry says that its run does not have is no evidence."""
+
+from __future__ import annotations
+
+import pytest
+
+from labbook.errors import NothingFoundError
+from labbook.index.query import search
+from labbook.store.entry_text import block
+
+RUN = "20261120-100000-aaaa"
+HEALTH = """## Health checklist
+
+| check | expected | observed | verdict |
+|---|---|---|---|
+| Finite loss | no NaN, no infinity | all 315 values finite | {ok} |
+| Dead ReLU units | at most half | not observed: no activation | {unobserved} |
+| Saturated sigmoid | at most half | 80 % of them | **{fail}** |
+"""
+
+
+@pytest.fixture(params=[("ok", "not observed", "fail"), ("正常", "未观察到", "不通过")], ids=["en", "zh"])
+def book(notes, request):
+    ok, unobserved, fail = request.param
+    parts = [
+        block("health", HEALTH.format(ok=ok, unobserved=unobserved, fail=fail)),
+        block("unobserved", "vanishing_gradient: too few layers"),
+        block("console", "```text\nepoch 1 overflow False scaler=None\nwarning: tensor exotic\n```"),
+        "## Conclusion\n\nThe scheduler was off by one.\n",
+    ]
+    notes.run(RUN, "\n".join(parts))
+    return notes.notebook
+
+
+@pytest.mark.parametrize("words", ["infinity", "relu", "dead", "vanishing", "overflow", "scaler"])
+def test_what_the_run_does_not_have_is_not_found(book, words):
+    with pytest.raises(NothingFoundError):
+        search(book, words)
+
+
+@pytest.mark.parametrize("words", ["saturated sigmoid", "exotic", "scheduler off by one"])
+def test_what_it_has_is_found(book, words):
+    assert [hit.meta["id"] for hit in search(book, words).hits] == [RUN]

@@ -1,0 +1,148 @@
+"""The query language of `labbook list`, `labbook search`, the site and Python."""
+
+from __future__ import annotations
+
+import pytest
+
+from labbook.index.query import list_notes, search
+from labbook.index.query_error import QueryError
+
+A, B, C, D = (f"2026112{n}-100000-aaaa" for n in range(4))
+NUMBERS = {"first": 2.3, "best": 0.1, "last": 0.2, "steps": 500}
+
+
+@pytest.fixture
+def book(notes):
+    notes.run(
+        A, "well", status="finished", host="gpu-01", tags=["sweep"], duration_s=4000.0, code={"branch": "main"},
+        params={"lr": 0.01, "optimizer": "adamw", "amp": True, "model.width": 16}, command="python train.py --lr 0.01",
+        metrics={"loss": NUMBERS, "val/acc": {"best": 0.95, "last": 0.91}}, verdict="unhealthy",
+    )  # fmt: skip
+    notes.run(
+        B, "loss is nan", status="failed", host="gpu-02", tags=["nightly"], duration_s=30.0,
+        params={"lr": 0.001, "optimizer": "adam", "amp": False, "model.width": 32},
+        metrics={"loss": {**NUMBERS, "last": "nan"}},
+    )  # fmt: skip
+    notes.run(
+        C, status="finished", experiment="exp2", command='python tune.py --lr=3.0 --note "a b" --warmup-steps 10',
+        metrics={"val/acc": {"best": 0.5, "last": 0.4}}, verdict="healthy",
+    )  # fmt: skip
+    notes.page("ideas.md", "# Ideas\n\nA higher lr.\n")
+    return notes.notebook
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("lr<0.02", [B, A]),
+        ("lr < 0.02", [B, A]),
+        ("lr>=0.01", [C, A]),
+        ("lr=1e-2", [A]),
+        ("lr==0.01", [A]),
+        ("lr:0.01", [A]),
+        ("lr!=0.01", [C, B]),
+        ("-lr:0.01", [C, B]),
+        ("not lr:0.01", [C, B]),
+        ("--lr=0.01", [A]),
+        ("--lr", [C, B, A]),
+        ("--warmup-steps", [C]),
+        ("warmup_steps>5", [C]),
+        ("optimizer:adam", [B, A]),
+        ("optimizer=adam", [B]),
+        ("optimizer:*w", [A]),
+        ("amp:true", [A]),
+        ("width:32", [B]),
+        ("model.width:16", [A]),
+        ("val_acc>0.9", [A]),
+        ("val/acc>0.9", [A]),
+        ("val_acc.best>=0.5", [C, A]),
+        ("loss:nan", [B]),
+        ("loss<0.5", [A]),
+        ("loss.first>2", [B, A]),
+        ("duration>1h", [A]),
+        ("duration<1m", [B]),
+        ("branch:main", [A]),
+        ("verdict:unhealthy", [A]),
+        ("verdict:unknown", [B]),
+        ("verdict:healthy,unknown", [C, B]),
+        ("-verdict:unknown", [C, A]),
+        ("status:failed OR val_acc<0.5", [C, B]),
+        ("status:finished OR status:failed lr<0.005", [B]),
+        ("status:finished lr<0.02 tag:sweep well", [A]),
+        ("host=gpu-01", [A]),
+        ('note:"a b"', [C]),
+        ("-since:2026-11-22", [B, A]),
+        ("started<2026-11-21", [A]),
+        ("check:dead_relu OR tag:nightly", [B]),
+    ],
+)
+def test_runs_that_fit_a_query(book, query, expected):
+    listed = [entry.id for entry in list_notes(book, query).entries]
+    found = [hit.meta["id"] for hit in search(book, query).hits]
+
+    assert listed == expected
+    assert sorted(found) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("query", "said", "advice"),
+    [
+        ("staus:failed", "staus", "status:failed"),
+        ("status:finishd", "finishd", "status:finished"),
+        ("verdict:helthy", "helthy", "verdict:healthy"),
+        ("optimiser:adamw", "optimiser", "optimizer:adamw"),
+        ("val_ac>0.9", "val_ac", "val/acc>0.9"),
+        ("foo:bar", "foo", "Known: status, verdict"),
+        ("zzz<3", "zzz", "Known: status, verdict"),
+        ("--warmup-step=3", "warmup-step", "warmup_steps=3"),
+        ("status<3", "status", "status:"),
+        ("lr<high", "high", "0.02"),
+        ("lr>0.1 OR well", "OR", "OR"),
+        ("since:7d OR lr>1", "since", ""),
+        ("since:yesteryear", "yesteryear", "2026-11-21"),
+    ],
+)
+def test_what_is_not_known_is_refused_with_the_nearest(book, query, said, advice):
+    for ask in (list_notes, search):
+        with pytest.raises(QueryError) as caught:
+            ask(book, query)
+        assert said in caught.value.message and advice in caught.value.hint
+
+
+@pytest.mark.parametrize("query", ["tag:swep", "host:gpu-9", "experiment:exp9"])
+def test_a_value_that_no_run_has_is_named_with_those_that_runs_have(book, query):
+    listed = list_notes(book, query)
+
+    assert not listed.entries and listed.missing is not None
+    assert query.partition(":")[2] in listed.missing.message and "Known: " in listed.missing.hint
+
+
+def test_messages_are_words_in_a_search_and_quotes_make_them_words_everywhere(book):
+    for words in ("model.py:88 well", "well shuffle=True", "well http://x", "well cuda:0", "well aten::mm"):
+        with_words = _found(book, words)
+        assert with_words in ([], [A])
+    assert [entry.id for entry in list_notes(book, '"foo:bar"').entries] == []
+
+
+def _found(book, words):
+    from labbook.errors import NothingFoundError
+
+    try:
+        return [hit.meta.get("id") for hit in search(book, words).hits]
+    except NothingFoundError as error:
+        assert not isinstance(error, QueryError)
+        return []
+
+
+def test_the_language_of_the_notebook_speaks(notes):
+    notes.run(A, params={"lr": 0.1})
+    notes.page("../labbook.toml", 'language = "zh"\ncommit = "off"\n')
+
+    with pytest.raises(QueryError) as caught:
+        list_notes(notes.notebook, "status:finishd")
+    assert "没有" in caught.value.message and "status:finished" in caught.value.hint
+
+
+def test_options_of_a_run_are_found_by_their_text(book):
+    assert _found(book, "adamw") == [A]
+    assert _found(book, "0.001") == []
