@@ -35,7 +35,11 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
         first = finite(loss, "value_first")
         if fn not in ("cross_entropy", "nll_loss", "bce_with_logits") or classes < 2 or first is None:
             continue
-        if is_contrastive(loss) or flag(loss, "soft") or flag(loss, "weight") or count(loss, "step") > 2:
+        if is_contrastive(loss) or flag(loss, "soft") or flag(loss, "weight"):
+            continue
+        begin = count(loss, "step")
+        if begin > 2 and words(loss, "reduction") != "sum":
+            # The model of a later phase has been trained before.
             continue
         chance = math.log(classes)
         expected = message("health.init_loss_off.expected", classes=classes, chance=chance)
@@ -46,7 +50,9 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
             if _summed(run, signals, loss, fn):
                 targets = count(loss, "items")
                 observed = message("health.init_loss_off.summed", loss=first * targets, targets=targets)
-                return Outcome("warn", observed, called_in(loss), {"step": 1}, expected=expected)
+                return Outcome("warn", observed, called_in(loss), {"step": max(1, begin)}, expected=expected)
+            if begin > 2:
+                continue
         over, observed = first - chance, message("health.init_loss_off.loss", loss=first)
         call = (message("health.init_loss_off.call", function=fn, line=words(loss, "line")),)
         # The standard weights of PaddlePaddle are larger: 5.1 for 5 classes behind one convolution is usual there.

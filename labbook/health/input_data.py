@@ -121,6 +121,24 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("target_in_inputs", family="data", tier=1, needs=("batches",))
+def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
+    """Whether one column of the input alone determined the target in at least 128 samples, in every batch inspected.
+
+    Source: a logical invariant (tier 1); deepchecks FeatureLabelCorrelation. Only tables of at least 3 columns: a line
+    through one feature is a task of its own.
+    """
+    for path, looks in input_leaves(signals).items():
+        leaf = next((leaf for _, _, leaf in reversed(looks) if leaf.get("telling_n") is not None), None)
+        columns = shape(leaf, "telling") if leaf is not None else ()
+        if leaf is None or not columns or count(leaf, "telling_n") < 128:
+            continue
+        indices = join_names([str(column) for column in columns])
+        samples = count(leaf, "telling_n")
+        return Outcome("warn", message("health.target_in_inputs.columns", indices=indices, path=path, samples=samples))
+    return None
+
+
 @check("batch_leading_dim_mismatch", family="data", tier=1, needs=("batches",))
 def leaves_agree(run: Run, signals: Signals) -> Outcome | None:
     """Whether a batch has different numbers of inputs and labels, with no axis of the one as long as the other.
@@ -223,6 +241,7 @@ CHECKS = (
     inputs_normalised,
     images_scaled_once,
     features_vary,
+    inputs_do_not_hold_target,
     leaves_agree,
     little_padding,
     channels_first,

@@ -23,6 +23,7 @@ class Parameter:
     options: Facts
     init: Facts
     order: float
+    model: int = 0
     history: list[tuple[int, Facts]] = field(default_factory=list)
 
     @property
@@ -91,6 +92,7 @@ def parameters_of(signals: Signals) -> tuple[Parameter, ...]:
                 options=table(module, "options"),
                 init=table(row, "init"),
                 order=math.inf if order is None else order,
+                model=key,
             )
     for event in signals.tensors:
         key, step = count(event, "model"), count(event, "step")

@@ -183,19 +183,21 @@ def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check("loss_activation_mismatch", family="loop-bug", tier=3, needs=("losses",))
+@check("loss_activation_mismatch", family="loop-bug", tier=2, needs=("losses",))
 def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
     """Whether cross entropy gets scores that are never negative and often exactly 0, as after a ReLU.
 
-    Source: a hint (tier 3), chosen by us; AUTOTRAINER's improper activation.
+    Source: chosen by us (tier 2), over a tenth of all scores, a warning over a quarter; AUTOTRAINER's improper
+    activation. Scores that never leave [0, 1] may be probabilities, which other checks judge.
     """
     for loss in training_losses(signals):
         zero, low = finite(loss, "input", "zero"), finite(loss, "input", "min")
-        probable = max(finite(loss, "prob_rows") or 0.0, finite(loss, "unit_range") or 0.0)
-        fits = words(loss, "fn") in ("cross_entropy", "bce_with_logits") and probable < 0.5
+        probable = (finite(loss, "prob_rows") or 0.0) >= 0.5 or (finite(loss, "unit_range") or 0.0) > 0.95
+        fits = words(loss, "fn") in ("cross_entropy", "bce_with_logits") and not probable
         if fits and zero is not None and zero > 0.1 and low == 0.0 and count(loss, "observed") >= _CALLS:
             observed = message("health.loss_activation_mismatch.zeros", share=zero)
-            return Outcome("note", observed, called_in(loss), place_of(words(loss, "line")))
+            verdict = "warn" if zero > 0.25 else "note"
+            return Outcome(verdict, observed, called_in(loss), place_of(words(loss, "line")))
     return None
 
 

@@ -80,7 +80,8 @@ hooked), `declined` (object: signal -> reason)."""
 
 STATE = "state"
 """Facts that may change; the reader merges them, the last one wins. `framework`, then any of: `seeds` (object: what was
-seeded -> value), `deterministic` (object of flags), `mode` ("dynamic", "static", "compiled"), `amp` (object or null),
+seeded -> value, null: drawn from without a seed),
+`deterministic` (object of flags), `mode` ("dynamic", "static", "compiled"), `amp` (object or null),
 `distributed` (object: backend, world_size, rank), `device` (where the parameters are), `parameters` (count of
 elements), `trainable` (count of elements), `model` (class name of the root module; several, joined by commas), `dtype`
 (list), `threads`, `devices` (as in FRAMEWORK) and `cudnn` once the program has started CUDA, `grad_norm_every` (steps
@@ -168,7 +169,9 @@ hex digits of the first leaf: a strided sample and the shape). At dense steps al
   function as its target, else "other"), `shape`, `dtype`, `device`, `min`, `max`, `mean`, `std`, `bad`, `nan`,
   `zero` (share), `integer` (dtype), `channels` (optional, <= 16: [[mean, std], ...] over axis 1 of 4-d leaves),
   `constant` (2-d float leaves of at most 4096 columns: how many columns had one value in all batches so far, else
-  null), `constant_at` (<= 8: the numbers of the first of them, from 0), `constant_n` (samples in these batches)}
+  null), `constant_at` (<= 8: the numbers of the first of them, from 0), `constant_n` (samples in these batches),
+  `telling` (optional, 2-d float inputs: <= 8 columns that alone determined the target in all batches so far: one value
+  a class, or a line through all), `telling_n` (samples in these)}
 - `labels` (integer labels of one axis, or one label a sample): {`histogram`: {class: count in this batch} (<= 200
   classes)}
 - `dims_equal` (all leaves with an axis have the same first dimension)"""
@@ -178,8 +181,8 @@ PRINTS = "prints"
 `framework`, `loader` (index; null: inputs of the model that came from no loader), `phase`, `epoch` (0, 1, ...: times
 that iteration began), `batches` (delivered in this epoch), `samples`, `fingerprints` (first 2000 of each of the first 4
 epochs, later epochs []), `repeated` (batches with the print of the one before it), `labels` (as many as `fingerprints`;
-integer labels only, else []: [entropy in nats, most frequent class]), `rows` (first 4 samples of each batch, at most
-2000: [hex] or [hex, label]), `histogram` ({class: count} over the whole epoch, <= 200 classes, null without labels)"""
+integer labels only, else []: [entropy in nats, most frequent class]), `rows` (first 16 samples of each batch, at most
+1000: [hex] or [hex, label]), `histogram` ({class: count} over the whole epoch, <= 200 classes, null without labels)"""
 
 LOSS_CALL = "loss_call"
 """A loss function: at its first call from a line, at dense steps and at exit (numbers since the start of the run; the

@@ -21,9 +21,9 @@ BATCHES = 1000
 """Batches of an epoch that are told one by one; longer lists are cut by the encoder of the journal."""
 
 ROWS = 1000
-"""Samples of a loader and phase that are told, four of each batch."""
+"""Samples of a loader that are reported, the first 16 of each batch: enough to compare sets of a few batches."""
 
-ROWS_OF_A_BATCH = 4
+ROWS_OF_A_BATCH = 16
 CLASSES = 200
 STILL = 8
 """Columns of one value that are named."""
