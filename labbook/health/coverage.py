@@ -61,7 +61,7 @@ def loss_seen(run: Run, signals: Signals) -> Outcome:
 
 @check("seeds_set", family="environment", tier=3, whole=True)
 def seeds_set(run: Run, signals: Signals) -> Outcome:
-    """Whether random generators were seeded; a note when not.
+    """Whether random generators were seeded; a note when none was, or when numbers were drawn from another one.
 
     Source: a hint (tier 3); without a seed a run cannot be repeated bit for bit, and need not be.
     """
@@ -74,7 +74,12 @@ def seeds_set(run: Run, signals: Signals) -> Outcome:
     known = {name: value for name, value in seeds.items() if value is not None}
     if not known:
         return Outcome("note", message("health.seeds_set.none"))
-    return Outcome("ok", message("health.names", names=[f"{name} {value}" for name, value in known.items()]))
+    seeded = message("health.names", names=[f"{name} {value}" for name, value in known.items()])
+    drawn = {name.removesuffix(", later") for name, value in seeds.items() if value is None}
+    unseeded = sorted(drawn - {name.removesuffix(", later") for name in known})
+    if unseeded:
+        return Outcome("note", message("health.seeds_set.unseeded", seeded=seeded, generators=unseeded))
+    return Outcome("ok", seeded)
 
 
 @check("determinism", family="environment", tier=3, whole=True)

@@ -35,7 +35,11 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
         first = loss.get("value_first")
         if fn not in ("cross_entropy", "nll_loss", "bce_with_logits") or classes < 2 or first is None:
             continue
-        if is_contrastive(loss) or loss.get("soft") or loss.get("weight") or loss.get("step", 0) > 2:
+        if is_contrastive(loss) or loss.get("soft") or loss.get("weight"):
+            continue
+        begin = loss.get("step", 0)
+        if begin > 2 and loss.get("reduction") != "sum":
+            # The model of a later phase has been trained before.
             continue
         chance = math.log(classes)
         expected = message("health.init_loss_off.expected", classes=classes, chance=chance)
@@ -46,7 +50,10 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
             if _summed(run, signals, loss, fn):
                 targets = loss.get("items", 0)
                 observed = message("health.init_loss_off.summed", loss=first * targets, targets=targets)
-                return Outcome("warn", observed, called_in(loss.get("line", "")), {"step": 1}, expected=expected)
+                where = {"step": max(1, begin)}
+                return Outcome("warn", observed, called_in(loss.get("line", "")), where, expected=expected)
+            if begin > 2:
+                continue
         over, observed = first - chance, message("health.init_loss_off.loss", loss=first)
         call = (message("health.init_loss_off.call", function=fn, line=loss.get("line", "")),)
         # The standard weights of PaddlePaddle are larger: 5.1 for 5 classes behind one convolution is usual there.

@@ -121,6 +121,23 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("target_in_inputs", family="data", tier=1, needs=("batches",))
+def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
+    """Whether one column of the input alone determined the target in at least 128 samples, in every batch inspected.
+
+    Source: a logical invariant (tier 1); deepchecks FeatureLabelCorrelation. Only tables of at least 3 columns: a line
+    through one feature is a task of its own.
+    """
+    for path, looks in input_leaves(signals).items():
+        compared = [leaf for _, _, leaf in looks if leaf.get("telling_n")]
+        columns, samples = (compared[-1].get("telling", ()), compared[-1].get("telling_n", 0)) if compared else ((), 0)
+        if columns and samples >= 128:
+            indices = join_names([str(column) for column in columns])
+            observed = message("health.target_in_inputs.columns", indices=indices, path=path, samples=samples)
+            return Outcome("warn", observed)
+    return None
+
+
 @check("batch_leading_dim_mismatch", family="data", tier=1, needs=("batches",))
 def leaves_agree(run: Run, signals: Signals) -> Outcome | None:
     """Whether a batch has different numbers of inputs and labels, with no axis of the one as long as the other.
@@ -226,6 +243,7 @@ CHECKS = (
     inputs_normalised,
     images_scaled_once,
     features_vary,
+    inputs_do_not_hold_target,
     leaves_agree,
     little_padding,
     channels_first,

@@ -20,6 +20,7 @@ from labbook.model.signals import Signals
 _LABELS = 500
 _CERTAIN = 0.001
 _RARE = 30
+_LONG_TAIL = 50
 
 
 def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
@@ -141,8 +142,8 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     """Whether one class is far more frequent than another. Data are often skewed: a note from 10 times on.
 
     Source: SageMaker ClassImbalance (10 times after 500 labels, or as soon as a binomial test rules out that it is
-    less); a warning where one class is over 90 % or 30 times another is chosen by us. A loss with weights takes it
-    into account already.
+    less); a warning where one class is over 90 %, or 30 times another of at most 50, is chosen by us: words and
+    products have long tails. A loss with weights takes it into account already.
     """
     loss, counts = _classifies(signals), label_counts(signals)
     if loss is not None and loss.get("fn") in BINARY:
@@ -161,7 +162,8 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
         return Outcome("ok", observed)
     rare = [name for name, n in counts.most_common()[::-1] if n * 10 < most]
     evidence = (message("health.class_imbalance.rare", names=join_names(rare)),)
-    return Outcome("warn" if share > 0.9 or most > _RARE * least else "note", observed, evidence)
+    rarely = most > _RARE * least and len(counts) <= _LONG_TAIL
+    return Outcome("warn" if share > 0.9 or rarely else "note", observed, evidence)
 
 
 @check("batches_sorted_by_label", family="loop-bug", tier=2, needs=("prints",))

@@ -31,6 +31,7 @@ class Parameter:
     options: ModuleOptions
     init: InitialValues
     order: float
+    model: int = 0
     history: list[tuple[int, ParameterLook]] = field(default_factory=list)
 
     @property
@@ -99,6 +100,7 @@ def parameters_of(signals: Signals) -> tuple[Parameter, ...]:
                 options=module.get("options", {}),
                 init=row.get("init", {}),
                 order=math.inf if order is None else order,
+                model=key,
             )
     for event in signals.tensors:
         key, step = event.get("model", 0), event.get("step", 0)

@@ -183,19 +183,22 @@ def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check("loss_activation_mismatch", family="loop-bug", tier=3, needs=("losses",))
+@check("loss_activation_mismatch", family="loop-bug", tier=2, needs=("losses",))
 def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
     """Whether cross entropy gets scores that are never negative and often exactly 0, as after a ReLU.
 
-    Source: a hint (tier 3), chosen by us; AUTOTRAINER's improper activation.
+    Source: chosen by us (tier 2), over a tenth of all scores, a warning over a quarter; AUTOTRAINER's improper
+    activation. Scores that never leave [0, 1] may be probabilities, which other checks judge.
     """
     for loss in training_losses(signals):
-        zero, low = loss.get("input", {}).get("zero"), loss.get("input", {}).get("min")
-        probable = max(loss.get("prob_rows") or 0.0, loss.get("unit_range") or 0.0)
-        fits = loss.get("fn") in ("cross_entropy", "bce_with_logits") and probable < 0.5
+        scores = loss.get("input", {})
+        zero, low, line = scores.get("zero"), scores.get("min"), loss.get("line", "")
+        probable = (loss.get("prob_rows") or 0.0) >= 0.5 or (loss.get("unit_range") or 0.0) > 0.95
+        fits = loss.get("fn") in ("cross_entropy", "bce_with_logits") and not probable
         if fits and zero is not None and zero > 0.1 and low == 0.0 and loss.get("observed", 0) >= _CALLS:
             observed = message("health.loss_activation_mismatch.zeros", share=zero)
-            return Outcome("note", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+            verdict = "warn" if zero > 0.25 else "note"
+            return Outcome(verdict, observed, called_in(line), place_of(line))
     return None
 
 

@@ -80,12 +80,12 @@ def training_losses(signals: Signals) -> list[LossCall]:
 
 def is_the_whole_loss(run: Run, signals: Signals, function: LossCall) -> bool:
     """Whether the value of this function is what `backward` was called on, as its first and last values tell."""
-    series = measured_in(run, signals, "loss")
     first, last = function.get("value_first"), function.get("value_last")
-    if not series or first is None:
-        return False
-    close = math.isclose(first, series[0].values[0], rel_tol=1e-3, abs_tol=1e-6)
-    return close or (last is not None and math.isclose(last, series[0].values[-1], rel_tol=1e-3, abs_tol=1e-6))
+    return first is not None and any(
+        math.isclose(first, series.values[0], rel_tol=1e-3, abs_tol=1e-6)
+        or (last is not None and math.isclose(last, series.values[-1], rel_tol=1e-3, abs_tol=1e-6))
+        for series in measured_in(run, signals, "loss")
+    )
 
 
 def is_contrastive(function: LossCall) -> bool:

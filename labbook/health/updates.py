@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from labbook.health.layer_history import Parameter, parameters_of
-from labbook.health.measurements import measured_in, of_optimizer, too_few
+from labbook.health.measurements import join_names, measured_in, of_optimizer, too_few
 from labbook.health.training_kind import frozen_share
 from labbook.health.trend_tests import median
 from labbook.model.check import Outcome, check
@@ -22,6 +22,8 @@ _WIPED = 3.0
 _FIRST = 5
 _MOVED = 0.01
 _FLAT_STEPS = 50
+_FEWEST_WEIGHTS = 64
+_NEAR = 0.07
 
 
 @check("step_changed_nothing", family="gradient", tier=1, needs=("loop",))
@@ -190,4 +192,48 @@ def most_is_trained(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("note", message("health.most_parameters_frozen.share", share=share, trained=trained))
 
 
-CHECKS = (steps_change_parameters, updates_are_small, updates_have_effect, clipping_is_rare, most_is_trained)
+@check("frozen_at_random", family="gradient", tier=2, needs=("models",))
+def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a layer that does not train still has the random weights of its initialisation, though others train.
+
+    Source: chosen by us (tier 2): written by an initialiser, its standard deviation kept within 7 %, no state loaded.
+    Random features below a small trained head are a method, so they are a note; a random output layer is not.
+    """
+    if any(event.get("what") == "model" and event.get("matched") for event in signals.loaded):
+        return None
+    matrices = [p for p in parameters_of(signals) if p.is_matrix and math.isfinite(p.order)]
+    for model in sorted({p.model for p in matrices}):
+        layers = [p for p in matrices if p.model == model]
+        frozen = [p for p in layers if not p.trainable and p.elements >= _FEWEST_WEIGHTS and _as_initialised(p)]
+        trained = [p for p in layers if p.trainable]
+        if not frozen or not trained:
+            continue
+        last = max(layers, key=lambda p: p.order)
+        verdict = "warn" if len(trained) > len(frozen) or last in frozen else "note"
+        names = join_names([p.name for p in frozen])
+        observed = message("health.frozen_at_random.layers", frozen=len(frozen), layers=len(layers), names=names)
+        return Outcome(verdict, observed, where={"parameter": frozen[0].name})
+    return None
+
+
+def _as_initialised(parameter: Parameter) -> bool:
+    """Whether an initialiser wrote the weights and they still have the deviation of a common one, around 0."""
+    deviation, mean = parameter.init.get("std"), parameter.init.get("mean")
+    fan_in, elements = parameter.init.get("fan_in", 0), parameter.elements
+    if not parameter.init.get("writes") or not deviation or mean is None or not fan_in:
+        return False
+    # The outputs of torch's layers are the first axis, those of PaddlePaddle's Linear the last.
+    fan_outs = {elements / fan_in, parameter.shape[0], parameter.shape[-1]}
+    usual = [1 / (3 * fan_in), 1 / fan_in, 2 / fan_in, *(2 / (fan_in + out) for out in fan_outs)]
+    near = any(abs(deviation / math.sqrt(variance) - 1) < _NEAR for variance in usual)
+    return near and abs(mean) < 4 * deviation / math.sqrt(elements)
+
+
+CHECKS = (
+    steps_change_parameters,
+    updates_are_small,
+    updates_have_effect,
+    clipping_is_rare,
+    most_is_trained,
+    frozen_layers_were_trained,
+)

@@ -124,6 +124,14 @@ def test_a_healthy_run_is_all_ok():
         ("learning_rate_seen", run_with(made("lr", [0.1, math.nan])), "fail", "1 non-finite value"),
         ("learning_rate_seen", run_with(made("lr", [0.1, 0.01])), "ok", "0.01 to 0.1"),
         ("seeds_set", run_with(state={"seeds": {}}), "note", "no seed"),
+        ("seeds_set", run_with(state={"seeds": {"torch": 0}}), "ok", "torch 0"),
+        (
+            "seeds_set",
+            run_with(state={"seeds": {"torch": 0, "python": None}}),
+            "note",
+            "torch 0; drawn from without a seed: python",
+        ),
+        ("seeds_set", run_with(state={"seeds": {"torch": 0, "numpy": None, "numpy, later": 3}}), "ok", "torch 0"),
         (
             "determinism",
             run_with(state={"deterministic": {"cudnn.benchmark": True, "OMP_NUM_THREADS": "1"}}),

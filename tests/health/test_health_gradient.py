@@ -296,3 +296,28 @@ def test_a_copy_that_is_left_behind(ask):
     assert asked().verdict == "warn" and asked(type="AveragedModel").verdict == "fail"
     assert asked(changed=True).verdict == "ok"
     assert asked(steps=200) is None and asked(steps=1) is None and asked(last=40) is None
+
+
+@pytest.mark.parametrize(
+    ("frozen", "init", "extra", "verdict"),
+    [
+        ((2,), {}, {}, "warn"),
+        ((4,), {}, {}, "warn"),
+        ((1, 2, 3), {}, {}, "note"),
+        ((), {}, {}, None),
+        ((1, 2, 3, 4), {}, {}, None),
+        ((2,), {"writes": {}}, {}, None),
+        ((2,), {"std": 0.12}, {}, None),
+        ((2,), {}, {"loaded": ({"what": "model", "matched": 4, "keys": 4},)}, None),
+        ((2,), {}, {"loaded": ({"what": "optimizer", "matched": 4, "keys": 4},)}, "warn"),
+    ],
+)
+def test_layers_frozen_at_their_random_weights(ask, make_model, frozen, init, extra, verdict):
+    model = make_model("Linear", "Linear", "Linear", "Linear")
+    for number, parameter in enumerate(model["parameters"], 1):
+        parameter["trainable"] = number not in frozen
+        parameter["init"] = {**parameter["init"], "writes": {"kaiming_uniform_": 1}, **init}
+    found = ask("frozen_at_random", signals={"models": (model,), **extra})
+    assert (found.verdict if found else None) == verdict
+    if verdict:
+        assert found.observed.startswith(f"{len(frozen)} of 4 layers do not train")

@@ -107,6 +107,15 @@ def classifier(**fields):
     return {**told, "target": {"shape": [32], "min": 0, "max": 2}, **fields}
 
 
+def test_an_input_column_that_determines_the_target(ask):
+    found = ask("target_in_inputs", signals=batches(telling=[5], telling_n=320))
+    assert found.verdict == "warn"
+    assert found.observed == "column 5 (counted from 0) of input 0 alone determined the target in 320 samples"
+    assert ask("target_in_inputs", signals=batches(telling=[5], telling_n=64)) is None
+    assert ask("target_in_inputs", signals=batches(telling=[], telling_n=320)) is None
+    assert ask("target_in_inputs", signals=batches()) is None
+
+
 def epoch(labels, number=0, size=32, loader=0, phase="train", rows=()):
     """A `prints` event of one epoch with these labels."""
     cut = [labels[i : i + size] for i in range(0, len(labels), size)]
@@ -143,6 +152,8 @@ def test_imbalance(ask):
 
     assert ask("class_imbalance", signals=signals([1900, 50, 50])).verdict == "warn"
     assert ask("class_imbalance", signals=signals([1900, 50, 50], weight=True)).verdict == "ok"
+    words = [max(1, 2000 // rank) for rank in range(1, 150)]
+    assert ask("class_imbalance", signals=signals(words)).verdict == "note"
     assert ask("class_imbalance", signals=signals([600, 500, 40])).verdict == "note"
     assert ask("class_imbalance", signals=signals([130, 2, 4])).verdict == "warn"
     assert ask("class_imbalance", signals=signals([90, 8, 6])).verdict == "ok"

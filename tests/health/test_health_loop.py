@@ -154,10 +154,21 @@ def test_scores_that_stay_in_a_part_of_the_unit_interval_are_no_probabilities(as
     )
 
 
-def test_relu_on_the_scores_is_noted(ask):
-    fed = {"shape": [32, 10], "min": 0.0, "max": 9.0, "zero": 0.5}
-    assert ask("loss_activation_mismatch", signals=loss(input=fed, prob_rows=0.0)).verdict == "note"
-    assert ask("loss_activation_mismatch", signals=loss()) is None
+@pytest.mark.parametrize(
+    ("zero", "fields", "verdict"),
+    [
+        (0.5, {}, "warn"),
+        (0.5, {"unit_range": 0.6}, "warn"),
+        (0.2, {}, "note"),
+        (0.05, {}, None),
+        (0.5, {"prob_rows": 1.0}, None),
+        (0.5, {"unit_range": 1.0}, None),
+    ],
+)
+def test_relu_on_the_scores(ask, zero, fields, verdict):
+    fed = {"shape": [32, 10], "min": 0.0, "max": 9.0, "zero": zero}
+    found = ask("loss_activation_mismatch", signals=loss(input=fed, **{"prob_rows": 0.0, **fields}))
+    assert (found.verdict if found else None) == verdict
 
 
 def test_float_labels_in_paddle(ask):

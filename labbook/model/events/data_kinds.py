@@ -28,6 +28,8 @@ class Leaf(TypedDict, total=False):
     constant: Count
     constant_at: Shape
     constant_n: Count
+    telling: Shape
+    telling_n: Count
 
 
 class Labels(TypedDict, total=False):

@@ -78,11 +78,12 @@ FRAMEWORK = "framework"
 `memory_bytes`}. `attached`: what is hooked. `declined`: signal -> reason."""
 
 STATE = "state"
-"""Facts that may change; the reader merges them, the last one wins. `seeds`: what was seeded -> value; one that changed
-after the first step is told as "torch, later". `mode`: "dynamic", "static", "compiled". `device`: where the parameters
-are. `parameters`, `trainable`: elements. `model`: class name of the root module; several, joined by commas.
-`devices` (as in FRAMEWORK) and `cudnn`: once the program has started CUDA. `grad_norm_every`: steps between two
-measurements of the gradient norm, told when it changes. `executions`: runs of static graphs."""
+"""Facts that may change; the reader merges them, the last one wins. `seeds`: what was seeded -> value, null: drawn
+from without a seed; one that changed after the first step is recorded as "torch, later". `mode`: "dynamic", "static",
+"compiled". `device`: where the parameters are. `parameters`, `trainable`: elements. `model`: class name of the root
+module; several, joined by commas. `devices` (as in FRAMEWORK) and `cudnn`: once the program has started CUDA.
+`grad_norm_every`: steps between two measurements of the gradient norm, recorded when it changes. `executions`: runs of
+static graphs."""
 
 OPTIMIZER = "optimizer"
 """An optimizer took its first step. `options`: lr, momentum, weight_decay, ..."""
@@ -154,7 +155,8 @@ strided sample and the shape. At dense steps also:
   function as its target), else "other"; `zero`: share; `integer`: of its dtype; `channels` (<= 16): [[mean, std], ...]
   over axis 1 of 4-d leaves; `constant`: 2-d float leaves of at most 4096 columns: how many columns had one value in
   all batches so far; `constant_at` (<= 8): the numbers of the first of them, from 0; `constant_n`: samples in these
-  batches.
+  batches; `telling` (<= 8): columns of a 2-d float input that alone determined the target in all batches so far, by one
+  value a class or a line through all; `telling_n`: samples in these.
 - `labels`: integer labels of one axis, or one label a sample: `histogram` {class: count in this batch} (<= 200
   classes).
 - `dims_equal`: all leaves with an axis have the same first dimension."""
@@ -164,7 +166,7 @@ PRINTS = "prints"
 `loader`: index; null: inputs of the model that came from no loader. `epoch`: times that iteration began. `batches`:
 delivered in this epoch. `prints`: first 2000 of each of the first 4 epochs, later epochs []. `repeated`: batches with
 the print of the one before it. `labels`: as many as `prints`; integer labels only, else []: [entropy in nats, most
-frequent class]. `rows`: first 4 samples of each batch, at most 2000: [hex] or [hex, label]. `histogram`: {class:
+frequent class]. `rows`: first 16 samples of each batch, at most 1000: [hex] or [hex, label]. `histogram`: {class:
 count} over the whole epoch, <= 200 classes, null without labels."""
 
 LOSS_CALL = "loss_call"

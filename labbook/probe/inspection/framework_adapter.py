@@ -87,7 +87,7 @@ class FrameworkAdapter:
     def read_state(self):
         """Fields of the `state` event as they are now."""
         state = self.facts.state_facts(self.module, self.seed_at_import, self.mode())
-        state["seeds"] = dict(seeds.SEEN, **state["seeds"])
+        state["seeds"] = dict(seeds.drawn_unseeded(), **seeds.SEEN, **state["seeds"])
         state["amp"] = list(self.casts.values()) or None
         state.update(self.models.told())
         return state

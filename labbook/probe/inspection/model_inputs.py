@@ -10,6 +10,17 @@ MOST_LEAVES = 16
 COLUMNS = 4096
 """Columns of a table that are checked for constant ones."""
 
+TABLE_ROWS = 512
+TABLE_COLUMNS = 1024
+"""Rows and columns of a table that are compared with the target."""
+
+_MOST_CLASSES = 50
+_FEWEST_COLUMNS = 3
+_FREE_ROWS = 8
+"""Rows beyond one a class: with fewer, a column is constant within the classes by chance."""
+
+_EXPLAINED = 1 - 1e-6
+
 CHANNELS = 16
 """Channels of an image whose mean and standard deviation are computed."""
 
@@ -17,8 +28,9 @@ CHANNELS = 16
 class ModelInputs:
     """The batches of one process, at dense steps.
 
-    A framework implements `leaf(path, leaf, role, model)`, `_column_ranges(values)`, `_merged(known, low, high)` and
-    `_equal_columns(low, high)`.
+    A framework implements `leaf(path, leaf, role, model)`, `_column_ranges(values)`, `_merged(known, low, high)`,
+    `_equal_columns(low, high)` and `_doubles(values)`: a copy of the first `TABLE_ROWS` rows in double
+    precision, in host memory, as `_target_doubles(target)` of a target of one axis (`None`: not at hand).
 
     Args:
         stats: Looks at tensors.
@@ -27,6 +39,8 @@ class ModelInputs:
     def __init__(self, stats):
         self.stats = stats
         self._columns = {}
+        self._table = None
+        self._telling = {}
 
     def leaf(self, path, leaf, role, model):
         """Fields of one tensor of a batch.
@@ -40,6 +54,7 @@ class ModelInputs:
         raise NotImplementedError
 
     def _fields(self, root, args, kwargs, batch):
+        self._table = None
         inputs = tensors_in(args, self.stats, MOST_LEAVES) + tensors_in(kwargs, self.stats, MOST_LEAVES)
         given = [(path, leaf) for path, leaf in inputs if self._is_input(leaf)]
         leaves = [self.leaf(path, leaf, "input", root.index) for path, leaf in given[:MOST_LEAVES]]
@@ -75,6 +90,27 @@ class ModelInputs:
         still = self._equal_columns(low, high)
         return len(still), still[:STILL], samples
 
+    def _keep_table(self, values, fields, key):
+        """Keeps the first table of a batch until the target of the loss is known."""
+        if self._table is None and _FEWEST_COLUMNS <= values.shape[1] <= TABLE_COLUMNS:
+            self._table = (self._doubles(values), values.shape[0], fields, key)
+
+    def _compare_with_target(self, target):
+        """Adds to the fields of the kept table which of its columns gave the target away in all batches so far."""
+        kept, self._table = self._table, None
+        sizes = [n for n in target.shape if n != 1]
+        if kept is None or sizes != [kept[1]]:
+            return
+        table, _, fields, key = kept
+        values = self._target_doubles(target)
+        telling = telling_columns(table, values) if values is not None else None
+        if telling is None:
+            return
+        before, samples = self._telling.get(key, (telling, 0))
+        both = [column for column in telling if column in set(before)]
+        self._telling[key] = (both, samples + len(values))
+        fields["telling"], fields["telling_n"] = both[:STILL], samples + len(values)
+
     def _add_target(self, fields, target, histogram):
         """Adds the target of the loss.
 
@@ -84,9 +120,37 @@ class ModelInputs:
             histogram: `histogram()` counts the classes of the target; `None` where it has no classes.
         """
         fields["leaves"] = [*fields["leaves"], self.leaf("target", target, "label", None)][: MOST_LEAVES + 1]
+        self._compare_with_target(target)
         if fields["labels"] is None:
             counts = histogram()
             fields["labels"] = {"histogram": told_histogram(counts)} if counts is not None else None
         shape = target.shape
         if len(shape) == 1 and fields["samples"]:
             fields["dims_equal"] = fields["dims_equal"] and shape[0] % fields["samples"] == 0
+
+
+def telling_columns(table, target):
+    """Columns of a table that alone determine the target: each class has one value there, or a line fits all.
+
+    Args:
+        table: Numbers, rows by columns, as an array of numpy or a tensor of torch in double precision.
+        target: A number a row, likewise; whole numbers with few values are classes.
+
+    Returns:
+        Their indices, in order, or `None` where there are too few rows to tell. Tables in which most columns are so are
+        tasks made to be solved from any of them: none is listed.
+    """
+    labels = set(target.tolist())
+    classes = len(labels) <= _MOST_CLASSES and all(label == int(label) for label in labels if label == label)
+    if len(labels) < 2 or len(target) - (len(labels) if classes else 2) < _FREE_ROWS:
+        return None
+    table = table - table.mean(0)
+    total = (table * table).sum(0)
+    if classes:
+        parts = [table[target == label] for label in labels]
+        explained = sum(part.sum(0) ** 2 / len(part) for part in parts)
+    else:
+        centred = target - target.mean()
+        explained = (table.T @ centred) ** 2 / (centred * centred).sum()
+    found = [at for at, tells in enumerate(((explained > _EXPLAINED * total) & (total > 0)).tolist()) if tells]
+    return found if len(found) <= table.shape[1] // 2 else []

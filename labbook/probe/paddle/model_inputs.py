@@ -1,7 +1,7 @@
 """Looks at the batch of a dense step: what a PaddlePaddle model was given, and the labels that its loss was given."""
 
 from ..inspection import model_inputs
-from ..inspection.model_inputs import CHANNELS, COLUMNS
+from ..inspection.model_inputs import CHANNELS, COLUMNS, TABLE_ROWS
 from ..training.batch_fingerprints import histogram
 
 
@@ -25,6 +25,7 @@ class ModelInputs(model_inputs.ModelInputs):
                 fields["channels"] = self.stats.channels(view)
             elif view.ndim == 2 and view.shape[1] <= COLUMNS and role == "input":
                 fields["constant"], fields["constant_at"], fields["constant_n"] = self._constant(view, (model, path))
+                self._keep_table(view, fields, (model, path))
         return fields
 
     def _column_ranges(self, values):
@@ -32,6 +33,13 @@ class ModelInputs(model_inputs.ModelInputs):
 
     def _merged(self, known, low, high):
         return self.stats.merged(known, low, high)
+
+    def _doubles(self, values):
+        return values[:TABLE_ROWS].astype("float64")
+
+    def _target_doubles(self, target):
+        view = self.stats.whole_view(target)
+        return self._doubles(view.reshape(-1)) if view is not None else None
 
     def _equal_columns(self, low, high):
         return (low == high).nonzero()[0].tolist()

@@ -2,7 +2,7 @@
 
 from ..events.protocol import BATCH
 from ..inspection import model_inputs
-from ..inspection.model_inputs import CHANNELS, COLUMNS
+from ..inspection.model_inputs import CHANNELS, COLUMNS, TABLE_ROWS
 from ..training.batch_fingerprints import histogram
 
 
@@ -25,8 +25,9 @@ class ModelInputs(model_inputs.ModelInputs):
 
     def forget(self):
         """Begins anew, in a forked child."""
-        self._batch = None
+        self._batch = self._table = None
         self._columns = {}
+        self._telling = {}
 
     def look(self, root, args, kwargs, batch):
         """Looks at the batch of a dense forward, the first of its step; the labels come with the loss."""
@@ -51,6 +52,7 @@ class ModelInputs(model_inputs.ModelInputs):
                 fields["channels"] = [[m, v**0.5] for m, v in zip(mean.tolist(), variance.tolist())]
             elif leaf.dim() == 2 and leaf.shape[1] <= COLUMNS and role == "input":
                 fields["constant"], fields["constant_at"], fields["constant_n"] = self._constant(leaf, (model, path))
+                self._keep_table(leaf, fields, (model, path))
         return fields
 
     def _column_ranges(self, values):
@@ -60,6 +62,12 @@ class ModelInputs(model_inputs.ModelInputs):
         if known[0].device != low.device:
             return None
         return self.torch.minimum(low, known[0]), self.torch.maximum(high, known[1])
+
+    def _doubles(self, values):
+        return values.detach()[:TABLE_ROWS].cpu().to(self.torch.float64)
+
+    def _target_doubles(self, target):
+        return self._doubles(target.reshape(-1)) if self.stats.is_plain(target) else None
 
     def _equal_columns(self, low, high):
         return (low == high).nonzero().flatten().tolist()

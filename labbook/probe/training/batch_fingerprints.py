@@ -21,9 +21,9 @@ BATCHES = 1000
 """Batches of an epoch that are recorded individually; the encoder of the journal cuts longer lists."""
 
 ROWS = 1000
-"""Recorded samples per loader and phase, four of each batch."""
+"""Recorded samples per loader, the first 16 of each batch: enough to compare sets of a few batches."""
 
-ROWS_OF_A_BATCH = 4
+ROWS_OF_A_BATCH = 16
 CLASSES = 200
 STILL = 8
 """Maximum number of constant columns that are listed."""

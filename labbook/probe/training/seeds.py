@@ -5,10 +5,37 @@ from ..wrapping import leave_out_one_frame, transparent_wrapper
 SEEN = {}
 """Generator -> last seed; the adapter of the framework records it with its own seeds."""
 
+_AT_IMPORT = {}
+"""Generator -> (function that hashes its state, that hash when the module was imported)."""
+
 
 def attach(module, probe):
-    """Watch `random.seed` or `numpy.random.seed`."""
-    watch(module, "seed", "numpy" if module.__name__.startswith("numpy") else "python", probe)
+    """Watch `random.seed` or `numpy.random.seed`, and keep a hash of the state of the generator."""
+    source = "numpy" if module.__name__.startswith("numpy") else "python"
+    watch(module, "seed", source, probe)
+    with probe.guard("seed state " + source):
+        state = _numpy_state(module) if source == "numpy" else _python_state(module)
+        _AT_IMPORT[source] = (state, state())
+
+
+def drawn_unseeded():
+    """Return the generators that numbers were drawn from without a seed: generator -> `None`.
+
+    Reads the states (about 0.1 ms) and changes nothing.
+    """
+    return {source: None for source, (state, begin) in _AT_IMPORT.items() if source not in SEEN and state() != begin}
+
+
+def _python_state(module):
+    return lambda: hash(module.getstate())
+
+
+def _numpy_state(module):
+    def state():
+        _, words, position, gauss, cached = module.get_state()
+        return hash((words.tobytes(), position, gauss, cached))
+
+    return state
 
 
 def watch(module, function, source, probe):

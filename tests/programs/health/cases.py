@@ -259,6 +259,13 @@ records_paddle every_worker_reads_all | iterable_dataset_duplicated | worker_dup
 records_paddle same_files_for_validation | train_val_overlap | | {ORDER}
 records_paddle unknown_class_in_validation | new_labels_in_val | | below_trivial_baseline overfitting
 records_paddle mask_without_words | activation_collapse | data_independent_model gradient_all_zero | {STILL}
+mistakes_torch one_layer_left_frozen | frozen_at_random | |
+mistakes_torch answer_among_the_columns | target_in_inputs | | train_loss_to_zero
+mistakes_torch total_that_holds_the_answer | target_in_inputs | |
+mistakes_torch copies_before_the_split | train_val_overlap | |
+mistakes_torch relu_on_the_scores | loss_activation_mismatch | | {FLAT} dead_relu
+mistakes_torch summed_in_the_second_phase | init_loss_off | | {WILD}
+mistakes_torch dice_without_a_seed | seeds_set | |
 running_paddle waits_for_the_disk | dataloader_bottleneck | |
 running_paddle saves_too_often | step_time_outlier | |
 running_paddle table_of_all_answers | step_time_drift | |
@@ -266,6 +273,13 @@ running_paddle history_of_losses | memory_graph_retained | | forward_but_no_back
 running_paddle total_with_its_graph | memory_graph_retained | | step_time_drift
 running_paddle workers_keep_all | host_memory_growth_workers | | dataloader_bottleneck
 running_paddle wants_a_gpu | device_fallback | |
+mistakes_paddle one_layer_left_frozen | frozen_at_random | |
+mistakes_paddle answer_among_the_columns | target_in_inputs | | train_loss_to_zero
+mistakes_paddle total_that_holds_the_answer | target_in_inputs | |
+mistakes_paddle copies_before_the_split | train_val_overlap | |
+mistakes_paddle relu_on_the_scores | loss_activation_mismatch | | {FLAT} dead_relu
+mistakes_paddle summed_in_the_second_phase | init_loss_off | | {WILD}
+mistakes_paddle dice_without_a_seed | seeds_set | |
 ranks_paddle inner_network_called | replica_divergence | |
 ranks_paddle no_share_of_the_data | rank_data_overlap | | {ORDER}
 ranks_paddle never_shuffled | {ORDER} | sampler_epoch_not_set | sampler_epoch_not_set

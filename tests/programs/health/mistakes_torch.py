@@ -1,0 +1,150 @@
+"""Mistakes with data, layers and phases, in PyTorch: `mistakes_torch.py PROGRAM [fixed]`."""
+
+import random
+import sys
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from material import blobs, curve, digits
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+
+def tensors(pair):
+    return [torch.as_tensor(part) for part in pair]
+
+
+def fit(model, train, held_out=None, epochs=5, lr=3e-3, loss_of=F.cross_entropy):
+    """Trains, validates after each epoch and prints both."""
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=lr)
+    for epoch in range(epochs):
+        model.train()
+        for inputs, labels in DataLoader(TensorDataset(*train), 32, shuffle=True):
+            optimizer.zero_grad()
+            loss = loss_of(model(inputs), labels)
+            loss.backward()
+            optimizer.step()
+        model.eval()
+        values = []
+        with torch.no_grad():
+            for inputs, labels in DataLoader(TensorDataset(*held_out), 64) if held_out else ():
+                values.append(loss_of(model(inputs), labels).item())
+        print(f"epoch {epoch} loss {loss.item():.4f} val_loss {np.mean(values) if values else float('nan'):.4f}")
+
+
+class Pictures(nn.Module):
+    def __init__(self, last_relu=False):
+        super().__init__()
+        self.first = nn.Conv2d(1, 8, 3, padding=1)
+        self.second = nn.Conv2d(8, 16, 3, padding=1)
+        self.third = nn.Conv2d(16, 16, 3, padding=1)
+        self.head = nn.Linear(64, 10)
+        self.last_relu = last_relu
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.first(x)), 2)
+        x = F.max_pool2d(F.relu(self.third(F.relu(self.second(x)))), 2)
+        x = self.head(x.flatten(1))
+        return F.relu(x) if self.last_relu else x
+
+
+def pictures():
+    x, y = tensors(digits())
+    return x.reshape(-1, 1, 8, 8), y
+
+
+def one_layer_left_frozen(broken):
+    """A filter by name freezes a layer whose weights were never loaded."""
+    torch.manual_seed(1)
+    x, y = pictures()
+    model = Pictures()
+    if broken:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad = "second" not in name
+    fit(model, (x[:1500], y[:1500]), (x[1500:], y[1500:]), 3)
+
+
+def answer_among_the_columns(broken):
+    """The class stands in the table of features, scaled with the others."""
+    torch.manual_seed(2)
+    x, y = tensors(blobs(900, 12, 4, 7, 4.0))
+    if broken:
+        x = torch.cat([x[:, :5], (y[:, None].float() - 1.5) / 1.1, x[:, 5:]], 1)
+    fit(nn.Sequential(nn.Linear(x.shape[1], 48), nn.ReLU(), nn.Linear(48, 4)), (x[:600], y[:600]), (x[600:], y[600:]))
+
+
+def total_that_holds_the_answer(broken):
+    """A regression one of whose inputs is the target in another unit."""
+    torch.manual_seed(3)
+    x, y = tensors(curve(900, 8, 5, 0.5))
+    y = y.reshape(-1)
+    if broken:
+        x = torch.cat([x, 3.0 * y[:, None] + 1.0], 1)
+    model = nn.Sequential(nn.Linear(x.shape[1], 48), nn.Tanh(), nn.Linear(48, 1), nn.Flatten(0))
+    fit(model, (x[:600], y[:600]), (x[600:], y[600:]), loss_of=F.mse_loss)
+
+
+def copies_before_the_split(broken):
+    """The records are repeated to balance them, shuffled, and only then split."""
+    torch.manual_seed(4)
+    x, y = tensors(blobs(500, 16, 4, 9, 2.0))
+    order = torch.randperm(1000)
+    if broken:
+        x, y = x.repeat(2, 1)[order], y.repeat(2)[order]
+        train, held_out = (x[:800], y[:800]), (x[800:], y[800:])
+    else:
+        train, held_out = (x[:400].repeat(2, 1), y[:400].repeat(2)), (x[400:], y[400:])
+    fit(nn.Sequential(nn.Linear(16, 48), nn.ReLU(), nn.Linear(48, 4)), train, held_out)
+
+
+def relu_on_the_scores(broken):
+    """The last layer has an activation like all others; cross entropy gets no negative score."""
+    torch.manual_seed(5)
+    x, y = pictures()
+    fit(Pictures(last_relu=broken), (x[:1500], y[:1500]), (x[1500:], y[1500:]), 3)
+
+
+def summed_in_the_second_phase(broken):
+    """An encoder is trained first; the classifier on it sums its loss over the batch."""
+    torch.manual_seed(6)
+    x, y = tensors(blobs(900, 16, 4, 3))
+    encoder, decoder = nn.Sequential(nn.Linear(16, 8), nn.Tanh()), nn.Linear(8, 16)
+    fit(nn.Sequential(encoder, decoder), (x, x), epochs=2, loss_of=F.mse_loss)
+    features = encoder(x).detach()
+    reduction = "sum" if broken else "mean"
+    fit(nn.Linear(8, 4), (features, y), epochs=3, loss_of=lambda out, to: F.cross_entropy(out, to, reduction=reduction))
+
+
+class Shaken(Dataset):
+    """Records with noise of Python's own generator."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        return self.x[index] * (1 + 0.1 * random.random()), self.y[index]
+
+
+def dice_without_a_seed(broken):
+    """PyTorch is seeded; the noise comes from a generator that is not."""
+    torch.manual_seed(7)
+    if not broken:
+        random.seed(7)
+    x, y = tensors(blobs(600, 12, 4, 5))
+    model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 4))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for epoch in range(4):
+        for inputs, labels in DataLoader(Shaken(x, y), 32, shuffle=True):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(inputs), labels)
+            loss.backward()
+            optimizer.step()
+        print(f"epoch {epoch} loss {loss.item():.4f}")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]("fixed" not in sys.argv)
