@@ -9,6 +9,8 @@ from labbook.model.run import Change
 
 _MOST_LETTERS = 60
 _AROUND = 24
+_FEW = 2
+"""Changed lines of a file that are shown themselves."""
 _COUNT = re.compile(r"\+\d+ -\d+ lines$")
 
 
@@ -71,22 +73,25 @@ def changed_lines(diff: str) -> tuple[list[str], list[str]]:
 
 
 def sides(change: Change) -> tuple[str, str]:
-    """A difference as two values: of a file in which one line changed, that line; of others, how many lines."""
+    """A difference as two values: of a file in which one or two lines changed, these; of others, how many lines."""
     if change.kind in ("code", "config") and "\n@@ " in change.detail:
         removed, added = changed_lines(change.detail)
-        if len(removed) <= 1 and len(added) <= 1 and removed + added:
-            return _differing("".join(removed), "".join(added))
+        if _are_few(removed, added) and removed + added:
+            return _differing("; ".join(removed), "; ".join(added))
     counts = line_counts(change)
     return ("", f"+{counts[0]} -{counts[1]} lines") if counts else _differing(change.before, change.now)
 
 
 def line_counts(change: Change) -> tuple[int, int] | None:
-    """Returns how many lines a change of a file adds and removes; `None` where one line changed, or it is no diff."""
+    """Returns how many lines a change of a file adds and removes; `None` where one or two changed, or it is no diff."""
     if change.kind not in ("code", "config") or "\n@@ " not in change.detail:
         return None
     removed, added = changed_lines(change.detail)
-    few = len(removed) <= 1 and len(added) <= 1
-    return None if few else (len(added), len(removed))
+    return None if _are_few(removed, added) else (len(added), len(removed))
+
+
+def _are_few(removed: list[str], added: list[str]) -> bool:
+    return len(removed) <= _FEW and len(added) <= _FEW
 
 
 def _said(change: Change) -> str:

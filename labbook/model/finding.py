@@ -19,6 +19,7 @@ class Seen:
         by: The run that cured it, or "".
         same: "fingerprint" (the same failure), "symptom" or "family".
         held: How many later runs of that script did not show it again, or `None`.
+        fits: Whether the fix is one for this failure: the same failure, and what cured it touches it.
     """
 
     run: str
@@ -26,6 +27,7 @@ class Seen:
     by: str = ""
     same: str = "fingerprint"
     held: int | None = None
+    fits: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,13 @@ class FinishedRun:
 
     def summary(self) -> list[str]:
         """Returns the lines for the terminal: verdict, place of the failure, path of the entry."""
+        from labbook.capture.processes import PATH_REPLACED
         from labbook.diagnosis.run_evidence import is_standstill
         from labbook.report.entry.diagnosis_section import diagnosis_lines
         from labbook.report.entry.title import verdict_line
         from labbook.report.numbers import duration
         from labbook.report.terminal_findings import finding_lines
+        from labbook.store.sentences import Sentences
 
         failed = self.run.status in ("failed", "killed") or is_standstill(self.run)
         diagnosis = diagnosis_lines(self.run, self.language, str(Path.cwd())) if failed else []
@@ -55,6 +57,8 @@ class FinishedRun:
             from labbook.report.entry.fix_section import proposal_line
 
             lines.append(f"         {proposal_line(self.proposal, self.language)}")
+        if self.run.probe.status == "absent" and any(why == PATH_REPLACED for _, why in self.run.probe.unobserved):
+            lines.append(f"         {Sentences(self.language).line('terminal.record.path_replaced')}")
         commit = {
             "committed": f"committed as {self.commit.commit[:9]}",
             "unchanged": "already committed",

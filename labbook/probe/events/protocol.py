@@ -30,9 +30,10 @@ streams point to), `role` ("python" or "fork": a fork of the process in `ppid`),
 of `RANK_VARIABLES`)."""
 
 ARGUMENTS = "arguments"
-"""Parsed options. `source` ("argparse", "click", "hydra", "omegaconf", "absl", "dict", or "constants": plain values
-with the names of settings in the main module), `name` (variable or parser), `values` (object of JSON scalars, lists and
-objects; anything else in a few words)."""
+"""Parsed options. `source` ("argparse", "click", "hydra", "omegaconf", "absl", "dict", "tyro", "fire",
+"draccus", "jsonargparse", or "constants": plain values with the names of settings in the main module), `name` (variable
+or parser), `values` (object of JSON scalars, lists and objects; anything else in a few words), `unchanged` (names of
+those that have their default value)."""
 
 CONFIG = "config"
 """A configuration file that was opened for reading. `path`, `format` ("yaml", "json", "toml", "ini"), `text`
@@ -42,12 +43,20 @@ FILES = "files"
 """Files opened. `items`: list of objects with `path` (absolute, resolved), `mode` ("r", "w" or "rw"), `size` (bytes, -1
 unknown), `mtime_ns`, `opens` (count), `via` ("open", "fd" or "map"). A path may be told again: the last one wins. An
 item with `folder` (true) stands for `members` further files of the folder `path`, too many to be listed; `opens` is
-the sum. The home folder is written `~`; see `PATHS`."""
+the sum. `before`: fingerprint of a file that was read and is then written, as `labbook.capture.fingerprints` makes it.
+The home folder is written `~`; see `PATHS`."""
 
 PATHS = "~"
-"""How the home folder is written in `hello` (`executable`, `prefix`, `base_prefix`, `cwd`, `sys_path`, `fd1`, `fd2`)
-and in the `path` of `files` and `config`: the recorder has to open them, so folders of other people keep their names
-there, and are masked when the entry is made. In all other strings personal paths are masked already."""
+"""How the home folder is written in `hello` (`executable`, `prefix`, `base_prefix`, `cwd`, `sys_path`, `fd1`, `fd2`),
+in the `path` of `files` and `config`, and in the `files` of `sources`: the recorder has to open them, so folders of
+other people keep their names there, and are masked when the entry is made. In all other strings personal paths are
+masked already."""
+
+SOURCES = "sources"
+"""What of the user's code this process loaded, written at its end. `files`: paths of the modules, the main program
+first. `packages`: names of the installed top-level modules. `environment` (object): the variables that are set and that
+these files name, or that begin with the name of a loaded package; names that look like those of secrets are left out.
+More than one event may be written: they add up."""
 
 EXCEPTION = "exception"
 """An uncaught exception. `where` ("main", "thread", "child"), `thread` (name), `type`, `module`, `message`, `notes`
@@ -89,7 +98,8 @@ changed after the first step is told as "torch, later"."""
 
 OPTIMIZER = "optimizer"
 """An optimizer took its first step. `framework`, `index` (0, 1, ...), `type`, `options` (object: lr, momentum,
-weight_decay, ...), `groups` (list of {`lr`, `tensors`, `elements`}), `closure` (bool)."""
+weight_decay, ...), `groups` (list of {`lr`, `tensors`, `elements`} and those options, such as weight_decay, in which a
+group differs), `closure` (bool)."""
 
 STEP = "step"
 """One optimizer step, or a window of `n` consecutive ones. `framework`, `opt` (optimizer index), `step` (number of the

@@ -5,7 +5,8 @@ frameworks, and with `exceptions.py`, which turns an uncaught exception into pla
 tensors that the failing line names; `user_files.py` decides which source files belong to the user.
 
 The other modules answer one question each: which files were read and written (`file_access.py`, `native_readers.py`,
-`config_files.py`), which options were used (`parsed_options.py`, `settings_values.py`), which numbers the program
+`config_files.py`), which options were used (`parsed_options.py`, `settings_values.py`), which source files and
+variables (`used_sources.py`), which numbers the program
 logged itself (`metric_loggers.py`), which children were killed (`child_processes.py`), where the threads are while
 nothing moves (`stall_watchdog.py`, `thread_stacks.py`), and which objects of a class exist (`gc_scan.py`).
 

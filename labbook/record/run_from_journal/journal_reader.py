@@ -27,6 +27,8 @@ from labbook.store.journal import ProcessEvents
 Event = Mapping[str, Any]
 
 _MAX_EXCEPTIONS = 20
+_VARIABLES = ("dict", "constants")
+_MAX_SOURCES = 400
 _MAX_WARNINGS = 50
 _MAX_MEMBERS = 16
 _DEEPEST_GROUP = 6
@@ -53,6 +55,7 @@ def build_run(start: Event, end: Event, processes: Sequence[ProcessEvents], cons
         signal=str(end.get("signal") or ""),
         experiment=str(start.get("experiment", "")),
         script=str(start.get("script", "")),
+        project=str(start.get("project", "")),
         author=str(start.get("author", "")),
         host=str(start.get("host", "")),
         console=console,
@@ -102,6 +105,8 @@ def _add_observations(run: Run, processes: Sequence[ProcessEvents], pid: int) ->
         mode=next((str(f.state["mode"]) for f in frameworks if f.state.get("mode")), "dynamic" if frameworks else ""),
         arguments=_arguments(processes),
         configs=_configs(processes),
+        sources=_loaded(processes, "files"),
+        packages=_loaded(processes, "packages"),
         series=fold_series(processes),
         asked=fold_requests(processes),
         signals=fold_signals(processes),
@@ -244,15 +249,18 @@ def _add_optimizer(framework: Framework, event: Event) -> Framework:
 
 
 def _arguments(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
+    """Returns the options of all parsers: what was parsed before plain variables, constants last."""
     found: list[Arguments] = []
     for process in processes:
         for event in process.of_kind(protocol.ARGUMENTS):
             values = event.get("values")
             if isinstance(values, Mapping) and values:
-                parsed = Arguments(str(event.get("source") or ""), str(event.get("name") or ""), dict(values))
+                source, name = str(event.get("source") or ""), str(event.get("name") or "")
+                unchanged = tuple(str(one) for one in event.get("unchanged") or ())
+                parsed = Arguments(source, name, dict(values), unchanged)
                 if not any(a.source == parsed.source and a.values == parsed.values for a in found):
                     found.append(parsed)
-    return tuple(found)
+    return tuple(sorted(found, key=lambda a: _VARIABLES.index(a.source) + 1 if a.source in _VARIABLES else 0))
 
 
 def _configs(processes: Sequence[ProcessEvents]) -> tuple[ConfigFile, ...]:
@@ -264,6 +272,18 @@ def _configs(processes: Sequence[ProcessEvents]) -> tuple[ConfigFile, ...]:
                 (path, text), ConfigFile(path, str(event.get("format") or ""), text, bool(event.get("truncated")))
             )
     return tuple(found.values())
+
+
+def _loaded(processes: Sequence[ProcessEvents], field: str) -> tuple[str, ...]:
+    events = (event for process in processes for event in process.of_kind(protocol.SOURCES))
+    return tuple(dict.fromkeys(str(file) for event in events for file in event.get(field) or ()))[:_MAX_SOURCES]
+
+
+def variables_read(processes: Sequence[ProcessEvents]) -> dict[str, str]:
+    """Returns the environment variables that the program and its packages read, by name."""
+    events = (event for process in processes for event in process.of_kind(protocol.SOURCES))
+    found = (event.get("environment") for event in events)
+    return {str(k): str(v) for one in found if isinstance(one, Mapping) for k, v in one.items()}
 
 
 def _warnings(processes: Sequence[ProcessEvents]) -> tuple[Event, ...]:
