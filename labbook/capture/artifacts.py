@@ -33,6 +33,7 @@ class _Use:
     size: int = -1
     folder: bool = False
     members: int = 1
+    before: str = ""
 
 
 def summarize_files(items: Iterable[FileItem], cwd: Path, config: Config) -> list[FileUse]:
@@ -68,6 +69,7 @@ def _merge_uses(items: Iterable[FileItem]) -> dict[str, _Use]:
         mode = mode if mode in _MODES else "rw"
         known = used.setdefault(path, _Use(path, mode, folder=item.get("folder", False)))
         known.mode = mode if known.mode == mode else "rw"
+        known.before = known.before or item.get("before", "")
         known.size = max(known.size, item.get("size", 0))
         known.mtime_ns = max(known.mtime_ns, item.get("mtime_ns", 0))
         known.members = max(known.members, item.get("members") or 1)
@@ -127,7 +129,8 @@ def _make_row(folder: str, uses: Sequence[_Use], cwd: Path, budget: Budget) -> F
     if not folder:
         use = uses[0]
         fingerprint = _fingerprint_use(use, budget)
-        return FileUse(_display_path(use.path, cwd), mode, fingerprint.size, fingerprint.text, 1, fingerprint.reason)
+        shown = _display_path(use.path, cwd)
+        return FileUse(shown, mode, fingerprint.size, fingerprint.text, 1, fingerprint.reason, use.before)
     members: dict[str, tuple[int, str]] = {}
     counted = 0
     for use in uses:

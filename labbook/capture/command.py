@@ -2,11 +2,13 @@
 
 Facts: `argv` (redacted), `line` (as typed in a shell), `script`, `kind` ("python", "module", "inline", "notebook",
 "shell" or "program"), `launchers` (names, outermost first), `arguments` (of the program itself), `environment`
-(variables on the allow list), `environment_names` (number of the other variables).
+(variables on the allow list, and those that the program read), `environment_names` (number of the other variables),
+`environment_set` (digests of the names of all variables that were set).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -92,7 +94,13 @@ def capture(context: CaptureContext) -> dict[str, Any]:
         "arguments": list(program.arguments),
         "environment": dict(sorted(allowed.items())),
         "environment_names": len(context.environ) - len(allowed),
+        "environment_set": sorted(name_digest(name) for name in context.environ),
     }
+
+
+def name_digest(name: str) -> str:
+    """Returns a digest of the name of a variable: enough to tell later whether it was set, too little to read it."""
+    return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
 
 
 def _resolve_words(words: list[str], cwd: Path, depth: int) -> Program:

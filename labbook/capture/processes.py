@@ -27,6 +27,10 @@ against 42 us for a list of 132 processes."""
 _MAX_MARKER_READS = 40
 
 
+PATH_REPLACED = "started with a PYTHONPATH of its own, without the folder of the probe"
+"""Reason of a process without a probe, which a command like `export PYTHONPATH=src` in a script causes."""
+
+
 @dataclass(frozen=True)
 class ProcessStat:
     """One line of /proc/pid/stat.
@@ -52,6 +56,7 @@ class PythonProcess:
         ids: Its process ids, the outermost first; more than one inside a process namespace.
         marked: Whether its environment has the probe's settings; `None` if it is not readable.
         fork: Whether it is a fork of another Python process, without an `exec`.
+        lost_path: Whether its `PYTHONPATH` is one that the command set itself, without the folder of the probe.
     """
 
     pid: int
@@ -62,6 +67,7 @@ class PythonProcess:
     ids: tuple[int, ...] = ()
     marked: bool | None = None
     fork: bool = False
+    lost_path: bool = False
 
 
 def read_bytes(path: str, limit: int = 65536) -> bytes:
@@ -202,10 +208,25 @@ class ProcessTree:
         parent = next((p for p in self._pythons.values() if p.pid == stat.ppid), None)
         fork = parent is not None and parent.argv == argv
         python = PythonProcess(
-            pid, stat.ppid, stat.ticks, argv, executable, _namespace_ids(pid), self._is_marked(pid), fork
+            pid,
+            stat.ppid,
+            stat.ticks,
+            argv,
+            executable,
+            _namespace_ids(pid),
+            self._is_marked(pid),
+            fork,
+            _has_own_path(pid),
         )
         self._pythons[key] = python
         return python
+
+
+def _has_own_path(pid: int) -> bool:
+    """Whether the command replaced the `PYTHONPATH` of a process, so that it does not find the probe."""
+    environ = read_bytes(f"/proc/{pid}/environ", 1 << 20).split(b"\0")
+    path = next((variable for variable in environ if variable.startswith(b"PYTHONPATH=")), b"")
+    return bool(path) and b"/probe/inject" not in path and any(v.startswith(b"LABBOOK_PROBE=") for v in environ)
 
 
 def _last_process_id() -> int:
@@ -278,6 +299,8 @@ def _reason(record: Mapping[str, Any]) -> str:
         ):
             if option in str(word) and not str(word).startswith(("--", "-X", "-W")):
                 return f"started with -{option}, {why}"
+    if record.get("lost_path"):
+        return PATH_REPLACED
     if record.get("marked") is False:
         return "started with an environment that lacks labbook's variables"
     return "the probe did not start, for an unknown reason"

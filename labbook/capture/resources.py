@@ -163,7 +163,7 @@ class ResourceSampler:
         return {
             "k": "python", "pid": python.pid, "ppid": python.ppid, "ticks": python.ticks, "ids": list(python.ids),
             "argv": self._redact_argv(python.argv), "executable": python.executable, "marked": python.marked,
-            "fork": python.fork,
+            "fork": python.fork, "lost_path": python.lost_path,
         }  # fmt: skip
 
     def _redact_argv(self, argv: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Examples:
-  labbook fix last                        # confirm the proposal printed after the last run
+  labbook fix last                        # shows the proposal of the last run and asks what was changed
+  labbook fix last --yes                  # confirms it without a question
   labbook fix k3f9 --by a1b2              # k3f9 failed, a1b2 does not
   labbook fix k3f9 -m "divide the loss by the number of steps"
   labbook fix k3f9 --reject               # the proposed run was not the fix
@@ -32,11 +34,12 @@ Examples:
 @click.command(cls=HelpCommand, epilog=_EPILOG)
 @click.option("--by", default="", metavar="RUN", help="Run that no longer fails.")
 @click.option("-m", "--message", default="", help="Description of the fix. Default: what differs between the two runs.")
+@click.option("--yes", "-y", is_flag=True, help="Confirm without asking for a description.")
 @click.option("--reject", "rejecting", is_flag=True, help="Withdraw the proposed or confirmed fix.")
 @json_option
 @notebook_option
 @run_argument()
-def command(by: str, message: str, rejecting: bool, as_json: bool, notebook: str | None, run: str) -> None:
+def command(by: str, message: str, yes: bool, rejecting: bool, as_json: bool, notebook: str | None, run: str) -> None:
     """Record what fixed a failed run.
 
     The next run with the same failure is shown this fix. RUN is the failed run, or the run that labbook proposed as
@@ -44,6 +47,8 @@ def command(by: str, message: str, rejecting: bool, as_json: bool, notebook: str
 
     Without --by, the fix is the proposed run, else the next run of the same script that got past the failure. The fix
     is written to both entries and to the symptom page of the notebook, in one commit.
+
+    On a terminal, shows what differs and asks for one sentence on what was changed, unless -m or --yes is given.
     """
     from labbook.errors import UsageError
     from labbook.fixes.confirm_fix import confirm, reject
@@ -51,11 +56,28 @@ def command(by: str, message: str, rejecting: bool, as_json: bool, notebook: str
     if rejecting and message.strip():
         raise UsageError("--reject cannot be combined with -m", hint='reject first, then `labbook fix RUN -m "..."`')
     book = open_notebook(notebook)
+    if not (message.strip() or yes or rejecting or as_json) and sys.stdin.isatty() and sys.stdout.isatty():
+        message = _ask(book, run, by)
     written = reject(book, run, by) if rejecting else confirm(book, run, by, message)
     if as_json:
         print_json(_data(book, written))
         return
     _print(book, written)
+
+
+def _ask(book: Notebook, run: str, by: str) -> str:
+    """Shows the proposal and returns the sentence that the user types; "" for what differs, as shown."""
+    from labbook import screen
+    from labbook.fixes.confirm_fix import preview
+    from labbook.report.entry.fix_section import list_differences
+
+    say = terminal_sentences(book)
+    fix = preview(book, run, by)
+    screen.print_line(say.line("terminal.fix.proposed", run=fix.run, by=fix.by))
+    for line in list_differences(fix.changes, book.config.language_in_use()):
+        screen.print_line("  ", line)
+    answer = click.prompt(say.line("terminal.fix.question"), default=fix.text, prompt_suffix=" ")
+    return "" if answer == fix.text else str(answer)
 
 
 def _data(book: Notebook, written: RecordedFix) -> dict[str, object]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from labbook.capture.command import name_digest
 from labbook.compare.code_changes import compare_code
 from labbook.compare.run_settings import (
     STATES,
@@ -59,6 +60,12 @@ def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
     return [change for part in parts for change in _limit(part)]
 
 
+def compare_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """Returns the differences of two runs in arguments, configuration, inputs, environment and packages; no code."""
+    parts = (_arguments, _configs, _inputs, _states, _environment, _packages)
+    return [change for part in parts for change in _limit(part(before, now))]
+
+
 def mask_changes(changes: Sequence[Change], redactor: Redactor) -> list[Change]:
     """Returns the changes with secrets masked, also in values of options with a secret name."""
     return [_mask_change(change, redactor) for change in changes]
@@ -106,6 +113,8 @@ def _arguments(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change
     # Options have the name that the user types, `--lr`, not the name of the variable.
     named = [{written.get(name, name): value for name, value in values.items()} for values in parsed]
     changes = _compare_values("argument", named[0], named[1])
+    # An option that a parser refused was given all the same.
+    changes = [c for c in changes if c.what not in words[0] or words[0][c.what] != words[1].get(c.what)]
     # Options on the command line that no parser knows (a launcher's) are compared too.
     known = {name for values in named for name in values}
     rest = [{n: v for n, v in w.items() if n.startswith("-") and n not in known} for w in words]
@@ -141,13 +150,12 @@ def _config(path: str, before: str, now: str) -> Change:
 
 def _inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     """Returns the changes of files that were only read; files that a run wrote are results, not inputs."""
-    old, new = (
-        {str(r.get("path")): r for r in list_rows(run, "files") if r.get("mode") == "read"} for run in (before, now)
-    )
+    old, new = (_files_read(run) for run in (before, now))
     if not old or not new:
         return []
     configs = {str(row.get("path")) for run in (before, now) for row in list_rows(run, "configs")}
-    written = {str(r.get("path")) for run in (before, now) for r in list_rows(run, "files") if r.get("mode") != "read"}
+    rows = [row for run in (before, now) for row in list_rows(run, "files")]
+    written = {str(row.get("path")) for row in rows if row.get("mode") != "read" and not row.get("before")}
     changes = []
     for path in dict.fromkeys((*new, *old)):
         one, other = old.get(path), new.get(path)
@@ -159,6 +167,17 @@ def _inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
         elif _fingerprints_differ(one, other):
             changes.append(Change("input", path, describe_file(one), describe_file(other)))
     return changes
+
+
+def _files_read(run: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Returns the files that a run read, by path; those that it wrote later as they were before."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for row in list_rows(run, "files"):
+        if row.get("mode") == "read":
+            found[str(row.get("path"))] = row
+        elif row.get("before"):
+            found[str(row.get("path"))] = {**row, "fingerprint": row["before"], "size_bytes": -1}
+    return found
 
 
 def _fingerprints_differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -193,7 +212,16 @@ def _states(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
 
 def _environment(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     old, new = environment_variables(before), environment_variables(now)
-    return _compare_values("environment", old, new) if old is not None and new is not None else []
+    if old is None or new is None:
+        return []
+    changes = _compare_values("environment", old, new)
+    # A variable that only one of the programs read may have been set for the other one, too.
+    sides = {"before": before, "now": now}
+    return [c for c in changes if all(getattr(c, side) or not _was_set(run, c.what) for side, run in sides.items())]
+
+
+def _was_set(run: Mapping[str, Any], variable: str) -> bool:
+    return name_digest(variable) in (captured_facts(run, "command").get("environment_set") or ())
 
 
 def _packages(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:

@@ -57,11 +57,12 @@ def _diagnose_run(notebook: Notebook, run: Run) -> Diagnosis:
         # Most runs end here: the pages and their matcher are not loaded for them (0.1 s).
         return Diagnosis()
     from labbook.diagnosis.service import Diagnoser
+    from labbook.index.documents import script_key
     from labbook.report.entry.title import script_name
 
     diagnoser = Diagnoser(notebook)
     diagnosis = _review_code(diagnoser.diagnose(evidence), run, diagnoser)
-    return add_earlier_runs(notebook, diagnosis, but=run.id, script=script_name(run))
+    return add_earlier_runs(notebook, diagnosis, but=run.id, script=script_key(run.project, script_name(run)), run=run)
 
 
 def _review_code(diagnosis: Diagnosis, run: Run, diagnoser: Diagnoser) -> Diagnosis:
@@ -74,7 +75,9 @@ def _review_code(diagnosis: Diagnosis, run: Run, diagnoser: Diagnoser) -> Diagno
         return diagnosis
 
 
-def add_earlier_runs(notebook: Notebook, diagnosis: Diagnosis, but: str = "", script: str = "") -> Diagnosis:
+def add_earlier_runs(
+    notebook: Notebook, diagnosis: Diagnosis, but: str = "", script: str = "", run: Run | None = None
+) -> Diagnosis:
     """Returns the diagnosis with the earlier runs of the notebook that had the same findings.
 
     Args:
@@ -82,8 +85,9 @@ def add_earlier_runs(notebook: Notebook, diagnosis: Diagnosis, but: str = "", sc
         diagnosis: Diagnosis of one run.
         but: Id of that run, which is left out.
         script: Script of that run, as its title names it; "" if the run is in the notebook or has no script.
+        run: That run, `None` if only a text is known.
     """
-    seen = _find_earlier_runs(notebook, diagnosis.findings, but, script)
+    seen = _find_earlier_runs(notebook, diagnosis.findings, but, script, run)
     findings = tuple(
         replace(finding, seen_before=tuple(seen.get(finding.symptom or finding.family, ())))
         for finding in diagnosis.findings
@@ -92,7 +96,7 @@ def add_earlier_runs(notebook: Notebook, diagnosis: Diagnosis, but: str = "", sc
 
 
 def _find_earlier_runs(
-    notebook: Notebook, findings: tuple[Finding, ...], but: str, script: str
+    notebook: Notebook, findings: tuple[Finding, ...], but: str, script: str, run: Run | None
 ) -> Mapping[str, tuple[Seen, ...]]:
     if not findings:
         return {}
@@ -100,7 +104,7 @@ def _find_earlier_runs(
     from labbook.fixes.fix_history import find_earlier_runs
 
     try:
-        return find_earlier_runs(notebook, findings, run=but, script=script)
+        return find_earlier_runs(notebook, findings, run=but, script=script, now=run)
     except LabbookError:
         # The commands that search the index report that it cannot be read.
         return {}

@@ -31,10 +31,11 @@ def interpret_search(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
         with query_language(book.config.language_in_use()):
             symptoms = match_symptoms(typed, catalogue.symptoms.values(), names)
             question = parse_query(typed, names)
-        if not symptoms.symptoms and len(question.terms) > _PAGES and not question.is_restricted:
-            # It may be a message without its class.
+        if len(question.terms) > _PAGES and not question.is_restricted:
+            # It may be a message without its class: what the catalogue recognises comes before what words suggest.
             _, of_message = _interpret_paste(diagnoser, typed)
-            symptoms = of_message if of_message.symptoms else symptoms
+            found = tuple(dict.fromkeys([*of_message.symptoms, *symptoms.symptoms]))[:_PAGES]
+            symptoms = replace(of_message, symptoms=found) if of_message.symptoms else symptoms
     else:
         # Filters next to a message are filters; a text of many lines has none.
         filters = [] if "\n" in typed.strip() else [word for word in typed.split() if _is_filter(word)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import EntryError, NotebookError, NothingFoundError, UsageError
-from labbook.fixes.propose_fix import find_cured_failure, list_differences, read_front_matter, read_texts, set_section
+from labbook.fixes.propose_fix import find_cured_failure, list_candidates, read_front_matter, read_texts, set_section
 from labbook.frozen import dataclass
 from labbook.model.confirmed_fix import Fix, Proposal, in_words
 from labbook.store import frontmatter
@@ -61,6 +61,27 @@ def confirm(notebook: Notebook, run: str, by: str = "", text: str = "") -> Recor
     """
     text = " ".join(text.split())[:_MAX_TEXT]
     _refuse_secret(notebook, text)
+    fix, proposal, known, meta = _prepare(notebook, run, by, text)
+    failed = fix.run
+    files = [_write_fixed(notebook, fix)]
+    if proposal is not None:
+        files.append(_write_cure(notebook, replace(proposal, confirmed=True)))
+    if is_run_id(known) and known != fix.by:
+        files += _remove_cure(notebook, known, failed)
+    files += _write_pages(notebook, fix.symptoms, files)
+    title = str(meta.get("title") or failed)
+    message = f"Fix of {title}: {fix.text}"[:200]
+    message += f"\n\nRun: {failed}\n" + (f"Fixed in: {fix.by}\n" if fix.by else "")
+    return RecordedFix("confirmed", fix, tuple(files), _commit(notebook, files, message))
+
+
+def preview(notebook: Notebook, run: str, by: str = "") -> Fix:
+    """Returns the fix that `confirm` would write without a description; arguments and errors are the same."""
+    return _prepare(notebook, run, by, "")[0]
+
+
+def _prepare(notebook: Notebook, run: str, by: str, text: str) -> tuple[Fix, Proposal | None, str, Mapping[str, Any]]:
+    """Returns the fix to write, what it rests on, the fix known so far, and the front matter of the failed run."""
     failed, proposed = _find_failure(notebook, run)
     meta = _read_meta(notebook, failed)
     known = str(meta.get("fix") or "")
@@ -77,17 +98,7 @@ def confirm(notebook: Notebook, run: str, by: str = "", text: str = "") -> Recor
             f"the run {failed} already has a fix: {_describe_fix(meta)}",
             hint=f"replace it with `labbook fix {failed} --by {cure}`",
         )
-    fix = _make_fix(notebook, failed, meta, proposal, text)
-    files = [_write_fixed(notebook, fix)]
-    if proposal is not None:
-        files.append(_write_cure(notebook, replace(proposal, confirmed=True)))
-    if is_run_id(known) and known != fix.by:
-        files += _remove_cure(notebook, known, failed)
-    files += _write_pages(notebook, fix.symptoms, files)
-    title = str(meta.get("title") or failed)
-    message = f"Fix of {title}: {fix.text}"[:200]
-    message += f"\n\nRun: {failed}\n" + (f"Fixed in: {fix.by}\n" if fix.by else "")
-    return RecordedFix("confirmed", fix, tuple(files), _commit(notebook, files, message))
+    return _make_fix(notebook, failed, meta, proposal, text), proposal, known, meta
 
 
 def reject(notebook: Notebook, run: str, by: str = "") -> RecordedFix:
@@ -176,8 +187,6 @@ def _compare_with(notebook: Notebook, failed: str, cure: str) -> Proposal:
     Raises:
         UsageError: The run started before the failure, or shows the same failure.
     """
-    from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.fixes.fix_candidates import list_failing_files, rank_changes
     from labbook.report.run_data import load_run
 
     before, after = _read_meta(notebook, failed), _read_meta(notebook, cure)
@@ -202,9 +211,7 @@ def _compare_with(notebook: Notebook, failed: str, cure: str) -> Proposal:
     earlier = load_run(notebook.paths, failed)
     if run is None or earlier is None:
         return Proposal(failed, cure, gone)
-    known = load_catalogue(notebook.paths.symptoms).symptoms
-    changes = rank_changes(list_differences(notebook, earlier, run), gone, known, list_failing_files(earlier))
-    return Proposal(failed, cure, gone, (), changes)
+    return Proposal(failed, cure, gone, (), list_candidates(notebook, earlier, run, gone))
 
 
 def _find_next_cure(notebook: Notebook, failed: str, meta: Mapping[str, Any], quiet: bool) -> Proposal | None:

@@ -6,10 +6,15 @@ line, then by kind, arguments before packages before hardware.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
 
+from labbook.compare.run_settings import describe_file, flatten
+from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Change, Run
+from labbook.model.run_fields import parse_command
 from labbook.model.symptom import Symptom
 
 _KINDS = ("argument", "config", "code", "input", "package", "environment", "hardware", "command")
@@ -19,6 +24,12 @@ HISTORY = frozenset({"commit", "branch", "repository"})
 """Changes of kind "code" that only say that something was committed."""
 
 _NO_CODE = frozenset({".gitignore", ".gitkeep", ".gitattributes", "labbook.toml", "mkdocs.yml"})
+
+_COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".sh", ".pyx")
+"""Code whose use the probe does not see."""
+
+_LENGTH = re.compile(r"epoch|step|iter|limit|max_|num_|samples|batch|until|fast|debug|smoke|size", re.IGNORECASE)
+"""Names of options that set how long a training takes. Source: chosen by us, from those of common trainers."""
 
 _HELP = frozenset({"-h", "--help", "--version", "-V", "--dry-run", "--dry_run"})
 
@@ -31,36 +42,58 @@ def find_cured(failed: Run, now: Run) -> tuple[tuple[str, ...], tuple[str, ...]]
         now: The later run.
 
     Returns:
-        Symptoms and fingerprints. Both are empty if the later run did not get as far: it did not finish, only printed
-        its help, or made no more steps than the first run had at its failure. A symptom whose check was not made in
-        the later run is left out.
+        Symptoms and fingerprints. Both are empty if the later run is no cure: it did not finish, only printed its help,
+        did not get past the point of the failure, or a check failed in it. A symptom whose check was not made in the
+        later run is left out.
     """
     if not failed.symptoms and not failed.fingerprints and failed.status not in ("failed", "killed"):
         return (), ()
-    if now.status != "finished" or _HELP & set(now.argv) or not _got_as_far(failed, now):
+    if now.status != "finished" or _HELP & set(now.argv) or is_unhealthy(now) or not _got_as_far(failed, now):
         return (), ()
-    checked = {check.id: check.verdict for check in failed.checks}
-    later = {check.id: check.verdict for check in now.checks}
+    checked = {check.id for check in failed.checks}
+    passed = passed_checks(now)
     symptoms = tuple(
         name
         for name in failed.symptoms
         # A check that was not made, or had no data, proves nothing.
-        if name not in now.symptoms and (name not in checked or later.get(name) == "ok")
+        if name not in now.symptoms and (name not in checked or name in passed)
     )
     fingerprints = tuple(one for one in failed.fingerprints if one not in now.fingerprints)
     return symptoms, fingerprints if symptoms or failed.status in ("failed", "killed") else ()
+
+
+def is_unhealthy(run: Run) -> bool:
+    """Whether a health check failed in a run."""
+    return any(check.verdict == "fail" for check in run.checks)
+
+
+def passed_checks(run: Run) -> set[str]:
+    """Returns the ids of the checks that were made in a run and found nothing, with a row of their own or not."""
+    return {name for check in run.checks if check.verdict == "ok" for name in (check.id, *check.passed)}
 
 
 def _got_as_far(failed: Run, now: Run) -> bool:
     """Whether the later run passed the point at which the first one failed."""
     steps = _steps(now)
     at = max((e.step for e in failed.exceptions if e.step is not None), default=None)
-    if failed.status in ("failed", "killed") and at is not None and at > 0 and steps <= at:
+    # As many steps and the end: the failure came behind the loop, unless the loop itself was made shorter.
+    too_short = at is not None and (steps < at or (steps == at and _has_other_length(failed, now)))
+    if failed.status in ("failed", "killed") and at and too_short:
         return False
     if _steps(failed) and not steps:
         return False
     names = {f.name for f in now.frameworks}
     return all(f.name in names for f in failed.frameworks)
+
+
+def _has_other_length(failed: Run, now: Run) -> bool:
+    """Whether an option differs that sets how long a training takes."""
+    sides = [dict(parse_command(run.argv)) | _parsed_options(run) for run in (failed, now)]
+    return any(_LENGTH.search(name) and sides[0].get(name) != sides[1].get(name) for name in {*sides[0], *sides[1]})
+
+
+def _parsed_options(run: Run) -> dict[str, object]:
+    return {name: value for parsed in run.arguments for name, value in flatten(parsed.values)}
 
 
 def _steps(run: Run) -> int:
@@ -73,7 +106,7 @@ def rank_changes(
     catalogue: Mapping[str, Symptom],
     failing_files: Collection[str] = (),
 ) -> tuple[Change, ...]:
-    """Returns the differences that may be the fix, likeliest first.
+    """Returns the differences that may be the fix, likeliest first, of equally likely ones the smallest first.
 
     Args:
         changes: Changes between the two runs; changes of metrics are left out.
@@ -85,15 +118,85 @@ def rank_changes(
     patterns = [p for name in symptoms if name in catalogue for p in catalogue[name].cured_by]
     files = [path.replace("\\", "/") for path in failing_files]
 
-    def order(change: Change) -> tuple[int, int, int]:
+    def order(change: Change) -> tuple[int, int, int, int]:
         by_page = next((n for n, pattern in enumerate(patterns) if matches_cure(change, pattern)), len(patterns))
         if change.kind == "code" and change.what in HISTORY:
             by_page = len(patterns)
         by_place = next((n for n, path in enumerate(files) if _is_file(change, path)), len(files))
         kind = _KINDS.index(change.kind) if change.kind in _KINDS else len(_KINDS)
-        return by_page, by_place, kind + len(_KINDS) * (change.kind == "code" and change.what in HISTORY)
+        kind += len(_KINDS) * (change.kind == "code" and change.what in HISTORY)
+        return by_page, by_place, kind, sum(map(len, changed_lines(change.detail)))
 
     return tuple(sorted(candidates, key=order))
+
+
+def find_new_inputs(failed: Run, now: Run) -> list[Change]:
+    """Returns the files that the failure names, that the first run did not read and the later one did."""
+    said = [raised.message for raised in failed.exceptions] + [finding.message for finding in failed.findings]
+    known = {use.path for use in failed.files if use.mode != "written"}
+    uses = [use for use in now.files if use.mode == "read" and use.path not in known]
+    named = [use for use in uses if any(use.path in text for text in said)]
+    return [Change("input", use.path, "", describe_file(vars(use))) for use in named]
+
+
+def drop_doubles(changes: Sequence[Change]) -> list[Change]:
+    """Returns the differences with each file once: a configuration file in the repository is no other code."""
+    configs = [change.what for change in changes if change.kind == "config"]
+    return [c for c in changes if c.kind != "code" or not any(f"/{path}".endswith(f"/{c.what}") for path in configs)]
+
+
+def name_first(changes: Sequence[Change], failed: Run) -> tuple[Change, ...]:
+    """Returns the differences with those first whose name the failure says: the missing module, the refused option."""
+    said = [f"{raised.type}: {raised.message}" for raised in failed.exceptions if raised.ended_process]
+    said += [text for finding in failed.findings for text in (finding.message, *finding.values.values())]
+    return tuple(sorted(changes, key=lambda change: not is_named(change, said)))
+
+
+def is_named(change: Change, texts: Iterable[str]) -> bool:
+    """Whether one of some texts says the name of a difference: of an option, a package, a file or its module."""
+    name = change.what.split(" ")[0].lstrip("-")
+    names = {name, name.replace("-", "_"), name.replace("_", "-"), PurePosixPath(name).name, PurePosixPath(name).stem}
+    names = {re.escape(one) for one in names if len(one) > 2 and one not in HISTORY}
+    pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(sorted(names))})(?![\w-])") if names else None
+    return pattern is not None and any(pattern.search(text) for text in texts)
+
+
+def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change, ...]:
+    """Returns the differences without the files of code and the added packages that neither of the two runs used.
+
+    A file counts as used if a run loaded, read or failed in it, and where it is not known what a run loaded. A package
+    of another version always does, because the name of a module may differ from that of its package.
+    """
+    if not now.sources or not failed.sources:
+        return tuple(changes)
+    used = {_normal_path(name) for run in (failed, now) for name in _used_files(run)}
+    said = [raised.message for raised in failed.exceptions]
+    scripts = {run.script.rpartition("/")[2] for run in (failed, now)}
+
+    modules = {normalize_name(name) for run in (failed, now) for name in run.packages}
+
+    def is_used(change: Change) -> bool:
+        if change.kind == "package" and modules and not (change.before and change.now):
+            return normalize_name(change.what) in modules or is_named(change, said)
+        if change.kind != "code" or change.what in HISTORY or change.what.startswith("and "):
+            return True
+        if change.what.endswith(_COMPILED):
+            return True
+        return change.what.rpartition("/")[2] in scripts or any(f"/{p}".endswith(f"/{change.what}") for p in used)
+
+    return tuple(change for change in changes if is_used(change))
+
+
+def _used_files(run: Run) -> Iterable[str]:
+    yield from run.sources
+    yield from (frame.file for raised in run.exceptions for frame in raised.frames if frame.user)
+    yield from (config.path for config in run.configs)
+    yield from (use.path.rstrip("/") for use in run.files if use.mode != "written")
+    yield from (word for word in run.argv if "." in word)
+
+
+def _normal_path(name: str) -> str:
+    return name.replace("\\", "/").removeprefix("./").lstrip("~/")
 
 
 def _is_unrelated(change: Change) -> bool:
@@ -113,7 +216,7 @@ def matches_cure(change: Change, pattern: str) -> bool:
     kind, _, glob = pattern.partition(":")
     if change.kind != kind.strip():
         return False
-    wanted = _normalize(glob)
+    wanted = normalize_name(glob)
     if not wanted:
         return True
     return any(fnmatchcase(name, wanted) for name in _names(change))
@@ -121,18 +224,19 @@ def matches_cure(change: Change, pattern: str) -> bool:
 
 def _names(change: Change) -> list[str]:
     """Returns the names of a difference: the whole name, its last part, the keys of changed lines."""
-    name = _normalize(change.what)
+    name = normalize_name(change.what)
     names = [name, name.rpartition(".")[2], name.rpartition("/")[2]]
     if change.kind in ("config", "command"):
         lines = [line[1:] for line in change.detail.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
         lines += [change.before, change.now]
-        names += [_normalize(line.replace("=", ":").partition(":")[0].strip(" \"'{,")) for line in lines]
+        names += [normalize_name(line.replace("=", ":").partition(":")[0].strip(" \"'{,")) for line in lines]
     if change.kind == "argument" and change.what == "command":
-        names += [_normalize(word.partition("=")[0]) for word in f"{change.before} {change.now}".split()]
+        names += [normalize_name(word.partition("=")[0]) for word in f"{change.before} {change.now}".split()]
     return names
 
 
-def _normalize(name: str) -> str:
+def normalize_name(name: str) -> str:
+    """Returns the name of an option without dashes, in lower case."""
     return name.strip().lstrip("-").lower().replace("-", "_")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from labbook.fixes.fix_judge import FixJudge
 from labbook.frozen import dataclass
 from labbook.index.build import query_index, query_without_refresh
 from labbook.index.fix_outcomes import confirmed_fix, fix_outcome, runs_with, script_of_run
@@ -13,6 +15,8 @@ from labbook.store.notebook import Notebook
 
 if TYPE_CHECKING:
     import sqlite3
+
+    from labbook.model.run import Run
 
 _MAX_OUTCOMES = 5
 """Maximum earlier runs whose fix is followed in later runs."""
@@ -34,7 +38,13 @@ class SymptomCount:
 
 
 def find_earlier_runs(
-    notebook: Notebook, findings: Sequence[Finding], *, run: str = "", script: str = "", most: int = 20
+    notebook: Notebook,
+    findings: Sequence[Finding],
+    *,
+    run: str = "",
+    script: str = "",
+    now: Run | None = None,
+    most: int = 20,
 ) -> Mapping[str, tuple[Seen, ...]]:
     """Returns earlier runs with the same failures.
 
@@ -42,12 +52,14 @@ def find_earlier_runs(
         notebook: Notebook to search.
         findings: Findings of one run.
         run: Id of that run, which is left out.
-        script: Script of that run as its title names it, "" to look it up in the index.
+        script: Project and script of that run (`labbook.index.documents.script_key`), "" to look it up in the index.
+        now: That run, to tell whether an earlier fix is still to be made in it; `None` if only a text is known.
         most: Maximum runs per finding.
 
     Returns:
         Symptom ("" for a finding with only a family) -> runs with the same fingerprint, then with the same symptom,
-        then with a fix for the same family; each with confirmed fixes first, then newest first.
+        then with a fix for the same family; each with confirmed fixes first, then newest first. `fits` tells whether
+        the fix is one for this failure.
 
     Cost: a few milliseconds for 100,000 entries of which 5,000 show the symptom.
     """
@@ -59,7 +71,12 @@ def find_earlier_runs(
         # Of two findings with one symptom the first one counts.
         return {finding.symptom: tuple(_find_runs(index, finding, run, place, most)) for finding in reversed(findings)}
 
-    return query_without_refresh(notebook, run_query)
+    seen = query_without_refresh(notebook, run_query)
+    if not any(one.fix for runs in seen.values() for one in runs):
+        return seen
+    judge = FixJudge(notebook, now)
+    by_symptom = {finding.symptom: finding for finding in reversed(findings)}
+    return {name: judge.judge(by_symptom[name], runs) for name, runs in seen.items()}
 
 
 def _find_runs(index: sqlite3.Connection, finding: Finding, run: str, place: str, most: int) -> Iterator[Seen]:
@@ -136,23 +153,24 @@ def find_newest_run(notebook: Notebook, key: str, value: str, *, before: float) 
 
 
 def find_later_runs(notebook: Notebook, run: str, most: int = 20) -> list[str]:
-    """Returns finished later runs of the same script, then of the same experiment, oldest first."""
+    """Returns finished later runs of the same script and project, then of the same experiment, oldest first."""
 
     def run_query(index: sqlite3.Connection) -> list[str]:
-        row = index.execute("SELECT id, started FROM notes WHERE kind = 'run' AND name = ?", (run,)).fetchone()
+        row = index.execute("SELECT id, started, meta FROM notes WHERE kind = 'run' AND name = ?", (run,)).fetchone()
         if row is None:
             return []
+        project = json.loads(row[2]).get("project")
         names: list[str] = []
         for key in ("script", "experiment"):
             rows = index.execute(
-                "SELECT n.name FROM facets mine"
+                "SELECT n.name, n.meta FROM facets mine"
                 " JOIN facets f ON f.key = mine.key AND f.value = mine.value JOIN notes n ON n.id = f.note"
                 " WHERE mine.note = ? AND mine.key = ? AND n.kind = 'run' AND n.started > ?"
                 " AND EXISTS (SELECT 1 FROM outcomes o WHERE o.note = n.id)"
                 " ORDER BY n.started, n.name LIMIT ?",
                 (row[0], key, row[1], most),
             )
-            names += [name for (name,) in rows.fetchall()]
+            names += [name for name, meta in rows.fetchall() if json.loads(meta).get("project") == project]
         return list(dict.fromkeys(names))
 
     return query_without_refresh(notebook, run_query)

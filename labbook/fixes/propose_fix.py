@@ -66,6 +66,8 @@ def find_proposal(notebook: Notebook, run: Run) -> Proposal | None:
             name = str(meta.get("previous") or "")
             continue
         fix = str(meta.get("fix") or "")
+        if (meta.get("project") or "") != run.project and name != run.previous:
+            return None
         if (fix and fix != run.id) or run.id in read_texts(meta, "fix_rejected"):
             return None
         failure = find_cured_failure(notebook, name, run)
@@ -75,7 +77,7 @@ def find_proposal(notebook: Notebook, run: Run) -> Proposal | None:
 
 def find_cured_failure(notebook: Notebook, failed_id: str, now: Run) -> Proposal | None:
     """Returns findings of a failed run that are gone in a later run, with the differences, or `None`."""
-    from labbook.fixes.fix_candidates import find_cured, list_failing_files, rank_changes
+    from labbook.fixes.fix_candidates import find_cured
     from labbook.report.run_data import load_run
 
     failed = load_run(notebook.paths, failed_id)
@@ -84,11 +86,27 @@ def find_cured_failure(notebook: Notebook, failed_id: str, now: Run) -> Proposal
     symptoms, fingerprints = find_cured(failed, now)
     if not symptoms and not fingerprints:
         return None
+    return Proposal(failed.id, now.id, symptoms, fingerprints, list_candidates(notebook, failed, now, symptoms))
+
+
+def list_candidates(notebook: Notebook, failed: Run, now: Run, symptoms: Sequence[str]) -> tuple[Change, ...]:
+    """Returns the differences of two runs that may have cured these symptoms, likeliest first."""
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+    from labbook.fixes.fix_candidates import (
+        drop_doubles,
+        find_new_inputs,
+        keep_used,
+        list_failing_files,
+        name_first,
+        rank_changes,
+    )
 
     known = load_catalogue(notebook.paths.symptoms).symptoms
-    changes = rank_changes(list_differences(notebook, failed, now), symptoms, known, list_failing_files(failed))
-    return Proposal(failed.id, now.id, symptoms, fingerprints, changes)
+    differences = list_differences(notebook, failed, now)
+    listed = {change.what for change in differences}
+    differences += [change for change in find_new_inputs(failed, now) if change.what not in listed]
+    changes = keep_used(drop_doubles(differences), failed, now)
+    return name_first(rank_changes(changes, symptoms, known, list_failing_files(failed)), failed)
 
 
 def _is_withheld(paths: NotebookPaths, run_id: str) -> bool:

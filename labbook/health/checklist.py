@@ -115,7 +115,10 @@ def checklist(run: Run, pages: CheckPages) -> list[CheckResult]:
     rows = _explained(rows, pages.causes_of)
     shown = _worth_reading(rows)
     rest = [row for row in rows if row not in shown]
-    return [*shown, _other_checks(rest)] if rest and run.signals else shown
+    if not rest or not run.signals:
+        return shown
+    idle = tuple(check.id for check, outcome in answers if outcome is None)
+    return [*shown, _other_checks(rest, idle)]
 
 
 def answer(check: Check, run: Run) -> Outcome | None:
@@ -258,8 +261,13 @@ def _reason(row: CheckResult) -> object:
     return row.observed_message.values.get("reason") if row.observed_message is not None else None
 
 
-def _other_checks(rest: Sequence[CheckResult]) -> CheckResult:
-    """Returns one row for all that are not shown, so that silence is not read as health."""
+def _other_checks(rest: Sequence[CheckResult], idle: tuple[str, ...]) -> CheckResult:
+    """Returns one row for all that are not shown, so that silence is not read as health.
+
+    Args:
+        rest: Rows that are not shown.
+        idle: Ids of the checks that did not apply.
+    """
     passed = sum(row.verdict == "ok" for row in rest)
     unseen = [row for row in rest if row.verdict == "not observed"]
     by_reason: dict[str, list[CheckResult]] = {}
@@ -281,4 +289,5 @@ def _other_checks(rest: Sequence[CheckResult]) -> CheckResult:
         observed_message=observed,
         evidence_messages=evidence,
         run_messages={"title": _OTHERS_TITLE},
+        passed=(*(row.id for row in rest if row.verdict == "ok"), *idle),
     )

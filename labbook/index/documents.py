@@ -102,7 +102,7 @@ def note_facets(note: Note) -> Iterator[tuple[str, str]]:
     yield "path", note.entry.path.lower()
     if note.kind == "run" and note.entry.script:
         yield "script", note.entry.script.lower()
-    for key in ("status", "experiment", "author", "host", "mode"):
+    for key in ("status", "experiment", "project", "author", "host", "mode"):
         if meta.get(key):
             yield key, str(meta[key]).lower()
     if note.kind == "run":
@@ -135,8 +135,14 @@ def failure_facets(note: Note) -> Iterator[tuple[str, str]]:
 
 
 def comparison_key(note: Note) -> str:
-    """Returns the script of a run, else its experiment, else ""; runs with the same key are compared."""
-    return _stored(note.entry.script or str(note.entry.meta.get("experiment") or ""))
+    """Returns project and script of a run, else its experiment, else ""; runs with the same key are compared."""
+    script = note.entry.script or str(note.entry.meta.get("experiment") or "")
+    return script_key(str(note.entry.meta.get("project") or ""), script)
+
+
+def script_key(project: str, script: str) -> str:
+    """Returns the key of the runs of a script: those of another project have another one."""
+    return _stored(f"{project}::{script}" if project and script else script)
 
 
 def _stored(text: str) -> str:

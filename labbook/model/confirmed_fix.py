@@ -9,6 +9,8 @@ from labbook.model.run import Change
 
 _MAX_LENGTH = 60
 _CONTEXT_LENGTH = 24
+_FEW = 2
+"""Changed lines of a file that are shown themselves."""
 _LINE_COUNT = re.compile(r"\+\d+ -\d+ lines$")
 
 
@@ -71,22 +73,25 @@ def changed_lines(diff: str) -> tuple[list[str], list[str]]:
 
 
 def sides(change: Change) -> tuple[str, str]:
-    """Return a difference as values before and after: the changed line of a file, or counts of changed lines."""
+    """Return a difference as values before and after: of a file its one or two changed lines, or counts of lines."""
     if change.kind in ("code", "config") and "\n@@ " in change.detail:
         removed, added = changed_lines(change.detail)
-        if len(removed) <= 1 and len(added) <= 1 and removed + added:
-            return _shorten_to_difference("".join(removed), "".join(added))
+        if _are_few(removed, added) and removed + added:
+            return _shorten_to_difference("; ".join(removed), "; ".join(added))
     counts = line_counts(change)
     return ("", f"+{counts[0]} -{counts[1]} lines") if counts else _shorten_to_difference(change.before, change.now)
 
 
 def line_counts(change: Change) -> tuple[int, int] | None:
-    """Return the numbers of added and removed lines; `None` if a single line changed or there is no diff."""
+    """Return the numbers of added and removed lines; `None` if one or two changed or there is no diff."""
     if change.kind not in ("code", "config") or "\n@@ " not in change.detail:
         return None
     removed, added = changed_lines(change.detail)
-    few = len(removed) <= 1 and len(added) <= 1
-    return None if few else (len(added), len(removed))
+    return None if _are_few(removed, added) else (len(added), len(removed))
+
+
+def _are_few(removed: list[str], added: list[str]) -> bool:
+    return len(removed) <= _FEW and len(added) <= _FEW
 
 
 def _describe(change: Change) -> str:

@@ -19,6 +19,7 @@ class Seen:
         by: Id of the run without the failure, or "".
         same: "fingerprint" (the same failure), "symptom" or "family".
         held: Number of later runs of that script without the failure, or `None`.
+        fits: Whether the fix is one for this failure: the same failure, and what cured it touches it.
     """
 
     run: str
@@ -26,6 +27,7 @@ class Seen:
     by: str = ""
     same: str = "fingerprint"
     held: int | None = None
+    fits: bool = False
 
 
 @dataclass(frozen=True)

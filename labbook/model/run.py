@@ -63,11 +63,12 @@ class CaughtException:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Options as the program parsed them."""
+    """Options as the program parsed them; `unchanged` names those that have their default value."""
 
     source: str
     name: str
     values: Facts
+    unchanged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class FileUse:
         size_bytes: Sum over the members; -1 if unknown.
         fingerprint: "sha256:..." (full), "sampled:..." (large file), "manifest:..." (folder), or "" with `reason`.
         members: 1 for a file, else the number of files in this row.
+        before: Fingerprint of a file when it was read, before the run wrote it; "" if it was not, or is unknown.
         reason: Why there is no fingerprint ("gone", "unreadable", "changed while it was read").
     """
 
@@ -99,6 +101,7 @@ class FileUse:
     fingerprint: str = ""
     members: int = 1
     reason: str = ""
+    before: str = ""
 
 
 @dataclass(frozen=True)
@@ -216,6 +219,7 @@ class CheckResult:
         evidence_messages: Messages of the sentences of `evidence`.
         page_words: Language -> `title`, `expected` and `detail`; English is in the fields of these names.
         run_messages: Messages of `expected` and `detail` if they are specific to this run.
+        passed: Ids of the checks without a row of their own that this row counts as passed, or that did not apply.
     """
 
     id: str
@@ -233,6 +237,7 @@ class CheckResult:
     evidence_messages: tuple[Message, ...] = ()
     page_words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     run_messages: Mapping[str, Message] = field(default_factory=dict)
+    passed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -244,6 +249,9 @@ class Run:
     Args:
         id: `YYYYMMDD-HHMMSS-xxxx`, UTC.
         signal: Name of the signal that ended the command ("SIGKILL"), or "".
+        project: The project of the code, if it is not the notebook's own; see `labbook.capture.project`.
+        sources: Files of the user's code that the run loaded, the main program first; empty if unknown.
+        packages: Installed top-level modules that the run loaded; empty if unknown.
         script: The program in the command, relative to the code's root ("train.py"), used to find earlier runs.
         captured: Capture source -> its facts ("command", "code", "python", "hardware", "container", "resources").
         printed: Series read from the console that repeat one in `series`; for comparison, not stored.
@@ -270,6 +278,7 @@ class Run:
     signal: str = ""
     experiment: str = ""
     script: str = ""
+    project: str = ""
     title: str = ""
     author: str = ""
     host: str = ""
@@ -277,6 +286,8 @@ class Run:
     frameworks: tuple[Framework, ...] = ()
     arguments: tuple[Arguments, ...] = ()
     configs: tuple[ConfigFile, ...] = ()
+    sources: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
     series: tuple[Series, ...] = ()
     exceptions: tuple[CaughtException, ...] = ()
     warnings: tuple[Facts, ...] = ()

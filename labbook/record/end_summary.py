@@ -34,6 +34,7 @@ class FinishedRun:
 
     def summary(self) -> list[str]:
         """Returns the lines for the terminal: verdict, place of the failure, path of the entry."""
+        from labbook.capture.processes import PATH_REPLACED
         from labbook.diagnosis.run_evidence import is_standstill
         from labbook.report.commit_line import commit_line
         from labbook.report.entry.diagnosis_section import diagnosis_lines
@@ -60,6 +61,8 @@ class FinishedRun:
             from labbook.report.entry.fix_section import proposal_line
 
             lines.append(f"         {proposal_line(self.proposal, self.language)}")
+        if self.run.probe.status == "absent" and any(why == PATH_REPLACED for _, why in self.run.probe.unobserved):
+            lines.append(f"         {sentences.line('terminal.record.path_replaced')}")
         if self.commit.status == "off":
             commit = sentences(self.commit.reason) or sentences.line("record.commits_off")
         elif self.commit.status == "queued":

@@ -20,7 +20,7 @@ from labbook.fixes.propose_fix import propose_fix
 from labbook.model.run import Console, Facts, FileUse, Process, Run
 from labbook.record.end_summary import FinishedRun
 from labbook.record.profiler_traces import add_traces
-from labbook.record.run_from_journal.journal_reader import build_run
+from labbook.record.run_from_journal.journal_reader import build_run, variables_read
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
 from labbook.store.paths import check_stays_inside
 
@@ -110,7 +110,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     entry = _write_entry(notebook, run)
     proposal = propose_fix(notebook, run)
     outcome = _commit(notebook, run, entry, redactor)
-    remember_run(notebook.paths, run, by_folder=notebook.personal)
+    remember_run(notebook.paths, run)
     journal.write(
         journal.paths.done,
         {
@@ -171,6 +171,7 @@ def _add_captured(
         after = journal.read(journal.paths.after)  # as written: bytes that are not UTF-8 are replaced
     file_uses = tuple(FileUse(**f) for f in after.get("files") or ())
     captured = {**before, **{k: v for k, v in after.items() if k != "files"}}
+    captured = _add_variables(captured, redactor.data(variables_read(processes)))
     captured["resources"] = read_resources(journal.paths.resources)
     captured["reproducibility"] = judge_reproducibility(captured)
     ending = explain_exit(journal.read(journal.paths.end), journal.paths.resources, run.started, os.environ)
@@ -178,6 +179,16 @@ def _add_captured(
     if ending:
         captured["ending"] = redactor.data(ending)
     return _add_unobserved(replace(run, files=file_uses, captured=captured), find_unobserved(journal.paths.resources))
+
+
+def _add_variables(captured: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the facts with the variables that the program read among those of the command."""
+    command = captured.get("command")
+    if not variables or not isinstance(command, Mapping) or "unavailable" in command:
+        return dict(captured)
+    known = command.get("environment")
+    both = {**variables, **(known if isinstance(known, Mapping) else {})}
+    return {**captured, "command": {**command, "environment": dict(sorted(both.items()))}}
 
 
 def _add_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
@@ -217,7 +228,7 @@ def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
     from labbook.compare.run_changes import compare_runs, mask_changes
     from labbook.model.run_json import run_to_json
 
-    before = previous_run(notebook.paths, run, by_folder=notebook.personal)
+    before = previous_run(notebook.paths, run)
     if before is None:
         return run
     # Commit messages and values of an older entry have not passed this run's redactor.

@@ -127,20 +127,21 @@ class _Session:
         """Runs the command with the probe's folder first on its `PYTHONPATH`."""
         from labbook.capture.console.console_sink import ConsoleSink
         from labbook.capture.exit_cause import read_oom_counters
-        from labbook.record.child.probe_environment import inject_environment
+        from labbook.record.child.probe_environment import inject_environment, keep_probe
         from labbook.record.child.supervisor import run_child
 
         config = self.notebook.config
-        environ = dict(os.environ)
+        environ, argv = dict(os.environ), list(request.argv)
         if config.probe:
             environ = inject_environment(environ, self._probe_settings(request))
+            argv = keep_probe(argv, environ)
         # Its own redactor: the entry shows how many secrets were masked in the console alone.
         redactor = copy(self.redactor)
         redactor.counts = {}
         sink = ConsoleSink(self.journal.paths.console, redactor, config.console_head_bytes, config.console_tail_bytes)
         self.counters = read_oom_counters()
         end = run_child(
-            request.argv,
+            argv,
             env=environ,
             cwd=Path.cwd(),
             sink=sink,
@@ -257,6 +258,7 @@ def _open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
 def _create_session(notebook: Notebook, request: RecordRequest, print_line: PrintLine) -> _Session:
     """Creates the journal with everything known before the command starts."""
     from labbook.capture.command import script_name
+    from labbook.capture.project import find_project
     from labbook.probe.events.protocol import RULES_FILE
     from labbook.probe.redaction.structures import redact_argv
     from labbook.store.recorder_redaction import load_rules, make_redactor
@@ -267,7 +269,9 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     request = replace(request, argv=argv, notes=notes, tags=tags)
     redactor = make_redactor(dict(os.environ), list(request.argv), notebook.redaction_rules())
     script = redactor.text(script)
-    experiment = _experiment(notebook, script, request)
+    project = find_project(argv, Path.cwd(), notebook.paths.root)
+    root = redactor.text(project.root)
+    experiment = _experiment(notebook, script, request, redactor.text(project.name), root)
     day = notebook.paths.entry(new_run_id(now)).parent
     others = [path.stem for path in day.glob("*.md")]
     journal = Journal(notebook.paths.journal(new_run_id(now, others)))
@@ -278,6 +282,7 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
         "cwd": redactor.text(readable_text(str(Path.cwd()))),
         "script": script,
         "experiment": experiment,
+        "project": root,
         "host": socket.gethostname(),
         "started": now,
         "recorder_pid": os.getpid(),
@@ -300,13 +305,12 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     return _Session(notebook, journal, redactor, start, request.quiet, print_line, sentences)
 
 
-def _experiment(notebook: Notebook, script: str, request: RecordRequest) -> str:
-    """Returns the experiment of the run; a personal notebook has one per project and script."""
-    from labbook.capture.command import find_repository
+def _experiment(notebook: Notebook, script: str, request: RecordRequest, project: str, root: str) -> str:
+    """Returns the experiment of the run: the chosen one, or that of its script and project."""
     from labbook.store.experiments import choose_experiment
 
-    project = (find_repository(Path.cwd()) or Path.cwd()).name if notebook.personal else ""
-    return choose_experiment(notebook, script, request.experiment or notebook.config.experiment, project=project)
+    chosen = request.experiment or notebook.config.experiment
+    return choose_experiment(notebook, script, chosen, project=project, root=root)
 
 
 def run_author(notebook: Notebook) -> str:

@@ -37,7 +37,14 @@ def finding_data(finding: Finding) -> dict[str, Any]:
         "causes": list(finding.causes),
         "fixes": list(finding.fixes),
         "seen_before": [
-            {"run": seen.run, "fix": seen.fix or None, "by": seen.by or None, "same": seen.same, "held": seen.held}
+            {
+                "run": seen.run,
+                "fix": seen.fix or None,
+                "by": seen.by or None,
+                "same": seen.same,
+                "held": seen.held,
+                "fits": seen.fits,
+            }
             for seen in finding.seen_before
         ],
         "follows_from": finding.follows_from or None,

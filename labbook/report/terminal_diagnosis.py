@@ -70,7 +70,7 @@ def _print_finding(finding: Finding, said: Mapping[str, Any]) -> None:
         lead = str(said["fixes"]) if number == 1 else " " * len(said["fixes"])
         screen.print_line("  ", screen.Cell(lead, "bold"), f" {number}. {strip_markdown(fix)}")
     for seen in finding.seen_before:
-        if seen.fix:
+        if seen.fits:
             screen.print_line("  ", screen.Cell(fill(said["cured_line"], run=seen.run, fix=seen.fix), "green"))
             return
     if finding.seen_before:

@@ -44,7 +44,7 @@ def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
         worse = [c for c in visible_findings(run) if c.explained_by == check.id and c.verdict == "fail"]
         if check.verdict == "warn" and worse:
             add_check(worse[0])
-        fixed = next((seen for seen in known[check.id].seen_before if seen.fix), None) if check.id in known else None
+        fixed = next((seen for seen in known[check.id].seen_before if seen.fits), None) if check.id in known else None
         if fixed is not None:
             line = fill(labels["diagnosis"]["cured_line"], run=fixed.run, fix=strip_markdown(fixed.fix))
             lines.append(shorten_middle(f"      {line}", _WIDTH))

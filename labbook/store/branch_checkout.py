@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,10 +91,16 @@ def notebook_prefix(notebook: Notebook, folders: GitFolders) -> str:
     return "" if prefix == "." else prefix
 
 
-def hide_entries(folders: GitFolders, prefix: str) -> None:
-    """Hide entries from `git status` of the code through `info/exclude` of this clone, not the user's `.gitignore`."""
-    literal = re.sub(r"([\\*?\[\]!# ])", r"\\\1", prefix)
-    lines = [f"/{literal}/{folder}" if literal else f"/{folder}" for folder in _HIDDEN]
+def hide_entries(folders: GitFolders, prefix: str, pages: Sequence[str] = ()) -> None:
+    """Hide entries from `git status` of the code through `info/exclude` of this clone, not the user's `.gitignore`.
+
+    Args:
+        folders: Of the repository.
+        prefix: The notebook below its top folder.
+        pages: Further files of the notebook, below the top folder; symptom pages that only people write are not hidden.
+    """
+    names = [f"{prefix}/{folder}" if prefix else folder for folder in _HIDDEN]
+    lines = ["/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", name) for name in (*names, *pages)]
     with contextlib.suppress(OSError):
         append_lines(folders.common_dir / "info" / "exclude", lines)
 

@@ -179,7 +179,8 @@ def _attempt(
         if prefix:
             changes = [FileChange(os.fsencode(f"{prefix}/") + change.path, change.data) for change in changes]
         if notebook.config.commit == "branch" and not folders.bare:
-            hide_entries(folders, prefix)
+            pages = [os.fsdecode(change.path) for change in changes if b"notes/symptoms/" in change.path]
+            hide_entries(folders, prefix, pages)
         author = notebook.config.author
         with (
             hold_lock(folders.common_dir / "labbook-commits", patience_s) as lock,

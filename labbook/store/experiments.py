@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -15,6 +16,7 @@ from labbook.errors import EntryError, NotebookError, UsageError
 from labbook.frozen import dataclass
 from labbook.store.entry_text import read_text
 from labbook.store.locks import hold_lock
+from labbook.store.newest_runs import is_of_project, newest_run_ids
 from labbook.store.paths import check_stays_inside, new_run_id
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ _PAGE = re.compile(r"exp(\d{3,6})_.+")
 _HEAD_BYTES = 8192
 _NAME_CHARACTERS = 40
 _LOCK_WAIT_S = 10.0
+_NAMING = ("script:", "project:", "root:")
 
 
 @dataclass(frozen=True)
@@ -83,20 +86,21 @@ def new_experiment(
     check_stays_inside(notebook.paths.experiments, notebook.paths.root)
     with _locked(notebook):
         _restore_pages(notebook)
-        made = _create(notebook, name, mode, script, project)
+        made = _create(notebook, name, mode, script, project, "")
     if commit:
         _commit(notebook, made)
     return made.slug
 
 
-def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, project: str = "") -> str:
+def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, project: str = "", root: str = "") -> str:
     """Return the slug of a run's experiment: the chosen one, or that of its script, created on first use.
 
     Args:
         notebook: The notebook.
         script: The program of the run, or "".
         chosen: Slug, number ("3", "exp003") or part of the name of an experiment; "" for that of the script.
-        project: The folder that the script is of, for a notebook that serves many.
+        project: The name of the project of the script, for a notebook that serves many.
+        root: The identity of that project; "" for the notebook's own.
 
     Raises:
         UsageError: No experiment or several match `chosen`; names the nearest.
@@ -107,18 +111,26 @@ def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, proj
         check_stays_inside(folder, notebook.paths.root)
     if chosen:
         return _existing(notebook, chosen).slug
-    found = _of_script(notebook, script, project)
+    found = _of_script(notebook, script, project, root)
     if found is not None:
         return found.slug
     with _locked(notebook):
         # Another recorder of the same script may have created it, or the branch has a page that is not on disk (in a
         # fresh clone, or after switching branches).
         _restore_pages(notebook)
-        found = _of_script(notebook, script, project)
-        made = found or _create(notebook, _name_of(script, project), "dynamic", script, project)
+        found = _of_script(notebook, script, project, root)
+        made = found or _create(notebook, _new_name(notebook, script, project), "dynamic", script, project, root)
     if found is None:
         _commit(notebook, made)
     return made.slug
+
+
+def _new_name(notebook: Notebook, script: str, project: str) -> str:
+    """Returns the name of a new experiment, with the project where another experiment has the same name without it."""
+    name = _name_of(script, "")
+    part = slug_part(name)
+    taken = any(re.fullmatch(rf"exp\d+_{re.escape(part)}_\w+", each.slug) for each in experiments(notebook))
+    return _name_of(script, project) if notebook.personal or taken else name
 
 
 def slug_part(name: str) -> str:
@@ -156,12 +168,12 @@ def _check(notebook: Notebook, name: str, mode: str) -> None:
         raise UsageError(f"there is no mode {mode!r}", hint="it is one of " + ", ".join(MODES))
 
 
-def _create(notebook: Notebook, name: str, mode: str, script: str | None, project: str) -> Experiment:
+def _create(notebook: Notebook, name: str, mode: str, script: str | None, project: str, root: str) -> Experiment:
     known = experiments(notebook)
     number = max((each.number for each in known), default=0) + 1
     slug = f"exp{number:03d}_{slug_part(name)}_{mode}"
     path = notebook.paths.experiments / f"{slug}.md"
-    text = _page_text(notebook, slug, " ".join(name.split()), mode, script, project)
+    text = _page_text(notebook, slug, " ".join(name.split()), mode, script, project, root)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as stream:
@@ -174,7 +186,9 @@ def _create(notebook: Notebook, name: str, mode: str, script: str | None, projec
     return Experiment(slug, path)
 
 
-def _page_text(notebook: Notebook, slug: str, title: str, mode: str, script: str | None, project: str) -> str:
+def _page_text(
+    notebook: Notebook, slug: str, title: str, mode: str, script: str | None, project: str, root: str
+) -> str:
     from labbook.store import frontmatter
     from labbook.store.templates import Templates
 
@@ -184,6 +198,8 @@ def _page_text(notebook: Notebook, slug: str, title: str, mode: str, script: str
         meta["script"] = script
     if project:
         meta["project"] = project
+    if root:
+        meta["root"] = root
     if notebook.config.author:
         meta["author"] = notebook.config.author
     meta["created"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -198,46 +214,74 @@ def _commit(notebook: Notebook, made: Experiment) -> None:
     commit_files(notebook, [made.path], f"Start {made.slug}\n", only_new=True)
 
 
-def _of_script(notebook: Notebook, script: str, project: str) -> Experiment | None:
-    """Return the newest experiment whose page names the script."""
+def _of_script(notebook: Notebook, script: str, project: str, root: str) -> Experiment | None:
+    """Returns the newest experiment of a script of a project.
+
+    A page that names no root was made for any project, or before projects were told apart: it belongs to the project
+    of its newest run, and to the first one that runs it if there is none.
+    """
+    wanted = {name: _emitted(name, value) for name, value in (("script", script), ("project", project), ("root", root))}
     for each in reversed(experiments(notebook)):
-        if _has_script_lines(each.path, script, project):
-            return each
-        meta = _meta(each.path, PurePosixPath(script).name)
-        if meta is not None and meta.get("script") == script and (meta.get("project") or "") == project:
+        head = _read_head(each.path, script)
+        if head is None or head.get("script") != wanted["script"]:
+            continue
+        if head.get("root"):
+            if head["root"] == wanted["root"]:
+                return each
+        elif head.get("project") or not root:
+            if head.get("project", "") == wanted["project"]:
+                return each
+        elif _is_of_project(notebook, each.slug, root):
             return each
     return None
 
 
-def _has_script_lines(page: Path, script: str, project: str) -> bool:
-    """Whether the page names script and project in exactly the lines that labbook writes; needs no parser.
+def _emitted(name: str, value: str) -> str:
+    """Returns a value as it stands in a front matter; the script of a run without one is empty, not missing."""
+    from labbook.store import frontmatter
 
-    Source: measured, loading the YAML parser takes a tenth of the time of recording a short command.
+    return (
+        frontmatter.emit({name: value}).splitlines()[1].partition(":")[2].strip() if value or name == "script" else ""
+    )
+
+
+def _read_head(page: Path, script: str) -> dict[str, str] | None:
+    """Returns script, project and root of a page as they are written there; `None` if it cannot be of the script.
+
+    Source: measured, loading the YAML parser takes a tenth of the time of recording a short command: it is used for
+    pages that people changed only.
     """
     from labbook.store import frontmatter
 
-    wanted = frontmatter.emit({"script": script, **({"project": project} if project else {})}).splitlines()[1:-1]
     try:
         with page.open("rb") as stream:
             lines = stream.read(_HEAD_BYTES).decode("utf-8", "replace").split("\n---", 1)[0].splitlines()
     except OSError:
-        return False
-    plain = all(re.fullmatch(r"[a-z_]+:( .*)?", line) for line in lines[1:])
-    named = [line for line in lines if line.startswith(("script:", "project:"))]
-    return plain and sorted(named) == sorted(wanted)
-
-
-def _meta(page: Path, word: str) -> dict[str, object] | None:
-    """Parse the front matter of a page only if `word` is in its `script:` line."""
-    from labbook.store import frontmatter
-
+        return None
+    named = {line.partition(":")[0]: line.partition(":")[2].strip() for line in lines if line.startswith(_NAMING)}
+    if all(re.fullmatch(r"[a-z_]+:( .*)?", line) for line in lines[1:]):
+        return named
+    if PurePosixPath(script).name not in named.get("script", ""):
+        return None
     try:
-        with page.open("rb") as stream:
-            head = stream.read(_HEAD_BYTES).decode("utf-8", "replace")
-        line = re.search(r"^script:(.*)$", head, re.MULTILINE)
-        return frontmatter.parse(read_text(page), str(page))[0] if line and word in line[1] else None
+        meta = frontmatter.parse(read_text(page), str(page))[0]
     except (OSError, EntryError):
         return None
+    return {
+        name: _emitted(name, str(meta[name])) for name in ("script", "project", "root") if meta.get(name) is not None
+    }
+
+
+def _is_of_project(notebook: Notebook, slug: str, root: str) -> bool:
+    """Whether the newest run of an experiment is of a project; also if it has no run."""
+    for run_id in newest_run_ids(notebook.paths):
+        try:
+            facts = json.loads((notebook.paths.attachments(run_id) / "run.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(facts, dict) and facts.get("experiment") == slug:
+            return is_of_project(facts, root)
+    return True
 
 
 def _name_of(script: str, project: str) -> str:

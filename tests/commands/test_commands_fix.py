@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 
@@ -50,3 +52,41 @@ def test_a_proposal_is_confirmed_found_by_a_pasted_error_and_taken_back(project)
         assert done.returncode == code and says in done.stderr and "Traceback" not in done.stderr
     assert "is not the fix" in project("fix", failed, "--reject").stdout
     assert project.run(failed)["fix"] == ""
+
+
+def test_the_question_shows_what_differs_and_the_answer_is_the_fix(project, git):
+    (project.folder / "train.py").write_text(SCRIPT)
+    project.record(sys.executable, "train.py", check=False)
+    failed = project.run()["id"]
+    project.record(sys.executable, "train.py", "--rows", "9")
+    git(project.folder, "commit", "-qam", "code")
+
+    ours, theirs = pty.openpty()
+    asked = [sys.executable, "-m", "labbook", "fix", "last"]
+    process = subprocess.Popen(asked, cwd=project.folder, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True)
+    os.close(theirs)
+    os.write(ours, b"print more rows\n")
+    assert process.wait(100) == 0
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+
+    assert f"The failure of {failed} is gone" in shown and "--rows 3 \u2192 9" in shown
+    assert "print more rows" in project.entry(failed)
+    assert "notes/symptoms" not in git(project.folder, "status", "--porcelain", "-uall")
+    assert "used more rows" in project("fix", failed, "--yes", "-m", "used more rows").stdout
+
+
+def test_a_fix_is_one_for_its_project_only(project, tmp_path):
+    """Two projects with a `train.py` in one notebook: no experiment, no previous run and no proposal in common."""
+    runs = []
+    for name, rows in (("one", 3), ("two", 9)):
+        folder = tmp_path / name
+        (folder / ".git").mkdir(parents=True)
+        (folder / "train.py").write_text(SCRIPT.replace("default=3", f"default={rows}"))
+        command = ("record", "--notebook", str(project.folder), "--", sys.executable, "train.py")
+        runs.append(project(*command, cwd=folder, check=False).stderr)
+        told = project.run()
+        assert (told["project"], told["previous"]) == (str(folder), "")
+
+    assert "exp001_train_dynamic" in runs[0] and "exp002_two-train_dynamic" in runs[1]
+    assert "may have fixed" not in runs[1]

@@ -6,8 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from labbook.fixes.fix_candidates import find_cured, list_failing_files, matches_cure, rank_changes
-from labbook.model.run import CaughtException, Change, CheckResult, Frame, Framework, Process, Run
+from labbook.fixes.fix_candidates import (
+    drop_doubles,
+    find_cured,
+    find_new_inputs,
+    keep_used,
+    list_failing_files,
+    matches_cure,
+    name_first,
+    rank_changes,
+)
+from labbook.model.run import Arguments, CaughtException, Change, CheckResult, FileUse, Frame, Framework, Process, Run
 from labbook.model.symptom import Symptom, Wording
 
 TORCH = Framework("torch", "2.13.0")
@@ -62,7 +71,7 @@ def test_a_crash_is_gone_when_a_later_run_came_past_it():
     [
         run("failed"),
         run("interrupted"),
-        run(steps=12),
+        run(steps=11),
         run(steps=0),
         run(frameworks=()),
         replace(run(), argv=("python", "train.py", "--help")),
@@ -145,3 +154,58 @@ def test_files_of_the_notebook_and_of_git_are_no_cure():
     train = Change("code", "train.py", "9", "10")
 
     assert rank_changes([*own, train], ("s",), {}, ()) == (train,)
+
+
+def test_an_unhealthy_run_is_no_cure():
+    assert find_cured(CRASHED, run(checks=(check("loss_nonfinite", "fail"),))) == ((), ())
+    assert find_cured(CRASHED, run(checks=(check("class_imbalance", "warn"),)))[0] == CRASHED.symptoms
+
+
+def test_a_check_without_a_row_of_its_own_is_gone_when_it_was_counted_as_passed():
+    before = run(symptoms=("softmax_before_cross_entropy",), checks=(check("softmax_before_cross_entropy", "fail"),))
+    rest = replace(check("other_checks", "ok"), passed=("softmax_before_cross_entropy",))
+
+    assert find_cured(before, run(checks=(rest,)))[0] == before.symptoms
+    assert find_cured(before, run(checks=(check("other_checks", "ok"),))) == ((), ())
+
+
+def test_a_crash_behind_the_loop_is_passed_by_a_run_of_as_many_steps_unless_it_is_shorter_on_purpose():
+    def epochs(count):
+        return (Arguments("argparse", "train.py", {"epochs": count}),)
+
+    crashed = replace(CRASHED, arguments=epochs(3))
+    assert find_cured(crashed, run(steps=12, arguments=epochs(3)))[0] == CRASHED.symptoms
+    assert find_cured(crashed, run(steps=12, arguments=epochs(1))) == ((), ())
+
+
+def test_files_that_neither_run_used_are_no_cure():
+    own = ("/work/train.py", "/work/net/model.py")
+    failed, now = run("failed", sources=own[:1]), run(sources=own)
+    readme, tools = Change("code", "README.md", "", "+1 -1 lines"), Change("code", "tools.py", "", "+3 -1 lines")
+
+    assert keep_used([readme, MODEL, tools, TRAIN, LR, COMMIT], failed, now) == (MODEL, TRAIN, LR, COMMIT)
+    assert keep_used([readme, tools], run("failed"), now) == (readme, tools)
+    read = replace(now, files=(FileUse("data/README.md", "read", 3), FileUse("README.md", "read", 3)))
+    assert keep_used([readme, tools], failed, read) == (readme,)
+
+
+def test_what_the_failure_names_comes_first_of_equal_ones_the_smallest():
+    raised = CaughtException("main", "ModuleNotFoundError", "builtins", "No module named 'net'", ended_process=True)
+    new = Change("code", "net.py", "", "new")
+    assert name_first([LR, TRAIN, new], run("failed", exceptions=(raised,)))[0] == new
+
+    long, short = (
+        replace(TRAIN, what=name, detail="@@ -1 +1 @@\n" + "\n".join(["+x"] * count))
+        for name, count in (("long.py", 9), ("short.py", 1))
+    )
+    assert rank_changes([long, short], ("unknown",), {}, ())[0] == short
+
+
+def test_a_missing_file_that_is_there_now_is_a_difference_and_a_configuration_file_is_one_only():
+    raised = CaughtException("main", "FileNotFoundError", "builtins", "No such file: 'data/vocab.txt'")
+    failed = run("failed", exceptions=(raised,))
+    now = run(files=(FileUse("data/vocab.txt", "read", 3), FileUse("other.txt", "read", 3)))
+    assert [change.what for change in find_new_inputs(failed, now)] == ["data/vocab.txt"]
+
+    config, code = Change("config", "/work/conf.json", "", ""), Change("code", "conf.json", "", "")
+    assert drop_doubles([config, code, TRAIN]) == [config, TRAIN]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import multiprocessing
 from dataclasses import replace
 from pathlib import Path
@@ -130,3 +131,30 @@ def test_concurrent_experiments_get_different_numbers(own, git):
     assert len(set(chosen)) == 1
     assert git(own.paths.root, "status", "--porcelain") == ""
     assert git(own.paths.root, "rev-list", "--count", "HEAD") == "14"
+
+
+def test_train_py_of_two_projects_is_two_experiments(own):
+    nano = choose_experiment(own, "train.py", project="nanoGPT", root="github.com/k/nanoGPT")
+    timm = choose_experiment(own, "train.py", project="timm", root="github.com/r/timm")
+    again = choose_experiment(own, "train.py", project="timm", root="/elsewhere/timm")
+
+    assert (nano, timm, again) == ("exp001_train_dynamic", "exp002_timm-train_dynamic", "exp003_timm-train_dynamic")
+    assert page(own, timm)[0]["root"] == "github.com/r/timm"
+    assert choose_experiment(own, "train.py", project="nanoGPT", root="github.com/k/nanoGPT") == nano
+    assert choose_experiment(own, "train.py") == "exp004_train_dynamic"
+
+
+@pytest.mark.parametrize(
+    "facts", [{"project": "/a/nano"}, {"cwd": "/a/nano"}, {"captured": {"code": {"top": "/a/nano"}}}]
+)
+def test_an_experiment_of_before_stays_with_the_project_of_its_newest_run(own, facts):
+    slug = choose_experiment(own, "train.py")
+    run = "20261121-100000-aaaa"
+    folder = own.paths.attachments(run)
+    folder.mkdir(parents=True)
+    own.paths.entry(run).write_text("x")
+    (folder / "run.json").write_text(json.dumps({"id": run, "experiment": slug, **facts}))
+
+    assert choose_experiment(own, "train.py", project="nano", root="/a/nano") == slug
+    assert choose_experiment(own, "train.py", project="timm", root="/b/timm") == "exp002_timm-train_dynamic"
+    assert choose_experiment(own, "train.py", project="nano", root="/a/nano") == slug

@@ -24,6 +24,7 @@ KINDS: Mapping[str, type[Event]] = {
     "arguments": process_kinds.Arguments,
     "config": process_kinds.Config,
     "files": process_kinds.Files,
+    "sources": process_kinds.Sources,
     "exception": process_kinds.UncaughtException,
     "child_died": process_kinds.ChildDied,
     "stacks": process_kinds.Stacks,

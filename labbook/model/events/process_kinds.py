@@ -64,6 +64,7 @@ class Arguments(Event, total=False):
     source: str
     name: str
     values: Options
+    unchanged: list[str]
 
 
 class Config(Event, total=False):
@@ -86,12 +87,21 @@ class FileItem(TypedDict, total=False):
     via: str
     folder: bool
     members: Count
+    before: str
 
 
 class Files(Event, total=False):
     """Files that were opened."""
 
     items: Annotated[list[FileItem], LONG]
+
+
+class Sources(Event, total=False):
+    """What of the user's code the process loaded, and the environment variables that this code reads."""
+
+    files: Annotated[list[Text], LONG]
+    packages: Annotated[list[str], LONG]
+    environment: dict[str, Text]
 
 
 class StackFrame(TypedDict, total=False):

@@ -32,9 +32,10 @@ streams point to. `role`: "python" or "fork" (a fork of the process in `ppid`). 
 `RANK_VARIABLES`."""
 
 ARGUMENTS = "arguments"
-"""Parsed options. `source`: "argparse", "click", "hydra", "omegaconf", "absl", "dict", or "constants" (plain values
-with the names of settings in the main module). `name`: variable or parser. `values`: JSON scalars, lists and objects;
-anything else in a few words."""
+"""Parsed options. `source`: "argparse", "click", "hydra", "omegaconf", "absl", "dict", "tyro", "fire", "draccus",
+"jsonargparse", or "constants" (plain values with the names of settings in the main module). `name`: variable or
+parser. `values`: JSON scalars, lists and objects; anything else in a few words. `unchanged`: names of those that have
+their default value."""
 
 CONFIG = "config"
 """A configuration file that was opened for reading. `format`: "yaml", "json", "toml", "ini". `text`: redacted, at most
@@ -43,13 +44,21 @@ CONFIG = "config"
 FILES = "files"
 """Files opened. Of an item: `path` (absolute, resolved), `mode` ("r", "w" or "rw"), `size` (bytes, -1 unknown), `opens`
 (count), `via` ("open", "fd" or "map"). A path may be told again: the last one wins. An item with `folder` stands for
-`members` further files of the folder `path`, too many to be listed; `opens` is the sum. The home folder is written
-`~`; see `PATHS`."""
+`members` further files of the folder `path`, too many to be listed; `opens` is the sum. `before`: fingerprint of a file
+that was read and is then written, as `labbook.capture.fingerprints` makes it. The home folder is written `~`; see
+`PATHS`."""
 
 PATHS = "~"
-"""How the home folder is written in `hello` (`executable`, `prefix`, `base_prefix`, `cwd`, `sys_path`, `fd1`, `fd2`)
-and in the `path` of `files` and `config`: the recorder has to open them, so folders of other people keep their names
-there, and are masked when the entry is made. In all other strings personal paths are masked already."""
+"""How the home folder is written in `hello` (`executable`, `prefix`, `base_prefix`, `cwd`, `sys_path`, `fd1`, `fd2`),
+in the `path` of `files` and `config`, and in the `files` of `sources`: the recorder has to open them, so folders of
+other people keep their names there, and are masked when the entry is made. In all other strings personal paths are
+masked already."""
+
+SOURCES = "sources"
+"""What of the user's code this process loaded, written at its end. `files`: paths of the modules, the main program
+first. `packages`: names of the installed top-level modules. `environment` (object): the variables that are set and that
+these files name, or that begin with the name of a loaded package; names that look like those of secrets are left out.
+More than one event may be written: they add up."""
 
 EXCEPTION = "exception"
 """An uncaught exception. `where`: "main", "thread", "child". `chain` and `frames`: innermost last. `relation` of a
@@ -86,7 +95,8 @@ module; several, joined by commas. `devices` (as in FRAMEWORK) and `cudnn`: once
 static graphs."""
 
 OPTIMIZER = "optimizer"
-"""An optimizer took its first step. `options`: lr, momentum, weight_decay, ..."""
+"""An optimizer took its first step. `options`: lr, momentum, weight_decay, ... A group has those options, such as
+weight_decay, in which groups differ."""
 
 STEP = "step"
 """One optimizer step, or a window of `n` consecutive ones. `opt`: optimizer index. `step`: number of the last step in
@@ -300,9 +310,9 @@ else what of `overhead_s` and `elapsed_s` came after that step and before the en
 pay, too."""
 
 KINDS = (
-    *(HELLO, ARGUMENTS, CONFIG, FILES, EXCEPTION, CHILD_DIED, STACKS, WARNING, NOTE, UNOBSERVED, PROBE_ERROR, SPAWNED),
+    *(HELLO, ARGUMENTS, CONFIG, FILES, SOURCES, EXCEPTION, CHILD_DIED, STACKS, WARNING, NOTE, UNOBSERVED, PROBE_ERROR),
     *(FRAMEWORK, STATE, OPTIMIZER, STEP, SCALARS, LOSS_CALL, EVALUATION, LOOP, BATCH, PRINTS, LOADER, MEMORY, MODEL),
-    *(TENSORS, LOADED, GRAPH, FLIGHT, MOMENT, WATCHED, STOPPED, PROFILE, CHECKED, BYE),
+    *(SPAWNED, TENSORS, LOADED, GRAPH, FLIGHT, MOMENT, WATCHED, STOPPED, PROFILE, CHECKED, BYE),
 )
 """All kinds. Their fields and types are in `labbook.model.events`."""
 

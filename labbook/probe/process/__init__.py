@@ -6,9 +6,9 @@ tensors that the failing line names; `user_files.py` decides which source files 
 
 Each of the other modules records one kind of fact: which files were read and written (`file_access.py`,
 `native_readers.py`, `config_files.py`), which options were used (`parsed_options.py`, `settings_values.py`), which
-numbers the program logged itself (`metric_loggers.py`), which children were killed (`child_processes.py`), where the
-threads are while nothing moves (`stall_watchdog.py`, `thread_stacks.py`), and which objects of a class exist
-(`gc_scan.py`).
+source files and variables (`used_sources.py`), which numbers the program logged itself (`metric_loggers.py`), which
+children were killed (`child_processes.py`), where the threads are while nothing moves (`stall_watchdog.py`,
+`thread_stacks.py`), and which objects of a class exist (`gc_scan.py`).
 
 All of it is passive: a hook calls the original first or last, passes its result and its errors on, and contains its own
 failures in a `Guard`.

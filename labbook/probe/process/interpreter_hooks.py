@@ -39,6 +39,10 @@ def install(probe):
         from . import parsed_options
 
         parsed_options.install(probe)
+    with probe.guard("sources"):
+        from . import used_sources
+
+        used_sources.install(probe)
 
 
 def _dispatcher(handlers, belongs_to_program):

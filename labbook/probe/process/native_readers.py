@@ -16,6 +16,12 @@ _FUNCTIONS = (
     ("torch.serialization", "save", 1, "f", "w"),
     ("pyarrow.parquet.core", "read_table", 0, "source", "r"),
     ("pyarrow.parquet.core", "write_table", 1, "where", "w"),
+    ("cv2", "imread", 0, "filename", "r"),
+    ("cv2", "imreadmulti", 0, "filename", "r"),
+    ("cv2", "imwrite", 0, "filename", "w"),
+    ("torchvision.io.image", "read_file", 0, "path", "r"),
+    ("torchvision.io.image", "write_file", 0, "filename", "w"),
+    ("decord.video_reader", "VideoReader.__init__", 1, "uri", "r"),
     ("pandas.io.parquet", "read_parquet", 0, "path", "r"),
 )
 

@@ -4,6 +4,9 @@ import sys
 
 from ..events.jsonl import MAX_DEPTH, MAX_ITEMS, describe
 
+_BAGS = ("Namespace", "AttrDict", "CfgNode", "Config", "Configs", "Params", "HParams", "Options", "Settings")
+"""Ends of the names of classes whose attributes are settings."""
+
 _SCALARS = (str, int, float, bool, type(None))
 
 
@@ -44,6 +47,12 @@ def settings_of_class(kind):
     }
 
 
+def declared_defaults(settings):
+    """The default values that the dataclass of a settings object declares, by name; empty for other objects."""
+    fields = getattr(type(settings), "__dataclass_fields__", {})
+    return {name: field.default for name, field in fields.items() if type(field.default) in _SCALARS}
+
+
 def _fields(value):
     """Return the named values of a settings object, `None` for other objects."""
     if isinstance(value, type):
@@ -62,6 +71,6 @@ def _fields(value):
             names = getattr(kind, fields)
             names = list(names) if isinstance(names, dict) else [field.name for field in names]
             return {name: value.__dict__[name] for name in names if name in getattr(value, "__dict__", {})}
-    if kind.__name__ in ("Namespace", "SimpleNamespace", "AttrDict") or hasattr(kind, "model_fields"):
+    if kind.__name__.endswith(_BAGS) or hasattr(kind, "model_fields"):
         return {name: item for name, item in vars(value).items() if not name.startswith("_")}
     return None

@@ -4,7 +4,7 @@ import os
 import sys
 
 from ..events.jsonl import Masked, parse
-from ..events.protocol import ARGUMENTS, CONFIG, ENV_PROBE, FILES, HELLO, SPAWNED
+from ..events.protocol import ARGUMENTS, CONFIG, ENV_PROBE, FILES, HELLO, SOURCES, SPAWNED
 
 WITHHELD = "[withheld: the redaction failed]"
 
@@ -13,6 +13,7 @@ _PATHS = {
     HELLO: ("executable", "prefix", "base_prefix", "cwd", "sys_path", "fd1", "fd2"),
     FILES: ("path",),
     CONFIG: ("path",),
+    SOURCES: ("files",),
 }
 """Fields that the recorder opens again. A secret in them is masked like everywhere, and the home folder becomes `~`;
 other people's folders keep their names here, and lose them when the entry is made."""
@@ -71,6 +72,8 @@ class EventRedaction:
             fields = dict(fields, values=self.data(fields["values"]))
         elif kind == FILES:
             return {"items": [dict(item, path=Masked(self.path(item["path"]))) for item in fields["items"]]}
+        elif kind == SOURCES:
+            fields = dict(fields, environment=self.data(fields["environment"]))
         for name in _PATHS.get(kind, ()):
             value = fields[name]
             masked = [Masked(self.path(p)) for p in value] if isinstance(value, list) else Masked(self.path(value))

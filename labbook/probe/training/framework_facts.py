@@ -88,6 +88,12 @@ def distributed_facts(distributed):
     }
 
 
+def _group_settings(optimizer):
+    """The parameter groups of an optimizer, as dictionaries."""
+    groups = getattr(optimizer, "param_groups", None) or getattr(optimizer, "_param_groups", None) or ()
+    return [group for group in groups if isinstance(group, dict)]
+
+
 def optimizer_fields(optimizer, options, groups, closure):
     """Return the fields of the `optimizer` event.
 
@@ -98,6 +104,9 @@ def optimizer_fields(optimizer, options, groups, closure):
         closure: Whether its step was called with a closure.
     """
     facts = [{"lr": rate, "tensors": len(sizes), "elements": sum(sizes)} for rate, sizes in groups]
+    for fact, group in zip(facts, _group_settings(optimizer)):
+        own = {name: group[name] for name in options if name != "lr" and type(group.get(name)) in (int, float, bool)}
+        fact.update({name: value for name, value in own.items() if value != options[name]})
     return {
         "type": type(optimizer).__name__,
         "options": plain_options(options),

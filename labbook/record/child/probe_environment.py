@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
 
 import labbook
 from labbook.probe.events.protocol import ENV_PROBE
@@ -31,3 +31,23 @@ def inject_environment(
     changed["PYTHONPATH"] = os.pathsep.join([folder, *entries])
     changed[ENV_PROBE] = json.dumps({"root": str(root), **settings}, ensure_ascii=True)
     return changed
+
+
+def keep_probe(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """Returns a command in which an `env PYTHONPATH=...` in front keeps the folder of the probe.
+
+    Args:
+        argv: The command.
+        environ: The environment made by `inject_environment`.
+    """
+    words = list(argv)
+    folder = environ.get("PYTHONPATH", "").split(os.pathsep)[0]
+    if not words or PurePath(words[0]).name != "env" or not folder:
+        return words
+    for at, word in enumerate(words[1:], 1):
+        name, equals, value = word.partition("=")
+        if not equals and not word.startswith("-"):
+            break
+        if name == "PYTHONPATH" and equals and folder not in value.split(os.pathsep):
+            words[at] = f"PYTHONPATH={os.pathsep.join([folder, value] if value else [folder])}"
+    return words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,8 @@ from labbook.store.journal import ProcessEvents
 Facts = Mapping[str, Any]
 
 _MAX_EXCEPTIONS = 20
+_VARIABLES = ("dict", "constants")
+_MAX_SOURCES = 400
 _MAX_WARNINGS = 50
 _MAX_MEMBERS = 16
 _DEEPEST_GROUP = 6
@@ -65,6 +67,7 @@ def build_run(start: Facts, end: Facts, processes: Sequence[ProcessEvents], cons
         signal=str(end.get("signal") or ""),
         experiment=str(start.get("experiment", "")),
         script=str(start.get("script", "")),
+        project=str(start.get("project", "")),
         author=str(start.get("author", "")),
         host=str(start.get("host", "")),
         console=console,
@@ -114,6 +117,8 @@ def _add_observations(run: Run, processes: Sequence[ProcessEvents], pid: int) ->
         mode=next((str(f.state["mode"]) for f in frameworks if f.state.get("mode")), "dynamic" if frameworks else ""),
         arguments=_arguments(processes),
         configs=_configs(processes),
+        sources=_first(file for event in _sources(processes) for file in event.get("files", [])),
+        packages=_first(name for event in _sources(processes) for name in event.get("packages", [])),
         series=fold_series(processes),
         asked=fold_requests(processes),
         signals=fold_signals(processes),
@@ -254,14 +259,16 @@ def _add_optimizer(framework: Framework, event: Optimizer) -> Framework:
 
 
 def _arguments(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
+    """Returns the options of all parsers: what was parsed before plain variables, constants last."""
     found: list[Arguments] = []
     for process in processes:
         for event in process.of_kind(process_kinds.Arguments):
             if event.get("values"):
-                parsed = Arguments(event.get("source", ""), event.get("name", ""), event["values"])
+                unchanged = tuple(event.get("unchanged", ()))
+                parsed = Arguments(event.get("source", ""), event.get("name", ""), event["values"], unchanged)
                 if not any(a.source == parsed.source and a.values == parsed.values for a in found):
                     found.append(parsed)
-    return tuple(found)
+    return tuple(sorted(found, key=lambda a: _VARIABLES.index(a.source) + 1 if a.source in _VARIABLES else 0))
 
 
 def _configs(processes: Sequence[ProcessEvents]) -> tuple[ConfigFile, ...]:
@@ -272,6 +279,19 @@ def _configs(processes: Sequence[ProcessEvents]) -> tuple[ConfigFile, ...]:
             config = ConfigFile(path, event.get("format", ""), text, event.get("truncated", False))
             found.setdefault((path, text), config)
     return tuple(found.values())
+
+
+def _sources(processes: Sequence[ProcessEvents]) -> list[process_kinds.Sources]:
+    return [event for process in processes for event in process.of_kind(process_kinds.Sources)]
+
+
+def _first(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))[:_MAX_SOURCES]
+
+
+def variables_read(processes: Sequence[ProcessEvents]) -> dict[str, str]:
+    """Returns the environment variables that the program and its packages read, by name."""
+    return {name: value for event in _sources(processes) for name, value in event.get("environment", {}).items()}
 
 
 def _warnings(processes: Sequence[ProcessEvents]) -> tuple[Facts, ...]:

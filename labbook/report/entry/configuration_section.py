@@ -9,8 +9,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from labbook.model.message import message
-from labbook.model.run import Facts, FileUse, Process, Run
+from labbook.model.run import Arguments, Facts, FileUse, Process, Run
 from labbook.report import numbers
+from labbook.report.entry.entry_front_matter import parameter_rank
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.store.sentences import Sentences
 
@@ -43,7 +44,7 @@ def configuration_section(run: Run, limits: Limits) -> dict[str, Any]:
             str(command.get("line") or "") or _command_line(run.argv), 2_000 if limits.config_bytes else 500
         ),
         "folder": run.cwd,
-        "arguments": [_arguments(a.source, a.name, a.values, limits) for a in run.arguments[:10]],
+        "arguments": [_arguments(a, limits) for a in run.arguments[:10]],
         "configs": texts[: limits.rows],
         "variables": "\n".join(
             f"{shorten_middle(str(name), limits.cell)}={shorten_middle(str(value), limits.cell)}"
@@ -58,11 +59,17 @@ def _command_line(argv: Sequence[str]) -> str:
     return shlex.join(argv)
 
 
-def _arguments(source: str, name: str, values: Facts, limits: Limits) -> dict[str, Any]:
-    flat = list(_flat(values))
+def _arguments(parsed: Arguments, limits: Limits) -> dict[str, Any]:
+    flat = list(_flat(parsed.values))
+    if len(flat) > limits.rows:
+        ranks = {
+            name: parameter_rank(name, None if value == "None" else value, name.partition(".")[0] in parsed.unchanged)
+            for name, value in flat
+        }
+        flat.sort(key=lambda row: ranks[row[0]])
     return {
-        "source": source,
-        "name": name,
+        "source": parsed.source,
+        "name": parsed.name,
         "rows": [
             {"name": shorten_middle(k, limits.cell), "value": shorten_middle(v, limits.cell)}
             for k, v in flat[: limits.rows]
@@ -163,12 +170,12 @@ def files_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 
 
 def _file(use: FileUse, limits: Limits) -> dict[str, Any]:
-    kind, _, digest = use.fingerprint.partition(":")
+    prints = [one.partition(":") for one in (use.before, use.fingerprint) if one]
     return {
         "path": shorten_middle(use.path, limits.cell),
         "mode": use.mode,
         "size": numbers.size(use.size_bytes),
-        "fingerprint": f"{kind}:{digest[:12]}" if digest else "",
+        "fingerprint": " → ".join(f"{kind}:{digest[:12]}" for kind, _, digest in prints),
         "reason": use.reason,
         "members": use.members,
     }

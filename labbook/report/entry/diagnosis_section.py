@@ -62,12 +62,14 @@ def _named(finding: Finding) -> dict[str, Any]:
 
 
 def _best(seen: Sequence[Seen]) -> list[Seen]:
-    """Returns earlier runs, those with a known fix first."""
-    return sorted(seen, key=lambda one: not one.fix)[:_MOST_SEEN]
+    """Returns earlier runs, those with a fix for this failure first, then those with another fix."""
+    return sorted(seen, key=lambda one: (not one.fits, not one.fix))[:_MOST_SEEN]
 
 
 def _seen(seen: Seen, run: Run) -> dict[str, Any]:
-    return {"run": seen.run, "fix": seen.fix, "by": seen.by, "same": seen.same, "held": seen.held or 0}
+    # The fix of another failure is a link to its run, not an advice.
+    fix = seen.fix if seen.fits else ""
+    return {"run": seen.run, "fix": fix, "by": seen.by, "same": seen.same, "held": seen.held or 0}
 
 
 def user_location(finding: Finding, run: Run) -> str:
@@ -101,7 +103,7 @@ def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]
     lines += [shorten_middle(shown_text(sentence, run), _WIDTH) for sentence in primary.evidence[:1]]
     if primary.causes:
         lines.append(shorten_middle(fill(said["why_line"], cause=strip_markdown(primary.causes[0])), 2 * _WIDTH))
-    fixed = next((seen for seen in primary.seen_before if seen.fix), None)
+    fixed = next((seen for seen in primary.seen_before if seen.fits), None)
     if fixed is not None:
         lines.append(shorten_middle(fill(said["cured_line"], run=fixed.run, fix=strip_markdown(fixed.fix)), _WIDTH))
     lines += [

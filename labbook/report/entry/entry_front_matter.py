@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import time
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,12 @@ _MAX_NAME = 100
 _MAX_TAGS = 50
 _MAX_PARAMS = 40
 _MAX_VALUE = 80
+_IMPORTANT = re.compile(
+    r"(?:^|[._-])(?:lr|bs|learning_?rate|batch_?size|epochs?|seed|optim\w{0,20}|opt|weight_?decay|wd|momentum|dropout"
+    r"|model\w{0,20}|arch)(?:$|[._-])",
+    re.IGNORECASE,
+)
+"""Names of options that people compare runs by."""
 
 
 def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,6 +43,7 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         "id": run.id,
         "title": title,
         "experiment": run.experiment or None,
+        **({"project": run.project} if run.project else {}),
         "status": run.status,
         "exit_code": run.exit_code,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run.started)),
@@ -72,14 +80,26 @@ def _joined(own: tuple[str, ...], theirs: object) -> list[str]:
 def _params(run: Run) -> dict[str, float | int | str | bool | None]:
     """Returns the parsed options with defaults, for tables of runs; of two parsers, the first one's value.
 
-    Only values that fit a column: lists and paths are in the text of the entry.
+    Only values that fit a column: lists and paths are in the text of the entry. Of too many, those without a value and
+    those that have their default are left out first, learning rate, batch size and the like never.
     """
-    found: dict[str, float | int | str | bool | None] = {}
+    found: dict[str, tuple[int, float | int | str | bool | None]] = {}
     for arguments in run.arguments:
         for name, value in _leaves(arguments.values):
-            if len(found) < _MAX_PARAMS and (value is None or isinstance(value, (str, int, float))):
-                found.setdefault(name[:_MAX_NAME], _param(value))
-    return found
+            if value is None or isinstance(value, (str, int, float)):
+                is_default = name.partition(".")[0] in arguments.unchanged
+                found.setdefault(name[:_MAX_NAME], (parameter_rank(name, value, is_default), _param(value)))
+    kept = set(sorted(found, key=lambda name: found[name][0])[:_MAX_PARAMS])
+    return {name: value for name, (_, value) in found.items() if name in kept}
+
+
+def parameter_rank(name: str, value: object, is_default: bool) -> int:
+    """Returns how little an option is missed if there are too many: 0 never, 3 first."""
+    if value is None:
+        return 3
+    if _IMPORTANT.search(name[:_MAX_NAME]):
+        return 0
+    return 2 if is_default else 1
 
 
 def _param(value: float | int | str | None) -> float | int | str | bool | None:

@@ -63,6 +63,14 @@ def proposal_line(proposal: Proposal, language: str = "en") -> str:
     return shorten_middle(str(said["line"]).format(run=proposal.failed, changes=in_words(proposal.changes)), 300)
 
 
+def list_differences(changes: Sequence[Change], language: str = "en") -> list[str]:
+    """Returns the first differences for the terminal, one a line, likeliest first."""
+    more = words(language)["changes"]["more"]
+    lines = [shorten_middle(in_words((change,)), _CELL) for change in changes[:_MOST_ROWS]]
+    rest = len(changes) - len(lines)
+    return [*lines, str(more).format(count=rest)] if rest > 0 else lines
+
+
 def symptom_fixes_markdown(notebook: Notebook, page: Path, runs: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
     """Returns the confirmed fixes of one symptom as a table.
 

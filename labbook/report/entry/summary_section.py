@@ -275,6 +275,7 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         if value is None or value is False or (value == 0 and key != "lr"):
             continue
         told[str(key)] = _option(value)
+    told |= _options_of_groups(options, groups)
     elements = [g.get("elements") for g in groups if isinstance(g, Mapping)] if isinstance(groups, Sequence) else []
     known = [e for e in elements if isinstance(e, int)]
     return {
@@ -284,6 +285,16 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         "elements": numbers.count(sum(known)) if known else "",
         "closure": bool(facts.get("closure")),
     }
+
+
+def _options_of_groups(options: object, groups: object) -> dict[str, str]:
+    """Returns the options in which the parameter groups differ: "0.1 / 0" for weight decay."""
+    rows = [group for group in groups if isinstance(group, Mapping)] if isinstance(groups, Sequence) else []
+    names = {name for row in rows for name in row} - {"lr", "tensors", "elements"}
+    if not isinstance(options, Mapping):
+        return {}
+    values = {name: dict.fromkeys(_option(row.get(name, options.get(name))) for row in rows) for name in sorted(names)}
+    return {str(name): " / ".join(each) for name, each in values.items()}
 
 
 def _option(value: Any) -> str:  # noqa: ANN401 - JSON data

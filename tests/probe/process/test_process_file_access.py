@@ -150,3 +150,35 @@ def test_readers_in_c_are_seen(probed, module):
     done = probed(sys.executable, "-c", code)
     (item,) = by_name(done).values()
     assert (item["mode"], item["size"] > 0) == ("rw", True)
+
+
+def test_a_checkpoint_is_a_file_and_one_that_is_read_and_then_written_keeps_both_contents(probed, python):
+    import hashlib
+
+    probed.write("last.pth", "old")
+    body = (
+        "open('last.pth').read(); open('last.pth', 'w').write('newer'); open('new.pth', 'w').write('x'); import helper"
+    )
+    probed.write("train.py", body)
+    probed.write("helper.py", "x = 1")
+    done = probed(python, "train.py", PYTHONPYCACHEPREFIX=str(probed.folder / "cache"))
+
+    seen = by_name(done)
+    assert sorted(seen) == ["last.pth", "new.pth"]
+    assert (seen["last.pth"]["mode"], seen["last.pth"]["size"]) == ("rw", 5)
+    assert seen["last.pth"]["before"] == "sha256:" + hashlib.sha256(b"old").hexdigest()
+    assert "before" not in seen["new.pth"]
+
+
+@pytest.mark.parametrize("size", [3 << 20, 20 << 20])
+def test_the_probe_makes_the_fingerprints_of_the_recorder(tmp_path, size):
+    from labbook.capture.fingerprints import Budget, fingerprint_file
+    from labbook.probe.process.file_access import FileAccess
+
+    class Files(FileAccess):
+        def __init__(self):
+            self._configs = self
+
+    file = tmp_path / "x.bin"
+    file.write_bytes(os.urandom(1 << 20) * (size >> 20))
+    assert Files()._fingerprint(str(file)) == fingerprint_file(file, Budget(hash_full_bytes=16 << 20)).text

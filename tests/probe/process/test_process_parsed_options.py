@@ -241,3 +241,64 @@ def test_configurations_with_ports_and_keys_stay_configurations(probed):
     probed.write("read.py", READ)
     done = probed(sys.executable, "read.py", *CONFIGURATIONS)
     assert {event["path"].rpartition("/")[2] for event in done.of("config")} == set(CONFIGURATIONS)
+
+
+def test_options_with_their_default_are_named(probed, python):
+    code = (
+        "import argparse\n"
+        "p = argparse.ArgumentParser(); p.add_argument('--lr', type=float, default=0.1)\n"
+        "p.add_argument('--n', default=3)\n"
+        "p.parse_args(['--lr', '0.5'])\n"
+    )
+    event = next(e for e in probed(python, "-c", code).of("arguments") if e["source"] == "argparse")
+    assert (event["values"], event["unchanged"]) == ({"lr": 0.5, "n": 3}, ["n"])
+
+
+def test_the_fields_of_a_dataclass_are_no_settings_but_its_instance_is(probed, python):
+    probed.write(
+        "train.py",
+        "import dataclasses\n"
+        "@dataclasses.dataclass\n"
+        "class Args:\n"
+        "    steps: int = 500000\n"
+        "    lr: float = 0.1\n"
+        "args = Args(steps=6000)\n",
+    )
+    events = [e for e in probed(python, "train.py").of("arguments") if e["source"] == "dict"]
+    assert [(e["values"], e["unchanged"]) for e in events] == [({"steps": 6000, "lr": 0.1}, ["lr"])]
+
+
+def test_settings_of_a_running_function_are_told(probed, python):
+    probed.write(
+        "train.py",
+        "import sys\n"
+        "class CfgNode: pass\n"
+        "def loop():\n"
+        "    sys._labbook_probe._look(1)\n"
+        "def main(unused):\n"
+        "    config = {'lr': 0.02}\n"
+        "    cfg = CfgNode(); cfg.depth = 3\n"
+        "    loop()\n"
+        "main(1)\n",
+    )
+    assert values(probed(python, "train.py"), "dict") == [{"lr": 0.02}, {"depth": 3}]
+
+
+@pytest.mark.parametrize(
+    ("library", "program", "expected"),
+    [
+        ("tyro", "from dataclasses import dataclass\n@dataclass\nclass Args:\n    lr: float = 0.1\n    n: int = 3\n"
+         "x = tyro.cli(Args)\n", {"lr": 0.5, "n": 3}),
+        ("fire", "def train(lr=0.1, *, n=3): pass\nfire.Fire(train)\n", {"lr": 0.5}),
+        ("draccus", "from dataclasses import dataclass\n@dataclass\nclass Args:\n    lr: float = 0.1\n    n: int = 3\n"
+         "x = draccus.parse(Args)\n", {"lr": 0.5, "n": 3}),
+        ("jsonargparse", "p = jsonargparse.ArgumentParser()\np.add_argument('--lr', type=float)\nx = p.parse_args()\n",
+         {"lr": 0.5}),
+    ],
+)  # fmt: skip
+def test_what_a_library_parsed_is_told_not_its_defaults(probed, library, program, expected):
+    pytest.importorskip(library)
+    probed.write("train.py", f"import {library}\n{program}")
+    done = probed(sys.executable, "train.py", "--lr", "0.5")
+    assert values(done, library) == [expected]
+    assert values(done, "argparse") == []

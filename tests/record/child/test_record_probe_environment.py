@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from labbook.probe.events.protocol import ENV_PROBE
-from labbook.record.child.probe_environment import inject_environment
+from labbook.record.child.probe_environment import inject_environment, keep_probe
 
 
 def test_the_settings_and_the_folder_are_added_and_nothing_else_changes():
@@ -63,3 +63,18 @@ def test_the_program_has_the_search_path_that_it_has_without(tmp_path, before):
     ]
     assert shown[0] == shown[1]
     assert len(list((tmp_path / "events").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        ("env PYTHONPATH=src python train.py", "env PYTHONPATH=F:src python train.py"),
+        ("/usr/bin/env A=1 PYTHONPATH= python x.py", "/usr/bin/env A=1 PYTHONPATH=F python x.py"),
+        ("env -u B PYTHONPATH=F:src python x.py", "env -u B PYTHONPATH=F:src python x.py"),
+        ("env python x.py PYTHONPATH=src", "env python x.py PYTHONPATH=src"),
+        ("python x.py PYTHONPATH=src", "python x.py PYTHONPATH=src"),
+        ("", ""),
+    ],
+)
+def test_a_path_that_the_command_sets_itself_keeps_the_probe(command, kept):
+    assert keep_probe(command.split(), {"PYTHONPATH": "F:old"}) == kept.split()

@@ -29,7 +29,9 @@ CRASH = Finding(
     causes=("The layer expects `10` columns.", "The flatten is missing."),
     fixes=("Set `in_features=8`.", "Flatten first."),
     fingerprint="v1:0123456789abcdef",
-    seen_before=(Seen("20261101-120000-abcd", fix="in_features 10 -> 8", by="20261101-121000-abce", held=3),),
+    seen_before=(
+        Seen("20261101-120000-abcd", fix="in_features 10 -> 8", by="20261101-121000-abce", held=3, fits=True),
+    ),
 )
 EFFECT = dataclasses.replace(CRASH, symptom="peer_process_died", title="A peer died", follows_from=CRASH.symptom)
 
@@ -75,7 +77,7 @@ def test_hostile_values_stay_text(runs, notebook):
     finding = dataclasses.replace(
         CRASH, title=hostile, evidence=(hostile,), causes=(hostile,), fixes=(f"Use `{hostile}`",),
         where={"file": "/x/" + hostile, "line": 1, "source": hostile, "module": hostile},
-        seen_before=(Seen(hostile, fix=hostile),),
+        seen_before=(Seen(hostile, fix=hostile, fits=True),),
     )  # fmt: skip
     text = page(runs, notebook, finding)
     section = text[text.index("## Diagnosis") : text.index("labbook:end diagnosis")]
@@ -127,3 +129,11 @@ def test_paths_in_sentences_stand_as_elsewhere(runs):
 
 def with_evidence(run, sentence):
     return dataclasses.replace(run, findings=(dataclasses.replace(CRASH, evidence=(sentence,)),))
+
+
+def test_the_fix_of_another_failure_is_a_link_to_its_run_only(runs, notebook):
+    other = dataclasses.replace(CRASH, seen_before=(dataclasses.replace(CRASH.seen_before[0], fits=False),))
+
+    text = page(runs, notebook, other)
+    section = text[text.index("## Diagnosis") : text.index("labbook:end diagnosis")]
+    assert "20261101-120000-abcd" in section and "in_features 10 -> 8" not in section

@@ -1,0 +1,217 @@
+"""Decides whether the fix of an earlier failure fits a failure of now.
+
+It fits if the failure is the same, at a compatible place, and a difference that cured it touches the failure and is
+still to be made here: the option has not the curing value yet, the code has the lines that were changed, the package
+has the version that failed.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labbook.compare.run_settings import (
+    captured_facts,
+    collect_arguments,
+    environment_variables,
+    format_value,
+)
+from labbook.diagnosis.fingerprint import normalise_message, normalise_source
+from labbook.fixes.fix_candidates import HISTORY, is_named, matches_cure, normalize_name
+from labbook.frozen import dataclass
+from labbook.model.confirmed_fix import changed_lines
+from labbook.model.finding import Finding
+from labbook.model.run import Change, Run
+from labbook.model.run_fields import parse_command
+from labbook.model.run_json import run_to_json
+
+if TYPE_CHECKING:
+    from labbook.model.symptom import Symptom
+
+_MAX_FILES = 60
+_MAX_BYTES = 400_000
+_STRINGS = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"|#.*")
+_WORDS = re.compile(r"(?<![\w.])[A-Za-z_]\w*|(?<=[A-Za-z_)\]]\.)[A-Za-z_]\w*")
+_USED = re.compile(r"(?<=\.)[A-Za-z_]\w*|[A-Za-z_]\w*(?=\s*\()|[A-Za-z_]\w*(?==[^=])")
+_NAME = re.compile(r"-{0,2}[A-Za-z_][\w.-]*(?:[ =].*)?", re.DOTALL)
+_CONFIGS = (".json", ".yaml", ".yml", ".toml", ".ini", ".cfg")
+_ANY_NAME = frozenset({"", "*"})
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a run was started with, as far as an earlier fix may change it.
+
+    Args:
+        options: Normalized name -> value, from the command line and the parsed options.
+        packages: Name -> version.
+        environment: Name -> value of the recorded variables.
+        configs: Texts of the configuration files.
+        code: Text of the user's code that the run used.
+    """
+
+    options: Mapping[str, str]
+    packages: Mapping[str, str]
+    environment: Mapping[str, str]
+    configs: Sequence[str]
+    code: str
+
+
+def read_circumstances(run: Run) -> Circumstances:
+    """Returns the circumstances of a run that has just ended; its code is read from disk."""
+    facts = run_to_json(replace(run, series=()))
+    options = {normalize_name(name): format_value(value) for name, value in parse_command(run.argv).items()}
+    options |= {normalize_name(name): format_value(value) for name, value in collect_arguments(facts).items()}
+    packages = captured_facts(facts, "python").get("packages")
+    return Circumstances(
+        options,
+        {str(k): str(v) for k, v in packages.items()} if isinstance(packages, Mapping) else {},
+        {k: str(v) for k, v in (environment_variables(facts) or {}).items()},
+        [config.text for config in run.configs],
+        "\n".join(_read_code(run)),
+    )
+
+
+def _read_code(run: Run) -> list[str]:
+    frames = [frame.file for raised in run.exceptions for frame in raised.frames if frame.user]
+    places = [str(finding.where["file"]) for finding in run.findings if finding.where.get("file")]
+    texts = []
+    for name in list(dict.fromkeys([*run.sources, *frames, *places]))[:_MAX_FILES]:
+        with suppress(OSError, RuntimeError, ValueError):
+            file = Path(run.cwd).expanduser() / Path(name).expanduser()
+            if file.stat().st_size <= _MAX_BYTES:
+                texts.append(file.read_text("utf-8", "replace"))
+    return texts
+
+
+def is_same_failure(here: Finding, there: Finding, *, is_check: bool) -> bool:
+    """Whether two findings are the same failure: the same symptom at a compatible place.
+
+    An exception, or a line of the output, has to say the same, values apart: then the same function of a library raised
+    it, or the same name is missing. A finding of a check has to be about the same kind of parameter.
+    """
+    if not is_check:
+        if here.exception != there.exception or here.symptom != there.symptom:
+            return False
+        if _differ_in_names(here, there):
+            return False
+        if here.exception and here.fingerprint and here.fingerprint == there.fingerprint:
+            return True
+        messages = [normalise_message(one.message, one.exception.rpartition(".")[2]) for one in (here, there)]
+        return bool(here.symptom) and bool(messages[0]) and messages[0] == messages[1]
+    if not here.symptom or here.symptom != there.symptom:
+        return False
+    kinds = [str(one.where.get("parameter") or "").rpartition(".")[2] for one in (here, there)]
+    return kinds[0] == kinds[1] or not all(kinds)
+
+
+def _differ_in_names(here: Finding, there: Finding) -> bool:
+    """Whether the messages name different things: another option, key, class or data type."""
+    shared = {key: (here.values[key], there.values[key]) for key in here.values if key in there.values}
+    return any(a != b and _NAME.fullmatch(a) and _NAME.fullmatch(b) for a, b in shared.values())
+
+
+def touches_failure(change: Change, finding: Finding, symptom: Symptom | None) -> bool:
+    """Whether a difference has to do with a failure.
+
+    Code does (files that the run did not use are no candidates); the rest if the failure names it, or the symptom's
+    page lists it as a cure.
+    """
+    if change.kind == "code":
+        return change.what not in HISTORY
+    texts = (finding.message, str(finding.where.get("source") or ""), *finding.evidence, *finding.values.values())
+    if is_named(change, texts):
+        return True
+    for pattern in symptom.cured_by if symptom is not None else ():
+        _, _, name = pattern.partition(":")
+        is_any = name.strip() in _ANY_NAME and (finding.exception or change.kind in ("package", "environment"))
+        if matches_cure(change, pattern) and not is_any:
+            return True
+    return False
+
+
+def can_apply(change: Change, here: Circumstances) -> bool:
+    """Whether a difference that cured another run is still to be made in this one."""
+    if change.kind == "argument":
+        return _is_value_to_change(change, here.options.get(normalize_name(change.what)))
+    if change.kind == "environment":
+        return _is_value_to_change(change, here.environment.get(change.what, ""))
+    if change.kind == "package":
+        return change.before == here.packages.get(change.what, "")
+    if change.kind == "config" or (change.kind == "code" and change.what.endswith(_CONFIGS)):
+        return any(_has_old_lines(change.detail, text, _WORDS.findall) for text in here.configs)
+    return change.kind == "code" and _has_old_lines(change.detail, here.code, _used_names)
+
+
+def _is_value_to_change(change: Change, value: str | None) -> bool:
+    if value is None or value == change.now:
+        return False
+    numbers = [_number(one) for one in (change.before, value, change.now)]
+    if None in numbers:
+        return value == change.before
+    before, mine, now = (float(one or 0.0) for one in numbers)
+    if min(before, mine, now) > 0:
+        before, mine, now = math.log(before), math.log(mine), math.log(now)
+    # Nearer to the value that failed than to the one that cured, on the same side of it.
+    return abs(mine - before) < abs(mine - now) or (mine - before) * (before - now) > 0
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _has_old_lines(diff: str, text: str, words_of: Callable[[str], Iterable[str]]) -> bool:
+    """Whether a text has what a diff takes out, and not yet all of what it puts in."""
+    removed, added = changed_lines(diff)
+    lines = {line.strip() for line in text.splitlines()}
+    wanted = [line for line in added if _WORDS.search(line)]
+    if not (removed or added) or (wanted and all(line in lines for line in wanted)):
+        return False
+    old, now, known = (set(words_of(part)) for part in ("\n".join(removed), "\n".join(added), text))
+    gone, new = old - now, now - old
+    if new and new <= known:
+        return False
+    alike = {normalise_source(line) for line in lines}
+    if any(normalise_source(line) in alike for line in removed if _WORDS.search(line)):
+        return True
+    is_addition = not any(_names(line) for line in removed)
+    return bool(gone and gone <= known) or (is_addition and bool(added))
+
+
+def _used_names(code: str) -> set[str]:
+    """Returns the functions, attributes and keyword arguments in a piece of Python: names that say what is done."""
+    return set(_USED.findall(_STRINGS.sub(" ", code))) - set(keyword.kwlist)
+
+
+def _names(code: str) -> set[str]:
+    """Returns the names in a piece of Python, without strings, comments and keywords."""
+    return {word for word in _WORDS.findall(_STRINGS.sub(" ", code)) if not keyword.iskeyword(word)}
+
+
+def diff_changes(entry: str) -> list[Change]:
+    """Returns the changes of code that the section *Fix* of an entry shows, one a file."""
+    block = re.search(r"^```diff\n(.*?)^```", entry, re.MULTILINE | re.DOTALL)
+    if block is None:
+        return []
+    parts = re.split(r"^(?=--- )", block[1], flags=re.MULTILINE)
+    found = []
+    for part in parts:
+        name = re.search(r"^\+\+\+ (?:b/)?(\S.*)$", part, re.MULTILINE)
+        if name is not None:
+            found.append(Change("code", name[1].strip(), "", "", part))
+    return found
+
+
+def is_description(text: str, changes: Sequence[Change]) -> bool:
+    """Whether the words of a fix are those of a person, not a list of its differences."""
+    return bool(text) and not any(change.what in text for change in changes)

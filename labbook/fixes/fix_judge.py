@@ -1,0 +1,89 @@
+"""Marks which fixes of earlier runs are fixes for a failure of now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from labbook.fixes.fix_applicability import (
+    can_apply,
+    diff_changes,
+    is_description,
+    is_same_failure,
+    read_circumstances,
+    touches_failure,
+)
+from labbook.model.finding import Finding, Seen
+from labbook.model.run import Change, Run
+
+if TYPE_CHECKING:
+    from labbook.store.notebook import Notebook
+
+_MOST = 6
+"""Maximum earlier fixes of one failure that are looked at; each costs the reading of two runs, some milliseconds."""
+
+
+class FixJudge:
+    """Judges earlier fixes for one run.
+
+    Args:
+        notebook: The notebook of the earlier runs.
+        now: The run of now; `None` if only the text of a failure is known.
+    """
+
+    def __init__(self, notebook: Notebook, now: Run | None) -> None:
+        self._notebook = notebook
+        self._now = now
+        self._here = read_circumstances(now) if now is not None else None
+
+    def judge(self, finding: Finding, seen: Sequence[Seen]) -> tuple[Seen, ...]:
+        """Returns the earlier runs with `fits` set for those whose fix is one for this failure."""
+        left = _MOST
+        judged = []
+        for one in seen:
+            if one.fix and one.same != "family" and left:
+                left -= 1
+                judged.append(replace(one, fits=self._fits(finding, one)))
+            else:
+                judged.append(one)
+        return tuple(judged)
+
+    def _fits(self, finding: Finding, seen: Seen) -> bool:
+        from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+        from labbook.report.run_data import load_run
+
+        failed = load_run(self._notebook.paths, seen.run)
+        there = next((f for f in failed.findings if f.symptom == finding.symptom), None) if failed is not None else None
+        if failed is None or there is None:
+            return False
+        is_check = any(check.id == finding.symptom and check.verdict in ("fail", "warn") for check in failed.checks)
+        if not is_same_failure(finding, there, is_check=is_check):
+            return False
+        cure = load_run(self._notebook.paths, seen.by) if seen.by else None
+        changes = self._list_changes(failed, cure) if cure is not None else []
+        if is_description(seen.fix, changes):
+            # Somebody said in words what to do: for this very failure.
+            is_here = self._now is not None and (failed.project, failed.script) == (self._now.project, self._now.script)
+            return finding.fingerprint == there.fingerprint and (bool(finding.exception) or is_here)
+        page = load_catalogue(self._notebook.paths.symptoms).symptoms.get(finding.symptom)
+        touching = [change for change in changes if touches_failure(change, finding, page)]
+        return any(self._here is None or can_apply(change, self._here) for change in touching)
+
+    def _list_changes(self, failed: Run, cure: Run) -> list[Change]:
+        """Returns the differences that may have cured the earlier run."""
+        from labbook.compare.run_changes import compare_settings
+        from labbook.fixes.fix_candidates import keep_used
+        from labbook.model.run_json import run_to_json
+
+        before, after = (run_to_json(replace(run, series=())) for run in (failed, cure))
+        changes = [*compare_settings(before, after), *diff_changes(self._read_entry(failed.id))]
+        return list(keep_used(changes, failed, cure))
+
+    def _read_entry(self, run_id: str) -> str:
+        from labbook.store.entry_text import read_text
+
+        try:
+            return read_text(self._notebook.paths.entry(run_id))
+        except OSError:
+            return ""

@@ -1,0 +1,85 @@
+"""The user's source files that this process loaded, and the environment variables that they and their packages read."""
+
+import os
+import sys
+
+from ..events import protocol
+from .user_files import is_user_file
+
+_MOST = 400
+_MOST_BYTES = 400 * 1024
+_MOST_BYTES_IN_ALL = 4 * 1024 * 1024
+_MOST_VARIABLES = 60
+_READS = r"""(?:environ(?:\.get|\.pop|\.setdefault)?|getenv)\s*[\[(]\s*["'](\w{2,80})["']"""
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASS", "PWD", "CRED", "AUTH", "COOKIE", "SESSION", "DSN", "WEBHOOK")
+_MACHINE_WORDS = (
+    "HOME PATH USER USERNAME LOGNAME SHELL PWD OLDPWD HOSTNAME TERM DISPLAY SHLVL EDITOR PAGER MAIL COLUMNS LINES "
+    "LABBOOK_PROBE LABBOOK_NOTEBOOK PYTHONPATH"
+)
+_OF_THE_MACHINE = frozenset(_MACHINE_WORDS.split())
+
+
+def install(probe):
+    """Has the files and variables written when the process ends."""
+    known = set()
+    probe.after_fork(lambda: known.add("fork"))
+    guard = probe.guard("sources")
+
+    def leave():
+        if "fork" in known:
+            return
+        with guard:
+            files = [file for file in user_sources() if file not in known]
+            known.update(files)
+            if files:
+                environment = read_variables(files, os.environ)
+                probe.event(protocol.SOURCES, files=files, packages=loaded_packages(), environment=environment)
+
+    probe.at_exit(leave)
+
+
+def user_sources():
+    """Returns the user's files among the loaded modules, the main program first."""
+    found = {}
+    for name in ("__main__", *sorted(sys.modules)):
+        module = sys.modules.get(name)
+        # The interpreter takes `__file__` away from the main module before the exit handlers run.
+        file = getattr(module, "__file__", None) or getattr(getattr(module, "__loader__", None), "path", None)
+        if not isinstance(file, str) or not file.endswith(".py") or not os.path.isfile(file):
+            continue
+        if is_user_file(os.path.abspath(file)):
+            found[os.path.realpath(file)] = None
+            if len(found) >= _MOST:
+                break
+    return list(found)
+
+
+def loaded_packages():
+    """Returns the names of the installed top-level modules that are loaded."""
+    loaded = [(name, str(getattr(module, "__file__", None))) for name, module in list(sys.modules.items())]
+    return sorted(name for name, file in loaded if "." not in name and "-packages/" in file)[:_MOST]
+
+
+def read_variables(files, environ):
+    """Returns the variables that are set and that the files name or that begin with the name of a loaded package."""
+    import re
+
+    reads = re.compile(_READS)
+    names, left = set(), _MOST_BYTES_IN_ALL
+    for file in files:
+        try:
+            size = os.stat(file).st_size
+            if size > _MOST_BYTES or size > left:
+                continue
+            left -= size
+            with open(file, encoding="utf-8", errors="replace") as stream:
+                names.update(reads.findall(stream.read()))
+        except OSError:
+            continue
+    starts = tuple(name.upper() + "_" for name in loaded_packages() if len(name) > 3)
+    chosen = [name for name in sorted(environ) if name in names or (starts and name.startswith(starts))]
+    return {
+        name: environ[name][:1000]
+        for name in chosen[:_MOST_VARIABLES]
+        if name not in _OF_THE_MACHINE and not any(word in name.upper() for word in _SECRET)
+    }

@@ -1,0 +1,113 @@
+"""When the fix of an earlier failure is one for a failure of now."""
+
+from __future__ import annotations
+
+import pytest
+
+from labbook.fixes.fix_applicability import (
+    Circumstances,
+    can_apply,
+    diff_changes,
+    is_description,
+    is_same_failure,
+    touches_failure,
+)
+from labbook.model.finding import Finding
+from labbook.model.run import Change
+from labbook.model.symptom import Symptom, Wording
+
+
+def crash(message, exception="RuntimeError", symptom="s", fingerprint="", **more):
+    return Finding(
+        symptom, "other", "x", 1, "error", "t", message=message, exception=exception, fingerprint=fingerprint, **more
+    )
+
+
+def code(*lines, what="train.py"):
+    return Change("code", what, "", "", "\n".join(["--- a/x", "+++ b/x", "@@ -1 +1 @@", *lines]))
+
+
+def here(**more):
+    facts = {"options": {}, "packages": {}, "environment": {}, "configs": (), "code": ""}
+    return Circumstances(**{**facts, **more})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (crash("mat1 (16x32 and 48x5)"), crash("mat1 (64x5 and 20x32)"), True),
+        (
+            crash("No module named 'a'", "ModuleNotFoundError"),
+            crash("No module named 'b'", "ModuleNotFoundError"),
+            False,
+        ),
+        (crash("error: unrecognized --lr-x 3", ""), crash("error: unrecognized --epochs 3", ""), False),
+        (crash("x"), crash("x", symptom="other"), False),
+        (crash("x"), crash("x", "ValueError"), False),
+        (crash("x", symptom=""), crash("x", symptom=""), False),
+        (crash("x", symptom="", fingerprint="v1:a"), crash("y", symptom="", fingerprint="v1:a"), True),
+    ],
+)
+def test_a_crash_is_the_same_if_it_says_the_same_apart_from_values(one, other, same):
+    assert is_same_failure(one, other, is_check=False) is same
+
+
+def test_a_check_is_the_same_for_the_same_kind_of_parameter():
+    one, other = (crash("x", "", where={"parameter": name}) for name in ("a.0.weight", "b.2.bias"))
+
+    assert not is_same_failure(one, other, is_check=True)
+    assert is_same_failure(one, crash("y", "", where={"parameter": "c.weight"}), is_check=True)
+    assert is_same_failure(one, crash("y", ""), is_check=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "circumstances", "applies"),
+    [
+        (Change("argument", "--lr", "50", "0.01"), here(options={"lr": "30"}), True),
+        (Change("argument", "--lr", "50", "0.01"), here(options={"lr": "500"}), True),
+        (Change("argument", "--lr", "50", "0.01"), here(options={"lr": "0.1"}), False),
+        (Change("argument", "--lr", "50", "0.01"), here(options={"lr": "0.0001"}), False),
+        (Change("argument", "--lr", "50", "0.01"), here(), False),
+        (Change("argument", "--data", "a.csv", "b.csv"), here(options={"data": "c.csv"}), False),
+        (Change("argument", "--amp", "True", "False"), here(options={"amp": "True"}), True),
+        (Change("environment", "PYTHONPATH", "", "src"), here(), True),
+        (Change("environment", "PYTHONPATH", "", "src"), here(environment={"PYTHONPATH": "src"}), False),
+        (Change("package", "torch", "2.1", "2.2"), here(packages={"torch": "2.1"}), True),
+        (Change("package", "torch", "2.1", "2.2"), here(packages={"torch": "2.3"}), False),
+        (Change("hardware", "gpus", "a", "b"), here(), False),
+        (Change("code", "commit", "1", "2"), here(code="x = 1"), False),
+        (code("-y = nn.Linear(32, 10)", "+y = nn.Linear(48, 10)"), here(code="y = nn.Linear(16, 10)"), True),
+        (code("-y = nn.Linear(32, 10)", "+y = nn.Linear(48, 10)"), here(code="y = nn.Linear(48, 10)"), False),
+        (code("-y = nn.Linear(32, 10)", "+y = nn.Linear(48, 10)"), here(code="y = nn.Conv2d(1, 2)"), False),
+        (code("+opt.zero_grad()"), here(code="loss.backward()\nopt.step()"), True),
+        (code("+opt.zero_grad()"), here(code="opt.zero_grad()\nopt.step()"), False),
+        (code("-x = x.double()", "+x = x.float()"), here(code="y = y.int()"), False),
+        (code("-m = Net(nn.Softmax(1))", "+m = Net()"), here(code="head = nn.Softmax(dim=-1)"), True),
+        (code('-"a": 1', '+"a": 1,', '+"lr": 3', what="c.json"), here(configs=['{"a": 1}']), True),
+        (code('-"a": 1', '+"a": 1,', '+"lr": 3', what="c.json"), here(configs=['{\n "a": 1\n}']), True),
+        (code('-"a": 1', '+"a": 1,', '+"lr": 3', what="c.json"), here(configs=['{\n "a": 1,\n "lr": 3\n}']), False),
+    ],
+)
+def test_a_fix_applies_where_it_is_still_to_be_made(change, circumstances, applies):
+    assert can_apply(change, circumstances) is applies
+
+
+def test_a_difference_touches_a_failure_that_names_it_or_whose_page_lists_it():
+    page = Symptom("s", "other", "x", 1, "error", (), {"en": Wording("s")}, cured_by=("argument:*lr*", "package:*"))
+    missing = crash("No module named 'tiktoken'", "ModuleNotFoundError")
+
+    assert touches_failure(Change("package", "tiktoken", "", "0.7"), missing, page)
+    assert not touches_failure(Change("package", "alabaster", "", "1.0"), missing, page)
+    assert touches_failure(Change("argument", "--lr", "1", "2"), missing, page)
+    assert not touches_failure(Change("argument", "--seed", "1", "2"), missing, page)
+    assert touches_failure(code("+x"), missing, page)
+
+
+def test_the_changed_lines_of_a_fix_are_read_from_its_entry():
+    page = (
+        "text\n```diff\n--- a/m.py\n+++ b/m.py\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/n.py\n@@ -0 +1 @@\n+c\n```\n"
+    )
+
+    assert [change.what for change in diff_changes(page)] == ["m.py", "n.py"]
+    assert diff_changes("no fix") == []
+    assert is_description("scale the images", [code("+x")]) and not is_description("train.py: x", [code("+x")])

@@ -1,0 +1,36 @@
+"""The user's files and environment variables that a program used."""
+
+import os
+import sys
+
+import pytest
+
+from labbook.probe.process.used_sources import read_variables
+
+
+def test_loaded_files_of_the_user_are_told_with_the_variables_that_they_name(probed, python):
+    probed.write("helper.py", "import os\nx = os.environ.get('MY_FACTOR')\ny = os.getenv('MY_TOKEN')\n")
+    probed.write("unused.py", "")
+    probed.write("train.py", "import helper, json, os\nos.environ['MY_MODE']\nprint('done')\n")
+    more = {"MY_FACTOR": "3", "MY_MODE": "fast", "MY_TOKEN": "zq81xYt55wpL", "OTHER": "1"}
+    done = probed(python, "train.py", **more)
+
+    (event,) = done.of("sources")
+    assert [os.path.basename(file) for file in event["files"]] == ["train.py", "helper.py"]
+    assert event["environment"] == {"MY_FACTOR": "3", "MY_MODE": "fast"}
+
+
+def test_variables_with_the_name_of_a_loaded_package_are_those_that_it_reads(monkeypatch):
+    module = type(sys)("parl")
+    module.__file__ = "/x/site-packages/parl/__init__.py"
+    monkeypatch.setitem(sys.modules, "parl", module)
+    environ = {"PARL_BACKEND": "paddle", "PARL_KEY": "x", "TF_CLI_CONFIG_FILE": "y", "HOME": "/home/x"}
+
+    assert read_variables([], environ) == {"PARL_BACKEND": "paddle"}
+
+
+@pytest.mark.parametrize("program", ["import missing_module\n", "raise SystemExit(3)\n"])
+def test_a_program_that_fails_at_once_has_its_main_file(probed, python, program):
+    probed.write("train.py", program)
+    (event,) = probed(python, "train.py", check=False).of("sources")
+    assert [os.path.basename(file) for file in event["files"]] == ["train.py"]
