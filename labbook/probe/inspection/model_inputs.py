@@ -3,6 +3,7 @@
 A framework's `model_inputs.py` reads the tensors.
 """
 
+from ..events.protocol import BATCH
 from ..training.batch_fingerprints import STILL, told_histogram
 from .nested import tensors_in
 
@@ -17,16 +18,48 @@ CHANNELS = 16
 class ModelInputs:
     """The batches of one process, at dense steps.
 
-    A framework implements `leaf(path, leaf, role, model)`, `_column_ranges(values)`, `_merged(known, low, high)` and
-    `_equal_columns(low, high)`.
+    A framework implements `leaf(path, leaf, role, model)`, `_column_ranges(values)`, `_merged(known, low, high)`,
+    `_equal_columns(low, high)` and `_histogram(target)`.
 
     Args:
         stats: Looks at tensors.
+        without_modes: The context to look in.
+        emit: `emit(kind, **fields)` writes an event.
+
+    Attributes:
+        FRAMEWORK: Name of the framework in events.
     """
 
-    def __init__(self, stats):
+    FRAMEWORK = ""
+
+    def __init__(self, stats, without_modes, emit):
         self.stats = stats
+        self.without_modes = without_modes
+        self.emit = emit
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self._batch = None
         self._columns = {}
+
+    def look(self, root, args, kwargs, batch):
+        """Looks at the batch of a dense forward, the first of its step; the labels come with the loss."""
+        if self._batch is not None or not self.without_modes.is_possible():
+            return
+        with self.without_modes:
+            self._batch = self._fields(root, args, kwargs, batch)
+
+    def tell(self, step, losses):
+        """Writes the event; `losses` know the target."""
+        fields, self._batch = self._batch, None
+        target, losses.target = losses.target, None
+        if fields is None:
+            return
+        if target is not None and self.without_modes.is_possible():
+            with self.without_modes:
+                self._add_target(fields, target)
+        self.emit(BATCH, framework=self.FRAMEWORK, step=step, **fields)
 
     def leaf(self, path, leaf, role, model):
         """Fields of one tensor of a batch.
@@ -75,18 +108,16 @@ class ModelInputs:
         still = self._equal_columns(low, high)
         return len(still), still[:STILL], samples
 
-    def _add_target(self, fields, target, histogram):
-        """Adds the target of the loss.
-
-        Args:
-            fields: From `_fields`; changed in place.
-            target: A tensor.
-            histogram: `histogram()` counts the classes of the target; `None` where it has no classes.
-        """
+    def _add_target(self, fields, target):
+        """Adds the target of the loss, a tensor, to `fields`, which are from `_fields`."""
         fields["leaves"] = [*fields["leaves"], self.leaf("target", target, "label", None)][: MOST_LEAVES + 1]
         if fields["labels"] is None:
-            counts = histogram()
+            counts = self._histogram(target)
             fields["labels"] = {"histogram": told_histogram(counts)} if counts is not None else None
         shape = target.shape
         if len(shape) == 1 and fields["samples"]:
             fields["dims_equal"] = fields["dims_equal"] and shape[0] % fields["samples"] == 0
+
+    def _histogram(self, target):
+        """How often each class is in the target of a loss; `None` where it has no classes."""
+        raise NotImplementedError
