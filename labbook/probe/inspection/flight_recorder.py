@@ -45,7 +45,8 @@ class RecordedCall:
 class FlightRecorder:
     """The flight recorder of one process.
 
-    A framework implements `began`, `rests` and `ended` (see `TrainingMonitor`), `_bad_inputs(call)`: where the first
+    A framework implements `began(root, args, kwargs, batch)` before a forward, `rests(root, args, kwargs)` in its place
+    in steps that are not followed, `ended(root, output)` after it, `_bad_inputs(call)`: where the first
     values of its arguments are that are not finite, in words, "" without any, `_bad(tensor)`: how many values of a
     tensor are not finite, and `_expression(tensors, call, steep)`: what is known of the expression of a loss.
 

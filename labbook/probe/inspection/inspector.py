@@ -6,14 +6,18 @@ from ..events.protocol import TENSORS
 from ..training.batch_fingerprints import Batch
 from .nested import first_tensor
 
+MOST_MARKS = 512
+MOST_OPTIMIZERS = 16
+
 
 class TensorInspector:
-    """The eyes of one process; see `TrainingMonitor` for what they do.
+    """The eyes of one process: `TrainingMonitor` calls them around forwards, backward calls and steps.
 
     A framework makes the parts `stats`, `without_modes`, `roots`, `modules`, `functions`, `parameters`, `writes`,
-    `describer`, `graphs`, `losses`, `fingerprints`, `batches`, `loaders`, `loading` and `flight_recorder`, and
-    implements `_hidden(root)`, `_before_first_forwards(root, table, module)`, `_begin_forward(root, table)`,
-    `after_forward`, `before_evaluation`, `note_gradients`, `mark_graph`, `totals` and `_cuda`.
+    `describer`, `graphs`, `losses`, `fingerprints`, `batches`, `loaders`, `loading` and `flight_recorder`. It
+    implements `after_forward(root, output)` after a dense forward, `before_evaluation(root)` before one that is no
+    training forward, `mark_graph(tensors)`: a weak reference that lives as long as their graph, `totals(loop)`, which
+    fills in names and facts, `note_gradients()` and `_cuda()`, and may extend the other methods.
 
     Args:
         adapter: The adapter of the framework.
@@ -95,7 +99,7 @@ class TensorInspector:
         return [root for root in self.roots.all() if root.thread == thread or thread is None]
 
     def before_forward(self, root, args, kwargs, batch):
-        """Prepares the look at a forward that is about to run."""
+        """Prepares the look at a dense forward that is about to run."""
         table = self.table(root)
         module = root.module()
         if module is None or table is None:
@@ -162,7 +166,7 @@ class TensorInspector:
         self.loading.first_step(optimizer)
 
     def before_step(self, optimizer, recorder, closure):
-        """Looks before a step."""
+        """Looks before a dense step."""
         held = self.adapter.facts.parameters(optimizer)
         self._stepped = self.roots.of(held[0]) if held else None
         table = self.table(self._stepped) if self._stepped is not None else None
@@ -170,7 +174,7 @@ class TensorInspector:
         self.note_gradients()
 
     def after_step(self, optimizer, recorder, norm):
-        """Looks after a step, and tells what was seen."""
+        """Looks after a dense step, and tells what was seen."""
         told, unchanged = self.parameters.after()
         one = self._monitor.loop.optimizer(recorder.index)
         if unchanged is not None and norm != 0.0:
@@ -220,6 +224,34 @@ class TensorInspector:
             if known is not None and known != trainable and table.names[at] not in self.toggled:
                 self.toggled.append(table.names[at])
             self._flags[root.index, at] = trainable
+
+    def trained_here(self):
+        """The optimizers whose gradients the thread that is followed may read: those that it steps, or will step.
+
+        None where there are more than `MOST_OPTIMIZERS`, as with one for each layer.
+        """
+        loop, training = self._monitor.loop, self.adapter.training
+        found, now, followed = [], training.local.recorder, {id(root) for root in self.followed()}
+        for optimizer in list(self.optimizers) if len(self.optimizers) <= MOST_OPTIMIZERS else ():
+            recorder = training.recorders.get(id(optimizer))
+            if recorder is None or not (recorder.index in loop.of or recorder is now):
+                held = self.adapter.facts.parameters(optimizer)
+                if not held or id(self.roots.of(held[0])) not in followed:
+                    continue
+            found.append(optimizer)
+        return found
+
+    def is_cleared(self, optimizer):
+        """Whether none of an optimizer's gradients is other than 0, by a few values of each.
+
+        False where reading them would wait for a device.
+        """
+        return all(self.parameters.is_zero(one) for one in self.parameters.gradients_of(optimizer))
+
+    def gradient_marks(self, optimizer):
+        """What changes when any gradient of an optimizer is written, of at most `MOST_MARKS` of its parameters."""
+        held = self.adapter.facts.parameters(optimizer)
+        return [self.parameters.mark(p) for p in held[:: 1 + len(held) // MOST_MARKS]]
 
     # graphs
 

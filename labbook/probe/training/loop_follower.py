@@ -47,6 +47,7 @@ class Local(threading.local):
         losses: Values passed to `backward` since the last step: floats, or scalars on a device.
         unscaled: How many of them are known without the factor of a gradient scaler.
         backwards: Calls of `backward` since the last step.
+        starts: Positions in `losses` of what the second call of them was called on, the third, ...
         in_backward: Whether this thread is inside `backward`.
         in_step: Depth of optimizer steps, because a step may call that of its base class.
         group: How many parameter groups of the step under way are updated, where that is done one by one.
@@ -63,6 +64,7 @@ class Local(threading.local):
         self.losses = []
         self.unscaled = 0
         self.backwards = 0
+        self.starts, self.taken_starts = [], ()
         self.taken = _NOTHING
         self.in_backward = 0
         self.in_step = 0
@@ -84,6 +86,7 @@ class Local(threading.local):
         if self.backwards:
             self.taken = (self.losses, self.backwards, self.unscaled)
             self.losses, self.backwards, self.unscaled = [], 0, 0
+            self.taken_starts, self.starts = self.starts, []
         elif recorder.seen is self.taken:
             return _NOTHING
         recorder.seen = self.taken
@@ -192,6 +195,8 @@ class Training:
     def on_backward(self, losses):
         """Takes a call of `backward`, before it runs, with the values that were passed to it."""
         state = self.local.__dict__
+        if state["backwards"] and len(state["starts"]) < _MAX_PENDING:
+            state["starts"].append(len(state["losses"]))
         state["backwards"] += 1
         self.backwards += 1
         if losses and len(state["losses"]) < _MAX_PENDING:

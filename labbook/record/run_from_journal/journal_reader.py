@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -197,10 +198,11 @@ def _frameworks(processes: Sequence[ProcessEvents]) -> tuple[Framework, ...]:
             name = str(event.get("framework") or "")
             if name in merged:
                 merged[name] = replace(merged[name], state=_merge_state(merged[name].state, event))
+        summed = _backwards_in_losses(process.of_kind(protocol.STEP))
         for event in process.of_kind(protocol.OPTIMIZER):
             name = str(event.get("framework") or "")
             if name in merged:
-                merged[name] = _add_optimizer(merged[name], event)
+                merged[name] = _add_optimizer(merged[name], {**event, **summed.get((name, event.get("index")), {})})
     merged = {name: _add_devices(framework) for name, framework in merged.items()}
     # A framework with an optimizer comes first: a program may import both and train with one.
     return tuple(sorted(merged.values(), key=lambda f: not f.optimizers))
@@ -232,6 +234,20 @@ def _merge_state(state: Mapping[str, Any], event: Event) -> dict[str, Any]:
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
         merged[key] = {**merged[key], **value} if both else value
     return merged
+
+
+def _backwards_in_losses(steps: Sequence[Event]) -> dict[tuple[str, Any], dict[str, int]]:
+    """Returns (framework, index of an optimizer) -> `summed`: how many backward passes the loss of its steps adds up.
+
+    It is the most frequent number; optimizers whose steps usually have one are left out.
+    """
+    seen: dict[tuple[str, Any], Counter[int]] = {}
+    for event in steps:
+        summed = event.get("summed")
+        known = seen.setdefault((str(event.get("framework") or ""), event.get("opt")), Counter())
+        known[summed if isinstance(summed, int) else 1] += 1
+    usual = {key: counts.most_common(1)[0][0] for key, counts in seen.items()}
+    return {key: {"summed": count} for key, count in usual.items() if count > 1}
 
 
 def _add_optimizer(framework: Framework, event: Event) -> Framework:

@@ -139,13 +139,14 @@ def _add_step(points: dict[tuple[str, str], _Points], event: Mapping[str, Any]) 
     suffix = f".opt{opt}" if opt else ""
     windows = event.get("agg") or {}
     for name, series_name in _STEP_NAMES.items():
-        value = event.get(name)
+        value, window = event.get(name), windows.get(name)
+        if name == "loss" and event.get("step_loss") is not None:
+            value, window = event["step_loss"], windows.get("step_loss")
         if value is None:
             continue
         if isinstance(value, list):
-            several = [to_float(v) for v in value]
-            value = sum(several) / len(several) if several else math.nan
-        points.setdefault((series_name + suffix, "probe"), _Points()).add(step, to_float(value), windows.get(name))
+            value = sum(to_float(v) for v in value)
+        points.setdefault((series_name + suffix, "probe"), _Points()).add(step, to_float(value), window)
     rates = event.get("lr")
     for group, rate in enumerate(rates if isinstance(rates, list) else [rates]):
         if rate is not None:
