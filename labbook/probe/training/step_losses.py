@@ -6,9 +6,15 @@ that is only looked at, is cleared before the next call of `backward`; and where
 losses, a loss need not reach the parameters of each.
 """
 
+from .call_site import differentiated, user_frame
+
 FIRST_LOOKS = 8
 """Steps of several calls of `backward` that are looked at after an optimizer was made, however short they are."""
 
+MOST_NAMES = 16
+"""Calls of `backward` in a step whose losses are told by their names in the program."""
+
+_MOST_KNOWN = 64
 _MOST_BACKWARDS = 256
 """Calls of `backward` before a step that are told apart; later ones count as those before."""
 
@@ -16,7 +22,7 @@ _MOST_BACKWARDS = 256
 class StepLosses:
     """The calls of `backward` since the last step, in the thread that is followed, by optimizer.
 
-    Only further calls before a step cost anything: where each step has one, nothing is looked at.
+    Only further calls before a step are looked at; where each step has one, the cost is that of `user_frame`.
 
     Args:
         inspector: What looks at tensors: its `trained_here()` are the optimizers whose gradients this thread may read,
@@ -28,6 +34,7 @@ class StepLosses:
         self._inspector = inspector
         self._since = {}
         self._without = {}
+        self._names = {}
         self._marks = []
         self._number = -1
         self._looked = True
@@ -66,8 +73,11 @@ class StepLosses:
         if number <= self._number:
             self._since.clear()
             self._without.clear()
+            self._names.clear()
             self._looked = True
         self._number = number
+        if number < MOST_NAMES:
+            self._names[number] = differentiated(user_frame())
         if not 0 < number < _MOST_BACKWARDS:
             return
         optimizers = self._inspector.trained_here()
@@ -84,49 +94,57 @@ class StepLosses:
             if self._inspector.gradient_marks(optimizer) == before:
                 self._without.setdefault(id(optimizer), set()).add(self._number)
 
-    def told(self, optimizer, losses, backwards, starts):
-        """Which losses of a step count, for `StepRecorder.add`.
+    def told(self, optimizer, losses, backwards, starts, first=False):
+        """Which losses of a step count, and what the program calls them, for `StepRecorder.add`.
 
         Args:
             optimizer: That steps.
             losses: What the calls of `backward` since the step before were called on.
             backwards: How many calls there were.
             starts: Position in `losses` of what the second call was called on, the third, ...
+            first: Whether this is its first step.
 
         Returns:
-            `counted`, the positions of those whose gradients the optimizer holds, and `summed`, how many calls of
-            `backward` made them; `None` where all do.
+            `None`, or some of: `counted`, the positions of those whose gradients the optimizer holds, and `summed`, how
+            many calls of `backward` made them, where that is not all; `names`, a name a loss, where they have several
+            and in the first step.
         """
-        numbers = self._numbers(id(optimizer), backwards)
-        if numbers is None:
-            return None
-        edges = [0, *starts, len(losses)]
-        known = [number for number in numbers if number + 1 < len(edges)]
-        return {
-            "counted": [at for number in known for at in range(edges[number], edges[number + 1])],
-            "summed": len(numbers),
-        }
+        numbers, names = self._found(id(optimizer), backwards)
+        told = {}
+        if numbers is not None:
+            edges = [0, *starts, len(losses)]
+            known = [number for number in numbers if number + 1 < len(edges)]
+            told["counted"] = [at for number in known for at in range(edges[number], edges[number + 1])]
+            told["summed"] = len(numbers)
+        if losses and len(names) == len(losses):
+            own = {names[at] for at in told.get("counted", range(len(losses)))}
+            if "" not in own and (first or len(own) > 1):
+                told["names"] = names
+        return told or None
 
-    def _numbers(self, key, backwards):
-        """Numbers of the calls of `backward` that made the gradients of a step; `None` when all of them did."""
+    def _found(self, key, backwards):
+        """`(numbers of the calls of backward that made the gradients of a step or `None` for all, their names)`."""
         if not self._looked:
             return self._as_usual(key, backwards)
         since, without = self._since.get(key, 0), self._without.get(key, ())
         found = None
         if since or without:
-            found = [number for number in range(since, backwards) if number not in without]
-        self._left -= 1
-        self._usual[key] = (backwards, found or None)
-        return found or None
+            found = [number for number in range(since, backwards) if number not in without] or None
+        names = [self._names.get(number, "") for number in range(backwards)]
+        self._left -= backwards > 1
+        if len(self._usual) > _MOST_KNOWN:  # a program that makes new optimizers all the time
+            self._usual.clear()
+        self._usual[key] = (backwards, found, names)
+        return self._usual[key][1:]
 
     def _as_usual(self, key, backwards):
         """As in the last step of this optimizer that was looked at: the same calls, or as many of the last ones."""
-        before, found = self._usual.get(key, (backwards, None))
-        if found is None or before == backwards:
-            return found
-        if found != list(range(before - len(found), before)):
-            return None
-        return list(range(max(0, backwards - len(found)), backwards))
+        before, found, names = self._usual.get(key, (backwards, None, ()))
+        if before == backwards:
+            return found, names
+        if found is None or found != list(range(before - len(found), before)):
+            return None, ()
+        return list(range(max(0, backwards - len(found)), backwards)), ()
 
 
 def step_loss(losses, counted=None):

@@ -198,11 +198,11 @@ def _frameworks(processes: Sequence[ProcessEvents]) -> tuple[Framework, ...]:
             name = str(event.get("framework") or "")
             if name in merged:
                 merged[name] = replace(merged[name], state=_merge_state(merged[name].state, event))
-        summed = _backwards_in_losses(process.of_kind(protocol.STEP))
+        losses = _losses_by_optimizer(process.of_kind(protocol.STEP))
         for event in process.of_kind(protocol.OPTIMIZER):
             name = str(event.get("framework") or "")
             if name in merged:
-                merged[name] = _add_optimizer(merged[name], {**event, **summed.get((name, event.get("index")), {})})
+                merged[name] = _add_optimizer(merged[name], {**event, **losses.get((name, event.get("index")), {})})
     merged = {name: _add_devices(framework) for name, framework in merged.items()}
     # A framework with an optimizer comes first: a program may import both and train with one.
     return tuple(sorted(merged.values(), key=lambda f: not f.optimizers))
@@ -236,18 +236,24 @@ def _merge_state(state: Mapping[str, Any], event: Event) -> dict[str, Any]:
     return merged
 
 
-def _backwards_in_losses(steps: Sequence[Event]) -> dict[tuple[str, Any], dict[str, int]]:
-    """Returns (framework, index of an optimizer) -> `summed`: how many backward passes the loss of its steps adds up.
+def _losses_by_optimizer(steps: Sequence[Event]) -> dict[tuple[str, Any], dict[str, Any]]:
+    """Returns (framework, index of an optimizer) -> what is known of the losses of its steps.
 
-    It is the most frequent number; optimizers whose steps usually have one are left out.
+    `summed`: how many backward passes a loss usually adds up, where that is more than one; `losses`: their names in the
+    program, where these are known.
     """
-    seen: dict[tuple[str, Any], Counter[int]] = {}
+    found: dict[tuple[str, Any], tuple[Counter[int], dict[str, None]]] = {}
     for event in steps:
-        summed = event.get("summed")
-        known = seen.setdefault((str(event.get("framework") or ""), event.get("opt")), Counter())
-        known[summed if isinstance(summed, int) else 1] += 1
-    usual = {key: counts.most_common(1)[0][0] for key, counts in seen.items()}
-    return {key: {"summed": count} for key, count in usual.items() if count > 1}
+        key = (str(event.get("framework") or ""), event.get("opt"))
+        counts, names = found.setdefault(key, (Counter(), {}))
+        summed, parts = event.get("summed"), event.get("parts")
+        counts[summed if isinstance(summed, int) else 1] += 1
+        names.update(dict.fromkeys(map(str, parts)) if isinstance(parts, Mapping) else {})
+    told: dict[tuple[str, Any], dict[str, Any]] = {}
+    for key, (counts, names) in found.items():
+        usual = counts.most_common(1)[0][0]
+        told[key] = ({"summed": usual} if usual > 1 else {}) | ({"losses": list(names)} if names else {})
+    return told
 
 
 def _add_optimizer(framework: Framework, event: Event) -> Framework:

@@ -15,6 +15,8 @@ from labbook.store.journal import ProcessEvents
 _STEP_NAMES = {"loss": "loss", "grad_norm": "grad_norm", "dt": "step_time_s", "scale": "grad_scale"}
 """Field of a step event -> name of its series."""
 
+_MEASURED = {*_STEP_NAMES.values(), "lr"}
+
 
 @dataclass
 class _Points:
@@ -147,6 +149,10 @@ def _add_step(points: dict[tuple[str, str], _Points], event: Mapping[str, Any]) 
         if isinstance(value, list):
             value = sum(to_float(v) for v in value)
         points.setdefault((series_name + suffix, "probe"), _Points()).add(step, to_float(value), window)
+    parts = event.get("parts")
+    for part, value in parts.items() if isinstance(parts, Mapping) and len(parts) > 1 else ():
+        if str(part) not in _MEASURED:
+            points.setdefault((str(part) + suffix, "probe"), _Points()).add(step, to_float(value))
     rates = event.get("lr")
     for group, rate in enumerate(rates if isinstance(rates, list) else [rates]):
         if rate is not None:

@@ -295,7 +295,14 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         "elements": numbers.count(sum(known)) if known else "",
         "closure": bool(facts.get("closure")),
         "summed": _summed(facts),
+        "losses": _loss_names(facts),
     }
+
+
+def _loss_names(facts: Mapping[str, Any]) -> str:
+    """The losses of an optimizer as the program calls them, "" where it calls them what everybody does."""
+    names = [str(name) for name in facts.get("losses") or ()]
+    return " + ".join(names[:8]) if names and names != ["loss"] else ""
 
 
 def _summed(facts: Mapping[str, Any]) -> int:

@@ -24,6 +24,16 @@ SUMMED = {
 }
 """Loop of `step_losses.py` -> calls of `backward` in one step of each of its optimizers; `None` where there is one."""
 
+NAMES = {
+    "one": [["loss"]],
+    "several_losses_of_one_model": [["first", "second"]],
+    "attacked_and_cleared": [["loss"]],
+    "adversaries": [["real", "fake"], ["fooled"]],
+    "actor_and_critic": [["first"], ["second"]],
+    "scaled": [["loss"]],
+}
+"""Loop -> what it calls the losses of each of its optimizers."""
+
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
@@ -48,4 +58,8 @@ def test_the_loss_of_a_step_is_what_was_stepped_on(run, framework):
             told = {event["step"]: event.get("step_loss", event.get("loss")) for event in steps[index]}
             assert list(told.values()) == approx([truth[step - 1] for step in told], rel=1e-5), loop
             assert {event.get("summed") for event in steps[index]} == {calls}, loop
+            if loop in NAMES:
+                parts = [event["parts"] for event in steps[index] if "parts" in event]
+                assert [list(one) for one in parts[:1]] == [NAMES[loop][mine.index(index)]], loop
+                assert sum(parts[0].values()) == approx(truth[0], rel=1e-5)
             assert sum(event["n"] for event in steps[index]) == len(truth)

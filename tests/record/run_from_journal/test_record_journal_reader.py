@@ -95,6 +95,20 @@ def test_the_loss_of_a_step_is_the_sum_of_those_that_were_stepped_on():
     assert [one.get("summed") for one in run.frameworks[0].optimizers] == [2, None]
 
 
+def test_losses_of_a_step_are_series_with_their_names_in_the_program():
+    parts = [{"real": 1.0, "fake": 2.0}, {"real": 0.5, "fake": 1.0}, {"loss": 0.5, "aux": 0.1}]
+    steps = [step(at, list(p.values()), step_loss=sum(p.values()), parts=p) for at, p in enumerate(parts, 1)]
+    other = {**step(1, 7.0, parts={"fooled": 7.0}), "opt": 1}
+    optimizers = [{"k": "optimizer", "framework": "torch", "index": index, "type": "SGD"} for index in (0, 1)]
+
+    run = run_of(process({"k": "framework", "name": "torch"}, *optimizers, *steps, other))
+
+    assert series(run, "real").values == (1.0, 0.5) and series(run, "aux").values == (0.1,)
+    assert series(run, "loss").values == (3.0, 1.5, 0.6), "a part that is called like the whole is left out"
+    assert not [s for s in run.series if s.name.startswith("fooled")]
+    assert run.frameworks[0].optimizers[1]["losses"] == ["fooled"]
+
+
 def test_numbers_that_are_not_finite_survive_json():
     loss = series(run_of(process(step(1, "nan"), step(2, "-inf"))), "loss")
 
