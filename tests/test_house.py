@@ -133,7 +133,7 @@ def test_slow_libraries_are_imported_where_they_are_used():
 
 def test_the_probe_imports_only_the_standard_library_and_itself():
     standard = set(sys.stdlib_module_names)
-    watched = {"torch", "paddle", "numpy"}
+    watched = {"torch": {"torch", "training"}, "paddle": {"paddle", "training"}, "numpy": {"torch", "paddle"}}
     broken = []
     for path in sorted((PACKAGE / "probe").rglob("*.py")):
         for name, top in imports_of(path):
@@ -141,7 +141,7 @@ def test_the_probe_imports_only_the_standard_library_and_itself():
             if library == "_labbook_probe" or library in standard:
                 continue
             # An adapter may import the framework that the program itself has already imported, inside a function.
-            if library in watched and not top and path.parent.name in ("torch", "paddle", "training", "inspection"):
+            if not top and path.parent.name in watched.get(library, ()):
                 continue
             broken.append(f"{path.relative_to(ROOT)} imports {name}")
     assert not broken, "\n".join(broken)

@@ -275,7 +275,7 @@ def accumulation_scaled(run: Run, signals: Signals) -> Outcome | None:
     series, first = measured_in(run, signals, "loss"), losses[0].get("value_first")
     if not series or not first or losses[0].get("reduction") != "mean":
         return None
-    early = series[0].values[0]
+    early = series[0].values[0] / int(common)  # the loss of a step is the sum of those of its backward passes
     if not 0.75 * first < early < 1.33 * first:
         return None
     return Outcome("note", message("health.accumulation_not_scaled.whole", backwards=int(common), loss=early))

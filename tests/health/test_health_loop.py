@@ -180,8 +180,8 @@ def test_float_labels_in_paddle(ask):
 
 def test_whole_losses_accumulated_are_noted(ask, make_series):
     signals = {**loop(accumulation={"8": 12}), **loss(value_first=2.3)}
-    assert ask("accumulation_not_scaled", make_series("loss", [2.3] * 12), signals=signals).verdict == "note"
-    assert ask("accumulation_not_scaled", make_series("loss", [2.3 / 8] * 12), signals=signals) is None
+    assert ask("accumulation_not_scaled", make_series("loss", [8 * 2.3] * 12), signals=signals).verdict == "note"
+    assert ask("accumulation_not_scaled", make_series("loss", [2.3] * 12), signals=signals) is None
 
 
 def test_schedules(ask, make_series):

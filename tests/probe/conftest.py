@@ -238,10 +238,10 @@ class Scene(Outcome):
 
 @pytest.fixture(scope="session")
 def play(run):
-    """`play(program)` runs a program of scenarios and gives a `Scene` for each of them, by name."""
+    """`play(program, *arguments)` runs a program of scenarios and gives a `Scene` for each of them, by name."""
 
-    def scenes(program):
-        outcome = run(program)
+    def scenes(program, *arguments):
+        outcome = run(program, *arguments)
         truth, found, name = outcome.result, {}, None
         for event in outcome.events:
             if event["k"] == "note":

@@ -1,8 +1,12 @@
 """A watched module is announced once, after its import, and looks as if nobody had watched."""
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 WATCH = """
 import sys
@@ -151,3 +155,19 @@ def test_a_callback_that_fails_is_counted_and_the_import_goes_on(probed):
     done = probed(sys.executable, "-c", code)
     assert done.out == "<class 'queue.Queue'>\n"
     assert [e["where"] for e in done.of("probe_error")] == ["imported queue"]
+
+
+@pytest.mark.parametrize("framework", ["torch", "paddle"])
+def test_what_one_framework_needs_loads_no_framework_and_nothing_of_the_other(framework):
+    other = {"torch": "paddle", "paddle": "torch"}[framework]
+    code = (
+        "import importlib, pkgutil, sys\n"
+        f"for room in ('inspection', 'training', '{framework}'):\n"
+        "    package = importlib.import_module('labbook.probe.' + room)\n"
+        "    for module in pkgutil.iter_modules(package.__path__):\n"
+        "        importlib.import_module(package.__name__ + '.' + module.name)\n"
+        "frameworks = ('torch', 'paddle', 'numpy')\n"
+        f"print([n for n in sys.modules if n in frameworks or n.startswith('labbook.probe.{other}')])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert told.stdout.strip() == "[]", told.stdout + told.stderr

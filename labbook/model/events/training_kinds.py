@@ -76,6 +76,7 @@ class Windows(TypedDict, total=False):
     """The values in a window of steps."""
 
     loss: Window
+    step_loss: Window
     lr: Window
     grad_norm: Window
     dt: Window
@@ -94,6 +95,9 @@ class Step(Event, total=False):
     step: Count
     n: Count
     loss: float | tuple[float, ...]
+    step_loss: float
+    summed: Count
+    parts: dict[str, float]
     lr: float | tuple[float | None, ...]
     grad_norm: float
     dt: float

@@ -135,6 +135,9 @@ class FrameworkAdapter:
         losses, backwards, unscaled = local.take(recorder)
         extra = {"local": True} if norm is not None and recorder.scratch.get("local") else None
         if self.monitor is not None:
+            if backwards > 1 or not recorder.step:
+                step_losses, first = self.monitor.step_losses, not recorder.step
+                extra = merged(extra, step_losses.told(optimizer, losses, backwards, local.taken_starts, first))
             extra = merged(extra, self.monitor.step_ended(optimizer, recorder, norm, backwards))
         scaling = local.scaling
         if scaling is None and (norm is None or type(norm) is float) and are_floats(losses):

@@ -3,6 +3,7 @@
 A framework's `model_inputs.py` reads the tensors.
 """
 
+from ..events.protocol import BATCH
 from ..training.batch_fingerprints import STILL, told_histogram
 from .nested import tensors_in
 
@@ -29,18 +30,50 @@ class ModelInputs:
     """The batches of one process, at dense steps.
 
     A framework implements `leaf(path, leaf, role, model)`, `_column_ranges(values)`, `_merged(known, low, high)`,
-    `_equal_columns(low, high)` and `_doubles(values)`: a copy of the first `TABLE_ROWS` rows in double
-    precision, in host memory, as `_target_doubles(target)` of a target of one axis (`None`: not at hand).
+    `_equal_columns(low, high)`, `_histogram(target)` and `_doubles(values)`: a copy of the first `TABLE_ROWS` rows in
+    double precision, in host memory, as `_target_doubles(target)` of a target of one axis (`None`: not at hand).
 
     Args:
         stats: Looks at tensors.
+        without_modes: The context to look in.
+        emit: `emit(kind, **fields)` writes an event.
+
+    Attributes:
+        FRAMEWORK: Name of the framework in events.
     """
 
-    def __init__(self, stats):
+    FRAMEWORK = ""
+
+    def __init__(self, stats, without_modes, emit):
         self.stats = stats
+        self.without_modes = without_modes
+        self.emit = emit
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self._batch = None
         self._columns = {}
         self._table = None
         self._telling = {}
+
+    def look(self, root, args, kwargs, batch):
+        """Looks at the batch of a dense forward, the first of its step; the labels come with the loss."""
+        if self._batch is not None or not self.without_modes.is_possible():
+            return
+        with self.without_modes:
+            self._batch = self._fields(root, args, kwargs, batch)
+
+    def tell(self, step, losses):
+        """Writes the event; `losses` know the target."""
+        fields, self._batch = self._batch, None
+        target, losses.target = losses.target, None
+        if fields is None:
+            return
+        if target is not None and self.without_modes.is_possible():
+            with self.without_modes:
+                self._add_target(fields, target)
+        self.emit(BATCH, framework=self.FRAMEWORK, step=step, **fields)
 
     def leaf(self, path, leaf, role, model):
         """Fields of one tensor of a batch.
@@ -111,22 +144,20 @@ class ModelInputs:
         self._telling[key] = (both, samples + len(values))
         fields["telling"], fields["telling_n"] = both[:STILL], samples + len(values)
 
-    def _add_target(self, fields, target, histogram):
-        """Adds the target of the loss.
-
-        Args:
-            fields: From `_fields`; changed in place.
-            target: A tensor.
-            histogram: `histogram()` counts the classes of the target; `None` where it has no classes.
-        """
+    def _add_target(self, fields, target):
+        """Adds the target of the loss, a tensor, to `fields`, which are from `_fields`."""
         fields["leaves"] = [*fields["leaves"], self.leaf("target", target, "label", None)][: MOST_LEAVES + 1]
         self._compare_with_target(target)
         if fields["labels"] is None:
-            counts = histogram()
+            counts = self._histogram(target)
             fields["labels"] = {"histogram": told_histogram(counts)} if counts is not None else None
         shape = target.shape
         if len(shape) == 1 and fields["samples"]:
             fields["dims_equal"] = fields["dims_equal"] and shape[0] % fields["samples"] == 0
+
+    def _histogram(self, target):
+        """How often each class is in the target of a loss; `None` where it has no classes."""
+        raise NotImplementedError
 
 
 def telling_columns(table, target):
@@ -141,7 +172,7 @@ def telling_columns(table, target):
         tasks made to be solved from any of them: none is listed.
     """
     labels = set(target.tolist())
-    classes = len(labels) <= _MOST_CLASSES and all(label == int(label) for label in labels if label == label)
+    classes = len(labels) <= _MOST_CLASSES and all(label.is_integer() for label in labels)
     if len(labels) < 2 or len(target) - (len(labels) if classes else 2) < _FREE_ROWS:
         return None
     table = table - table.mean(0)

@@ -80,7 +80,7 @@ def key_of_parameters(parameters):
 class Describer:
     """Writes the `model` event.
 
-    A framework implements `_own_parameters(module)`, `_count(parameter)`, `_is_trainable(parameter)` and
+    A framework implements `_own_parameters(module)`, `_count(parameter)`, `is_trainable(parameter)` and
     `_options(module)`.
 
     Args:
@@ -134,7 +134,7 @@ class Describer:
             "depth": name.count(".") + 1 if name else 0,
             "order": order.get(at),
             "parameters": sum(self._count(p) for p in own),
-            "trainable": sum(self._count(p) for p in own if self._is_trainable(p)),
+            "trainable": sum(self._count(p) for p in own if self.is_trainable(p)),
             "options": self._options(one) if one is not None else {},
             "input": seen.get("input", []),
             "output": seen.get("output", []),
@@ -144,7 +144,7 @@ class Describer:
         parameter = table.held[at]()
         if parameter is None:
             return {"i": at, "name": table.names[at], "shape": [], "trainable": False, "module": None, "init": None}
-        fields = {"i": at, "name": table.names[at], "trainable": self._is_trainable(parameter)}
+        fields = {"i": at, "name": table.names[at], "trainable": self.is_trainable(parameter)}
         fields["module"] = table.owners[at]
         fields.update(self.stats.kind(parameter))
         fields["init"] = initial[at] if initial is not None else None

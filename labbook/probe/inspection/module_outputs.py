@@ -1,7 +1,131 @@
-"""Limits of what is observed of a model's module outputs, the same for every framework."""
+"""Looks at what the modules of a model return, in one forward: the part without a framework."""
+
+from collections import deque
+from weakref import ref
+
+from .nested import first_tensor, tensors_in
 
 MOST_MODULES = 400
 """Modules, and pairs of connected modules, that are followed; a larger model is observed in its first ones."""
 
 MOST_SAMPLES = 2048
 """Samples over which a unit must be 0 to count as dead."""
+
+FLAT = ("Tanh", "Sigmoid")
+RECTIFIERS = ("ReLU", "ReLU6")
+
+
+class ModuleOutputs:
+    """The modules of one process, at dense forwards.
+
+    A framework implements `begin(root, table, first)`, `look_root(module, args, output)`, `_look_at(number, module,
+    args, tensor)`: what is told of a module that has returned this tensor, `_bad(tensor)`: how many values of a tensor
+    are not finite, and `_silent_units(tensor)`: `(silent, samples)`, which units were 0 for all of so many samples, or
+    `None`; `silent` is an array of the framework with `_size(silent)` elements.
+
+    Args:
+        stats: Looks at tensors.
+        failed: `failed(where, error)` takes failures of ours.
+        clock: The processor's time of this thread.
+
+    Attributes:
+        found: Number of a module -> what was seen of its output.
+        facts: Number of a module -> shapes and dtypes of its inputs and outputs, in the first forward.
+        order: Numbers in the order of the calls.
+        feeds: Pairs of numbers: the second module was given what the first returned.
+    """
+
+    def __init__(self, stats, failed, clock):
+        self.stats = stats
+        self._failed = failed
+        self.clock = clock
+        self.cost = 0.0
+        self._dead = {}
+
+    def clear(self):
+        """Forgets what the last look has found."""
+        self.found = {}
+        self.facts = {}
+        self.order = []
+        self.feeds = []
+        self.end()
+        self._root = None
+
+    def end(self):
+        """Lets go of what a forward has returned."""
+        self._returned = {}
+
+    def settle(self):
+        """Computes what the looks have left to be computed, after the forward."""
+
+    def took(self):
+        """Seconds that the looks at modules took since this was asked last."""
+        cost, self.cost = self.cost, 0.0
+        return cost
+
+    def _look(self, number, module, args, output):
+        known = self.found.get(number)
+        tensor = first_tensor(output, self.stats)
+        if known is not None:
+            known["calls"] += 1
+            self._remember(number, tensor)
+            return
+        self._trace(number, args)
+        if self._first:
+            self.order.append(number)
+            self.facts[number] = {
+                "input": [self.stats.kind(t) for _, t in tensors_in(args, self.stats, 4)],
+                "output": [self.stats.kind(t) for _, t in tensors_in(output, self.stats, 4)],
+            }
+        if tensor is None:
+            return
+        told = self._look_at(number, module, args, tensor)
+        self.found[number] = told
+        self._remember(number, tensor, told)
+
+    def _remember(self, number, tensor, told=None):
+        if tensor is not None:
+            bad = told["bad"] if told is not None else 0
+            self._returned[id(tensor)] = (ref(tensor), number, bad, self._version(tensor), told)
+
+    def _version(self, tensor):
+        """How often a tensor was written to; `None` where nobody counts that."""
+
+    def _trace(self, number, args):
+        """Notes which module returned the very tensor that this one was given."""
+        given = first_tensor(args, self.stats)
+        if given is None or not self._first:
+            return
+        maker = self._returned.get(id(given))
+        if maker is not None and maker[0]() is given and maker[1] != number and len(self.feeds) < MOST_MODULES:
+            self.feeds.append([maker[1], number])
+
+    def _bad_inputs(self, args):
+        bad = 0
+        for _, tensor in tensors_in(args, self.stats, 4):
+            maker = self._returned.get(id(tensor))
+            bad += maker[2] if maker is not None and maker[0]() is tensor else self._bad(tensor)
+        return bad
+
+    def dead(self, key, tensor):
+        """`dead` and `dead_n` of a rectifier: units that were 0 for all of the last samples, over several looks."""
+        found = self._silent_units(tensor)
+        if found is None:
+            return {"dead": None, "dead_n": 0}
+        silent, samples = found
+        seen = self._dead.get(key)
+        if seen is None or not self._alike(seen[0][1], silent):
+            if len(self._dead) > MOST_MODULES:
+                self._dead.clear()
+            seen = self._dead[key] = deque()
+        seen.append((samples, silent))
+        while sum(count for count, _ in seen) - seen[0][0] >= MOST_SAMPLES:
+            seen.popleft()
+        always = silent
+        for _, one in seen:
+            always = always & one
+        return {"dead": always.sum().item() / self._size(always), "dead_n": int(sum(count for count, _ in seen))}
+
+    def _alike(self, one, other):
+        """Whether two arrays of `_silent_units` can be compared."""
+        return one.shape == other.shape

@@ -11,3 +11,6 @@ CHECKED_FOR_STALE = 8
 
 MOST_FINGERPRINTED = 4096
 """Numbers in the fingerprint of all parameters, which ranks compare."""
+
+CLEARED = 1024
+"""Values of a gradient that are looked at to find out whether it was cleared."""

@@ -67,7 +67,7 @@ class AutogradGraph:
 
     Args:
         paddle: The module.
-        inspector: The other eyes; their `roots`, `table` and `held_by_optimizers` are used.
+        inspector: The other eyes; their `roots`, `tables` and `trained_parameters` are used.
         cuts: The `DetachFinder`.
     """
 
@@ -129,7 +129,7 @@ class AutogradGraph:
             return
         number, found, before = pending
         missing = []
-        for root, table in self.inspector.followed():
+        for root, table in self.inspector.tables():
             if not root.called:
                 continue
             for at, held in enumerate(table.held):
@@ -170,7 +170,7 @@ class AutogradGraph:
 
     def _known_leaves(self):
         """Nodes of the parameters of optimizers and models."""
-        known = set(map(node_of, self.inspector.held_by_optimizers()))
+        known = set(map(node_of, self.inspector.trained_parameters()))
         for root in self.inspector.roots.all():
             layer = root.module()
             known.update(map(node_of, parameters_of(layer, "_sub_layers") if layer is not None else []))
@@ -190,7 +190,7 @@ class AutogradGraph:
             reachable=len(self.reached),
             unreachable=self.missing[:_MOST_NAMES],
             unreachable_n=len(self.missing),
-            held=sum(not one.stop_gradient for one in self.inspector.held_by_optimizers()),
+            held=sum(not one.stop_gradient for one in self.inspector.trained_parameters()),
             foreign=self._foreign_leaves(found, before),
             cut=self.cut,
             blown=self.inspector.functions.pairs.blown,

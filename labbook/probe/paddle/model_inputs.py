@@ -8,9 +8,7 @@ from ..training.batch_fingerprints import histogram
 class ModelInputs(model_inputs.ModelInputs):
     """The batches of one process that uses PaddlePaddle, at dense steps."""
 
-    def look(self, root, args, kwargs, batch):
-        """Fields of the `batch` event; the labels come with the loss."""
-        return self._fields(root, args, kwargs, batch)
+    FRAMEWORK = "paddle"
 
     def leaf(self, path, leaf, role, model):
         """Fields of one tensor of a batch."""
@@ -43,12 +41,6 @@ class ModelInputs(model_inputs.ModelInputs):
 
     def _equal_columns(self, low, high):
         return (low == high).nonzero()[0].tolist()
-
-    def labelled(self, fields, target):
-        """The fields with the labels that the loss was given, `None` where it was given none."""
-        if target is not None:
-            self._add_target(fields, target, lambda: self._histogram(target))
-        return fields
 
     def _histogram(self, target):
         if "int" not in self.stats.dtype(target) or not 0 < target.size <= 1 << 20:

@@ -82,7 +82,8 @@ class Describer(model_table.Describer):
     def _count(self, parameter):
         return prod(parameter.shape)
 
-    def _is_trainable(self, parameter):
+    def is_trainable(self, parameter):
+        """Whether a parameter is not frozen."""
         return not parameter.stop_gradient
 
     def _options(self, module):

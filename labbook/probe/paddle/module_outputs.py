@@ -1,46 +1,39 @@
 """Looks at what the layers of a PaddlePaddle model return, in one forward, through the wrapped call of all layers."""
 
 from _thread import get_ident
-from collections import deque
 from time import thread_time
-from weakref import ref
 
-from ..inspection.module_outputs import MOST_MODULES, MOST_SAMPLES
-from ..inspection.nested import first_tensor, tensors_in
+from ..inspection import module_outputs
+from ..inspection.module_outputs import FLAT, RECTIFIERS
+from ..inspection.nested import first_tensor
 from ..wrapping import leave_out_one_frame
 
-_FLAT = ("Tanh", "Sigmoid")
-_RECTIFIERS = ("ReLU", "ReLU6")
 _MOST_ELEMENTS = 1 << 20
 
 
-class ModuleOutputs:
-    """The layers of one process, at dense forwards.
+class ModuleOutputs(module_outputs.ModuleOutputs):
+    """The layers of one process that uses PaddlePaddle, at dense forwards.
 
     Args:
         paddle: The module.
         stats: Looks at tensors.
         failed: `failed(where, error)` takes failures of ours.
+
+    Attributes:
+        ever: `(index of a model, number of a layer)` of each layer that was ever called.
     """
 
     def __init__(self, paddle, stats, failed):
+        super().__init__(stats, failed, thread_time)
         self.paddle = paddle
-        self.stats = stats
-        self._failed = failed
         self._norms = paddle.nn.layer.norm._BatchNormBase
-        self._dead = {}
         self.ever = set()
-        self._took = 0.0
         self.clear()
 
     def clear(self):
         """Forgets what the last look has found."""
-        self.found = {}
-        self.facts = {}
-        self.order = []
-        self.feeds = []
-        self._returned = {}
-        self._root = self._thread = None
+        super().clear()
+        self._thread = None
         self._table = {}
 
     def begin(self, root, table, first):
@@ -56,10 +49,6 @@ class ModuleOutputs:
         self._first = first
         self._thread = get_ident()
 
-    def end(self):
-        """Lets go of what a forward has returned."""
-        self._returned = {}
-
     def call(self, layer, original, args, kwargs):
         """Calls a layer inside the model, and looks at what it returned."""
         try:
@@ -69,54 +58,30 @@ class ModuleOutputs:
             raise
         number = self._table.get(id(layer))
         if number is not None and get_ident() == self._thread:
-            began = thread_time()
+            began = self.clock()
             self.ever.add((self._root.index, number))
             try:
                 self._look(number, layer, args or tuple(kwargs.values()), output)
             except Exception as error:
                 self._failed("paddle.look at layer", error)
-            self._took += thread_time() - began
+            self.cost += self.clock() - began
         return output
 
-    def took(self):
-        """Seconds that looking inside the forward has taken since it was asked last."""
-        took, self._took = self._took, 0.0
-        return took
-
-    def look_root(self, layer, args, output):
-        """Looks at what the model itself returned."""
+    def look_root(self, layer, given, output):
+        """Looks at what the model itself returned; `given` are its arguments, and those by name."""
+        args, kwargs = given
         self.ever.add((self._root.index, 0))
-        self._look(0, layer, args, output)
+        self._look(0, layer, args or tuple(kwargs.values()), output)
 
-    def _look(self, number, layer, args, output):
-        known = self.found.get(number)
-        tensor = first_tensor(output, self.stats)
-        if known is not None:
-            known["calls"] += 1
-            self._remember(number, tensor)
-            return
-        self._trace(number, args)
-        if self._first:
-            self.order.append(number)
-            self.facts[number] = {
-                "input": [self.stats.kind(t) for _, t in tensors_in(args, self.stats, 4)],
-                "output": [self.stats.kind(t) for _, t in tensors_in(output, self.stats, 4)],
-            }
-        if tensor is None:
-            return
-        told = self._describe(number, layer, args, tensor)
-        self.found[number] = told
-        self._remember(number, tensor, told["bad"])
-
-    def _describe(self, number, layer, args, tensor):
+    def _look_at(self, number, layer, args, tensor):
         given = first_tensor(args, self.stats)
         kind = type(layer).__name__
         told = {"i": number, "calls": 1, "training": layer.training}
         told.update(self.stats.look(tensor))
         told["in_bad"] = self._bad_inputs(args)
-        told["sat"] = self.saturated(given) if kind in _FLAT and given is not None else None
+        told["sat"] = self.saturated(given) if kind in FLAT and given is not None else None
         told["across"] = self.across(tensor)
-        if kind in _RECTIFIERS:
+        if kind in RECTIFIERS:
             # Of NaN these rectifiers make 0: that unit is not dead.
             dead = self.dead((id(self._root), number), tensor) if not told["in_bad"] else {"dead": None, "dead_n": 0}
             told.update(dead)
@@ -125,29 +90,9 @@ class ModuleOutputs:
             told["bn"] = self._norm(layer, given)
         return told
 
-    def _remember(self, number, tensor, bad=0):
-        if tensor is not None:
-            self._returned[id(tensor)] = (ref(tensor), number, bad)
-
-    def _trace(self, number, args):
-        """Notes which layer returned the very tensor that this one was given."""
-        given = first_tensor(args, self.stats)
-        if given is None or not self._first:
-            return
-        maker = self._returned.get(id(given))
-        if maker is not None and maker[0]() is given and maker[1] != number and len(self.feeds) < MOST_MODULES:
-            self.feeds.append([maker[1], number])
-
-    def _bad_inputs(self, args):
-        bad = 0
-        for _, tensor in tensors_in(args, self.stats, 4):
-            maker = self._returned.get(id(tensor))
-            if maker is not None and maker[0]() is tensor:
-                bad += maker[2]
-            else:
-                view = self.stats.view(tensor)
-                bad += self.stats.bad(view) if view is not None else 0
-        return bad
+    def _bad(self, tensor):
+        view = self.stats.view(tensor)
+        return self.stats.bad(view) if view is not None else 0
 
     def saturated(self, tensor):
         """Share of |input| > 5, `None` where it cannot be read."""
@@ -159,26 +104,16 @@ class ModuleOutputs:
         view = self.stats.whole_view(tensor)
         return self.stats.across(view) if view is not None and view.ndim > 1 else None
 
-    def dead(self, key, tensor):
-        """`dead` and `dead_n` of a rectifier: units that were 0 for all of the last samples, over several looks."""
+    def _silent_units(self, tensor):
         view = self.stats.whole_view(tensor)
         if view is None or view.ndim < 2 or not view.size:
-            return {"dead": None, "dead_n": 0}
+            return None
         while view.size > _MOST_ELEMENTS and view.shape[0] > 1:
             view = view[::2]
-        silent, samples = self.stats.silent_units(view)
-        seen = self._dead.get(key)
-        if seen is None or seen[0][1].shape != silent.shape:
-            if len(self._dead) > MOST_MODULES:
-                self._dead.clear()
-            seen = self._dead[key] = deque()
-        seen.append((samples, silent))
-        while sum(count for count, _ in seen) - seen[0][0] >= MOST_SAMPLES:
-            seen.popleft()
-        always = silent
-        for _, one in seen:
-            always = always & one
-        return {"dead": float(always.mean()), "dead_n": int(sum(count for count, _ in seen))}
+        return self.stats.silent_units(view)
+
+    def _size(self, silent):
+        return silent.size
 
     def _norm(self, layer, given):
         """Values for each channel, and how far the running variance is from that of the batch."""

@@ -4,6 +4,7 @@ import os
 
 from ..inspection.parameter_stats import (
     CHECKED_FOR_STALE,
+    CLEARED,
     MOST_FINGERPRINTED,
     MOST_HISTOGRAMS,
     MOST_PARAMETERS,
@@ -12,6 +13,10 @@ from ..training.batch_fingerprints import fingerprint
 from . import framework_state
 
 _GRADIENT_SAMPLE = 4096
+
+
+MARKED = 16
+"""Values of a gradient that tell whether it was written."""
 
 
 class ParameterStats:
@@ -30,6 +35,26 @@ class ParameterStats:
         self.values = values
         self.deep = deep
         self.clear()
+
+    def gradients_of(self, optimizer):
+        """The gradients in the parameters of an optimizer."""
+        for parameter in framework_state.parameters(optimizer):
+            gradient = parameter._grad_ivar()
+            if gradient is not None and gradient._is_initialized():
+                yield gradient
+
+    def is_zero(self, gradient):
+        """Whether a gradient is 0, by a few of its values; false where reading it would wait for a device."""
+        view = self.stats.view(gradient) if gradient.place.is_cpu_place() else None
+        return view is not None and not view.reshape(-1)[:CLEARED].any()
+
+    def mark(self, parameter):
+        """What changes when the gradient of a parameter is written: adding to it leaves its memory and its version."""
+        gradient = parameter._grad_ivar()
+        if gradient is None or not gradient._is_initialized():
+            return None
+        view = self.stats.view(gradient) if gradient.place.is_cpu_place() else None
+        return object() if view is None else view.reshape(-1)[:: 1 + view.size // MARKED].tobytes()
 
     def clear(self):
         """Forgets what was kept of a step."""

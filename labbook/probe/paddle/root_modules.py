@@ -8,46 +8,11 @@ on, unless a dense step has asked to look.
 import threading
 from weakref import ref
 
-from ..inspection import model_lookup as modules
+from ..inspection import root_modules
+from ..inspection.root_modules import MOST_ROOTS, is_stochastic
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 
-MOST_ROOTS = 16
 _MOST_REFUSED = 2048
-
-
-class RootModule:
-    """An outermost model.
-
-    Attributes:
-        index: Its number in this process.
-        name: Its class.
-        stochastic: Whether dropout with p > 0 or batch normalisation is inside.
-        called: Forwards with gradients so far.
-        thread: The thread that its last forward ran in, of those that were taken; `None` before.
-        told: What is remembered of it between dense steps.
-        hidden: Why its inside cannot be looked at, "" when it can.
-        shown: Whether its `model` event was written.
-    """
-
-    def __init__(self, layer, index, paddle):
-        self._layer = ref(layer)
-        self.index = index
-        self.name = modules.class_name(layer)
-        self.stochastic = is_stochastic(layer, paddle)
-        self.called = 0
-        self.thread = None
-        self.told = None
-        self.hidden = ""
-        self.shown = False
-
-    def module(self):
-        """The layer, `None` when it is gone."""
-        return self._layer()
-
-    def training(self):
-        """Its mode; true when it is gone."""
-        layer = self._layer()
-        return True if layer is None else layer.training
 
 
 class Inside(threading.local):
@@ -56,57 +21,35 @@ class Inside(threading.local):
     on = False
 
 
-class RootModules:
+class RootModules(root_modules.RootModules):
     """All outermost models of this process.
 
     Args:
         adapter: The adapter of PaddlePaddle.
 
     Attributes:
-        monitor: Told of their forwards; set by the eyes.
         look: What looks at the layers of the forward under way, `None` at ordinary steps: `look.call(layer, original,
             args, kwargs)`.
         abandoned: Called when an outermost call raised.
     """
 
+    CHILDREN = "_sub_layers"
+
     def __init__(self, adapter):
-        self.paddle = adapter.module
-        self.monitor = None
+        super().__init__(adapter.module, adapter.probe.failed)
         self.look = None
         self.abandoned = _nothing
         self.inside = Inside()
         self._local = adapter.training.local
-        self._failed = adapter.probe.failed
         self._dynamic = adapter.module.in_dynamic_mode
         self._held = set()
         self._optimizers = 0
-        self._known = {}
         self._refused = {}
-        self._count = 0
 
     def forget(self):
         """Lets go of what belongs to the parent, in a forked child."""
         self.look = None
         self.inside.on = False
-
-    def all(self):
-        """The models that still exist."""
-        return [root for root in list(self._known.values()) if root.module() is not None]
-
-    def of(self, parameter):
-        """The model that owns a parameter, `None` when none does."""
-        for root in self.all():
-            if id(parameter) in self.ids(root):
-                return root
-        return None
-
-    def ids(self, root):
-        """Ids of a model's parameters, refreshed once a dense step."""
-        if root.told is None or "ids" not in root.told:
-            layer = root.module()
-            found = modules.parameters_of(layer, "_sub_layers") if layer is not None else []
-            root.told = dict(root.told or {}, ids={id(p) for p in found})
-        return root.told["ids"]
 
     def discover(self, parameters):
         """Takes the parameters of a new optimizer: models that own some of them are followed."""
@@ -115,7 +58,7 @@ class RootModules:
 
     def install(self, patches):
         """Wraps the call of all layers."""
-        kind = self.paddle.nn.Layer
+        kind = self.framework.nn.Layer
         self._original = kind.__call__
         patches.put(kind, "__call__", transparent_wrapper(self._watched(self._original), self._original))
 
@@ -144,7 +87,7 @@ class RootModules:
     def _find(self, layer):
         key = id(layer)
         root = self._known.get(key)
-        if root is not None and root._layer() is layer:
+        if root is not None and root.owner() is layer:
             return root if self._dynamic() else None
         refused = self._refused.get(key)
         if refused is not None and refused[0] == self._optimizers and refused[1]() is layer:
@@ -159,7 +102,7 @@ class RootModules:
         """Decides about a layer that is called by no other: it is followed when an optimizer trains some of it."""
         if not self._dynamic():
             return None
-        own = [p for p in modules.parameters_of(layer, "_sub_layers") if not p.stop_gradient]
+        own = [p for p in self.parameters_of(layer) if not p.stop_gradient]
         wanted = any(id(p) in self._held for p in own) if self._held else bool(own)
         if not wanted or self._count >= 8 * MOST_ROOTS:
             return self._refuse(layer)
@@ -170,22 +113,17 @@ class RootModules:
         reached = set(map(id, parameters))
         for key, (_, held) in list(self._refused.items()):
             layer = held()
-            own = map(id, modules.parameters_of(layer, "_sub_layers")) if layer is not None else ()
+            own = map(id, self.parameters_of(layer)) if layer is not None else ()
             if not reached.isdisjoint(own) and self._follow(layer) is not None:
                 del self._refused[key]
 
     def _follow(self, layer):
         """The `RootModule` of a new model, `None` where there are too many."""
-        for key, root in list(self._known.items()):
-            if root.module() is None:
-                del self._known[key]
+        self._drop_gone()
         if len(self._known) >= MOST_ROOTS or self._count >= 8 * MOST_ROOTS:
             return None
-        root = RootModule(layer, self._count, self.paddle)
-        root.hidden = why_hidden(layer)
-        self._count += 1
-        self._known[id(layer)] = root
-        return root
+        normalisation = self.framework.nn.layer.norm._BatchNormBase
+        return self._number(layer, is_stochastic(layer.sublayers(include_self=True), normalisation), why_hidden(layer))
 
     def _refuse(self, layer):
         if len(self._refused) >= _MOST_REFUSED:
@@ -194,7 +132,7 @@ class RootModules:
 
     def _outermost(self, root, layer, args, kwargs):
         monitor, training, failed, inside = self.monitor, self.monitor.training, self._failed, self.inside
-        clock, grad_on = training.clock, self.paddle.is_grad_enabled
+        clock, grad_on = training.clock, self.framework.is_grad_enabled
         followed = False
         if (
             monitor.fast_path.steady is not None
@@ -236,20 +174,6 @@ class RootModules:
 
 def _nothing():
     return None
-
-
-def is_stochastic(layer, paddle):
-    """Whether dropout with p > 0 or batch normalisation is inside."""
-    norm = paddle.nn.layer.norm._BatchNormBase
-    for one in layer.sublayers(include_self=True):
-        if "Dropout" in type(one).__name__ and getattr(one, "p", 1):
-            return True
-        if issubclass(type(one), norm):
-            return True
-        rate = getattr(one, "dropout", 0)
-        if type(rate) is float and rate > 0:
-            return True
-    return False
 
 
 def why_hidden(layer):

@@ -18,7 +18,7 @@ def fill_in(inspector, loop, now=False):
         loop: The `LoopCounts`.
         now: Whether a step has just ended, so that what is trained exists.
     """
-    models = [(root, table) for root, table in inspector.followed() if root.called]
+    models = [(root, table) for root, table in inspector.tables() if root.called]
     alive = {
         m.index for m in inspector.adapter.training.recorders.values() if m.owner is not None and m.owner() is not None
     }
@@ -27,7 +27,7 @@ def fill_in(inspector, loop, now=False):
         return  # some is gone, as at the end of a program that trains inside a function: the last look stands
     inspector.counted = alive
     loop.facts["judged"] = loop.backwards
-    everything = [id(p) for p in inspector.held_by_optimizers()]
+    everything = [id(p) for p in inspector.trained_parameters()]
     held = set(everything)
     never, outside, uncalled = [], [], []
     trainable = frozen = elements = 0

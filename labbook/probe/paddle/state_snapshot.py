@@ -35,9 +35,9 @@ class StateSnapshot(state_snapshot.StateSnapshot):
         self._cast()
 
     def _cast(self):
-        if self.call.cast is None:
+        if not self.call.casts:
             return
-        level, dtype = (str(value) for value in self.call.cast)
+        level, dtype = (str(value) for value in self.call.casts)
         level = level.rpartition(".")[2]
         if level in ("O1", "O2"):
             self._stack.enter_context(self.framework.amp.auto_cast(True, level=level, dtype=dtype))

@@ -1,6 +1,5 @@
 """Looks at the batches that reach PyTorch models: their inputs, labels, and columns that never vary."""
 
-from ..events.protocol import BATCH
 from ..inspection import model_inputs
 from ..inspection.model_inputs import CHANNELS, COLUMNS, TABLE_ROWS
 from ..training.batch_fingerprints import histogram
@@ -16,25 +15,11 @@ class ModelInputs(model_inputs.ModelInputs):
         emit: `emit(kind, **fields)` writes an event.
     """
 
+    FRAMEWORK = "torch"
+
     def __init__(self, torch, stats, without_modes, emit):
-        super().__init__(stats)
+        super().__init__(stats, without_modes, emit)
         self.torch = torch
-        self.without_modes = without_modes
-        self.emit = emit
-        self.forget()
-
-    def forget(self):
-        """Begins anew, in a forked child."""
-        self._batch = self._table = None
-        self._columns = {}
-        self._telling = {}
-
-    def look(self, root, args, kwargs, batch):
-        """Looks at the batch of a dense forward, the first of its step; the labels come with the loss."""
-        if self._batch is not None or not self.without_modes.is_possible():
-            return
-        with self.without_modes:
-            self._batch = self._fields(root, args, kwargs, batch)
 
     def _is_input(self, leaf):
         return leaf.grad_fn is None
@@ -71,17 +56,6 @@ class ModelInputs(model_inputs.ModelInputs):
 
     def _equal_columns(self, low, high):
         return (low == high).nonzero().flatten().tolist()
-
-    def tell(self, step, losses):
-        """Writes the event; `losses` know the target."""
-        fields, self._batch = self._batch, None
-        target, losses.target = losses.target, None
-        if fields is None:
-            return
-        if target is not None and self.without_modes.is_possible():
-            with self.without_modes:
-                self._add_target(fields, target, lambda: self._histogram(target))
-        self.emit(BATCH, framework="torch", step=step, **fields)
 
     def _histogram(self, target):
         whole = not target.is_floating_point() and not target.is_complex()

@@ -115,7 +115,8 @@ class Describer(model_table.Describer):
     def _count(self, parameter):
         return parameter.numel()
 
-    def _is_trainable(self, parameter):
+    def is_trainable(self, parameter):
+        """Whether a parameter is not frozen."""
         return parameter.requires_grad
 
     def _options(self, module):

@@ -1,10 +1,10 @@
 """Looks at what the modules of a PyTorch model return, in one forward."""
 
-from collections import deque
 from weakref import ref
 
-from ..inspection.module_outputs import MOST_MODULES, MOST_SAMPLES
-from ..inspection.nested import first_tensor, tensors_in
+from ..inspection import module_outputs
+from ..inspection.module_outputs import FLAT, RECTIFIERS
+from ..inspection.nested import first_tensor
 from .batched_stats import BatchedStats, share
 from .module_calls import Observer
 from .tensor_stats import MOST, RUN
@@ -14,12 +14,10 @@ SATURATED = 5.0
 
 _ROWS = 32
 _UNITS = 256
-_FLAT = ("Tanh", "Sigmoid")
-_RECTIFIERS = ("ReLU", "ReLU6")
 
 
-class ModuleOutputs:
-    """The modules of one process, at dense forwards.
+class ModuleOutputs(module_outputs.ModuleOutputs):
+    """The modules of one process that uses PyTorch, at dense forwards.
 
     Args:
         torch: The module.
@@ -31,26 +29,17 @@ class ModuleOutputs:
     """
 
     def __init__(self, torch, stats, without_modes, failed, clock, calls):
+        super().__init__(stats, failed, clock)
         self.torch = torch
-        self.stats = stats
         self.without_modes = without_modes
-        self._failed = failed
         self._calls = calls
         self._observed = []
-        self._dead = {}
         self._batched = BatchedStats(torch)
-        self.clock = clock
-        self.cost = 0.0
         self.clear()
 
     def clear(self):
         """Forgets what the last look has found."""
-        self.found = {}
-        self.facts = {}
-        self.order = []
-        self.feeds = []
-        self.end()
-        self._root = None
+        super().clear()
         self._batched.clear()
 
     def settle(self):
@@ -82,7 +71,7 @@ class ModuleOutputs:
         observed, self._observed = self._observed, []
         for key, observer in observed:
             self._calls.remove(key, observer)
-        self._returned = {}
+        super().end()
 
     def _look_of(self, number, owner):
         without_modes, failed = self.without_modes, self._failed
@@ -101,72 +90,36 @@ class ModuleOutputs:
 
         return look
 
-    def took(self):
-        """Seconds that the looks at modules took since this was asked last."""
-        cost, self.cost = self.cost, 0.0
-        return cost
-
     def look_root(self, module, args, output):
         """Looks at what the model itself returned."""
         if self.without_modes.is_possible():
             with self.without_modes:
                 self._look(0, module, args, output)
 
-    def _look(self, number, module, args, output):
-        known = self.found.get(number)
-        tensor = first_tensor(output, self.stats)
-        if known is not None:
-            known["calls"] += 1
-            self._remember(number, tensor)
-            return
+    def _look_at(self, number, module, args, tensor):
         maker = self._returned.get(id(tensor))
-        self._trace(number, args)
-        if self._first:
-            self.order.append(number)
-            self.facts[number] = {
-                "input": [self.stats.kind(t) for _, t in tensors_in(args, self.stats, 4)],
-                "output": [self.stats.kind(t) for _, t in tensors_in(output, self.stats, 4)],
-            }
-        if tensor is None:
-            return
         given = first_tensor(args, self.stats)
         kind = type(module).__name__
-        if maker is not None and maker[0]() is tensor and maker[3] == _version(tensor) and maker[4] is not None:
+        if maker is not None and maker[0]() is tensor and maker[3] == self._version(tensor) and maker[4] is not None:
             told = self._batched.same(maker[4])  # a container returns what its last part has returned
         else:
             told = self.stats.look(tensor, later=self._batched)
             self._across_later(told, tensor)
         told.update(i=number, calls=1, training=module.training)
         told["in_bad"] = self._bad_inputs(args) if told["bad"] else 0
-        told["sat"] = self._saturated(given) if kind in _FLAT and given is not None else None
-        if kind in _RECTIFIERS:
+        told["sat"] = self._saturated(given) if kind in FLAT and given is not None else None
+        if kind in RECTIFIERS:
             told.update(self.dead((id(self._root), number), tensor))
         told["cast"] = self._cast(tensor)
         if module.training and given is not None and isinstance(module, self.torch.nn.modules.batchnorm._BatchNorm):
             told["bn"] = self._norm(module, given)
-        self.found[number] = told
-        self._remember(number, tensor, told)
+        return told
 
-    def _remember(self, number, tensor, told=None):
-        if tensor is not None:
-            bad = told["bad"] if told is not None else 0
-            self._returned[id(tensor)] = (ref(tensor), number, bad, _version(tensor), told)
+    def _bad(self, tensor):
+        return self.stats.bad(tensor)
 
-    def _trace(self, number, args):
-        """Notes which module returned the very tensor that this one was given."""
-        given = first_tensor(args, self.stats)
-        if given is None or not self._first:
-            return
-        maker = self._returned.get(id(given))
-        if maker is not None and maker[0]() is given and maker[1] != number and len(self.feeds) < MOST_MODULES:
-            self.feeds.append([maker[1], number])
-
-    def _bad_inputs(self, args):
-        bad = 0
-        for _, tensor in tensors_in(args, self.stats, 4):
-            maker = self._returned.get(id(tensor))
-            bad += maker[2] if maker is not None and maker[0]() is tensor else self.stats.bad(tensor)
-        return bad
+    def _version(self, tensor):
+        return None if tensor.is_inference() else tensor._version
 
     def _saturated(self, tensor):
         if not self.stats.is_plain(tensor) or not tensor.is_floating_point() or not tensor.numel():
@@ -216,10 +169,9 @@ class ModuleOutputs:
         wide = rows.to(self.torch.float32)
         return wide.clone() if wide.data_ptr() == tensor.data_ptr() else wide
 
-    def dead(self, key, tensor):
-        """`dead` and `dead_n` of a rectifier: units that were 0 for all of the last samples, over several looks."""
+    def _silent_units(self, tensor):
         if not self.stats.is_plain(tensor) or tensor.dim() < 2 or not tensor.numel():
-            return {"dead": None, "dead_n": 0}
+            return None
         unit = 1 if tensor.dim() in (2,) or tensor.dim() > 3 else tensor.dim() - 1
         value = tensor.detach()
         samples = value.shape[0]
@@ -228,19 +180,13 @@ class ModuleOutputs:
             samples = value.shape[0]
         axes = [at for at in range(value.dim()) if at != unit]
         # What a rectifier returns is never negative; the largest is found ten times faster than all others counted.
-        alive = value.amax(axes) != 0 if axes else value != 0
-        seen = self._dead.get(key)
-        if seen is None or seen[0][1].shape != alive.shape or seen[0][1].device != alive.device:
-            if len(self._dead) > MOST_MODULES:
-                self._dead.clear()
-            seen = self._dead[key] = deque()
-        seen.append((samples, alive))
-        while sum(count for count, _ in seen) - seen[0][0] >= MOST_SAMPLES:
-            seen.popleft()
-        ever = alive
-        for _, one in seen:
-            ever = ever | one
-        return {"dead": 1.0 - ever.sum().item() / ever.numel(), "dead_n": sum(count for count, _ in seen)}
+        return (value.amax(axes) == 0 if axes else value == 0), samples
+
+    def _alike(self, one, other):
+        return one.shape == other.shape and one.device == other.device
+
+    def _size(self, silent):
+        return silent.numel()
 
     def _cast(self, tensor):
         torch = self.torch
@@ -269,8 +215,3 @@ class ModuleOutputs:
 
 def _ignore(*args):
     return None
-
-
-def _version(tensor):
-    """How often a tensor was written to; `None` where nobody counts that."""
-    return None if tensor.is_inference() else tensor._version

@@ -4,6 +4,7 @@ from weakref import ref
 
 from ..inspection.parameter_stats import (
     CHECKED_FOR_STALE,
+    CLEARED,
     MOST_FINGERPRINTED,
     MOST_HISTOGRAMS,
     MOST_PARAMETERS,
@@ -39,6 +40,24 @@ class ParameterStats:
         self.deep = deep
         self._batched = BatchedStats(torch)
         self.clear()
+
+    def gradients_of(self, optimizer):
+        """The gradients in the parameters of an optimizer."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    yield parameter.grad
+
+    def is_zero(self, gradient):
+        """Whether a gradient is 0, by a few of its values; false where reading it would wait for a device."""
+        if not self.stats.is_plain(gradient) or not gradient.is_cpu:
+            return False
+        return not self.stats.runs(gradient, CLEARED).any().item()
+
+    def mark(self, parameter):
+        """What changes when the gradient of a parameter is written."""
+        gradient = parameter.grad
+        return None if gradient is None else (id(gradient), gradient._version)
 
     def clear(self):
         """Forgets what was kept of a step."""

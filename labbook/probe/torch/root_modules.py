@@ -1,55 +1,16 @@
 """Finds the outermost models of a PyTorch program and observes their calls."""
 
-from weakref import ref
-
-from ..inspection import model_lookup as modules
+from ..inspection import root_modules
+from ..inspection.root_modules import MOST_ROOTS, is_stochastic
 from .module_calls import Observer
 
-MOST_ROOTS = 16
 SWEEPS_S = 0.6
 """Seconds that searching all objects for models may take, and a share of the elapsed time later."""
 
 SWEEPS_SHARE = 0.01
 
 
-class RootModule:
-    """An outermost model.
-
-    Attributes:
-        index: Its number in this process.
-        name: Its class.
-        stochastic: Whether dropout with p > 0 or batch normalisation is inside.
-        called: Forwards with gradients so far.
-        thread: The thread that its last forward ran in, of those that were taken; `None` before.
-        shown: Whether its `model` event was written.
-        told: What is remembered of it between dense steps.
-        hidden: Why its inside cannot be looked at, "" when it can.
-        observer: The `Observer` of its calls.
-    """
-
-    def __init__(self, module, index, torch):
-        self._module = ref(module)
-        self.observer = None
-        self.index = index
-        self.name = modules.class_name(module)
-        self.stochastic = _is_stochastic(module, torch)
-        self.called = 0
-        self.thread = None
-        self.told = None
-        self.shown = False
-        self.hidden = _why_hidden(module, torch)
-
-    def module(self):
-        """The module, `None` when it is gone."""
-        return self._module()
-
-    def training(self):
-        """Its mode; true when it is gone."""
-        module = self._module()
-        return True if module is None else module.training
-
-
-class RootModules:
+class RootModules(root_modules.RootModules):
     """All outermost models of this process.
 
     Args:
@@ -62,49 +23,27 @@ class RootModules:
         calls: The `ModuleCalls` of the process.
 
     Attributes:
-        monitor: Told of their forwards; set by the eyes.
         end_look: Called when a forward that was followed has ended, in whatever way.
     """
 
+    CHILDREN = "_modules"
+
     def __init__(self, torch, find, is_compiling, failed, clock, calls):
-        self.torch = torch
-        self.monitor = None
+        super().__init__(torch, failed)
         self.end_look = None
         self._calls = calls
         self._find = find
         self._is_compiling = is_compiling
-        self._failed = failed
-        self._known = {}
-        self._count = 0
         self._clock = clock
         self._swept = 0.0
         self._begun = clock()
-
-    def all(self):
-        """The models that still exist."""
-        return [root for root in self._known.values() if root.module() is not None]
-
-    def of(self, parameter):
-        """The model that owns a parameter, one that was called if possible; `None` when none does."""
-        for root in sorted(self.all(), key=lambda root: not root.called):
-            if id(parameter) in self.ids(root):
-                return root
-        return None
-
-    def ids(self, root):
-        """Ids of a model's parameters, refreshed once a dense step."""
-        if root.told is None or "ids" not in root.told:
-            module = root.module()
-            found = modules.parameters_of(module, "_modules") if module is not None else []
-            root.told = dict(root.told or {}, ids={id(p) for p in found})
-        return root.told["ids"]
 
     def discover(self, parameters):
         """Looks for the model that owns these parameters, unless one that was called does.
 
         Cost: 40 ms where it takes a sweep; nothing once these have taken their share of the time.
         """
-        parameters = [p for p in parameters if self.torch.is_tensor(p)]
+        parameters = [p for p in parameters if self.framework.is_tensor(p)]
         now = self._clock()
         if not parameters or self._swept > SWEEPS_S + SWEEPS_SHARE * (now - self._begun):
             return
@@ -150,9 +89,9 @@ class RootModules:
                 waiting += [(value, 0) for name, value in one.__dict__.items() if not name.startswith("_")]
         while waiting:
             value, depth = waiting.pop()
-            if isinstance(value, self.torch.nn.Module) and depth:
-                parameters.update(map(id, modules.parameters_of(value, "_modules")))
-            elif isinstance(value, self.torch.Tensor):
+            if isinstance(value, self.framework.nn.Module) and depth:
+                parameters.update(map(id, self.parameters_of(value)))
+            elif isinstance(value, self.framework.Tensor):
                 parameters.add(id(value))
             elif depth < 3 and type(value) in (list, tuple, dict):
                 held = list(value.values() if type(value) is dict else value)[:256]
@@ -164,15 +103,12 @@ class RootModules:
         known = self._known.get(id(module))
         if known is not None and known.module() is module:
             return known
-        for key, root in list(self._known.items()):
-            if root.module() is None:
-                del self._known[key]
-                self._calls.remove(key, root.observer)
-        if len(self._known) >= MOST_ROOTS or isinstance(module, self.torch.jit.ScriptModule):
+        for key, root in self._drop_gone():
+            self._calls.remove(key, root.observer)
+        if len(self._known) >= MOST_ROOTS or isinstance(module, self.framework.jit.ScriptModule):
             return None
-        root = RootModule(module, self._count, self.torch)
-        self._count += 1
-        self._known[id(module)] = root
+        stochastic = is_stochastic(module.modules(), self.framework.nn.modules.batchnorm._BatchNorm)
+        root = self._number(module, stochastic, _why_hidden(module, self.framework))
         root.observer = self._observer(root)
         self._calls.add(module, root.observer)
         return root
@@ -189,8 +125,8 @@ class RootModules:
 
     def _observer(self, root):
         monitor, is_compiling, failed = self.monitor, self._is_compiling, self._failed
-        training, clock, owner, end_look = monitor.training, monitor.clock, root._module, self.end_look
-        grad_on, fast_path = self.torch.is_grad_enabled, monitor.fast_path
+        training, clock, owner, end_look = monitor.training, monitor.clock, root.owner, self.end_look
+        grad_on, fast_path = self.framework.is_grad_enabled, monitor.fast_path
 
         def begins(module, args, kwargs):
             if owner() is not module or is_compiling():
@@ -235,18 +171,6 @@ class RootModules:
                 failed("torch.forward raised", error)
 
         return Observer(begins, ended, raised)
-
-
-def _is_stochastic(module, torch):
-    for one in module.modules():
-        name = type(one).__name__
-        if "Dropout" in name and getattr(one, "p", 1):
-            return True
-        if isinstance(one, torch.nn.modules.batchnorm._BatchNorm):
-            return True
-        if getattr(one, "dropout", 0) and isinstance(getattr(one, "dropout", None), float):
-            return True
-    return False
 
 
 def _why_hidden(module, torch):

@@ -48,9 +48,9 @@ class StateSnapshot(state_snapshot.StateSnapshot):
         self._stack.enter_context(self.calls.replaced(self._modules(), self.observer))
         if call.state is not None:
             torch.set_rng_state(call.state)
-        for index, state in enumerate(call.cuda or ()):
+        for index, state in enumerate(call.device_states or ()):
             torch.cuda.set_rng_state(state, index)
-        for device, dtype, cache in call.casts:
+        for device, dtype, cache in call.casts or ():
             self._stack.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=cache))
 
     def _alias(self, parameter, aliases):

@@ -85,6 +85,10 @@ class FastPath:
         for loss in losses:
             if type(loss) is not float or loss - loss != 0.0:
                 return False
+        if self._local.backwards > 1:
+            if monitor.step_losses.wants_look(monitor.loop):
+                return False
+            monitor.step_losses.not_looked()
         monitor.inside = None
         monitor.loop.backwards += 1
         return True
@@ -180,8 +184,9 @@ class FastPath:
         training.moved = now
         recorder.budget.stepped(now)
         rates = self._adapter.rates(optimizer)
-        recorder.add(losses, rates, norm, now, backwards)
-        monitor.on_values(recorder, losses, rates, norm, None)
+        extra = monitor.step_losses.told(optimizer, losses, backwards, local.taken_starts) if backwards > 1 else None
+        recorder.add(losses, rates, norm, now, backwards, extra)
+        monitor.on_values(recorder, losses, rates, norm, extra)
         training.probe.step = recorder.step
         self._settle(optimizer, recorder, monitor, backwards, now)
         return True

@@ -48,6 +48,7 @@ class Local(threading.local):
         losses: Values passed to `backward` since the last step: floats, or scalars on a device.
         unscaled: Number of these without the factor of a gradient scaler.
         backwards: Calls of `backward` since the last step.
+        starts: Positions in `losses` of what the second call of them was called on, the third, ...
         in_backward: Whether this thread is inside `backward`.
         in_step: Depth of optimizer steps, because a step may call that of its base class.
         group: Number of updated parameter groups of the current step, if they are updated one by one.
@@ -64,6 +65,7 @@ class Local(threading.local):
         self.losses = []
         self.unscaled = 0
         self.backwards = 0
+        self.starts, self.taken_starts = [], ()
         self.taken = _NOTHING
         self.in_backward = 0
         self.in_step = 0
@@ -85,6 +87,7 @@ class Local(threading.local):
         if self.backwards:
             self.taken = (self.losses, self.backwards, self.unscaled)
             self.losses, self.backwards, self.unscaled = [], 0, 0
+            self.taken_starts, self.starts = self.starts, []
         elif recorder.seen is self.taken:
             return _NOTHING
         recorder.seen = self.taken
@@ -193,6 +196,8 @@ class Training:
     def on_backward(self, losses):
         """Process a call of `backward`, before it runs, with the values passed to it."""
         state = self.local.__dict__
+        if state["backwards"] and len(state["starts"]) < _MAX_PENDING:
+            state["starts"].append(len(state["losses"]))
         state["backwards"] += 1
         self.backwards += 1
         if losses and len(state["losses"]) < _MAX_PENDING:

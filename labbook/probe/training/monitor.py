@@ -18,6 +18,7 @@ from .overhead import ProbeOverhead
 from .process_memory import ProcessMemory
 from .sampling_schedule import Schedule, UsualRange
 from .stale_gradients import StaleGradientCheck
+from .step_losses import StepLosses, step_loss
 from .step_phases import StepPhases
 from .step_sampling import StepSampler
 
@@ -27,20 +28,8 @@ class TrainingMonitor:
 
     Args:
         adapter: The adapter of the framework; its `probe` and `training` are used.
-        inspector: Reads tensors; it has
-            `before_forward(root, args, kwargs, batch)` and `after_forward(root, output)` around a dense forward,
-            `before_evaluation(root)` before a forward that is no training forward,
-            `before_step(optimizer, recorder, closure)` and `after_step(optimizer, recorder, norm)` around a dense step,
-            `first_step(optimizer)`, `end_of_step(steps)` after a dense step,
-            `stale_gradient_norm(optimizer, recorder, all)`: norm of its gradients, `None` if reading it would wait,
-            `has_gradient(optimizer)`, `written(optimizer)`: a mark that changes when a gradient is written,
-            `graph(number, tensors)` and `graph_ended(number)` around a backward call,
-            `mark_graph(tensors)`: a weak reference that lives as long as their graph,
-            `batch_of(args, kwargs, want_print, want_rows)`: a `Batch` of a model's inputs, `samples_of(args, kwargs)`,
-            `totals(loop)` fills in names and facts, `device_memory()`,
-            `release()` drops the data of a step, `finish()`, and `flight_recorder`, the flight recorder, with
-            `began(root, args, kwargs, batch)`, `rests(root, args, kwargs)`, `ended(root, output)`, `backward(tensors)`,
-            `failed(trigger, value, tensors)` and `last_state`.
+        inspector: What looks at tensors: the `TensorInspector` of the framework (`inspection/inspector.py`), whose
+            methods say when they are called.
     """
 
     def __init__(self, adapter, inspector):
@@ -65,6 +54,7 @@ class TrainingMonitor:
         self.dense = True
         self.loop = LoopCounts(self.name)
         self.stale_gradients = StaleGradientCheck(self.training, self.inspector)
+        self.step_losses = StepLosses(self.inspector)
         self.phases = StepPhases(self.clock)
         self.evaluation = Evaluation(self.probe.event, self.name)
         self.windows = Windows(self.probe.event, self.name)
@@ -137,6 +127,7 @@ class TrainingMonitor:
             if root is self.last_root:
                 self.loop.train_grad += 1
                 self.inspector.flight_recorder.rests(root, args, kwargs)
+            root.thread = self.thread
             self.roles.steps[root.index] = self.step
             return False
         self.inside = root
@@ -222,6 +213,7 @@ class TrainingMonitor:
         if not self.is_followed_thread():
             return
         self.inside, loop = None, self.loop
+        self.step_losses.backward_begins(self.training.local.backwards - 1, loop, self.skipping)
         if self.skipping:
             loop.backwards += 1
             self._check_losses(losses, tensors)
@@ -248,6 +240,7 @@ class TrainingMonitor:
         """Process the end of the outermost call of `backward`."""
         if self.thread is not None and self.thread != get_ident():
             return
+        self.step_losses.backward_ended()
         began, self._backward_began = self._backward_began, None
         if began is None:
             return
@@ -356,7 +349,7 @@ class TrainingMonitor:
 
     def on_values(self, recorder, losses, rates, norm, extra):
         """Process the numbers of a step, once they are known; abnormal ones start a series of dense steps."""
-        loss = losses[-1] if losses else None
+        loss = step_loss(losses, extra["counted"] if extra is not None and "counted" in extra else None)
         ratio, self.ratio = self.ratio, None
         self.recent.append((recorder.step, loss, norm, rates[0] if rates else None, ratio))
         if extra is not None and "scale" in extra:

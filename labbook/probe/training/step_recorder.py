@@ -9,6 +9,7 @@ batches, which costs less per step.
 from math import fsum, isfinite
 
 from ..events.protocol import STEP
+from .step_losses import step_loss
 from .step_phases import NAMES as PHASES
 
 ONE_BY_ONE = 1000
@@ -32,6 +33,7 @@ MAX_LOSSES = 16
 """Longest list of losses in one record; more of them (long accumulation, LBFGS) are aggregated."""
 
 MAX_RATES = 16
+_SUMS = ("counted", "summed", "names")
 _MAX_ALARMS = 50
 
 
@@ -75,6 +77,8 @@ class StepRecorder:
         self._norms = []
         self._times = []
         self._last_losses = ()
+        self._sums = []
+        self._summed = self._parts = None
         self._last_rates = ()
         self._extra = None
         self._phases = []
@@ -88,7 +92,7 @@ class StepRecorder:
             norm: Total gradient norm, `None` if it was not measured.
             now: Monotonic time at the end of the step, in seconds.
             backwards: Calls of `backward` for this step.
-            extra: Additional fields of the record, or `None`.
+            extra: Additional fields of the record, or `None`; those of `StepLosses.told` become sums of losses in it.
 
         Cost: 1 microsecond if it is queued, 5 more when it is processed.
         """
@@ -115,6 +119,10 @@ class StepRecorder:
             if losses:
                 self._last_losses = losses
                 self._losses += losses
+                if len(losses) == 1 and not extra:
+                    self._sums.append(losses[0])
+                else:
+                    self._sum(losses, backwards, extra)
             if norm is not None:
                 self._norms.append(norm)
             if rates:
@@ -135,6 +143,20 @@ class StepRecorder:
         self._alarms += alarm
         if self._count and ((self._count >= self._size and now >= self.ready_s) or now >= self._due or alarm):
             self._flush(now)
+
+    def _sum(self, losses, backwards, extra):
+        """Adds up the losses of one step."""
+        counted = extra.get("counted") if extra else None
+        total = step_loss(losses, counted)
+        if total is not None:
+            self._sums.append(total)
+        if counted is not None or len(losses) > 1:
+            self._summed = backwards if counted is None else extra["summed"]
+        names = extra.get("names") if extra else None
+        if names and len(names) == len(losses):
+            self._parts = {}
+            for at in range(len(losses)) if counted is None else counted:
+                self._parts[names[at]] = self._parts.get(names[at], 0.0) + losses[at]
 
     def untimed(self):
         """Record no duration for the next step, because the end of the previous one is unknown."""
@@ -165,6 +187,11 @@ class StepRecorder:
             fields["grad_norm"] = self._norms[-1]
         if self._times:
             fields["dt"] = round(self._times[-1], 7)
+        if self._summed is not None and self._sums:
+            fields["step_loss"] = self._sums[-1]
+            fields["summed"] = self._summed
+        if self._parts:
+            fields["parts"] = self._parts
         if self._count > 1 or len(losses) > MAX_LOSSES:
             fields["agg"] = self._aggregates()
         fields["backwards"] = self._backwards
@@ -172,7 +199,7 @@ class StepRecorder:
             fields["skipped"] = self.skipped
             self.skipped = 0
         if self._extra:
-            fields.update(self._extra)
+            fields.update((name, value) for name, value in self._extra.items() if name not in _SUMS)
             if "ph" in fields:
                 fields["ph"] = {name: round(seconds, 7) for name, seconds in zip(PHASES, fields["ph"])}
         self._open()
@@ -186,6 +213,8 @@ class StepRecorder:
     def _aggregates(self):
         named = (("loss", self._losses), ("lr", self._rates), ("grad_norm", self._norms), ("dt", self._times))
         told = {name: aggregate(values) for name, values in named if values}
+        if self._summed is not None and self._sums:
+            told["step_loss"] = aggregate(self._sums)
         if self._phases:
             told.update({name: aggregate([one[at] for one in self._phases]) for at, name in enumerate(PHASES)})
         return told

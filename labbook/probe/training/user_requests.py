@@ -15,6 +15,7 @@ from ..events.protocol import MOMENT, STOPPED, WATCHED
 from ..process import debugger
 from ..process.user_files import is_user_file
 from . import request_conditions
+from .step_losses import step_loss
 
 MOMENTS = 3
 """Number of times that a condition is recorded in full when it becomes true. Source: chosen by us; the curves show the
@@ -281,8 +282,9 @@ def _numbers(index, losses, rates, norm, extra):
     """Return the series values of one step by their names in `metrics.csv`."""
     suffix = _suffix(index)
     found = {}
-    if losses:
-        found["loss" + suffix] = sum(losses) / len(losses)
+    loss = step_loss(losses, (extra or {}).get("counted"))
+    if loss is not None:
+        found["loss" + suffix] = loss
     for group, rate in enumerate(rates or ()):
         found["lr%s%s" % (suffix, ".group%d" % group if group else "")] = rate
     if norm is not None:

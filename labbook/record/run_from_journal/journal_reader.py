@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -212,10 +213,12 @@ def _frameworks(processes: Sequence[ProcessEvents]) -> tuple[Framework, ...]:
             name = state.get("framework", "")
             if name in merged:
                 merged[name] = replace(merged[name], state=_merge_state(merged[name].state, state))
+        losses = _losses_by_optimizer(process.of_kind(Step))
         for optimizer in process.of_kind(Optimizer):
             name = optimizer.get("framework", "")
             if name in merged:
-                merged[name] = _add_optimizer(merged[name], optimizer)
+                more = losses.get((name, optimizer.get("index", 0)), {})
+                merged[name] = _add_optimizer(merged[name], optimizer, more)
     merged = {name: _add_devices(framework) for name, framework in merged.items()}
     # A framework with an optimizer comes first: a program may import both and train with one.
     return tuple(sorted(merged.values(), key=lambda f: not f.optimizers))
@@ -249,8 +252,27 @@ def _merge_state(state: Facts, event: Facts) -> dict[str, Any]:
     return merged
 
 
-def _add_optimizer(framework: Framework, event: Optimizer) -> Framework:
-    facts = {key: value for key, value in event.items() if key not in Event.__annotations__}
+def _losses_by_optimizer(steps: Sequence[Step]) -> dict[tuple[str, int], dict[str, Any]]:
+    """Returns (framework, index of an optimizer) -> what is known of the losses of its steps.
+
+    `summed`: how many backward passes a loss usually adds up, where that is more than one; `losses`: their names in the
+    program, where these are known.
+    """
+    found: dict[tuple[str, int], tuple[Counter[int], dict[str, None]]] = {}
+    for event in steps:
+        key = (event.get("framework", ""), event.get("opt", 0))
+        counts, names = found.setdefault(key, (Counter(), {}))
+        counts[event.get("summed", 1)] += 1
+        names.update(dict.fromkeys(event.get("parts", {})))
+    known: dict[tuple[str, int], dict[str, Any]] = {}
+    for key, (counts, names) in found.items():
+        usual = counts.most_common(1)[0][0]
+        known[key] = ({"summed": usual} if usual > 1 else {}) | ({"losses": list(names)} if names else {})
+    return known
+
+
+def _add_optimizer(framework: Framework, event: Optimizer, losses: Facts) -> Framework:
+    facts = {key: value for key, value in event.items() if key not in Event.__annotations__} | dict(losses)
     known = [dict(o) for o in framework.optimizers]
     # The same optimizer on several ranks is one optimizer of the run.
     if any(o.get("index") == facts.get("index") and o.get("type") == facts.get("type") for o in known):

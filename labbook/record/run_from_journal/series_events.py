@@ -11,6 +11,9 @@ from labbook.model.series import Series
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
 
+_MEASURED = {"loss", "grad_norm", "step_time_s", "grad_scale", "lr"}
+"""Names of the series that the probe itself measures."""
+
 
 @dataclass
 class _Points:
@@ -116,17 +119,23 @@ def _repeats_first_group(key: tuple[str, str], points: _Points, all_points: Mapp
 def _add_step(points: dict[tuple[str, str], _Points], event: Step) -> None:
     step, opt, windows = event.get("step", 0), event.get("opt", 0), event.get("agg", {})
     suffix = f".opt{opt}" if opt else ""
-    loss = event.get("loss")
+    loss, loss_window = event.get("loss"), windows.get("loss")
+    if "step_loss" in event:
+        loss, loss_window = event["step_loss"], windows.get("step_loss")
     if isinstance(loss, tuple):
-        loss = sum(loss) / len(loss) if loss else math.nan
+        loss = sum(loss) if loss else math.nan
     for name, value, window in (
-        ("loss", loss, windows.get("loss")),
+        ("loss", loss, loss_window),
         ("grad_norm", event.get("grad_norm"), windows.get("grad_norm")),
         ("step_time_s", event.get("dt"), windows.get("dt")),
         ("grad_scale", event.get("scale"), windows.get("scale")),
     ):
         if value is not None:
             points.setdefault((name + suffix, "probe"), _Points()).add(step, value, window)
+    parts = event.get("parts", {})
+    for part, value in parts.items() if len(parts) > 1 else ():
+        if part not in _MEASURED:
+            points.setdefault((part + suffix, "probe"), _Points()).add(step, value)
     rates = event.get("lr", ())
     for group, rate in enumerate(rates if isinstance(rates, tuple) else (rates,)):
         if rate is not None:

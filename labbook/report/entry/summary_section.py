@@ -211,10 +211,21 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "steps": max((s.last_step or 0 for s in shown), default=0),
         "rows": rows,
         "more": max(0, len(shown) - len(rows)),
+        "sums": _summed_losses(run, [s.name for s in shown]),
         "ranks": sorted({s.rank for s in run.series if s.rank is not None}),
         "from_text": any(s.source == "text" for s in shown),
         "folder": run.id,
     }
+
+
+def _summed_losses(run: Run, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the shown losses that are sums over several backward passes of a step, with how many."""
+    found = []
+    for facts in (o for framework in run.frameworks for o in framework.optimizers):
+        name = f"loss.opt{facts['index']}" if facts.get("index") else "loss"
+        if _summed(facts) and name in names:
+            found.append({"name": name, "count": _summed(facts)})
+    return found
 
 
 def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
@@ -284,6 +295,8 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         "groups": len(elements),
         "elements": numbers.count(sum(known)) if known else "",
         "closure": bool(facts.get("closure")),
+        "summed": _summed(facts),
+        "losses": _loss_names(facts),
     }
 
 
@@ -295,6 +308,18 @@ def _options_of_groups(options: object, groups: object) -> dict[str, str]:
         return {}
     values = {name: dict.fromkeys(_option(row.get(name, options.get(name))) for row in rows) for name in sorted(names)}
     return {str(name): " / ".join(each) for name, each in values.items()}
+
+
+def _loss_names(facts: Mapping[str, Any]) -> str:
+    """The losses of an optimizer as the program calls them, "" where it calls them what everybody does."""
+    names = [str(name) for name in facts.get("losses") or ()]
+    return " + ".join(names[:8]) if names and names != ["loss"] else ""
+
+
+def _summed(facts: Mapping[str, Any]) -> int:
+    """How many backward passes the loss of an optimizer's steps adds up; 0 where that is one."""
+    summed = facts.get("summed")
+    return summed if isinstance(summed, int) and summed > 1 else 0
 
 
 def _option(value: Any) -> str:  # noqa: ANN401 - JSON data

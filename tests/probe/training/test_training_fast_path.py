@@ -56,6 +56,7 @@ class Program:
             memory=ProcessMemory(nothing, "torch", 0.0),
             next_step=self.next_step,
             on_values=nothing,
+            step_losses=SimpleNamespace(wants_look=lambda loop: False, not_looked=nothing, told=nothing),
         )
         self.monitor.schedule._next = 10**6
         self.monitor.schedule._next_s = 10**6

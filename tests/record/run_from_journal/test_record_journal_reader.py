@@ -75,6 +75,41 @@ def test_a_window_keeps_its_extremes_and_counts():
     assert loss.best == 0.5
 
 
+def test_the_loss_of_a_step_is_the_sum_of_those_that_were_stepped_on():
+    accumulated = {"opt": 0, "step_loss": 3.0, "summed": 2}
+    window = {
+        **step(40, [1.0, 2.0]),
+        **accumulated,
+        "n": 9,
+        "agg": {"loss": [0, 2, 1, 18, 0], "step_loss": [1, 4, 3, 9, 0]},
+    }
+    cleared = {**step(1, [7.0, 5.0]), "opt": 1, "step_loss": 5.0, "summed": 1}
+    optimizers = [{"k": "optimizer", "framework": "torch", "index": index, "type": "SGD"} for index in (0, 1)]
+    framework = {"k": "framework", "name": "torch"}
+
+    steps = [{**step(at, [1.0, 2.0]), **accumulated} for at in range(1, 4)]
+    run = run_of(process(framework, *optimizers, *steps, step(4, 1.5), window, cleared))
+
+    loss = series(run, "loss")
+    assert loss.values == (3.0, 3.0, 3.0, 1.5, 3.0) and (loss.low[-1], loss.high[-1], loss.count) == (1.0, 4.0, 13)
+    assert series(run, "loss.opt1").values == (5.0,)
+    assert [one.get("summed") for one in run.frameworks[0].optimizers] == [2, None]
+
+
+def test_losses_of_a_step_are_series_with_their_names_in_the_program():
+    parts = [{"real": 1.0, "fake": 2.0}, {"real": 0.5, "fake": 1.0}, {"loss": 0.5, "aux": 0.1}]
+    steps = [step(at, list(p.values()), step_loss=sum(p.values()), parts=p) for at, p in enumerate(parts, 1)]
+    other = {**step(1, 7.0, parts={"fooled": 7.0}), "opt": 1}
+    optimizers = [{"k": "optimizer", "framework": "torch", "index": index, "type": "SGD"} for index in (0, 1)]
+
+    run = run_of(process({"k": "framework", "name": "torch"}, *optimizers, *steps, other))
+
+    assert series(run, "real").values == (1.0, 0.5) and series(run, "aux").values == (0.1,)
+    assert series(run, "loss").values == (3.0, 1.5, 0.6), "a part that is called like the whole is left out"
+    assert not [s for s in run.series if s.name.startswith("fooled")]
+    assert run.frameworks[0].optimizers[1]["losses"] == ["fooled"]
+
+
 def test_numbers_that_are_not_finite_survive_json():
     loss = series(run_of(process(step(1, "nan"), step(2, "-inf"))), "loss")
 

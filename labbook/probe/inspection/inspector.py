@@ -1,0 +1,292 @@
+"""Inspects the models, batches, steps and graphs of a training for `TrainingMonitor`: the part without a framework."""
+
+from weakref import WeakSet
+
+from ..events.protocol import TENSORS
+from ..training.batch_fingerprints import Batch
+from .nested import first_tensor
+
+MOST_MARKS = 512
+MOST_OPTIMIZERS = 16
+
+
+class TensorInspector:
+    """The eyes of one process: `TrainingMonitor` calls them around forwards, backward calls and steps.
+
+    A framework makes the parts `stats`, `without_modes`, `roots`, `modules`, `functions`, `parameters`, `writes`,
+    `describer`, `graphs`, `losses`, `fingerprints`, `batches`, `loaders`, `loading` and `flight_recorder`. It
+    implements `after_forward(root, output)` after a dense forward, `before_evaluation(root)` before one that is no
+    training forward, `mark_graph(tensors)`: a weak reference that lives as long as their graph, `totals(loop)`, which
+    fills in names and facts, `note_gradients()` and `_cuda()`, and may extend the other methods.
+
+    Args:
+        adapter: The adapter of the framework.
+
+    Attributes:
+        TABLE: The framework's `ModelTable`.
+        has_gradient: `has_gradient(optimizer)`: whether any of its parameters has a gradient.
+        written: `written(optimizer)`: a mark that changes when one of its gradients is written.
+        optimizers: All optimizers that were made and still exist.
+        toggled: Names of parameters that were frozen or set free during training.
+    """
+
+    TABLE = None
+    has_gradient = written = None
+
+    def __init__(self, adapter):
+        self.framework = adapter.module
+        self.adapter = adapter
+        self.emit = adapter.probe.event
+        self.failed = adapter.probe.failed
+        self.is_deep = str(adapter.probe.settings.get("level")) == "deep"
+        self._monitor = None
+
+    @property
+    def monitor(self):
+        """The health that these eyes look for."""
+        return self._monitor
+
+    @monitor.setter
+    def monitor(self, monitor):
+        self._monitor = monitor
+        for eye in (self.roots, self.losses, self.loaders, self.loading):
+            eye.monitor = monitor
+        monitor.memory.workers = self.loaders.workers
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self.optimizers = WeakSet()
+        self._tables = {}
+        self._flags = {}
+        self.toggled = []
+        self._spectral = []
+        self._root = self._stepped = self._given = None
+        self.batches.forget()
+        self.loading.forget()
+        self.losses.forget()
+        self.graphs.forget()
+        self.flight_recorder.forget()
+
+    # models
+
+    def optimizer_made(self, optimizer):
+        """Takes a new optimizer, whose parameters may be those of a model that was not known."""
+        self.optimizers.add(optimizer)
+        self._monitor.loop.optimizers_made += 1
+        self.roots.discover(self.adapter.facts.parameters(optimizer))
+
+    def trained_parameters(self):
+        """The parameters that optimizers hold."""
+        return [p for one in list(self.optimizers) for p in self.adapter.facts.parameters(one)]
+
+    def table(self, root):
+        """The modules and parameters of a model, numbered; `None` when it is gone."""
+        known = self._tables.get(root.index)
+        if known is not None:
+            return known
+        module = root.module()
+        if module is None:
+            return None
+        known = self._tables[root.index] = self.TABLE(module)
+        return known
+
+    def followed(self):
+        """The models whose last forward was in the thread that is followed.
+
+        Gradients of others are never read: their thread may be in a backward call, which replaces them meanwhile.
+        """
+        thread = self._monitor.thread
+        return [root for root in self.roots.all() if root.thread == thread or thread is None]
+
+    def before_forward(self, root, args, kwargs, batch):
+        """Prepares the look at a dense forward that is about to run."""
+        table = self.table(root)
+        module = root.module()
+        if module is None or table is None:
+            return
+        if table.told and table.key_of(module) != table.key:
+            del self._tables[root.index]
+            root.told = None
+            table = self.table(root)
+        if not table.told and root.called < 2:
+            if table.initial is None:
+                table.initial = self.describer.initial(table)
+            self._before_first_forwards(module)
+        self.modules.clear()
+        self._root, self._given = root, (args, kwargs)
+        self.batches.look(root, args, kwargs, batch)
+        reason = self._hidden(root)
+        if reason:
+            self.adapter.training.unobserved("what modules return", reason)
+            return
+        self.modules.begin(root, table.modules, not table.told)
+        self.functions.begin(root)
+        self._begin_forward()
+
+    def _before_first_forwards(self, module):
+        """Looks at a model whose `model` event is not written yet."""
+
+    def _begin_forward(self):
+        """Prepares what only one framework has, where the inside of the model can be looked at."""
+
+    def _hidden(self, root):
+        """Why the inside of a model cannot be looked at now, "" when it can."""
+        return root.hidden
+
+    def _describe(self, root):
+        """Writes the `model` event of a model whose first forward has ended; whether it was written now."""
+        table = self.table(root)
+        if table is None or table.told:
+            return False
+        table.told = root.shown = True
+        self.describer.tell(root, table, table.initial, None if self._hidden(root) else self.modules, self._spectral)
+        table.initial = None
+        return True
+
+    # batches
+
+    def batch_of(self, args, kwargs, wants, rows):
+        """A `Batch` of what a model was given, `None` where that holds no tensor."""
+        batch = Batch(None, 0)
+        self.fingerprints.take((args, kwargs) if kwargs else args, batch, wants, rows)
+        return batch if batch.samples else None
+
+    def samples_of(self, args, kwargs):
+        """Length of the first axis of the first tensor that a model was given, 0 without one."""
+        tensor = args[0] if args else None
+        if not self.stats.is_tensor(tensor):
+            tensor = first_tensor((args, kwargs), self.stats)
+        shape = tensor.shape if tensor is not None else ()
+        return shape[0] if len(shape) else 0
+
+    # steps
+
+    def first_step(self, optimizer):
+        """Takes the first step of an optimizer."""
+        self.loading.first_step(optimizer)
+
+    def before_step(self, optimizer, recorder, closure):
+        """Looks before a dense step."""
+        held = self.adapter.facts.parameters(optimizer)
+        self._stepped = self.roots.of(held[0]) if held else None
+        table = self.table(self._stepped) if self._stepped is not None else None
+        self.parameters.before(optimizer, table.parameters if table is not None else {}, closure)
+        self.note_gradients()
+
+    def after_step(self, optimizer, recorder, norm):
+        """Looks after a dense step, and tells what was seen."""
+        told, unchanged = self.parameters.after()
+        one = self._monitor.loop.optimizer(recorder.index)
+        if unchanged is not None and norm != 0.0:
+            one.unchanged.takes(unchanged)
+        root = self._stepped
+        ratios = sorted(p["ratio"] for p in told if p.get("ratio") is not None)
+        self._monitor.ratio = ratios[len(ratios) // 2] if ratios else None
+        self.modules.settle()
+        modules, functions = list(self.modules.found.values()), self.functions.take()
+        if self.modules._root is not None and root is not None and self.modules._root is not root:
+            modules = []
+        self.batches.tell(recorder.step + 1, self.losses)
+        if any(p.get("bad") for p in told) and not self.flight_recorder.done:
+            self.flight_recorder.failed("parameter", float("nan"), None)
+        self.emit(
+            TENSORS,
+            framework=self.adapter.name,
+            step=recorder.step + 1,
+            opt=recorder.index,
+            model=root.index if root is not None else None,
+            param_print=self.parameters.print_of_all(),
+            params=[p for p in told if p["i"] is not None],
+            modules=modules,
+            functions=functions,
+        )
+        self.parameters.clear()
+
+    def end_of_step(self, steps):
+        """Takes the end of a dense step."""
+        self.modules.clear()
+        self.losses.sites.tell_news()
+        self.losses.target = None
+        for root in self.roots.all():
+            table = self.table(root)
+            if table is not None:
+                self._watch_flags(root, table)
+            root.told = None
+
+    def _watch_flags(self, root, table):
+        """Notes parameters that were frozen or set free."""
+        for at, held in enumerate(table.held):
+            parameter = held()
+            if parameter is None:
+                continue
+            trainable = self.describer.is_trainable(parameter)
+            known = self._flags.get((root.index, at))
+            if known is not None and known != trainable and table.names[at] not in self.toggled:
+                self.toggled.append(table.names[at])
+            self._flags[root.index, at] = trainable
+
+    def trained_here(self):
+        """The optimizers whose gradients the thread that is followed may read: those that it steps, or will step.
+
+        None where there are more than `MOST_OPTIMIZERS`, as with one for each layer.
+        """
+        loop, training = self._monitor.loop, self.adapter.training
+        found, now, followed = [], training.local.recorder, {id(root) for root in self.followed()}
+        for optimizer in list(self.optimizers) if len(self.optimizers) <= MOST_OPTIMIZERS else ():
+            recorder = training.recorders.get(id(optimizer))
+            if recorder is None or not (recorder.index in loop.of or recorder is now):
+                held = self.adapter.facts.parameters(optimizer)
+                if not held or id(self.roots.of(held[0])) not in followed:
+                    continue
+            found.append(optimizer)
+        return found
+
+    def is_cleared(self, optimizer):
+        """Whether none of an optimizer's gradients is other than 0, by a few values of each.
+
+        False where reading them would wait for a device.
+        """
+        return all(self.parameters.is_zero(one) for one in self.parameters.gradients_of(optimizer))
+
+    def gradient_marks(self, optimizer):
+        """What changes when any gradient of an optimizer is written, of at most `MOST_MARKS` of its parameters."""
+        held = self.adapter.facts.parameters(optimizer)
+        return [self.parameters.mark(p) for p in held[:: 1 + len(held) // MOST_MARKS]]
+
+    # graphs
+
+    def graph(self, number, tensors):
+        """Looks at the graph of a backward call."""
+        self.graphs.look(number, tensors)
+
+    def graph_ended(self, number):
+        """Takes the end of a backward call."""
+        self.graphs.ended(number)
+
+    def stale_gradient_norm(self, optimizer, recorder, every):
+        """Norm of the gradients that stand in an optimizer's parameters."""
+        return self.parameters.stale_norm(optimizer, recorder.scratch, every)
+
+    # the whole
+
+    def device_memory(self):
+        """Memory of the devices, without waiting for them; `None` where there is none."""
+        if not self.adapter.facts.awake(self.framework):
+            return None
+        cuda = self._cuda()
+        told = {"allocated": 0, "reserved": 0, "peak": 0, "total": 0}
+        for index in range(cuda.device_count()):
+            told["allocated"] += cuda.memory_allocated(index)
+            told["reserved"] += cuda.memory_reserved(index)
+            told["peak"] += cuda.max_memory_allocated(index)
+            told["total"] += cuda.get_device_properties(index).total_memory
+        return told
+
+    def release(self):
+        """Forgets what was kept for a step."""
+        self.flight_recorder.release()
+
+    def finish(self):
+        """Writes what only memory holds."""
+        self.losses.sites.tell_news()
+        self.graphs.finish()

@@ -1,0 +1,129 @@
+"""The outermost models of a program: the part without a framework."""
+
+from weakref import ref
+
+from . import model_lookup
+
+MOST_ROOTS = 16
+
+
+class RootModule:
+    """An outermost model.
+
+    Args:
+        module: It.
+        index: Its number in this process.
+        stochastic: Whether dropout with p > 0 or batch normalisation is inside.
+        hidden: Why its inside cannot be looked at, "" when it can.
+
+    Attributes:
+        index: Its number in this process.
+        name: Its class.
+        stochastic: As given.
+        called: Forwards with gradients so far.
+        thread: The thread that its last forward ran in, of those that were taken; `None` before.
+        shown: Whether its `model` event was written.
+        told: What is remembered of it between dense steps.
+        hidden: As given.
+        observer: What observes its calls, where the framework observes a model at a time.
+    """
+
+    def __init__(self, module, index, stochastic, hidden):
+        self.owner = ref(module)
+        self.index = index
+        self.name = model_lookup.class_name(module)
+        self.stochastic = stochastic
+        self.called = 0
+        self.thread = None
+        self.told = None
+        self.shown = False
+        self.hidden = hidden
+        self.observer = None
+
+    def module(self):
+        """The module, `None` when it is gone."""
+        return self.owner()
+
+    def training(self):
+        """Its mode; true when it is gone."""
+        module = self.owner()
+        return True if module is None else module.training
+
+
+class RootModules:
+    """All outermost models of this process.
+
+    A framework implements `discover(parameters)`, for the parameters of a new optimizer, and `register(parameters)`,
+    for parameters that no optimizer trains and a backward call reaches.
+
+    Args:
+        framework: The module `torch` or `paddle`.
+        failed: `failed(where, error)` takes failures of ours.
+
+    Attributes:
+        CHILDREN: Name of the attribute of a module that holds its submodules.
+        monitor: Told of their forwards; set by the eyes.
+    """
+
+    CHILDREN = ""
+
+    def __init__(self, framework, failed):
+        self.framework = framework
+        self.monitor = None
+        self._failed = failed
+        self._known = {}
+        self._count = 0
+
+    def all(self):
+        """The models that still exist."""
+        return [root for root in list(self._known.values()) if root.module() is not None]
+
+    def of(self, parameter):
+        """The model that owns a parameter, one that was called if possible; `None` when none does."""
+        for root in sorted(self.all(), key=lambda root: not root.called):
+            if id(parameter) in self.ids(root):
+                return root
+        return None
+
+    def ids(self, root):
+        """Ids of a model's parameters, refreshed once a dense step."""
+        if root.told is None or "ids" not in root.told:
+            module = root.module()
+            found = self.parameters_of(module) if module is not None else []
+            root.told = dict(root.told or {}, ids={id(p) for p in found})
+        return root.told["ids"]
+
+    def parameters_of(self, module):
+        """Parameters of a module and of all modules below it, each once."""
+        return model_lookup.parameters_of(module, self.CHILDREN)
+
+    def _drop_gone(self):
+        """Forgets the models that are gone; returns them with the ids that they had."""
+        gone = [(key, root) for key, root in list(self._known.items()) if root.module() is None]
+        for key, _ in gone:
+            del self._known[key]
+        return gone
+
+    def _number(self, module, stochastic, hidden):
+        """The `RootModule` of a new model."""
+        root = self._known[id(module)] = RootModule(module, self._count, stochastic, hidden)
+        self._count += 1
+        return root
+
+
+def is_stochastic(modules, normalisation):
+    """Whether dropout with p > 0 or batch normalisation is among these modules.
+
+    Args:
+        modules: A model and all modules below it.
+        normalisation: The base class of batch normalisations.
+    """
+    for one in modules:
+        if "Dropout" in type(one).__name__ and getattr(one, "p", 1):
+            return True
+        if issubclass(type(one), normalisation):
+            return True
+        rate = getattr(one, "dropout", 0)
+        if isinstance(rate, float) and rate:
+            return True
+    return False

@@ -1,0 +1,276 @@
+"""Training loops whose steps are made of one loss, several, or some of those that were differentiated.
+
+`python step_losses.py torch|paddle` prints the loss of each step, by loop and optimizer; a note says where one begins.
+"""
+
+import json
+import sys
+from importlib import import_module
+
+import numpy as np
+
+NAME = sys.argv[1]
+TORCH = NAME == "torch"
+framework = import_module(NAME)
+nn = framework.nn
+STEPS = 5
+
+
+def data(seed):
+    generator = np.random.RandomState(seed)
+    pair = generator.randn(16, 8), generator.randn(16, 1)
+    return [framework.from_numpy(p.astype("float32")) if TORCH else framework.to_tensor(p.astype("float32")) for p in pair]
+
+
+def net():
+    (framework.manual_seed if TORCH else framework.seed)(0)
+    return nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def sgd(model, rate=0.01):
+    if TORCH:
+        return framework.optim.SGD(model.parameters(), lr=rate)
+    return framework.optimizer.SGD(rate, parameters=model.parameters())
+
+
+def clear(optimizer, to_zero=None):
+    if TORCH:
+        optimizer.zero_grad(**({} if to_zero is None else {"set_to_none": not to_zero}))
+    else:
+        optimizer.clear_grad(**({} if to_zero is None else {"set_to_zero": to_zero}))
+
+
+def loss_of(model, seed, target=None):
+    x, y = data(seed)
+    return nn.functional.mse_loss(model(x), y if target is None else y * 0 + target)
+
+
+def one():
+    model, told = net(), []
+    optimizer = sgd(model)
+    for at in range(STEPS):
+        clear(optimizer)
+        loss = loss_of(model, at)
+        loss.backward()
+        optimizer.step()
+        told.append(loss.item())
+    return [told]
+
+
+def accumulated(to_zero=None, steps=STEPS, parts=4):
+    model, told = net(), []
+    optimizer = sgd(model)
+    for at in range(steps):
+        clear(optimizer, to_zero)
+        whole = 0.0
+        for part in range(parts):
+            loss = loss_of(model, parts * at + part) / parts
+            loss.backward()
+            whole += loss.item()
+        optimizer.step()
+        told.append(whole)
+    return [told]
+
+
+def accumulated_into_zeros():
+    return accumulated(True)
+
+
+def accumulated_in_many_short_steps():
+    return accumulated(steps=200, parts=2)
+
+
+def several_losses_of_one_model():
+    model, told = net(), []
+    optimizer = sgd(model)
+    for at in range(STEPS):
+        clear(optimizer)
+        first, second = loss_of(model, at), 0.1 * loss_of(model, at, 1.0)
+        first.backward()
+        second.backward()
+        optimizer.step()
+        told.append(first.item() + second.item())
+    return [told]
+
+
+def summed_before():
+    model, told = net(), []
+    optimizer = sgd(model)
+    for at in range(STEPS):
+        clear(optimizer)
+        loss = loss_of(model, at) + loss_of(model, at, 1.0)
+        loss.backward()
+        optimizer.step()
+        told.append(loss.item())
+    return [told]
+
+
+def attacked(forget, steps=STEPS):
+    """The gradient of a first loss is only looked at, and cleared before that of the loss that is stepped on."""
+    model, told = net(), []
+    optimizer = sgd(model)
+    for at in range(steps):
+        clear(optimizer)
+        loss_of(model, at, 3.0).backward()
+        forget(optimizer, model)
+        loss = loss_of(model, at)
+        loss.backward()
+        optimizer.step()
+        told.append(loss.item())
+    return [told]
+
+
+def attacked_and_cleared():
+    return attacked(lambda optimizer, model: clear(optimizer))
+
+
+def attacked_in_many_short_steps():
+    return attacked(lambda optimizer, model: clear(optimizer), 100)
+
+
+def attacked_and_zeroed():
+    return attacked(lambda optimizer, model: clear(optimizer, True))
+
+
+def attacked_and_cleared_by_the_model():
+    return attacked(lambda optimizer, model: model.zero_grad() if TORCH else model.clear_gradients())
+
+
+def attacked_and_cleared_by_hand():
+    def forget(optimizer, model):
+        for parameter in model.parameters():
+            if TORCH:
+                parameter.grad = None
+            else:
+                parameter.clear_gradient(False)
+
+    return attacked(forget)
+
+
+def never_cleared():
+    model, told = net(), []
+    optimizer = sgd(model, 0.001)
+    for at in range(STEPS):
+        loss = loss_of(model, at)
+        loss.backward()
+        optimizer.step()
+        told.append(loss.item())
+    return [told]
+
+
+def adversaries():
+    """Two losses for the judge, one for the maker, each with its own optimizer and clearing."""
+    maker, judge, of_judge, of_maker = net(), nn.Linear(1, 1), [], []
+    judging, making = sgd(judge), sgd(maker)
+    for at in range(STEPS):
+        x, y = data(at)
+        clear(judging)
+        real = (judge(y) - 1).square().mean()
+        real.backward()
+        fake = judge(maker(x).detach()).square().mean()
+        fake.backward()
+        judging.step()
+        clear(making)
+        fooled = (judge(maker(x)) - 1).square().mean()
+        fooled.backward()
+        making.step()
+        of_judge.append(real.item() + fake.item())
+        of_maker.append(fooled.item())
+    return [of_judge, of_maker]
+
+
+def actor_and_critic(late=False):
+    """Both losses are differentiated before both optimizers step."""
+    actor, critic, told = net(), net(), ([], [])
+    acting, judging = sgd(actor), sgd(critic)
+    for at in range(STEPS):
+        clear(acting)
+        if not late:
+            clear(judging)
+        first = loss_of(actor, at)
+        first.backward()
+        if late:
+            clear(judging)
+        second = loss_of(critic, at, 2.0)
+        second.backward()
+        acting.step()
+        judging.step()
+        told[0].append(first.item())
+        told[1].append(second.item())
+    return list(told)
+
+
+def actor_and_critic_cleared_late():
+    return actor_and_critic(True)
+
+
+def closure():
+    model, told = net(), []
+    if TORCH:
+        optimizer = framework.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
+    else:
+        optimizer = framework.optimizer.LBFGS(0.1, max_iter=3, parameters=model.parameters())
+    for _ in range(STEPS):
+        seen = []
+
+        def evaluate(seen=seen):
+            clear(optimizer)
+            loss = loss_of(model, 0)
+            loss.backward()
+            seen.append(loss.item())
+            return loss
+
+        optimizer.step(evaluate)
+        told.append(seen[-1])
+    return [told]
+
+
+def scaled():
+    """Two micro-batches a step under a gradient scaler."""
+    model, told = net(), []
+    optimizer = sgd(model)
+    if TORCH:
+        scaler = framework.amp.GradScaler("cpu", init_scale=8.0)
+    else:
+        scaler = framework.amp.GradScaler(init_loss_scaling=8.0)
+    for at in range(STEPS):
+        clear(optimizer)
+        whole = 0.0
+        for part in range(2):
+            loss = loss_of(model, 2 * at + part) / 2
+            scaler.scale(loss).backward()
+            whole += loss.item()
+        scaler.step(optimizer)
+        scaler.update()
+        told.append(whole)
+    return [told]
+
+
+LOOPS = [
+    one,
+    accumulated,
+    accumulated_into_zeros,
+    several_losses_of_one_model,
+    summed_before,
+    attacked_and_cleared,
+    attacked_and_zeroed,
+    attacked_and_cleared_by_the_model,
+    attacked_and_cleared_by_hand,
+    never_cleared,
+    adversaries,
+    actor_and_critic,
+    actor_and_critic_cleared_late,
+    closure,
+    scaled,
+    accumulated_in_many_short_steps,
+    attacked_in_many_short_steps,
+]
+
+if __name__ == "__main__":
+    probe = getattr(sys, "_labbook_probe", None)
+    truth = {}
+    for loop in LOOPS:
+        if probe is not None:
+            probe.event("note", text=loop.__name__)
+        truth[loop.__name__] = loop()
+    print(json.dumps(truth))
