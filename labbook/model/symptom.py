@@ -95,6 +95,7 @@ class Symptom:
         causes_of: Ids of symptoms that follow from this one.
         caused_by: Ids of symptoms that this one follows from, when they are found too.
         when: Condition of a run -> (cause, fix): numbers, from 1, of the cause and of the fix that come first then.
+        instead: Condition of a run -> id of the symptom that the same evidence means then.
         cured_by: What usually changes with the fix, best first: "argument:lr", "code", "package:torch", "hardware", ...
         words: What people type when they look for it, in any language.
         matches: Outputs that show it.
@@ -114,6 +115,7 @@ class Symptom:
     causes_of: tuple[str, ...] = ()
     caused_by: tuple[str, ...] = ()
     when: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    instead: Mapping[str, str] = field(default_factory=dict)
     cured_by: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     source: tuple[str, ...] = ()
