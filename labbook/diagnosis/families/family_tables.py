@@ -1,9 +1,9 @@
 """The tables of the families: `tables/<family>.toml`, read and compiled once, when the first message needs them.
 
 Each file has the title of the family in both languages and what shows it. `[codes]` lists error codes, `[names]` lists
-exception classes, modules and source files, which may hold `*`. `[[native]]`, `[[quantities]]`,
-`[[checks]]`, `[[messages]]`, `[[asserts]]`, `[[demands]]` and `[[choices]]` are rows of patterns for one step of
-`message_family`; a row of a lower `rank` is tried first, also between families.
+exception classes, modules and source files, which may hold `*`, `[packages]` what to install for a module.
+`[[native]]`, `[[quantities]]`, `[[checks]]`, `[[messages]]`, `[[asserts]]`, `[[demands]]` and `[[choices]]` are rows of
+patterns for one step of `message_family`; a row of a lower `rank` is tried first, also between families.
 """
 
 from __future__ import annotations
