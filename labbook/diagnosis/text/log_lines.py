@@ -232,6 +232,8 @@ _HEADS = tuple(
     )
 )
 """Lines of a traceback by which a prefix before them is recognised."""
+_MARK = re.compile(r"\s{0,8}(#+|//+|;+|%+|--|REM\b)(?: |(?=[A-Z])|$)")
+"""Signs of comments."""
 _BOXED = re.compile(r"^\s*(?:[╭┌]|\+[- ]-)|Exception Group Traceback")
 """Boxes and groups, whose bars are read by `traceback_styles`."""
 _GENERAL = re.compile(r"\d+")
@@ -243,6 +245,9 @@ def strip_learned_prefix(lines: list[LogLine]) -> list[LogLine]:
     Numbers in it may differ. So comment signs and the prefixes of `srun -l`, `pdsh`, pasted line numbers or a custom
     logger need no rule of their own.
     """
+    marks = {found.group(1) if (found := _MARK.match(line.text)) else "" for line in lines if line.text.strip()}
+    if len(marks) == 1 and "" not in marks and len(lines) > 1:
+        return [line._replace(text=_MARK.sub("", line.text, count=1)) for line in lines]
     learned: list[re.Pattern[str]] = []
     bars = any(_BOXED.search(line.text) for line in lines)
     for place, line in enumerate(lines):

@@ -362,3 +362,8 @@ def test_a_decorated_traceback_has_its_frames_and_message(each):
         assert "headless" in name or len(raised.frames) == 3
 
     each(texts.items(), check)
+
+
+@pytest.mark.parametrize("mark", ["# ", "#", "// ", "%", "; ", "REM "])
+def test_comment_signs_on_all_lines_are_removed(mark):
+    assert read_text(f"{mark}Epoch 2: loss 0.4\n{mark}Killed\n").ending.signal == "SIGKILL"
