@@ -33,6 +33,11 @@ _COMPUTING = (
     "no_grad_path",
 )
 """Failures of the computation itself. A programming error in the code that handles one of them is not the cause."""
+_CERTAIN = 3
+_DISTINCT = 15
+"""Characters of a pattern from which on a message is hardly found in another failure. Source: chosen by us; our
+own texts have too few wrong findings to fit it."""
+_RIVAL_SHARE = 0.7
 _PRINTED_NAN = "loss_printed_nan"
 _MAX_DEPTH = 12
 
@@ -47,6 +52,7 @@ class Candidate:
         fatal: Whether it ended a program, as far as is known.
         order: Position in time.
         depth: Place in the chain of one exception: 0 happened first.
+        rivalled: Whether a page of another family fits the same message about as well.
     """
 
     match: Match
@@ -56,6 +62,13 @@ class Candidate:
     order: float = 0.0
     rank: int | None = None
     depth: int = 0
+    rivalled: bool = False
+
+    @property
+    def is_distinct(self) -> bool:
+        """Whether its message excludes other failures: many words, or a class of its own, and no rival."""
+        enough = self.match.length >= _DISTINCT or (self.match.typed and self.match.weight == _CERTAIN)
+        return not self.rivalled and (enough or (self.exception is None and self.line is None))
 
     @property
     def id(self) -> str:
@@ -76,7 +89,15 @@ def collect_candidates(evidence: Evidence, matcher: Matcher) -> list[Candidate]:
         bare = not any(c.match.weight > 1 for c in found)
         found += _match_lines(evidence, matcher, as_exception=bare)
         found += [Candidate(match, order=float("inf")) for match in matcher.match_ending(evidence.ending)[:1]]
-    return order_candidates(found)
+    return order_candidates([_meant(candidate, evidence, matcher) for candidate in found])
+
+
+def _meant(candidate: Candidate, evidence: Evidence, matcher: Matcher) -> Candidate:
+    """The candidate, or the one of the page that its page names for a condition of this run."""
+    page = candidate.match.symptom
+    other = next((other for condition, other in page.instead.items() if condition in evidence.conditions), "")
+    known = matcher.catalogue.symptoms.get(other)
+    return replace(candidate, match=replace(candidate.match, symptom=known)) if known else candidate
 
 
 def order_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -164,11 +185,17 @@ def _match_chain(raised: ObservedException, matcher: Matcher, framework: str) ->
             one = replace(one, frames=raised.frames)
         matches = matcher.match_exception(one, framework)
         chosen = matches[:1] + [m for m in matches[1:] if m.weight == 3 and _related(m, matches[0])]
+        rivalled = any(_is_rival(m, matches[0]) for m in matches[1:])
         found += [
-            Candidate(match, one, fatal=raised.ended_process, order=raised.order, rank=raised.rank, depth=depth)
+            Candidate(match, one, None, raised.ended_process, raised.order, raised.rank, depth, rivalled)
             for match in chosen
         ]
     return found
+
+
+def _is_rival(match: Match, first: Match) -> bool:
+    apart = match.symptom.family != first.symptom.family and not (_related(match, first) or _related(first, match))
+    return apart and match.weight == first.weight and match.length >= _RIVAL_SHARE * first.length
 
 
 def _related(match: Match, first: Match) -> bool:

@@ -10,7 +10,7 @@ from labbook.diagnosis.catalogue.message_values import read_values, select_tenso
 from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.run_conditions import find_conditions, read_label_mark
 from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, Catalogue
-from labbook.diagnosis.families.family_tables import title_of_family
+from labbook.diagnosis.families.family_tables import load_tables, title_of_family
 from labbook.diagnosis.families.message_family import FamilyReading
 from labbook.diagnosis.fingerprint import fingerprint_exception, fingerprint_fault
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
@@ -52,6 +52,7 @@ def build_finding(
     wording = symptom.said(language)
     whole = exception.message if exception else line.text if line else ""
     read = read_values(match, whole)
+    read.update(_package_of(read.get("module", "")))
     values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **read}
     conditions = find_conditions(values, evidence, exception)
     message = first_message_line(whole)
@@ -84,6 +85,11 @@ def build_finding(
         message=message,
         exception=exception.type if exception else "",
     )
+
+
+def _package_of(module: str) -> dict[str, str]:
+    """The package to install for a module; nothing for a module inside of a package, which may be there already."""
+    return {"package": load_tables().packages.get(module, module)} if module.isidentifier() else {}
 
 
 def build_family_finding(

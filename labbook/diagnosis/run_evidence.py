@@ -6,9 +6,11 @@ import ast
 import math
 import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.catalogue.run_conditions import MARK
@@ -19,6 +21,11 @@ from labbook.model.run import CaughtException, Run
 
 _FAILED = ("failed", "killed", "lost")
 _INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
+_OF_LAUNCHERS = (
+    *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException"),
+    *("CellExecutionError", "DeadKernelError", "SystemExit"),
+)
+"""Classes by which a launcher reports that what it started has failed."""
 _BROKEN = (
     "ConnectionRefusedError",
     "ConnectionResetError",
@@ -49,14 +56,21 @@ def collect_run_evidence(run: Run) -> Evidence:
         return Evidence(raised, (), ending, run.checks, conditions, facts, framework)
     # An exception of a thread may be the reason why the main thread waits.
     ended = [e for e in caught if e.ended_process or e.where == "thread"] or caught
+    if all(e.type in _OF_LAUNCHERS for e in ended):
+        # The notebook runner goes on after the error of a cell, then fails because of it.
+        ended = [replace(e, ended_process=True) for e in caught]
     raised = tuple(read_caught_exception(e) for e in sorted(ended, key=lambda e: e.t))
     if raised and ending.facts.get("child_signal"):
         # The exception is about the child, or a consequence of its death.
         ending = replace(ending, facts={k: v for k, v in ending.facts.items() if k != "child_signal"})
     printed = _read_text(run.console.text) if run.console.text.strip() else Evidence()
+    if all(one.type in _OF_LAUNCHERS and one.inner is None for one in raised):
+        # What the child printed says more than its exit status.
+        known = {(one.type, one.message[:200]) for one in raised}
+        raised = (*(one for one in printed.exceptions if (one.type, one.message[:200]) not in known), *raised)
     return Evidence(
         # An exception that the probe captured has more detail than its printed text.
-        exceptions=raised or printed.exceptions,
+        exceptions=raised,
         lines=printed.lines,
         ending=ending,
         checks=run.checks,
@@ -155,6 +169,7 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     yield "validation", steps > 0 and _was_evaluating(run)
     yield "fine_tune", any(_frozen(state) for state in states)
     flights = [signals.flight for signals in run.signals if signals.flight]
+    yield "module_in_project", any(map(partial(_lies_in, folders=_project_folders(run)), _missing_modules(run)))
     yield "bad_batch", "nonfinite_input" in wrong
     yield "rising", any(map(_rose, flights))
     yield "out_of_domain", any(map(_out_of_domain, flights))
@@ -186,6 +201,35 @@ def _rose(flight: Flight) -> bool:
     known = [n for n in norms if n is not None and math.isfinite(n)]
     early = known[: max(len(known) // 2, 1)]
     return len(known) > 1 and max(known[-2:]) > _ROSE * statistics.median(early) > 0.0
+
+
+_MISSING_MODULE = re.compile(r"^No module named '?([A-Za-z_]\w*)")
+
+
+def _missing_modules(run: Run) -> Iterator[str]:
+    """The top-level names of the modules whose import failed."""
+    for raised in run.exceptions:
+        found = _MISSING_MODULE.match(raised.message)
+        if found:
+            yield found[1]
+
+
+def _project_folders(run: Run) -> list[Path]:
+    """The folders of the run's project that exist on this machine: where it ran, the top of its code, `src` in both."""
+    tops = [run.cwd, str((run.captured.get("code") or {}).get("top") or "")]
+    folders = [Path(top).expanduser() for top in dict.fromkeys(tops) if top]
+    return [part for folder in folders for part in (folder, folder / "src")]
+
+
+def _lies_in(module: str, folders: Iterable[Path]) -> bool:
+    """Whether a module is a Python file, or a folder with Python files, in one of the folders."""
+    with suppress(OSError, RuntimeError):
+        for folder in folders:
+            if (folder / f"{module}.py").is_file():
+                return True
+            if any((folder / module).glob("*.py")) or any((folder / module).glob("*/*.py")):
+                return True
+    return False
 
 
 def _loaders(run: Run) -> Iterator[Loader]:

@@ -28,6 +28,7 @@ _ABORTED = "native_crash"
 _SURVIVED = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch")
 """Families of warnings after which programs train normally."""
 _NOT_SETTINGS = ("data_decode_error", "type_error_user_code", "api_version_mismatch")
+_LIKELY = 2
 _MAX_DEPTH = 12
 
 
@@ -151,13 +152,19 @@ def choose_findings(case: Case) -> list[Finding]:
 
 
 def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]:
-    """The findings of pages; consequences of the first are marked, hints beside a certain first are left out."""
+    """The findings of pages; consequences of the first are marked, hints beside a certain first are left out.
+
+    Certain is only what a distinct message shows, in a text whose exceptions are all explained.
+    """
     findings: list[Finding] = []
+    unexplained = _has_unexplained_exception(case.evidence, case.candidates)
     for candidate in candidates:
         first = candidates[0]
         if findings and candidate.match.weight == 1 and first.match.weight > 1:
             continue
         finding = build_finding(candidate.match, candidate.exception, candidate.line, case.evidence, case.language)
+        if not candidate.is_distinct or unexplained:
+            finding = replace(finding, tier=max(finding.tier, _LIKELY))
         if findings:
             follows = ANYTHING in candidate.match.symptom.caused_by or is_cause_of(first, candidate)
             same_exception = candidate.exception is not None and first.exception is not None and candidate.fatal

@@ -95,6 +95,7 @@ class Symptom:
         causes_of: Ids of the consequences of this symptom.
         caused_by: Ids of symptoms that cause this one if they are found, too.
         when: Condition of a run -> (cause, fix): numbers, from 1, of the cause and the fix to list first.
+        instead: Condition of a run -> id of the symptom that the same evidence means then.
         cured_by: What the fix usually changes, likeliest first: "argument:lr", "code", "package:torch", "hardware", ...
         words: Search words, in any language.
         matches: Outputs with this symptom.
@@ -114,6 +115,7 @@ class Symptom:
     causes_of: tuple[str, ...] = ()
     caused_by: tuple[str, ...] = ()
     when: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    instead: Mapping[str, str] = field(default_factory=dict)
     cured_by: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     source: tuple[str, ...] = ()

@@ -284,3 +284,35 @@ def test_a_slip_in_the_code_that_cleans_up_is_not_the_failure(family_of: Callabl
 def test_a_class_alone_is_no_hint_beside_a_sentence_that_nobody_knows(family_of: Callable[[str], str]) -> None:
     assert family_of("NotImplementedError: the moon phase is out of tune") == ""
     assert family_of("NotImplementedError") == "type_error_user_code"
+
+
+def test_certain_is_only_what_excludes_the_alternatives():
+    known = "CUDA out of memory. Tried to allocate 2.00 GiB"
+    alone = diagnose(Evidence(exceptions=(error(known),)), MATCHER).primary
+    assert (alone.symptom, alone.tier) == ("cuda_out_of_memory", 1)
+    # Another exception ended the program, too, and nobody knows why.
+    other = error("the ninth widget is unhappy", order=2.0)
+    beside = diagnose(Evidence(exceptions=(error(known, order=1.0), other)), MATCHER).primary
+    assert (beside.symptom, beside.tier) == ("cuda_out_of_memory", 2)
+    # The message itself names two causes: the file is missing, or one that it needs.
+    either = error('[WinError 126] Error loading "fbgemm.dll" or one of its dependencies.', "OSError")
+    assert diagnose(Evidence(exceptions=(either,)), MATCHER).primary.tier == 2
+
+
+@pytest.mark.parametrize(
+    ("parameter", "reason", "symptom"),
+    [
+        ("[2, 512]) and whose dimensions in the checkpoint are torch.Size([10, 512])", "The size of tensor a (2) must "
+         "match the size of tensor b (10) at non-singleton dimension 0", "checkpoint_size_mismatch"),
+        ("[4]) and whose dimensions in the checkpoint are torch.Size([4])", "Cannot copy out of meta tensor; no "
+         "data!", "device_mismatch"),
+        ("[8, 8]) and whose dimensions in the checkpoint are torch.Size([8, 8])", "CUDA out of memory. Tried to "
+         "allocate 86.00 MiB.", "cuda_out_of_memory"),
+    ],
+)  # fmt: skip
+def test_the_reason_why_a_parameter_was_not_copied_is_the_cause(parameter: str, reason: str, symptom: str) -> None:
+    message = (
+        'Error(s) in loading state_dict for Net:\n\tWhile copying the parameter named "fc.weight", whose dimensions in '
+        f"the model are torch.Size({parameter}, an exception occurred : ('{reason}',)."
+    )
+    assert of(error(message))[0] == symptom

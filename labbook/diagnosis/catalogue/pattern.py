@@ -273,7 +273,7 @@ def axis(value: str, index: int) -> str | None:
     return sizes[index] if -len(sizes) <= index < len(sizes) else None
 
 
-QUANTITIES = ("device", "dtype")
+QUANTITIES = ("device", "dtype", "shape")
 _ON_GPU = re.compile(r"cuda|gpu|npu|xpu|mps|hip", re.IGNORECASE)
 _SCALARS = {
     "double": "float64", "float": "float32", "half": "float16", "long": "int64", "int": "int32", "short": "int16",
@@ -282,13 +282,15 @@ _SCALARS = {
 
 
 def is_different(quantity: str, first: str, second: str) -> bool:
-    """Whether two names of tensor types or devices differ in one of `QUANTITIES`.
+    """Whether two shapes, or names of tensor types or devices, differ in one of `QUANTITIES`.
 
     "torch.cuda.FloatTensor" and "torch.FloatTensor" differ in the device, "Double" and "torch.float64" in nothing.
     """
     if quantity == "device":
         kinds = [_ON_GPU.search(value) for value in (first, second)]
         return bool(kinds[0]) != bool(kinds[1]) or _number(first) != _number(second)
+    if quantity == "shape":
+        return _NUMBERS.findall(first) != _NUMBERS.findall(second)
     return scalar_type(first) != scalar_type(second)
 
 

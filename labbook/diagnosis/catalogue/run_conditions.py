@@ -29,6 +29,7 @@ CONDITIONS: Mapping[str, str] = {
     "fine_tune": "part of the model is frozen",
     "bad_batch": "a batch holds values that are not finite",
     "rising": "gradient norms grew fivefold in the steps before",
+    "module_in_project": "the module that was not found lies in the folder of the project",
     "labels_from_zero": "the smallest label is 0 and the largest is not below the number of classes",
     "labels_from_one": "the smallest label is 1 and the largest is the number of classes",
     "labels_marked": "a label is negative or 255, as labels are that shall be ignored",

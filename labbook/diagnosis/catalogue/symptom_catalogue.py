@@ -179,6 +179,7 @@ def _symptom(meta: Mapping[str, Any], body: str, path: Path, base: Symptom | Non
         # A notebook's own patterns are added to the known ones.
         patterns=patterns + (base.patterns if base else ()),
         when=_when(meta) or (base.when if base else {}),
+        instead=_instead(meta) or (base.instead if base else {}),
         matches=_examples(sections.get(_MATCHES, "")),
         misses=_examples(sections.get(_MISSES, "")),
         origin=str(path),
@@ -264,6 +265,13 @@ def _when(meta: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
             if cause or fix:
                 found[f"{mark}{condition}"] = (cause, fix)
     return found
+
+
+def _instead(meta: Mapping[str, Any]) -> dict[str, str]:
+    rows = meta.get("instead") or {}
+    if not isinstance(rows, dict) or not all(_ID.match(str(other)) for other in rows.values()):
+        raise _WrongPageError("instead", "`instead` is no mapping of a condition to the id of another page")
+    return {str(condition): str(other) for condition, other in rows.items()}
 
 
 def _texts(meta: Mapping[Any, Any], key: str) -> tuple[str, ...]:

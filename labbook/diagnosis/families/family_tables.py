@@ -1,9 +1,9 @@
 """The tables of the families: `tables/<family>.toml`, read and compiled once, when the first message needs them.
 
 Each file has the title of the family in both languages and what shows it. `[codes]` lists error codes, `[names]` lists
-exception classes, modules and source files, which may hold `*`. `[[native]]`, `[[quantities]]`,
-`[[checks]]`, `[[messages]]`, `[[asserts]]`, `[[demands]]` and `[[choices]]` are rows of patterns for one step of
-`message_family`; a row of a lower `rank` is tried first, also between families.
+exception classes, modules and source files, which may hold `*`, `[packages]` what to install for a module.
+`[[native]]`, `[[quantities]]`, `[[checks]]`, `[[messages]]`, `[[asserts]]`, `[[demands]]` and `[[choices]]` are rows of
+patterns for one step of `message_family`; a row of a lower `rank` is tried first, also between families.
 """
 
 from __future__ import annotations
@@ -97,12 +97,14 @@ class FamilyTables:
         codes: Kind of code -> code or name -> family.
         names: Kind of name ("classes", "modules", "files", ...) -> family -> patterns with `*`.
         rows: Step -> rows, those of a lower rank first.
+        packages: Module -> package to install, where the names differ.
     """
 
     titles: Mapping[str, Mapping[str, str]]
     codes: Mapping[str, Mapping[int | str, str]]
     names: Mapping[str, Mapping[str, tuple[str, ...]]]
     rows: Mapping[str, tuple[Row, ...]]
+    packages: Mapping[str, str]
 
     def family_of_name(self, kind: str, name: str) -> str | None:
         """The first family with a pattern of a kind that fits a whole name, or `None`."""
@@ -147,6 +149,7 @@ def load_tables() -> FamilyTables:
     codes: dict[str, dict[int | str, str]] = {}
     names: dict[str, dict[str, tuple[str, ...]]] = {}
     rows: dict[str, list[Row]] = {step: [] for step in STEPS}
+    packages: dict[str, str] = {}
     for path in sorted(FOLDER.glob("*.toml")):
         family = path.stem
         if family == VOCABULARY:
@@ -155,11 +158,12 @@ def load_tables() -> FamilyTables:
         titles[family] = {"en": table.pop("title"), "zh": table.pop("title_zh")}
         for kind, listed in table.pop("codes", {}).items():
             codes.setdefault(kind, {}).update(dict.fromkeys(listed, family))
+        packages.update(table.pop("packages", {}))
         for kind, listed in table.pop("names", {}).items():
             names.setdefault(kind, {})[family] = tuple(listed)
         for step, found in table.items():
             rows[step] += [make_row(family, one) for one in found]
-    return FamilyTables(titles, codes, names, {step: tuple(sorted(r, key=_rank)) for step, r in rows.items()})
+    return FamilyTables(titles, codes, names, {step: tuple(sorted(r, key=_rank)) for step, r in rows.items()}, packages)
 
 
 def make_row(family: str, values: Mapping[str, Any]) -> Row:

@@ -162,15 +162,14 @@ def _family_of_words(sentence: str, plain: str) -> str | None:
 def _family_of_system_error(exception: ObservedException, sentence: str) -> str | None:
     """The family of an error of the operating system, by its number, its message or the file that raised it."""
     family = family_of_number(sentence)
-    if family is not None or exception.type not in ("OSError", "IOError"):
+    if family is not None:
         return family
-    plain = _URL.sub("", sentence)
     quantities = load_tables().family_of_row("quantities", sentence)
-    return (
-        load_tables().family_of_row("messages", plain, system=True)
-        or (quantities if quantities in _TENSOR_FAMILIES else None)
-        or family_of_site(exception.frames)
-    )
+    of_tensors = quantities if quantities in _TENSOR_FAMILIES else None
+    if exception.type not in ("OSError", "IOError"):
+        return of_tensors if exception.type == "TypeError" else None
+    plain = _URL.sub("", sentence)
+    return load_tables().family_of_row("messages", plain, system=True) or of_tensors or family_of_site(exception.frames)
 
 
 def _family_of_assert(exception: ObservedException, sentence: str) -> str | None:

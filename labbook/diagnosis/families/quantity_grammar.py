@@ -31,7 +31,7 @@ _EXPECTED = re.compile(
 _RECEIVED = re.compile(r"\b(?:got|received|found|was|were|but|has|have|given|instead|actual)\b", re.IGNORECASE)
 _AGAINST = re.compile(r"\b(?:and|vs|with|against|versus)\b|!=|<->", re.IGNORECASE)
 _COUNTED = re.compile(
-    r"\b(?:sizes?|shapes?|dims?|dimensions?|ranks?|channels?|width|height|lengths?|elements?|ndim|broadcast)\b",
+    r"(?:\b|_)(?:sizes?|shapes?|dims?|dimensions?|ranks?|channels?|width|height|lengths?|elements?|ndim|broadcast)\b",
     re.IGNORECASE,
 )
 _COUNT = re.compile(r"\b\d+D?\b")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
+import html
+import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -47,6 +50,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028-\u20
 _SPACE = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _BAR = re.compile(r"^.{0,200}?\d{1,3}%\|[^|\n]{0,200}\|[^\[\n]{0,60}\[[^\]\n]{0,80}\]\s*")
 _ESCAPED_LINES = re.compile(r"Traceback \(most recent call last\):?\\n")
+
+_JSON_TEXT = re.compile(r'"(?:log|message|msg|text)"\s?:\s?"((?:[^"\\]|\\.){1,4000})"')
+_ENTITY = re.compile(r"&(?:quot|lt|gt|amp|#x27|#39);")
+_TAG = re.compile(r"</?(?:br|pre|code|p)\s?/?>")
 
 _RUN_ON = re.compile(r"""\b[Ff]ile ["'][^"'\n]{1,300}["'], line \d{1,7}, in [^\s,]{1,100},? +(?=[\w(@*\[{])""")
 _RUN_ON_CLASS = re.compile(r"[ ,]+(?=(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt): )")
@@ -115,13 +122,24 @@ def split_line(number: int, raw: str) -> Iterator[LogLine]:
     """The line, or its parts where it holds carriage returns or a traceback written as one string."""
     if "\\n" in raw and _ESCAPED_LINES.search(raw):
         raw = raw.replace("\\r", "").replace("\\n", "\n").replace('\\"', '"').replace("\\t", "\t").replace("\\'", "'")
-    raw = _with_breaks(raw.rstrip("\r"))
+    raw = _with_breaks(_unpacked(raw.rstrip("\r")))
     if "\r" not in raw and "\n" not in raw:
         yield strip_prefix(number, clean_line(raw))
         return
     parts = [part for part in re.split(r"[\r\n]+", raw[-200_000:]) if part.strip()]
     for part in parts[:20] + parts[20:][-400:]:
         yield strip_prefix(number, clean_line(part))
+
+
+def _unpacked(raw: str) -> str:
+    """The text of a line that a container or logger wrote as a JSON object, or a web page with entities."""
+    if raw.startswith("{") and raw.endswith("}"):
+        found = _JSON_TEXT.search(raw)
+        with contextlib.suppress(ValueError):
+            return str(json.loads(f'"{found[1]}"')).rstrip("\n") if found else raw
+    if "&" in raw and _ENTITY.search(raw):
+        raw = _TAG.sub("", html.unescape(_TAG.sub("", raw)))
+    return raw
 
 
 def _with_breaks(raw: str) -> str:
@@ -205,30 +223,43 @@ def _seconds(when: str) -> float | None:
     return (whole - datetime(1970, 1, 1)).total_seconds() + fraction
 
 
-_HEADS = (
-    re.compile(r"^(?P<lead>.{1,120}?)(?P<kept>[ ]{0,2}Traceback \(most recent call last\).*)$"),
-    re.compile(r"^(?P<lead>.{1,120}?)(?P<kept>[ ]{0,4}File [\"“].+[\"”], line \d+.*)$"),
+_HEADS = tuple(
+    re.compile(rf"^(?P<lead>.{{1,120}}?)(?P<kept>{kept})")
+    for kept in (
+        r"[ ]{0,2}Traceback \(most recent call last\)",
+        r"[ ]{0,4}File [\"“].+[\"”], line \d+",
+        r"(?<![\w.'\"])(?:\w+\.)*[A-Z]\w*(?:Error|Exception|NotMet)(?:: |$)",
+    )
 )
+"""Lines of a traceback by which a prefix before them is recognised."""
+_MARK = re.compile(r"\s{0,8}(#+|//+|;+|%+|--|REM\b)(?: |(?=[A-Z])|$)")
+"""Signs of comments."""
+_BOXED = re.compile(r"^\s*(?:[╭┌]|\+[- ]-)|Exception Group Traceback")
+"""Boxes and groups, whose bars are read by `traceback_styles`."""
 _GENERAL = re.compile(r"\d+")
 
 
 def strip_learned_prefix(lines: list[LogLine]) -> list[LogLine]:
-    """Removes a prefix of unknown form, when the header of a traceback and the line below it share one.
+    """Removes a prefix of unknown form that a line of a traceback shares with the line above or below it.
 
-    The words before `Traceback` are compared with those before the frame that follows, without numbers. So the prefixes
-    of `srun -l`, `pdsh`, pasted line numbers or a custom logger need no rule of their own.
+    Numbers in it may differ. So comment signs and the prefixes of `srun -l`, `pdsh`, pasted line numbers or a custom
+    logger need no rule of their own.
     """
+    marks = {found.group(1) if (found := _MARK.match(line.text)) else "" for line in lines if line.text.strip()}
+    if len(marks) == 1 and "" not in marks and len(lines) > 1:
+        return [line._replace(text=_MARK.sub("", line.text, count=1)) for line in lines]
     learned: list[re.Pattern[str]] = []
-    for above, below in pairwise(lines):
-        if "File" not in below.text:
+    bars = any(_BOXED.search(line.text) for line in lines)
+    for place, line in enumerate(lines):
+        found = next((head for pattern in _HEADS if (head := pattern.match(line.text))), None)
+        lead = found["lead"].strip() if found else ""
+        if not lead.strip(" |+│┃❱" if bars else " ") or any(pattern.match(line.text) for pattern in learned):
             continue
-        first, second = (_HEADS[0].match(above.text) or _HEADS[1].match(above.text)), _HEADS[1].match(below.text)
-        if first is None or second is None or not first["lead"].strip(" |+│┃❱"):
-            continue
-        one, two = (_GENERAL.sub("0", found["lead"].strip()) for found in (first, second))
-        if one == two and not any(pattern.match(above.text) for pattern in learned):
-            parts = [re.escape(part) for part in re.split(r"\d+", first["lead"].strip())]
-            learned.append(re.compile(r"\s{0,6}(" + r"(\d+)".join(parts) + ")[ ]?"))
+        parts = [re.escape(part) for part in _GENERAL.split(lead)]
+        behind = r"\b" if lead[-1].isalnum() else ""
+        prefix = re.compile(r"\s{0,6}(" + r"(\d+)".join(parts) + rf"){behind}[ ]?")
+        if any(prefix.match(near.text) for near in (*lines[max(0, place - 1) : place], *lines[place + 1 : place + 2])):
+            learned.append(prefix)
         if len(learned) >= 8:
             break
     if not learned:

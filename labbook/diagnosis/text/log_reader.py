@@ -32,7 +32,8 @@ _INLINE = re.compile(
     r"(?<![A-Za-z0-9_.])"
     r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,6}(?:[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt|Unsupported)"
     r"|Exception)"
-    r"|(?:[A-Za-z_]\w{0,60}\.){0,6}(?:exceptions?|errors?|_?exc)\.[A-Z]\w{0,60})"
+    r"|(?:[A-Za-z_]\w{0,60}\.){0,6}(?:exceptions?|errors?|_?exc)\.[A-Z]\w{0,60}"
+    r"|(?:[a-z_]\w{0,60}\.){2,6}[A-Z][a-z]\w{1,60}(?=: ))"
     r"(?:\s?\((?:\d{1,5}, ?)?(?P<mark>['\"])(?P<written>.{1,400}?)(?P=mark),?\).*$|\s{0,2}[:：]\s{0,2}(?P<message>\S.*)"
     r"|\s?(?P<key>'[^'\n]{1,80}').*|\s?(?P<errno>\[Errno \d+\].*)|\s(?P<number>-?\d+))$"
 )

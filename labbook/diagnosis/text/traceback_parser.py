@@ -56,7 +56,7 @@ _QUOTES = "`*\"'”"
 _WHAT = re.compile(r"^\s*what\(\):\s*(.*)$")
 _FATAL = re.compile(r"^\s*Fatal Python error: (.+)$")
 _IN_FRONT = re.compile(
-    r"^[\s#>*_`'\"“「\[\](-]{0,12}(?:(?:ERROR|[Ee]rror|FATAL|Fatal|CRITICAL|E|错误|报错"
+    r"^(?:\[[^\[\]]{1,60}\]:?\s+|REM\s+)?[\s#>*_`'\"“「\[\](/;%|│-]{0,12}(?:(?:ERROR|[Ee]rror|FATAL|Fatal|CRITICAL|E|错误|报错"
     r"|异常)\s{0,2}[:：]\s{0,2})?[`'\"*]{0,3}"
 )
 _CLASS_BEHIND = re.compile(r":? ([A-Z][\w.]*(?:Error|Exception|Interrupt|Warning|NotMet|Unsupported))$")

@@ -39,6 +39,8 @@ GROUP_RULE = "\u0001 next of the group"
 """Separates the exceptions of a group in rewritten lines; control characters were removed from logs before."""
 
 
+_HALF_FRAME = re.compile(r"^\s*File [\"“][^\"”]*(?:[\"”](?:,(?: line(?: \d{1,7}(?:, ?(?:in)?)?)?)?)?)?\s*$")
+_LONGEST_FRAME = 600
 _LINKED = re.compile(
     r"^\s*(?:File )?\[(?P<file>[^\]\n]{1,500}?)(?P<line>:\d+)?\]\((?:https?|file"
     r"|vscode\S{0,40}):/{2,3}[^)\n]{0,600}\),? in "
@@ -49,6 +51,7 @@ _LINKED = re.compile(
 
 def normalise_tracebacks(lines: list[LogLine]) -> list[LogLine]:
     """The same lines with each traceback in the form of Python."""
+    lines = _unwrapped(lines)
     text = "\n".join(line.text for line in lines)
     if "Exception Group Traceback" in text:
         lines = list(_groups(lines))
@@ -61,6 +64,23 @@ def normalise_tracebacks(lines: list[LogLine]) -> list[LogLine]:
     if "\nE  " in f"\n{text}":
         lines = _pytest(lines)
     return lines
+
+
+def _unwrapped(lines: list[LogLine]) -> list[LogLine]:
+    """The lines with frames that were broken at the width of a terminal or mail joined again."""
+    made: list[LogLine] = []
+    for line in lines:
+        if made and _HALF_FRAME.match(made[-1].text) and not FRAME.match(made[-1].text):
+            for glue in ("", " "):
+                joined = made[-1].text + glue + line.text.strip()
+                if FRAME.match(joined) or (glue and _HALF_FRAME.match(joined) and len(joined) < _LONGEST_FRAME):
+                    made[-1] = made[-1]._replace(text=joined)
+                    break
+            else:
+                made.append(line)
+        else:
+            made.append(line)
+    return made
 
 
 def _unlinked(line: LogLine) -> LogLine:

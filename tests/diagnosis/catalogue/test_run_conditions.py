@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,11 @@ from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.model.events.training_kinds import Evaluation
-from labbook.model.run import CaughtException, CheckResult, Process, Run
+from labbook.model.run import CaughtException, CheckResult, Console, Frame, Process, Run
 from labbook.model.signals import Signals
 
 RUN = Run("i", "finished", ("python", "a.py"), "/w", 0.0, ended=12.0, script="a.py")
+WIDTH = "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)"
 WRONG = CheckResult("loss_nonfinite", "loss is finite", "", "9 of 99 values", "fail", family="numeric", tier=1)
 
 
@@ -68,3 +70,58 @@ def test_a_batch_that_is_not_finite_is_the_cause() -> None:
         if f.symptom == "loss_nonfinite"
     )
     assert "batch" in found.causes[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "file", "symptom"),
+    [
+        ("paddleseg", "paddleseg/cvlibs/config.py", "import_path_wrong"),
+        ("layers", "src/layers.py", "import_path_wrong"),
+        ("layers.attention", "layers/attention.py", "import_path_wrong"),
+        ("einops", "layers.py", "import_module_missing"),
+        ("images", "images/0001.png", "import_module_missing"),
+    ],
+)
+def test_a_module_that_lies_in_the_project_is_missing_on_the_path(
+    tmp_path: Path, module: str, file: str, symptom: str
+) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).touch()
+    raised = CaughtException("main", "ModuleNotFoundError", "", f"No module named '{module}'", ended_process=True)
+    run = dataclasses.replace(RUN, status="failed", cwd=str(tmp_path), exceptions=(raised,))
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
+    assert found.symptom == symptom
+    assert ("pip install einops" in " ".join(found.fixes)) == (module == "einops")
+
+
+def test_the_fix_names_the_package_of_a_module() -> None:
+    raised = CaughtException("main", "ModuleNotFoundError", "", "No module named 'skimage'", ended_process=True)
+    run = dataclasses.replace(RUN, status="failed", exceptions=(raised,))
+    fixes = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0].fixes
+    assert "pip install scikit-image`" in fixes[0] and "import skimage" in fixes[0]
+
+
+@pytest.mark.parametrize("launcher", ["ChildFailedError", "CalledProcessError", "ProcessExitedException"])
+def test_what_a_child_printed_is_the_cause_of_what_its_launcher_raised(launcher: str) -> None:
+    printed = (
+        "[rank1]: Traceback (most recent call last):\n"
+        '[rank1]:   File "/w/a.py", line 9, in main\n'
+        "[rank1]:     loss.backward()\n"
+        "[rank1]: RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.\n"
+    )
+    frame = Frame("/env/lib/python3.11/site-packages/torch/distributed/run.py", 5, "run", "raise", user=False)
+    raised = CaughtException("main", launcher, "", "a.py FAILED, exit status 1", (frame,), ended_process=True, t=9.0)
+    run = dataclasses.replace(RUN, status="failed", exit_code=1, exceptions=(raised,), console=Console(printed))
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
+    assert (found.symptom, found.where["line"], found.where["rank"]) == ("ddp_unused_parameters", 9, 1)
+
+
+def test_the_error_of_a_cell_is_the_cause_of_what_the_notebook_runner_raised() -> None:
+    frame = Frame("<cell 3>", 2, "<module>", "w @ x", user=True)
+    cell = CaughtException(
+        "main", "RuntimeError", "", "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)", (frame,)
+    )
+    runner = CaughtException("main", "CellExecutionError", "nbclient", "An error occurred", ended_process=True, t=2.0)
+    run = dataclasses.replace(RUN, status="failed", exit_code=1, exceptions=(cell, runner))
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
+    assert (found.symptom, found.where["file"]) == ("shape_mismatch_linear", "<cell 3>")

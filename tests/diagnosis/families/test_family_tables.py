@@ -138,7 +138,7 @@ def test_every_family_has_a_table():
 def test_every_row_of_a_table_loads(path):
     table = read_toml(path)
     assert title_of_family(path.stem, "en") == table["title"] and title_of_family(path.stem, "zh") == table["title_zh"]
-    assert set(table) <= {"title", "title_zh", "codes", "names", *STEPS}
+    assert set(table) <= {"title", "title_zh", "codes", "names", "packages", *STEPS}
     for step in STEPS:
         for values in table.get(step, []):
             assert any(key in values for key in ("any", "near", "differ", "versus", "apart", "counts")), values

@@ -259,3 +259,53 @@ RAISED = 'Traceback (most recent call last):\n  File "t.py", line 3, in f\n    g
 )
 def test_what_stands_around_a_failure_is_not_its_family(family_of: Callable[[str], str], text: str) -> None:
     assert family_of(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "source"),
+    [
+        ("shape_mismatch", "assert n == len(labels)"),
+        ("shape_mismatch", "assert H % self.window == 0 and W % self.window == 0"),
+        ("config_error", "assert args.batch_size % args.world_size == 0"),
+        ("config_error", "assert t <= self.block_size"),
+        ("data_empty", "assert batch_size * group_size < len(dataset)"),
+        ("data_decode_error", "assert img is not None, path"),
+        ("data_decode_error", "assert xmax > xmin and ymax > ymin"),
+        ("checkpoint_key_mismatch", "assert set(state.keys()) == set(model.state_dict().keys())"),
+        ("nccl_or_collective", "assert dist.is_initialized()"),
+    ],
+)
+def test_an_assertion_without_a_message_is_what_its_line_compares(
+    family_of: Callable[[str], str], wanted: str, source: str
+) -> None:
+    assert family_of(_cut("/home/li/net.py", "forward", source) + "AssertionError\n") == wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ("compile_error", "ptxas error   : Entry function '_Z4attnPf' uses too much shared data (0x13000 bytes)"),
+        ("compile_error", "nvlink error   : Undefined reference to '_Z3fooPf' in 'build/a.o'"),
+        ("compile_error", "/usr/bin/ld: a.o: relocation R_X86_64_PC32 against symbol `x' can not be used when making "
+         "a shared object; recompile with -fPIC"),
+        ("import_abi_mismatch", "ImportError: /env/libc10.so: symbol cudaGet version libcudart.so.12 not defined in "
+         "file libcudart.so.12 with link time reference"),
+        ("nccl_or_collective", "RuntimeError: [ERROR] HCCL error in: torch_npu/csrc/ProcessGroupHCCL.cpp:64"),
+        ("nccl_or_collective", "EI0006: Getting socket times out. Reason: Remote Rank did not send"),
+        ("cuda_oom", "EL0004: Failed to allocate memory. Reason: aclrtMalloc failed, memory size 2147483648 bytes."),
+        ("cuda_oom", "paddle.fluid.core_avx.EnforceNotMet: Invoke operator conv2d error.\nC++ Callstacks:\n"
+         "Cannot allocate 1.13MB memory on GPU 0, available memory is only 0.18MB. at [/paddle/cuda_allocator.cc:69]"),
+        ("shape_mismatch", "RuntimeError: call aclnnAdd failed, detail:EZ1001: The shape of self [4,5] and other [4,6] "
+         "cannot broadcast."),
+        ("shape_mismatch", "TypeError: dot requires contracting dimensions to have the same shape, got (8,) and (4,)."),
+        ("file_not_found", "bash: ./run.sh: No such file or directory"),
+        ("missing_dependency", "/bin/sh: 1: nvcc: not found"),
+        ("no_grad_path", "RuntimeError: You are calling .backward() on a tensor that has requires_grad=False"),
+        ("config_error", "RuntimeError: Files with extension '.pt' are already present in the directory ./out."),
+    ],
+)  # fmt: skip
+def test_messages_of_compilers_loaders_and_other_devices(
+    family_of: Callable[[str], str], wanted: str, text: str
+) -> None:
+    assert family_of(text) == wanted
+    assert family_of(f"// {text}\n// \n") == wanted

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 from pathlib import Path
 
 import pytest
@@ -309,3 +311,59 @@ def test_the_last_line_of_a_cut_traceback_says_what_it_raises(source, kind, mess
     (raised,) = read_text(text).exceptions
 
     assert (raised.type, raised.message) == (kind, message)
+
+
+DECORATIONS = {
+    "comment": "# {line}",
+    "comment without a space": "#{line}",
+    "C comment": "// {line}",
+    "quoted comment": "> # {line}",
+    "bar": "| {line}",
+    "indented": "        {line}",
+    "stream": "[stderr] {line}",
+    "host": "gpu-node-07: {line}",
+    "clock": "[08:15:{n:02d}] {line}",
+    "logger": "[11/02 08:15:{n:02d} trainer]: {line}",
+    "syslog": "Nov  2 08:15:{n:02d} gpu3 train[2213]: {line}",
+    "mail": ">> {line}",
+}
+MARKED = """\
+Traceback (most recent call last):
+  File "/home/li/seg/train.py", line 212, in <module>
+    main(cfg)
+  File "/opt/conda/envs/seg/lib/python3.10/site-packages/torch/nn/modules/module.py", line 1518, in _call_impl
+    return forward_call(*args, **kwargs)
+  File "/home/li/seg/nets/unet.py", line 61, in forward
+    x = torch.cat([up, skip], dim=1)
+RuntimeError: Sizes of tensors must match except in dimension 1. Expected size 28 but got size 29
+"""
+
+
+def _marked(form: str, text: str) -> str:
+    return "".join(form.format(line=line, n=n) + "\n" for n, line in enumerate(text.splitlines()))
+
+
+def _wrapped(text: str, width: int) -> str:
+    return "\n".join(line[at : at + width] for line in text.splitlines() for at in range(0, max(len(line), 1), width))
+
+
+def test_a_decorated_traceback_has_its_frames_and_message(each):
+    texts = {name: _marked(form, MARKED) for name, form in DECORATIONS.items()}
+    texts["headless comment"] = _marked("# {line}", MARKED.split("\n", 5)[-1])
+    texts["JSON log"] = "\n".join(json.dumps({"log": f"{line}\n"}) for line in MARKED.splitlines())
+    texts["web page"] = "<pre>" + html.escape(MARKED) + "</pre>"
+    texts["wrapped"] = _wrapped(MARKED, 80)
+    texts["wrapped and quoted"] = _marked("> {line}", _wrapped(MARKED, 76))
+
+    def check(name, text):
+        raised = read_text(text).exceptions[-1]
+        assert (raised.type, raised.frames[-1].line, raised.frames[-1].function) == ("RuntimeError", 61, "forward")
+        assert raised.message.startswith("Sizes of tensors must match")
+        assert "headless" in name or len(raised.frames) == 3
+
+    each(texts.items(), check)
+
+
+@pytest.mark.parametrize("mark", ["# ", "#", "// ", "%", "; ", "REM "])
+def test_comment_signs_on_all_lines_are_removed(mark):
+    assert read_text(f"{mark}Epoch 2: loss 0.4\n{mark}Killed\n").ending.signal == "SIGKILL"
