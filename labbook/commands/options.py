@@ -100,6 +100,13 @@ def status_label(status: str, say: Sentences) -> str:
     return str(words(say.language)["status"].get(status, status))
 
 
+def verdict_label(verdict: str, say: Sentences) -> str:
+    """Returns the verdict on a run in the language of `say`."""
+    from labbook.store.templates import words
+
+    return str(words(say.language)["run_verdict"].get(verdict, verdict))
+
+
 def print_json(data: object) -> None:
     """Prints JSON that every parser reads: numbers that are not finite are the strings "nan", "inf" and "-inf"."""
     import json

@@ -6,6 +6,7 @@ import hashlib
 import html
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from typing import Any
 
@@ -13,6 +14,7 @@ from labbook.errors import EntryError
 from labbook.frozen import dataclass
 from labbook.index.cjk import name_parts
 from labbook.model.entry import Entry
+from labbook.model.verdict import judge_entry
 from labbook.store.frontmatter import parse
 from labbook.store.paths import is_run_id
 
@@ -68,7 +70,15 @@ def read_note(relative: str, content: bytes, mtime: float) -> Note:
     except EntryError as error:
         meta, body, problem = {}, text, error.message
     entry = Entry(relative, meta, body)
+    if note_kind(relative) == "run" and "verdict" not in meta and not problem:
+        entry = _with_verdict(entry)
     return Note(entry, note_kind(relative), _title(entry), _started(entry, mtime), problem)
+
+
+def _with_verdict(entry: Entry) -> Entry:
+    """Returns an older entry with its verdict, read from its health table."""
+    verdict = judge_entry(entry.meta, entry.body)
+    return replace(entry, meta={**entry.meta, "verdict": verdict.name, "verdict_reason": verdict.reason})
 
 
 def note_kind(relative: str) -> str:
@@ -97,7 +107,7 @@ def note_facets(note: Note) -> Iterator[tuple[str, str]]:
     yield "path", note.entry.path.lower()
     if note.kind == "run" and note.entry.script:
         yield "script", note.entry.script.lower()
-    for key in ("status", "experiment", "author", "host", "mode"):
+    for key in ("status", "verdict", "experiment", "author", "host", "mode"):
         if meta.get(key):
             yield key, str(meta[key]).lower()
     for key, facet in _LISTED.items():

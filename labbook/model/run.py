@@ -249,7 +249,11 @@ class Run:
         printed: Series read from the console that repeat one in `series`; kept to compare them, not stored.
         signals: What the probe measured inside each process that trained; too large for `run.json`, and left out there.
         health: What is kept of it for the pages; `labbook.health.model_summary` documents the keys.
-        primary: Name of the series that stands for the run ("loss"), or "".
+        primary: Name of the series that stands for the run ("val_acc"), or "".
+        direction: "max" or "min" where people chose the direction of that series, "none" where the kind of training has
+            no best value of it; "" to know it by the name.
+        verdict: One of `labbook.model.verdict.VERDICTS`, or "" before it was judged.
+        verdict_reason: Id of the symptom behind the verdict, one of `labbook.model.verdict.REASONS`, or "".
         asked: What the user asked the probe to do besides looking, and what the program asked `labbook.checks`; see
             `labbook/record/run_from_journal/request_events.py`.
         previous: Id of the run of the same script before this one, or "".
@@ -301,6 +305,9 @@ class Run:
     unsure: str = ""
     fix: str = ""
     primary: str = ""
+    direction: str = ""
+    verdict: str = ""
+    verdict_reason: str = ""
 
     @property
     def duration_s(self) -> float | None:

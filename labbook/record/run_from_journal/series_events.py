@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from labbook.model.metric_kinds import is_counter
 from labbook.model.series import Series
 from labbook.probe.events import protocol
 from labbook.record.run_from_journal.ranks import rank_of_process
@@ -156,6 +157,8 @@ def _add_step(points: dict[tuple[str, str], _Points], event: Mapping[str, Any]) 
 def _add_scalars(points: dict[tuple[str, str], _Points], event: Mapping[str, Any], logged: dict[str, int]) -> None:
     source = str(event.get("source") or "labbook")
     for name, value in (event.get("values") or {}).items():
+        if source != "labbook" and is_counter(str(name)):
+            continue
         key = f"{source}:{name}"
         logged[key] = logged.get(key, 0) + 1
         step = event.get("step")

@@ -6,10 +6,10 @@ window.labbook.questions = (known, say) => {
   const { compared, moment } = window.labbook;
 
   const OPERATOR = /^([^\s<>=:]+)(<=|>=|<|>|=|:)(.+)$/;
-  const FIELDS = { status: "status", experiment: "experiment", script: "script", author: "author", host: "host", mode: "mode", id: "id", symptom: "symptoms", tag: "tags", framework: "frameworks" };
+  const FIELDS = { status: "status", verdict: "verdict", experiment: "experiment", script: "script", author: "author", host: "host", mode: "mode", id: "id", symptom: "symptoms", tag: "tags", framework: "frameworks" };
 
   function text(run) {
-    run.text ??= [run.title, run.id, run.experiment, run.script, run.author, run.host, run.status, say(`status_${run.status}`), moment(run.started),
+    run.text ??= [run.title, run.id, run.experiment, run.script, run.author, run.host, run.status, say(`status_${run.status}`), run.verdict, say(`verdict_${run.verdict}`), moment(run.started),
       ...run.tags, ...run.frameworks, ...run.symptoms, ...run.symptoms.map((name) => known.titles[name] ?? ""),
       ...Object.entries(run.params).map(([name, value]) => `${name}=${value}`)].join("\n").toLowerCase();
     return run.text;
