@@ -42,7 +42,7 @@ class Finding:
         fixes: For this run, cheapest first.
         fingerprint: Identity of the failure, versioned; "" where there is none.
         values: What the message's template captured, by name.
-        follows_from: Symptom of the finding that this one is a consequence of, or "".
+        follows_from: Symptom, else family, of the finding that this one is a consequence of, or "".
         message: First line of the exception or of the output.
         exception: Name of the exception's class, or "".
         seen_before: Newest first.
