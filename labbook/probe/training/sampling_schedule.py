@@ -23,11 +23,11 @@ SURE = 7
 """Looks that are taken when they are due although they are dear, up to four times of what is free: checks want to see
 the same thing several times. Source: chosen by us."""
 
-HORIZON = {"light": 200, "normal": 200, "deep": 0}
-"""Steps over which the looks that are free are spread where they are too dear to follow each other as above."""
+FEWEST_FIRST = 3
 
-FEWEST_FIRST, WIDEST = 3, 2.5
-"""Fewest first steps, and largest ratio, that such looks come to."""
+PATTERNS = ((17, 1.0, 1.0), (8, 0.8, 1.35), (0, 0.6, 1.85))
+"""Looks that the free time pays for, and what that does to `FIRST` and `GROWTH`. There are few patterns, and one is
+chosen once, by the cheapest look: a busy machine must not change which steps a short run is judged by."""
 
 MOST = {"light": 120, "normal": 400, "deep": 2000}
 """Dense steps in one process: bounds its journal."""
@@ -70,7 +70,8 @@ class Schedule:
         self.step_s = 0.0
         self._before = (0, now)
         self._limited = False
-        self._price = self._first_price = 0.0
+        self._price = 0.0
+        self._chosen = None
 
     def due(self, step, now):
         """Whether the step numbered `step` (from 1), which is about to be prepared, is dense.
@@ -94,10 +95,8 @@ class Schedule:
         """Takes a dense step that has ended, with the seconds that looking cost, and plans the next one."""
         self.looks += 1
         self.spent += cost
-        if self.looks == 1:  # it also describes the model
-            self._first_price = cost
-        else:
-            self._price = cost if not self._price else 0.7 * self._price + 0.3 * cost
+        if self.looks > 1:  # the first one also describes the model
+            self._price = min(cost, self._price) if self._price else cost
         steps = step - self._before[0]
         if steps > 0:
             self.step_s = max((now - self._before[1]) / steps, 1e-6)
@@ -118,12 +117,15 @@ class Schedule:
 
     def _pattern(self):
         """First steps that are all dense, and the ratio of later ones: so that dear looks still reach far."""
-        first, growth, horizon = FIRST[self.level], GROWTH[self.level], HORIZON[self.level]
-        if not horizon or not self._price:
+        first, growth = FIRST[self.level], GROWTH[self.level]
+        if self._chosen is not None:
+            return self._chosen
+        if self.looks < FEWEST_FIRST or self.level == "deep":
             return first, growth
-        affordable = max(FREE_S[self.level] - self._first_price, 0.0) / self._price
-        first = min(first, max(FEWEST_FIRST, int(affordable / 3)))
-        return first, max(growth, min((horizon / first) ** (1.0 / max(affordable - first, 1.0)), WIDEST))
+        affordable = FREE_S[self.level] / max(self._price, 1e-9)
+        fewer, wider = next((fewer, wider) for least, fewer, wider in PATTERNS if affordable >= least)
+        self._chosen = max(min(first, FEWEST_FIRST), int(first * fewer)), growth * wider
+        return self._chosen
 
     def alarm(self, step):
         """Has the steps after `step` looked at, because something in it was abnormal.
