@@ -94,7 +94,6 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
         severity="error",
         title=f"{first.type}: {message}" if message else first.type,
         where=locate_exception(exception),
-        evidence=top.evidence[:1],
         message=message,
         exception=first.type,
     )

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from labbook.errors import UsageError
+from labbook.model.metric_kinds import MetricGoal
 from labbook.store import frontmatter
-from labbook.store.experiments import choose_experiment, experiments, new_experiment, slug_part
+from labbook.store.experiments import choose_experiment, experiments, metric_goal, new_experiment, slug_part
 from labbook.store.notebook_finder import create_notebook, find_notebook
 
 pytestmark = pytest.mark.process
@@ -130,3 +131,19 @@ def test_numbers_and_scripts_are_safe_against_others(own, git):
     assert len(set(chosen)) == 1
     assert git(own.paths.root, "status", "--porcelain") == ""
     assert git(own.paths.root, "rev-list", "--count", "HEAD") == "14"
+
+
+def test_the_metric_of_an_experiment_comes_before_that_of_the_notebook(own):
+    own = replace(own, config=replace(own.config, metric="val_loss", direction="min"))
+    slug = new_experiment(own, "gap", commit=False)
+    assert metric_goal(own, slug) == metric_goal(own, "") == metric_goal(own, "none") == MetricGoal("val_loss", "min")
+    path = own.paths.experiments / f"{slug}.md"
+    for lines, goal in (
+        ("metric: val_gap\ndirection: max", MetricGoal("val_gap", "max")),
+        ('metric: "val/gap"', MetricGoal("val/gap", "")),
+        ("metric: val_loss", MetricGoal("val_loss", "min")),
+        ("direction: max", MetricGoal("val_loss", "max")),
+        ("metric:\ndirection: sideways", MetricGoal("val_loss", "min")),
+    ):
+        path.write_text(f"---\nexperiment: {slug}\n{lines}\n---\n# gap\nmetric: no\n", "utf-8")
+        assert metric_goal(own, slug) == goal

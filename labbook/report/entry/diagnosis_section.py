@@ -126,7 +126,9 @@ def seen_line(finding: Finding, said: Mapping[str, Any]) -> str:
 
 
 def headline(finding: Finding, said: Mapping[str, Any]) -> str:
-    """Returns title, id and certainty of a finding on one line."""
+    """Returns title, id and certainty of a finding on one line; the title alone if its kind is not known."""
+    if not finding.symptom and finding.family == "other":
+        return strip_markdown(finding.title)
     certainty = said["tiers"][str(finding.tier)]
     return f"{strip_markdown(finding.title)} ({finding.symptom or finding.family}{said['comma']}{certainty})"
 
