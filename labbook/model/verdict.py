@@ -14,7 +14,7 @@ from labbook.frozen import dataclass
 
 if TYPE_CHECKING:
     from labbook.model.finding import Finding
-    from labbook.model.run import CheckResult, Run
+    from labbook.model.run import Run
 
 VERDICTS = ("healthy", "suspect", "unhealthy", "failed", "unknown")
 """healthy: training was observed and no check warned. suspect: a check warned. unhealthy: a check failed, or the loss
@@ -27,6 +27,9 @@ entry without health checks. exit: the command failed without a diagnosis."""
 
 LIKELY = 2
 """Last tier of certainty that counts for a verdict; hints do not."""
+
+_OTHER_FAMILIES = ("performance",)
+"""Families of checks that say how fast a training is, not whether its result can be trusted."""
 
 _MEASURED = ("loss_nonfinite", "loss_seen", "nonfinite_gradient", "gradient_all_zero")
 """Checks of which one must have had data before a run is called healthy."""
@@ -61,7 +64,7 @@ def judge_run(run: Run) -> Verdict:
         return Verdict("unknown", "lost")
     if not any(process.steps for process in run.processes):
         return Verdict("unknown", "no_step")
-    warned = _first([check for check in run.checks if check.verdict == "warn"])
+    warned = _first(run, "warn")
     if warned:
         return Verdict("suspect", warned)
     observed = any(check.id in _MEASURED and check.verdict in ("ok", "note") for check in run.checks)
@@ -70,18 +73,24 @@ def judge_run(run: Run) -> Verdict:
 
 def worst_fault(run: Run) -> str:
     """Returns the symptom of the worst fault of a run that may have ended well, causes first; "" without one."""
-    errors = [f for f in run.findings if f.symptom and f.severity == "error" and f.tier <= LIKELY]
+    errors = [
+        f
+        for f in run.findings
+        if f.symptom and f.severity == "error" and f.tier <= LIKELY and f.class_ not in _OTHER_FAMILIES
+    ]
     first: Finding | None = min(errors, key=lambda finding: (bool(finding.follows_from), finding.tier), default=None)
     if first is not None:
         return first.symptom
-    failed = _first([check for check in run.checks if check.verdict == "fail"])
+    failed = _first(run, "fail")
     # The check needs the probe; a loss that was only printed can end as NaN, too.
     losses = [series for series in run.series if "loss" in series.name.lower() and series.values]
     return failed or ("loss_nonfinite" if any(not math.isfinite(s.values[-1]) for s in losses) else "")
 
 
-def _first(checks: list[CheckResult]) -> str:
-    return next((check.id for check in sorted(checks, key=lambda check: bool(check.explained_by))), "")
+def _first(run: Run, verdict: str) -> str:
+    """Returns the id of the first check with a verdict, causes before consequences, or ""."""
+    found = [check for check in run.checks if check.verdict == verdict and check.family not in _OTHER_FAMILIES]
+    return next((check.id for check in sorted(found, key=lambda check: bool(check.explained_by))), "")
 
 
 def judge_entry(meta: Mapping[str, Any], body: str = "") -> Verdict:

@@ -37,6 +37,7 @@ ERROR = Finding("softmax_before_cross_entropy", "loop-bug", "loop-bug", 1, "erro
         ({"checks": (row("loss_nonfinite", "not observed"),)}, Verdict("unknown", "not_measured")),
         ({"checks": (*TRAINED.checks, row("x", "warn"))}, Verdict("suspect", "x")),
         ({"checks": (row("x", "warn"), row("y", "fail"))}, Verdict("unhealthy", "y")),
+        ({"checks": (*TRAINED.checks, row("x", "warn", family="performance"))}, Verdict("healthy")),
         ({"checks": (row("x", "fail", explained_by="y"), row("y", "fail"))}, Verdict("unhealthy", "y")),
         ({"findings": (ERROR,)}, Verdict("unhealthy", "softmax_before_cross_entropy")),
         ({"findings": (replace(ERROR, tier=3),)}, Verdict("healthy")),
