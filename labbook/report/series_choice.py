@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -17,6 +18,9 @@ _TRUST = {"probe": 0, "labbook": 1, "text": 9}
 _TRAIN_LOSS = ("loss", "train_loss", "train/loss", "loss/train", "training_loss", "total_loss", "损失")
 _FEWER = 2
 """A series of at most this fraction of the steps has values of epochs, not of batches."""
+_FEWEST_REPEATED = 2
+_PRINTED = 5.1e-5
+"""Half of the last digit of a loss that is printed with four decimals. Source: chosen by us."""
 _WINDOW_SHARE = 10
 _LEAST_WINDOW = 3
 """The best of a value measured on batches is the best mean of a tenth of the points, at least three, that follow one
@@ -91,7 +95,27 @@ def has_epoch_values(series: Series, steps: int) -> bool:
     return all(b - a == 1 for a, b in pairwise(series.steps))
 
 
-def best_value(series: Series, steps: int, direction: str | None = None) -> float | None:
+def is_of_batches(series: Series, run: Run) -> bool:
+    """Whether a series has values of single batches; also one that a program prints once an epoch."""
+    return not has_epoch_values(series, count_steps(run)) or _repeats_batches(series, run)
+
+
+def _repeats_batches(series: Series, run: Run) -> bool:
+    """Whether all values of a training loss are, as printed, losses of single steps that the probe measured."""
+    kind = metric_kind(series.name)
+    if not kind.is_training or kind.quantity != "loss" or len(series.values) < _FEWEST_REPEATED:
+        return False
+    measured = sorted(v for s in run.series if s.source == "probe" and base_name(s.name) == "loss" for v in s.values)
+    for value in series.values:
+        near = bisect_left(measured, value - _PRINTED)
+        if math.isfinite(value) and not (near < len(measured) and measured[near] <= value + _PRINTED):
+            return False
+    return bool(measured)
+
+
+def best_value(
+    series: Series, steps: int, direction: str | None = None, *, of_batches: bool | None = None
+) -> float | None:
     """Returns the best value of a series; `None` where no value is the best one.
 
     Of values of single batches it is the best mean of a window, see `window_of`.
@@ -100,12 +124,13 @@ def best_value(series: Series, steps: int, direction: str | None = None) -> floa
         series: The series.
         steps: Number of optimizer steps of the run, 0 if unknown.
         direction: "max" or "min"; by default that of its name.
+        of_batches: Whether its values are of single batches; by default as its name and length say.
     """
     direction = direction_of(series.name) if direction is None else direction
     if not direction or has_no_best(series.name):
         return None
     better = max if direction == "max" else min
-    if has_epoch_values(series, steps):
+    if has_epoch_values(series, steps) if of_batches is None else not of_batches:
         finite = [v for v in (*series.values, *series.low, *series.high) if math.isfinite(v)]
         return better(finite) if finite else None
     return _best_level(series.values, window_of(series), max_first=direction == "max")
@@ -114,7 +139,7 @@ def best_value(series: Series, steps: int, direction: str | None = None) -> floa
 def run_best(run: Run, series: Series) -> float | None:
     """Returns the best value of a series of a run, in the direction that people chose for the primary one."""
     direction = primary_direction(run) if series.name == run.primary else None
-    return best_value(series, count_steps(run), direction)
+    return best_value(series, count_steps(run), direction, of_batches=is_of_batches(series, run))
 
 
 def window_of(series: Series) -> int:

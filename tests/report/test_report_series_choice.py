@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from labbook.model.run import Process, Run
 from labbook.model.series import Series
-from labbook.report.series_choice import best_value, has_epoch_values, primary_series, run_best, window_of
+from labbook.report.series_choice import (
+    best_value,
+    has_epoch_values,
+    is_of_batches,
+    primary_series,
+    run_best,
+    window_of,
+)
 
 VALUES = st.lists(st.floats(-100, 100) | st.just(math.nan), min_size=1, max_size=60)
 
@@ -57,3 +64,14 @@ def test_the_chosen_direction_holds_for_the_primary_series_alone():
     none = replace(run, primary="val_loss", direction="none")
     assert [run_best(none, series) for series in run.series] == [None, None]
     assert primary_series(replace(run, primary="", direction="")) == "val_loss"
+
+
+def test_the_loss_of_the_last_batch_printed_once_an_epoch_is_of_a_batch():
+    probe = of("loss", [1.0 / (1 + n) for n in range(60)], "probe")
+    last = of("train_loss", [round(probe.values[n], 4) for n in (19, 39, 59)])
+    mean = of("train_loss", [0.18, 0.0352, 0.0211])
+    run = Run("i", "finished", ("python",), "/w", 0.0, processes=(Process(1, 0, (), "main", steps=60),))
+    assert is_of_batches(last, replace(run, series=(probe, last)))
+    assert not is_of_batches(mean, replace(run, series=(probe, mean)))
+    assert not is_of_batches(replace(last, name="val_loss"), replace(run, series=(probe, last)))
+    assert run_best(replace(run, series=(probe, last)), last) == sum(last.values) / 3

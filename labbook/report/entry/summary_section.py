@@ -17,9 +17,8 @@ from labbook.report.entry.title import verdict_reason
 from labbook.report.gradient_flow_svg import worth_drawing
 from labbook.report.series_choice import (
     base_name,
-    count_steps,
     first_nonfinite_step,
-    has_epoch_values,
+    is_of_batches,
     one_a_name,
     run_best,
     window_of,
@@ -210,7 +209,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
                 "first": first,
                 "last": last,
                 "best": "" if best is None else numbers.number(best),
-                "window": 0 if best is None or has_epoch_values(each, count_steps(run)) else window_of(each),
+                "window": window_of(each) if best is not None and is_of_batches(each, run) else 0,
                 "points": numbers.count(each.count or len(each.values)),
                 "last_step": each.last_step,
                 "nonfinite": each.nonfinite,
