@@ -122,6 +122,14 @@ def test_logged_scalars_without_a_step_are_counted():
     assert accuracy.steps == (1, 2, 3) and accuracy.source == "wandb"
 
 
+def test_counters_and_placeholders_of_loggers_are_no_metrics():
+    values = {"epoch": 1, "trainer/global_step": 9, "hp_metric": -1, "val_acc": 0.5}
+    scalars = [{"k": "scalars", "source": source, "step": 9, "values": values} for source in ("tensorboard", "labbook")]
+    names = {(s.name, s.source) for s in run_of(process(*scalars)).series}
+    assert {name for name, source in names if source == "tensorboard"} == {"val_acc"}
+    assert {name for name, source in names if source == "labbook"} == set(values), "what people log by name stays"
+
+
 def test_steps_logged_out_of_order_are_sorted_and_the_later_value_stands():
     scalars = [
         {"k": "scalars", "source": "labbook", "step": s, "values": {"x": v}} for s, v in ((5, 1), (2, 2), (5, 3))
