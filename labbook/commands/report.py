@@ -32,7 +32,12 @@ Examples:
 """
 _MAX_RESULTS = 8
 _MAX_OPEN = 5
-_TRENDS = {name: f"terminal.report.{name}" for name in ("better", "worse", "same", "noise")}
+_TRENDS = {
+    "better": "terminal.report.better",
+    "worse": "terminal.report.worse",
+    "same": "terminal.report.same",
+    "noise": "terminal.report.noise",
+}
 
 
 @click.command(cls=HelpCommand, epilog=_EPILOG)

@@ -40,10 +40,13 @@ class FinishedRun:
         from labbook.store.templates import words
 
         labels, run = words(self.language), self.run
-        # A failed run has its verdict in its status.
-        keys = {"failed": "ended_plain", "unknown": "ended_unknown", "suspect": "ended_because"}
         return Sentences(self.language).line(
-            f"terminal.record.{keys.get(run.verdict, 'ended')}",
+            {
+                # A failed run has its verdict in its status.
+                "failed": "terminal.record.ended_plain",
+                "unknown": "terminal.record.ended_unknown",
+                "suspect": "terminal.record.ended_because",
+            }.get(run.verdict, "terminal.record.ended"),
             status=labels["status"].get(run.status, run.status),
             duration=duration(run.duration_s),
             verdict=labels["run_verdict"].get(run.verdict, run.verdict),
