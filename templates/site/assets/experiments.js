@@ -28,7 +28,8 @@
   };
 
   const short = (value) => (value.length > 14 ? `${value.slice(0, 13)}…` : value);
-  const result = (run) => run.metrics[choice.metric]?.[choice.what] ?? null;
+  /* Of some metrics no value is the best: then the last one is shown. */
+  const result = (run) => run.metrics[choice.metric]?.[choice.what] ?? run.metrics[choice.metric]?.last ?? null;
   const isNumber = (value) => value !== "" && Number.isFinite(Number(value));
 
   /* A scale from values to places: by size, by powers of ten, or side by side where values are no numbers. */
