@@ -41,8 +41,12 @@ STATUS_STYLES = {
     "killed": ("✗", "red"),
     "lost": ("?", "magenta"),
     "running": ("●", "cyan"),
+    "healthy": ("✓", "green"),
+    "suspect": ("!", "yellow"),
+    "unhealthy": ("✗", "red"),
+    "unknown": ("?", "dim"),
 }
-"""Status -> mark and colour; the word always stands beside them."""
+"""Status or verdict -> mark and colour; the word always stands beside them."""
 
 
 @dataclass(frozen=True)

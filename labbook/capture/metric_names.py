@@ -5,33 +5,39 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_STRONG = frozenset(["loss", "acc", "accuracy", "ppl", "perplexity", "lr", "learningrate", "损失", "准确率"])
-_WEAK = frozenset({
-    "top1", "top5", "f1", "auc", "auroc", "map", "ap", "precision", "recall", "iou", "miou", "dice", "bleu", "rouge",
-    "psnr", "ssim", "mse", "mae", "rmse", "r2", "wer", "cer", "error", "err", "reward", "return", "score", "hmean",
-})  # fmt: skip
-"""Words that also have other meanings ("precision: 16"): they count only before a number with a decimal point."""
+from labbook.model.metric_kinds import QUANTITIES, SPLITS, metric_kind, name_words
+
+_STRONG = ("accuracy", "loss", "perplexity")
+"""Quantities whose words have no other meaning; a number may follow without a decimal point ("precision: 16")."""
 
 _NOT_METRICS = frozenset({
     "weight", "weights", "scale", "scaler", "coef", "coeff", "coefficient", "lambda", "alpha", "beta", "gamma",
     "factor", "threshold", "thr", "patience", "delta", "target", "clip", "max", "min", "eps", "smooth", "smoothing",
     "reduction", "interval", "every", "freq", "frequency", "mode", "type", "fn", "func", "function", "name", "names",
-    "steps", "step", "epoch", "epochs", "iter", "batch", "size", "time", "cost", "eta", "seed", "decay", "momentum",
+    "steps", "step", "epoch", "epochs", "iter", "batch", "size", "time", "eta", "seed", "decay", "momentum",
     "warmup", "ratio", "dir", "path", "file", "id", "version", "port", "code", "level", "ref", "index", "limit",
+    "early", "stop", "stopping", "goal", "required", "reader", "data", "io", "remaining", "elapsed", "discount",
 })  # fmt: skip
-_SPLITS = {
-    "train": "train", "training": "train", "训练": "train", "val": "val", "valid": "val", "validation": "val",
-    "验证": "val", "eval": "val", "evaluation": "val", "dev": "val", "test": "test", "testing": "test", "测试": "test",
-}  # fmt: skip
+_ALONE_NO_METRIC = frozenset(
+    {"error", "err", "errors", "return", "returns", "score", "top", "map", "success", "correct"}
+)
+_OF_COST = frozenset({"cost", "costs", "avg", "average", "mean", "total", "train", "val", "valid", "test", "eval"})
+_OF_RATE = frozenset({"lr", "learning", "rate", "group", "pg", "param", "current"})
 _CHINESE = {
     "损失值": "loss", "损失": "loss", "准确率": "accuracy", "正确率": "accuracy", "精确率": "precision",
-    "精度": "accuracy",
+    "精度": "accuracy", "奖励": "reward", "回报": "reward",
     "召回率": "recall", "学习率": "lr", "困惑度": "perplexity", "梯度范数": "grad_norm",
 }  # fmt: skip
-_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[\u4e00-\u9fff]+")
+_AVERAGES = ("average", "avg", "mean", "running", "sum")
 
 CHINESE_NAMES = "|".join(sorted(_CHINESE, key=len, reverse=True))
-QUALIFIERS = "train|training|val|valid|validation|eval|evaluation|dev|test|best|average|avg|mean|total|running"
+QUALIFIERS = (
+    "train|training|val|valid|validation|eval|evaluation|dev|test|best|average|avg|mean|total|running|last|episode"
+    "|final"
+)
+_LONG_WORDS = {word for _, _, words in QUANTITIES for word in words.split() if len(word) > 2}
+GATE = "|".join(sorted({*_LONG_WORDS, *_CHINESE}))
+"""Alternatives of which a line with a metric has one; in lower case."""
 
 
 @lru_cache(maxsize=4096)
@@ -44,26 +50,23 @@ def metric_name(text: str) -> tuple[str, bool] | None:
     chinese = _chinese_metric(text)
     if chinese is not None:
         return chinese, True
-    words = [w.lower() for w in _WORD.findall(text)]
-    compact = "".join(words)
-    if compact in ("lr", "learningrate"):
-        return "lr", True
-    if compact.endswith("gradnorm") and "max" not in words:
+    words = name_words(text)
+    if "lr" in words or {"learning", "rate"} <= set(words):
+        plain = all(word in _OF_RATE or word.isdigit() for word in words)
+        return ("lr" if words in (("lr",), ("learning", "rate")) else _clean_name(text), True) if plain else None
+    if "".join(words).endswith("gradnorm") and "max" not in words:
         return _clean_name(text), True
     if words and words[-1] in ("step", "epoch"):
         # Lightning logs `train_loss_step` and `train_loss_epoch`.
         words = words[:-1]
-    if not words or any(w in _NOT_METRICS for w in words):
+    kind = metric_kind(text)
+    if not kind.quantity or kind.quantity == "speed" or any(word in _NOT_METRICS for word in words):
         return None
-    strong = any(
-        w in _STRONG or (w.startswith(("loss", "acc")) and w.rstrip("0123456789") in ("loss", "acc")) for w in words
-    )
-    weak = any(w in _WEAK or w.rstrip("0123456789") in ("map", "ap", "top", "rouge", "bleu") for w in words)
-    if not strong and not weak:
+    if any(word in ("cost", "costs") for word in words) and not all(word in _OF_COST for word in words):
+        return None  # Paddle's suites print `batch_cost` and `reader_cost`, which are times
+    if len(words) == 1 and words[0] in _ALONE_NO_METRIC and not any(c.isdigit() or c.isupper() for c in text[1:]):
         return None
-    if words in (["error"], ["err"], ["return"], ["score"]):
-        return None
-    return _clean_name(text), strong
+    return _clean_name(text), kind.quantity in _STRONG
 
 
 def data_split(before: str) -> str:
@@ -81,35 +84,35 @@ def data_split(before: str) -> str:
     match = _SPLIT.search(start)
     if match is None:
         return ""
-    split = _SPLITS[match.group()]
+    split = SPLITS[match.group()]
     return "" if split == "train" else split
 
 
 _SPLIT = re.compile(
-    r"(?<![A-Za-z])(?:" + "|".join(sorted(_SPLITS, key=len, reverse=True)) + r")(?![A-Za-z])", re.IGNORECASE
+    r"(?<![A-Za-z])(?:" + "|".join(sorted(SPLITS, key=len, reverse=True)) + r")(?![A-Za-z])", re.IGNORECASE
 )
 
 
 def has_split(name: str) -> bool:
     """Whether the name includes a data split ("val_loss")."""
-    return any(w.lower() in _SPLITS or w.lower() == "best" for w in _WORD.findall(name))
+    return any(word in SPLITS or word == "best" for word in name_words(name))
 
 
 def _chinese_metric(text: str) -> str | None:
     for chinese, name in _CHINESE.items():
         if text.endswith(chinese):
             before = text[: -len(chinese)]
-            part = _SPLITS.get(before, "")
+            part = SPLITS.get(before, "")
             return f"{part}_{name}" if part else (name if not before or before in ("平均", "总") else None)
     return None
 
 
 def _clean_name(text: str) -> str:
     """Returns the name with `_` for blanks and without words for averages."""
-    parts = [p for p in re.split(r"[\s]+", text.strip()) if p.lower() not in ("average", "avg", "mean", "running")]
+    parts = [p for p in re.split(r"[\s]+", text.strip()) if p.lower() not in _AVERAGES]
     name = "_".join(parts) or text.strip()
     return name.lower() if name[:1].isupper() and name.isalpha() and not name.isupper() and _is_one_word(name) else name
 
 
 def _is_one_word(name: str) -> bool:
-    return len(_WORD.findall(name)) == 1
+    return len(name_words(name)) == 1 and name[1:] == name[1:].lower()

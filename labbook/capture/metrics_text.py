@@ -1,7 +1,8 @@
 """Reads metrics from printed text: usual trainers, progress bars, dicts and prints.
 
-Only numbers after the name of a metric count ("loss: 0.12", "acc=0.9", "'eval_loss': 0.5", "损失 0.12"), not options,
-versions, times and file names. Time is linear in the text.
+Only numbers after the name of a metric count ("loss: 0.12", "acc=0.9", "'eval_loss': 0.5", "损失 0.12"), those under or
+beside one in a table, and those after the names of two data splits ("Train: 0.16, Val: 0.15"); not options, versions,
+times and file names. Time is linear in the text.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from labbook.capture.metric_names import CHINESE_NAMES, QUALIFIERS, data_split, has_split, metric_name
+from labbook.capture.metric_names import CHINESE_NAMES, GATE, QUALIFIERS, data_split, has_split, metric_name
+from labbook.capture.metric_tables import TableReader
 from labbook.model.downsampling import downsample
+from labbook.model.metric_kinds import SPLITS
 from labbook.model.series import Series
 
 _MAX_LINE = 2000
@@ -22,18 +25,32 @@ _MAX_POINTS = 100_000
 _SERIES_POINTS = 2000
 
 _GATE = re.compile(
-    r"loss|acc|lr\b|learning.?rate|perplexity|ppl|top[-_]?[15]|f1|auc|map|recall|precision|iou|dice|bleu|rouge|psnr|ssim"
-    r"|[mr]?mse|mae|r2|[wc]er\b|reward|score|err|grad.?norm|损失|率|精度|困惑度|梯度范数",
-    re.IGNORECASE,
+    GATE + r"|lr\b|learning.?rate|top[-_]?[15]|f1|\bap\b|r2|\btrain|\bval|grad.?norm|率|精度|梯度范数", re.IGNORECASE
 )
 _NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|[-+]?(?:nan|inf(?:inity)?)(?![A-Za-z])"
 _PAIR = re.compile(
     rf"(?<![\w./\\-])(?P<name>(?:(?:{QUALIFIERS})[ ])?[A-Za-z_][\w./@-]{{0,60}}"
     rf"|(?:训练|验证|测试|平均|总)?(?:{CHINESE_NAMES}))"
-    rf"(?:\([^()\n]{{0,40}}\))?['\"]?(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?(?P<number>{_NUMBER})"
-    r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;:|)\]}\s，；。）】]|\.?(?:\s|$)|-{1,2}\s)",
+    rf"(?:[ ](?:sum|mean|avg|average))?(?:\([^()\n]{{0,40}}\))?['\"]?(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?"
+    rf"(?P<open>\[[ \t]?)?(?P<number>{_NUMBER})(?(open)[ \t]?\])"
+    r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;:|)\]}\s，；。）】]|\.?(?:\s|$)|-{1,2}\s)"
+    r"(?P<time>[ \t]?(?:s|secs?|seconds|ms|min|hours?)\b)?",
     re.IGNORECASE,
 )
+_SPLIT_PAIR = re.compile(
+    rf"(?<![\w./\\-])(?P<name>{'|'.join(sorted(SPLITS, key=len, reverse=True))})[ \t]*[:=：][ \t]*"
+    rf"(?P<number>\d{{1,9}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s，；]|$))",
+    re.IGNORECASE,
+)
+_PERCENT = re.compile(r"(?P<number>\d{1,3}(?:\.\d{1,20})?)[ ]?%[ ](?P<name>correct|accuracy|acc)\b", re.IGNORECASE)
+_PLACED = re.compile(r"(?:episode|epoch|step|iter)\w{0,9}\W", re.IGNORECASE)
+_EPISODE = re.compile(r"(?<![A-Za-z_])episode['\"]?[\s:=#\[(]{0,6}(\d{1,12})(?![\d.]*[A-Za-z])", re.IGNORECASE)
+_BEGINS_EVALUATION = re.compile(
+    r"\W*(?:eval\w*|validation|test)\W+(?:begin|start)\w*|.{0,60}\b(?:start\w*|running|begin)\W+(?:to\W+)?"
+    r"(?:evaluat\w+|validat\w+|prediction)\b",
+    re.IGNORECASE,
+)
+_ENDS_EVALUATION = re.compile(r"epoch|train|eval\w* samples|fit begin", re.IGNORECASE)
 _EPOCH_WORD = re.compile("[Ee]poch|EPOCH|第|\\bep\\b")
 _STEP = re.compile(
     r"(?<![A-Za-z_])(?:global[ _]?step|steps?|iter(?:ation)?s?|it)['\"]?[\s:=#\[(]{0,6}(\d{1,15})(?![\d.]*[A-Za-z])"
@@ -72,13 +89,26 @@ def metrics_from_console(text: str) -> list[Series]:
     metrics: dict[str, _Points] = {}
     epoch: int | None = None
     before = ""
+    evaluating = False
+    table = TableReader()
     for line in text.splitlines():
         line = line[:_MAX_LINE]
         quoted, before = _SOURCE_LINE.match(before), line
         pairs = [] if quoted or not _GATE.search(line) or _MESSAGE.match(line) else _pairs(line)
+        places: dict[str, int] = {}
+        if not pairs:
+            pairs, places = table.read(line)
+            if not pairs and _BEGINS_EVALUATION.match(line):
+                evaluating = True
+                continue
+        if evaluating and _ENDS_EVALUATION.search(line):
+            evaluating = False
+        if evaluating:
+            pairs = [(name if has_split(name) or name == "lr" else f"val/{name}", value) for name, value in pairs]
         if not pairs and not _EPOCH_WORD.search(line):
             continue
         step, line_epoch = _position(line)
+        step, line_epoch = places.get("step", step), places.get("epoch", line_epoch)
         if line_epoch is not None:
             epoch = line_epoch
         for name, value in pairs:
@@ -96,25 +126,30 @@ def _pairs(line: str) -> list[tuple[str, float]]:
     """Returns the metrics in one line, each name once."""
     seen: dict[str, float] = {}
     part = None
+    placed = bool(_PLACED.search(line))
     for match in _PAIR.finditer(line):
         named = metric_name(match["name"])
-        if named is None:
+        if named is None or match["time"]:
             continue
         name, strong = named
-        value = _value(match, strong=strong)
+        value = _value(match, strong=strong, placed=placed)
         if value is None:
             continue
         if part is None:
             part = data_split(line[: match.start()])
         full = name if not part or has_split(name) or name == "lr" else f"{part}/{name}"
         seen.setdefault(full, value)
+    for match in _PERCENT.finditer(line) if not seen or placed else ():
+        split = data_split(line[: match.start()])
+        seen.setdefault(f"{split}/accuracy" if split else "accuracy", float(match["number"]))
     # A learning rate alone is a printed option, not a measurement.
-    if any("loss" in name.lower() or "acc" in name.lower() for name in seen) or len(seen) > 1:
-        return list(seen.items())
-    return [(name, value) for name, value in seen.items() if name != "lr"]
+    if not any("loss" in name.lower() or "acc" in name.lower() for name in seen) and len(seen) == 1:
+        seen.pop("lr", None)
+    splits = {SPLITS[match["name"].lower()]: float(match["number"]) for match in _SPLIT_PAIR.finditer(line)}
+    return [*seen.items(), *(splits.items() if len(splits) > 1 else ())]
 
 
-def _value(match: re.Match[str], *, strong: bool) -> float | None:
+def _value(match: re.Match[str], *, strong: bool, placed: bool) -> float | None:
     """Returns the number after a name, or `None` if it is not written like a metric."""
     number = match["number"]
     if match["of"]:
@@ -124,7 +159,7 @@ def _value(match: re.Match[str], *, strong: bool) -> float | None:
     blank = match["separator"].isspace()
     if plain and (blank or not strong):
         return None
-    if blank and not strong:
+    if blank and not strong and not placed:
         return None
     value = float(number)
     return None if not strong and not math.isfinite(value) else value
@@ -134,7 +169,7 @@ def _position(line: str) -> tuple[int | None, int | None]:
     """Returns step and epoch of a line; a fraction of an epoch is ignored."""
     step = _first(_STEP, line)
     if step is None:
-        step = _first(_BATCH, line)
+        step = _first(_BATCH, line) or _first(_EPISODE, line)
     epoch = _first(_EPOCH, line)
     return (
         int(step) if step is not None else None,

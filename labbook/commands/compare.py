@@ -15,6 +15,7 @@ from labbook.commands.options import (
     run_argument,
     status_label,
     terminal_sentences,
+    verdict_label,
 )
 from labbook.errors import UsageError
 from labbook.help_text import HelpCommand
@@ -39,6 +40,7 @@ _MAX_PATCH_BYTES = 4 << 20
 _SUMMARY_ROWS = {
     "title": "terminal.compare.run",
     "status": "terminal.compare.status",
+    "verdict": "terminal.compare.verdict",
     "duration": "terminal.compare.duration",
 }
 """Row of `summary_rows` -> key of its label."""
@@ -112,7 +114,8 @@ def _print_table(
 
     table: list[list[screen.Cell | str]] = []
     for what, values in summary_rows(runs):
-        shown = [status_label(value, say) for value in values] if what == "status" else values
+        label = {"status": status_label, "verdict": verdict_label}.get(what)
+        shown = [label(value, say) for value in values] if label else values
         table.append([screen.Cell(say.line(_SUMMARY_ROWS[what]), "dim"), *(value or "-" for value in shown)])
     for row in measured:
         name = row.name if row.what == "last" else say.line("terminal.compare.best", metric=row.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from labbook.commands.options import (
     print_json,
     status_label,
     terminal_sentences,
+    verdict_label,
     warn_of_notes,
 )
 
@@ -71,13 +73,15 @@ def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str,
     from labbook.errors import NothingFoundError
     from labbook.index.query import list_notes
     from labbook.report.run_row import run_row
+    from labbook.store.experiments import metric_goal
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
     query = " ".join(filters)
     with screen.progress(say.line("terminal.progress.reading_notes")) as report_progress:
         found = list_notes(book, query, limit=limit or None, tell=report_progress)
-    rows = [run_row(entry) for entry in found.entries]
+    goals = cache(partial(metric_goal, book))
+    rows = [run_row(entry, goals) for entry in found.entries]
     if as_json:
         print_json([{**entry.meta, **_data(row)} for entry, row in zip(found.entries, rows, strict=True)])
     if not rows and not query:
@@ -99,10 +103,15 @@ def _data(row: RunRow) -> dict[str, object]:
     return {
         "id": data["id"],
         "status": data["status"],
+        "verdict": data["verdict"],
+        "verdict_reason": data["verdict_reason"],
         "title": data["title"],
         "experiment": data["experiment"],
         "duration_s": data["duration_s"],
-        "metric": {"name": data["metric"], **{key: data[key] for key in ("first", "best", "last", "steps")}},
+        "metric": {
+            "name": data["metric"],
+            **{key: data[key] for key in ("direction", "first", "best", "last", "steps")},
+        },
         "entry": data["path"],
     }
 
@@ -113,7 +122,8 @@ def _print(rows: Sequence[RunRow], found: Listed, say: Sentences) -> None:
 
     columns = [
         screen.Column(say.line("terminal.columns.run"), keep=9),
-        screen.Column(say.line("terminal.columns.status"), keep=8),
+        screen.Column(say.line("terminal.columns.verdict"), keep=8),
+        screen.Column(say.line("terminal.columns.status"), keep=7),
         screen.Column(say.line("terminal.columns.experiment"), keep=3),
         screen.Column(say.line("terminal.columns.result"), flexible=True, keep=7),
         screen.Column(say.line("terminal.columns.time"), right=True, keep=4),
@@ -123,7 +133,8 @@ def _print(rows: Sequence[RunRow], found: Listed, say: Sentences) -> None:
     table: list[list[screen.Cell | str]] = [
         [
             screen.Cell(row.id, "bold"),
-            screen.status_cell(row.status, status_label(row.status, say)),
+            screen.status_cell(row.verdict, verdict_label(row.verdict, say)),
+            screen.Cell(status_label(row.status, say), "" if row.status == "finished" else "dim"),
             screen.Cell(row.experiment, "dim"),
             row.title,
             duration(row.duration_s),

@@ -111,6 +111,13 @@ def status_label(status: str, say: Sentences) -> str:
     return templates.status_label(status, say.language)
 
 
+def verdict_label(verdict: str, say: Sentences) -> str:
+    """Returns the verdict on a run in the language of `say`."""
+    from labbook.store.templates import words
+
+    return str(words(say.language)["run_verdict"].get(verdict, verdict))
+
+
 def print_json(data: object) -> None:
     """Prints JSON that every parser reads: numbers that are not finite are the strings "nan", "inf" and "-inf"."""
     import json

@@ -14,6 +14,7 @@ from labbook.commands.options import (
     print_json,
     status_label,
     terminal_sentences,
+    verdict_label,
     warn_of_notes,
 )
 from labbook.help_text import HelpCommand
@@ -31,7 +32,12 @@ Examples:
 """
 _MAX_RESULTS = 8
 _MAX_OPEN = 5
-_TRENDS = {"better": "terminal.report.better", "worse": "terminal.report.worse", "same": "terminal.report.same"}
+_TRENDS = {
+    "better": "terminal.report.better",
+    "worse": "terminal.report.worse",
+    "same": "terminal.report.same",
+    "noise": "terminal.report.noise",
+}
 
 
 @click.command(cls=HelpCommand, epilog=_EPILOG)
@@ -76,6 +82,11 @@ def _print(report: WeeklyReport, path: str, say: Sentences) -> None:
     totals, before = data["totals"], data["before"]
     counts = [
         say.line("terminal.report.count", count=n, status=status_label(one, say)) for one, n in totals["by_status"]
+    ]
+    counts += [
+        say.line("terminal.report.count", count=n, status=verdict_label(one, say))
+        for one, n in totals["by_verdict"]
+        if one in ("unhealthy", "suspect")
     ]
     if totals["runs"]:
         lines = [say.line("terminal.report.runs", count=totals["runs"], counts=counts, time=totals["time"])]

@@ -15,6 +15,7 @@ from labbook.commands.options import (
     print_json,
     status_label,
     terminal_sentences,
+    verdict_label,
     warn_of_notes,
 )
 
@@ -129,7 +130,11 @@ def _print_hit(hit: Hit, words: tuple[str, ...], say: Sentences) -> None:
 
     status = str(hit.meta.get("status") or "")
     kind = say.line(_KINDS[hit.kind]) if hit.kind in _KINDS else hit.kind
-    lead = screen.status_cell(status, status_label(status, say)) if status else screen.Cell(kind, "magenta")
+    verdict = str(hit.meta.get("verdict") or "")
+    if status == "finished" and verdict:
+        lead = screen.status_cell(verdict, verdict_label(verdict, say))
+    else:
+        lead = screen.status_cell(status, status_label(status, say)) if status else screen.Cell(kind, "magenta")
     screen.print_line(lead, "  ", *screen.highlight(hit.title, words, "bold underline"))
     if hit.kind == "catalogue":
         screen.print_line("  ", screen.Cell(f"labbook explain {hit.symptom}", "cyan"))

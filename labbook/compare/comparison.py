@@ -7,9 +7,8 @@ from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.model.run import Change, Run
-from labbook.model.series import Series
 from labbook.report.numbers import duration, number
-from labbook.report.series_choice import has_no_best, one_a_name
+from labbook.report.series_choice import one_a_name, run_best
 from labbook.store.escape import table_cell
 
 
@@ -29,35 +28,29 @@ class MetricRow:
 
 
 def metric_table(runs: Sequence[Run]) -> list[MetricRow]:
-    """Returns last and best value of each series, with series that all runs have first.
+    """Returns last and best value of each series: the primary one first, then those that all runs have.
 
-    The best value is left out if it is the last one in all runs, and for series such as the learning rate that have no
-    best value.
+    The best value is left out if it is the last one in all runs, and for series of which no value is the best one.
     """
     sides = [{series.name: series for series in one_a_name(run.series)} for run in runs]
     names = list(dict.fromkeys(name for side in sides for name in side))
     rows = []
-    for name in sorted(names, key=lambda name: any(name not in side for side in sides)):
-        last = tuple(_value(side.get(name), "last") for side in sides)
-        best = tuple(_value(side.get(name), "best") for side in sides)
+    primary = {run.primary for run in runs}
+    for name in sorted(names, key=lambda name: (name not in primary, any(name not in side for side in sides))):
+        last = tuple(side[name].last if name in side else None for side in sides)
+        best = tuple(run_best(run, side[name]) if name in side else None for run, side in zip(runs, sides, strict=True))
         for what, values in (("last", last), ("best", best)):
-            if what == "best" and has_no_best(name):
-                continue
             if (what == "last" or values != last) and any(value is not None for value in values):
                 rows.append(MetricRow(name, what, values))
     return rows
 
 
-def _value(series: Series | None, what: str) -> float | None:
-    value = getattr(series, what) if series is not None else None
-    return float(value) if value is not None else None
-
-
 def summary_rows(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
-    """Returns title, status and duration of the runs, each with its value in every run."""
+    """Returns title, status, verdict and duration of the runs, each with its value in every run."""
     return [
         ("title", tuple(run.title for run in runs)),
         ("status", tuple(run.status for run in runs)),
+        ("verdict", tuple(run.verdict for run in runs)),
         ("duration", tuple(duration(run.duration_s) for run in runs)),
     ]
 
@@ -68,6 +61,7 @@ def comparison_data(before: Run, now: Run, changes: Sequence[Change], commits: S
         "before": before.id,
         "now": now.id,
         "status": [before.status, now.status],
+        "verdict": [before.verdict, now.verdict],
         "duration_s": [before.duration_s, now.duration_s],
         "metrics": {f"{row.name} ({row.what})": list(row.values) for row in metric_table([before, now])},
         "changes": [
@@ -86,6 +80,7 @@ def runs_data(runs: Sequence[Run], rows: Rows, metrics: Sequence[MetricRow]) -> 
     return {
         "runs": [run.id for run in runs],
         "status": [run.status for run in runs],
+        "verdict": [run.verdict for run in runs],
         "duration_s": [run.duration_s for run in runs],
         "metrics": {f"{row.name} ({row.what})": list(row.values) for row in metrics},
         "changes": [{"kind": kind, "what": what, "values": list(values)} for kind, what, values in rows],
@@ -112,6 +107,7 @@ def comparison_markdown(
         f"|  |  | {' | '.join(table_cell(run.id) for run in runs)} |",
         "|" + "---|" * (len(runs) + 2),
         f"| {words['status']} |  | {' | '.join(str(labels['status'].get(run.status, run.status)) for run in runs)} |",
+        line(str(words["verdict"]), "", [str(labels["run_verdict"].get(run.verdict, run.verdict)) for run in runs]),
         line(str(words["duration"]), "", [duration(run.duration_s) for run in runs]),
     ]
     for row in metrics:

@@ -10,8 +10,11 @@ from labbook.model.finding import Diagnosis, Finding, Seen
 from labbook.model.run import Run
 
 _MAX_LAST_LINE = 300
+_ANYTHING = "any"
+"""In `caused_by` of a page: a consequence of whatever else failed."""
 
 if TYPE_CHECKING:
+    from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
     from labbook.diagnosis.service import Diagnoser
     from labbook.store.notebook import Notebook
 
@@ -61,8 +64,43 @@ def _diagnose_run(notebook: Notebook, run: Run) -> Diagnosis:
     from labbook.report.entry.title import script_name
 
     diagnoser = Diagnoser(notebook)
-    diagnosis = _review_code(diagnoser.diagnose(evidence), run, diagnoser)
+    diagnosis = name_first_cause(diagnoser.diagnose(evidence), run, diagnoser.catalogue)
+    diagnosis = _review_code(diagnosis, run, diagnoser)
     return add_earlier_runs(notebook, diagnosis, but=run.id, script=script_key(run.project, script_name(run)), run=run)
+
+
+def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Diagnosis:
+    """Returns the diagnosis with what failed first in front of what only reports that something else failed.
+
+    A broken connection to a peer, or a launcher's report, is known to the catalogue; the exception of the rank that
+    failed first may not be. Then that exception is the headline, with its own message, and the others follow from it.
+    """
+    from labbook.diagnosis.families.message_family import family_of_message
+    from labbook.diagnosis.finding_builder import locate_exception
+    from labbook.diagnosis.run_evidence import read_caught_exception
+    from labbook.report.ending_exception import ending_exception
+
+    first, top = ending_exception(run), diagnosis.primary
+    page = catalogue.symptoms.get(top.symptom) if top is not None else None
+    if first is None or top is None or page is None or _ANYTHING not in page.caused_by or top.exception == first.type:
+        return diagnosis
+    exception = read_caught_exception(first)
+    reading = family_of_message(exception)
+    message = " ".join(first.message.split())[:_MAX_LAST_LINE]
+    own = Finding(
+        symptom="",
+        family=reading.family if reading is not None else "other",
+        class_=reading.family if reading is not None else "other",
+        tier=1,
+        severity="error",
+        title=f"{first.type}: {message}" if message else first.type,
+        where=locate_exception(exception),
+        message=message,
+        exception=first.type,
+    )
+    rest = [replace(f, follows_from=f.follows_from or own.family) for f in diagnosis.findings if f.severity == "error"]
+    others = [finding for finding in diagnosis.findings if finding.severity != "error"]
+    return replace(diagnosis, findings=(own, *rest, *others), unsure="")
 
 
 def _review_code(diagnosis: Diagnosis, run: Run, diagnoser: Diagnoser) -> Diagnosis:

@@ -120,6 +120,10 @@ def gradients_reach_the_front(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("ok", message("health.vanishing_gradient.ok", first=norms[0], last=norms[-1]))
 
 
+_EARLY = 6
+"""Looks after step 1 that are taken on a busy machine too. Source: `SURE` of the sampling schedule of the probe."""
+
+
 def _ends(profile: Sequence[tuple[Parameter, float]]) -> Message:
     (front, first), (back, last) = profile[0], profile[-1]
     return message("health.gradient.ends", front=front.name, first=first, back=back.name, last=last)
@@ -137,13 +141,16 @@ def _tau(profile: Sequence[tuple[Parameter, float]]) -> float:
 
 
 def _profile(signals: Signals, *, biases: bool = False) -> list[tuple[Parameter, float]]:
-    """Matrices, or biases, in the order in which they run, with the median norm of their gradient after step 1."""
+    """Matrices, or biases, in the order in which they run, with the median norm of their gradient after step 1.
+
+    Only the first looks count: they are the same in every run of a program, later ones depend on the time they take.
+    """
     found = []
     for parameter in parameters_of(signals):
         wanted = parameter.is_bias if biases else parameter.is_matrix
         if not wanted or not parameter.trainable or not math.isfinite(parameter.order):
             continue
-        norms = [value for value in parameter.values("g", 2) if value > 0]
+        norms = [value for value in parameter.values("g", 2)[:_EARLY] if value > 0]
         if len(norms) >= 3:
             found.append((parameter, median(norms)))
     return found

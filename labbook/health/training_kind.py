@@ -66,6 +66,11 @@ def _classes(function: LossCall) -> int:
     return function.get("classes", 0) if function.get("fn") in CLASSIFIERS else 0
 
 
+def may_rise(run: Run, signals: Signals) -> bool:
+    """Whether the loss of this training may rise rightly: of adversaries, or of a policy that acts."""
+    return opposed_optimizers(run, signals) or acts(signals)
+
+
 def loss_function(signals: Signals) -> LossCall | None:
     """The loss function that training calls most, `None` when none was seen."""
     called = [loss for loss in signals.losses if loss.get("training") is not False]

@@ -6,6 +6,7 @@ import hashlib
 import html
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from typing import Any
 
@@ -15,6 +16,7 @@ from labbook.index.cjk import name_parts
 from labbook.index.entry_evidence import evidence_text
 from labbook.model.entry import Entry
 from labbook.model.run_fields import as_number, field_names, option_values
+from labbook.model.verdict import judge_entry
 from labbook.store.frontmatter import parse
 from labbook.store.paths import is_run_id
 
@@ -70,7 +72,15 @@ def read_note(relative: str, content: bytes, mtime: float) -> Note:
     except EntryError as error:
         meta, body, problem = {}, text, error.message
     entry = Entry(relative, meta, body)
+    if note_kind(relative) == "run" and "verdict" not in meta and not problem:
+        entry = _with_verdict(entry)
     return Note(entry, note_kind(relative), _title(entry), _started(entry, mtime), problem)
+
+
+def _with_verdict(entry: Entry) -> Entry:
+    """Returns an older entry with its verdict, read from its health table."""
+    verdict = judge_entry(entry.meta, entry.body)
+    return replace(entry, meta={**entry.meta, "verdict": verdict.name, "verdict_reason": verdict.reason})
 
 
 def note_kind(relative: str) -> str:
@@ -102,11 +112,9 @@ def note_facets(note: Note) -> Iterator[tuple[str, str]]:
     yield "path", note.entry.path.lower()
     if note.kind == "run" and note.entry.script:
         yield "script", note.entry.script.lower()
-    for key in ("status", "experiment", "project", "author", "host", "mode"):
+    for key in ("status", "verdict", "experiment", "project", "author", "host", "mode"):
         if meta.get(key):
             yield key, str(meta[key]).lower()
-    if note.kind == "run":
-        yield "verdict", str(meta.get("verdict") or "unknown").lower()
     for key, facet in _LISTED.items():
         for value in _many(meta.get(key)):
             yield facet, value.lower()

@@ -44,7 +44,7 @@ class Finding:
         fixes: Cheapest for this run first.
         fingerprint: Versioned fingerprint of the failure, or "".
         values: Values captured from the message, by name.
-        follows_from: Symptom whose consequence this one is, or "".
+        follows_from: Symptom, else family, of the finding that this one is a consequence of, or "".
         message: First line of the exception or of the output.
         exception: Name of the exception's class, or "".
         seen_before: Earlier runs with this failure, newest first.

@@ -257,7 +257,11 @@ class Run:
         printed: Series read from the console that repeat one in `series`; for comparison, not stored.
         signals: Measurements of each training process; too large for `run.json`, where they are omitted.
         health: Summary of `signals` for the pages; `labbook.health.model_summary` documents the keys.
-        primary: Name of the main series ("loss"), or "".
+        primary: Name of the main series ("val_acc"), or "".
+        direction: "max" or "min" if the user chose the direction of that series, "none" if this kind of training has no
+            best value of it; "" to know it by the name.
+        verdict: One of `labbook.model.verdict.VERDICTS`, or "" before it was judged.
+        verdict_reason: Id of the symptom behind the verdict, one of `labbook.model.verdict.REASONS`, or "".
         asked: Requests of the user to the probe, and calls of `labbook.checks` by the program; see
             `labbook/record/run_from_journal/request_events.py`.
         previous: Id of the previous run of the same script, or "".
@@ -312,6 +316,9 @@ class Run:
     unsure: str = ""
     fix: str = ""
     primary: str = ""
+    direction: str = ""
+    verdict: str = ""
+    verdict_reason: str = ""
 
     @property
     def duration_s(self) -> float | None:

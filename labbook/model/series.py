@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from labbook.frozen import dataclass
 
 
@@ -45,30 +43,6 @@ class Series:
         return self.values[-1] if self.values else None
 
     @property
-    def best(self) -> float | None:
-        """Smallest finite value, or the largest for metrics where more is better (accuracy, F1, mAP, ...)."""
-        finite = [v for v in (*self.values, *self.low, *self.high) if math.isfinite(v)]
-        if not finite:
-            return None
-        return max(finite) if more_is_better(self.name) else min(finite)
-
-    @property
     def last_step(self) -> int | None:
         """Step of the last point, or `None`."""
         return self.steps[-1] if self.steps else None
-
-
-_MORE_IS_BETTER = {
-    *("acc", "accuracy", "acc1", "acc5", "top1", "top5", "auc", "auroc", "auprc", "f1", "map", "ap", "precision"),
-    *("recall", "bleu", "rouge", "psnr", "ssim", "iou", "miou", "dice", "score", "reward", "return", "r2", "success"),
-    *("hmean", "ips", "throughput", "samples_per_second"),
-}
-
-
-def more_is_better(name: str) -> bool:
-    """Whether larger values of this metric are better, judged by the words of its name.
-
-    Source: chosen by us, the usual names of the field; for the others (losses, errors, times) less is better.
-    """
-    words = "".join(c.lower() if c.isalnum() else " " for c in name).split()
-    return any(w in _MORE_IS_BETTER for w in words) and not any(w in ("loss", "error", "err") for w in words)

@@ -59,15 +59,15 @@ def calendar(source: SiteSource, said: Mapping[str, Any]) -> dict[str, Any]:
     return {"width": _WEEKS * _PITCH - 2, "height": _TOP + 7 * _PITCH - 2, "days": days, "months": months}
 
 
-def status_share(counts: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Returns the parts of a bar of 1000 units: `status`, `runs`, `x`, `width`; every part is visible."""
+def verdict_share(counts: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Returns the parts of a bar of 1000 units: `verdict`, `runs`, `x`, `width`; every part is visible."""
     total = sum(runs for _, runs in counts)
     widths = [max(8.0, 1000 * runs / total) for _, runs in counts]
     stretch = 1000 / sum(widths) if widths else 0.0
     parts = []
     x = 0.0
-    for (status, runs), width in zip(counts, widths, strict=True):
+    for (verdict, runs), width in zip(counts, widths, strict=True):
         end = x + width * stretch
-        parts.append({"status": status, "runs": runs, "x": round(x), "width": round(end) - round(x)})
+        parts.append({"verdict": verdict, "runs": runs, "x": round(x), "width": round(end) - round(x)})
         x = end
     return parts

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.model.series import more_is_better
+from labbook.model.metric_kinds import direction_of
 from labbook.publish.page import Page, SiteFile, SiteSource, rendered
 from labbook.publish.run_table_data import compact
 from labbook.publish.script_words import script_words
@@ -21,13 +21,15 @@ from labbook.store.paths import is_run_id
 from labbook.store.templates import Templates
 
 if TYPE_CHECKING:
+    from labbook.model.run import Run
     from labbook.model.series import Series
 
-FORM = 1
+FORM = 2
 """Version of the format, read by `assets/compare.js`; increased when a `run.json` gives other data."""
 
 MAX_POINTS = 200
 _MAX_CURVES = 16
+_METRIC_KEYS = ("series", "processes", "primary", "direction")
 
 
 def compare_files(source: SiteSource) -> list[SiteFile]:
@@ -68,7 +70,8 @@ def compare_data(path: Path) -> bytes:
     except (OSError, ValueError, RecursionError):
         run = {}
     run = run if isinstance(run, Mapping) else {}
-    series = one_a_name(run_from_json({"series": run.get("series") or ()}).series)
+    known = run_from_json({key: run[key] for key in _METRIC_KEYS if key in run})
+    series = sorted(one_a_name(known.series), key=lambda each: each.name != known.primary)
     try:
         facts = collect_facts(run)
     except (AttributeError, TypeError, ValueError):  # edited by hand, or by another program
@@ -77,18 +80,20 @@ def compare_data(path: Path) -> bytes:
         {
             "form": FORM,
             "facts": facts,
-            "metrics": {each.name: _summary(each) for each in series},
+            "metrics": {each.name: _summary(each, known) for each in series},
             "curves": {each.name: _curve(downsample(each, MAX_POINTS)) for each in series[:_MAX_CURVES]},
         }
     )
 
 
-def _summary(series: Series) -> dict[str, Any]:
-    from labbook.report.series_choice import has_no_best
+def _summary(series: Series, run: Run) -> dict[str, Any]:
+    """Returns last and best value; `level` marks a best value that is a mean, as of losses of single batches."""
+    from labbook.report.series_choice import is_of_batches, primary_direction, run_best
 
-    best = None if has_no_best(series.name) else _value(series.best)
-    found = {"last": _value(series.last), "best": best, "steps": series.last_step}
-    return found | ({"rising": True} if more_is_better(series.name) else {})
+    found = {"last": _value(series.last), "best": _value(run_best(run, series)), "steps": series.last_step}
+    rising = primary_direction(run) if series.name == run.primary else direction_of(series.name)
+    level = is_of_batches(series, run)
+    return found | ({"rising": True} if rising == "max" else {}) | ({"level": True} if level else {})
 
 
 def _curve(series: Series) -> dict[str, Any]:

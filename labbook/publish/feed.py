@@ -41,7 +41,8 @@ def feed_file(
 def _item(row: RunRow, words: Mapping[str, Any], base: str, directory_urls: bool) -> dict[str, Any]:
     status = str(words["status"].get(row.status, row.status))
     value = row.last if row.last is not None else row.best
-    facts = [status, numbers.duration(row.duration_s), row.script]
+    verdict = str(words["run_verdict"].get(row.verdict, row.verdict))
+    facts = [*dict.fromkeys((status, verdict)), numbers.duration(row.duration_s), row.script]
     if row.metric and value is not None:
         facts.append(f"{row.metric} {numbers.number(value)}")
     # The id of an entry does not depend on the address of the site.
@@ -54,5 +55,5 @@ def _item(row: RunRow, words: Mapping[str, Any], base: str, directory_urls: bool
         item["date_published"] = datetime.fromtimestamp(row.started, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     if row.author:
         item["authors"] = [{"name": row.author}]
-    tags = [tag for tag in (row.status, row.experiment, *row.symptoms, *row.tags) if tag]
+    tags = [tag for tag in (row.status, row.verdict, row.experiment, *row.symptoms, *row.tags) if tag]
     return item | {"tags": list(dict.fromkeys(tags))}

@@ -210,6 +210,7 @@ def run_cells(row: RunRow, page: str) -> dict[str, Any]:
         "id": row.id,
         "url": run_url(row, page),
         "status": row.status,
+        "verdict": row.verdict,
         "title": row.subject,
         "script": row.script,
         "experiment": row.experiment,

@@ -135,6 +135,7 @@ class PageContext:
         cure = self._view.by_id.get(self._cures.get(row.path, ""))
         return {
             "status": row.status,
+            "verdict": row.verdict,
             "id": row.id,
             "when": local_time(row.started),
             "author": row.author,

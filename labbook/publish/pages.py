@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from labbook.publish.activity import calendar, status_share
+from labbook.publish.activity import calendar, verdict_share
 from labbook.publish.compare_data import compare_files, compare_page
 from labbook.publish.experiment_view import experiment_files
 from labbook.publish.month_pages import month_pages
@@ -130,7 +130,7 @@ def _home(view: SymptomView, templates: Templates) -> dict[str, Any]:
         "fix_count": len(source.fixes),
         "recent_fixes": [fix_cells(view, fix, "index.md") for fix in fixes],
         "calendar": calendar(source, templates.words["site_home"]),
-        "share": status_share(story["totals"]["by_status"]),
+        "share": verdict_share(story["totals"]["by_verdict"]),
         "year_runs": sum(source.now - row.started < 365 * 86400 for row in source.rows),
         "problems": [{"path": path, "reason": reason} for path, reason in source.problems[:10]],
     }

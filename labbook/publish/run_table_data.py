@@ -14,8 +14,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from labbook.model.metric_kinds import direction_of
 from labbook.model.run_fields import option_values
-from labbook.model.series import more_is_better
 from labbook.publish.build_record import content_key
 from labbook.publish.page import SiteFile, SiteSource
 from labbook.report.run_row import RunRow
@@ -117,12 +117,12 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
         params.append(option_columns(front))
     single: dict[str, Callable[[RunRow], str]] = {
         "status": lambda row: row.status,
+        "verdict": lambda row: row.verdict,
         "experiment": lambda row: row.experiment,
         "script": lambda row: row.script,
         "author": lambda row: row.author,
         "host": lambda row: row.host,
         "mode": lambda row: str(fronts.get(row.path, {}).get("mode") or ""),
-        "verdict": lambda row: str(fronts.get(row.path, {}).get("verdict") or ""),
     }
     many: dict[str, Callable[[RunRow], Sequence[str]]] = {
         "tags": lambda row: row.tags,
@@ -143,7 +143,7 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
             "fixed": [number for number, row in enumerate(rows) if row.fix],
             "bare": [number for number, row in enumerate(rows) if not (row.path in known and is_run_id(row.id))],
             "metrics": _metric_columns(metrics),
-            "rising": sorted(name for name in {name for row in metrics for name in row} if more_is_better(name)),
+            "rising": sorted(name for name in {name for row in metrics for name in row} if direction_of(name) == "max"),
             "params": _param_columns(params),
         }
     )

@@ -11,7 +11,9 @@ from labbook.store.templates import Templates, finished_text
 
 
 def script_words(templates: Templates, *sections: str, **more: str) -> Any:  # noqa: ANN401 - finished text of Jinja2
-    """Returns sections of the words as one JSON object, for `data-words="..."`; statuses are `status_<name>`.
+    """Returns sections of the words as one JSON object, for `data-words="..."`.
+
+    Statuses are `status_<name>`, verdicts are `verdict_<name>`.
 
     Args:
         templates: Templates in the language of the site.
@@ -19,6 +21,7 @@ def script_words(templates: Templates, *sections: str, **more: str) -> Any:  # n
         more: More words.
     """
     said: dict[str, str] = {f"status_{name}": str(word) for name, word in templates.words["status"].items()}
+    said |= {f"verdict_{name}": str(word) for name, word in templates.words["run_verdict"].items()}
     for section in sections:
         found: Mapping[str, Any] = templates.words[section]
         said |= {name: str(word) for name, word in found.items() if isinstance(word, str)}

@@ -19,6 +19,7 @@ from labbook.index.build import query_index, query_without_refresh
 from labbook.index.fix_outcomes import FixOutcome, confirmed_fix, fix_outcome
 from labbook.index.query import list_notes
 from labbook.model.entry import Entry
+from labbook.model.metric_kinds import MetricGoal
 from labbook.publish.build_cache import FOLDER, BuildCache, program_key
 from labbook.publish.build_record import content_key, file_state_or_gone
 from labbook.publish.page import MonthKeys, RunFacts, SiteFix, SiteSource
@@ -27,6 +28,8 @@ from labbook.publish.symptom_pages import fix_difference
 from labbook.report.run_row import RunRow, run_row
 from labbook.store.commit_queue import withheld_files
 from labbook.store.entry_text import read_text
+from labbook.store.experiments import experiments as all_experiments
+from labbook.store.experiments import metric_goal
 from labbook.store.notebook import Notebook
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ def site_source(
     withheld = withheld_files(notebook.paths)
     runs, refreshed = query_index(notebook, _all_runs, tell=tell)
     runs = [run for run in runs if run.path not in withheld]
-    rows, months, with_fix = _rows(runs, kept)
+    rows, months, with_fix = _rows(runs, kept, _Goals(notebook))
     fronts = _Fronts({run.path: run.front for run in runs})
     experiments = [_with_body(notebook, entry) for entry in list_notes(notebook, kind="experiment").entries]
     reports = sorted(list_notes(notebook, kind="report").entries, key=lambda entry: entry.path, reverse=True)
@@ -120,7 +123,21 @@ class _Fronts(Mapping[str, Mapping[str, Any]]):
         return len(self._texts)
 
 
-def _rows(runs: Sequence[_Run], kept: BuildCache) -> tuple[list[RunRow], dict[str, MonthKeys], list[Entry]]:
+class _Goals:
+    """Experiment -> the metric that people chose for it, and a key of all of them."""
+
+    def __init__(self, notebook: Notebook) -> None:
+        slugs = ["", *(each.slug for each in all_experiments(notebook))]
+        self._goals = {slug: metric_goal(notebook, slug) for slug in slugs}
+        self.key = content_key([(slug, goal.metric, goal.direction) for slug, goal in self._goals.items()])
+
+    def __call__(self, experiment: str) -> MetricGoal:
+        return self._goals.get(experiment, self._goals[""])
+
+
+def _rows(
+    runs: Sequence[_Run], kept: BuildCache, goals: _Goals
+) -> tuple[list[RunRow], dict[str, MonthKeys], list[Entry]]:
     """Returns the rows of runs in the same order, the keys of their months, and the runs with a fix.
 
     Rows of unchanged days come from the cache.
@@ -133,8 +150,8 @@ def _rows(runs: Sequence[_Run], kept: BuildCache) -> tuple[list[RunRow], dict[st
     contents: dict[str, dict[str, str]] = defaultdict(dict)
     shown: dict[str, dict[str, str]] = defaultdict(dict)
     for day, held in days.items():
-        key = content_key([(run.path, run.digest or run.front) for run in held])
-        content = kept.of(f"rows-{day}", key, partial(_written, held))
+        key = content_key(goals.key, [(run.path, run.digest or run.front) for run in held])
+        content = kept.of(f"rows-{day}", key, partial(_written, held, goals))
         made = json.loads(content)
         found.update((run.path, _row(values)) for run, values in zip(held, made["rows"], strict=True))
         fixes.update((path, Entry(path, front)) for path, front in made["fixes"].items())
@@ -154,9 +171,9 @@ _OF_FIX = ("id", "fix", "fix_text", "fingerprints", "symptoms")
 _SEVERAL = [field.name for field in fields(RunRow) if str(field.type).startswith("tuple")]
 
 
-def _written(runs: Sequence[_Run]) -> bytes:
+def _written(runs: Sequence[_Run], goals: _Goals) -> bytes:
     entries = [Entry(run.path, json.loads(run.front)) for run in runs]
-    rows = [[getattr(row, name) for name in _FIELDS] for row in map(run_row, entries)]
+    rows = [[getattr(row, name) for name in _FIELDS] for row in (run_row(entry, goals) for entry in entries)]
     fixes = {
         entry.path: {name: entry.meta[name] for name in _OF_FIX if name in entry.meta}
         for entry in entries

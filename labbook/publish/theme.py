@@ -154,6 +154,9 @@ def _pills() -> list[tuple[str, str]]:
         for status, word in said["status"].items():
             opening = "<p><strong"
             found.append((f"{opening}>{word}</strong>", f'{opening} class="lb-status lb-{status}">{word}</strong>'))
+        for verdict, word in said["run_verdict"].items():
+            pill = f'· <strong class="lb-status lb-{verdict}">{word}</strong>'
+            found.append((f"· <strong>{word}</strong>", pill))
         for verdict in _VERDICTS:
             word = str(said["verdicts"].get(verdict, verdict)).strip("*")
             pill = f'<td><span class="lb-verdict lb-{verdict.replace(" ", "-")}">{word}</span></td>'

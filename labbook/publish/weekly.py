@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from labbook.store.branch_checkout import restore_before_writing
 from labbook.store.commit_queue import withheld_files
 from labbook.store.entry_commit import CommitOutcome, commit_files
 from labbook.store.entry_text import read_text
+from labbook.store.experiments import metric_goal
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
 from labbook.store.paths import check_stays_inside
@@ -90,7 +92,8 @@ def week_source(
     since, _ = week.before().span
     withheld = withheld_files(notebook.paths)
     shown = (entry for entry in runs.entries if entry.path not in withheld)
-    rows = [row for row in map(run_row, shown) if row.started >= since]
+    goals = cache(partial(metric_goal, notebook))
+    rows = [row for row in (run_row(entry, goals) for entry in shown) if row.started >= since]
     pages = list_notes(notebook, kind="experiment").entries
     experiments = [_with_body(notebook, page) for page in pages]
     return WeekSource(week, rows, experiments, _changes(notebook, rows, week), report_link), runs.refreshed.problems

@@ -32,6 +32,28 @@ class FinishedRun:
     language: str = "en"
     proposal: Proposal | None = None
 
+    def _first_line(self, result: str) -> str:
+        """Returns status, duration, verdict and result."""
+        from labbook.report.entry.title import verdict_reason
+        from labbook.report.numbers import duration
+        from labbook.store.sentences import Sentences
+        from labbook.store.templates import words
+
+        labels, run = words(self.language), self.run
+        return Sentences(self.language).line(
+            {
+                # A failed run has its verdict in its status.
+                "failed": "terminal.record.ended_plain",
+                "unknown": "terminal.record.ended_unknown",
+                "suspect": "terminal.record.ended_because",
+            }.get(run.verdict, "terminal.record.ended"),
+            status=labels["status"].get(run.status, run.status),
+            duration=duration(run.duration_s),
+            verdict=labels["run_verdict"].get(run.verdict, run.verdict),
+            reason=verdict_reason(run, labels),
+            result=result,
+        )
+
     def summary(self) -> list[str]:
         """Returns the lines for the terminal: verdict, place of the failure, path of the entry."""
         from labbook.capture.processes import PATH_REPLACED
@@ -39,17 +61,14 @@ class FinishedRun:
         from labbook.report.commit_line import commit_line
         from labbook.report.entry.diagnosis_section import diagnosis_lines
         from labbook.report.entry.title import verdict_line
-        from labbook.report.numbers import duration
         from labbook.report.terminal_findings import finding_lines
         from labbook.store.sentences import Sentences
-        from labbook.store.templates import status_label
 
         sentences = Sentences(self.language)
         failed = self.run.status in ("failed", "killed") or is_standstill(self.run)
         diagnosis = diagnosis_lines(self.run, self.language, str(Path.cwd())) if failed else []
-        verdict = diagnosis.pop(0) if diagnosis and self.run.findings else verdict_line(self.run, self.language)
-        status, time = status_label(self.run.status, self.language), duration(self.run.duration_s)
-        lines = [sentences.line("record.ended", status=status, duration=time, verdict=verdict)]
+        result = diagnosis.pop(0) if diagnosis and self.run.findings else verdict_line(self.run, self.language)
+        lines = [self._first_line(result)]
         stopped = self.run.asked.get("stopped")
         if stopped:
             option = f"--{stopped['option']} {stopped['expression']}".strip()

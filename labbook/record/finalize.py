@@ -80,6 +80,8 @@ def write_running_entry(notebook: Notebook, journal: Journal) -> None:
     run = replace(
         build_run(start, {}, [], Console()),
         status="running",
+        verdict="unknown",
+        verdict_reason="running",
         ended=None,
         captured=journal.read(journal.paths.before),
     )
@@ -238,7 +240,8 @@ def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
 
 def _add_findings(notebook: Notebook, run: Run) -> Run:
     """Adds health checks, the diagnosis, the primary series, tags and the title."""
-    from labbook.report.entry.title import primary_series, run_title
+    from labbook.report.entry.title import run_title
+    from labbook.report.run_data import judged
 
     if run.signals or run.series or run.frameworks:
         from labbook.diagnosis.catalogue.check_pages import load_check_pages
@@ -249,16 +252,32 @@ def _add_findings(notebook: Notebook, run: Run) -> Run:
 
         framework = run.frameworks[0].name if run.frameworks else ""
         pages = load_check_pages(notebook.paths.symptoms, framework)
-        run = replace(run, checks=tuple(checklist(run, pages)), health=summary(run), primary=primary_series(run))
+        run = replace(run, checks=tuple(checklist(run, pages)), health=summary(run))
+        run = _add_primary_series(notebook, run)
         run = replace(
             run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in visible_findings(run)))))
         )
         ratios = tuple(series for signals in run.signals if (series := update_ratio(signals)) is not None)
         run = replace(run, series=run.series + ratios)
-    run = add_diagnosis(notebook, run)
+    run = judged(add_diagnosis(notebook, run))
     tags = dict.fromkeys((*run.tags, *(f.name for f in run.frameworks if f.optimizers or len(run.frameworks) == 1)))
     run = replace(run, tags=tuple(tags))
     return replace(run, title=run_title(run, notebook.config.language_in_use()))
+
+
+def _add_primary_series(notebook: Notebook, run: Run) -> Run:
+    """Adds the series that stands for the run, and its direction."""
+    from labbook.health.training_kind import may_rise
+    from labbook.model.metric_kinds import metric_kind, named_metric
+    from labbook.report.series_choice import primary_series
+    from labbook.store.experiments import metric_goal
+
+    goal = metric_goal(notebook, run.experiment)
+    name = primary_series(run, goal)
+    kind = metric_kind(name)
+    chosen = goal.direction if not goal.metric or named_metric([name], goal.metric) else ""
+    free = kind.quantity == "loss" and kind.is_training and any(may_rise(run, each) for each in run.signals)
+    return replace(run, primary=name, direction=chosen or ("none" if free else ""))
 
 
 def _write_entry(notebook: Notebook, run: Run) -> Path:

@@ -7,6 +7,11 @@ import re
 from labbook.model.run import CaughtException, Frame, Run
 
 _INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
+_REPORTS = (
+    *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException"),
+    *("CellExecutionError", "DeadKernelError"),
+)
+"""Classes by which a launcher, or the runner of a notebook, reports the failure of what it started."""
 
 
 def ending_exception(run: Run) -> CaughtException | None:
@@ -17,6 +22,12 @@ def ending_exception(run: Run) -> CaughtException | None:
     if run.status not in ("failed", "killed", "interrupted", "lost"):
         return None
     ending = [e for e in run.exceptions if e.ended_process and e.type not in _INTERRUPTS]
+    if ending and all(e.type in _REPORTS for e in ending):
+        # A kernel outlives the error of its cell: the last one before the report counts.
+        reported = min(e.t for e in ending)
+        own = [e for e in run.exceptions if e.type not in (*_INTERRUPTS, *_REPORTS) and e.t <= reported]
+        return max(own or ending, key=lambda e: e.t)
+    ending = [e for e in ending if e.type not in _REPORTS]
     if run.status == "interrupted":
         # An exception during an interrupt is not the reason of the end.
         return None

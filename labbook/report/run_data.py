@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from labbook.model.entry import Entry
 from labbook.model.run import FileUse, Run
 from labbook.model.run_json import run_from_json, run_to_json
 from labbook.model.series import Series
+from labbook.model.verdict import judge_run
 from labbook.report.run_row import run_row
-from labbook.report.series_choice import one_a_name
+from labbook.report.series_choice import one_a_name, run_best
 from labbook.store.paths import NotebookPaths
 
 
@@ -21,7 +23,16 @@ def load_run(paths: NotebookPaths, run_id: str) -> Run | None:
         data = json.loads((paths.attachments(run_id) / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return run_from_json(data) if isinstance(data, dict) and data.get("id") == run_id else None
+    if not isinstance(data, dict) or data.get("id") != run_id:
+        return None
+    run = run_from_json(data)
+    return run if run.verdict else judged(run)  # recorded before there were verdicts
+
+
+def judged(run: Run) -> Run:
+    """Returns the run with its verdict."""
+    verdict = judge_run(run)
+    return replace(run, verdict=verdict.name, verdict_reason=verdict.reason)
 
 
 def run_data(entry: Entry, run: Run | None, commit: str) -> dict[str, Any]:
@@ -43,6 +54,8 @@ def run_data(entry: Entry, run: Run | None, commit: str) -> dict[str, Any]:
     return {
         "id": run.id,
         "status": run.status,
+        "verdict": run.verdict,
+        "verdict_reason": run.verdict_reason,
         "exit_code": run.exit_code,
         "signal": run.signal,
         "command": list(run.argv),
@@ -50,7 +63,7 @@ def run_data(entry: Entry, run: Run | None, commit: str) -> dict[str, Any]:
         "title": run.title,
         **encoded,
         "duration_s": run.duration_s,
-        "metrics": {series.name: _summary(series) for series in one_a_name(run.series)},
+        "metrics": {series.name: _summary(series, run) for series in one_a_name(run.series)},
         "environment": {name: dict(facts) for name, facts in captured.items() if name not in ("code", "command")},
         "code": dict(captured.get("code", {})),
         "inputs": _files(run.files, "read"),
@@ -73,6 +86,8 @@ def _data_of_entry(entry: Entry, commit: str) -> dict[str, Any]:
         **meta,
         "id": row.id,
         "status": row.status,
+        "verdict": row.verdict,
+        "verdict_reason": row.verdict_reason,
         "exit_code": meta.get("exit_code"),
         "command": str(meta.get("command") or "").split(),
         "experiment": row.experiment,
@@ -88,10 +103,10 @@ def _data_of_entry(entry: Entry, commit: str) -> dict[str, Any]:
     }
 
 
-def _summary(series: Series) -> dict[str, Any]:
+def _summary(series: Series, run: Run) -> dict[str, Any]:
     return {
         "first": series.first,
-        "best": series.best,
+        "best": run_best(run, series),
         "last": series.last,
         "steps": series.last_step,
         "count": series.count or len(series.values),

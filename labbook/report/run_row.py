@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from datetime import datetime, timezone
-from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.model.entry import Entry
-from labbook.model.series import more_is_better
+from labbook.model.metric_kinds import MetricGoal, choose_metric, direction_of, metric_kind, named_metric
+from labbook.model.run import Facts
+from labbook.model.verdict import judge_entry
 from labbook.report.numbers import number
 from labbook.store.paths import is_run_id
+
+Goals = Callable[[str], MetricGoal]
+"""Experiment -> the metric that people chose for it."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +29,13 @@ class RunRow:
         path: Path of its entry, relative to the notebook.
         started: Unix seconds, 0 if unknown.
         metric: Name of the primary metric, or "".
-        first, best, last: Values of that metric, or `None`.
+        first, best, last: Values of that metric, or `None`; `best` is never the value of a single training batch.
         steps: Number of steps with that metric, or `None`.
+        direction: "max" or "min"; "" where no value of the metric is the best one.
+        verdict: One of `labbook.model.verdict.VERDICTS`.
+        verdict_reason: Id of the symptom behind it, one of `labbook.model.verdict.REASONS`, or "".
+        configuration: Key of its options, command and commit without seeds; equal ones are repeats of one another.
+        seed: Its seeds as text, or "".
     """
 
     id: str
@@ -45,6 +58,11 @@ class RunRow:
     symptoms: tuple[str, ...] = ()
     fix: str = ""
     previous: str = ""
+    direction: str = ""
+    verdict: str = "unknown"
+    verdict_reason: str = ""
+    configuration: str = ""
+    seed: str = ""
 
     @property
     def metric_text(self) -> str:
@@ -63,20 +81,29 @@ class RunRow:
         """Whether the best value of the metric is better than that of another run."""
         if self.best is None or other.best is None:
             return self.best is not None and other.best is None
-        return self.best > other.best if more_is_better(self.metric) else self.best < other.best
+        return self.best > other.best if self.direction == "max" else self.best < other.best
 
 
-def run_row(entry: Entry) -> RunRow:
-    """Returns the row of an entry; missing or invalid front matter leaves fields empty."""
+def run_row(entry: Entry, goals: Goals | None = None) -> RunRow:
+    """Returns the row of an entry; missing or invalid front matter leaves fields empty.
+
+    Args:
+        entry: The entry.
+        goals: Experiment -> the metric that people chose for it.
+    """
     meta = entry.meta
-    metric, values = _metric(meta.get("metrics"))
+    experiment = _text(meta.get("experiment"))
+    measured = _primary_metric(meta, goals(experiment) if goals is not None else MetricGoal())
+    metric, values = measured.name, measured.values
+    verdict = judge_entry(meta, entry.body)
+    configuration, seed = _configuration(meta)
     title = meta.get("title")
     return RunRow(
         id=entry.id,
         path=entry.path,
         status=_text(meta.get("status")) or "lost",
         title=_text(title) or entry.id,
-        experiment=_text(meta.get("experiment")),
+        experiment=experiment,
         author=_text(meta.get("author")),
         host=_text(meta.get("host")),
         script=_text(entry.script),
@@ -84,7 +111,7 @@ def run_row(entry: Entry) -> RunRow:
         duration_s=_number(meta.get("duration_s")),
         metric=metric,
         first=_number(values.get("first")),
-        best=_number(values.get("best")),
+        best=measured.best,
         last=_number(values.get("last")),
         steps=int(steps) if (steps := _finite(values.get("steps"))) is not None else None,
         frameworks=_texts(meta.get("frameworks")),
@@ -92,18 +119,77 @@ def run_row(entry: Entry) -> RunRow:
         symptoms=_texts(meta.get("symptoms")),
         fix=_text(meta.get("fix")),
         previous=_text(meta.get("previous")),
+        direction=measured.direction,
+        verdict=verdict.name,
+        verdict_reason=verdict.reason,
+        configuration=configuration,
+        seed=seed,
     )
 
 
-def _metric(metrics: object) -> tuple[str, Mapping[str, Any]]:
-    """Returns name and values of the first metric of the front matter, which is the primary one."""
-    if isinstance(metrics, Mapping):
-        for name, values in metrics.items():
-            if isinstance(values, Mapping):
-                return str(name), values
-            if _number(values) is not None:
-                return str(name), {"best": values, "last": values}
-    return "", {}
+@dataclass(frozen=True)
+class _Measured:
+    """The primary metric in a front matter."""
+
+    name: str = ""
+    values: Facts = field(default_factory=dict)
+    direction: str = ""
+    best: float | None = None
+
+
+def _primary_metric(meta: Facts, goal: MetricGoal) -> _Measured:
+    """Returns the primary metric: the chosen one, else that of the run, else the one that its name makes it."""
+    metrics = _metrics(meta.get("metrics"))
+    recorded = _text(meta.get("metric"))
+    chosen = named_metric(metrics, goal.metric) if goal.metric else ""
+    name = chosen or (recorded if recorded in metrics else "") or choose_metric(_epochs(metrics))
+    name = name or next(iter(metrics), "")
+    values = metrics.get(name, {})
+    own = _text(meta.get("direction")) if "direction" in meta and name == recorded else direction_of(name)
+    direction = goal.direction if goal.direction and (chosen or not goal.metric) and name else own
+    best = _number(values.get("best"))
+    if "metric" not in meta and metric_kind(name).is_training and metric_kind(name).quantity == "loss":
+        best = None  # older entries have the best single batch here
+    elif own != direction:
+        best = _number(values.get("last"))  # the best value was chosen in the other direction
+    return _Measured(name, values, direction, best if direction else None)
+
+
+def _metrics(given: object) -> dict[str, Facts]:
+    found: dict[str, Facts] = {}
+    for name, values in given.items() if isinstance(given, Mapping) else ():
+        if isinstance(values, Mapping):
+            found[str(name)] = values
+        elif _number(values) is not None:
+            found[str(name)] = {"best": values, "last": values}
+    return found
+
+
+def _epochs(metrics: Mapping[str, Facts]) -> dict[str, bool]:
+    """Returns the names, with whether each has fewer values than there were steps."""
+    steps = {name: _finite(values.get("steps")) or 0 for name, values in metrics.items()}
+    most = max(steps.values(), default=0)
+    return {name: bool(own and 2 * own <= most) for name, own in steps.items()}
+
+
+_SEEDS = re.compile(r"(?:^|[_.-])seeds?$|^(?:random|manual|global)_?state$", re.IGNORECASE)
+_SEED_WORDS = re.compile(r"(?:^|\s)\S*seeds?[= ](\S+)", re.IGNORECASE)
+
+
+def _configuration(meta: Facts) -> tuple[str, str]:
+    """Returns a key of the options, the command and the commit without seeds, and the seeds."""
+    params = meta.get("params")
+    code = meta.get("code")
+    commit = str(code.get("commit") or "") if isinstance(code, Mapping) else ""
+    if isinstance(params, Mapping) and params:
+        named = {str(name): str(value) for name, value in params.items()}
+        seeds = [named[name] for name in sorted(named) if _SEEDS.search(name)]
+        others = sorted((name, value) for name, value in named.items() if not _SEEDS.search(name))
+    else:
+        command = _text(meta.get("command"))
+        seeds, others = _SEED_WORDS.findall(command), [(_SEED_WORDS.sub(" ", command), "")]
+    key = json.dumps([commit, _text(meta.get("experiment")), others])
+    return hashlib.sha256(key.encode()).hexdigest()[:16], " ".join(seeds)
 
 
 def _seconds(started: object, run_id: str) -> float:

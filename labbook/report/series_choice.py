@@ -1,10 +1,13 @@
-"""Chooses the primary series of a run."""
+"""Chooses the series that stands for a run, and the best value of a series."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 
+from labbook.model.metric_kinds import MetricGoal, choose_metric, direction_of, metric_kind
 from labbook.model.run import Run
 from labbook.model.series import Series
 
@@ -13,29 +16,152 @@ MEASURED_BY_PROBE = ("loss", "grad_norm", "lr", "step_time_s", "grad_scale", "up
 
 _TRUST = {"probe": 0, "labbook": 1, "text": 9}
 _TRAIN_LOSS = ("loss", "train_loss", "train/loss", "loss/train", "training_loss", "total_loss", "损失")
+_FEWER = 2
+"""A series of at most this fraction of the steps has values of epochs, not of batches."""
+_FEWEST_REPEATED = 2
+_PRINTED = 5.1e-5
+"""Half of the last digit of a loss that is printed with four decimals. Source: chosen by us."""
+_WINDOW_SHARE = 10
+_LEAST_WINDOW = 3
+"""The best of a value measured on batches is the best mean of a tenth of the points, at least three, that follow one
+another. Source: chosen by us; one batch says nothing of a model."""
 
 
-def primary_series(run: Run) -> str:
-    """Returns the name of the primary series: the training loss, else any loss, else the first logged metric.
+def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
+    """Returns the name of the series that stands for the run.
 
-    Returns "" if there are only step times and learning rates.
+    The chosen metric, else the one that `choose_metric` finds; where no metric has a best value, the training loss,
+    else the first logged metric. "" if there are only step times and learning rates.
+
+    Args:
+        run: The run.
+        goal: The metric that people chose.
     """
-    names = [s.name for s in by_trust(run.series)]
-    for name in names:
-        if name.lower() in _TRAIN_LOSS:
-            return name
-    losses = [n for n in names if "loss" in n.lower() and not _is_validation(n)] or [
-        n for n in names if "loss" in n.lower()
-    ]
-    logged = [n for n in names if base_name(n) not in MEASURED_BY_PROBE]
-    return next(iter([*losses, *logged]), "")
+    series = [s for s in one_a_name(run.series) if not has_no_best(s.name)]
+    chosen = choose_metric({s.name: has_epoch_values(s, count_steps(run)) for s in series}, goal)
+    if chosen:
+        return chosen
+    names = [s.name for s in series]
+    losses = [n for n in names if base_name(n).lower() in _TRAIN_LOSS] or [n for n in names if "loss" in n.lower()]
+    return next(iter([*losses, *names]), "")
 
 
 def find_primary_series(run: Run) -> Series | None:
     """Returns the primary series of the first rank and the most reliable source, or `None`."""
-    name = run.primary or primary_series(run)
-    same = [s for s in by_trust(run.series) if s.name == name and s.values]
-    return same[0] if same else None
+    return find_series(run, run.primary or primary_series(run))
+
+
+def find_series(run: Run, name: str) -> Series | None:
+    """Returns the series of a name, of the first rank and the most reliable source, or `None`."""
+    return next((s for s in by_trust(run.series) if s.name == name), None)
+
+
+def find_training_loss(run: Run) -> Series | None:
+    """Returns the training loss of the first rank and the most reliable source, or `None`."""
+    ordered = by_trust(run.series)
+    return next((s for s in ordered if base_name(s.name).lower() in _TRAIN_LOSS), None)
+
+
+def primary_direction(run: Run) -> str:
+    """Returns the direction of the primary series: "max", "min", or "" where no value is the best one."""
+    if run.direction:
+        return "" if run.direction == "none" else run.direction
+    return direction_of(run.primary or primary_series(run))
+
+
+def count_steps(run: Run) -> int:
+    """Returns the number of optimizer steps of the process with most of them, 0 if unknown."""
+    return max((process.steps for process in run.processes), default=0)
+
+
+def has_epoch_values(series: Series, steps: int) -> bool:
+    """Whether a series has values of epochs or of whole data sets, not of single batches.
+
+    Args:
+        series: The series.
+        steps: Number of optimizer steps of the run, 0 if unknown.
+    """
+    if not metric_kind(series.name).is_training:
+        return True
+    if series.source == "probe":
+        return False
+    words = series.name.lower()
+    if "epoch" in words or words.endswith("_step"):
+        return "epoch" in words
+    points = series.count or len(series.values)
+    if steps and points * _FEWER > steps:
+        return False
+    # Epochs are counted one by one; a loop that prints each hundredth batch prints its number.
+    return all(b - a == 1 for a, b in pairwise(series.steps))
+
+
+def is_of_batches(series: Series, run: Run) -> bool:
+    """Whether a series has values of single batches; also one that a program prints once an epoch."""
+    return not has_epoch_values(series, count_steps(run)) or _repeats_batches(series, run)
+
+
+def _repeats_batches(series: Series, run: Run) -> bool:
+    """Whether all values of a training loss are, as printed, losses of single steps that the probe measured."""
+    kind = metric_kind(series.name)
+    if not kind.is_training or kind.quantity != "loss" or len(series.values) < _FEWEST_REPEATED:
+        return False
+    measured = sorted(v for s in run.series if s.source == "probe" and base_name(s.name) == "loss" for v in s.values)
+    for value in series.values:
+        near = bisect_left(measured, value - _PRINTED)
+        if math.isfinite(value) and not (near < len(measured) and measured[near] <= value + _PRINTED):
+            return False
+    return bool(measured)
+
+
+def best_value(
+    series: Series, steps: int, direction: str | None = None, *, of_batches: bool | None = None
+) -> float | None:
+    """Returns the best value of a series; `None` where no value is the best one.
+
+    Of values of single batches it is the best mean of a window, see `window_of`.
+
+    Args:
+        series: The series.
+        steps: Number of optimizer steps of the run, 0 if unknown.
+        direction: "max" or "min"; by default that of its name.
+        of_batches: Whether its values are of single batches; by default as its name and length say.
+    """
+    direction = direction_of(series.name) if direction is None else direction
+    if not direction or has_no_best(series.name):
+        return None
+    better = max if direction == "max" else min
+    if has_epoch_values(series, steps) if of_batches is None else not of_batches:
+        finite = [v for v in (*series.values, *series.low, *series.high) if math.isfinite(v)]
+        return better(finite) if finite else None
+    return _best_level(series.values, window_of(series), max_first=direction == "max")
+
+
+def run_best(run: Run, series: Series) -> float | None:
+    """Returns the best value of a series of a run, in the direction that people chose for the primary one."""
+    direction = primary_direction(run) if series.name == run.primary else None
+    return best_value(series, count_steps(run), direction, of_batches=is_of_batches(series, run))
+
+
+def window_of(series: Series) -> int:
+    """Returns the number of points over which values of single batches are averaged."""
+    return max(_LEAST_WINDOW, len(series.values) // _WINDOW_SHARE)
+
+
+def _best_level(values: Sequence[float], window: int, *, max_first: bool) -> float | None:
+    """Returns the best mean of `window` successive finite values, or `None` if there are none."""
+    best: float | None = None
+    total, held = 0.0, 0
+    for end, value in enumerate(values):
+        if not math.isfinite(value):
+            total, held = 0.0, 0
+            continue
+        total, held = total + value, held + 1
+        if held > window:
+            total, held = total - values[end - window], window
+        if held == window:
+            level = total / window
+            best = level if best is None else max(best, level) if max_first else min(best, level)
+    return best
 
 
 def by_trust(series: Sequence[Series]) -> list[Series]:
@@ -60,7 +186,7 @@ def base_name(name: str) -> str:
 
 
 def has_no_best(name: str) -> bool:
-    """Whether a series has no best value, such as a learning rate or a step time."""
+    """Whether a series is one of the probe that has no best value, such as a learning rate or a step time."""
     return base_name(name) in MEASURED_BY_PROBE and base_name(name) != "loss"
 
 
@@ -73,7 +199,3 @@ def first_nonfinite_step(series: Series) -> int | None:
         elif since is None:
             since = step
     return since
-
-
-def _is_validation(name: str) -> bool:
-    return any(word in name.lower() for word in ("val", "eval", "test", "dev"))

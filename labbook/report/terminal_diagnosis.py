@@ -31,7 +31,7 @@ def print_diagnosis(diagnosis: Diagnosis, language: str) -> None:
             screen.print_line("")
         _print_finding(finding, said)
         for other in consequences:
-            if other.follows_from == finding.symptom:
+            if other.follows_from == (finding.symptom or finding.family):
                 screen.print_line("  ", f"{said['follows']} ", screen.Cell(headline(other, said), "dim"))
     for finding in causes[_MAX_SHOWN:]:
         screen.print_line(f"{said['further']} ", headline(finding, said))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from labbook.frozen import dataclass
 from labbook.model.entry import Entry
 from labbook.model.run import Change
+from labbook.model.verdict import VERDICTS
 from labbook.report import numbers
 from labbook.report.run_row import RunRow
 from labbook.report.week import Week
@@ -55,7 +57,7 @@ def week_context(source: WeekSource) -> dict[str, Any]:
         "totals": _totals(rows),
         "before": _totals(before),
         "results": _results(
-            rows, before, {page.id: source.link(page.path) for page in source.experiments}, source.link
+            source.rows, rows, before, {page.id: source.link(page.path) for page in source.experiments}, source.link
         ),
         "failures": _failures(rows, source.link),
         "fixes": [_run(row, source.link) | {"fix": row.fix} for row in reversed(rows) if row.fix],
@@ -83,11 +85,15 @@ def failure_kind(row: RunRow) -> str:
 def _totals(rows: Sequence[RunRow]) -> dict[str, Any]:
     spent = sum(row.duration_s or 0.0 for row in rows)
     counts = Counter(row.status for row in rows)
+    verdicts = Counter(row.verdict for row in rows)
     return {
         "runs": len(rows),
         "by_status": [(status, counts[status]) for status in _ORDER if counts[status]],
         "finished": counts["finished"],
         "broken": sum(counts[status] for status in BROKEN),
+        "by_verdict": [(name, verdicts[name]) for name in VERDICTS if verdicts[name]],
+        "healthy": verdicts["healthy"],
+        "unhealthy": verdicts["unhealthy"],
         "time": numbers.duration(spent) if spent else "-",
         "time_s": spent,
         "lost_time": numbers.duration(lost) if (lost := _time_of(rows, BROKEN)) else "",
@@ -108,6 +114,7 @@ def _run(row: RunRow, link: Link) -> dict[str, Any]:
         "url": link(row.path),
         "title": row.title,
         "status": row.status,
+        "verdict": row.verdict,
         "author": row.author,
         "duration": numbers.duration(row.duration_s),
         "when": local_time(row.started),
@@ -122,7 +129,7 @@ def local_time(moment: float) -> str:
 
 
 def _results(
-    rows: Sequence[RunRow], before: Sequence[RunRow], pages: Mapping[str, str], link: Link
+    known: Sequence[RunRow], rows: Sequence[RunRow], before: Sequence[RunRow], pages: Mapping[str, str], link: Link
 ) -> list[dict[str, Any]]:
     """Returns a row for each experiment: its best run of the week and the best value of the previous week."""
     found = []
@@ -141,7 +148,7 @@ def _results(
                 "best": now_text or (numbers.number(best.best) if best else ""),
                 "run": _run(best, link) if best else None,
                 "before": old_text,
-                "trend": _trend(best, old),
+                "trend": _trend(best, old, [row for row in known if row.experiment == name]),
                 "time": numbers.duration(sum(row.duration_s or 0.0 for row in group)),
             }
         )
@@ -151,10 +158,16 @@ def _results(
 def best_run(rows: Sequence[RunRow]) -> RunRow | None:
     """Returns the run with the best value of the most frequent metric, or `None`.
 
-    Failed runs count only if no other run has a value: their best value may be from before the failure.
+    Failed and unhealthy runs are left out: their best value may be from before the failure, or mean nothing.
     """
-    measured = [row for row in rows if row.best is not None]
-    measured = [row for row in measured if row.status not in BROKEN] or measured
+    measured = [
+        row
+        for row in rows
+        if row.best is not None
+        and math.isfinite(row.best)
+        and row.status not in (*BROKEN, "running")
+        and row.verdict not in ("unhealthy", "failed")
+    ]
     if not measured:
         return None
     metric = Counter(row.metric for row in measured).most_common(1)[0][0]
@@ -165,12 +178,57 @@ def best_run(rows: Sequence[RunRow]) -> RunRow | None:
     return chosen
 
 
-def _trend(best: RunRow | None, old: RunRow | None) -> str:
-    if best is None or old is None:
+def _trend(best: RunRow | None, old: RunRow | None, rows: Sequence[RunRow]) -> str:
+    """Returns "better", "worse", "same" or "noise"; "" where the noise of the experiment is not known."""
+    if best is None or old is None or best.best is None or old.best is None:
         return ""
     if best.best == old.best:
         return "same"
+    least = least_difference(rows, best.metric)
+    if least is None:
+        return ""
+    if abs(best.best - old.best) <= least:
+        return "noise"
     return "better" if best.better_than(old) else "worse"
+
+
+_T_QUANTILE = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+"""Quantile 0.975 of Student's t with 1 to 10 degrees of freedom."""
+
+
+def least_difference(rows: Sequence[RunRow], metric: str) -> float | None:
+    """Returns the least difference of two best values that is more than the noise of an experiment.
+
+    Runs of the same configuration with other seeds are repeats; their pooled variance is the noise. The difference of
+    two single runs is beyond it at the level of 5 % (two-sided t-test).
+
+    Args:
+        rows: Runs of the experiment.
+        metric: The metric that is compared.
+
+    Returns:
+        `None` if no configuration was repeated.
+    """
+    groups: dict[str, dict[str, float]] = defaultdict(dict)
+    for row in rows:
+        if (
+            row.configuration
+            and row.metric == metric
+            and row.best is not None
+            and math.isfinite(row.best)
+            and row.verdict != "unhealthy"
+        ):
+            # The same seed again measures nothing new; without a seed each run is a repeat.
+            groups[row.configuration].setdefault(row.seed or row.id, row.best)
+    squares, freedom = 0.0, 0
+    for values in (list(group.values()) for group in groups.values()):
+        mean = sum(values) / len(values)
+        squares += sum((value - mean) ** 2 for value in values)
+        freedom += len(values) - 1
+    if not freedom:
+        return None
+    quantile = _T_QUANTILE[freedom - 1] if freedom <= len(_T_QUANTILE) else 2.0
+    return quantile * math.sqrt(2 * squares / freedom)
 
 
 def _failures(rows: Sequence[RunRow], link: Link) -> list[dict[str, Any]]:

@@ -88,6 +88,12 @@ class Config:
     resources_interval_s: float = _setting(
         5.0, "Seconds between two samples of processor, memory and GPU.", _between(0.1, 3600)
     )
+    metric: str = _setting("", "Metric that stands for a run, such as val_acc; empty finds it, validation first.")
+    direction: str = _setting(
+        "",
+        'Which values of that metric are better: "max" or "min"; empty knows it by the name.',
+        _one_of("", "max", "min"),
+    )
     site_name: str = _setting("", "Name of the site; empty takes the title.")
     site_url: str = _setting("", "Address at which the site will be published.")
     week_start: str = _setting(

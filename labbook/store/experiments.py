@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from labbook.errors import EntryError, NotebookError, UsageError
 from labbook.frozen import dataclass
+from labbook.model.metric_kinds import MetricGoal
 from labbook.store.entry_text import read_text
 from labbook.store.locks import hold_lock
 from labbook.store.newest_runs import is_of_project, newest_run_ids
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 MODES = ("dynamic", "static", "compiled")
 """How a framework executes the model; the last part of an experiment's name."""
 
+_GOAL = re.compile(r"^(metric|direction):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 _PAGE = re.compile(r"exp(\d{3,6})_.+")
 _HEAD_BYTES = 8192
 _NAME_CHARACTERS = 40
@@ -131,6 +133,34 @@ def _new_name(notebook: Notebook, script: str, project: str) -> str:
     part = slug_part(name)
     taken = any(re.fullmatch(rf"exp\d+_{re.escape(part)}_\w+", each.slug) for each in experiments(notebook))
     return _name_of(script, project) if notebook.personal or taken else name
+
+
+def metric_goal(notebook: Notebook, slug: str) -> MetricGoal:
+    """Returns the metric that people chose: `metric` and `direction` of the experiment's page, else of the settings.
+
+    Args:
+        notebook: Where to look.
+        slug: The experiment, "" for none.
+    """
+    meta = _goal_lines(notebook.paths.experiments / f"{slug}.md") if slug else {}
+    settings = notebook.config
+    if not meta.get("metric"):
+        return MetricGoal(settings.metric, meta.get("direction") or settings.direction)
+    same = meta["metric"] == settings.metric
+    return MetricGoal(meta["metric"], meta.get("direction") or (settings.direction if same else ""))
+
+
+def _goal_lines(page: Path) -> dict[str, str]:
+    """Returns `metric` and `direction` of a page; no parser is needed for two lines of text."""
+    try:
+        with page.open("rb") as stream:
+            head = stream.read(_HEAD_BYTES).decode("utf-8", "replace").split("\n---", 1)[0]
+    except OSError:
+        return {}
+    found = {key: value.strip("\"'") for key, value in _GOAL.findall(head) if value}
+    if found.get("direction") not in ("max", "min"):
+        found.pop("direction", None)
+    return found
 
 
 def slug_part(name: str) -> str:

@@ -58,7 +58,7 @@ def test_two_runs_their_numbers_and_their_curves(site, open_page):
     page = compared(open_page, site, runs)
     page.wait_for_selector(".lb-plot canvas")
 
-    assert page.locator(".lb-head .lb-status").count() == 3
+    assert page.locator(".lb-head__line").count() == 3
     assert "--lr" in page.locator(".lb-compare-table").first.inner_text()
     assert page.locator(".lb-plot .u-legend .u-series").count() >= 3
     before = page.locator(".lb-plot canvas").screenshot()
@@ -68,10 +68,10 @@ def test_two_runs_their_numbers_and_their_curves(site, open_page):
     assert page.locator("tr:not(.lb-differs) th[scope=row]", has_text="numpy").count() >= 1
 
     page.locator(".lb-remove").first.click()
-    until(page, "document.querySelectorAll('.lb-head .lb-status').length === 2")
+    until(page, "document.querySelectorAll('.lb-head__line').length === 2")
     assert runs[0] not in page.url
     page.go_back()
-    until(page, "document.querySelectorAll('.lb-head .lb-status').length === 3")
+    until(page, "document.querySelectorAll('.lb-head__line').length === 3")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_runs_without_data_are_compared_by_their_front_matter(large_site, open_p
     page = compared(open_page, large_site, runs)
 
     assert page.locator(".lb-hint").inner_text().startswith("3 of 3 runs have no data")
-    assert page.locator(".lb-head .lb-status").count() == 3
+    assert page.locator(".lb-head__line").count() == 3
     assert "accuracy" in page.locator(".lb-compare-table").last.inner_text()
     one = compared(open_page, large_site, runs[:1])
     assert "Select at least two runs." in one.locator(".lb-app").inner_text()
@@ -113,5 +113,5 @@ def test_from_a_run_to_its_comparison_with_the_one_before(site, open_page):
 
     page.get_by_role("link", name="Compare with previous run").click()
     page.wait_for_selector(".lb-head")
-    assert page.url.endswith(f",{run}") and page.locator(".lb-head .lb-status").count() == 2
+    assert page.url.endswith(f",{run}") and page.locator(".lb-head__line").count() == 2
     assert page.locator("tr.lb-differs th", has_text="--lr").count() == 1

@@ -67,3 +67,82 @@ def test_many_values_are_downsampled_without_losing_extremes():
     found = metrics_from_console(text)
     loss = next(s for s in found if s.name == "loss")
     assert len(found) <= 48 and len(loss.values) < 2100 and loss.count == 9000 and max(loss.high) == 100.0
+
+
+FORMS = {
+    "colon": "epoch {epoch}: {name}: {value:.4f}",
+    "equals": "Epoch {epoch} | {name}={value:.4f}",
+    "blank in a line with a place": "epoch {epoch} {name} {value:.4f}",
+    "tqdm": "Epoch {epoch}: 100%|██████| 9/9 [00:00<00:00, 45.2it/s, v_num=3, {name}={value:.4f}]",
+    "dictionary": "{{'{name}': {value:.4f}, 'epoch': {epoch}}}",
+    "list of one": "epoch: {epoch}, batch_id: 9, {name}: [{value:.4f}], batch_cost: 0.2",
+    "logger": "2026-11-25 10:00:00 [INFO] epoch: {epoch}, {name}: {value:.4f}, ips: 17.05 samples/sec, eta: 0:00:35",
+}
+TABLES = {
+    "skorch": ("  epoch  {name:>16}     dur", "-------  {rule:->16}  ------", "{epoch:>7}  {value:>16.4f}  0.0226"),
+    "pandas": ("   epoch  {name:>16}   note", "", "{row}  {epoch:>5}  {value:>16.4f}  12"),
+    "markdown": ("| epoch | {name} | time |", "|---|---|---|", "| {epoch} | {value:.4f} | 3 |"),
+}
+NAMES = [
+    "loss",
+    "val_loss",
+    "val_acc",
+    "test_f1",
+    "mIoU",
+    "mAP50",
+    "bleu",
+    "perplexity",
+    "val/auc",
+    "ep_reward",
+    "cost",
+]
+SETTINGS = ["lr_decay", "target_acc", "loss_weight", "batch_cost", "reader_cost", "max_reward", "hp_metric", "end_lr"]
+SETTINGS += ["early_stop_loss", "label_smoothing", "min_score", "seed", "dropout", "epoch", "eta", "reward_scale"]
+
+
+def printed(form, name, values):
+    if form in FORMS:
+        return "\n".join(FORMS[form].format(name=name, epoch=n, value=v) for n, v in enumerate(values, 1))
+    head, rule, row = TABLES[form]
+    rows = [row.format(name=name, epoch=n, value=v, row=n - 1) for n, v in enumerate(values, 1)]
+    return "\n".join([head.format(name=name), rule.format(rule=""), *rows])
+
+
+@pytest.mark.parametrize("form", [*FORMS, *TABLES])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_metric_is_read_in_every_form(name, form):
+    found = read(printed(form, name, [0.9125, 0.4375, 12.5]))
+    assert list(found.values()) == [[(1, 0.9125), (2, 0.4375), (3, 12.5)]], found
+    assert next(iter(found)).lower() == name.lower()
+
+
+@pytest.mark.parametrize("form", [*FORMS, *TABLES])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_or_counter_is_read_in_no_form(name, form):
+    assert read(printed(form, name, [0.9125, 0.4375])) == {}
+
+
+def test_two_splits_of_a_line_are_metrics_and_one_is_none():
+    assert read("Train: 0.16, Val: 0.15\nTrain: 0.26, Val: 0.25") == {
+        "train": [(1, 0.16), (2, 0.26)],
+        "val": [(1, 0.15), (2, 0.25)],
+    }
+    assert read("train: 0.8\nsplit = val: 0.1") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Episode 5\tLast reward: 9.00\tAverage reward: 8.50", {"Last_reward": [(5, 9.0)], "reward": [(5, 8.5)]}),
+        ("Episode 5, Reward Sum 9.0.", {"reward": [(5, 9.0)]}),
+        ("test final score: 32/500 = 6.40% correct", {"test/accuracy": [(1, 6.4)]}),
+        ("│ test_acc │ 0.893 │\n│ lr │ 0.1 │", {"test_acc": [(1, 0.893)]}),
+        ("Epoch 1/2\nstep 9/9 - loss: 0.3 - 2ms/step\nEval begin...\nstep 2/2 - loss: 0.5\nEpoch 2/2\nloss: 0.2",
+         {"loss": [(1, 0.3), (2, 0.2)], "val/loss": [(2, 0.5)]}),
+        ("cost: 12.5 sec", {}),
+        ("  Class  Images  mAP50  mAP50-95: 100%|█| 1/1\n    all       4  0.700     0.500\n    cat       2  0.1  0.2",
+         {"mAP50": [(1, 0.7)], "mAP50-95": [(1, 0.5)]}),
+    ],
+)  # fmt: skip
+def test_lines_of_other_programs(text, expected):
+    assert read(text) == expected

@@ -143,6 +143,7 @@ def test_a_healthy_run_is_all_ok():
         ("probe_overhead", run_with(probe=cost(0.1, 0.01)), "ok", "time, and 0.30 s once"),
         ("probe_overhead", run_with(probe=cost(0.4, 0.05)), "ok", "0.40 s in all"),
         ("probe_overhead", run_with(probe=cost(4.0, 0.05)), "note", "5.0 %"),
+        ("probe_overhead", run_with(probe=cost(4.0, 0.026)), "ok", "2.6 %"),
         (
             "steps_counted",
             run_with(processes=tuple(Process(r, 0, (), "child", rank=r, steps=5 + r) for r in (0, 1))),

@@ -10,6 +10,7 @@ import pytest
 
 from labbook.errors import NotebookError
 from labbook.index import build, database
+from labbook.index.documents import note_facets, read_note
 from labbook.index.query import list_notes, search
 
 FIRST, SECOND = "20261120-100000-aaaa", "20261121-110000-bbbb"
@@ -221,3 +222,17 @@ def test_processes_refresh_at_once_while_notes_arrive(notes):
 
     assert codes == [0, 0, 0]
     assert search(notes.notebook, "alpha").total == 40
+
+
+@pytest.mark.parametrize(
+    ("front", "body", "verdict"),
+    [
+        ("status: finished\nverdict: suspect", "", "suspect"),
+        ("status: finished", "| x | y | z | **fail** |", "unhealthy"),
+        ("status: failed", "", "failed"),
+        ("status: finished", "", "unknown"),
+    ],
+)
+def test_the_verdict_is_a_facet_of_older_entries_too(front, body, verdict):
+    note = read_note(f"notes/runs/2026/11/20/{FIRST}.md", f"---\n{front}\n---\n{body}\n".encode(), 0.0)
+    assert ("verdict", verdict) in set(note_facets(note)) and note.entry.meta["verdict"] == verdict

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from labbook.publish.activity import calendar, status_share
+from labbook.publish.activity import calendar, verdict_share
 from labbook.publish.page import SiteSource
 from labbook.report.run_row import RunRow
 from labbook.store.templates import Templates
@@ -36,9 +36,9 @@ def test_each_day_of_a_year_has_its_place(language):
 
 
 def test_the_shares_fill_the_bar_and_the_rarest_is_seen():
-    parts = status_share([("finished", 9_998), ("failed", 1), ("lost", 1)])
+    parts = verdict_share([("finished", 9_998), ("failed", 1), ("lost", 1)])
 
     assert all(part["width"] >= 7 for part in parts)
     assert [part["x"] + part["width"] for part in parts] == [*(part["x"] for part in parts[1:]), 1000]
-    assert [(p["x"], p["width"]) for p in status_share([("finished", 1), ("failed", 3)])] == [(0, 250), (250, 750)]
-    assert status_share([]) == []
+    assert [(p["x"], p["width"]) for p in verdict_share([("finished", 1), ("failed", 3)])] == [(0, 250), (250, 750)]
+    assert verdict_share([]) == []

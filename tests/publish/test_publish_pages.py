@@ -80,7 +80,8 @@ def test_every_table_has_as_many_cells_in_each_row():
 
 
 def test_the_home_page_tells_the_week():
-    rows = [row(3, 20, status="failed", symptoms=("cuda_oom",)), row(2, 19, metric="loss", best=0.5), row(1, 12)]
+    failed = row(3, 20, status="failed", verdict="failed", symptoms=("cuda_oom",))
+    rows = [failed, row(2, 19, metric="loss", best=0.5, verdict="healthy"), row(1, 12)]
 
     home = pages(rows)["index.md"]
 
@@ -89,7 +90,7 @@ def test_the_home_page_tells_the_week():
     assert len(re.findall('<rect class="l[0-4]"', home)) == 52 * 7 + 6
     assert re.search(r'<rect class="l1" [^>]*><title>2026-11-20: 1 runs, 1 failed</title>', home)
     assert "(runs/index.md#status=failed,killed,lost&since=2026-11-16)" in home
-    assert 'aria-label="finished 1, failed 1"' in home and '<rect class="lb-part-failed" x="500"' in home
+    assert 'aria-label="healthy 1, failed 1"' in home and '<rect class="lb-part-failed" x="500"' in home
 
 
 def test_only_the_newest_runs_are_on_the_first_page():

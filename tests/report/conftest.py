@@ -31,7 +31,9 @@ from labbook.model.run import (
     Run,
 )
 from labbook.model.series import Series
-from labbook.report.entry.title import primary_series, run_title
+from labbook.model.verdict import judge_run
+from labbook.report.entry.title import run_title
+from labbook.report.series_choice import primary_series
 from labbook.store.config import Config
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
@@ -59,6 +61,8 @@ def series(name, values, source="probe", steps=None, rank=None):
 
 def judged(run):
     run = dataclasses.replace(run, primary=primary_series(run), checks=tuple(checklist(run, PAGES)))
+    verdict = judge_run(run)
+    run = dataclasses.replace(run, verdict=verdict.name, verdict_reason=verdict.reason)
     return dataclasses.replace(run, title=run_title(run))
 
 

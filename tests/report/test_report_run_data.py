@@ -39,7 +39,7 @@ def test_a_whole_run_as_data():
     )
     assert data["duration_s"] == 84.5 and data["entry"] == PATH and data["commit"] == "f" * 40
     loss = data["metrics"]["loss"]
-    assert (loss["first"], loss["best"], loss["steps"], loss["source"], loss["nonfinite"]) == (2.3, 1.9, 3, "probe", 1)
+    assert (loss["first"], loss["best"], loss["steps"], loss["source"], loss["nonfinite"]) == (2.3, None, 3, "probe", 1)
     assert data["environment"] == {"python": {"version": "3.11.7"}} and data["code"]["commit"] == "abc"
     assert [f["path"] for f in data["inputs"]] == ["data.csv", "log"]
     assert [f["path"] for f in data["outputs"]] == ["model.pt", "log"]

@@ -7,10 +7,18 @@ import pytest
 
 from labbook.errors import UsageError
 from labbook.model.entry import Entry
+from labbook.model.metric_kinds import MetricGoal
 from labbook.model.run import Change
 from labbook.report.run_row import RunRow, run_row
 from labbook.report.week import Week, containing_week, week_named
-from labbook.report.week_context import WeekSource, best_run, failure_kind, read_conclusion, week_context
+from labbook.report.week_context import (
+    WeekSource,
+    best_run,
+    failure_kind,
+    least_difference,
+    read_conclusion,
+    week_context,
+)
 from labbook.report.week_page import week_markdown
 from labbook.store.entry_text import split_parts
 from labbook.store.frontmatter import parse
@@ -85,7 +93,8 @@ def test_the_row_of_an_entry():
     }
     found = run_row(Entry("notes/runs/2026/11/21/20261121-153012-k3f9.md", meta))
 
-    assert (found.metric, found.best, found.steps, found.metric_text) == ("loss", 1.87, 412, "loss NaN")
+    assert (found.metric, found.best, found.metric_text) == ("acc", 1.0, "acc 1"), "the loss was of single batches"
+    assert (found.verdict, found.direction) == ("failed", "max")
     assert found.script == "train.py" and found.subject == "loss is NaN since step 412"
     assert found.started == 1795275012.0 and found.tags == ("torch", "3") and found.fix == ""
 
@@ -116,21 +125,51 @@ def test_totals_count_this_week_and_the_one_before():
 
 
 def test_the_best_is_compared_with_the_week_before():
-    loss = {"metric": "loss"}
+    loss = {"metric": "val_loss", "direction": "min"}
     rows = [row(1, 10, best=0.5, **loss), row(2, 16, best=0.4, **loss), row(3, 17, best=0.3, **loss)]
-    rows += [row(4, 18, "failed", best=0.1, **loss)]
+    rows += [row(4, 18, "failed", best=0.1, **loss), row(5, 18, best=0.0, verdict="unhealthy", **loss)]
 
     (result,) = story(rows)["results"]
 
-    assert (result["best"], result["before"], result["trend"]) == ("0.3", "0.5", "better")
+    assert (result["best"], result["before"]) == ("0.3", "0.5")
+    assert result["trend"] == "", "the noise is not known"
     assert result["run"]["id"] == rows[2].id and result["broken"] == 1
 
 
+@pytest.mark.parametrize(
+    ("repeats", "trend"), [((0.5, 0.5001, 0.4999), "better"), ((0.5, 0.8, 0.2), "noise"), ((0.5, 0.5, 0.5), "better")]
+)
+def test_better_is_said_beyond_the_noise_of_repeats(repeats, trend):
+    loss = {"metric": "val_loss", "direction": "min"}
+    rows = [row(1, 10, best=0.5, **loss), row(2, 16, best=0.3, **loss)]
+    rows += [row(3, 1 + n, best=best, configuration="same", seed=str(n), **loss) for n, best in enumerate(repeats)]
+    (result,) = story(rows)["results"]
+    assert result["trend"] == trend
+
+
+def test_the_same_seed_again_is_no_repeat():
+    loss = {"metric": "val_loss", "direction": "min", "configuration": "same", "seed": "1"}
+    assert least_difference([row(1, 10, best=0.5, **loss), row(2, 10, best=0.5, **loss)], "val_loss") is None
+
+
 def test_more_is_better_where_it_is():
-    rows = [row(1, 16, metric="val_accuracy", best=0.8), row(2, 17, metric="val_accuracy", best=0.9)]
+    accuracy = {"metric": "val_accuracy", "direction": "max"}
+    rows = [row(1, 16, best=0.8, **accuracy), row(2, 17, best=0.9, **accuracy)]
     assert best_run(rows) == rows[1]
     assert best_run([row(1, 16)]) is None
     assert best_run([row(1, 16, metric="loss", best=0.2), *rows]) == rows[1], "the metric that most of them have"
+    assert best_run([row(1, 16, best=0.9, verdict="unhealthy", **accuracy)]) is None
+
+
+def test_the_goal_of_an_experiment_decides_on_metric_and_direction():
+    metrics = {"loss": {"best": 0.1, "last": 0.2, "steps": 9}, "gap": {"best": None, "last": 3.0, "steps": 9}}
+    entry = Entry("notes/runs/x.md", {"metric": "loss", "direction": "min", "metrics": metrics, "experiment": "a"})
+    found = run_row(entry)
+    assert (found.metric, found.direction, found.best) == ("loss", "min", 0.1)
+    found = run_row(entry, {"a": MetricGoal("gap", "max")}.__getitem__)
+    assert (found.metric, found.direction, found.best) == ("gap", "max", 3.0)
+    found = run_row(entry, {"a": MetricGoal("missing", "max")}.__getitem__)
+    assert (found.metric, found.direction, found.best) == ("loss", "min", 0.1)
 
 
 def test_failures_are_grouped_by_symptom_or_by_what_happened():

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from labbook.errors import UsageError
+from labbook.model.metric_kinds import MetricGoal
 from labbook.store import frontmatter
-from labbook.store.experiments import choose_experiment, experiments, new_experiment, slug_part
+from labbook.store.experiments import choose_experiment, experiments, metric_goal, new_experiment, slug_part
 from labbook.store.notebook_finder import create_notebook, find_notebook
 
 pytestmark = pytest.mark.process
@@ -158,3 +159,19 @@ def test_an_experiment_of_before_stays_with_the_project_of_its_newest_run(own, f
     assert choose_experiment(own, "train.py", project="nano", root="/a/nano") == slug
     assert choose_experiment(own, "train.py", project="timm", root="/b/timm") == "exp002_timm-train_dynamic"
     assert choose_experiment(own, "train.py", project="nano", root="/a/nano") == slug
+
+
+def test_the_metric_of_an_experiment_comes_before_that_of_the_notebook(own):
+    own = replace(own, config=replace(own.config, metric="val_loss", direction="min"))
+    slug = new_experiment(own, "gap", commit=False)
+    assert metric_goal(own, slug) == metric_goal(own, "") == metric_goal(own, "none") == MetricGoal("val_loss", "min")
+    path = own.paths.experiments / f"{slug}.md"
+    for lines, goal in (
+        ("metric: val_gap\ndirection: max", MetricGoal("val_gap", "max")),
+        ('metric: "val/gap"', MetricGoal("val/gap", "")),
+        ("metric: val_loss", MetricGoal("val_loss", "min")),
+        ("direction: max", MetricGoal("val_loss", "max")),
+        ("metric:\ndirection: sideways", MetricGoal("val_loss", "min")),
+    ):
+        path.write_text(f"---\nexperiment: {slug}\n{lines}\n---\n# gap\nmetric: no\n", "utf-8")
+        assert metric_goal(own, slug) == goal

@@ -24,11 +24,12 @@ SURE = 7
 """Number of dense steps that run when due although they are expensive, up to four times the free budget: checks need
 several observations. Source: chosen by us."""
 
-HORIZON = {"light": 200, "normal": 200, "deep": 0}
-"""Steps over which the free budget is spread if dense steps are too expensive for the schedule above."""
+FEWEST_FIRST = 3
+"""Minimum number of first steps that are all dense."""
 
-FEWEST_FIRST, WIDEST = 3, 2.5
-"""Minimum number of first steps, and maximum ratio, of that slower schedule."""
+PATTERNS = ((17, 1.0, 1.0), (8, 0.8, 1.35), (0, 0.6, 1.85))
+"""Dense steps that the free time pays for, and factors of `FIRST` and `GROWTH`. There are few patterns, and one is
+chosen once, by the cheapest dense step: a busy machine must not change which steps a short run is judged by."""
 
 MOST = {"light": 120, "normal": 400, "deep": 2000}
 """Maximum number of dense steps in one process; limits the size of its journal."""
@@ -71,7 +72,8 @@ class Schedule:
         self.step_s = 0.0
         self._before = (0, now)
         self._limited = False
-        self._price = self._first_price = 0.0
+        self._price = 0.0
+        self._chosen = None
 
     def due(self, step, now):
         """Whether the next step, number `step` (from 1), is dense.
@@ -95,10 +97,8 @@ class Schedule:
         """Process the end of a dense step with its cost in seconds, and plan the next one."""
         self.looks += 1
         self.spent += cost
-        if self.looks == 1:  # includes the description of the model
-            self._first_price = cost
-        else:
-            self._price = cost if not self._price else 0.7 * self._price + 0.3 * cost
+        if self.looks > 1:  # the first one also describes the model
+            self._price = min(cost, self._price) if self._price else cost
         steps = step - self._before[0]
         if steps > 0:
             self.step_s = max((now - self._before[1]) / steps, 1e-6)
@@ -119,12 +119,15 @@ class Schedule:
 
     def _pattern(self):
         """Return the number of first dense steps and the ratio of later ones, adapted to the cost of a dense step."""
-        first, growth, horizon = FIRST[self.level], GROWTH[self.level], HORIZON[self.level]
-        if not horizon or not self._price:
+        first, growth = FIRST[self.level], GROWTH[self.level]
+        if self._chosen is not None:
+            return self._chosen
+        if self.looks < FEWEST_FIRST or self.level == "deep":
             return first, growth
-        affordable = max(FREE_S[self.level] - self._first_price, 0.0) / self._price
-        first = min(first, max(FEWEST_FIRST, int(affordable / 3)))
-        return first, max(growth, min((horizon / first) ** (1.0 / max(affordable - first, 1.0)), WIDEST))
+        affordable = FREE_S[self.level] / max(self._price, 1e-9)
+        fewer, wider = next((fewer, wider) for least, fewer, wider in PATTERNS if affordable >= least)
+        self._chosen = max(min(first, FEWEST_FIRST), int(first * fewer)), growth * wider
+        return self._chosen
 
     def alarm(self, step):
         """Make the steps after `step` dense, because a value in it was abnormal.

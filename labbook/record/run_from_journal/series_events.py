@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from labbook.model.events.training_kinds import Scalars, Step, Window
+from labbook.model.metric_kinds import is_counter
 from labbook.model.series import Series
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
@@ -146,6 +147,8 @@ def _add_step(points: dict[tuple[str, str], _Points], event: Step) -> None:
 def _add_scalars(points: dict[tuple[str, str], _Points], event: Scalars, logged: dict[str, int]) -> None:
     source = event.get("source") or "labbook"
     for name, value in event.get("values", {}).items():
+        if source != "labbook" and is_counter(name):
+            continue
         key = f"{source}:{name}"
         logged[key] = logged.get(key, 0) + 1
         points.setdefault((name, source), _Points()).add(event.get("step", logged[key]), value)

@@ -46,7 +46,9 @@ def _finding(finding: Finding, follow: Sequence[Finding], run: Run, limits: Limi
         "evidence": [shorten_middle(shown_text(sentence, run), limits.text) for sentence in finding.evidence],
         "causes": [shorten_middle(sentence, limits.text) for sentence in finding.causes],
         "fixes": [shorten_middle(sentence, limits.text) for sentence in finding.fixes],
-        "consequences": [_named(other) for other in follow if other.follows_from == finding.symptom],
+        "consequences": [
+            _named(other) for other in follow if other.follows_from == (finding.symptom or finding.family)
+        ],
         "seen": [_seen(seen, run) for seen in _best(finding.seen_before)],
         "times": len(finding.seen_before),
     }
@@ -126,7 +128,9 @@ def seen_line(finding: Finding, said: Mapping[str, Any]) -> str:
 
 
 def headline(finding: Finding, said: Mapping[str, Any]) -> str:
-    """Returns title, id and certainty of a finding on one line."""
+    """Returns title, id and certainty of a finding on one line; the title alone if its kind is not known."""
+    if not finding.symptom and finding.family == "other":
+        return strip_markdown(finding.title)
     certainty = said["tiers"][str(finding.tier)]
     return f"{strip_markdown(finding.title)} ({finding.symptom or finding.family}{said['comma']}{certainty})"
 

@@ -10,7 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from labbook.model.run import Run
-from labbook.report.series_choice import MEASURED_BY_PROBE, base_name, find_primary_series, one_a_name
+from labbook.report.series_choice import (
+    MEASURED_BY_PROBE,
+    base_name,
+    find_primary_series,
+    one_a_name,
+    primary_direction,
+    run_best,
+)
 
 ENTRY_SCHEMA = 1
 _MAX_METRICS = 12
@@ -45,6 +52,8 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         "experiment": run.experiment or None,
         **({"project": run.project} if run.project else {}),
         "status": run.status,
+        "verdict": run.verdict or None,
+        "verdict_reason": run.verdict_reason or None,
         "exit_code": run.exit_code,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run.started)),
         "duration_s": round(run.duration_s, 1) if run.duration_s is not None else None,
@@ -59,6 +68,8 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         "fingerprints": list(run.fingerprints),
         "fix": run.fix or before.get("fix") or None,
         "params": _params(run),
+        "metric": run.primary or None,
+        "direction": primary_direction(run) or None if run.primary else None,
         "metrics": _metrics(run),
         "code": {"commit": commit[:12], "dirty": bool(code.get("dirty")), "branch": str(code.get("branch") or "")}
         if commit or code.get("branch")
@@ -126,7 +137,7 @@ def _metrics(run: Run) -> dict[str, Any]:
     return {
         s.name[:_MAX_NAME]: {
             "first": _value(s.first),
-            "best": _value(s.best),
+            "best": _value(run_best(run, s)),
             "last": _value(s.last),
             "steps": s.last_step,
         }

@@ -13,19 +13,30 @@ from labbook.report.ending_exception import ending_exception, find_interrupt, pl
 from labbook.report.entry.debug_section import module_rows
 from labbook.report.entry.merged_rows import merge_unobserved
 from labbook.report.entry.section_limits import Limits, shorten_middle
+from labbook.report.entry.title import verdict_reason
 from labbook.report.gradient_flow_svg import worth_drawing
-from labbook.report.series_choice import MEASURED_BY_PROBE, base_name, first_nonfinite_step, one_a_name
+from labbook.report.series_choice import (
+    base_name,
+    first_nonfinite_step,
+    is_of_batches,
+    one_a_name,
+    run_best,
+    window_of,
+)
 from labbook.store.paths import NotebookPaths
 from labbook.store.sentences import Sentences, translate_check
+from labbook.store.templates import words
 
 
-def title_section(run: Run, title: str, paths: NotebookPaths) -> dict[str, Any]:
+def title_section(run: Run, title: str, paths: NotebookPaths, language: str = "en") -> dict[str, Any]:
     """Returns title and verdict line: status, result, experiment."""
     interrupted = find_interrupt(run)
     frame = user_frame(interrupted) if interrupted is not None else None
     return {
         "title": title,
         "status": run.status,
+        "verdict": run.verdict,
+        "reason": verdict_reason(run, words(language)),
         "duration": numbers.duration(run.duration_s),
         "exit_code": run.exit_code,
         "signal": run.signal,
@@ -183,12 +194,13 @@ def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] |
 def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     """Returns curves and a table of first, best and last values, or `None` without metrics."""
     shown = [s for s in one_a_name(run.series) if base_name(s.name) not in ("step_time_s", "grad_scale")]
+    shown.sort(key=lambda series: series.name != run.primary)
     if not shown:
         return None
     rows = []
     for each in shown[: limits.rows]:
         since = first_nonfinite_step(each)
-        measured = base_name(each.name) in MEASURED_BY_PROBE and base_name(each.name) != "loss"
+        best = run_best(run, each)
         first, last = numbers.pair(each.first, each.last)
         rows.append(
             {
@@ -196,7 +208,8 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
                 "source": each.source,
                 "first": first,
                 "last": last,
-                "best": "" if measured else numbers.number(each.best),
+                "best": "" if best is None else numbers.number(best),
+                "window": window_of(each) if best is not None and is_of_batches(each, run) else 0,
                 "points": numbers.count(each.count or len(each.values)),
                 "last_step": each.last_step,
                 "nonfinite": each.nonfinite,

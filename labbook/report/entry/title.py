@@ -10,18 +10,20 @@ from typing import Any
 from labbook.model.finding import Finding
 from labbook.model.run import Run
 from labbook.model.series import Series
+from labbook.model.verdict import worst_fault
 from labbook.report.ending_exception import ending_exception, place, user_frame
 from labbook.report.entry.diagnosis_section import user_location
 from labbook.report.numbers import count, duration, pair
-from labbook.report.series_choice import find_primary_series, first_nonfinite_step, primary_series
+from labbook.report.series_choice import (
+    count_steps,
+    find_primary_series,
+    find_training_loss,
+    first_nonfinite_step,
+    has_epoch_values,
+)
 from labbook.store.templates import words
 
-__all__ = ["primary_series", "run_title", "verdict_line"]
-
 _MAX_NAME = 60
-_LIKELY = 2
-"""Last tier of certainty for a title, which excludes hints."""
-
 _NO_MARKUP = re.compile(r"[^\w\s.,:;()'/%+=，。；：（）、“”-]+")
 
 
@@ -37,13 +39,12 @@ def run_title(run: Run, language: str = "en") -> str:
     said = words(language)["title"]
     verdict = verdict_line(run, language)
     if run.status == "finished":
-        fault = _worst_fault(run)
-        if find_primary_series(run) is None:
+        if _worst_fault(run) is not None:
+            sentence = _plain(said["finished_but"], verdict=verdict)
+        elif find_primary_series(run) is None:
             sentence = _plain(said["finished"])
-        elif fault is None:
-            sentence = _plain(said["finished_with"], verdict=verdict)
         else:
-            sentence = _plain(said["finished_but"], verdict=_of_finding(fault, run, words(language)["verdict"]))
+            sentence = _plain(said["finished_with"], verdict=verdict)
     elif run.status == "failed":
         told = ending_exception(run) is not None or find_primary_series(run) is not None
         sentence = verdict if told else _plain(said["failed_with"], verdict=verdict)
@@ -69,14 +70,38 @@ def verdict_line(run: Run, language: str = "en") -> str:
         frame = user_frame(exception)
         kind = _named(exception.type) or "exception"
         return kind if frame is None else _plain(said["at"], type=kind, place=_named(place(frame, run)))
-    series = find_primary_series(run)
+    fault = _worst_fault(run) if run.status != "failed" else None
+    if fault is not None:
+        return _of_finding(fault, run, said)
+    series = _broken_series(run) or find_primary_series(run)
     if run.status == "failed" and (series is None or first_nonfinite_step(series) is None):
         if run.signal:
             return _plain(said["signal"], signal=_named(run.signal))
         return _plain(said["code"], code=str(run.exit_code))
     if series is None:
         return _plain(said["unknown" if run.status == "lost" else "none"])
-    return _metric(series, said)
+    return _metric(series, run, said)
+
+
+def verdict_reason(run: Run, labels: Mapping[str, Any]) -> str:
+    """Returns why a run got its verdict, as the title of a symptom or a short sentence; "" for a healthy run.
+
+    Args:
+        run: A run with a verdict.
+        labels: Words of the language.
+    """
+    reason = run.verdict_reason
+    if reason in labels["verdict_reason"]:
+        return str(labels["verdict_reason"][reason])
+    finding = next((f for f in run.findings if reason and reason in (f.symptom, f.family)), None)
+    check = next((c for c in run.checks if c.id == reason), None)
+    return finding.title.replace("`", "") if finding is not None else check.title if check is not None else ""
+
+
+def _broken_series(run: Run) -> Series | None:
+    """Returns the training loss or the primary series if it ends as NaN or infinity."""
+    candidates = (find_training_loss(run), find_primary_series(run))
+    return next((s for s in candidates if s is not None and first_nonfinite_step(s) is not None), None)
 
 
 def _worst_fault(run: Run) -> Finding | None:
@@ -84,11 +109,10 @@ def _worst_fault(run: Run) -> Finding | None:
 
     Causes come before their consequences.
     """
-    series = find_primary_series(run)
-    if series is not None and first_nonfinite_step(series) is not None:
+    if _broken_series(run) is not None:
         return None
-    wrong = [f for f in run.findings if f.symptom and f.severity == "error" and f.tier <= _LIKELY]
-    return min(wrong, key=lambda finding: (bool(finding.follows_from), finding.tier), default=None)
+    worst = worst_fault(run)
+    return next((finding for finding in run.findings if finding.symptom == worst and worst), None)
 
 
 def _of_finding(finding: Finding, run: Run, said: Mapping[str, Any]) -> str:
@@ -108,7 +132,7 @@ def script_name(run: Run) -> str:
     return _named(name)
 
 
-def _metric(series: Series, said: Mapping[str, Any]) -> str:
+def _metric(series: Series, run: Run, said: Mapping[str, Any]) -> str:
     name = _named(series.name)
     since = first_nonfinite_step(series)
     if since is not None and series.last is not None:
@@ -118,6 +142,8 @@ def _metric(series: Series, said: Mapping[str, Any]) -> str:
     if len(series.values) == 1:
         return _plain(said["one"], metric=name, last=last)
     steps = series.last_step or len(series.values)
+    if has_epoch_values(series, count_steps(run)):
+        steps = count_steps(run) or steps
     return _plain(said["metric"], metric=name, first=first, last=last, steps=count(steps))
 
 

@@ -4,7 +4,7 @@
 (() => {
   const mount = document.getElementById("lb-compare");
   if (!mount) return;
-  const { element, pill, number, duration, moment } = window.labbook;
+  const { element, number, duration, moment } = window.labbook;
   const say = window.labbook.words(mount);
   const site = window.labbook.site(mount);
   const KINDS = ["argument", "config", "code", "input", "environment", "package", "hardware"];
@@ -203,7 +203,7 @@
       onclick: () => { history.pushState(null, "", address(others(run))); load(); },
     });
     return element("div", { class: "lb-heads" }, ...runs.map((run, n) => element("div", { class: "lb-head" },
-      element("div", { class: "lb-head__line" }, swatch(n), pill(run.status, say(`status_${run.status}`)), element("span", { class: "lb-space" }), runs.length > 1 ? remove(run) : null),
+      element("div", { class: "lb-head__line" }, swatch(n), ...window.labbook.pills(run, say), element("span", { class: "lb-space" }), runs.length > 1 ? remove(run) : null),
       element("a", { href: site.entry(run), text: run.title || run.id, title: run.title }),
       element("small", { text: [name(run), duration(run.duration), run.author].filter(Boolean).join(" · ") }),
       element("small", { text: run.experiment }))),
@@ -249,13 +249,16 @@
     const rows = metricRows(runs);
     const body = element("tbody", {}, ...rows.map((row) => {
       const finite = row.values.filter((value) => Number.isFinite(value));
-      // Of a learning rate or a norm no value is the best: the data has none then.
+      // Of a learning rate or a norm no value is the best: the data has none then. Neither is the value of one batch, nor
+      // one of an unhealthy run.
       const told = runs.map((run) => run.data.metrics[row.name]).filter(Boolean);
-      const judged = finite.length > 1 && distinct(finite) > 1 && told.some((one) => one.best !== null);
-      const best = judged ? (told.some((one) => one.rising) ? Math.max : Math.min)(...finite) : null;
+      const sound = row.values.filter((value, n) => Number.isFinite(value) && !["unhealthy", "failed"].includes(runs[n].verdict));
+      const ranked = told.some((one) => one.best !== null) && (row.what === "best" || !told.some((one) => one.level));
+      const judged = ranked && sound.length > 0 && finite.length > 1 && distinct(finite) > 1;
+      const best = judged ? (told.some((one) => one.rising) ? Math.max : Math.min)(...sound) : null;
       const cells = distinguished(row.values);
       return element("tr", {}, element("th", { scope: "row", text: row.what === "last" ? row.name : say("best_of", { name: row.name }) }), ...row.values.map((value, n) =>
-        element("td", { class: "lb-number" }, value === null ? "–" : cells[n], value !== null && value === best ? element("span", { class: "lb-best", text: say("best") }) : null)));
+        element("td", { class: "lb-number" }, value === null ? "–" : cells[n], value !== null && value === best && sound.includes(value) && !["unhealthy", "failed"].includes(runs[n].verdict) ? element("span", { class: "lb-best", text: say("best") }) : null)));
     }));
     return rows.length ? frame(say("numbers"), runs, [body]) : note("–");
   }

@@ -7,7 +7,7 @@
   const { element, number, moment, compared } = window.labbook;
   const say = window.labbook.words(mount);
   const site = window.labbook.site(mount);
-  const BROKEN = ["failed", "killed", "lost"];
+  const isBroken = (run) => ["failed", "killed", "lost"].includes(run.status) || run.verdict === "unhealthy";
   const HEIGHT = 340, MOST_MARKS = 1500;
   const LEFT = 64, RIGHT = 16, TOP = 14, BOTTOM = 44;
 
@@ -28,7 +28,8 @@
   };
 
   const short = (value) => (value.length > 14 ? `${value.slice(0, 13)}…` : value);
-  const result = (run) => run.metrics[choice.metric]?.[choice.what] ?? null;
+  /* Of some metrics no value is the best: then the last one is shown. */
+  const result = (run) => run.metrics[choice.metric]?.[choice.what] ?? run.metrics[choice.metric]?.last ?? null;
   const isNumber = (value) => value !== "" && Number.isFinite(Number(value));
 
   /* A scale from values to places: by size, by powers of ten, or side by side where values are no numbers. */
@@ -86,7 +87,7 @@
     // The newest runs are drawn last, on top.
     for (const run of shown.slice(0, MOST_MARKS).reverse()) {
       const across = x.at(run.params[choice.option]), up = y.at(result(run));
-      const broken = BROKEN.includes(run.status);
+      const broken = isBroken(run);
       const mark = broken ? shape("path", { class: "lb-point", d: `M${across - 4} ${up - 4}l8 8m0 -8l-8 8` }) : shape("circle", { class: "lb-point", cx: across, cy: up, r: 5 });
       mark.style[broken ? "stroke" : "fill"] = broken ? "var(--lb-bad)" : "var(--lb-run-1)";
       if (broken) mark.style.strokeWidth = "2";

@@ -140,6 +140,12 @@ window.labbook = (() => {
     return element("span", { class: `lb-status${known}`, text: word });
   }
 
+  /* Verdict and status of a run; a failed run has its verdict in its status. */
+  function pills(run, say) {
+    const judged = ["finished", "interrupted", "lost"].includes(run.status) && run.verdict;
+    return [...(judged ? [pill(run.verdict, say(`verdict_${run.verdict}`))] : []), pill(run.status, say(`status_${run.status}`))];
+  }
+
   const order = new Intl.Collator(document.documentElement.lang || "en", { numeric: true, sensitivity: "base" });
 
   /* Numbers by size, everything else by the alphabet. */
@@ -148,5 +154,5 @@ window.labbook = (() => {
     return one !== "" && other !== "" && !Number.isNaN(a) && !Number.isNaN(b) ? a - b : order.compare(one, other);
   }
 
-  return { words, site, offline, json, runs, number, duration, day, moment, element, sentence, pill, compared, order };
+  return { words, site, offline, json, runs, number, duration, day, moment, element, sentence, pill, pills, compared, order };
 })();

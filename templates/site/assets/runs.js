@@ -9,8 +9,8 @@
   const say = window.labbook.words(mount);
   const site = window.labbook.site(mount);
   const STATUS = ["finished", "failed", "interrupted", "killed", "lost", "running"];
-  const FACETS = ["experiment", "script", "author", "host", "symptom", "tag"];
-  const FACTS = ["started", "status", "title", "experiment", "script", "duration", "author", "host", "symptoms", "tags", "frameworks", "mode", "fixed"];
+  const FACETS = ["verdict", "experiment", "script", "author", "host", "symptom", "tag"];
+  const FACTS = ["started", "verdict", "status", "title", "experiment", "script", "duration", "author", "host", "symptoms", "tags", "frameworks", "mode", "fixed"];
   const MOST = 20;
 
   const known = { runs: [], titles: {}, metrics: [], params: [] };
@@ -57,6 +57,7 @@
   }
 
   const HOLDS = {
+    verdict: (run, value) => run.verdict === value,
     experiment: (run, value) => run.experiment === value,
     script: (run, value) => run.script === value,
     author: (run, value) => run.author === value,
@@ -92,12 +93,12 @@
   function usual() {
     const several = (values) => new Set(values.filter((value) => value !== undefined && value !== "")).size > 1;
     const varied = known.params.filter((name) => name !== "seed" && several(known.runs.map((run) => run.params[name])));
-    return ["started", "status", "title", ...known.metrics.slice(0, 2).map((name) => `last:${name}`), ...varied.slice(0, 2).map((name) => `param:${name}`),
+    return ["started", "verdict", "status", "title", ...known.metrics.slice(0, 2).map((name) => `last:${name}`), ...varied.slice(0, 2).map((name) => `param:${name}`),
       "duration", ...["experiment", "author"].filter((name) => several(known.runs.map((run) => run[name]))),
       ...(known.runs.some((run) => run.symptoms.length) ? ["symptoms"] : [])];
   }
 
-  const WIDTHS = { started: 144, status: 104, title: 230, experiment: 190, script: 150, duration: 96, author: 96, host: 96, symptoms: 190, tags: 150, frameworks: 130, mode: 88, fixed: 72 };
+  const WIDTHS = { started: 144, verdict: 112, status: 104, title: 230, experiment: 190, script: 150, duration: 96, author: 96, host: 96, symptoms: 190, tags: 150, frameworks: 130, mode: 88, fixed: 72 };
 
   function link(run) {
     return element("a", { href: site.entry(run), tabindex: "-1", title: run.title, text: run.title || run.id });
@@ -106,6 +107,7 @@
   function cell(key) {
     const value = sortable(key);
     if (key === "started") return (run) => moment(run.started) || run.id;
+    if (key === "verdict") return (run) => pill(run.verdict, say(`verdict_${run.verdict}`));
     if (key === "status") return (run) => pill(run.status, say(`status_${run.status}`));
     if (key === "title") return link;
     if (key === "duration") return (run) => duration(run.duration);
@@ -127,7 +129,7 @@
     const best = known.metrics.find((name) => run.metrics[name]?.last !== undefined);
     const facts = [moment(run.started), duration(run.duration), best ? `${best} ${number(run.metrics[best].last)}` : "", run.author, run.experiment];
     return element("div", { class: "lb-card" },
-      element("div", { class: "lb-card__title" }, pill(run.status, say(`status_${run.status}`)), link(run)),
+      element("div", { class: "lb-card__title" }, ...window.labbook.pills(run, say), link(run)),
       element("div", { class: "lb-card__facts", text: facts.filter(Boolean).join(" · ") }));
   }
 
@@ -235,6 +237,8 @@
     return [...counts].sort(([a], [b]) => order.compare(known.titles[a] ?? a, known.titles[b] ?? b));
   };
 
+  const named = (facet, value) => (facet === "symptom" ? (known.titles[value] ?? value) : facet === "verdict" ? say(`verdict_${value}`) : value);
+
   /* Choices depend on what was loaded, not on what is typed. */
   function fillChoices() {
     const count = (list) => {
@@ -248,7 +252,7 @@
       const found = options(name);
       const select = selects[name];
       select.replaceChildren(element("option", { value: "", text: say(`any_${name}`) }), ...found.map(([value, n]) =>
-        element("option", { value, text: `${name === "symptom" ? (known.titles[value] ?? value) : value} (${n})` })));
+        element("option", { value, text: `${named(name, value)} (${n})` })));
       if (state[name] && !found.some(([value]) => value === state[name])) select.append(element("option", { value: state[name], text: state[name] }));
       select.hidden = found.length < 2 && !state[name];
     }

@@ -6,7 +6,7 @@ window.labbook.questions = (known, say) => {
   const { compared, moment } = window.labbook;
 
   function text(run) {
-    run.text ??= [run.title, run.id, run.experiment, run.script, run.author, run.host, run.status, say(`status_${run.status}`), moment(run.started),
+    run.text ??= [run.title, run.id, run.experiment, run.script, run.author, run.host, run.status, say(`status_${run.status}`), run.verdict, say(`verdict_${run.verdict}`), moment(run.started),
       ...run.tags, ...run.frameworks, ...run.symptoms, ...run.symptoms.map((name) => known.titles[name] ?? ""),
       ...Object.entries(run.params).map(([name, value]) => `${name}=${value}`)].join("\n").toLowerCase();
     return run.text;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import random
 import sys
 from pathlib import Path
 
@@ -71,6 +72,25 @@ def test_looks_that_are_dear_are_spread_over_the_run(schedules):
     assert 6 <= len(found) <= 14
     assert max(found) > 100
     assert schedules.FREE_S["normal"] * 0.8 < 0.02 * len(found) < schedules.FREE_S["normal"] + 0.008 * 25
+
+
+@pytest.mark.parametrize("level", ["light", "normal", "deep"])
+@pytest.mark.parametrize("share", [0.0025, 0.015, 0.075, 0.2])
+def test_a_busy_machine_changes_none_of_the_looks_that_a_short_run_is_judged_by(schedules, level, share):
+    """Nine looks of ten are slowed down, the second or third one is not: the cheapest look decides on the pattern."""
+    cost = share * schedules.FREE_S[level]
+    wanted = looks(schedules.Schedule(level, 0.0), 400, 0.05, cost)[: schedules.SURE]
+    for seed in range(20):
+        dice = random.Random(seed)
+        schedule, found, now = schedules.Schedule(level, 0.0), [], 0.0
+        quiet = dice.choice([2, 3])
+        for step in range(1, 401):
+            if schedule.due(step, now):
+                found.append(step)
+                slow = 1.0 if len(found) == quiet else dice.choice([1.0, 1.5, 2.0])
+                schedule.looked(step, now + slow * cost, slow * cost)
+            now += 0.05 * dice.uniform(1.0, 3.0)
+        assert found[: schedules.SURE] == wanted
 
 
 def test_something_abnormal_is_looked_at_for_a_few_steps(schedules):

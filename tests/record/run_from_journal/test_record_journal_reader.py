@@ -72,7 +72,6 @@ def test_a_window_keeps_its_extremes_and_counts():
     loss = series(run_of(process(window)), "loss")
 
     assert (loss.low, loss.high, loss.count, loss.nonfinite) == ((0.5,), (9.0,), 50, 2)
-    assert loss.best == 0.5
 
 
 def test_the_loss_of_a_step_is_the_sum_of_those_that_were_stepped_on():
@@ -156,7 +155,15 @@ def test_logged_scalars_without_a_step_are_counted():
 
     accuracy = series(run_of(process(*scalars)), "acc")
 
-    assert accuracy.steps == (1, 2, 3) and accuracy.source == "wandb" and accuracy.best == 0.3
+    assert accuracy.steps == (1, 2, 3) and accuracy.source == "wandb"
+
+
+def test_counters_and_placeholders_of_loggers_are_no_metrics():
+    values = {"epoch": 1, "trainer/global_step": 9, "hp_metric": -1, "val_acc": 0.5}
+    scalars = [{"k": "scalars", "source": source, "step": 9, "values": values} for source in ("tensorboard", "labbook")]
+    names = {(s.name, s.source) for s in run_of(process(*scalars)).series}
+    assert {name for name, source in names if source == "tensorboard"} == {"val_acc"}
+    assert {name for name, source in names if source == "labbook"} == set(values), "what people log by name stays"
 
 
 def test_steps_logged_out_of_order_are_sorted_and_the_later_value_wins():

@@ -8,15 +8,20 @@ import pytest
 from labbook.model.finding import Finding
 from labbook.model.run import Run
 from labbook.model.series import Series
-from labbook.report.entry.title import primary_series, run_title, verdict_line
+from labbook.report.entry.title import run_title, verdict_line
+from labbook.report.series_choice import primary_series
 
 
 @pytest.mark.parametrize(
     ("name", "title", "verdict"),
     [
-        ("finished", "train.py: finished, loss 2.387 → 0.1363 in 240 steps", "loss 2.387 → 0.1363 in 240 steps"),
+        (
+            "finished",
+            "train.py: finished, val/accuracy 0.71 → 0.97 in 240 steps",
+            "val/accuracy 0.71 → 0.97 in 240 steps",
+        ),
         ("crashed", "train.py: RuntimeError at model.py:18", "RuntimeError at model.py:18"),
-        ("interrupted", "train.py: interrupted after 12 s", "loss 2.387 → 0.1363 in 240 steps"),
+        ("interrupted", "train.py: interrupted after 12 s", "val/accuracy 0.71 → 0.97 in 240 steps"),
         ("running", "train.py: running", "no metric recorded"),
         ("probeless", "run.sh: failed, exit code 2", "exit code 2"),
     ],
@@ -103,11 +108,13 @@ def test_names_of_the_program_are_made_harmless():
     assert not set("<>{}\n") & set(title) and len(title) < 90 and title.endswith("y.py: finished")
 
 
-def test_the_training_loss_stands_for_the_run():
+def test_validation_stands_for_the_run_else_its_loss():
     def of(*names):
         return primary_series(run_with(*(Series(n, s, (1,), (1.0,)) for n, s in names)))
 
-    assert of(("val_loss", "tensorboard"), ("acc", "text"), ("train_loss", "wandb")) == "train_loss"
+    assert of(("val_loss", "tensorboard"), ("acc", "text"), ("train_loss", "wandb")) == "val_loss"
+    assert of(("policy_loss", "text"), ("loss", "probe"), ("SPS", "text"), ("reward", "text")) == "reward"
+    assert of(("policy_loss", "text"), ("SPS", "text")) == "policy_loss", "no value is the best one"
     assert of(("lr", "probe"), ("loss", "text"), ("loss", "probe")) == "loss"
     assert of(("lr", "probe"), ("step_time_s", "probe")) == ""
     assert (

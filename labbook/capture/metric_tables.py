@@ -1,0 +1,115 @@
+"""Reads metrics from tables on the console: a row of names over rows of numbers, or names beside numbers.
+
+skorch and pandas align columns by blanks, Rich and Markdown separate cells by bars. Time is linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from labbook.capture.metric_names import data_split, has_split, metric_name
+
+_BARS = re.compile("[|│┃]")
+_RULE = re.compile(r"[\s|│┃+\-=_:.━─═┏┓┗┛┡┩╇┳┻┠┨├┤┼┌┐└┘┬┴╞╡╪╤╧]*")
+_CELL = re.compile(r"\S+(?: \S+)*")
+_WORD = re.compile(r"\S+")
+_NUMBER = re.compile(
+    r"[-+]?(?:\d{1,15}\.\d{0,20}|\.\d{1,20}|\d{1,15})(?:[eE][-+]?\d{1,3})?%?|[-+]?(?:nan|inf)", re.IGNORECASE
+)
+_BAR_OF_PROGRESS = re.compile(r":?\s*\d{1,3}%\|.*")
+_OVER_ALL = frozenset({"all", "overall", "total", "average", "avg", "mean", "epoch"})
+_PLACES = {"epoch": "epoch", "ep": "epoch", "step": "step", "iter": "step", "iteration": "step", "global_step": "step"}
+_MOST_CELLS = 40
+_MISSES = 2
+
+
+class TableReader:
+    """Reads the lines of a console one by one; knows the columns of the table that they are in."""
+
+    def __init__(self) -> None:
+        self._columns: list[tuple[int, int, str]] = []
+        self._by_bars = False
+        self._misses = 0
+
+    def read(self, line: str) -> tuple[list[tuple[str, float]], dict[str, int]]:
+        """Returns the metrics in a row of a table, and its "epoch" or "step".
+
+        Args:
+            line: A line in which no name stands directly before its number.
+        """
+        line = _BAR_OF_PROGRESS.sub("", line)
+        by_bars = len(_BARS.findall(line)) >= 2
+        cells = _cells(line, by_bars=by_bars)
+        if not cells or len(cells) > _MOST_CELLS:
+            if not _RULE.fullmatch(line):
+                self._miss()
+            return [], {}
+        numbers = [_NUMBER.fullmatch(text) is not None for _, _, text in cells]
+        if by_bars and len(cells) == 2 and numbers == [False, True]:
+            return _named([(cells[0][2], cells[1][2])]), {}
+        if not any(numbers):
+            self._begin(cells, by_bars=by_bars)
+            return [], {}
+        if not self._columns or by_bars != self._by_bars:
+            return [], {}
+        if not numbers[0] and cells[0][2].lower() not in _OVER_ALL and "/" not in cells[0][2]:
+            self._miss()
+            return [], {}
+        self._misses = 0
+        pairs = self._aligned(cells)
+        places = {
+            _PLACES[name.lower()]: int(text.partition("/")[0])
+            for name, text in pairs
+            if name.lower() in _PLACES and text.partition("/")[0].isdigit()
+        }
+        return _named(pairs), places
+
+    def _begin(self, cells: list[tuple[int, int, str]], *, by_bars: bool) -> None:
+        """Takes a row of words as names of columns if one of them is a metric."""
+        names = [metric_name(text.rstrip(":)")) for _, _, text in cells]
+        if len(cells) >= 2 and any(name is not None for name in names):
+            self._columns, self._by_bars, self._misses = cells, by_bars, 0
+        else:
+            self._miss()
+
+    def _miss(self) -> None:
+        self._misses += 1
+        if self._misses >= _MISSES:
+            self._columns = []
+
+    def _aligned(self, cells: list[tuple[int, int, str]]) -> list[tuple[str, str]]:
+        """Returns (name, text) of the cells; those of blanks stand under their names, those of bars are counted."""
+        if self._by_bars and len(cells) != len(self._columns):
+            return []
+        if self._by_bars:
+            return [(name[2], cell[2]) for name, cell in zip(self._columns, cells, strict=True)]
+        found = []
+        for begin, end, text in cells:
+            under = [name for first, last, name in self._columns if first < end and begin < last]
+            if len(under) == 1:
+                found.append((under[0].rstrip(":)"), text))
+        return found
+
+
+def _cells(line: str, *, by_bars: bool) -> list[tuple[int, int, str]]:
+    """Returns (begin, end, text) of the cells of a line that are not empty."""
+    if by_bars:
+        parts = [part.strip() for part in _BARS.split(line)]
+        return [(n, n + 1, part) for n, part in enumerate(parts) if part]
+    pattern = _CELL if "   " in line.strip() else _WORD
+    return [(m.start(), m.end(), m.group()) for m in pattern.finditer(line)]
+
+
+def _named(pairs: list[tuple[str, str]]) -> list[tuple[str, float]]:
+    """Returns name and value of the pairs that are metrics."""
+    found: dict[str, float] = {}
+    for name, text in pairs:
+        named = metric_name(name)
+        if named is None or named[0] == "lr" or _NUMBER.fullmatch(text) is None:
+            continue
+        if not named[1] and "." not in text:
+            continue
+        part = data_split(name)
+        full = named[0] if not part or has_split(named[0]) else f"{part}/{named[0]}"
+        found.setdefault(full, float(text.rstrip("%")))
+    return list(found.items())

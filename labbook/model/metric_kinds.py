@@ -1,0 +1,192 @@
+"""What the name of a metric says: quantity, direction, data split; and which metric stands for a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from labbook.frozen import dataclass
+
+QUANTITIES: tuple[tuple[str, str, str], ...] = (
+    ("accuracy", "max", "acc accuracy top top1 top5 correct oa 准确率 正确率"),
+    ("f1", "max", "f1 fscore fbeta hmean"),
+    ("average precision", "max", "map ap auprc ndcg mrr 平均精度"),
+    ("overlap", "max", "iou miou dice kappa pq"),
+    ("area under curve", "max", "auc auroc roc"),
+    ("precision and recall", "max", "precision recall sensitivity specificity 精确率 召回率 精度"),
+    ("text overlap", "max", "bleu sacrebleu rouge meteor cider chrf"),
+    ("image likeness", "max", "psnr ssim"),
+    ("correlation", "max", "r2 pearson spearman kendall corr mcc"),
+    ("reward", "max", "reward rewards rew return returns score success winrate 奖励 回报"),
+    ("word error", "min", "wer cer eer fid lpips"),
+    ("perplexity", "min", "ppl perplexity bpc bpb 困惑度"),
+    ("error", "min", "mse mae rmse mape rmsle err error errors"),
+    ("loss", "min", "loss losses cost costs nll 损失 损失值"),
+)
+"""Quantity, direction and words of metrics that can stand for a run, the most telling first. Source: chosen by us from
+the names that trainers of PyTorch and PaddlePaddle print."""
+
+_SUFFIXES = frozenset({"score", "rate"})
+_SPEEDS = frozenset(["fps", "sps", "ips", "throughput", "speed", "qps"])
+"""More is better, but they do not say how good a model is."""
+
+_NO_BEST = frozenset({
+    "lr", "grad", "norm", "kl", "entropy", "epsilon", "temperature", "policy", "actor", "critic", "value", "advantage",
+    "pg", "td", "q", "surrogate", "generator", "discriminator", "gen", "disc", "adv", "adversarial", "gan", "g", "d",
+    "fake", "real", "clip", "ratio", "time", "memory", "weight", "weights", "scale", "std", "var",
+})  # fmt: skip
+"""Words of quantities that have no best value: settings, and losses of policies and of adversaries, which may rise."""
+
+COUNTERS = frozenset({"epoch", "epochs", "step", "steps", "iteration", "iter", "hp_metric", "progress", "eta"})
+"""What loggers write beside metrics: places in time, and the placeholder of Lightning's hyperparameters."""
+
+SPLITS = {
+    "train": "train", "training": "train", "训练": "train", "val": "val", "valid": "val", "validation": "val",
+    "验证": "val", "eval": "val", "evaluation": "val", "dev": "val", "holdout": "val", "test": "test",
+    "testing": "test", "测试": "test",
+}  # fmt: skip
+_SPLIT_ORDER = {"val": 0, "test": 1, "": 2, "train": 2}
+_RANK = {word: number for number, (_, _, words) in enumerate(QUANTITIES) for word in words.split()}
+_CHINESE = sorted((word for word in (*_RANK, *SPLITS) if not word.isascii()), key=len, reverse=True)
+_WHOLE = re.compile(r"[A-Za-z]+\d*|\d+|[\u4e00-\u9fff]+")
+_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*")
+_OPTIMIZER = re.compile(r"\.(?:opt|group)\d+")
+
+
+@dataclass(frozen=True)
+class MetricKind:
+    """What a metric is, judged by its name.
+
+    Args:
+        quantity: First column of `QUANTITIES`, "speed", or "" for an unknown one.
+        direction: "max" or "min"; "" where no value is the best one.
+        split: "train", "val", "test" or "".
+        rank: Place in `QUANTITIES`; smaller ones say more of a model.
+        running_best: Whether it repeats the best or last value of another one ("best_acc", "last_reward").
+    """
+
+    quantity: str = ""
+    direction: str = ""
+    split: str = ""
+    rank: int = len(QUANTITIES)
+    running_best: bool = False
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it is measured on training data, as far as the name says."""
+        return self.split in ("", "train")
+
+
+@dataclass(frozen=True)
+class MetricGoal:
+    """The metric that people chose for an experiment or a notebook.
+
+    Args:
+        metric: Its name, or "" to find it.
+        direction: "max", "min", or "" to know it by the name.
+    """
+
+    metric: str = ""
+    direction: str = ""
+
+
+def name_words(name: str) -> tuple[str, ...]:
+    """Returns the words of a metric's name in lower case: "val", "acc" of `val/acc`, `valAcc` and `val_acc`."""
+    bare = _OPTIMIZER.sub("", name)
+    head, slash, tail = bare.rpartition("/")
+    if slash and head.partition("#")[0].endswith((".py", ".ipynb")):
+        bare = tail
+    found: list[str] = []
+    for part in _WHOLE.findall(bare):
+        if not part.isascii():
+            found += _chinese_words(part)
+        elif part.lower().rstrip("0123456789") in _RANK or part.lower() in (*_RANK, *SPLITS):
+            found.append(part.lower())  # `mAP50` and `mIoU` are one word
+        else:
+            found += [word.lower() for word in _CAMEL.findall(part)]
+    return tuple(found)
+
+
+def _chinese_words(text: str) -> list[str]:
+    words = []
+    while text:
+        known = next((word for word in _CHINESE if text.startswith(word)), text[0])
+        words.append(known)
+        text = text[len(known) :]
+    return words
+
+
+@lru_cache(maxsize=4096)
+def metric_kind(name: str) -> MetricKind:
+    """Returns what a metric is by the words of its name; the last known word decides."""
+    words = name_words(name)
+    split = next((SPLITS[word] for word in words if word in SPLITS), "")
+    best = bool({"best", "last"} & set(words))
+    if _SPEEDS & set(words) or ({"per", "second"} <= set(words) or {"per", "sec"} <= set(words)):
+        return MetricKind("speed", "max", split, running_best=best)
+    ranks = [rank for word in words if word not in _SUFFIXES and (rank := _rank(word)) is not None]
+    if not ranks and "score" in words:  # `f1_score` is no reward
+        ranks = [_RANK["score"]]
+    if not ranks:
+        return MetricKind(split=split, running_best=best)
+    # `error_rate` and `loss_acc` are what their last word says; `perceptual_loss_score` is rare.
+    rank = ranks[-1]
+    quantity, direction, _ = QUANTITIES[rank]
+    if _NO_BEST & set(words):
+        direction = ""
+    return MetricKind(quantity, direction, split, rank, best)
+
+
+def _rank(word: str) -> int | None:
+    found = _RANK.get(word, _RANK.get(word.rstrip("0123456789")))
+    if found is None and word.endswith(("loss", "acc", "reward", "return")):
+        found = _RANK["loss" if word.endswith("loss") else "acc" if word.endswith("acc") else "reward"]
+    return found
+
+
+def direction_of(name: str) -> str:
+    """Returns "max" where more is better, "min" where less is, and "" where no value is the best one."""
+    return metric_kind(name).direction
+
+
+def is_counter(name: str) -> bool:
+    """Whether a logged name only counts epochs or steps, or is a placeholder: "trainer/global_step", "hp_metric"."""
+    bare = name.rpartition("/")[2].lower()
+    return bare in COUNTERS or bare.removeprefix("global_").removeprefix("current_") in COUNTERS
+
+
+def choose_metric(names: Mapping[str, bool] | Iterable[str], goal: MetricGoal | None = None) -> str:
+    """Returns the metric that stands for a run: the chosen one, else validation before training, by known names.
+
+    Of two equal ones, that with a value for each epoch comes before that with a value for each batch.
+
+    Args:
+        names: Names of the metrics, most reliable first; with a mapping, whether each has one value an epoch.
+        goal: What people chose.
+
+    Returns:
+        "" if none of them has a best value.
+    """
+    by_epoch = names if isinstance(names, Mapping) else dict.fromkeys(names, False)
+    if goal is not None and goal.metric:
+        chosen = named_metric(by_epoch, goal.metric)
+        if chosen:
+            return chosen
+    known = [(name, kind) for name in by_epoch if (kind := metric_kind(name)).direction and kind.quantity != "speed"]
+    order = {name: number for number, name in enumerate(by_epoch)}
+
+    def place(found: tuple[str, MetricKind]) -> tuple[bool, int, int, bool, int]:
+        name, kind = found
+        return kind.running_best, _SPLIT_ORDER[kind.split], kind.rank, not by_epoch[name], order[name]
+
+    return min(known, key=place)[0] if known else ""
+
+
+def named_metric(names: Iterable[str], wanted: str) -> str:
+    """Returns the metric of this name, else the one of the same words (`val/acc` for `val_acc`), or ""."""
+    listed = list(names)
+    if wanted in listed:
+        return wanted
+    words = name_words(wanted)
+    return next((name for name in listed if name_words(name) == words), "")

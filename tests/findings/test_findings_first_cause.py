@@ -1,0 +1,55 @@
+"""The headline is what failed first: never the broken connection of a peer, nor the report of a launcher."""
+
+from dataclasses import replace
+
+import pytest
+
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.findings.run_findings import name_first_cause
+from labbook.model.finding import Diagnosis, Finding
+from labbook.model.run import CaughtException, Frame, Run
+from labbook.report.ending_exception import ending_exception
+from labbook.report.entry.title import verdict_line
+
+CATALOGUE = load_catalogue()
+OWN = CaughtException(
+    "main", "ValueError", "builtins", "sample 17 of shard 3 is corrupt", rank=1, t=1.0, ended_process=True,
+    frames=(Frame("/w/ddp.py", 8, "<module>", "raise ValueError(...)", user=True), Frame("/lib/x.py", 3, "f")),
+)  # fmt: skip
+PEER = CaughtException(
+    "main", "RuntimeError", "builtins", "[gloo] Connection closed by peer", rank=0, t=2.0, ended_process=True
+)
+REPORT = replace(PEER, type="ChildFailedError", message="ddp.py FAILED", rank=None, t=3.0)
+RUN = Run("i", "failed", ("torchrun", "ddp.py"), "/w", 0.0, exit_code=1, exceptions=(PEER, REPORT, OWN))
+
+
+def found(symptom, exception, **fields):
+    page = CATALOGUE.symptoms[symptom]
+    return Finding(symptom, page.family, page.class_, 1, "error", symptom, exception=exception, **fields)
+
+
+@pytest.mark.parametrize("symptom", sorted(id for id, page in CATALOGUE.symptoms.items() if "any" in page.caused_by))
+def test_what_reports_another_failure_stands_behind_the_first_one(symptom):
+    told = name_first_cause(Diagnosis((found(symptom, "RuntimeError"),)), RUN, CATALOGUE)
+    own, report = told.findings
+    assert own.title == "ValueError: sample 17 of shard 3 is corrupt"
+    assert (own.where["file"], own.where["line"], own.where["rank"]) == ("/w/ddp.py", 8, 1)
+    assert report.symptom == symptom and report.follows_from == own.family
+    assert verdict_line(replace(RUN, findings=told.findings)) == "ValueError at ddp.py:8"
+
+
+def test_a_cause_of_its_own_stays_in_front():
+    diagnosis = Diagnosis((found("shape_mismatch_linear", "RuntimeError"), found("peer_process_died", "RuntimeError")))
+    assert name_first_cause(diagnosis, RUN, CATALOGUE) == diagnosis
+    alone = replace(RUN, exceptions=(PEER,))
+    diagnosis = Diagnosis((found("peer_process_died", "RuntimeError"),))
+    assert name_first_cause(diagnosis, alone, CATALOGUE) == diagnosis
+
+
+def test_the_error_of_a_cell_ends_the_run_not_the_report_of_its_runner():
+    cell = replace(OWN, ended_process=False, rank=None)
+    earlier = replace(cell, type="KeyError", t=0.5)
+    runner = replace(REPORT, type="CellExecutionError")
+    run = replace(RUN, exceptions=(runner, earlier, cell))
+    assert ending_exception(run) == cell
+    assert ending_exception(replace(run, exceptions=(runner,))) == runner

@@ -1,0 +1,65 @@
+"""What the name of a metric says: every word of the table, in the spellings that trainers use."""
+
+import pytest
+
+from labbook.model.metric_kinds import QUANTITIES, MetricGoal, choose_metric, direction_of, metric_kind
+
+WORDS = [(word, quantity, direction) for quantity, direction, words in QUANTITIES for word in words.split()]
+
+
+@pytest.mark.parametrize("spelling", ["{}", "val_{}", "val/{}", "valid-{}", "eval {}", "{}@1", "{}_epoch", "a.py/{}"])
+@pytest.mark.parametrize(("word", "quantity", "direction"), WORDS)
+def test_every_word_of_the_table_is_known_in_every_spelling(word, quantity, direction, spelling):
+    kind = metric_kind(spelling.format(word))
+    assert (kind.quantity, kind.direction) == (quantity, direction)
+    assert kind.split == ("val" if spelling.startswith(("val", "eval")) else "")
+    assert metric_kind(spelling.format(word.upper())) == kind or "py" in spelling
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lr",
+        "grad_norm",
+        "epoch",
+        "hp_metric",
+        "seed",
+        "policy_loss",
+        "losses/actor_loss",
+        "loss_D",
+        "errG",
+        "kl_loss",
+        "td_loss",
+        "entropy",
+        "clip_fraction",
+        "update_ratio",
+        "step_time_s",
+        "weight_decay",
+    ],
+)
+def test_settings_and_losses_of_policies_have_no_best(name):
+    assert direction_of(name) == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        (["loss", "val_loss", "val_acc"], "val_acc"),
+        (["loss", "test accuracy", "val_loss"], "val_loss"),
+        (["loss", "acc"], "acc"),
+        (["loss", "best_val_acc", "val_loss"], "val_loss"),
+        (["charts/SPS", "charts/episodic_return", "losses/policy_loss"], "charts/episodic_return"),
+        (["训练损失", "验证准确率", "验证损失"], "验证准确率"),
+        (["samples_per_second", "lr"], ""),
+        ({"loss": False, "train_loss": True}, "train_loss"),
+        ([], ""),
+    ],
+)
+def test_validation_before_training_by_known_names(names, chosen):
+    assert choose_metric(names) == chosen
+
+
+def test_what_people_chose_comes_first_however_it_is_written():
+    assert choose_metric(["loss", "val/acc", "val_loss"], MetricGoal("val_acc")) == "val/acc"
+    assert choose_metric(["loss", "gap"], MetricGoal("gap")) == "gap"
+    assert choose_metric(["loss", "val_loss"], MetricGoal("gap")) == "val_loss"

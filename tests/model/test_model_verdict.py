@@ -1,0 +1,73 @@
+"""The verdict follows from status, checks and findings; older entries get theirs from what is on their page."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from labbook.model.finding import Finding
+from labbook.model.run import CheckResult, Process, Run
+from labbook.model.series import Series
+from labbook.model.verdict import VERDICTS, Verdict, judge_entry, judge_run
+
+
+def row(id, verdict, **fields):
+    return CheckResult(id, id, "", "", verdict, **fields)
+
+
+TRAINED = Run(
+    "i", "finished", ("python", "a.py"), "/w", 0.0,
+    processes=(Process(1, 0, ("python", "a.py"), "main", steps=40),),
+    checks=(row("loss_nonfinite", "ok"), row("dead_relu", "note")),
+)  # fmt: skip
+ERROR = Finding("softmax_before_cross_entropy", "loop-bug", "loop-bug", 1, "error", "Softmax before cross entropy")
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [
+        ({}, Verdict("healthy")),
+        ({"status": "interrupted"}, Verdict("healthy")),
+        ({"status": "running"}, Verdict("unknown", "running")),
+        ({"status": "lost"}, Verdict("unknown", "lost")),
+        ({"status": "failed"}, Verdict("failed", "exit")),
+        ({"status": "killed", "findings": (replace(ERROR, symptom="oom"),)}, Verdict("failed", "oom")),
+        ({"processes": ()}, Verdict("unknown", "no_step")),
+        ({"checks": ()}, Verdict("unknown", "not_measured")),
+        ({"checks": (row("loss_nonfinite", "not observed"),)}, Verdict("unknown", "not_measured")),
+        ({"checks": (*TRAINED.checks, row("x", "warn"))}, Verdict("suspect", "x")),
+        ({"checks": (row("x", "warn"), row("y", "fail"))}, Verdict("unhealthy", "y")),
+        ({"checks": (*TRAINED.checks, row("x", "warn", family="performance"))}, Verdict("healthy")),
+        ({"checks": (row("x", "fail", explained_by="y"), row("y", "fail"))}, Verdict("unhealthy", "y")),
+        ({"findings": (ERROR,)}, Verdict("unhealthy", "softmax_before_cross_entropy")),
+        ({"findings": (replace(ERROR, tier=3),)}, Verdict("healthy")),
+        ({"series": (Series("train/loss", "text", (1, 2), (1.0, math.nan)),)}, Verdict("unhealthy", "loss_nonfinite")),
+        ({"series": (Series("loss", "text", (1, 2), (math.nan, 1.0)),)}, Verdict("healthy")),
+    ],
+)
+def test_the_verdict_of_a_run(fields, verdict):
+    judged = judge_run(replace(TRAINED, **fields))
+    assert judged == verdict and judged.name in VERDICTS
+
+
+PROBED = {"probe": {"status": "ok"}, "metrics": {"loss": {"last": 0.1, "steps": 40}}}
+
+
+@pytest.mark.parametrize(
+    ("meta", "body", "verdict"),
+    [
+        ({"verdict": "suspect", "verdict_reason": "x", "status": "finished"}, "", Verdict("suspect", "x")),
+        ({"verdict": "wonderful", "status": "finished"}, "", Verdict("unknown", "no_checks")),
+        ({"status": "failed", "symptoms": ["oom"]}, "", Verdict("failed", "oom")),
+        ({"status": "finished", **PROBED}, "| a | b | c | **fail** |", Verdict("unhealthy")),
+        ({"status": "finished", **PROBED}, "| a | b | c | **警告** |", Verdict("suspect")),
+        ({"status": "finished", **PROBED}, "| a | b | c | ok |", Verdict("healthy")),
+        ({"status": "finished", "symptoms": ["x"], **PROBED}, "", Verdict("suspect", "x")),
+        ({"status": "finished"}, "", Verdict("unknown", "no_checks")),
+        ({"status": "finished", "metrics": 3, "symptoms": "x"}, "", Verdict("unknown", "no_checks")),
+        ({"status": "running"}, "", Verdict("unknown", "running")),
+        ({}, "", Verdict("unknown", "lost")),
+    ],
+)
+def test_the_verdict_of_an_older_entry(meta, body, verdict):
+    assert judge_entry(meta, body) == verdict
