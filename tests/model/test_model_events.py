@@ -20,7 +20,7 @@ READERS = (
 )
 OTHER_FACTS = {
     *("id", "author", "experiment", "script", "tags", "started", "last_seen", "child_pid", "code", "ended"),
-    *("project", "ending", "child_signal", "reader_died", "stalled", "time_limit", "container", "compiled"),
+    *("project", "top", "ending", "child_signal", "reader_died", "stalled", "time_limit", "container", "compiled"),
     *("resources", "hardware", "gpus", "cores", "mean_utilisation_percent", "own_peak_memory_bytes"),
     "T_max",  # an option of the program's own scheduler
 }
