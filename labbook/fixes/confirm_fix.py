@@ -17,6 +17,7 @@ from labbook.store import frontmatter
 from labbook.store.branch_checkout import restore_before_writing
 from labbook.store.entry_text import read_text, to_bytes, with_block
 from labbook.store.journal import write_atomically
+from labbook.store.newest_runs import newest_run_ids
 from labbook.store.paths import check_stays_inside, is_run_id
 
 if TYPE_CHECKING:
@@ -143,6 +144,8 @@ def reject(notebook: Notebook, run: str, by: str = "") -> RecordedFix:
 def _find_failure(notebook: Notebook, word: str) -> tuple[str, str]:
     """Returns the failed run, and the fixed run if `word` names that one instead.
 
+    "last" is the newest open proposal if nothing was found in the last run.
+
     Raises:
         UsageError: The run did not fail and did not fix another one.
     """
@@ -156,11 +159,24 @@ def _find_failure(notebook: Notebook, word: str) -> tuple[str, str]:
     if meta.get("status") == "running":
         raise UsageError(f"the run {entry.id} has not ended yet", hint="repeat the command when it has failed")
     if meta.get("status") == "finished" and not read_texts(meta, "symptoms"):
+        found = _newest_proposal(notebook) if word == "last" else None
+        if found is not None:
+            return found
         raise UsageError(
             f"the run {entry.id} did not fail, and nothing was found in it",
             hint="`labbook list status:failed` lists failed runs",
         )
     return entry.id, ""
+
+
+def _newest_proposal(notebook: Notebook) -> tuple[str, str] | None:
+    """Returns the failed run and the fixed run of the newest proposal that nobody confirmed yet."""
+    for name in newest_run_ids(notebook.paths):
+        meta = read_front_matter(notebook.paths, name) or {}
+        failed = str(meta.get("may_cure") or "")
+        if failed and read_front_matter(notebook.paths, failed) is not None:
+            return failed, name
+    return None
 
 
 def _find_cure(notebook: Notebook, word: str, failed: str) -> str:

@@ -167,6 +167,16 @@ def test_confirming_writes_both_entries_and_the_page_of_the_symptom(team):
     assert find_proposal(team.notebook, run(CURED, previous=STOPPED)).confirmed
 
 
+def test_last_is_the_open_proposal_also_after_further_runs(team):
+    propose_fix(team.notebook, run(CURED, previous=STOPPED))
+    put(team, run(LATER, previous=CURED))
+    written = confirm(team.notebook, "last")
+
+    assert (written.fix.run, written.fix.by) == (FAILED, CURED)
+    with pytest.raises(UsageError, match="did not fail"):
+        confirm(team.notebook, "last")
+
+
 def test_the_same_failure_elsewhere_is_shown_the_fix_and_whether_it_held(team):
     confirm(team.notebook, FAILED)
     put(team, run(LATER, previous=CURED))
