@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from labbook.health.layer_history import Parameter, parameters_of
-from labbook.health.measurements import join_names, measured_in, of_optimizer, too_few
-from labbook.health.training_kind import frozen_share
+from labbook.health.measurements import called_in, join_names, measured_in, of_optimizer, too_few
+from labbook.health.training_kind import frozen_share, pretrained, training_losses
 from labbook.health.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
@@ -26,6 +26,10 @@ _MOVED = 0.01
 _FLAT_STEPS = 50
 _FEWEST_WEIGHTS = 64
 _NEAR = 0.07
+_PULLS = 5.0
+_PLAIN = ("SGD", "Momentum")
+_COUPLED = (*_PLAIN, "Adam", "RMSprop", "RMSProp", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
+"""Optimizers that add weight decay to the gradient; AdamW and the like shrink the weights apart from it."""
 
 
 @check("step_changed_nothing", family="gradient", tier=1, needs=("loop",))
@@ -231,6 +235,55 @@ def _as_initialised(parameter: Parameter) -> bool:
     return near and abs(mean) < 4 * deviation / math.sqrt(elements)
 
 
+@check("regularisation_dominates", family="gradient", tier=2, needs=("losses",))
+def regularisation_is_small(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a penalty on the weights is most of the loss, or weight decay pulls harder than the gradient.
+
+    Source: chosen by us (tier 2): a loss of more than 10 times its only loss function where its graph holds a penalty;
+    decay of 5 times the gradient in most matrices within the first 5 steps, coupled to it as in SGD and Adam, that
+    shrinks weights by a tenth over the run. Of weights that were trained before the gradients may rightly be small.
+    """
+    return _penalty(run, signals) or _decay(run, signals)
+
+
+def _penalty(run: Run, signals: Signals) -> Outcome | None:
+    losses, series = training_losses(signals), measured_in(run, signals, "loss")
+    if len(losses) != 1 or len(series) != 1 or not any(graph.get("penalised") for graph in signals.graphs):
+        return None
+    first, total = losses[0].get("value_first"), series[0].values[0]
+    if losses[0].get("reduction") != "mean" or not first or not total > 10 * first > 0:
+        return None
+    observed = message(
+        "health.regularisation_dominates.penalty", total=total, function=losses[0].get("fn", ""), value=first
+    )
+    return Outcome("warn", observed, called_in(losses[0].get("line", "")), {"step": 1})
+
+
+def _decay(run: Run, signals: Signals) -> Outcome | None:
+    optimizer = signals.optimizers[0] if len(signals.optimizers) == 1 else None
+    decay = optimizer.get("options", {}).get("weight_decay") if optimizer is not None else None
+    if optimizer is None or optimizer.get("type") not in _COUPLED or not isinstance(decay, (int, float)) or decay <= 0:
+        return None
+    rates = [v for s in measured_in(run, signals, "lr") for v in s.values if math.isfinite(v)]
+    steps = signals.loop.get("steps", 0)
+    if pretrained(signals) or (
+        optimizer.get("type") in _PLAIN and sum(rates) / max(1, len(rates)) * decay * steps < 0.1
+    ):
+        return None
+    looks = [
+        (decay * look["w"] / look["g"], parameter)
+        for parameter in parameters_of(signals)
+        if parameter.is_matrix and parameter.trainable
+        for step, look in parameter.history[:3]
+        if step <= _FIRST and look.get("g", 0.0) > 0 and math.isfinite(look.get("w", math.nan))
+    ]
+    if len(looks) < _STREAK or median([ratio for ratio, _ in looks]) < _PULLS:
+        return None
+    ratio, parameter = max(looks, key=lambda pair: pair[0])
+    observed = message("health.regularisation_dominates.decay", decay=decay, ratio=ratio, name=parameter.name)
+    return Outcome("warn", observed, where={"parameter": parameter.name, "step": 1})
+
+
 CHECKS = (
     steps_change_parameters,
     updates_are_small,
@@ -238,4 +291,5 @@ CHECKS = (
     clipping_is_rare,
     most_is_trained,
     frozen_layers_were_trained,
+    regularisation_is_small,
 )

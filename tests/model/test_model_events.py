@@ -22,7 +22,7 @@ OTHER_FACTS = {
     *("id", "author", "experiment", "script", "tags", "started", "last_seen", "child_pid", "code", "ended"),
     *("project", "top", "ending", "child_signal", "reader_died", "stalled", "time_limit", "container", "compiled"),
     *("resources", "hardware", "gpus", "cores", "mean_utilisation_percent", "own_peak_memory_bytes"),
-    "T_max",  # an option of the program's own scheduler
+    *("T_max", "weight_decay"),  # options of the program's own scheduler and optimizer
 }
 """What these files read of other facts than events."""
 

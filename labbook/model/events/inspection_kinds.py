@@ -237,6 +237,7 @@ class Graph(Event, total=False):
     cut: Cut
     blown: Blown
     constant: list[ConstantTerm]
+    penalised: Count
 
 
 class NamedModule(TypedDict, total=False):

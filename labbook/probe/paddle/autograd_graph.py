@@ -12,6 +12,22 @@ MOST_NODES = 200000
 _MOST_NAMES = 100
 _MOST_FOREIGN = 20
 _LEAF = "GradNodeAccumulation"
+_MOST_TERMS = 20000
+_ARITHMETIC = (
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "scale",
+    "pow",
+    "square",
+    "sqrt",
+    "abs",
+    "sum",
+    "mean",
+    "p_norm",
+)
+"""Beginnings of the names of operations that a penalty on parameters is made of, as nodes have them."""
 
 
 def node_of(tensor):
@@ -49,6 +65,28 @@ def leaves(tensors):
     return found
 
 
+def penalised(tensors):
+    """How many leaves the losses reach by plain arithmetic alone, as the parameters in an L1 or L2 penalty."""
+    waiting = [tensor.grad_fn for tensor in tensors if not tensor.stop_gradient and tensor.grad_fn is not None]
+    seen, found = {}, 0
+    while waiting and len(seen) < _MOST_TERMS:
+        node = waiting.pop()
+        address, name = node.node_ptr(), node.name()
+        if address in seen:
+            continue
+        seen[address] = node  # an address is only told apart from others as long as its node lives
+        found += name.startswith(_LEAF)
+        if _plain(name).startswith(_ARITHMETIC):
+            waiting.extend(following for following in node.next_functions if following is not None)
+    return found
+
+
+def _plain(name):
+    """`PNormGradNode`, `p_norm_grad` and the like as `p_norm`."""
+    words = "".join("_" + c.lower() if c.isupper() else c for c in name.rpartition("::")[2])
+    return words.strip("_").replace("_grad_node", "").replace("_grad", "")
+
+
 def owners(paddle, addresses):
     """The parameters behind accumulating nodes that belong to no known module, by a sweep over all objects.
 
@@ -83,6 +121,7 @@ class AutogradGraph:
         self.missing = []
         self.cut = None
         self.bare = False
+        self.penalised = 0
         self._inside = []
         self._output = None
         self._pending = None
@@ -116,6 +155,8 @@ class AutogradGraph:
             return
         if bare and not found and self.cut is None:
             self.cut = most_likely(([], self.cuts.cuts), False)
+        if number == 1:
+            self.penalised = penalised(tensors)
         before = set(self.reached)
         self.reached |= found
         self._pending = (number, found, before)
@@ -195,6 +236,7 @@ class AutogradGraph:
             cut=self.cut,
             blown=self.inspector.functions.pairs.blown,
             constant=self.inspector.functions.pairs.constant,
+            penalised=self.penalised,
         )
 
     def finish(self):

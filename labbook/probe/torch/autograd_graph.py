@@ -5,7 +5,7 @@ import sys
 from ..events.protocol import GRAPH
 from ..inspection.graph_schedule import AGAIN, FIRST
 from ..training.call_site import line_of, place_of, user_frame
-from .loss_expression import blown_up
+from .loss_expression import blown_up, penalised
 from .loss_terms import LossTerms
 
 MOST_NODES = 200000
@@ -33,6 +33,7 @@ class AutogradGraph:
         self.cut = None
         self.blown = None
         self.constant = None
+        self.penalised = 0
         self.terms.forget()
         self.missing = []
         self._foreign = set()
@@ -59,6 +60,7 @@ class AutogradGraph:
             self.inspector.roots.discover(list(leaves.values()))
         if number == 1:
             self.terms.arm(tensors)
+            self.penalised = penalised(tensors)
         if self.blown is None:
             self.blown = self._blown_up(tensors)
         before = set(self.reached)
@@ -156,6 +158,7 @@ class AutogradGraph:
             cut=self.cut,
             blown=self.blown,
             constant=self.constant,
+            penalised=self.penalised,
         )
 
     def found_cut(self, cut):

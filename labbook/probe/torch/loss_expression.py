@@ -3,6 +3,9 @@
 MOST = 400
 """Nodes of the expression that are walked."""
 
+_MOST_TERMS = 20000
+"""Nodes that are walked for a penalty: about five a parameter."""
+
 _SINGLE = frozenset(
     [
         *("Mean", "Sum", "Nansum", "Pow", "Abs", "Neg", "Sqrt", "Log", "Log1P", "Exp", "Cosh", "Clamp", "Relu"),
@@ -12,6 +15,7 @@ _SINGLE = frozenset(
 )
 _PAIRED = frozenset(["Add", "Sub", "Rsub", "Mul", "Div", "Where", "Maximum", "Minimum"])
 _BLOWING = frozenset(["Add", "Sub", "Rsub", "Mul", "Div"])
+_NORMS = frozenset(["Norm", "LinalgVectorNorm"])
 _LEAST = 4
 """Samples from which on a square cannot be two axes that are equal by chance."""
 
@@ -36,6 +40,21 @@ def nodes(tensors):
         yield node, feeds
         if kind(node) in _SINGLE or kind(node) in _PAIRED:
             waiting += [(following, node) for following, _ in node.next_functions if following is not None]
+
+
+def penalised(tensors):
+    """How many leaves the losses reach by plain arithmetic alone, as the parameters in an L1 or L2 penalty."""
+    waiting = [t.grad_fn for t in tensors if t.grad_fn is not None]
+    seen, found = set(), 0
+    while waiting and len(seen) < _MOST_TERMS:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        found += getattr(node, "variable", None) is not None
+        if kind(node) in _SINGLE or kind(node) in _PAIRED or kind(node) in _NORMS:
+            waiting += [following for following, _ in node.next_functions if following is not None]
+    return found
 
 
 def blown_up(tensors):

@@ -266,6 +266,8 @@ mistakes_torch copies_before_the_split | train_val_overlap | |
 mistakes_torch relu_on_the_scores | loss_activation_mismatch | | {FLAT} dead_relu
 mistakes_torch summed_in_the_second_phase | init_loss_off | | {WILD}
 mistakes_torch dice_without_a_seed | seeds_set | |
+mistakes_torch penalty_larger_than_the_loss | regularisation_dominates | | {WILD} {STILL}
+mistakes_torch decay_stronger_than_the_gradient | regularisation_dominates | | {WILD} {STILL}
 running_paddle waits_for_the_disk | dataloader_bottleneck | |
 running_paddle saves_too_often | step_time_outlier | |
 running_paddle table_of_all_answers | step_time_drift | |
@@ -280,6 +282,8 @@ mistakes_paddle copies_before_the_split | train_val_overlap | |
 mistakes_paddle relu_on_the_scores | loss_activation_mismatch | | {FLAT} dead_relu
 mistakes_paddle summed_in_the_second_phase | init_loss_off | | {WILD}
 mistakes_paddle dice_without_a_seed | seeds_set | |
+mistakes_paddle penalty_larger_than_the_loss | regularisation_dominates | | {WILD} {STILL}
+mistakes_paddle decay_stronger_than_the_gradient | regularisation_dominates | | {WILD} {STILL}
 ranks_paddle inner_network_called | replica_divergence | |
 ranks_paddle no_share_of_the_data | rank_data_overlap | | {ORDER}
 ranks_paddle never_shuffled | {ORDER} | sampler_epoch_not_set | sampler_epoch_not_set

@@ -156,5 +156,30 @@ def dice_without_a_seed(broken):
         print(f"epoch {epoch} loss {loss.item():.4f}")
 
 
+def penalised(coefficient, decay):
+    """A classifier with a penalty on its weights in the loss, or weight decay in the optimizer."""
+    seed(8)
+    x, y = blobs(900, 16, 4, 11)
+    model = nn.Sequential(nn.Linear(16, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 4))
+    optimizer = paddle.optimizer.Momentum(0.02, parameters=model.parameters(), weight_decay=decay)
+    for epoch in range(4):
+        for inputs, labels in DataLoader(dataset((x, y)), batch_size=32, shuffle=True):
+            loss = F.cross_entropy(model(inputs), labels)
+            if coefficient:
+                loss = loss + coefficient * sum((p * p).sum() for p in model.parameters())
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+        print(f"epoch {epoch} loss {loss.item():.4f}")
+
+
+def penalty_larger_than_the_loss(broken):
+    penalised(1.0 if broken else 1e-4, None)
+
+
+def decay_stronger_than_the_gradient(broken):
+    penalised(0.0, 1.0 if broken else 5e-4)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]("fixed" not in sys.argv)

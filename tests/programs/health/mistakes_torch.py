@@ -146,5 +146,30 @@ def dice_without_a_seed(broken):
         print(f"epoch {epoch} loss {loss.item():.4f}")
 
 
+def penalised(coefficient, decay):
+    """A classifier with a penalty on its weights in the loss, or weight decay in the optimizer."""
+    torch.manual_seed(8)
+    x, y = tensors(blobs(900, 16, 4, 11))
+    model = nn.Sequential(nn.Linear(16, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9, weight_decay=decay)
+    for epoch in range(4):
+        for inputs, labels in DataLoader(TensorDataset(x, y), 32, shuffle=True):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(inputs), labels)
+            if coefficient:
+                loss = loss + coefficient * sum(p.pow(2).sum() for p in model.parameters())
+            loss.backward()
+            optimizer.step()
+        print(f"epoch {epoch} loss {loss.item():.4f}")
+
+
+def penalty_larger_than_the_loss(broken):
+    penalised(1.0 if broken else 1e-4, 0.0)
+
+
+def decay_stronger_than_the_gradient(broken):
+    penalised(0.0, 1.0 if broken else 5e-4)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]("fixed" not in sys.argv)
