@@ -10,14 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import EntryError, NotebookError, NothingFoundError, UsageError
-from labbook.fixes.propose_fix import find_cured_failure, list_candidates, read_front_matter, read_texts, set_section
+from labbook.fixes.propose_fix import (
+    find_cured_failure,
+    find_open_proposal,
+    list_candidates,
+    read_front_matter,
+    read_texts,
+    set_section,
+)
 from labbook.frozen import dataclass
 from labbook.model.confirmed_fix import Fix, Proposal, in_words
 from labbook.store import frontmatter
 from labbook.store.branch_checkout import restore_before_writing
 from labbook.store.entry_text import read_text, to_bytes, with_block
 from labbook.store.journal import write_atomically
-from labbook.store.newest_runs import newest_run_ids
 from labbook.store.paths import check_stays_inside, is_run_id
 
 if TYPE_CHECKING:
@@ -159,7 +165,7 @@ def _find_failure(notebook: Notebook, word: str) -> tuple[str, str]:
     if meta.get("status") == "running":
         raise UsageError(f"the run {entry.id} has not ended yet", hint="repeat the command when it has failed")
     if meta.get("status") == "finished" and not read_texts(meta, "symptoms"):
-        found = _newest_proposal(notebook) if word == "last" else None
+        found = find_open_proposal(notebook.paths) if word == "last" else None
         if found is not None:
             return found
         raise UsageError(
@@ -167,16 +173,6 @@ def _find_failure(notebook: Notebook, word: str) -> tuple[str, str]:
             hint="`labbook list status:failed` lists failed runs",
         )
     return entry.id, ""
-
-
-def _newest_proposal(notebook: Notebook) -> tuple[str, str] | None:
-    """Returns the failed run and the fixed run of the newest proposal that nobody confirmed yet."""
-    for name in newest_run_ids(notebook.paths):
-        meta = read_front_matter(notebook.paths, name) or {}
-        failed = str(meta.get("may_cure") or "")
-        if failed and read_front_matter(notebook.paths, failed) is not None:
-            return failed, name
-    return None
 
 
 def _find_cure(notebook: Notebook, word: str, failed: str) -> str:

@@ -13,6 +13,7 @@ from labbook.model.run import Change, Run
 from labbook.store import frontmatter
 from labbook.store.entry_text import read_text, to_bytes, with_block
 from labbook.store.journal import write_atomically
+from labbook.store.newest_runs import newest_run_ids
 from labbook.store.paths import NotebookPaths, is_run_id
 
 if TYPE_CHECKING:
@@ -187,6 +188,16 @@ def read_front_matter(paths: NotebookPaths, run_id: str) -> Mapping[str, Any] | 
         return frontmatter.parse(read_text(paths.entry(run_id)), run_id)[0]
     except (OSError, EntryError):
         return None
+
+
+def find_open_proposal(paths: NotebookPaths) -> tuple[str, str] | None:
+    """Returns the failed run and the fixed run of the newest proposal that nobody confirmed yet."""
+    for name in newest_run_ids(paths):
+        meta = read_front_matter(paths, name) or {}
+        failed = str(meta.get("may_cure") or "")
+        if failed and read_front_matter(paths, failed) is not None:
+            return failed, name
+    return None
 
 
 def read_texts(meta: Mapping[str, Any], key: str) -> list[str]:

@@ -26,7 +26,7 @@ _MOVED = 0.01
 _FLAT_STEPS = 50
 _FEWEST_WEIGHTS = 64
 _NEAR = 0.07
-_PULLS = 5.0
+_PULLS = 3.0
 _PLAIN = ("SGD", "Momentum")
 _COUPLED = (*_PLAIN, "Adam", "RMSprop", "RMSProp", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
 """Optimizers that add weight decay to the gradient; AdamW and the like shrink the weights apart from it."""
@@ -240,7 +240,7 @@ def regularisation_is_small(run: Run, signals: Signals) -> Outcome | None:
     """Whether a penalty on the weights is most of the loss, or weight decay pulls harder than the gradient.
 
     Source: chosen by us (tier 2): a loss of more than 10 times its only loss function where its graph holds a penalty;
-    decay of 5 times the gradient in most matrices within the first 5 steps, coupled to it as in SGD and Adam, that
+    decay of 3 times the gradient in most matrices within the first 5 steps, coupled to it as in SGD and Adam, that
     shrinks weights by a tenth over the run. Of weights that were trained before the gradients may rightly be small.
     """
     return _penalty(run, signals) or _decay(run, signals)

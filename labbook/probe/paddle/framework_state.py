@@ -90,6 +90,8 @@ def _options(optimizer):
         if value is not None:
             options[name] = value
     decay = getattr(getattr(optimizer, "regularization", None), "_coeff", None)
+    if decay is None and getattr(optimizer, "_regularization_method", None) == "l2_decay":
+        decay = getattr(optimizer, "_regularization_coeff", None)
     own = getattr(optimizer, "_weight_decay", None)
     options["weight_decay"] = decay if decay is not None else own if isinstance(own, (int, float)) else None
     clip = getattr(optimizer, "_grad_clip", None)

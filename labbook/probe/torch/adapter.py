@@ -78,10 +78,11 @@ class Adapter(FrameworkAdapter):
         """The fields that differ from what was last written; of the seeds, only those that were set since."""
         changed = super().changed_state(state)
         if "seeds" in changed and "seeds" in self.written_state:
+            before = self.written_state["seeds"]
             changed["seeds"] = {
                 "%s, later" % name: value
                 for name, value in state["seeds"].items()
-                if value != self.written_state["seeds"].get(name)
+                if name not in before or value != before[name]
             }
         return changed
 

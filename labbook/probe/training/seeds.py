@@ -5,25 +5,31 @@ from ..wrapping import leave_out_one_frame, transparent_wrapper
 SEEN = {}
 """Generator -> last seed; the adapter of the framework records it with its own seeds."""
 
-_AT_IMPORT = {}
-"""Generator -> (function that hashes its state, that hash when the module was imported)."""
+_STATES = {}
+"""Generator -> [function that hashes its state, that hash when training began or `None` before]."""
 
 
 def attach(module, probe):
-    """Watch `random.seed` or `numpy.random.seed`, and keep a hash of the state of the generator."""
+    """Watch `random.seed` or `numpy.random.seed`, and the state of the generator."""
     source = "numpy" if module.__name__.startswith("numpy") else "python"
     watch(module, "seed", source, probe)
-    with probe.guard("seed state " + source):
-        state = _numpy_state(module) if source == "numpy" else _python_state(module)
-        _AT_IMPORT[source] = (state, state())
+    _STATES[source] = [_numpy_state(module) if source == "numpy" else _python_state(module), None]
 
 
 def drawn_unseeded():
-    """Return the generators that numbers were drawn from without a seed: generator -> `None`.
+    """Return the generators that numbers were drawn from in training without a seed: generator -> `None`.
 
-    Reads the states (about 0.1 ms) and changes nothing.
+    The first call is the beginning of training: what imports draw before says nothing. Reads the states (about 0.1 ms)
+    and changes nothing.
     """
-    return {source: None for source, (state, begin) in _AT_IMPORT.items() if source not in SEEN and state() != begin}
+    drawn = {}
+    for source, known in _STATES.items():
+        state, begin = known
+        if begin is None:
+            known[1] = state()
+        elif source not in SEEN and state() != begin:
+            drawn[source] = None
+    return drawn
 
 
 def _python_state(module):
