@@ -227,13 +227,7 @@ def _compare_with(notebook: Notebook, failed: str, cure: str) -> Proposal:
 
 
 def _find_next_cure(notebook: Notebook, failed: str, meta: Mapping[str, Any], quiet: bool) -> Proposal | None:
-    """Returns the first later run that passed the failure and was not rejected.
-
-    Args:
-        notebook: Notebook of the runs.
-        failed: The failed run.
-        meta: Its front matter.
-        quiet: Return `None` if there is none.
+    """Returns the first later run that passed the failure and was not rejected; `meta` is that of the failed run.
 
     Raises:
         NothingFoundError: There is none, and `quiet` is false.
