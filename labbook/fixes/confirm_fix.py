@@ -272,9 +272,8 @@ def _write_cure(notebook: Notebook, proposal: Proposal) -> Path:
     changed: dict[str, Any] = {"fix": meta.get("fix"), "cures": cures}
     if meta.get("may_cure") == proposal.failed:
         changed["may_cure"] = None
-    return _update_entry(
-        notebook, proposal.by, changed, "cures", _cures_section(notebook, proposal.by, cures, proposal)
-    )
+    section = _cures_section(notebook, proposal.by, cures, proposal)
+    return _update_entry(notebook, proposal.by, changed, "cures", section)
 
 
 def _cures_section(notebook: Notebook, cure: str, names: Sequence[str], known: Proposal | None = None) -> str:
