@@ -261,9 +261,8 @@ def _make_fix(notebook: Notebook, failed: str, meta: Mapping[str, Any], proposal
 def _write_fixed(notebook: Notebook, fix: Fix) -> Path:
     from labbook.report.entry.fix_section import fix_markdown
 
-    return _update_entry(
-        notebook, fix.run, {"fix": fix.by or fix.text, "fix_text": fix.text}, "fix", fix_markdown(notebook, fix)
-    )
+    changed = {"fix": fix.by or fix.text, "fix_text": fix.text}
+    return _update_entry(notebook, fix.run, changed, "fix", fix_markdown(notebook, fix))
 
 
 def _write_cure(notebook: Notebook, proposal: Proposal) -> Path:
