@@ -241,6 +241,10 @@ class TensorInspector:
             found.append(optimizer)
         return found
 
+    def is_given_to_compiler(self):
+        """Whether functions that the calling thread calls now would be compiled; never without a compiler."""
+        return False
+
     def is_cleared(self, optimizer):
         """Whether none of an optimizer's gradients is other than 0, by a few values of each.
 

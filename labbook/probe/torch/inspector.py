@@ -89,10 +89,14 @@ class TensorInspector(inspector.TensorInspector):
             with self.without_modes:
                 self._spectral += evaluated_first(self.framework, module)
 
+    def is_given_to_compiler(self):
+        """Whether functions that this thread calls now would be compiled, as in a compiled step after a graph break."""
+        return listening(self.framework)
+
     def _hidden(self, root):
         if root.hidden:
             return root.hidden
-        if compiled() or listening(self.framework):
+        if compiled() or self.is_given_to_compiler():
             return "a part of the program is compiled"
         if self.adapter.capturing():
             return "a CUDA graph is being captured"

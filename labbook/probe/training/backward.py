@@ -8,9 +8,6 @@ from .loop_follower import is_engine_thread
 NEVER_COMPILING = SimpleNamespace(_is_compiling_flag=False)
 """Default flags, for a framework without a compiler; see `adapter.questions`."""
 
-NEVER_COMPILING = SimpleNamespace(_is_compiling_flag=False)
-"""Default flags, for a framework without a compiler; see `adapter.questions`."""
-
 
 def watched_backward(adapter, original):
     """Wrap a function or method that runs a backward pass; its outermost call in each thread is reported.

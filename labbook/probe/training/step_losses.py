@@ -27,7 +27,8 @@ class StepLosses:
     Args:
         inspector: What looks at tensors: its `trained_here()` are the optimizers whose gradients this thread may read,
             its `is_cleared(optimizer)` says whether none of their gradients is other than 0, and its
-            `gradient_marks(optimizer)` change when any of them is written.
+            `gradient_marks(optimizer)` change when any of them is written; its `is_given_to_compiler()` says whether
+            functions that this thread calls now would be compiled.
     """
 
     def __init__(self, inspector):
@@ -66,7 +67,7 @@ class StepLosses:
             loop: The `LoopCounts`.
             skipping: Whether the step is not followed.
         """
-        if skipping and not self.wants_look(loop):
+        if (skipping and not self.wants_look(loop)) or self._inspector.is_given_to_compiler():
             self.not_looked()
             return
         self._marks = []
