@@ -14,6 +14,11 @@ RUN = 16
 BINS = 20
 
 
+def sizes(tensor):
+    """The shape as a list, -1 for an axis of many lengths, as nested tensors have."""
+    return [size if type(size) is int else -1 for size in tensor.shape]
+
+
 class WithoutModes:
     """A context in which looking stays unseen: no graph, no mode of the program's own. Reusable, not reentrant.
 
@@ -186,7 +191,7 @@ class TensorStats:
 
     def kind(self, tensor):
         """`shape`, `dtype` and `device` of any tensor."""
-        return {"shape": list(tensor.shape), "dtype": self.dtype(tensor), "device": str(tensor.device)}
+        return {"shape": sizes(tensor), "dtype": self.dtype(tensor), "device": str(tensor.device)}
 
     def look(self, tensor, most=MOST, later=None):
         """`shape`, `dtype`, `min`, `max`, `mean`, `std`, `zero`, `bad`, `nan`; numbers are `None` where it has none.
@@ -198,7 +203,7 @@ class TensorStats:
 
         Cost: 25 microseconds for a small tensor, one pass over a large one.
         """
-        told = {"shape": list(tensor.shape), "dtype": self.dtype(tensor)}
+        told = {"shape": sizes(tensor), "dtype": self.dtype(tensor)}
         if not self.is_plain(tensor) or not tensor.numel():
             told.update(min=None, max=None, mean=None, std=None, zero=None, bad=0, nan=False)
             return told
