@@ -81,12 +81,13 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
     """Whether the model returns (nearly) the same output for every sample at three looks in a row, for varied inputs.
 
     Source: diagnosis catalogue, `activation_collapse` (tier 2): variance over samples under 1e-6 of that over units.
-    The first steps are not judged: a head may begin at 0. One number a sample is also measured by its targets.
+    The first steps are not judged: a head may begin at 0. One number a sample is also measured by its targets. Looks at
+    equal inputs, as a table that is called once a slot gets where the slot is all padding, do not count.
     """
     roots = [root for root in roots_of(signals) if root.history]
     lowest: float | None = None
     for root in roots:
-        shares = root.last("across", _CONFIRMED, _SETTLED)
+        shares = _across_of_varied_inputs(root)[-_CONFIRMED:]
         if len(shares) < _CONFIRMED:
             continue
         lowest = max(shares) if lowest is None else min(lowest, max(shares))
@@ -107,9 +108,14 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
         if lowest is None:
             return Outcome("ok", spread)
     if lowest is None:
-        looks = max((len(root.last("across", 99, _SETTLED)) for root in roots), default=0)
+        looks = max((len(_across_of_varied_inputs(root)) for root in roots), default=0)
         return too_few(looks, _CONFIRMED, "health.too_few.outputs")
     return Outcome("ok", message("health.activation_collapse.ok", variance=lowest))
+
+
+def _across_of_varied_inputs(root: Module) -> list[float]:
+    looks = [row.get("across") for step, row in root.history if step >= _SETTLED and not row.get("alike")]
+    return [share for share in looks if share is not None]
 
 
 def _inputs_alike(signals: Signals) -> bool:

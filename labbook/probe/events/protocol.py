@@ -138,7 +138,8 @@ sample of all parameters after the step; distributed runs only.
 - `modules`, called in the forward of this step: `zero`: share; `nan`: NaN among the `bad` ones; `in_bad`: values not
   finite in its inputs; `sat`: share of |input| > 5, tanh and sigmoid only; `across`, over the first output: v / (v +
   m), v the variance over the first axis averaged over units, m the mean square of the units' means; 0 when both are 0;
-  null for fewer than 2 samples: near 0 says that all samples get the same output; `dead` (ReLU family): share of
+  null for fewer than 2 samples: near 0 says that all samples get the same output; `alike`, of the model itself:
+  whether all samples of its inputs are equal, null without a batch; `dead` (ReLU family): share of
   units, channels in images, that were 0 for all of the last `dead_n` samples, collected over dense steps up to 2048;
   `cast`: dtype of the autocast region it ran in, null outside; `bn`, batch norms in training mode: `n`: values for
   each channel, `ratio`: median over channels of running variance / variance in the batch.

@@ -12,6 +12,7 @@ from ..wrapping import leave_out_one_frame
 _FLAT = ("Tanh", "Sigmoid")
 _RECTIFIERS = ("ReLU", "ReLU6")
 _MOST_ELEMENTS = 1 << 20
+_ROWS = 64
 
 
 class ModuleOutputs:
@@ -87,6 +88,15 @@ class ModuleOutputs:
         """Looks at what the model itself returned."""
         self.ever.add((self._root.index, 0))
         self._look(0, layer, args, output)
+        told = self.found.get(0)
+        if told is not None and told["calls"] == 1:
+            told["alike"] = self._are_alike(args)
+
+    def _are_alike(self, args):
+        """Whether all samples of all inputs are equal, `None` where there is no batch that can be read."""
+        views = [self.stats.whole_view(tensor) for _, tensor in tensors_in(args, self.stats, 4)]
+        views = [view for view in views if view is not None and view.ndim and len(view) > 1]
+        return all((view[:_ROWS] == view[:1]).all() for view in views) if views else None
 
     def _look(self, number, layer, args, output):
         known = self.found.get(number)

@@ -67,6 +67,7 @@ class RootModules:
         look: What looks at the layers of the forward under way, `None` at ordinary steps: `look.call(layer, original,
             args, kwargs)`.
         abandoned: Called when an outermost call raised.
+        spares: Finds the models of parameters that belong to none that was seen to run.
     """
 
     def __init__(self, adapter):
@@ -78,6 +79,7 @@ class RootModules:
         self._local = adapter.training.local
         self._failed = adapter.probe.failed
         self._dynamic = adapter.module.in_dynamic_mode
+        self.spares = modules.SpareParameters(adapter.module.nn.Layer, "_sub_layers")
         self._held = set()
         self._optimizers = 0
         self._known = {}

@@ -111,6 +111,9 @@ class ModuleOutputs:
         if self.without_modes.is_possible():
             with self.without_modes:
                 self._look(0, module, args, output)
+                told = self.found.get(0)
+                if told is not None and told["calls"] == 1:
+                    told["alike"] = self._are_alike(args)
 
     def _look(self, number, module, args, output):
         known = self.found.get(number)
@@ -167,6 +170,11 @@ class ModuleOutputs:
             maker = self._returned.get(id(tensor))
             bad += maker[2] if maker is not None and maker[0]() is tensor else self.stats.bad(tensor)
         return bad
+
+    def _are_alike(self, args):
+        """Whether all samples of all inputs are equal, `None` where there is no batch."""
+        batches = [t for _, t in tensors_in(args, self.stats, 4) if self.stats.is_plain(t) and t.dim() and len(t) > 1]
+        return all(self.torch.equal(t[:_ROWS], t[:1].expand_as(t[:_ROWS])) for t in batches) if batches else None
 
     def _saturated(self, tensor):
         if not self.stats.is_plain(tensor) or not tensor.is_floating_point() or not tensor.numel():

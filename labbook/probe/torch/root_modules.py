@@ -64,12 +64,14 @@ class RootModules:
     Attributes:
         monitor: Told of their forwards; set by the eyes.
         end_look: Called when a forward that was followed has ended, in whatever way.
+        spares: Finds the models of parameters that belong to none that was seen to run.
     """
 
     def __init__(self, torch, find, is_compiling, failed, clock, calls):
         self.torch = torch
         self.monitor = None
         self.end_look = None
+        self.spares = modules.SpareParameters(torch.nn.Module, "_modules")
         self._calls = calls
         self._find = find
         self._is_compiling = is_compiling
