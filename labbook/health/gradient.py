@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from labbook.health.layer_history import Parameter, parameters_of
 from labbook.health.measurements import finite_points, measured, measured_in, of_optimizer, too_few, unobserved
-from labbook.health.training_kind import acts, opposed_optimizers
+from labbook.health.training_kind import acts, bootstraps, opposed_optimizers
 from labbook.health.trend_tests import change_point, mann_kendall, median, spread
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
@@ -157,7 +157,7 @@ def gradients_stay_small(run: Run, signals: Signals) -> Outcome:
     for 5 points in a row, above the level of the first 20 (a converged run spikes below it), and not while the loss
     falls (a run that leaves a plateau has larger gradients).
     """
-    if opposed_optimizers(run, signals) or acts(signals):
+    if opposed_optimizers(run, signals) or acts(signals) or bootstraps(signals):
         return Outcome("ok", message("health.exploding_gradient.not_judged"))
     losses = measured_in(run, signals, "loss")
     for number, series in enumerate(measured_in(run, signals, "grad_norm")):

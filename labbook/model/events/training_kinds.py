@@ -186,6 +186,8 @@ class Forwards(TypedDict, total=False):
     eval_grad: Count
     eval_nograd: Count
     of_others: Count
+    small: Count
+    compared: Count
 
 
 class Cleared(TypedDict, total=False):

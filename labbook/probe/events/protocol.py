@@ -208,8 +208,9 @@ LOOP = "loop"
 keyed by the number of the optimizer as text; those that would be empty are left out; lists of names <= 100.
 - `optimizers`: constructed so far. `backwards`: `backward` and `autograd.grad`. `forwards`: of outermost models;
   `of_others`: those without gradients that are of models which are not, or no longer, trained: teachers.
-  `forwards_lonely`: training forwards with gradients that no backward followed. `losses_lonely`: loss function calls
-  with gradients that no backward followed.
+  `small`: those with gradients of at most a quarter of the samples that the model was last trained on, `compared`:
+  the steps in which they were counted: a policy that acts. `forwards_lonely`: training forwards with gradients that
+  no backward followed. `losses_lonely`: loss function calls with gradients that no backward followed.
 - `cleared`: `streak`: longest run. Judged when that optimizer steps: not cleared when some gradient it holds was not
   zero before *every* backward since its last step (in accumulation the first one finds zeros; in a GAN the backward of
   the other network may find old gradients, its own does not). The first step is not judged.

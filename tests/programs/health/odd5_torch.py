@@ -1,5 +1,7 @@
 """Healthy trainings as strangers write them, in PyTorch: `odd5_torch.py PROGRAM`."""
 
+import copy
+import random
 import sys
 
 import torch
@@ -65,6 +67,49 @@ def slot_of_padding():
             loss.backward()
             optimizer.step()
         print(f"epoch {epoch} loss {loss.item():.4f}")
+
+
+def values_by_bootstrap():
+    """Q-learning on a walk with reward 1 a step, acting with gradients: its loss rises with the values."""
+    random.seed(3)
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 2))
+    optimizer = torch.optim.Adam(model.parameters(), lr=2.5e-3)
+    seen, state = [], torch.randn(4)
+    for step in range(1600):
+        action = model(state[None]).argmax().item() if random.random() > 0.1 else random.randrange(2)
+        after = 0.9 * state + 0.3 * torch.randn(4)
+        seen.append((state, torch.tensor(action), after))
+        state = after
+        if step > 100 and step % 3 == 0:
+            states, actions, afters = map(torch.stack, zip(*random.sample(seen, 64), strict=True))
+            wanted = 1 + 0.99 * model(afters).amax(1).detach()
+            loss = F.mse_loss(model(states).gather(1, actions[:, None]).squeeze(1), wanted)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    print(f"loss {loss.item():.4f}")
+
+
+def values_of_a_fixed_set():
+    """Two heads trained on targets of a copy that follows every 20 steps; nothing acts."""
+    torch.manual_seed(4)
+    model = nn.ModuleDict({name: nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 1)) for name in ("v", "q")})
+    target = copy.deepcopy(model)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for step in range(900):
+        states = torch.randn(64, 4)
+        afters = 0.9 * states + 0.3 * torch.randn(64, 4)
+        with torch.no_grad():
+            wanted = 1 + states[:, :1] + 0.98 * target["v"](afters)
+        scores = model["q"](states)
+        loss = F.mse_loss(scores, wanted) + F.mse_loss(model["v"](states), scores.detach())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 20 == 0:
+            target.load_state_dict(model.state_dict())
+    print(f"loss {loss.item():.4f}")
 
 
 if __name__ == "__main__":
