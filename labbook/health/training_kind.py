@@ -127,7 +127,7 @@ def acts(signals: Signals) -> bool:
 
     Source: chosen by us; at least one such forward in two steps: policies that act. Those of models that are not
     trained, as of a teacher, say nothing of the loss and are left out. A policy may act with gradients, too, on far
-    fewer samples than it is trained on.
+    fewer samples than it is trained on. Phases in evaluation mode on batches as large as those of training validate.
     """
     forwards = signals.loop.get("forwards", {})
     compared = forwards.get("compared", 0)
@@ -140,7 +140,7 @@ def acts(signals: Signals) -> bool:
     if last.get("phases", 0) > len(signals.evaluations):
         in_phases = in_phases * last.get("phases", 0) // len(signals.evaluations)
     phases = max(last.get("phases", 0), len(signals.evaluations))
-    often = phases > max(20, _ACTING * steps)
+    often = phases - last.get("whole", 0) > max(20, _ACTING * steps)
     if often or (steps >= 10 and seen - in_phases > _ACTING * steps):
         return True
     collected = forwards.get("train_grad", 0) > 5 * max(1, signals.loop.get("backwards", 0))

@@ -120,6 +120,14 @@ def test_a_policy_that_acts_with_gradients_need_not_fall(ask, make_series):
     assert ask("loss_diverging", make_series("loss", rising), signals=signals).verdict == "fail"
 
 
+@pytest.mark.parametrize(("whole", "verdict"), [(300, "warn"), (0, "not observed")])
+def test_a_validation_in_every_step_does_not_silence_the_loss(ask, make_series, whole, verdict):
+    phases = tuple({"batches": 1, "samples": 400, "phases": i + 1, "whole": min(whole, i + 1)} for i in range(300))
+    forwards = {"eval_nograd": 300, "train_grad": 300}
+    signals = {"loop": {"steps": 300, "backwards": 300, "forwards": forwards}, "evaluations": phases}
+    assert ask("loss_not_decreasing", make_series("loss", flat(random.Random(5))), signals=signals).verdict == verdict
+
+
 @pytest.mark.parametrize(
     ("function", "changed", "verdict"),
     [("mse_loss", True, "not observed"), ("mse_loss", False, "fail"), ("cross_entropy", True, "fail")],

@@ -176,6 +176,7 @@ class Evaluation(Event, total=False):
     samples: Count
     phases: Count
     short: Count
+    whole: Count
 
 
 class Forwards(TypedDict, total=False):

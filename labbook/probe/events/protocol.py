@@ -246,7 +246,8 @@ where it was still under way. `of_others`: batches of models not trained. `train
 `stochastic`: Dropout with p > 0 or batch norm inside. `dropout_active`: calls of functional dropout with training true,
 p > 0, under a module in eval mode. `repeated`: batches with the print of the one before. `loss`: {fn: mean over the
 phase}. `accuracy`: share of CE targets that are the largest input. The first 200 and then ever fewer; `phases` counts
-them all, `short` those with fewer than 3 batches."""
+them all, `short` those with fewer than 3 batches, `whole` those in eval mode on batches of more than a quarter of the
+samples that the model is trained on."""
 
 LOADER = "loader"
 """First iteration of a DataLoader. `sampler`, `dataset`: classes. `length`: samples. `line`: user frame of the
