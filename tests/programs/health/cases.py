@@ -299,7 +299,8 @@ ODD = {
     "odd4_torch": """blocks_computed_twice weights_of_tasks_learnt four_folds small_from_large second_order_on_all
         process_of_gauss one_at_a_time steep_warm_up seen_once smoothed_and_mixed physics_in_the_loss parts_of_factors
         scaled_on_the_cpu reads_forecasts policy_against_a_reference""",
-    "odd5_torch": """forward_by_name slot_of_padding values_by_bootstrap values_of_a_fixed_set""",
+    "odd5_torch": """forward_by_name slot_of_padding values_by_bootstrap values_of_a_fixed_set drawn_from_seeds
+        few_are_labelled full_graph""",
     "strangers_torch": """labelled_nodes one_epoch_in_a_function five_folds search_for_a_rate
         same_records_for_two_tasks""",
     "numeric_paddle": "mixed_precision_on_the_processor",

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from material import blobs
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 
 def tensors(pair):
@@ -110,6 +110,79 @@ def values_of_a_fixed_set():
         if step % 20 == 0:
             target.load_state_dict(model.state_dict())
     print(f"loss {loss.item():.4f}")
+
+
+class Drawn(Dataset):
+    """Draws each sample from a seed of its own, and puts the state of the generator back."""
+
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, index):
+        before = torch.get_rng_state()
+        torch.manual_seed(index)
+        label = index % 4
+        sample = torch.randn(12) + 2 * F.one_hot(torch.tensor(label), 12)
+        torch.set_rng_state(before)
+        return sample, label
+
+
+def drawn_from_seeds():
+    torch.manual_seed(5)
+    model = Parted()
+    optimizer = torch.optim.Adam([*model.hidden.parameters(), *model.last.parameters()], lr=3e-3)
+    order = torch.randperm(400).tolist()
+    for epoch in range(5):
+        for x, y in DataLoader(Drawn(), 20, sampler=order):
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(f"epoch {epoch} loss {loss.item():.4f}")
+
+
+def few_are_labelled():
+    """Most batches hold no labelled sample, so that the likelihood of their labels is computed of nothing."""
+    torch.manual_seed(6)
+    x, y = tensors(blobs(1200, 12, 4, 6))
+    model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 4), nn.LogSoftmax(1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    labelled = torch.arange(1200) < 2
+    for epoch in range(6):
+        for part in torch.randperm(1200).split(20):
+            scores, known = model(x[part]), labelled[part]
+            loss = F.nll_loss(scores[known], y[part][known], reduction="sum")
+            loss = loss + F.mse_loss(scores.exp(), F.one_hot(y[part], 4).float())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(f"epoch {epoch} loss {loss.item():.4f}")
+
+
+def full_graph():
+    """A graph network that is evaluated on the whole graph after every step, as published examples do."""
+    torch.manual_seed(7)
+    x, y = tensors(blobs(300, 12, 3, 7, spread=2.0))
+    near = (torch.cdist(x, x) < 3.5).float()
+    near = near / near.sum(1, keepdim=True)
+    model = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
+    known = torch.rand(300) < 0.3
+
+    @torch.inference_mode()
+    def test():
+        model.eval()
+        right = (near @ model(near @ x)).argmax(1) == y
+        return right[known].float().mean().item(), right[~known].float().mean().item()
+
+    for epoch in range(120):
+        model.train()
+        loss = F.cross_entropy((near @ model(near @ x))[known], y[known])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        train, val = test()
+        print(f"Epoch: {epoch:03d}, Loss: {loss.item():.4f}, Train: {train:.4f}, Val: {val:.4f}")
 
 
 if __name__ == "__main__":
