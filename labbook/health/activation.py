@@ -7,7 +7,7 @@ from typing import Literal
 from labbook.health.layer_history import Module, functions_of, modules_of, roots_of
 from labbook.health.measurements import called_in, place_of, too_few
 from labbook.health.regression_outputs import single_outputs
-from labbook.health.training_kind import acts, opposed_optimizers
+from labbook.health.training_kind import acts, bootstraps, opposed_optimizers
 from labbook.health.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.events.inspection_kinds import FunctionLook
@@ -25,7 +25,8 @@ _NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm", "rmsnorm")
 def units_alive(run: Run, signals: Signals) -> Outcome | None:
     """Whether more than half of the units of a ReLU layer were 0 for at least 512 samples, and stay so.
 
-    Source: SageMaker DeadRelu (0 of 12 healthy runs, 5 of 13 faulty ones).
+    Source: SageMaker DeadRelu (0 of 12 healthy runs, 5 of 13 faulty ones). Half of the units of a Q-network that learns
+    are often dormant (Sokar et al. 2023), so that in reinforcement learning this is a note.
     """
     layers = [(m.label, m.name, [r for _, r in m.history]) for m in modules_of(signals)]
     layers += [
@@ -48,7 +49,8 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
         share, layer, name = dead[0]
         evidence = tuple(message("health.dead_relu.layer", share=s, layer=which) for s, which, _ in dead[:5])
         observed = message("health.dead_relu.dead", share=share, layer=layer)
-        return Outcome("fail", observed, evidence, {"module": name})
+        verdict = "note" if share < 1 and (acts(signals) or bootstraps(signals)) else "fail"
+        return Outcome(verdict, observed, evidence, {"module": name})
     if not judged:
         return None
     return Outcome("ok", message("health.layers_inspected", layers=judged))
@@ -81,12 +83,13 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
     """Whether the model returns (nearly) the same output for every sample at three looks in a row, for varied inputs.
 
     Source: diagnosis catalogue, `activation_collapse` (tier 2): variance over samples under 1e-6 of that over units.
-    The first steps are not judged: a head may begin at 0. One number a sample is also measured by its targets.
+    The first steps are not judged: a head may begin at 0. One number a sample is also measured by its targets. Looks at
+    equal inputs, as a table that is called once a slot gets where the slot is all padding, do not count.
     """
     roots = [root for root in roots_of(signals) if root.history]
     lowest: float | None = None
     for root in roots:
-        shares = root.last("across", _CONFIRMED, _SETTLED)
+        shares = _across_of_varied_inputs(root)[-_CONFIRMED:]
         if len(shares) < _CONFIRMED:
             continue
         lowest = max(shares) if lowest is None else min(lowest, max(shares))
@@ -107,9 +110,14 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
         if lowest is None:
             return Outcome("ok", spread)
     if lowest is None:
-        looks = max((len(root.last("across", 99, _SETTLED)) for root in roots), default=0)
+        looks = max((len(_across_of_varied_inputs(root)) for root in roots), default=0)
         return too_few(looks, _CONFIRMED, "health.too_few.outputs")
     return Outcome("ok", message("health.activation_collapse.ok", variance=lowest))
+
+
+def _across_of_varied_inputs(root: Module) -> list[float]:
+    looks = [row.get("across") for step, row in root.history if step >= _SETTLED and not row.get("alike")]
+    return [share for share in looks if share is not None]
 
 
 def _inputs_alike(signals: Signals) -> bool:

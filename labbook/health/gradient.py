@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from labbook.health.layer_history import Parameter, parameters_of
 from labbook.health.measurements import finite_points, measured, measured_in, of_optimizer, too_few, unobserved
-from labbook.health.training_kind import acts, opposed_optimizers
+from labbook.health.training_kind import acts, bootstraps, opposed_optimizers
 from labbook.health.trend_tests import change_point, mann_kendall, median, spread
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
@@ -16,6 +16,8 @@ from labbook.model.series import Series
 from labbook.model.signals import Signals
 
 _STREAK = 3
+_QUERIES_AND_KEYS = frozenset(("q", "k", "qk", "query", "key", "queries", "keys", "wq", "wk"))
+"""Words in the names of these layers in the libraries for transformers."""
 
 
 @check("grad_not_cleared", family="gradient", tier=1, needs=("loop.cleared",))
@@ -109,6 +111,8 @@ def gradients_reach_the_front(run: Run, signals: Signals) -> Outcome | None:
 
     Source: AUTOTRAINER's pair (first/last < 1e-3 and first < 1e-4; 0 of 12 healthy runs), and only with a monotonous
     profile (Kendall's tau above 0.6 over at least 4 layers, of weights or of biases): the mean alone gave false alarms.
+    Queries and keys are left out: their gradients pass through a softmax that is nearly uniform at the start, and are
+    tiny there while those of values and outputs of the same layer are not.
     """
     profile = _profile(signals)
     if len(profile) < 4:
@@ -148,12 +152,18 @@ def _profile(signals: Signals, *, biases: bool = False) -> list[tuple[Parameter,
     found = []
     for parameter in parameters_of(signals):
         wanted = parameter.is_bias if biases else parameter.is_matrix
-        if not wanted or not parameter.trainable or not math.isfinite(parameter.order):
+        if not wanted or not parameter.trainable or not math.isfinite(parameter.order) or _is_query_or_key(parameter):
             continue
         norms = [value for value in parameter.values("g", 2)[:_EARLY] if value > 0]
         if len(norms) >= 3:
             found.append((parameter, median(norms)))
     return found
+
+
+def _is_query_or_key(parameter: Parameter) -> bool:
+    layer = parameter.name.lower().split(".")[-2:-1]
+    words = layer[0].split("_") if layer else []
+    return not _QUERIES_AND_KEYS.isdisjoint(words)
 
 
 @check("exploding_gradient", family="gradient", tier=2, needs=("grad_norm",))
@@ -164,7 +174,7 @@ def gradients_stay_small(run: Run, signals: Signals) -> Outcome:
     for 5 points in a row, above the level of the first 20 (a converged run spikes below it), and not while the loss
     falls (a run that leaves a plateau has larger gradients).
     """
-    if opposed_optimizers(run, signals) or acts(signals):
+    if opposed_optimizers(run, signals) or acts(signals) or bootstraps(signals):
         return Outcome("ok", message("health.exploding_gradient.not_judged"))
     losses = measured_in(run, signals, "loss")
     for number, series in enumerate(measured_in(run, signals, "grad_norm")):

@@ -22,6 +22,7 @@ _PHASE_NAMES = {
     "other": message("health.phase.other"),
 }
 _WAIT_S = 0.01
+_WAIT_IN_ALL_S = 2.0
 _WORTH_S = 30.0
 _PARTS = 20
 _GIVES_UP = 8
@@ -43,7 +44,8 @@ def phase_times(signals: Signals) -> dict[str, float]:
 def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
     """Whether a step spends over 30 % of its time, and at least 10 ms, waiting for data; and which phase is longest.
 
-    Source: pytorch-lightning's and SageMaker's advice on workers (tier 2); under 10 ms there is little to gain.
+    Source: pytorch-lightning's and SageMaker's advice on workers (tier 2); under 10 ms a step, or 2 s in all, there is
+    little to gain.
     """
     times = phase_times(signals)
     steps = max((len(s.values) for s in signals.phases.values()), default=0)
@@ -59,7 +61,8 @@ def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
     )
     if wait > 0.3 * total and wait >= _WAIT_S:
         observed = message("health.dataloader_bottleneck.waits", share=wait / total, seconds=wait)
-        return Outcome("warn", observed, (*phases, *_loader_facts(signals)))
+        long = wait * max(steps, signals.loop.get("steps", 0)) >= _WAIT_IN_ALL_S
+        return Outcome("warn" if long else "note", observed, (*phases, *_loader_facts(signals)))
     share = times[longest] / total
     observed = message("health.step_time.longest", seconds=total, phase=_PHASE_NAMES[longest], share=share)
     return Outcome("ok", observed, phases)

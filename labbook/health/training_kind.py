@@ -18,6 +18,7 @@ NONNEGATIVE = frozenset(
 """Loss functions that cannot be negative. Kullback-Leibler and likelihood losses can, pointwise or by their inputs."""
 
 CLASSIFIERS = ("cross_entropy", "nll_loss")
+_REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1", "huber")
 BINARY = ("binary_cross_entropy", "bce_with_logits")
 
 _SHARED = 0.9
@@ -50,6 +51,8 @@ def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
         return message("health.not_observed.several_optimizers")
     if acts(signals):
         return message("health.not_observed.acting")
+    if bootstraps(signals):
+        return message("health.not_observed.bootstrapped")
     steps, values = finite_points(series[0])
     function = loss_function(signals)
     classes = 0 if function is None else _classes(function)
@@ -128,9 +131,13 @@ def acts(signals: Signals) -> bool:
     """Whether the model also runs between its training forwards without gradients, outside of validation phases.
 
     Source: chosen by us; at least one such forward in two steps: policies that act. Those of models that are not
-    trained, as of a teacher, say nothing of the loss and are left out.
+    trained, as of a teacher, say nothing of the loss and are left out. A policy may act with gradients, too, on far
+    fewer samples than it is trained on. Phases in evaluation mode on batches as large as those of training validate.
     """
     forwards = signals.loop.get("forwards", {})
+    compared = forwards.get("compared", 0)
+    if compared >= 10 and forwards.get("small", 0) > _ACTING * compared:
+        return True
     seen = forwards.get("train_nograd", 0) + forwards.get("eval_nograd", 0) - forwards.get("of_others", 0)
     steps = signals.loop.get("steps", 0)
     last: Evaluation = signals.evaluations[-1] if signals.evaluations else {}
@@ -138,11 +145,27 @@ def acts(signals: Signals) -> bool:
     if last.get("phases", 0) > len(signals.evaluations):
         in_phases = in_phases * last.get("phases", 0) // len(signals.evaluations)
     phases = max(last.get("phases", 0), len(signals.evaluations))
-    often = phases > max(20, _ACTING * steps)
+    often = phases - last.get("whole", 0) > max(20, _ACTING * steps)
     if often or (steps >= 10 and seen - in_phases > _ACTING * steps):
         return True
     collected = forwards.get("train_grad", 0) > 5 * max(1, signals.loop.get("backwards", 0))
     return collected and not signals.losses
+
+
+def bootstraps(signals: Signals) -> bool:
+    """Whether the targets of a regression come from a copy of the trained model that follows it, as in Q-learning.
+
+    Such a loss rises with the values that are learnt. A fixed teacher does not change, and the loss has to fall.
+
+    Source: chosen by us; a copy that changes and is called in at least half of the steps.
+    """
+    function = loss_function(signals)
+    if function is not None and function.get("fn") not in _REGRESSIONS:
+        return False
+    steps = signals.loop.get("steps", 0)
+    return any(
+        copy.get("changed") and copy.get("steps", 0) > _ACTING * steps for copy in signals.loop.get("copies", [])
+    )
 
 
 def pretrained(signals: Signals) -> bool:

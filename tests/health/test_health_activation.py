@@ -91,6 +91,11 @@ def test_equal_inputs_have_equal_outputs(ask, make_model, looks):
     assert ask("activation_collapse", signals=signals).verdict == "ok"
 
 
+def test_looks_at_equal_inputs_say_nothing_of_the_outputs(ask, make_model, looks):
+    signals = looked(make_model, looks, "Linear", "Linear", root={"across": 0.0, "alike": True})
+    assert ask("activation_collapse", signals=signals).verdict == "not observed"
+
+
 @pytest.mark.parametrize(
     ("bn", "verdict"),
     [({"n": 2, "ratio": 1.0}, "warn"), ({"n": 8, "ratio": 1.0}, "ok"), ({"n": 512, "ratio": 0.01}, "warn")],

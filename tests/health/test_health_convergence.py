@@ -111,6 +111,37 @@ def test_a_policy_need_not_fall(ask, make_series):
     )
 
 
+def test_a_policy_that_acts_with_gradients_need_not_fall(ask, make_series):
+    rising = [1.0] * 20 + [0.2 + 0.01 * i for i in range(300)]
+    forwards = {"train_grad": 1500, "small": 1200, "compared": 300}
+    signals = {"loop": {"steps": 300, "backwards": 300, "forwards": forwards}}
+    assert ask("loss_diverging", make_series("loss", rising), signals=signals).verdict == "not observed"
+    forwards["small"] = 9
+    assert ask("loss_diverging", make_series("loss", rising), signals=signals).verdict == "fail"
+
+
+@pytest.mark.parametrize(("whole", "verdict"), [(300, "warn"), (0, "not observed")])
+def test_a_validation_in_every_step_does_not_silence_the_loss(ask, make_series, whole, verdict):
+    phases = tuple({"batches": 1, "samples": 400, "phases": i + 1, "whole": min(whole, i + 1)} for i in range(300))
+    forwards = {"eval_nograd": 300, "train_grad": 300}
+    signals = {"loop": {"steps": 300, "backwards": 300, "forwards": forwards}, "evaluations": phases}
+    assert ask("loss_not_decreasing", make_series("loss", flat(random.Random(5))), signals=signals).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("function", "changed", "verdict"),
+    [("mse_loss", True, "not observed"), ("mse_loss", False, "fail"), ("cross_entropy", True, "fail")],
+)
+def test_targets_from_a_copy_that_follows_may_rise(ask, make_series, function, changed, verdict):
+    rising = [1.0] * 20 + [0.2 + 0.01 * i for i in range(300)]
+    copies = [{"type": "Net", "calls": 300, "steps": 300, "last": 300, "changed": changed}]
+    signals = {
+        "loop": {"steps": 300, "backwards": 300, "copies": copies},
+        "losses": ({"fn": function, "calls": 300, "training": True},),
+    }
+    assert ask("loss_diverging", make_series("loss", rising), signals=signals).verdict == verdict
+
+
 def test_a_teacher_that_is_asked_at_every_step_does_not_silence_the_loss(ask, make_series):
     forwards = {"eval_nograd": 300, "train_grad": 300, "of_others": 290}
     signals = {"loop": {"steps": 300, "backwards": 300, "forwards": forwards}}

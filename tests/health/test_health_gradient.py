@@ -163,6 +163,16 @@ def test_vanishing_gradients(ask, make_model, looks, falls, verdict):
     assert found.verdict == verdict
 
 
+@pytest.mark.parametrize("names", ["query key", "q_proj k_proj", "to_q to_k", "wq wk"])
+def test_queries_and_keys_do_not_make_a_profile(ask, make_model, looks, names):
+    model = make_model(*["Linear"] * 8)
+    for i, name in enumerate(names.split() * 2):
+        model["parameters"][i]["name"] = f"layers.{i // 2}.attention.{name}.weight"
+    rows = [{"i": i, "g": 1e-5 * (1 + i) if i < 4 else 0.005 * (i - 3), "w": 1.0, "ratio": 1e-3} for i in range(8)]
+    signals = {"models": (model,), "tensors": looks(params=lambda _: rows)}
+    assert ask("vanishing_gradient", signals=signals).verdict == "ok"
+
+
 def test_embeddings_and_norms_are_no_layers_of_the_profile(ask, make_model, looks):
     model = make_model("Embedding", "Linear", "Linear", "Linear", "Linear")
     rows = [{"i": i, "g": 0.1, "w": 1.0} for i in range(4)]

@@ -252,6 +252,7 @@ def test_the_same_order_in_each_epoch(ask):
         == "fail"
     )
     assert ask("order_identical_each_epoch", signals=signals(sampler="SequentialSampler", shuffle=False)) is None
+    assert ask("order_identical_each_epoch", signals=signals(sampler="ByLength")).verdict == "note"
     anew = {"prints": tuple(epoch([0] * 640, e) for e in range(3)), "loaders": (LOADER,)}
     assert ask("order_identical_each_epoch", signals=anew).verdict == "ok"
 

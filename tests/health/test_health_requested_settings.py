@@ -26,6 +26,8 @@ def test_waiting_for_data(ask, make_series, seconds, verdict):
     found = ask("dataloader_bottleneck", signals=phases(make_series, **seconds))
     assert found.verdict == verdict and found.evidence
     assert ask("dataloader_bottleneck").verdict == "not observed"
+    short = phases(make_series, n=30, data=0.02, forward=0.01)
+    assert ask("dataloader_bottleneck", signals=short).verdict == "note"
 
 
 def test_steps_that_get_slower(ask, make_series):

@@ -136,6 +136,7 @@ class ModuleLook(TypedDict, total=False):
     in_bad: Count
     sat: Finite
     across: Finite
+    alike: bool
     dead: Finite
     dead_n: Count
     cast: str

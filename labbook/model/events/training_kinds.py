@@ -180,6 +180,7 @@ class Evaluation(Event, total=False):
     samples: Count
     phases: Count
     short: Count
+    whole: Count
 
 
 class Forwards(TypedDict, total=False):
@@ -190,6 +191,8 @@ class Forwards(TypedDict, total=False):
     eval_grad: Count
     eval_nograd: Count
     of_others: Count
+    small: Count
+    compared: Count
 
 
 class Cleared(TypedDict, total=False):

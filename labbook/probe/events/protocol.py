@@ -150,7 +150,8 @@ sample of all parameters after the step; distributed runs only.
 - `modules`, called in the forward of this step: `zero`: share; `nan`: NaN among the `bad` ones; `in_bad`: values not
   finite in its inputs; `sat`: share of |input| > 5, tanh and sigmoid only; `across`, over the first output: v / (v +
   m), v the variance over the first axis averaged over units, m the mean square of the units' means; 0 when both are 0;
-  null for fewer than 2 samples: near 0 says that all samples get the same output; `dead` (ReLU family): share of
+  null for fewer than 2 samples: near 0 says that all samples get the same output; `alike`, of the model itself:
+  whether all samples of its inputs are equal, null without a batch; `dead` (ReLU family): share of
   units, channels in images, that were 0 for all of the last `dead_n` samples, collected over dense steps up to 2048;
   `cast`: dtype of the autocast region it ran in, null outside; `bn`, batch norms in training mode: `n`: values for
   each channel, `ratio`: median over channels of running variance / variance in the batch.
@@ -219,8 +220,9 @@ LOOP = "loop"
 keyed by the number of the optimizer as text; those that would be empty are left out; lists of names <= 100.
 - `optimizers`: constructed so far. `backwards`: `backward` and `autograd.grad`. `forwards`: of outermost models;
   `of_others`: those without gradients that are of models which are not, or no longer, trained: teachers.
-  `forwards_lonely`: training forwards with gradients that no backward followed. `losses_lonely`: loss function calls
-  with gradients that no backward followed.
+  `small`: those with gradients of at most a quarter of the samples that the model was last trained on, `compared`:
+  the steps in which they were counted: a policy that acts. `forwards_lonely`: training forwards with gradients that
+  no backward followed. `losses_lonely`: loss function calls with gradients that no backward followed.
 - `cleared`: `streak`: longest run. Judged when that optimizer steps: not cleared when some gradient it holds was not
   zero before *every* backward since its last step (in accumulation the first one finds zeros; in a GAN the backward of
   the other network may find old gradients, its own does not). The first step is not judged.
@@ -256,7 +258,8 @@ where it was still under way. `of_others`: batches of models not trained. `train
 `stochastic`: Dropout with p > 0 or batch norm inside. `dropout_active`: calls of functional dropout with training true,
 p > 0, under a module in eval mode. `repeated`: batches with the print of the one before. `loss`: {fn: mean over the
 phase}. `accuracy`: share of CE targets that are the largest input. The first 200 and then ever fewer; `phases` counts
-them all, `short` those with fewer than 3 batches."""
+them all, `short` those with fewer than 3 batches, `whole` those in eval mode on batches of more than a quarter of the
+samples that the model is trained on."""
 
 LOADER = "loader"
 """First iteration of a DataLoader. `sampler`, `dataset`: classes. `length`: samples. `line`: user frame of the

@@ -61,7 +61,7 @@ class Checkpoints:
         self._loads = 0
         self._schedulers = []
         self._before = {}
-        self._boundary = None
+        self._boundary = self._seed = None
         self._seeds = 0
 
     def _watched_load(self, original, what):
@@ -209,15 +209,17 @@ class Checkpoints:
         seeded = self._seeded
 
         def manual_seed(*args, **kwargs):
+            result = original(*args, **kwargs)
             if not is_compiling():
                 seeded()
-            return original(*args, **kwargs)
+            return result
 
         return transparent_wrapper(as_import_machinery(manual_seed), original)
 
     def _seeded(self):
         try:
             rng = self.monitor.loop.rng
+            self._seed = self._initial_seed()
             if self.monitor.loop.steps:
                 rng["seeded"] += 1
                 rng["line"] = line_of(user_frame())
@@ -236,11 +238,17 @@ class Checkpoints:
         if before is None:
             return
         rng["checked"] += 1
+        # A data set that seeds, draws and puts the state back leaves no seed of its own.
+        seeded = rng["seeded"] > self._seeds and self._initial_seed() == self._seed
         # Nothing was drawn since, or the program went back: only then was the state another one in between.
-        moved = (inside is not None and not self._equal(inside, state)) or rng["seeded"] > self._seeds
+        moved = (inside is not None and not self._equal(inside, state)) or seeded
         if moved and self._equal(before, state):
             rng["same"] += 1
         self._seeds = rng["seeded"]
+
+    def _initial_seed(self):
+        """The seed that the state of the random generator of the CPU began with."""
+        raise NotImplementedError
 
     def _random_state(self):
         """State of the random generator of the CPU, or a fingerprint of it."""

@@ -143,3 +143,60 @@ class TrainedModels:
             "device": sorted({name for facts in models for name in facts["device"]})[:8],
             "dtype": sorted({name for facts in models for name in facts["dtype"]})[:8],
         }
+
+
+class SpareParameters:
+    """Finds parameters without gradient that a living model holds beside parameters that train.
+
+    A model may be used without being called, by `model.forward(x)` or a method of its own: then it is not among those
+    that were seen to run, though none of its parameters was replaced.
+
+    Args:
+        base: Class of all modules.
+        children: Name of the attribute that holds the submodules of a module.
+    """
+
+    SWEEPS = 8
+
+    def __init__(self, base, children):
+        self._base = base
+        self._children = children
+        self._owners = []
+        self._ownerless = set()
+        self._sweeps = 0
+
+    def ownerless(self, parameters, trained):
+        """Those of the parameters that no living model holds beside a trained one; none where that is unknown.
+
+        Args:
+            parameters: Parameters without gradient, of no model that was seen to run.
+            trained: Ids of the parameters that run or have a gradient.
+
+        Cost: one sweep where there is a parameter that was not judged before, at most 8 in all.
+        """
+        left = self._without_known_owner(parameters)
+        if not self._ownerless.issuperset(map(id, left)):
+            if self._sweeps >= self.SWEEPS:
+                return []
+            self._sweeps += 1
+            modules = live_instances(self._base)
+            if not modules:
+                return []
+            self._search(modules, {id(p) for p in left}, trained)
+            left = self._without_known_owner(left)
+            self._ownerless = {id(p) for p in left}
+        return left
+
+    def _without_known_owner(self, parameters):
+        owners = [module for module in [owner() for owner in self._owners] if module is not None]
+        held = {id(p) for module in owners for p in parameters_of(module, self._children)}
+        return [p for p in parameters if id(p) not in held]
+
+    def _search(self, modules, wanted, trained):
+        children = self._children
+        inner = {id(one) for module in modules for one in (module.__dict__.get(children) or {}).values()}
+        for module in modules:
+            if id(module) not in inner:
+                held = {id(p) for p in parameters_of(module, children)}
+                if not held.isdisjoint(wanted) and not held.isdisjoint(trained):
+                    self._owners.append(ref(module))

@@ -188,9 +188,16 @@ class InitialWrites:
         self.closed = False
 
     def of(self, parameter):
-        """Name of an initialiser -> calls on this tensor."""
+        """Name of an initialiser -> most calls on this tensor with the same numbers.
+
+        One that is called with a scale of its own after a general one, as for residual branches, writes on purpose.
+        """
         known = self._counts.get(id(parameter))
-        return known[1] if known is not None and known[0]() is parameter else {}
+        most = {}
+        if known is not None and known[0]() is parameter:
+            for (name, _), times in known[1].items():
+                most[name] = max(times, most.get(name, 0))
+        return most
 
     def _take(self, name, args, kwargs):
         try:
@@ -200,6 +207,8 @@ class InitialWrites:
             known = self._counts.get(id(tensor))
             if known is None or known[0]() is not tensor:
                 known = self._counts[id(tensor)] = (ref(tensor), {})
-            known[1][name] = known[1].get(name, 0) + 1
+            numbers = [value for value in (*args[1:], *kwargs.values()) if type(value) in (int, float)]
+            key = name, tuple(numbers)
+            known[1][key] = known[1].get(key, 0) + 1
         except Exception as error:
             self._failed(self.FRAMEWORK + ".init", error)

@@ -55,6 +55,9 @@ class Checkpoints(checkpoints.Checkpoints):
                 return optimizer
         return None
 
+    def _initial_seed(self):
+        return self.module.base.core.default_cpu_generator().initial_seed()
+
     def _random_state(self):
         return rng_print(self.module)
 

@@ -9,6 +9,7 @@ import threading
 from weakref import ref
 
 from ..inspection import root_modules
+from ..inspection.model_lookup import SpareParameters
 from ..inspection.root_modules import MOST_ROOTS, is_stochastic
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 
@@ -31,6 +32,7 @@ class RootModules(root_modules.RootModules):
         look: What looks at the layers of the forward under way, `None` at ordinary steps: `look.call(layer, original,
             args, kwargs)`.
         abandoned: Called when an outermost call raised.
+        spares: Finds the models of parameters that belong to none that was seen to run.
     """
 
     CHILDREN = "_sub_layers"
@@ -42,6 +44,7 @@ class RootModules(root_modules.RootModules):
         self.inside = Inside()
         self._local = adapter.training.local
         self._dynamic = adapter.module.in_dynamic_mode
+        self.spares = SpareParameters(adapter.module.nn.Layer, "_sub_layers")
         self._held = set()
         self._optimizers = 0
         self._refused = {}

@@ -79,5 +79,7 @@ def _of_optimizers(inspector, loop, owned):
             continue
         params = framework_state.parameters(optimizer)
         lost = [p for p in params if id(p) not in owned and p._grad_ivar() is None and owned]
+        if lost:
+            lost = inspector.roots.spares.ownerless(lost, owned | {id(p) for p in params if p._grad_ivar() is not None})
         loop.optimizer(recorder.index).stale = lost_parameters(params, lost, lambda p: prod(p.shape))
     note_schedulers(inspector, loop, owners)

@@ -46,6 +46,9 @@ class Checkpoints(checkpoints.Checkpoints):
     def _optimizer_of(self, scheduler):
         return getattr(scheduler, "optimizer", None)
 
+    def _initial_seed(self):
+        return self.module.initial_seed()
+
     def _random_state(self):
         return self.module.get_rng_state()
 

@@ -40,15 +40,17 @@ class DataLoaders(dataloader.DataLoaders):
         module._BaseDataLoaderIter.__next__ = self._watched_next(ends)
 
     def _settings(self, loader):
-        dataset, sampler = loader.dataset, getattr(loader, "sampler", None)
+        dataset, batches = loader.dataset, _batches_of(loader)
         iterable = getattr(loader, "_dataset_kind", 0) == 1
+        sampler = getattr(batches, "sampler", batches)
         kind = type(sampler).__name__
+        size = getattr(batches, "batch_size", None)
         return {
-            "batch_size": loader.batch_size if type(loader.batch_size) is int else None,
+            "batch_size": size if type(size) is int else None,
             "workers": loader.num_workers,
             "shuffle": is_shuffling(sampler, kind),
             "sampler": kind,
-            "drop_last": bool(loader.drop_last),
+            "drop_last": bool(getattr(batches, "drop_last", False)),
             "pin_memory": bool(loader.pin_memory),
             "persistent": bool(getattr(loader, "persistent_workers", False)),
             "prefetch": getattr(loader, "prefetch_factor", None),
@@ -57,3 +59,17 @@ class DataLoaders(dataloader.DataLoaders):
             "dataset": type(dataset).__name__,
             "iterable": iterable,
         }
+
+
+def _batches_of(loader):
+    """What says which samples form a batch: the loader itself, or a batch sampler that it was given.
+
+    Such a loader shows a sampler in order that it never asks. Libraries that share batches among processes wrap the
+    batch sampler of the program, once or several times.
+    """
+    batches = loader.batch_sampler if loader.batch_size is None else None
+    for _ in range(4):
+        if hasattr(batches, "sampler") or not hasattr(batches, "batch_sampler"):
+            break
+        batches = batches.batch_sampler
+    return loader if batches is None else batches

@@ -97,16 +97,23 @@ class ModelCopies:
                 self._follow(one, module)
         if self._count == self._looked or self._count >= MOST_MADE:
             return
-        self._looked = self._count
         called = [root.module() for root in self.inspector.followed() if root.called]
         trained = [module for module in called if module is not None]
+        if not trained:
+            return
+        self._looked = self._count
         shapes = [_shapes(module) for module in trained]
         inside = {id(part) for module in trained for part in module.modules()}
         made = [module for module in list(self._made) if id(module) not in inside]
         within = {id(part) for module in made for part in module.modules() if part is not module}
-        for module in made:
-            if id(module) in within or len(self.known) >= MOST or any(one.module() is module for one in self.known):
-                continue
+        for module in [one for one in made if id(one) not in within]:
+            # What is copied as a whole may be called by its parts.
+            for one in (module, *module.children()):
+                if one is module or _shapes(module) not in shapes:
+                    self._consider(one, shapes)
+
+    def _consider(self, module, shapes):
+        if len(self.known) < MOST and not any(one.module() is module for one in self.known):
             own = _shapes(module)
             if own and own in shapes:
                 self._take(module)

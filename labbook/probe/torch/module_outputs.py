@@ -4,7 +4,7 @@ from weakref import ref
 
 from ..inspection import module_outputs
 from ..inspection.module_outputs import FLAT, RECTIFIERS
-from ..inspection.nested import first_tensor
+from ..inspection.nested import first_tensor, tensors_in
 from .batched_stats import BatchedStats, share
 from .module_calls import Observer
 from .tensor_stats import MOST, RUN
@@ -95,6 +95,9 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         if self.without_modes.is_possible():
             with self.without_modes:
                 self._look(0, module, args, output)
+                told = self.found.get(0)
+                if told is not None and told["calls"] == 1:
+                    told["alike"] = self._are_alike(args)
 
     def _look_at(self, number, module, args, tensor):
         maker = self._returned.get(id(tensor))
@@ -120,6 +123,11 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
 
     def _version(self, tensor):
         return None if tensor.is_inference() else tensor._version
+
+    def _are_alike(self, args):
+        """Whether all samples of all inputs are equal, `None` where there is no batch."""
+        batches = [t for _, t in tensors_in(args, self.stats, 4) if self.stats.is_plain(t) and t.dim() and len(t) > 1]
+        return all(self.torch.equal(t[:_ROWS], t[:1].expand_as(t[:_ROWS])) for t in batches) if batches else None
 
     def _saturated(self, tensor):
         if not self.stats.is_plain(tensor) or not tensor.is_floating_point() or not tensor.numel():

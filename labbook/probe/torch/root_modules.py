@@ -1,6 +1,7 @@
 """Finds the outermost models of a PyTorch program and observes their calls."""
 
 from ..inspection import root_modules
+from ..inspection.model_lookup import SpareParameters
 from ..inspection.root_modules import MOST_ROOTS, is_stochastic
 from .module_calls import Observer
 
@@ -24,6 +25,7 @@ class RootModules(root_modules.RootModules):
 
     Attributes:
         end_look: Called when a forward that was followed has ended, in whatever way.
+        spares: Finds the models of parameters that belong to none that was seen to run.
     """
 
     CHILDREN = "_modules"
@@ -31,6 +33,7 @@ class RootModules(root_modules.RootModules):
     def __init__(self, torch, find, is_compiling, failed, clock, calls):
         super().__init__(torch, failed)
         self.end_look = None
+        self.spares = SpareParameters(torch.nn.Module, "_modules")
         self._calls = calls
         self._find = find
         self._is_compiling = is_compiling

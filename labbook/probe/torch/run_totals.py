@@ -78,5 +78,7 @@ def _of_optimizers(inspector, loop, owned):
     for recorder, optimizer in owners if owned else ():
         params = parameters(optimizer)
         lost = [p for p in params if id(p) not in owned and id(p) not in inspector.had_gradient]
+        if lost:
+            lost = inspector.roots.spares.ownerless(lost, owned | set(inspector.had_gradient))
         loop.optimizer(recorder.index).stale = lost_parameters(params, lost, lambda p: p.numel())
     note_schedulers(inspector, loop, owners)

@@ -33,12 +33,13 @@ class Evaluation:
         self._framework = framework
         self.phases = 0
         self.short = 0
+        self.whole = 0
         self.open = False
         self.batches = self.of_others = 0
         self._before = 0
         self._next = 0
 
-    def forward(self, step, root, training, grad, stochastic, other=False):
+    def forward(self, step, root, training, grad, stochastic, other=False, whole=False):
         """Add a forward that is no training forward.
 
         Args:
@@ -48,10 +49,12 @@ class Evaluation:
             grad: Whether gradients were enabled.
             stochastic: Whether it contains dropout or batch normalisation.
             other: Whether the model is not trained.
+            whole: As in `ModelRoles`.
         """
         if not self.open:
             self.open = True
             self.batches = self.of_others = 0
+            self._whole = True
             self._begun = step
             self._root, self._training, self._grad, self._stochastic = root, training, grad, stochastic
             self._dropout, self._line, self._loader = 0, "", None
@@ -59,6 +62,7 @@ class Evaluation:
             self._last = None
         self.batches += 1
         self.of_others += other
+        self._whole = self._whole and whole and not grad
         self._training = self._training or training
         self._grad = self._grad or grad
 
@@ -98,13 +102,14 @@ class Evaluation:
         near = self._begun - self._before < APART
         # A teacher may be called twice per step, and before the loss of the trained model.
         taught = self.of_others == self.batches < SHORT
-        if near and (taught or (self.batches < 2 and not self._losses)):
+        if near and (taught or (self.batches < 2 and not self._losses and not self._whole)):
             self._before = step
             return
         self._before = step
         self.phases += 1
         if self.batches < SHORT:
             self.short += 1
+        self.whole += self._whole
         if self.phases > ALL:
             if self.phases < self._next:
                 return
@@ -129,4 +134,5 @@ class Evaluation:
             samples=self._samples,
             phases=self.phases,
             short=self.short,
+            whole=self.whole,
         )

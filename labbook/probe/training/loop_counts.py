@@ -68,6 +68,7 @@ class LoopCounts:
         self.backwards_asked = 0
         self.train_grad = self.train_nograd = self.eval_grad = self.eval_nograd = 0
         self.of_others = 0
+        self.small = self.compared = 0
         self.losses_open = 0
         self.eval_backwards = 0
         self.train_backwards = 0
@@ -181,6 +182,8 @@ class LoopCounts:
                 "eval_grad": self.eval_grad,
                 "eval_nograd": self.eval_nograd,
                 "of_others": self.of_others,
+                "small": self.small,
+                "compared": self.compared,
             },
             "forwards_lonely": self.without_optimizer(),
             "losses_lonely": self.losses_open + _beyond_usual(self._loss_opens),

@@ -55,8 +55,11 @@ class LossCallSite:
         Args:
             facts: `input` and `target` ({`shape`, `dtype`, `min`, `max`}), `classes`, `reduction`, `items`, `weight`,
                 `soft`, `ignored` and `targets` (counts), and booleans or counts for the names in `_COUNTED`.
-            value: The result, `None` if unknown.
+            value: The result, `None` if unknown. A call on nothing, as of a mask that chose no sample, tells nothing
+                of the others.
         """
+        if 0 in (facts.get("input") or {}).get("shape", ()):
+            return
         self.observed += 1
         for name in ("input", "target"):
             self._kind(name, facts.get(name))

@@ -17,11 +17,16 @@ class ModelRoles:
 
     Attributes:
         steps: Number of a model -> step of its last forward with gradients.
+        whole: Whether the last forward without gradients was in evaluation mode and of no far smaller batch than the
+            model is trained on: it validates; what acts sees one sample or few.
     """
 
     def __init__(self):
         self.steps = {}
+        self.whole = False
         self._samples = 0
+        self._backwards = 0
+        self._last, self._trained = {}, {}
 
     def takes(self, monitor, root, args, kwargs, grad, samples):
         """Process a forward of a model.
@@ -42,10 +47,22 @@ class ModelRoles:
         if grad:
             self.steps[root.index] = monitor.step
             self._samples = samples or self._samples
+            self._compare(monitor.loop, root.index, samples or monitor.inspector.samples_of(args, kwargs))
             return False
+        count = samples or monitor.inspector.samples_of(args, kwargs)
+        self.whole = not root.training() and 0 < self._last.get(root.index, 0) < count * FEWER
         last = monitor.last_root
         if last is None or root is last or monitor.step - self.steps.get(root.index, -RECENT) <= RECENT:
             return False
-        other = not 0 < (samples or monitor.inspector.samples_of(args, kwargs)) * FEWER <= self._samples
+        other = not 0 < count * FEWER <= self._samples
         monitor.loop.of_others += other
         return other
+
+    def _compare(self, loop, index, samples):
+        """Count a forward with gradients of far fewer samples than this model was last trained on."""
+        if loop.backwards != self._backwards:
+            self._backwards = loop.backwards
+            self._trained.update(self._last)
+            loop.compared += 1
+        self._last[index] = samples
+        loop.small += 0 < samples * FEWER <= self._trained.get(index, 0)

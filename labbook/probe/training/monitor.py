@@ -162,7 +162,7 @@ class TrainingMonitor:
                     self._timed(self.inspector.before_forward, root, args, kwargs, batch)
             elif training and root.stochastic:
                 self.loop.nograd_stochastic = True
-            self.evaluation.forward(self.step, root.name, training, grad, root.stochastic, other)
+            self.evaluation.forward(self.step, root.name, training, grad, root.stochastic, other, self.roles.whole)
             if batch is not None:
                 self.evaluation.batch(batch)
             self.inspector.before_evaluation(root)

@@ -303,6 +303,8 @@ ODD = {
     "odd4_torch": """blocks_computed_twice weights_of_tasks_learnt four_folds small_from_large second_order_on_all
         process_of_gauss one_at_a_time steep_warm_up seen_once smoothed_and_mixed physics_in_the_loss parts_of_factors
         scaled_on_the_cpu reads_forecasts policy_against_a_reference""",
+    "odd5_torch": """forward_by_name slot_of_padding values_by_bootstrap values_of_a_fixed_set drawn_from_seeds
+        few_are_labelled full_graph""",
     "strangers_torch": """labelled_nodes one_epoch_in_a_function five_folds search_for_a_rate
         same_records_for_two_tasks""",
     "numeric_paddle": "mixed_precision_on_the_processor",
@@ -312,6 +314,7 @@ ODD = {
     "odd2_paddle": """high_level low_precision_weights soft_labels_in_four_parts hinge_adversaries labels_of_its_own
         teacher_of_before judged_by_features looks_ahead average_of_weights low_rank_adapters recomputed_blocks
         unaligned_sequences four_folds no_layer_at_all""",
+    "odd3_paddle": """forward_by_name slot_of_padding""",
 }
 
 DEVICES = {"asks_for_a_device": ("cuda", "cpu"), "wants_a_gpu": ("gpu", "cpu")}
