@@ -12,9 +12,14 @@ OPERATIONS = {
     ),
     "paddle": ("to_static", "jit_save", "saved", "copied", "attributes", "hooks", "signatures", "tracebacks"),
 }
-LEVELS = ("off", "light", "normal", "deep")
 STEPS = (3, 300)
 """The first steps are all observed closely; after 300 the loop is steady and most steps are only counted."""
+
+RECORDINGS = [
+    *((3, "deep"), (300, "normal")),
+    *(pytest.param(3, level, marks=pytest.mark.long) for level in ("off", "light", "normal")),
+    *(pytest.param(300, level, marks=pytest.mark.long) for level in ("off", "light", "deep")),
+]
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +48,7 @@ def results(run):
         for operation in operations
     ],
 )
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize(("steps", "level"), RECORDINGS)
 def test_operations_on_a_trained_model_give_what_they_give_without_labbook(results, steps, level, framework, operation):
     bare, recorded = results(framework, None, steps), results(framework, level, steps)
     for mode in ("train", "eval"):

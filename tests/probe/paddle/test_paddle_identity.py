@@ -76,7 +76,7 @@ def digest(text):
 
 
 @pytest.mark.parametrize(
-    "kind", ["workers", "nan", *(pytest.param(k, marks=pytest.mark.long) for k in ("plain", "amp"))]
+    "kind", ["nan", *(pytest.param(k, marks=pytest.mark.long) for k in ("workers", "plain", "amp"))]
 )
 def test_a_watched_training_computes_the_same(probed, kind):
     script = probed.write("train.py", PROGRAM)

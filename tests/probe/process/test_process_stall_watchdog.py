@@ -151,7 +151,7 @@ HANDLERS = {
 @pytest.mark.torch
 @pytest.mark.parametrize(
     "what",
-    [pytest.param(what, marks=() if what in ("none", "child") else pytest.mark.long) for what in HANDLERS],
+    [pytest.param(what, marks=() if what == "none" else pytest.mark.long) for what in HANDLERS],
 )
 def test_signal_handlers_of_the_program_are_unchanged(probed, what):
     begin = "import os, signal, sys, time\ndef mine(number, frame):\n    print('mine', number, flush=True)\n"

@@ -17,8 +17,8 @@ def last(output):
     return json.loads(output.stdout.strip().splitlines()[-1] if hasattr(output, "stdout") else output)
 
 
-MODES = ("plain", "workers", "scaler", "nan")
-MORE_MODES = ("amp", "several", "lbfgs", "sqrt")
+MODES = ("plain", "nan")
+MORE_MODES = ("workers", "scaler", "amp", "several", "lbfgs", "sqrt")
 
 
 @pytest.mark.parametrize("mode", [*MODES, *(pytest.param(mode, marks=pytest.mark.long) for mode in MORE_MODES)])

@@ -41,7 +41,7 @@ def test_the_first_thousand_steps_are_written_one_by_one():
 @pytest.mark.parametrize("step_s", [1e-4, 1e-2, 0.5])
 def test_many_steps_are_few_records_and_every_step_counts(step_s):
     one, journal = recorder()
-    count = 200_000
+    count = 200_000 if step_s < 0.1 else 20_000
     for step in range(count):
         one.add([math.sin(step)], [0.1], abs(math.cos(step)), step * step_s, 2)
     one.flush()
@@ -68,12 +68,12 @@ def test_a_million_cheap_steps_stay_in_a_few_megabytes():
 
 def test_a_window_is_not_older_than_two_seconds_when_a_step_is_taken():
     one, journal = recorder()
-    now = 0.0
+    now, last, counted = 0.0, 0, 0
     for step in range(20_000):
         now += 0.3
         one.add([1.0], [0.1], None, now, 1)
+        last, counted = last + sum(record["n"] for record in journal.records[counted:]), len(journal.records)
         if step > 1000:
-            last = sum(record["n"] for record in journal.records)
             assert (step + 1 - last) * 0.3 <= 2.3
 
 
