@@ -102,6 +102,9 @@ def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
         limits = message("health.label_out_of_head.not_measured")
         if low is not None and high is not None:
             limits = message("health.range", low=low, high=high)
+            if loss.get("ignored"):
+                # The extremes are those of all targets: the ignored value is one of them.
+                limits = message("health.label_out_of_head.with_ignored", limits=limits, share=loss["ignored"])
         expected = _valid_labels(fn, classes)
         if loss.get("outside", 0) and not (fn in BINARY and opposed_optimizers(run, signals)):
             observed = message("health.label_out_of_head.outside", bad=loss.get("outside", 0), limits=limits)
@@ -151,7 +154,9 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
         counts = _binary_counts(run, signals) or counts
     total = sum(counts.values())
     if loss is None:
-        return unobserved(message("health.not_observed.no_classifier"))
+        called = any(one.get("fn") in (*CLASSIFIERS, *BINARY) for one in training_losses(signals))
+        several = message("health.not_observed.labels_per_sample")
+        return unobserved(several if called else message("health.not_observed.no_classifier"))
     if total < 100 or len(counts) < 2:
         return too_few(total, 100, "health.too_few.labels")
     most, least = max(counts.values()), min(counts.values())

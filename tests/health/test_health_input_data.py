@@ -136,6 +136,9 @@ def test_labels_out_of_the_head(ask):
     found = ask("label_out_of_head", signals={"losses": (classifier(outside=7, target={"min": 1, "max": 3}),)})
     assert found.verdict == "fail" and found.observed == "7 targets outside, 1 to 3" and found.expected == "0 to 2"
     assert ask("label_out_of_head", signals={"losses": (classifier(),)}).verdict == "ok"
+    masked = classifier(target={"min": -100, "max": 2}, ignored=0.25)
+    found = ask("label_out_of_head", signals={"losses": (masked,)})
+    assert found.verdict == "ok" and found.observed == "-100 to 2, 25 % of them ignored"
 
 
 def test_constant_labels(ask):
@@ -161,7 +164,8 @@ def test_imbalance(ask):
     column = {"shape": [32, 1], "min": 0, "max": 2}
     assert ask("class_imbalance", signals=signals([1900, 50, 50], target=column)).verdict == "warn"
     pixels = {"shape": [32, 8, 8], "min": 0, "max": 2}
-    assert ask("class_imbalance", signals=signals([1900, 50, 50], target=pixels)).verdict == "not observed"
+    found = ask("class_imbalance", signals=signals([1900, 50, 50], target=pixels))
+    assert found.verdict == "not observed" and "several labels per sample" in found.observed
 
 
 @pytest.mark.parametrize(
