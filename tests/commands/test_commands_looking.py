@@ -189,6 +189,7 @@ def test_the_site_is_built(book):
     assert "MkDocs" not in done.stderr and "Zensical" not in done.stderr and done.stderr == ""
 
 
+@pytest.mark.long
 def test_watch_builds_again(book):
     book.record("sh", "-c", "echo hi")
     process = subprocess.Popen(

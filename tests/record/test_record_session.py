@@ -66,6 +66,7 @@ def test_a_paddle_training_is_described(book):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_ranks_of_torchrun_have_separate_series(book):
     script = book.folder / "ranks.py"
     script.write_text(
@@ -356,6 +357,7 @@ def test_failed_checks_of_a_training_are_printed_at_the_end(book):
 
 
 @pytest.mark.parametrize("framework", [pytest.param("torch", marks=pytest.mark.long), "paddle"])
+@pytest.mark.long
 def test_health_can_be_switched_off(book, framework):
     script = str(EXAMPLES / f"digits_{framework}.py")
     book("record", "--debug", "off", "--", sys.executable, script, "--epochs", "2")

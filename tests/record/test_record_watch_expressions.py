@@ -167,6 +167,7 @@ def test_a_dry_run_ends_after_its_steps(book, framework):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_a_program_that_catches_everything_is_terminated(book):
     write_loop(book, LOOPS["torch"].replace("# SWALLOW", "except BaseException: continue"))
 
@@ -177,6 +178,7 @@ def test_a_program_that_catches_everything_is_terminated(book):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_training_in_a_thread_is_interrupted(book):
     write_loop(book, LOOPS["torch"].replace("main()\n", THREAD))
 
@@ -187,6 +189,7 @@ def test_training_in_a_thread_is_interrupted(book):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_logged_numbers_are_watched_too(book):
     write_loop(book, LOOPS["torch"].replace("# LOG", "import labbook; labbook.log(**{'val/acc': step / 10})"))
 

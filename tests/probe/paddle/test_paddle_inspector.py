@@ -68,6 +68,7 @@ def test_a_healthy_training_is_seen_whole(probed):
     )
 
 
+@pytest.mark.long
 def test_gradients_that_are_not_cleared(probed):
     cleared = play(probed, "paddle", "--fault", "not_cleared").of("loop")[-1]["cleared"]["0"]
     assert cleared["not_cleared"] == cleared["checked"] == cleared["streak"] == 11
@@ -83,11 +84,13 @@ def test_a_cut_graph_is_found_with_its_line(probed):
     assert set(done.of("loop")[-1]["never_grad"]) == set(graph["unreachable"])
 
 
+@pytest.mark.long
 def test_backward_in_eval_mode(probed):
     seen = play(probed, "paddle", "--fault", "eval_mode").of("loop")[-1]["backward_in_eval"]
     assert (seen["count"], seen["in_train"], seen["first_step"], seen["stochastic"]) == (12, 0, 1, True)
 
 
+@pytest.mark.long
 def test_softmax_before_cross_entropy(probed):
     done = play(probed, "paddle", "--fault", "softmax")
     assert done.of("loss_call")[-1]["prob_rows"] == 1.0
@@ -95,6 +98,7 @@ def test_softmax_before_cross_entropy(probed):
     assert {(one["fn"], one["dim"], one["size"]) for one in functions} == {("softmax", 1, 10)}
 
 
+@pytest.mark.long
 def test_the_flight_recorder_names_layer_operator_and_line(probed):
     (flight,) = play(probed, "paddle", "--fault", "nan").of("flight")
     assert (flight["step"], flight["trigger"], flight["finding"]) == (5, "loss", "forward")
@@ -211,6 +215,7 @@ print(count[0])
 
 
 @pytest.mark.parametrize("level", ["normal", "deep"])
+@pytest.mark.long
 def test_nodes_of_the_graph_are_left_alone_after_the_first_steps(probed, level):
     """PaddlePaddle 3.3 never frees what `Tensor.grad_fn` returns: 8 KB each time."""
     probed.settings["level"] = level

@@ -35,6 +35,7 @@ train()
 """
 
 
+@pytest.mark.long
 def test_short_runs_inside_functions_with_adamw_are_known_to_the_end(probed):
     """AdamW calls no constructor of its base class; `critic` is in no optimizer, and `spare` in no forward."""
     done = probed(sys.executable, probed.write("short.py", SHORT), OMP_NUM_THREADS="1")
@@ -105,6 +106,7 @@ for epoch in range(2):
 
 
 @pytest.mark.parametrize("mode", ["evaluation", "training"])
+@pytest.mark.long
 def test_judges_and_averages_beside_a_training(probed, mode):
     done = probed(sys.executable, probed.write("together.py", TOGETHER), mode, OMP_NUM_THREADS="1")
     loop = done.of("loop")[-1]

@@ -87,6 +87,7 @@ def test_a_dead_reader_is_recorded_with_the_blocked_main_thread(probed):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_a_process_with_one_thread_stays_one(probed):
     source = STEPS["torch"] + "import os\nfor _ in range(70): step()\nprint(len(os.listdir('/proc/self/task')))\n"
     probed.write("train.py", source)
@@ -95,6 +96,7 @@ def test_a_process_with_one_thread_stays_one(probed):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_the_watch_rests_while_a_child_is_forked(probed):
     source = STEPS["torch"] + THREAD + (
         "import os\nstep()\nbefore = len(os.listdir('/proc/self/task'))\npid = os.fork()\n"
@@ -194,6 +196,7 @@ def test_a_program_that_has_faults_shown_itself_gets_them_shown(probed):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_a_fault_of_a_child_is_not_taken_for_one_of_its_parent(probed):
     source = STEPS["torch"] + (
         "import ctypes, os\nstep()\npid = os.fork()\nif pid == 0:\n    ctypes.string_at(0)\n"

@@ -31,6 +31,7 @@ def test_nothing_more_is_printed(both):
     assert times.sub("", watched.err) == times.sub("", bare.err)
 
 
+@pytest.mark.long
 def test_a_compiled_model_is_told(run):
     outcome = run("compiled_torch.py", "compiled_model")
     assert outcome.merged()["mode"] == "compiled"

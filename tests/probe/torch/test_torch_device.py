@@ -18,6 +18,7 @@ def test_nothing_is_read_from_a_device_on_ordinary_steps(run, healthy):
     assert all("loss" in step and "grad_norm" in step for step in steps)
 
 
+@pytest.mark.long
 def test_nothing_is_read_or_computed_while_a_graph_is_captured(run, healthy):
     outcome = healthy(run("health_torch_device.py", "capture"))
     _, reads, _, captured = outcome.result

@@ -42,10 +42,12 @@ def test_gradients_that_nobody_clears_are_seen_at_every_step(play):
 @pytest.mark.parametrize(
     "case", ["gan", *(pytest.param(c, marks=pytest.mark.long) for c in ("accum", "gradval", "dropeval"))]
 )
+@pytest.mark.long
 def test_healthy_clearing_is_no_finding(play, case):
     assert all(one["not_cleared"] == 0 for one in loop(play(case)).get("cleared", {}).values())
 
 
+@pytest.mark.long
 def test_accumulation_is_counted(play):
     assert loop(play("accum"))["accumulation"] == {"4": 15}
 
@@ -78,6 +80,7 @@ def test_layers_in_a_list_are_foreign_leaves(play):
     assert all(leaf["parameter"] and leaf["again"] for leaf in foreign)
 
 
+@pytest.mark.long
 def test_stale_optimizer_parameters_are_counted(play):
     told = loop(play("stale"))
     assert told["stale"]["0"] == {"tensors": 2, "elements": 34, "held": 4}
@@ -96,6 +99,7 @@ def test_training_in_evaluation_mode_is_counted(play):
     assert len(outcome.of("model")) == 1
 
 
+@pytest.mark.long
 def test_a_seed_in_the_loop_is_seen(play):
     rng = loop(play("seed"))["rng"]
     assert rng["same"] == rng["checked"] > 5
@@ -103,6 +107,7 @@ def test_a_seed_in_the_loop_is_seen(play):
     assert rng["line"].startswith("health_torch.py:")
 
 
+@pytest.mark.long
 def test_probabilities_into_cross_entropy_are_seen(play):
     (call,) = {one["line"]: one for one in play("softmax2").of("loss_call")}.values()
     assert call["prob_rows"] == 1.0
@@ -110,6 +115,7 @@ def test_probabilities_into_cross_entropy_are_seen(play):
     assert call["calls"] == 60
 
 
+@pytest.mark.long
 def test_a_softmax_over_the_batch_is_seen_in_the_loss_and_in_the_function(play):
     outcome = play("softaxis")
     assert outcome.of("loss_call")[-1]["prob_columns"] == 1.0
@@ -117,12 +123,14 @@ def test_a_softmax_over_the_batch_is_seen_in_the_loss_and_in_the_function(play):
     assert (softmax["fn"], softmax["dim"], softmax["size"]) == ("softmax", 0, 32)
 
 
+@pytest.mark.long
 def test_a_broadcast_loss_is_seen(play):
     call = play("broadcast").of("loss_call")[-1]
     assert call["broadcast"] == call["observed"] > 5
     assert call["items"] == 32 * 32
 
 
+@pytest.mark.long
 def test_dropout_that_ignores_the_mode_is_seen_in_evaluation(play):
     phases = play("dropeval").of("evaluation")
     assert [phase["dropout_active"] for phase in phases] == [8, 8, 8]
@@ -157,6 +165,7 @@ def test_a_failure_in_validation_is_known(probed, fails, validation):
     assert ("validation" in collect_run_evidence(run).conditions) is validation
 
 
+@pytest.mark.long
 def test_evaluation_in_training_mode_and_with_gradients_is_seen(play):
     outcome = play("traineval")
     assert loop(outcome)["nograd_in_train"] == {"count": 24, "stochastic": True}
@@ -184,12 +193,14 @@ def test_forwards_of_a_teacher_are_told_from_those_that_act(play, case, nograd, 
     assert len(outcome.of("evaluation")) <= 20
 
 
+@pytest.mark.long
 def test_graphs_that_stay_alive_are_counted(play):
     held = play("retain").of("memory")[-1]
     assert held["graphs"] == held["graphs_of"] > 5
     assert play("nozero").of("memory")[-1]["graphs"] <= 1
 
 
+@pytest.mark.long
 def test_steps_without_gradient_or_backward_are_counted(play):
     assert loop(play("zerobetween"))["steps_without_gradient"]["0"] == {"none": 60, "zero": 0, "streak": 60}
     told = loop(play("nobackward"))
@@ -204,6 +215,7 @@ def test_a_scheduler_before_the_optimizer_is_seen(play):
     assert told["options"]["T_max"] == 10
 
 
+@pytest.mark.long
 def test_loads_that_change_nothing_or_match_nothing_are_told(play):
     alias, nothing = play("load").of("loaded")
     assert alias["alias"] is True
@@ -259,6 +271,7 @@ def test_a_healthy_run_has_a_whole_record(play):
     assert not outcome.of("flight")
 
 
+@pytest.mark.long
 def test_what_is_paid_once_is_told_apart_from_what_every_step_costs(play):
     bye = play("dropeval").of("bye")[0]
     sustained = bye["sustained"]

@@ -20,6 +20,7 @@ def step():
 """
 
 
+@pytest.mark.long
 def test_a_mode_of_the_program_sees_no_call_of_the_probe(run, healthy):
     program = (
         LOOP
@@ -48,6 +49,7 @@ print(json.dumps(seen))
     assert watched.result["function"] == bare.result["function"]
 
 
+@pytest.mark.long
 def test_without_global_hooks_each_class_is_wrapped(run, healthy):
     """PyTorch before 2.0 has none."""
     program = """

@@ -26,6 +26,7 @@ def test_the_parts_of_a_sharded_gradient_combine_to_the_whole(run, healthy):
     assert [event["loss"] for event in zero] == approx(outcome.result["losses"])
 
 
+@pytest.mark.long
 def test_clipping_a_sharded_model_tells_the_whole_norm(run, healthy):
     outcome = healthy(run("sharded_torch.py", "fsdp2", "clip", launcher=TORCHRUN, timeout=90))
     for steps in ranks(outcome).values():

@@ -91,6 +91,7 @@ o.step()
 
 
 @torch_only
+@pytest.mark.long
 def test_an_unseeded_program_is_not_reported_as_seeded(run, healthy):
     outcome = healthy(
         run("import torch\nw = torch.nn.Parameter(torch.rand(2))\nw.sum().backward()\ntorch.optim.SGD([w], 0.1).step()")
@@ -109,6 +110,7 @@ def test_without_backward_nothing_is_claimed(run, healthy, body):
 
 
 @torch_only
+@pytest.mark.long
 def test_functional_gradients_are_no_backward_and_updates_by_hand_are_counted_as_such(run, healthy):
     functional = """
 import torch
@@ -199,6 +201,7 @@ for worker in workers: worker.join()
 
 @torch_only
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_run_has_lost_two_seconds_at_most(tmp_path):
     program = """
 import sys, time, torch

@@ -74,6 +74,7 @@ print(scaler.is_enable())
 
 @pytest.mark.paddle
 @pytest.mark.parametrize(("kind", "flights"), [("scaled", 0), ("plain", 1)])
+@pytest.mark.long
 def test_an_overflow_that_a_scaler_of_paddle_skips_is_no_failure(probed, kind, flights):
     done = probed(sys.executable, probed.write("scaled.py", SCALED), kind, OMP_NUM_THREADS="1")
     assert done.of("probe_error") == []
@@ -181,6 +182,7 @@ print(sum(one() is not None for one in inputs), sum(one() is not None for one in
 
 @pytest.mark.paddle
 @pytest.mark.parametrize("level", ["normal", "deep"])
+@pytest.mark.long
 def test_inputs_and_models_of_paddle_are_freed_as_without_the_probe(probed, level):
     probed.settings["level"] = level
     done = probed(sys.executable, probed.write("kept.py", KEPT_PADDLE), OMP_NUM_THREADS="1")
