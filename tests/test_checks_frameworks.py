@@ -197,7 +197,7 @@ def faulty(kit, fault):
         return "batch[0]", "fail", (model, kit.loader(images), optimizer, loss)
     if fault == "labels from 1":
         labels = LABELS + 1
-        return "labels", "fail", (model, kit.loader(labels=labels), optimizer, lambda s, t: loss(s, t - 1))
+        return "labels", "fail", (model, kit.loader(IMAGES, labels, False), optimizer, lambda s, t: loss(s, t - 1))
     if fault == "sorted":
         order = numpy.argsort(LABELS, kind="stable")
         return "labels", "warn", (model, kit.loader(IMAGES[order], LABELS[order], False), optimizer, loss)
