@@ -168,7 +168,7 @@ def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
         indent: Further blanks before all lines but the first; they begin where the text of the first one does.
     """
     body = text.lstrip(" ")
-    if display_width(text) <= width or body.startswith(("$ ", "> ", "labbook ", "git ")):
+    if display_width(text) <= width or re.match(r"\$ |> |labbook [\w-]|git ", body):
         return [text]
     margin = " " * min(len(text) - len(body) + indent, width // 2)
     lines, line = [], text[: len(text) - len(body)]

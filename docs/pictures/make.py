@@ -95,7 +95,7 @@ def _make(notebook: Notebook, suffix: str) -> None:
     scenes = [
         ([*train, "--lr", "5"], notebook.show(*train, "--lr", "5")),
         ([*train, "--lr", "0.1"], notebook.show(*train, "--lr", "0.1")),
-        (["labbook", "fix", "last"], notebook.show("labbook", "fix", "last")),
+        (["labbook", "fix", "last", "--yes"], notebook.show("labbook", "fix", "last", "--yes")),
     ]
     search = ["labbook", "search", "-n", "4", _QUESTION[notebook.language]]
     scenes.append((search, notebook.show(*search)))
@@ -104,7 +104,7 @@ def _make(notebook: Notebook, suffix: str) -> None:
     first = next(iter(sorted(notebook.folder.glob("notes/runs/*/*/*/*.md"))))
     notebook.show(*train, "--hidden", "32", status=1)
     notebook.show(*train)
-    notebook.show("labbook", "fix", "last")
+    notebook.show("labbook", "fix", "last", "--yes")
     again = notebook.show(*train, "--hidden", "48", status=1)
     lines = [_prompt([*train, "--hidden", "48"], 0.0), *(Line(text) for text in _without_frames(again.lines))]
     (IMAGES / f"failure{suffix}.svg").write_text(still(lines, COLUMNS, failure), encoding="utf-8")

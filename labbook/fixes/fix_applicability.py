@@ -136,12 +136,18 @@ def touches_failure(change: Change, finding: Finding, symptom: Symptom | None) -
     return False
 
 
-def can_apply(change: Change, here: Circumstances) -> bool:
-    """Whether a difference that cured another run is still to be made in this one."""
+def can_apply(change: Change, here: Circumstances, *, raised: bool = False) -> bool:
+    """Whether a difference that cured another run is still to be made in this one.
+
+    Args:
+        change: The difference.
+        here: The circumstances of the run that failed now.
+        raised: Whether an exception ended it: then a number failed wherever it stands, as a width between two others.
+    """
     if change.kind == "argument":
-        return _is_value_to_change(change, here.options.get(normalize_name(change.what)))
+        return _is_value_to_change(change, here.options.get(normalize_name(change.what)), raised)
     if change.kind == "environment":
-        return _is_value_to_change(change, here.environment.get(change.what, ""))
+        return _is_value_to_change(change, here.environment.get(change.what, ""), raised)
     if change.kind == "package":
         return change.before == here.packages.get(change.what, "")
     if change.kind == "config" or (change.kind == "code" and change.what.endswith(_CONFIGS)):
@@ -149,12 +155,14 @@ def can_apply(change: Change, here: Circumstances) -> bool:
     return change.kind == "code" and _has_old_lines(change.detail, here.code, _used_names)
 
 
-def _is_value_to_change(change: Change, value: str | None) -> bool:
+def _is_value_to_change(change: Change, value: str | None, raised: bool) -> bool:
     if value is None or value == change.now:
         return False
     numbers = [_number(one) for one in (change.before, value, change.now)]
     if None in numbers:
         return value == change.before
+    if raised:
+        return True
     before, mine, now = (float(one or 0.0) for one in numbers)
     if min(before, mine, now) > 0:
         before, mine, now = math.log(before), math.log(mine), math.log(now)

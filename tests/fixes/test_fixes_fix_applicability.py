@@ -92,6 +92,12 @@ def test_a_fix_applies_where_it_is_still_to_be_made(change, circumstances, appli
     assert can_apply(change, circumstances) is applies
 
 
+@pytest.mark.parametrize(("value", "applies"), [("48", True), ("16", True), ("64", False), ("wide", False)])
+def test_any_other_number_failed_where_an_exception_was_raised(value, applies):
+    change = Change("argument", "--hidden", "32", "64")
+    assert can_apply(change, here(options={"hidden": value}), raised=True) is applies
+
+
 def test_a_difference_touches_a_failure_that_names_it_or_whose_page_lists_it():
     page = Symptom("s", "other", "x", 1, "error", (), {"en": Wording("s")}, cured_by=("argument:*lr*", "package:*"))
     missing = crash("No module named 'tiktoken'", "ModuleNotFoundError")
