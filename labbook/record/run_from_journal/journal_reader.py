@@ -281,7 +281,10 @@ def _add_optimizer(framework: Framework, event: Optimizer, losses: Facts) -> Fra
 
 
 def _arguments(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
-    """Returns the options of all parsers: what was parsed before plain variables, constants last."""
+    """Returns the options of all parsers: what was parsed before plain variables, constants last.
+
+    A plain variable that holds just what a parser returned, as `args = vars(parser.parse_args())`, is left out.
+    """
     found: list[Arguments] = []
     for process in processes:
         for event in process.of_kind(process_kinds.Arguments):
@@ -290,7 +293,9 @@ def _arguments(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
                 parsed = Arguments(event.get("source", ""), event.get("name", ""), event["values"], unchanged)
                 if not any(a.source == parsed.source and a.values == parsed.values for a in found):
                     found.append(parsed)
-    return tuple(sorted(found, key=lambda a: _VARIABLES.index(a.source) + 1 if a.source in _VARIABLES else 0))
+    parsed_values = [a.values for a in found if a.source not in _VARIABLES]
+    kept = [a for a in found if a.source not in _VARIABLES or a.values not in parsed_values]
+    return tuple(sorted(kept, key=lambda a: _VARIABLES.index(a.source) + 1 if a.source in _VARIABLES else 0))
 
 
 def _configs(processes: Sequence[ProcessEvents]) -> tuple[ConfigFile, ...]:

@@ -244,3 +244,15 @@ def test_setup_and_sustained_overhead_are_reported_separately():
     told = run_of(process(step(900, 1.0), bye)).probe
     assert (told.sustained_s, round(told.setup_s, 6), told.sustained_fraction) == (0.5, 0.3, 0.01)
     assert run_of(process(step(9, 1.0), dict(bye, sustained=None))).probe.setup_s is None
+
+
+def test_a_variable_that_holds_the_parsed_options_is_no_second_set_of_options():
+    parsed = {"lr": 0.1, "epochs": 3}
+    events = [
+        {"k": "arguments", "source": "dict", "name": "args", "values": parsed},
+        {"k": "arguments", "source": "argparse", "name": "train.py", "values": parsed},
+        {"k": "arguments", "source": "dict", "name": "config", "values": {"width": 8}},
+    ]
+    processes = [ProcessEvents("p", tuple(map(read_event, events)))]
+    run = build_run({"id": "r"}, {"code": 0}, processes, Console())
+    assert [(one.source, one.name) for one in run.arguments] == [("argparse", "train.py"), ("dict", "config")]
