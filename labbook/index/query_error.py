@@ -56,7 +56,7 @@ def unknown(key: str, name: str, known: Iterable[str], write: Callable[[str], st
         key: Key of the message.
         name: What is unknown.
         known: What is known, the most important first.
-        write: Writes a known name as it stands in a query.
+        write: Formats a known name for a query.
         **values: More values of the message.
     """
     names = list(dict.fromkeys(known))

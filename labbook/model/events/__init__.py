@@ -7,8 +7,8 @@ further checks. Any field may be missing: journals of other versions of the prob
 
 `process_kinds` holds what any Python process writes, `training_kinds` the loop, `inspection_kinds` models and tensors,
 `data_kinds` batches and memory, `request_kinds` results that the user asked for. `field_types` has the types that limit
-a value. What a field means beyond its type is said in `probe/events/protocol.py`, beside the name of its kind. A kind
-or a field is added there, here, and in the code of the probe that writes it; `tests/model/test_model_events.py`
+a value. What a field means beyond its type is documented in `probe/events/protocol.py`, next to the name of its kind. A
+kind or a field is added there, here, and in the code of the probe that writes it; `tests/model/test_model_events.py`
 compares the three.
 """
 

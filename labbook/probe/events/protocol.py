@@ -43,10 +43,10 @@ CONFIG = "config"
 
 FILES = "files"
 """Files opened. Of an item: `path` (absolute, resolved), `mode` ("r", "w" or "rw"), `size` (bytes, -1 unknown), `opens`
-(count), `via` ("open", "fd" or "map"). A path may be told again: the last one wins. An item with `folder` stands for
-`members` further files of the folder `path`, too many to be listed; `opens` is the sum. `before`: fingerprint of a file
-that was read and is then written, as `labbook.capture.fingerprints` makes it. The home folder is written `~`; see
-`PATHS`."""
+(count), `via` ("open", "fd" or "map"). A path may be reported again: the last one wins. An item with `folder`
+represents `members` further files of the folder `path`, too many to be listed; `opens` is the sum. `before`:
+fingerprint of a file that was read and is then written, as `labbook.capture.fingerprints` makes it. The home folder is
+written `~`; see `PATHS`."""
 
 PATHS = "~"
 """How the home folder is written in `hello` (`executable`, `prefix`, `base_prefix`, `cwd`, `sys_path`, `fd1`, `fd2`),
@@ -72,7 +72,7 @@ name of its function. `signal`: "SIGKILL". At most 50 in a process."""
 
 STACKS = "stacks"
 """What all threads were doing. `reason`: "silence" (no step, batch or forward came for long, in a process that has made
-steps), "moved" (after that it goes on, no threads are told), "interrupt" (Ctrl-C ended the main thread). `silent_s`:
+steps), "moved" (after that it goes on, no threads are listed), "interrupt" (Ctrl-C ended the main thread). `silent_s`:
 seconds since the last step, batch or forward. `threads` (<= 64): the main thread first; frames innermost last, at most
 40. At most 30 for silences in a process."""
 

@@ -98,13 +98,13 @@ class FlightRecorder:
         call, others = self.call, self._calls_before()
         self.release()
         try:
-            told = self._find(trigger, call, tensors)
-            if told["finding"] in ("not replayed", "not reproduced") and others and call is not None:
-                told = self._in_calls_before(told, trigger, others)
+            finding = self._find(trigger, call, tensors)
+            if finding["finding"] in ("not replayed", "not reproduced") and others and call is not None:
+                finding = self._in_calls_before(finding, trigger, others)
         except Exception as error:
             self._failed(self.inspector.adapter.name + ".flight", error)
-            told = {"finding": "not replayed", "reason": "the search itself failed: %s" % type(error).__name__}
-        self._tell(trigger, value, told, call)
+            finding = {"finding": "not replayed", "reason": "the search itself failed: %s" % type(error).__name__}
+        self._tell(trigger, value, finding, call)
 
     def _unfold(self):
         """Makes the call of a step that is not followed one like any other."""
@@ -117,9 +117,9 @@ class FlightRecorder:
         """The calls of other models before the last one in this step, as far as they are kept."""
         return ()
 
-    def _in_calls_before(self, told, trigger, others):
-        """What is told where the last call explains nothing, with the calls of `_calls_before`."""
-        return told
+    def _in_calls_before(self, finding, trigger, others):
+        """Return the finding with the calls of `_calls_before`, if the last call explains nothing."""
+        return finding
 
     def _find(self, trigger, call, tensors):
         frame = place_of(user_frame())
@@ -146,13 +146,14 @@ class FlightRecorder:
     def _backward(self, replay, call, frame):
         """Where the gradient of a finite loss went wrong."""
         if self._is_any_gradient_bad(call):
-            told = self._expression([self._last_loss()], call, True)
-            return dict(frame, finding="loss expression", reason="its gradient is not finite, its value is", **told)
+            expression = self._expression([self._last_loss()], call, True)
+            reason = "its gradient is not finite, its value is"
+            return dict(frame, finding="loss expression", reason=reason, **expression)
         found = replay.backward()
         return found if found is not None else self._finite_again(call, frame)
 
     def _finite_again(self, call, frame):
-        """What is told where the backward of the model gave finite gradients when it ran again."""
+        """Return the finding if the backward of the model gave finite gradients when it ran again."""
         reason = "the gradients were finite when they were computed again"
         return dict(finding="not reproduced", reason=reason, **frame)
 
@@ -180,7 +181,7 @@ class FlightRecorder:
                     names.append(name)
         return {"finding": "bad parameters", "parameters": names} if names else {"finding": "not replayed"}
 
-    def _tell(self, trigger, value, told, call):
+    def _tell(self, trigger, value, finding, call):
         inspector = self.inspector
         leaves = []
         if call is not None and inspector.without_modes.is_possible():
@@ -189,7 +190,7 @@ class FlightRecorder:
         batch = call.batch if call is not None else None
         fields = {"reason": "", "module": None, "op": "", "file": "", "line": None, "function": "", "source": ""}
         fields.update(parameters=[], made=None, may=[])
-        fields.update(told)
+        fields.update(finding)
         inspector.emit(
             FLIGHT,
             framework=inspector.adapter.name,

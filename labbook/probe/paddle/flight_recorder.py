@@ -104,15 +104,16 @@ class FlightRecorder(flight_recorder.FlightRecorder):
     def _calls_before(self):
         return self._others
 
-    def _in_calls_before(self, told, trigger, others):
+    def _in_calls_before(self, finding, trigger, others):
         """For models that were called before the last one, as a body before its head, which alone was run again."""
         for call in others if trigger == "gradient" else ():
             if self._is_any_gradient_bad(call):
                 reason = "the gradient that reaches the output of %s is not finite, the loss is" % call.root.name
                 expression = self._expression([self._last_loss()], call, True)
-                return dict(told, finding="loss expression", reason=reason, **expression)
+                return dict(finding, finding="loss expression", reason=reason, **expression)
         return dict(
-            told, reason="%s; only the last of %d models was run again" % (told.get("reason", ""), len(others) + 1)
+            finding,
+            reason="%s; only the last of %d models was run again" % (finding.get("reason", ""), len(others) + 1),
         )
 
     def _finite_again(self, call, frame):
