@@ -96,6 +96,7 @@ class Config:
     )
     site_name: str = _setting("", "Name of the site; empty takes the title.")
     site_url: str = _setting("", "Address at which the site will be published.")
+    report_people: bool = _setting(False, "Whether reports count runs by author.")
     week_start: str = _setting(
         "monday", 'First day of a reported week: "monday" or "sunday".', _one_of("monday", "sunday")
     )
