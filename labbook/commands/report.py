@@ -33,6 +33,7 @@ Examples:
   labbook report --since 2026-11-03 --until 2026-11-20
   labbook report --experiment exp003
   labbook report --week last --to pdf
+  labbook report --month last --send
   labbook report --week last --json | jq .open_runs
 """
 _MAX_OPEN = 5
@@ -52,6 +53,7 @@ _MAX_OPEN = 5
 @click.option("--experiment", "-e", metavar="EXPERIMENT", help="All runs of this experiment.")
 @click.option("--to", type=click.Choice(["html", "pdf", "md", "ipynb", "docx"]), help="Also write one file to send on.")
 @click.option("--output", "-o", metavar="FILE", help="The file of --to. Default: the name of the report, here.")
+@click.option("--send", is_flag=True, help="Mail the report to `notify_to` of the settings.")
 @json_option
 @notebook_option
 def command(
@@ -62,6 +64,7 @@ def command(
     experiment: str | None,
     to: str | None,
     output: str | None,
+    send: bool,
     as_json: bool,
     notebook: str | None,
 ) -> None:
@@ -94,9 +97,21 @@ def command(
         _print(report, path, say)
         if document:
             screen.print_line(screen.Cell(document, "cyan"))
+    if send:
+        _send(report, book, say)
     if report.trouble:
         click.echo(f"labbook: {report.trouble}", err=True)
     warn_of_notes(report.problems, say)
+
+
+def _send(report: WrittenReport, book: Notebook, say: Sentences) -> None:
+    from labbook.publish.document import html_document
+    from labbook.publish.mail import send_mail
+
+    title = f"{book.config.title}: {report.data['name']}"
+    text = "\n".join([title, *(f"- {say(fact)}" for fact in report.data["facts"])]) + "\n"
+    send_mail(book.config, title, text, html_document(report.path, book.paths.root))
+    click.echo(say.line("terminal.report.sent", people=list(book.config.notify_to)), err=True)
 
 
 def _period(

@@ -24,17 +24,17 @@ from labbook.report.period import Period
 from labbook.report.period_context import PeriodSource, period_context
 from labbook.report.period_costs import Cost
 from labbook.report.progress_svg import progress_svg
-from labbook.report.report_page import report_markdown
+from labbook.report.report_page import experiment_runs_markdown, report_markdown
 from labbook.report.run_data import load_run
 from labbook.report.run_row import RunRow, run_row
 from labbook.store.branch_checkout import restore_before_writing
 from labbook.store.commit_queue import withheld_files
 from labbook.store.entry_commit import CommitOutcome, commit_files
-from labbook.store.entry_text import read_text
+from labbook.store.entry_text import read_text, with_block
 from labbook.store.experiments import metric_goal
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
-from labbook.store.paths import check_stays_inside
+from labbook.store.paths import check_stays_inside, stays_inside
 from labbook.store.sentences import Sentences
 from labbook.store.templates import Templates
 
@@ -101,6 +101,7 @@ def write_report(
             folder.mkdir(exist_ok=True)
             write_atomically(folder / f"{name}.svg", picture.encode())
             files.append(folder / f"{name}.svg")
+        files += _list_runs(notebook, source, data, templates)
     except OSError as error:
         hint = "free space or permissions there"
         raise NotebookError(f"cannot write the report {path}: {error.strerror or error}", hint=hint) from error
@@ -196,6 +197,28 @@ def _differences(notebook: Notebook, before: str, now: str) -> Sequence[Change]:
             return ()
         facts.append(read)
     return compare_runs(facts[0], facts[1])
+
+
+def _list_runs(notebook: Notebook, source: PeriodSource, data: dict[str, Any], templates: Templates) -> list[Path]:
+    """Lists the runs of each experiment of the report on its page, for readers on a git host; returns the pages.
+
+    The site lists them there itself, with runs that are newer than the report.
+    """
+    figures = {one["experiment"]: f"../reports/{one['path']}" for one in data["figures"]}
+    written = []
+    for row in data["results"]:
+        name = row["experiment"]
+        page = notebook.paths.experiments / f"{name}.md"
+        if not name or not page.is_file() or not stays_inside(page, notebook.paths.root):
+            continue
+        rows = [one for one in source.rows if one.experiment == name]
+        text = read_text(page)
+        told = experiment_runs_markdown(name, rows, figures.get(name, ""), templates)
+        changed = with_block(text, "runs", told) if "<!-- labbook:begin runs -->" in text else text
+        if changed != text:
+            write_atomically(page, changed.encode("utf-8", "surrogateescape"))
+            written.append(page)
+    return written
 
 
 def _pictures(source: PeriodSource, data: dict[str, Any], labels: tuple[str, str]) -> dict[str, str]:

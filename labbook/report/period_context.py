@@ -79,7 +79,7 @@ def period_context(source: PeriodSource) -> dict[str, Any]:
         "results": _results(source, rows, pages),
         "failures": _failures(rows, source),
         "costs": cost_rows(rows, before, source.costs, source.changes),
-        "fixes": [_run(row, source.link) | {"fix": row.fix} for row in reversed(rows) if row.fix],
+        "fixes": [run_cells(row, source.link) | {"fix": row.fix} for row in reversed(rows) if row.fix],
         "learnt": _learnt(rows, source),
         "changes": _changes(rows, source.changes, source.link),
         "open_runs": _open_runs(source.rows, period, source.link),
@@ -128,7 +128,8 @@ def _time_of(rows: Sequence[RunRow], statuses: Sequence[str]) -> float:
     return sum(row.duration_s or 0.0 for row in rows if row.status in statuses)
 
 
-def _run(row: RunRow, link: Link) -> dict[str, Any]:
+def run_cells(row: RunRow, link: Link) -> dict[str, Any]:
+    """Returns what a table shows of a run."""
     return {
         "id": row.id,
         "url": link(row.path),
@@ -167,7 +168,7 @@ def _results(source: PeriodSource, rows: Sequence[RunRow], pages: Mapping[str, s
                 "broken": sum(row.status in BROKEN for row in group),
                 "metric": best.metric if best else "",
                 "best": now_text or (numbers.number(best.best) if best else ""),
-                "run": _run(best, source.link) if best else None,
+                "run": run_cells(best, source.link) if best else None,
                 "before": old_text,
                 "trend": trend,
                 "improved": improved,
@@ -194,7 +195,7 @@ def _failures(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, An
             "fixed": sum(bool(row.fix) for row in group),
             "fix": _most_common_fix(group),
             "time": numbers.duration(sum(row.duration_s or 0.0 for row in group)),
-            "last": _run(group[-1], source.link),
+            "last": run_cells(group[-1], source.link),
         }
         for kind, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
@@ -243,7 +244,7 @@ def _changes(rows: Sequence[RunRow], changes: Mapping[str, Sequence[Change]], li
                 "before": times[0][0].before[:40],
                 "values": values or change.detail[:80],
                 "count": len(times),
-                "run": _run(row, link),
+                "run": run_cells(row, link),
             }
         )
     return found
@@ -268,7 +269,7 @@ def _open_runs(rows: Sequence[RunRow], period: Period, link: Link) -> list[dict[
     broken.sort(key=lambda row: row.started)
     groups = _grouped(broken, lambda row: f"{row.script}\0{failure_kind(row)}")
     latest = sorted(groups.values(), key=lambda group: group[-1].started, reverse=True)
-    return [_run(group[-1], link) | {"count": len(group)} for group in latest[:_MAX_OPEN]]
+    return [run_cells(group[-1], link) | {"count": len(group)} for group in latest[:_MAX_OPEN]]
 
 
 def _without_conclusion(experiments: Sequence[Entry], rows: Sequence[RunRow], link: Link) -> list[dict[str, Any]]:

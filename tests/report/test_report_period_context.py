@@ -17,7 +17,7 @@ from labbook.report.period_context import (
 )
 from labbook.report.period_costs import Cost
 from labbook.report.progress_svg import progress_svg
-from labbook.report.report_page import report_markdown
+from labbook.report.report_page import experiment_runs_markdown, report_markdown
 from labbook.report.run_row import RunRow, run_row
 from labbook.store.entry_text import split_parts
 from labbook.store.frontmatter import parse
@@ -312,3 +312,11 @@ def test_the_figure_of_an_experiment_has_a_dot_for_each_run():
     picture = progress_svg(rows, at(16, 0), ("run", "best so far"))
     assert picture.count('r="3"') == 9 and picture.count('opacity=".35"') == 6, "and one in the legend"
     assert progress_svg(rows[:2], at(10), ("run", "best")) == ""
+
+
+def test_the_page_of_an_experiment_lists_its_runs():
+    accuracy = {"metric": "val_acc", "direction": "max"}
+    rows = [row(n, 10 + n, best=0.9 - 0.01 * n, last=0.5, **accuracy) for n in range(4)]
+    text = experiment_runs_markdown("exp001_x_dynamic", rows, "../reports/w.svg", Templates(None, "en"))
+    assert "[train.py: run 0](../runs/2026/11/10/" in text and "../reports/w.svg" in text
+    assert [line.count("run 3") for line in text.splitlines() if line.startswith("| [")] == [1, 0, 0, 0]
