@@ -1,4 +1,4 @@
-"""`labbook report`: writes the report of a week."""
+"""`labbook report`: writes the report of a week, a month, some days, or an experiment."""
 
 from __future__ import annotations
 
@@ -20,24 +20,23 @@ from labbook.commands.options import (
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
-    from labbook.publish.weekly import WeeklyReport
+    from labbook.publish.reports import WrittenReport
+    from labbook.report.period import Period
+    from labbook.store.notebook import Notebook
     from labbook.store.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
   labbook report                    # this week
   labbook report --week last
-  labbook report --week 2026-W47
+  labbook report --month 2026-11
+  labbook report --since 2026-11-03 --until 2026-11-20
+  labbook report --experiment exp003
+  labbook report --week last --to pdf
+  labbook report --month last --send
   labbook report --week last --json | jq .open_runs
 """
-_MAX_RESULTS = 8
 _MAX_OPEN = 5
-_TRENDS = {
-    "better": "terminal.report.better",
-    "worse": "terminal.report.worse",
-    "same": "terminal.report.same",
-    "noise": "terminal.report.noise",
-}
 
 
 @click.command(cls=HelpCommand, epilog=_EPILOG)
@@ -45,36 +44,104 @@ _TRENDS = {
     "--week",
     is_flag=False,
     flag_value="this",
-    default="this",
     metavar="WEEK",
     help="ISO week (2026-W47), this or last, in local time. Default: this.",
 )
+@click.option("--month", is_flag=False, flag_value="this", metavar="MONTH", help="A month (2026-11), this or last.")
+@click.option("--since", metavar="DATE", help="First day (2026-11-03).")
+@click.option("--until", metavar="DATE", help="Last day; only with --since. Default: today.")
+@click.option("--experiment", "-e", metavar="EXPERIMENT", help="All runs of this experiment.")
+@click.option("--to", type=click.Choice(["html", "pdf", "md", "ipynb", "docx"]), help="Also write one file to send on.")
+@click.option("--output", "-o", metavar="FILE", help="The file of --to. Default: the name of the report, here.")
+@click.option("--send", is_flag=True, help="Mail the report to `notify_to` of the settings.")
 @json_option
 @notebook_option
-def command(week: str, as_json: bool, notebook: str | None) -> None:
-    """Write the report of a week.
+def command(
+    week: str | None,
+    month: str | None,
+    since: str | None,
+    until: str | None,
+    experiment: str | None,
+    to: str | None,
+    output: str | None,
+    send: bool,
+    as_json: bool,
+    notebook: str | None,
+) -> None:
+    """Write the report of a week, a month, some days, or an experiment.
 
-    The report lists runs, best results compared with the previous week, failures by kind, time spent, changes, and
-    open problems. It is written to notes/reports/WEEK.md and committed. Text that people added to it is preserved.
+    The report begins with what matters: results beyond noise, failures and their fixes, changes of speed. It has a
+    figure of each experiment and lists what was learnt and what is open. It is written to notes/reports/ and committed.
+    Text that people added to it is preserved.
     """
     from labbook import screen
-    from labbook.publish.weekly import write_week_report
+    from labbook.publish.document import write_copy
+    from labbook.publish.reports import write_report
+    from labbook.store.experiments import find_experiment
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
+    now = time.time()
+    period = _period(book, now, week, month, since, until, experiment)
+    slug = find_experiment(book, experiment).slug if experiment else ""
     with screen.progress(say.line("terminal.progress.reading_notes")) as report_progress:
-        report = write_week_report(book, week, time.time(), tell=report_progress)
+        report = write_report(book, period, now, experiment=slug, tell=report_progress)
     path = report.path.relative_to(book.paths.root).as_posix()
+    document = write_copy(report.path, book.paths.root, to, output) if to or output else None
     if as_json:
-        print_json({**report.data, "path": path, "commit": report.commit.commit})
+        from labbook.model.message import as_data
+
+        facts = [{**as_data(fact), "text": say(fact)} for fact in report.data["facts"]]
+        print_json({**report.data, "facts": facts, "path": path, "commit": report.commit.commit, "document": document})
     else:
         _print(report, path, say)
+        if document:
+            screen.print_line(screen.Cell(document, "cyan"))
+    if send:
+        _send(report, book, say)
     if report.trouble:
         click.echo(f"labbook: {report.trouble}", err=True)
     warn_of_notes(report.problems, say)
 
 
-def _print(report: WeeklyReport, path: str, say: Sentences) -> None:
+def _send(report: WrittenReport, book: Notebook, say: Sentences) -> None:
+    from labbook.publish.document import html_document
+    from labbook.publish.mail import send_mail
+
+    title = f"{book.config.title}: {report.data['name']}"
+    text = "\n".join([title, *(f"- {say(fact)}" for fact in report.data["facts"])]) + "\n"
+    send_mail(book.config, title, text, html_document(report.path, book.paths.root))
+    click.echo(say.line("terminal.report.sent", people=list(book.config.notify_to)), err=True)
+
+
+def _period(
+    book: Notebook,
+    now: float,
+    week: str | None,
+    month: str | None,
+    since: str | None,
+    until: str | None,
+    experiment: str | None,
+) -> Period:
+    from labbook.errors import UsageError
+    from labbook.report.period import days_between, month_named, week_named
+
+    named = {"--week": week, "--month": month, "--since": since, "--experiment": experiment}
+    given = [option for option, value in named.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(
+            f"{' and '.join(given)} exclude each other", hint="a report has one subject; write two reports"
+        )
+    if until is not None and since is None:
+        raise UsageError("--until needs --since", hint="name the first day as well: --since 2026-11-03")
+    if month is not None:
+        return month_named(month, now)
+    if since is not None:
+        return days_between(since, until or "", now)
+    return week_named(week or "this", now, book.config.week_start)
+
+
+def _print(report: WrittenReport, path: str, say: Sentences) -> None:
     from labbook import screen
     from labbook.report.commit_line import commit_line
 
@@ -92,14 +159,11 @@ def _print(report: WeeklyReport, path: str, say: Sentences) -> None:
         lines = [say.line("terminal.report.runs", count=totals["runs"], counts=counts, time=totals["time"])]
     else:
         lines = [say.line("terminal.report.no_runs")]
-    lines.append(say.line("terminal.report.before", count=before["runs"], time=before["time"]))
-    for row in data["results"][:_MAX_RESULTS]:
-        if row["run"]:
-            name = row["experiment"] or say.line("terminal.report.no_experiment")
-            best = say.line("terminal.report.best", experiment=name, metric=row["metric"], value=row["best"])
-            trend = say.line(_TRENDS[row["trend"]], before=row["before"]) if row["trend"] else ""
-            lines.append(best + trend)
+    if data["kind"] != "experiment":
+        key = "terminal.report.before" if data["over"] else "terminal.report.before_so_far"
+        lines.append(say.line(key, count=before["runs"], time=before["time"]))
+    lines += [say(fact) for fact in data["facts"]]
     lines += [say.line("terminal.report.open", title=row["title"]) for row in data["open_runs"][:_MAX_OPEN]]
-    span = say.line("terminal.report.span", week=data["week"], begin=data["begin"], end=data["end"])
+    span = say.line("terminal.report.span", name=data["name"], begin=data["begin"], end=data["end"])
     screen.print_panel(span, lines)
     screen.print_line(screen.Cell(path, "cyan"), f"  {commit_line(report.commit, say)}")

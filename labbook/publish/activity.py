@@ -8,8 +8,8 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from labbook.publish.page import SiteSource
-from labbook.report.week import containing_week
-from labbook.report.week_context import BROKEN
+from labbook.report.best_runs import BROKEN
+from labbook.report.period import containing_week
 
 _WEEKS = 53
 _LEVELS = (1, 3, 6, 11)

@@ -9,8 +9,8 @@ from labbook.publish.build_record import content_key
 from labbook.publish.page import MonthKeys, Page, SiteSource, link, rendered, run_cells
 from labbook.publish.run_table_data import by_month, entry_day
 from labbook.report import numbers
+from labbook.report.best_runs import BROKEN
 from labbook.report.run_row import RunRow
-from labbook.report.week_context import BROKEN
 from labbook.store.templates import Templates
 
 ONE_PAGE = 300

@@ -15,8 +15,8 @@ from labbook.publish.pages import experiment_runs, neighbours, same_script
 from labbook.publish.run_table_data import entry_day, entry_month
 from labbook.publish.symptom_pages import symptom_page
 from labbook.publish.symptom_view import SymptomView, symptom_path, symptom_view
+from labbook.report.period_context import local_time
 from labbook.report.run_row import RunRow
-from labbook.report.week_context import local_time
 from labbook.store.paths import is_run_id
 from labbook.store.templates import Templates
 

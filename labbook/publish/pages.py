@@ -20,9 +20,10 @@ from labbook.publish.script_words import script_words
 from labbook.publish.symptom_pages import fix_cells, problem_cells, symptom_cells, symptom_pages
 from labbook.publish.symptom_view import OPEN_DAYS, SymptomView, symptom_view
 from labbook.report import numbers
+from labbook.report.best_runs import BROKEN, best_run
+from labbook.report.period import containing_week
+from labbook.report.period_context import PeriodSource, period_context, read_conclusion, read_goal
 from labbook.report.run_row import RunRow
-from labbook.report.week import containing_week
-from labbook.report.week_context import BROKEN, WeekSource, best_run, read_conclusion, read_goal, week_context
 from labbook.store.templates import Templates
 
 _LATEST = 8
@@ -109,7 +110,7 @@ def _links_from(page: str) -> Callable[[str], str]:
 def _home(view: SymptomView, templates: Templates) -> dict[str, Any]:
     source = view.source
     week = containing_week(source.now, source.week_start)
-    story = week_context(WeekSource(week, source.rows, source.experiments, {}, _links_from("index.md")))
+    story = period_context(PeriodSource(week, source.rows, source.experiments, {}, _links_from("index.md"), source.now))
     latest = [
         run_cells(row, "index.md") | {"symptom": view.title(row.symptoms[0]) if row.symptoms else ""}
         for row in source.rows[:_LATEST]

@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element, SubElement
 
-from markdown import Markdown  # type: ignore[import-untyped]
-from markdown.extensions.tables import TableProcessor  # type: ignore[import-untyped]
-from markdown.treeprocessors import Treeprocessor  # type: ignore[import-untyped]
-from markdown.util import AtomicString  # type: ignore[import-untyped]
+from markdown import Markdown
+from markdown.extensions.tables import TableProcessor
+from markdown.treeprocessors import Treeprocessor
+from markdown.util import AtomicString
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure import pages, toc
 from mkdocs.structure.files import Files

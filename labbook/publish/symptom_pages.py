@@ -14,8 +14,8 @@ from labbook.model.symptom import Symptom
 from labbook.publish.notes import site_note
 from labbook.publish.page import Page, SiteFix, link, rendered, run_cells, run_url
 from labbook.publish.symptom_view import SymptomView, open_problems, symptom_path
+from labbook.report.period_context import local_time
 from labbook.report.run_row import RunRow
-from labbook.report.week_context import local_time
 from labbook.store.entry_text import split_parts
 from labbook.store.templates import Templates, finished_text
 

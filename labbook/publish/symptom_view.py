@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from labbook.frozen import dataclass
 from labbook.publish.page import SiteFix, SiteSource, link
+from labbook.report.period_context import failure_kind
 from labbook.report.run_row import RunRow
-from labbook.report.week_context import failure_kind
 
 OPEN_DAYS = 14
 """How long a failure is an open problem. Source: chosen by us; two weeks."""

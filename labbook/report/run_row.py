@@ -36,6 +36,7 @@ class RunRow:
         verdict_reason: Id of the symptom behind it, one of `labbook.model.verdict.REASONS`, or "".
         configuration: Key of its options, command and commit without seeds; equal ones are repeats of one another.
         seed: Its seeds as text, or "".
+        fix_text: The confirmed fix in words, or "".
     """
 
     id: str
@@ -63,6 +64,7 @@ class RunRow:
     verdict_reason: str = ""
     configuration: str = ""
     seed: str = ""
+    fix_text: str = ""
 
     @property
     def metric_text(self) -> str:
@@ -124,6 +126,7 @@ def run_row(entry: Entry, goals: Goals | None = None) -> RunRow:
         verdict_reason=verdict.reason,
         configuration=configuration,
         seed=seed,
+        fix_text=_text(meta.get("fix_text")) or ("" if is_run_id(_text(meta.get("fix"))) else _text(meta.get("fix"))),
     )
 
 

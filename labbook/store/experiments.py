@@ -112,7 +112,7 @@ def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, proj
     for folder in (notebook.paths.experiments, notebook.paths.entry(new_run_id()).parent):
         check_stays_inside(folder, notebook.paths.root)
     if chosen:
-        return _existing(notebook, chosen).slug
+        return find_experiment(notebook, chosen).slug
     found = _of_script(notebook, script, project, root)
     if found is not None:
         return found.slug
@@ -321,7 +321,16 @@ def _name_of(script: str, project: str) -> str:
     return " ".join(word for word in words if slug_part(word)) or "scratch"
 
 
-def _existing(notebook: Notebook, chosen: str) -> Experiment:
+def find_experiment(notebook: Notebook, chosen: str) -> Experiment:
+    """Returns the experiment that a person names.
+
+    Args:
+        notebook: Where to look.
+        chosen: Slug, number ("3", "exp003") or part of the name.
+
+    Raises:
+        UsageError: No experiment or several match; names the nearest.
+    """
     matches = list(_match(experiments(notebook), chosen))
     if not matches:
         _restore_pages(notebook)

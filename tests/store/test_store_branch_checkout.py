@@ -7,7 +7,8 @@ import time
 import pytest
 
 from labbook.fixes.confirm_fix import _write_pages
-from labbook.publish.weekly import write_week_report
+from labbook.publish.reports import write_report
+from labbook.report.period import week_named
 from labbook.store.branch_checkout import missing_files, restore_missing
 from labbook.store.config import Config
 from labbook.store.entry_commit import commit_files, commit_queued
@@ -151,7 +152,7 @@ def test_an_edit_in_a_fresh_clone_continues_the_page_of_the_branch(tmp_path, git
     elif act == "new":
         assert new_experiment(clone, "train", script="train.py").startswith("exp002_")
     elif act == "report":
-        page = write_week_report(clone, "2026-W47", 1_764_000_000.0).path
+        page = write_report(clone, week_named("2026-W47", 0.0), 1_764_000_000.0).path
     else:
         page = _write_pages(clone, ["loss_printed_nan"], [])[0]
     assert GOAL.strip() in page.read_text()

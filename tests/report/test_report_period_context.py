@@ -1,30 +1,30 @@
 from __future__ import annotations
 
-import time
 from datetime import datetime
 
 import pytest
 
-from labbook.errors import UsageError
 from labbook.model.entry import Entry
 from labbook.model.metric_kinds import MetricGoal
 from labbook.model.run import Change
-from labbook.report.run_row import RunRow, run_row
-from labbook.report.week import Week, containing_week, week_named
-from labbook.report.week_context import (
-    WeekSource,
-    best_run,
+from labbook.report.best_runs import best_run, least_difference
+from labbook.report.period import week_named
+from labbook.report.period_context import (
+    PeriodSource,
     failure_kind,
-    least_difference,
+    period_context,
     read_conclusion,
-    week_context,
 )
-from labbook.report.week_page import week_markdown
+from labbook.report.period_costs import Cost
+from labbook.report.progress_svg import progress_svg
+from labbook.report.report_page import experiment_runs_markdown, report_markdown
+from labbook.report.run_row import RunRow, run_row
 from labbook.store.entry_text import split_parts
 from labbook.store.frontmatter import parse
+from labbook.store.sentences import Sentences
 from labbook.store.templates import Templates
 
-WEEK = Week(2026, 47)
+WEEK = week_named("2026-W47", 0.0)
 
 
 def at(day: int, hour: int = 12) -> float:
@@ -39,45 +39,19 @@ def row(number: int, day: int, status: str = "finished", **more) -> RunRow:
     )
 
 
-def story(rows, experiments=(), changes=None) -> dict:
-    return week_context(WeekSource(WEEK, rows, experiments, changes or {}, lambda path: f"../{path}"))
+def story(rows, experiments=(), changes=None, **more) -> dict:
+    return period_context(PeriodSource(WEEK, rows, experiments, changes or {}, lambda path: f"../{path}", **more))
 
 
-def test_weeks_have_names_and_days():
-    assert (WEEK.name, WEEK.begin.isoformat(), WEEK.end.isoformat()) == ("2026-W47", "2026-11-16", "2026-11-22")
-    assert WEEK.contains(at(16, 0)) and WEEK.contains(at(22, 23)) and not WEEK.contains(at(23, 0))
-    assert WEEK.before().name == "2026-W46"
-    assert Week(2027, 1).before().name == "2026-W53"
+def page_of(source, language="en", existing=None, people=False) -> str:
+    data = period_context(source) | {"figures": [], "people": people}
+    page, trouble = report_markdown(data, Templates(None, language), Sentences(language), existing)
+    assert trouble == ""
+    return page
 
 
-def test_weeks_that_begin_on_sunday():
-    week = containing_week(at(15), "sunday")
-    assert week.name == "2026-W47" and week.begin.isoformat() == "2026-11-15"
-    assert containing_week(at(15)).name == "2026-W46"
-    assert week.before().begin.isoformat() == "2026-11-08"
-
-
-def test_a_week_is_named_by_people():
-    assert week_named("this", at(18)).name == week_named("", at(18)).name == "2026-W47"
-    assert week_named("last", at(18)).name == "2026-W46"
-    assert week_named("2026W05", at(18)).name == "2026-W05"
-    for wrong in ("2026-W54", "47", "2026-11-16", "soon"):
-        with pytest.raises(UsageError, match="not a week"):
-            week_named(wrong, at(18))
-
-
-@pytest.mark.parametrize("zone", ["Asia/Shanghai", "America/New_York", "Europe/Berlin"])
-def test_weeks_are_those_of_the_local_clock(monkeypatch, zone):
-    monkeypatch.setenv("TZ", zone)
-    time.tzset()
-    try:
-        begin, end = WEEK.span
-        assert datetime.fromtimestamp(begin).strftime("%a %H:%M") == "Mon 00:00"
-        assert containing_week(begin).name == "2026-W47" and containing_week(begin - 1).name == "2026-W46"
-        assert containing_week(end - 1).name == "2026-W47" and containing_week(end).name == "2026-W48"
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+def facts(data, language="en") -> list[str]:
+    return [Sentences(language)(fact) for fact in data["facts"]]
 
 
 def test_the_row_of_an_entry():
@@ -226,33 +200,33 @@ def test_what_people_turned():
 @pytest.mark.parametrize(("language", "heading"), [("en", "## Results"), ("zh", "## 结果")])
 def test_the_page_of_a_week(language, heading):
     rows = [row(1, 16, best=0.3, metric="loss"), row(2, 17, "failed", author="")]
-    source = WeekSource(WEEK, rows, (), {}, lambda path: f"../{path}")
+    source = PeriodSource(WEEK, rows, (), {}, lambda path: f"../{path}")
 
-    page, trouble = week_markdown(source, Templates(None, language), None)
+    page = page_of(source, language, people=True)
 
     meta, body = parse(page, "report")
-    assert meta["week"] == "2026-W47" and meta["runs"] == 2 and trouble == ""
+    assert meta["week"] == "2026-W47" and meta["runs"] == 2
     assert heading in body and "2026-W47" in body and rows[1].path in body
     assert "\n\n\n" not in body
     assert {p.name for p in split_parts(body)} >= {"summary", "results", "failures", "open", "people"}
 
 
 def test_an_empty_week_has_a_page():
-    page, _ = week_markdown(WeekSource(WEEK, (), (), {}, str), Templates(None, "en"), None)
-    assert "No runs this week" in page and "## Results" not in page
+    page = page_of(PeriodSource(WEEK, (), (), {}, str))
+    assert "No runs." in page and "## Results" not in page
 
 
 def test_what_people_wrote_in_a_report_stays():
-    source = WeekSource(WEEK, [row(1, 16)], (), {}, str)
-    page, _ = week_markdown(source, Templates(None, "en"), None)
+    source = PeriodSource(WEEK, [row(1, 16)], (), {}, str)
+    page = page_of(source)
     mine = page.replace("## Highlights\n", "## Highlights\n\nWe beat the baseline!\n").replace(
         "runs: 1", "runs: 1\nmood: good"
     )
 
-    again, _ = week_markdown(WeekSource(WEEK, [row(1, 16), row(2, 17)], (), {}, str), Templates(None, "en"), mine)
+    again = page_of(PeriodSource(WEEK, [row(1, 16), row(2, 17)], (), {}, str), existing=mine)
 
     assert "We beat the baseline!" in again and "mood: good" in again and "**2 runs**" in again
-    assert week_markdown(source, Templates(None, "en"), page)[0] == page, "writing it again changes nothing"
+    assert page_of(source, existing=page) == page, "writing it again changes nothing"
 
 
 def test_hostile_names_are_text_in_a_report():
@@ -260,11 +234,89 @@ def test_hostile_names_are_text_in_a_report():
     rows = [row(1, 16, "failed", author=evil, script=evil, experiment=evil, metric=evil, best=1.0)]
     rows[0] = RunRow(**{**rows[0].__dict__, "title": evil})
 
-    page, _ = week_markdown(
-        WeekSource(WEEK, rows, (), {rows[0].id: [Change("argument", evil, evil, evil)]}, str),
-        Templates(None, "en"),
-        None,
-    )
+    page = page_of(PeriodSource(WEEK, rows, (), {rows[0].id: [Change("argument", evil, evil, evil)]}, str), people=True)
 
     assert "<script" not in page and "{{" not in page and "](javascript" not in page
     assert [p.name for p in split_parts(parse(page, "")[1]) if p.name].count("results") == 1
+
+
+def test_the_head_of_a_report_says_what_matters():
+    accuracy = {"metric": "val_acc", "direction": "max"}
+    repeats = [row(n, 2, best=0.94 + 0.001 * n, configuration="same", seed=str(n), **accuracy) for n in range(3)]
+    oom = {"symptoms": ("cuda_oom",)}
+    rows = [*repeats, row(4, 16, best=0.98, **accuracy)]
+    rows += [row(5, 17, "failed", **oom), row(6, 17, "failed", fix="x", fix_text="batch size 64 → 32", **oom)]
+    change = [Change("argument", "--lr", "0.1", "0.05"), Change("metric", "val_acc", "0.94", "0.98")]
+
+    data = story(rows, title={"cuda_oom": "CUDA out of memory"}.get, gained_by=lambda before, now: change)
+
+    assert facts(data) == [
+        "exp001_x_dynamic: val_acc improved from 0.942 to 0.98, with --lr 0.1 → 0.05.",
+        "CUDA out of memory: 2 runs, 2 min; 1 fixed, most often by: batch size 64 → 32",
+        "1 failure has no fix yet.",
+    ]
+    assert all(sentence for sentence in facts(data, "zh"))
+    assert [(one["what"], one["text"]) for one in data["learnt"]] == [("fix", "batch size 64 → 32")]
+
+
+def test_noise_is_no_news():
+    accuracy = {"metric": "val_acc", "direction": "max"}
+    rows = [row(n, 2, best=0.9 + 0.02 * n, configuration="same", seed=str(n), **accuracy) for n in range(3)]
+    assert facts(story([*rows, row(4, 16, best=0.95, **accuracy)])) == ["Nothing failed."]
+    unknown = facts(story([row(1, 2, best=0.9, **accuracy), row(4, 16, best=0.95, **accuracy)]))
+    assert "the noise is not known" in unknown[0]
+
+
+def test_many_differences_are_no_cause():
+    accuracy = {"metric": "val_acc", "direction": "max"}
+    rows = [row(1, 2, best=0.9, **accuracy), row(4, 16, best=0.95, **accuracy)]
+    many = [Change("argument", f"--a{n}", "1", "2") for n in range(3)]
+    assert story(rows, gained_by=lambda before, now: many)["results"][0]["by"] == ""
+
+
+def test_equal_lengths_of_time_are_compared():
+    rows = [row(1, 10), row(2, 12), row(3, 17)]
+    wednesday_noon = at(18)
+    assert story(rows)["before"]["runs"] == 2
+    assert story(rows, now=wednesday_noon)["before"]["runs"] == 1, "only up to the Wednesday before"
+
+
+def test_a_step_that_takes_longer_is_told_with_what_changed():
+    rows = [row(1, 10), row(2, 16, previous=row(1, 10).id)]
+    costs = {rows[0].id: Cost("a", 0.010), rows[1].id: Cost("a", 0.020, 2**30)}
+    changes = {rows[1].id: [Change("argument", "--workers", "4", "0")]}
+    slower = "exp001_x_dynamic on a: a step takes 20 ms instead of 10 ms, with --workers 4 → 0."
+    assert slower in facts(story(rows, costs=costs, changes=changes))
+    costs[rows[0].id] = Cost("b", 0.010)
+    assert slower not in facts(story(rows, costs=costs, changes=changes)), "on another machine"
+
+
+def test_what_did_not_help_is_kept():
+    body = "## Tried, did not help\n\n<!-- what? -->\n\n- dropout 0.5\n- label smoothing\n\n## Conclusion\n\nNo.\n"
+    learnt = story([row(1, 16)], [Entry("notes/experiments/exp001_x_dynamic.md", {}, body)])["learnt"]
+    assert [(one["what"], one["text"]) for one in learnt] == [
+        ("conclusion", "No."),
+        ("tried", "dropout 0.5"),
+        ("tried", "label smoothing"),
+    ]
+
+
+def test_people_are_not_counted_unless_asked():
+    source = PeriodSource(WEEK, [row(1, 16)], (), {}, str)
+    assert "Wei" not in page_of(source) and "Wei" in page_of(source, people=True)
+
+
+def test_the_figure_of_an_experiment_has_a_dot_for_each_run():
+    accuracy = {"metric": "val_acc", "direction": "max"}
+    rows = [row(n, 10 + n, best=0.9 - 0.01 * n, **accuracy) for n in range(8)]
+    picture = progress_svg(rows, at(16, 0), ("run", "best so far"))
+    assert picture.count('r="3"') == 9 and picture.count('opacity=".35"') == 6, "and one in the legend"
+    assert progress_svg(rows[:2], at(10), ("run", "best")) == ""
+
+
+def test_the_page_of_an_experiment_lists_its_runs():
+    accuracy = {"metric": "val_acc", "direction": "max"}
+    rows = [row(n, 10 + n, best=0.9 - 0.01 * n, last=0.5, **accuracy) for n in range(4)]
+    text = experiment_runs_markdown("exp001_x_dynamic", rows, "../reports/w.svg", Templates(None, "en"))
+    assert "[train.py: run 0](../runs/2026/11/10/" in text and "../reports/w.svg" in text
+    assert [line.count("run 3") for line in text.splitlines() if line.startswith("| [")] == [1, 0, 0, 0]

@@ -1,25 +1,32 @@
-"""The data of a week, for its report and for the home page of the site."""
+"""The data of a period, for its report and for the home page of the site."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any
 
 from labbook.frozen import dataclass
+from labbook.model.confirmed_fix import in_words
 from labbook.model.entry import Entry
 from labbook.model.run import Change
 from labbook.model.verdict import VERDICTS
 from labbook.report import numbers
+from labbook.report.best_runs import BROKEN, best_run, trend_of
+from labbook.report.period import Period
+from labbook.report.period_costs import Cost, cost_rows
+from labbook.report.period_facts import report_facts
 from labbook.report.run_row import RunRow
-from labbook.report.week import Week
 
-BROKEN = ("failed", "killed", "lost")
 _MAX_CHANGES = 20
 _MAX_OPEN = 30
+_MAX_LEARNT = 30
+_MAX_TEXT = 240
+_FEW = 2
+"""Most differences of two runs that are named as what made the later one better."""
 _DIGITS = re.compile(r"\d+")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
@@ -28,51 +35,64 @@ Link = Callable[[str], str]
 
 
 @dataclass(frozen=True)
-class WeekSource:
-    """Sources of the data of a week.
+class PeriodSource:
+    """Sources of the data of a period.
 
     Args:
-        week: The week.
-        rows: Runs of this week, the previous week and later.
+        period: The period.
+        rows: All runs that count, also earlier and later ones.
         experiments: Pages of experiments, with their text.
         changes: Run id -> changes since its previous run.
         link: Returns addresses.
+        now: Unix seconds; what was before is compared up to the same moment of its period. `None`: the period is over.
+        title: Returns the title of a symptom.
+        costs: Run id -> what the run took, for runs of this period and the time before.
+        gained_by: Returns the differences of two runs, the earlier one first, the likeliest cause first.
     """
 
-    week: Week
+    period: Period
     rows: Sequence[RunRow]
     experiments: Sequence[Entry]
     changes: Mapping[str, Sequence[Change]]
     link: Link
+    now: float | None = None
+    title: Callable[[str], str] = str
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    gained_by: Callable[[str, str], Sequence[Change]] = lambda before, now: ()
 
 
-def week_context(source: WeekSource) -> dict[str, Any]:
-    """Returns the data of a week: totals, results, failures, changes, open items, authors, days."""
-    rows = sorted(_within(source.week, source.rows), key=lambda r: r.started)
-    before = _within(source.week.before(), source.rows)
-    return {
-        "week": source.week.name,
-        "begin": source.week.begin.isoformat(),
-        "end": source.week.end.isoformat(),
+def period_context(source: PeriodSource) -> dict[str, Any]:
+    """Returns the data of a period: totals, results, failures, changes, open items, authors, days."""
+    period = source.period
+    now = source.now if source.now is not None else period.span[1]
+    rows = _within(period.span, source.rows)
+    before = _within(period.span_before(now), source.rows)
+    pages = {page.id: source.link(page.path) for page in source.experiments}
+    data = {
+        "name": period.name,
+        "kind": period.kind,
+        "over": period.is_over(now),
+        "begin": period.begin.isoformat(),
+        "end": period.end.isoformat(),
         "totals": _totals(rows),
         "before": _totals(before),
-        "results": _results(
-            source.rows, rows, before, {page.id: source.link(page.path) for page in source.experiments}, source.link
-        ),
-        "failures": _failures(rows, source.link),
-        "fixes": [_run(row, source.link) | {"fix": row.fix} for row in reversed(rows) if row.fix],
+        "results": _results(source, rows, pages),
+        "failures": _failures(rows, source),
+        "costs": cost_rows(rows, before, source.costs, source.changes),
+        "fixes": [run_cells(row, source.link) | {"fix": row.fix} for row in reversed(rows) if row.fix],
+        "learnt": _learnt(rows, source),
         "changes": _changes(rows, source.changes, source.link),
-        "open_runs": _open_runs(source.rows, source.week, source.link),
+        "open_runs": _open_runs(source.rows, period, source.link),
         "open_experiments": _without_conclusion(source.experiments, rows, source.link),
         "authors": _by_author(rows),
-        "days": _days(rows, source.week),
+        "days": _days(rows, period),
     }
+    return data | {"week": period.name, "facts": report_facts(data)}
 
 
-def _within(week: Week, rows: Sequence[RunRow]) -> list[RunRow]:
-    """Returns the runs that began in a week."""
-    begin, end = week.span
-    return [row for row in rows if begin <= row.started < end]
+def _within(span: tuple[float, float], rows: Sequence[RunRow]) -> list[RunRow]:
+    """Returns the runs that began in a span of Unix seconds, the oldest first."""
+    return sorted((row for row in rows if span[0] <= row.started < span[1]), key=lambda row: row.started)
 
 
 def failure_kind(row: RunRow) -> str:
@@ -108,7 +128,8 @@ def _time_of(rows: Sequence[RunRow], statuses: Sequence[str]) -> float:
     return sum(row.duration_s or 0.0 for row in rows if row.status in statuses)
 
 
-def _run(row: RunRow, link: Link) -> dict[str, Any]:
+def run_cells(row: RunRow, link: Link) -> dict[str, Any]:
+    """Returns what a table shows of a run."""
     return {
         "id": row.id,
         "url": link(row.path),
@@ -128,16 +149,17 @@ def local_time(moment: float) -> str:
     return datetime.fromtimestamp(moment).strftime("%Y-%m-%d %H:%M") if moment > 0 else ""
 
 
-def _results(
-    known: Sequence[RunRow], rows: Sequence[RunRow], before: Sequence[RunRow], pages: Mapping[str, str], link: Link
-) -> list[dict[str, Any]]:
-    """Returns a row for each experiment: its best run of the week and the best value of the previous week."""
+def _results(source: PeriodSource, rows: Sequence[RunRow], pages: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Returns a row for each experiment: its best run of the period, and the best one of all time before."""
+    begin, _ = source.period.span
     found = []
     for name, group in sorted(_grouped(rows, lambda row: row.experiment).items()):
+        known = [row for row in source.rows if row.experiment == name]
         best = best_run(group)
-        earlier = [row for row in before if row.experiment == name and (best is None or row.metric == best.metric)]
-        old = best_run(earlier)
+        old = best_run([row for row in known if row.started < begin and (best is None or row.metric == best.metric)])
         now_text, old_text = numbers.pair(best.best, old.best) if best and old else ("", "")
+        trend = trend_of(best, old, known)
+        improved = best is not None and old is not None and best.better_than(old) and trend != "noise"
         found.append(
             {
                 "experiment": name,
@@ -146,103 +168,61 @@ def _results(
                 "broken": sum(row.status in BROKEN for row in group),
                 "metric": best.metric if best else "",
                 "best": now_text or (numbers.number(best.best) if best else ""),
-                "run": _run(best, link) if best else None,
+                "run": run_cells(best, source.link) if best else None,
                 "before": old_text,
-                "trend": _trend(best, old, [row for row in known if row.experiment == name]),
+                "trend": trend,
+                "improved": improved,
+                "by": _few(source.gained_by(old.id, best.id)) if improved and best and old else "",
                 "time": numbers.duration(sum(row.duration_s or 0.0 for row in group)),
             }
         )
     return found
 
 
-def best_run(rows: Sequence[RunRow]) -> RunRow | None:
-    """Returns the run with the best value of the most frequent metric, or `None`.
-
-    Failed and unhealthy runs are left out: their best value may be from before the failure, or mean nothing.
-    """
-    measured = [
-        row
-        for row in rows
-        if row.best is not None
-        and math.isfinite(row.best)
-        and row.status not in (*BROKEN, "running")
-        and row.verdict not in ("unhealthy", "failed")
-    ]
-    if not measured:
-        return None
-    metric = Counter(row.metric for row in measured).most_common(1)[0][0]
-    chosen: RunRow | None = None
-    for row in measured:
-        if row.metric == metric and (chosen is None or row.better_than(chosen)):
-            chosen = row
-    return chosen
+def _few(changes: Sequence[Change]) -> str:
+    """Returns one or two differences in words, "" if there are more: then none of them is known to be the cause."""
+    settings = tuple(change for change in changes if change.kind != "metric")
+    return in_words(settings) if 0 < len(settings) <= _FEW else ""
 
 
-def _trend(best: RunRow | None, old: RunRow | None, rows: Sequence[RunRow]) -> str:
-    """Returns "better", "worse", "same" or "noise"; "" where the noise of the experiment is not known."""
-    if best is None or old is None or best.best is None or old.best is None:
-        return ""
-    if best.best == old.best:
-        return "same"
-    least = least_difference(rows, best.metric)
-    if least is None:
-        return ""
-    if abs(best.best - old.best) <= least:
-        return "noise"
-    return "better" if best.better_than(old) else "worse"
-
-
-_T_QUANTILE = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-"""Quantile 0.975 of Student's t with 1 to 10 degrees of freedom."""
-
-
-def least_difference(rows: Sequence[RunRow], metric: str) -> float | None:
-    """Returns the least difference of two best values that is more than the noise of an experiment.
-
-    Runs of the same configuration with other seeds are repeats; their pooled variance is the noise. The difference of
-    two single runs is beyond it at the level of 5 % (two-sided t-test).
-
-    Args:
-        rows: Runs of the experiment.
-        metric: The metric that is compared.
-
-    Returns:
-        `None` if no configuration was repeated.
-    """
-    groups: dict[str, dict[str, float]] = defaultdict(dict)
-    for row in rows:
-        if (
-            row.configuration
-            and row.metric == metric
-            and row.best is not None
-            and math.isfinite(row.best)
-            and row.verdict != "unhealthy"
-        ):
-            # The same seed again measures nothing new; without a seed each run is a repeat.
-            groups[row.configuration].setdefault(row.seed or row.id, row.best)
-    squares, freedom = 0.0, 0
-    for values in (list(group.values()) for group in groups.values()):
-        mean = sum(values) / len(values)
-        squares += sum((value - mean) ** 2 for value in values)
-        freedom += len(values) - 1
-    if not freedom:
-        return None
-    quantile = _T_QUANTILE[freedom - 1] if freedom <= len(_T_QUANTILE) else 2.0
-    return quantile * math.sqrt(2 * squares / freedom)
-
-
-def _failures(rows: Sequence[RunRow], link: Link) -> list[dict[str, Any]]:
+def _failures(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any]]:
     groups = _grouped([row for row in rows if row.status in BROKEN or row.symptoms], failure_kind)
     return [
         {
             "kind": kind,
+            "title": source.title(kind) if group[0].symptoms else kind,
             "count": len(group),
             "fixed": sum(bool(row.fix) for row in group),
+            "fix": _most_common_fix(group),
             "time": numbers.duration(sum(row.duration_s or 0.0 for row in group)),
-            "last": _run(group[-1], link),
+            "last": run_cells(group[-1], source.link),
         }
         for kind, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
+
+
+def _most_common_fix(rows: Sequence[RunRow]) -> str:
+    texts = Counter(row.fix_text for row in rows if row.fix_text)
+    return texts.most_common(1)[0][0][:_MAX_TEXT] if texts else ""
+
+
+def _learnt(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any]]:
+    """Returns what the period leaves behind: confirmed fixes, conclusions, and what was tried and did not help."""
+    found: list[dict[str, Any]] = [
+        {"what": "fix", "title": source.title(row.symptoms[0]) if row.symptoms else row.title, "text": row.fix_text}
+        | {"url": source.link(row.path)}
+        for row in rows
+        if row.fix_text
+    ]
+    ran = {row.experiment for row in rows}
+    for page in sorted(source.experiments, key=lambda page: page.path):
+        if page.id not in ran:
+            continue
+        link = {"title": page.id, "url": source.link(page.path)}
+        if conclusion := " ".join(read_conclusion(page.body).split()):
+            found.append({"what": "conclusion", "text": conclusion[:_MAX_TEXT], **link})
+        found += [{"what": "tried", "text": text[:_MAX_TEXT], **link} for text in read_tried(page.body)]
+    return found[:_MAX_LEARNT]
 
 
 def _changes(rows: Sequence[RunRow], changes: Mapping[str, Sequence[Change]], link: Link) -> list[dict[str, Any]]:
@@ -264,20 +244,20 @@ def _changes(rows: Sequence[RunRow], changes: Mapping[str, Sequence[Change]], li
                 "before": times[0][0].before[:40],
                 "values": values or change.detail[:80],
                 "count": len(times),
-                "run": _run(row, link),
+                "run": run_cells(row, link),
             }
         )
     return found
 
 
-def _open_runs(rows: Sequence[RunRow], week: Week, link: Link) -> list[dict[str, Any]]:
+def _open_runs(rows: Sequence[RunRow], period: Period, link: Link) -> list[dict[str, Any]]:
     """Returns failures without a fix whose script has not finished since, a row for each kind."""
     finished: dict[tuple[str, str], float] = defaultdict(float)
     for row in rows:
         if row.status == "finished":
             key = (row.script, row.experiment)
             finished[key] = max(finished[key], row.started)
-    begin, end = week.span
+    begin, end = period.span
     broken = [
         row
         for row in rows
@@ -289,7 +269,7 @@ def _open_runs(rows: Sequence[RunRow], week: Week, link: Link) -> list[dict[str,
     broken.sort(key=lambda row: row.started)
     groups = _grouped(broken, lambda row: f"{row.script}\0{failure_kind(row)}")
     latest = sorted(groups.values(), key=lambda group: group[-1].started, reverse=True)
-    return [_run(group[-1], link) | {"count": len(group)} for group in latest[:_MAX_OPEN]]
+    return [run_cells(group[-1], link) | {"count": len(group)} for group in latest[:_MAX_OPEN]]
 
 
 def _without_conclusion(experiments: Sequence[Entry], rows: Sequence[RunRow], link: Link) -> list[dict[str, Any]]:
@@ -310,6 +290,12 @@ def read_conclusion(body: str) -> str:
 def read_goal(body: str) -> str:
     """Returns the text under "Goal" of a page, without comments."""
     return _under(body, "goal", "目标")
+
+
+def read_tried(body: str) -> list[str]:
+    """Returns the items of the list under "Tried, did not help" of a page."""
+    lines = _under(body, "tried, did not help", "试过但没有用").splitlines()
+    return [" ".join(line.lstrip(" -*+").split()) for line in lines if line.strip(" -*+")]
 
 
 def _under(body: str, *headings: str) -> str:
@@ -337,10 +323,10 @@ def _by_author(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
     ]
 
 
-def _days(rows: Sequence[RunRow], week: Week) -> list[dict[str, Any]]:
+def _days(rows: Sequence[RunRow], period: Period) -> list[dict[str, Any]]:
     counted = Counter(datetime.fromtimestamp(row.started).date() for row in rows)
     broken = Counter(datetime.fromtimestamp(row.started).date() for row in rows if row.status in BROKEN)
-    days = [week.begin + timedelta(days=offset) for offset in range(7)]
+    days = [period.begin + timedelta(days=offset) for offset in range(period.days)]
     return [{"day": day.isoformat(), "runs": counted[day], "broken": broken[day]} for day in days]
 
 

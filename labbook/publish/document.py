@@ -1,0 +1,253 @@
+"""Writes one note as a document that stands alone: HTML, PDF, Markdown, a notebook, or a Word file.
+
+Figures are inside the file. Nothing in a note runs: raw HTML that could act is shown as text. PDF is printed by
+WeasyPrint if it is installed, else by a Chromium or Chrome of this machine; Word files are made by pandoc.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from labbook.errors import NotebookError, UsageError
+from labbook.publish.page_safety import page_problems
+from labbook.store import frontmatter
+from labbook.store.entry_text import read_text
+from labbook.store.journal import write_atomically
+from labbook.store.paths import stays_inside
+
+FORMATS = ("html", "pdf", "md", "ipynb", "docx")
+
+_EXTENSIONS = ("tables", "fenced_code", "sane_lists", "md_in_html", "attr_list", "toc", "footnotes", "admonition")
+_PICTURES = {".svg": "svg+xml", ".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp"}
+_IMAGE = re.compile(r"(<img\b[^>]*?\bsrc=\")([^\"]+)(\")", re.IGNORECASE)
+_RELATIVE_LINK = re.compile(r"<a\b[^>]*?\bhref=\"(?![a-z]+:|#|//)[^\"]*\"[^>]*>(.*?)</a>", re.IGNORECASE | re.DOTALL)
+_MARKDOWN_IMAGE = re.compile(r"(!\[[^\]\n]*\]\()([^)\s]+)(\))")
+_MARKER = re.compile(r"^<!-- labbook:(?:begin|end) [^>]*-->\n?", re.MULTILINE)
+_MAX_PICTURE = 20 * 2**20
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
+_PRINT_S = 120
+_STYLE = """
+@page{size:A4;margin:18mm 16mm}
+body{font:15px/1.55 system-ui,"Segoe UI",Roboto,"Helvetica Neue","Noto Sans CJK SC","Noto Sans SC","PingFang SC",
+"Microsoft YaHei",sans-serif;color:#1f2328;max-width:52rem;margin:2rem auto;padding:0 1rem}
+h1,h2,h3{line-height:1.25;break-after:avoid}h2{border-bottom:1px solid #d8dee4;padding-bottom:.2em;margin-top:1.6em}
+table{border-collapse:collapse;margin:1em 0;max-width:100%;font-size:.92em}tr{break-inside:avoid}
+td,th{border:1px solid #d8dee4;padding:.3em .6em;text-align:left;overflow-wrap:anywhere}th{background:#f6f8fa}
+pre{background:#f6f8fa;padding:.8em;white-space:pre-wrap;overflow-wrap:anywhere;font-size:.85em}
+code{font-family:ui-monospace,Menlo,Consolas,"Noto Sans Mono CJK SC",monospace}
+img{max-width:100%}a{color:#0969da}figure,img{break-inside:avoid}
+@media print{body{margin:0;max-width:none;padding:0;font-size:10.5pt}details{display:block}}
+"""
+
+
+def write_document(note: Path, root: Path, to: str, target: Path) -> None:
+    """Writes a note as a document.
+
+    Args:
+        note: A Markdown file of the notebook.
+        root: Folder of the notebook; pictures outside of it are left out.
+        to: One of `FORMATS`.
+        target: The file to write.
+
+    Raises:
+        UsageError: The format is unknown.
+        NotebookError: The note cannot be read, the file cannot be written, or the program for its format is missing.
+    """
+    writers: dict[str, Callable[[Path, Path, Path], None]] = {
+        "html": lambda n, r, t: _write(t, html_document(n, r)),
+        "md": lambda n, r, t: _write(t, markdown_document(n, r)),
+        "ipynb": lambda n, r, t: _write(t, _notebook(markdown_document(n, r))),
+        "pdf": _write_pdf,
+        "docx": _write_word,
+    }
+    if to not in writers:
+        raise UsageError(f"{to!r} is not a format of documents", hint="it is one of " + ", ".join(FORMATS))
+    writers[to](note, root, target)
+
+
+def write_copy(note: Path, root: Path, to: str | None, output: str | None) -> str:
+    """Writes a note as a document and returns the path of the file.
+
+    Args:
+        note: The note.
+        root: Folder of the notebook.
+        to: One of `FORMATS`; `None` for the one that the file's name ends in.
+        output: The file; `None` for the name of the note in the current folder.
+
+    Raises:
+        UsageError: The format is unknown.
+        NotebookError: The document cannot be written.
+    """
+    kind = to or Path(output or "").suffix.lstrip(".").lower()
+    target = Path(output) if output else Path(f"{note.stem}.{kind}")
+    write_document(note, root, kind, target)
+    return str(target)
+
+
+def html_document(note: Path, root: Path) -> str:
+    """Returns a note as one HTML page with its pictures and without scripts.
+
+    Raises:
+        NotebookError: The note cannot be read, or Python-Markdown is missing.
+    """
+    meta, body = _read(note)
+    text = _MARKER.sub("", body)
+    page = _with_pictures(_rendered(text, raw=True), note, root)
+    if page_problems(page):
+        page = _with_pictures(_rendered(text, raw=False), note, root)
+    # The files that a note links to are not sent along.
+    page = _RELATIVE_LINK.sub(r"\1", page)
+    # Folded parts cannot be unfolded on paper.
+    page = re.sub(r"<details\b(?![^>]*\bopen\b)", "<details open", page)
+    title = html.escape(str(meta.get("title") or note.stem))
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    return (
+        f'<!doctype html>\n<html><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta name="viewport" content="width=device-width"><title>{title}</title><style>{_STYLE}</style></head>\n'
+        f"<body>\n{page}\n</body></html>\n"
+    )
+
+
+def markdown_document(note: Path, root: Path) -> str:
+    """Returns the Markdown of a note without front matter and markers, with its pictures inside.
+
+    Raises:
+        NotebookError: The note cannot be read.
+    """
+    _, body = _read(note)
+
+    def inside(found: re.Match[str]) -> str:
+        return f"{found[1]}{_data_address(found[2], note, root) or found[2]}{found[3]}"
+
+    return _MARKDOWN_IMAGE.sub(inside, _MARKER.sub("", body)).strip() + "\n"
+
+
+def _read(note: Path) -> tuple[dict[str, object], str]:
+    try:
+        meta, body = frontmatter.parse(read_text(note), str(note))
+    except OSError as error:
+        raise NotebookError(f"cannot read {note}: {error.strerror or error}", hint="check its permissions") from error
+    return dict(meta), body
+
+
+def _rendered(text: str, *, raw: bool) -> str:
+    try:
+        import markdown
+    except ImportError as error:
+        raise NotebookError(
+            "Python-Markdown is not installed", hint='install it with `pip install "labbook[site]"`'
+        ) from error
+    renderer = markdown.Markdown(extensions=list(_EXTENSIONS))
+    if not raw:
+        renderer = markdown.Markdown(extensions=[name for name in _EXTENSIONS if name != "md_in_html"])
+        renderer.preprocessors.deregister("html_block")
+        renderer.inlinePatterns.deregister("html")
+    return str(renderer.convert(text))
+
+
+def _with_pictures(page: str, note: Path, root: Path) -> str:
+    def inside(found: re.Match[str]) -> str:
+        address = _data_address(html.unescape(found[2]), note, root)
+        return f"{found[1]}{address}{found[3]}"
+
+    return _IMAGE.sub(inside, page)
+
+
+def _data_address(address: str, note: Path, root: Path) -> str:
+    """Returns a picture of the notebook as a `data:` address, "" if it is none."""
+    from urllib.parse import unquote
+
+    kind = _PICTURES.get(Path(address).suffix.lower())
+    path = note.parent / unquote(address)
+    if kind is None or "://" in address or not stays_inside(path, root):
+        return ""
+    try:
+        content = path.read_bytes() if path.is_file() and path.stat().st_size <= _MAX_PICTURE else b""
+    except OSError:
+        return ""
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}" if content else ""
+
+
+def _notebook(text: str) -> str:
+    """Returns a Jupyter notebook with one Markdown cell for each section."""
+    parts = [part for part in re.split(r"(?m)^(?=## )", text) if part.strip()]
+    cells: list[dict[str, object]] = [
+        {"cell_type": "markdown", "id": f"section-{place}", "metadata": {}, "source": part.strip()}
+        for place, part in enumerate(parts)
+    ]
+    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, ensure_ascii=False) + "\n"
+
+
+def _write_pdf(note: Path, root: Path, target: Path) -> None:
+    page = html_document(note, root)
+    try:
+        import weasyprint
+    except (ImportError, OSError):  # its libraries may be missing
+        _print_in_browser(page, target)
+        return
+    _write(target, weasyprint.HTML(string=page).write_pdf())
+
+
+def _print_in_browser(page: str, target: Path) -> None:
+    browser = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        raise NotebookError(
+            "a PDF needs WeasyPrint, Chromium or Chrome, and none is installed",
+            hint="install one (`pip install weasyprint`), or write HTML with `--to html` and print it",
+        )
+    with tempfile.TemporaryDirectory(prefix="labbook-print-") as folder:
+        source, printed = Path(folder, "page.html"), Path(folder, "page.pdf")
+        source.write_text(page, "utf-8")
+        command = [browser, "--headless", "--disable-gpu", "--no-first-run", f"--user-data-dir={folder}/profile"]
+        command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+        # Chromium refuses its sandbox to root; the page has no scripts, and its policy loads nothing.
+        command += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+        command += ["--no-pdf-header-footer", f"--print-to-pdf={printed}", source.as_uri()]
+        _call(command, "the browser")
+        if not printed.is_file():
+            raise NotebookError(
+                f"{browser} printed nothing", hint="write HTML with `--to html` and print it in a browser"
+            )
+        _write(target, printed.read_bytes())
+
+
+def _write_word(note: Path, root: Path, target: Path) -> None:
+    pandoc = shutil.which("pandoc")
+    if pandoc is None:
+        raise NotebookError(
+            "a Word file needs pandoc, which is not installed", hint="install pandoc, or use `--to html`"
+        )
+    with tempfile.TemporaryDirectory(prefix="labbook-word-") as folder:
+        source, made = Path(folder, "page.html"), Path(folder, "page.docx")
+        source.write_text(html_document(note, root), "utf-8")
+        _call([pandoc, "--sandbox", "-f", "html", "-o", str(made), str(source)], "pandoc")
+        _write(target, made.read_bytes())
+
+
+def _call(command: list[str], who: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_PRINT_S, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotebookError(f"{who} could not be used: {error}", hint="write HTML with `--to html`") from error
+    if done.returncode:
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise NotebookError(f"{who} failed: {''.join(last)[:200]}", hint="write HTML with `--to html`")
+
+
+def _write(target: Path, content: str | bytes) -> None:
+    try:
+        write_atomically(target, content.encode("utf-8", "replace") if isinstance(content, str) else content)
+    except OSError as error:
+        raise NotebookError(
+            f"cannot write {target}: {error.strerror or error}", hint="name another file with `-o`"
+        ) from error

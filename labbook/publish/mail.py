@@ -1,0 +1,140 @@
+"""Sends a document by mail, through the mail server that the settings name. Nothing is sent unless asked for."""
+
+from __future__ import annotations
+
+import netrc
+import os
+import smtplib
+import ssl
+from collections.abc import Mapping
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+from urllib.parse import unquote, urlsplit
+
+from labbook.errors import LabbookError, UsageError
+from labbook.frozen import dataclass
+from labbook.store.config import Config
+
+PASSWORD = "LABBOOK_SMTP_PASSWORD"
+_TIMEOUT_S = 30
+_PORTS = {"smtp": 587, "smtps": 465}
+
+
+@dataclass(frozen=True)
+class MailServer:
+    """A mail server.
+
+    Args:
+        host: Its name.
+        port: Its port.
+        user: The account, "" for none.
+        encrypted: Whether the connection is encrypted from the start; else it is as soon as the server offers it.
+    """
+
+    host: str
+    port: int
+    user: str = ""
+    encrypted: bool = False
+
+
+def send_mail(config: Config, subject: str, text: str, page: str, environ: Mapping[str, str] | None = None) -> None:
+    """Sends a page to the people in the settings.
+
+    Args:
+        config: `notify_to`, `notify_from` and `notify_smtp` are used.
+        subject: Subject of the mail.
+        text: The mail for programs that show no HTML.
+        page: The mail as HTML.
+        environ: Has the password in `LABBOOK_SMTP_PASSWORD`; else it is in `~/.netrc`.
+
+    Raises:
+        UsageError: The settings name no server, nobody to send to, or no sender.
+        LabbookError: The server is not reached or refuses the mail.
+    """
+    server = server_named(config.notify_smtp)
+    if not config.notify_to:
+        raise UsageError("the settings name nobody to send to", hint='set `notify_to = ["name@example.org"]`')
+    sender = config.notify_from or (server.user if "@" in server.user else "")
+    if not sender:
+        raise UsageError("the settings name no sender", hint='set `notify_from = "labbook@example.org"`')
+    mail = EmailMessage()
+    try:
+        mail["Subject"], mail["From"], mail["To"] = " ".join(subject.split()), sender, ", ".join(config.notify_to)
+    except ValueError as error:
+        raise UsageError(
+            f"an address in the settings is invalid: {error}", hint="correct notify_to and notify_from"
+        ) from error
+    mail["Date"], mail["Message-ID"] = formatdate(localtime=True), make_msgid(domain="labbook.invalid")
+    mail.set_content(text)
+    mail.add_alternative(page, subtype="html")
+    password = _password(server, os.environ if environ is None else environ)
+    try:
+        with _connect(server) as connection:
+            if server.user:
+                connection.login(server.user, password)
+            refused = connection.send_message(mail)
+    except (OSError, smtplib.SMTPException) as error:
+        raise LabbookError(
+            f"the mail server {server.host}:{server.port} did not take the mail: {_reason(error)}",
+            hint=f"check notify_smtp in labbook.toml and the password in {PASSWORD}; the report itself is written",
+        ) from error
+    if refused:
+        raise LabbookError(
+            f"the mail server refused {', '.join(refused)}", hint="check notify_to; the others have the mail"
+        )
+
+
+def server_named(address: str) -> MailServer:
+    """Returns the server of an address such as `smtp://me@example.org@mail.example.org:587`.
+
+    Raises:
+        UsageError: The address is empty or no address of a mail server.
+    """
+    parts = urlsplit(address)
+    try:
+        port = parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        port = 0
+    if parts.scheme not in _PORTS or not parts.hostname or not port:
+        raise UsageError(
+            f"{address!r} is no mail server" if address else "the settings name no mail server",
+            hint='set `notify_smtp = "smtps://USER@mail.example.org:465"`, without the password',
+        )
+    if parts.password:
+        raise UsageError(
+            "notify_smtp holds a password, and the settings are shared by git",
+            hint=f"remove it there, and give it in {PASSWORD} or ~/.netrc",
+        )
+    return MailServer(parts.hostname, port, unquote(parts.username or ""), parts.scheme == "smtps")
+
+
+def _connect(server: MailServer) -> smtplib.SMTP:
+    context = ssl.create_default_context()
+    if server.encrypted:
+        return smtplib.SMTP_SSL(server.host, server.port, timeout=_TIMEOUT_S, context=context)
+    connection = smtplib.SMTP(server.host, server.port, timeout=_TIMEOUT_S)
+    connection.ehlo()
+    if connection.has_extn("starttls"):
+        connection.starttls(context=context)
+        connection.ehlo()
+    elif server.user:
+        connection.close()
+        raise smtplib.SMTPNotSupportedError("it offers no encryption, so no password is sent; use smtps://")
+    return connection
+
+
+def _password(server: MailServer, environ: Mapping[str, str]) -> str:
+    if environ.get(PASSWORD):
+        return environ[PASSWORD]
+    try:
+        known = netrc.netrc().authenticators(server.host)
+    except (OSError, netrc.NetrcParseError):
+        return ""
+    return (known[2] or "") if known else ""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, smtplib.SMTPResponseException):
+        told = error.smtp_error.decode("utf-8", "replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
+        return f"{error.smtp_code} {told}"[:200]
+    return str(getattr(error, "strerror", None) or error)[:200]

@@ -1,0 +1,233 @@
+"""Writes the report of a period, or of an experiment, into the notebook and commits it."""
+
+from __future__ import annotations
+
+import json
+import math
+import posixpath
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from labbook.compare.run_changes import compare_runs
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.errors import NotebookError
+from labbook.frozen import dataclass
+from labbook.index.query import list_notes
+from labbook.model.entry import Entry
+from labbook.model.run import Change, Run
+from labbook.report.period import Period
+from labbook.report.period_context import PeriodSource, period_context
+from labbook.report.period_costs import Cost
+from labbook.report.progress_svg import progress_svg
+from labbook.report.report_page import experiment_runs_markdown, report_markdown
+from labbook.report.run_data import load_run
+from labbook.report.run_row import RunRow, run_row
+from labbook.store.branch_checkout import restore_before_writing
+from labbook.store.commit_queue import withheld_files
+from labbook.store.entry_commit import CommitOutcome, commit_files
+from labbook.store.entry_text import read_text, with_block
+from labbook.store.experiments import metric_goal
+from labbook.store.journal import write_atomically
+from labbook.store.notebook import Notebook
+from labbook.store.paths import check_stays_inside, stays_inside
+from labbook.store.sentences import Sentences
+from labbook.store.templates import Templates
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """A written report.
+
+    Args:
+        path: Its file.
+        data: Data of the period.
+        commit: Outcome of the commit.
+        trouble: Names a broken template of the notebook, or "".
+        problems: Notes that could not be read, as (path, reason).
+    """
+
+    path: Path
+    data: dict[str, Any]
+    commit: CommitOutcome
+    trouble: str
+    problems: tuple[tuple[str, str], ...]
+
+
+def write_report(
+    notebook: Notebook,
+    period: Period,
+    now: float,
+    *,
+    experiment: str = "",
+    tell: Callable[[int, int], None] | None = None,
+) -> WrittenReport:
+    """Writes and commits `notes/reports/<period>.md` and its figures; text of people is preserved.
+
+    Args:
+        notebook: The notebook.
+        period: The period.
+        now: Unix seconds.
+        experiment: Only the runs of this experiment, all of them up to the end of the period; "" for all experiments.
+        tell: Called with (files read, files to read) while the index is updated.
+
+    Raises:
+        NotebookError: The report cannot be written.
+    """
+    source, problems = report_source(notebook, period, now, experiment=experiment, tell=tell)
+    data = period_context(source) | {"people": notebook.config.report_people}
+    language = notebook.config.language_in_use()
+    templates = Templates(notebook.paths.templates, language)
+    path = notebook.paths.reports / f"{data['name']}.md"
+    check_stays_inside(path, notebook.paths.root)
+    restore_before_writing(notebook, path)
+    said = templates.words["week"]
+    pictures = _pictures(source, data, (str(said["legend_run"]), str(said["legend_best"])))
+    folder = path.with_suffix("")
+    data["figures"] = [{"experiment": name, "path": f"{folder.name}/{name}.svg"} for name in pictures]
+    files = [path]
+    try:
+        existing = read_text(path) if path.exists() else None
+        say = Sentences(language, notebook.paths.templates)
+        page, trouble = report_markdown(data, templates, say, existing)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if page != existing:
+            write_atomically(path, page.encode("utf-8", "surrogateescape"))
+        for name, picture in pictures.items():
+            folder.mkdir(exist_ok=True)
+            write_atomically(folder / f"{name}.svg", picture.encode())
+            files.append(folder / f"{name}.svg")
+        files += _list_runs(notebook, source, data, templates)
+    except OSError as error:
+        hint = "free space or permissions there"
+        raise NotebookError(f"cannot write the report {path}: {error.strerror or error}", hint=hint) from error
+    totals = data["totals"]
+    message = f"Report of {data['name']}: {totals['runs']} runs, {totals['broken']} failed, {totals['time']}"
+    return WrittenReport(path, data, commit_files(notebook, files, message), trouble, problems)
+
+
+def report_source(
+    notebook: Notebook,
+    period: Period,
+    now: float,
+    *,
+    experiment: str = "",
+    tell: Callable[[int, int], None] | None = None,
+) -> tuple[PeriodSource, tuple[tuple[str, str], ...]]:
+    """Returns the sources of a report, and the notes that could not be read."""
+    runs = list_notes(notebook, tell=tell)
+    withheld = withheld_files(notebook.paths)
+    goals = cache(partial(metric_goal, notebook))
+    rows = [run_row(entry, goals) for entry in runs.entries if entry.path not in withheld]
+    if experiment:
+        rows = [row for row in rows if row.experiment == experiment]
+        period = _all_runs(period, experiment, rows)
+    begin = period.span_before(now)[0]
+    recent = {row.id: run for row in rows if row.started >= begin and (run := load_run(notebook.paths, row.id))}
+    pages = [_with_body(notebook, page) for page in list_notes(notebook, kind="experiment").entries]
+    source = PeriodSource(
+        period=period,
+        rows=rows,
+        experiments=pages,
+        changes={name: run.changes for name, run in recent.items() if run.changes},
+        link=report_link,
+        now=now,
+        title=partial(load_catalogue(notebook.paths.symptoms).title, language=notebook.config.language_in_use()),
+        costs={name: _cost(run) for name, run in recent.items()},
+        gained_by=partial(_differences, notebook),
+    )
+    return source, runs.refreshed.problems
+
+
+def report_link(path: str) -> str:
+    """Returns the address of a note from a page in `notes/reports/`."""
+    return posixpath.relpath(path, "notes/reports")
+
+
+def _all_runs(period: Period, experiment: str, rows: Sequence[RunRow]) -> Period:
+    """Returns the days from the first run of an experiment to the end of a period."""
+    first = min((row.started for row in rows if row.started > 0), default=period.span[0])
+    begin = min(datetime.fromtimestamp(first).date(), period.end)
+    return Period("experiment", f"{experiment}-report", begin, period.end)
+
+
+def _with_body(notebook: Notebook, page: Entry) -> Entry:
+    try:
+        return replace(page, body=read_text(notebook.paths.root / page.path))
+    except OSError:
+        return page
+
+
+def _cost(run: Run) -> Cost:
+    used = run.captured.get("resources", {})
+    gpu = [_number(one.get("own_peak_memory_bytes")) or _number(one.get("peak_memory_bytes")) for one in _gpus(used)]
+    on_gpu = [size for size in gpu if size]
+    times = (s for s in run.series if s.name.split(".opt")[0] == "step_time_s" and s.rank in (None, 0))
+    series = next(times, None)
+    values = [value for value in series.values if math.isfinite(value)] if series is not None else []
+    return Cost(
+        host=run.host,
+        step_s=statistics.median(values) if len(values) >= 3 else None,
+        memory_bytes=max(on_gpu) if on_gpu else _number(used.get("peak_rss_bytes")),
+        on_gpu=bool(on_gpu),
+    )
+
+
+def _gpus(used: Any) -> Iterable[dict[str, Any]]:  # noqa: ANN401 - JSON data
+    return [one for one in used.get("gpus") or () if isinstance(one, dict)]
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else None
+
+
+def _differences(notebook: Notebook, before: str, now: str) -> Sequence[Change]:
+    """Returns the differences of two runs, () if the data of one is missing."""
+    facts = []
+    for run_id in (before, now):
+        try:
+            read = json.loads((notebook.paths.attachments(run_id) / "run.json").read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return ()
+        if not isinstance(read, dict):
+            return ()
+        facts.append(read)
+    return compare_runs(facts[0], facts[1])
+
+
+def _list_runs(notebook: Notebook, source: PeriodSource, data: dict[str, Any], templates: Templates) -> list[Path]:
+    """Lists the runs of each experiment of the report on its page, for readers on a git host; returns the pages.
+
+    The site lists them there itself, with runs that are newer than the report.
+    """
+    figures = {one["experiment"]: f"../reports/{one['path']}" for one in data["figures"]}
+    written = []
+    for row in data["results"]:
+        name = row["experiment"]
+        page = notebook.paths.experiments / f"{name}.md"
+        if not name or not page.is_file() or not stays_inside(page, notebook.paths.root):
+            continue
+        rows = [one for one in source.rows if one.experiment == name]
+        text = read_text(page)
+        told = experiment_runs_markdown(name, rows, figures.get(name, ""), templates)
+        changed = with_block(text, "runs", told) if "<!-- labbook:begin runs -->" in text else text
+        if changed != text:
+            write_atomically(page, changed.encode("utf-8", "surrogateescape"))
+            written.append(page)
+    return written
+
+
+def _pictures(source: PeriodSource, data: dict[str, Any], labels: tuple[str, str]) -> dict[str, str]:
+    """Returns experiment -> its picture, for the experiments with runs in the period."""
+    begin, end = source.period.span
+    found = {}
+    for row in data["results"]:
+        rows = [one for one in source.rows if one.experiment == row["experiment"] and one.started < end]
+        picture = progress_svg(rows, begin, labels) if row["experiment"] else ""
+        if picture:
+            found[row["experiment"]] = picture
+    return found

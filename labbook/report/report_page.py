@@ -1,0 +1,85 @@
+"""Writes the page of a report."""
+
+from __future__ import annotations
+
+import html
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from labbook.model.message import Message
+from labbook.report.best_runs import best_run
+from labbook.report.period_context import run_cells
+from labbook.report.run_row import RunRow
+from labbook.store import frontmatter
+from labbook.store.entry_text import merge
+from labbook.store.templates import Templates
+
+TEMPLATE = "reports/week.md.j2"
+"""Named as in notebooks that have their own template for reports; months and other periods use it as well."""
+EXPERIMENT_TEMPLATE = "reports/experiment_runs.md.j2"
+_MAX_ROWS = 30
+BLOCKS = ("summary", "results", "failures", "performance", "learnt", "changes", "open", "people")
+"""Generated blocks of a report; all other text belongs to people."""
+
+
+def report_markdown(
+    data: Mapping[str, Any], templates: Templates, say: Callable[[Message], str], existing: str | None
+) -> tuple[str, str]:
+    """Returns the file of a report; text that people wrote in `existing` is preserved byte for byte.
+
+    Args:
+        data: Data of `labbook.report.period_context.period_context`, and `figures` (paths of pictures, each with its
+            experiment) and `people` (whether runs are counted by author).
+        templates: Templates of the notebook.
+        say: Formats the facts.
+        existing: The report on disk, or `None`.
+
+    Returns:
+        The file, and a sentence that names a broken template of the notebook, or "".
+    """
+    shown = {**data, "facts": [say(fact) for fact in data["facts"]]}
+    body, trouble = templates.render_anyway(TEMPLATE, shown)
+    heading = next((line.strip("# ") for line in body.splitlines() if line.startswith("# ")), data["name"])
+    meta = {
+        "title": html.unescape(heading),
+        data["kind"] if data["kind"] in ("week", "month", "experiment") else "period": data["name"],
+        "date": data["begin"],
+        "runs": data["totals"]["runs"],
+    }
+    page = f"{frontmatter.emit(meta)}\n{_tidy(body)}"
+    return (merge(existing, page, known=BLOCKS) if existing is not None else page), trouble
+
+
+def experiment_runs_markdown(name: str, rows: Sequence[RunRow], figure: str, templates: Templates) -> str:
+    """Returns the runs of an experiment as its page shows them where no site is built, such as on a git host.
+
+    Args:
+        name: The experiment.
+        rows: All its runs.
+        figure: Path of its figure relative to the page, or "".
+        templates: Templates of the notebook.
+    """
+    newest = sorted(rows, key=lambda row: row.started, reverse=True)
+    best = best_run(newest)
+
+    def link(path: str) -> str:
+        return posixpath.relpath(path, "notes/experiments")
+
+    data = {
+        "name": name,
+        "figure": figure,
+        "total": len(newest),
+        "best": run_cells(best, link) if best else None,
+        "rows": [run_cells(row, link) for row in newest[:_MAX_ROWS]],
+    }
+    return _tidy(templates.render_anyway(EXPERIMENT_TEMPLATE, data)[0])
+
+
+def _tidy(body: str) -> str:
+    """Returns the page without the empty lines of loops and conditions in the template."""
+    lines: list[str] = []
+    for line in body.strip().splitlines():
+        if line.strip() or (lines and lines[-1].strip()):
+            lines.append(line.rstrip())
+    return "\n".join(lines) + "\n"

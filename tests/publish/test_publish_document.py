@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from labbook.errors import NotebookError, UsageError
+from labbook.publish.document import html_document, markdown_document, write_document
+
+NOTE = """---
+title: A <run>
+---
+
+# A run
+
+<!-- labbook:begin summary -->
+
+| a | b |
+|---|---|
+| 1 | 损失 |
+
+![curve](run/curve.svg)
+
+<!-- labbook:end summary -->
+
+## Next
+
+[a run](run/other.md) and [its page](https://example.org/x)
+"""
+
+
+@pytest.fixture
+def note(tmp_path):
+    root = tmp_path / "book"
+    (root / "notes" / "run").mkdir(parents=True)
+    (root / "notes" / "run" / "curve.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    (tmp_path / "outside.png").write_bytes(b"secret")
+    path = root / "notes" / "run.md"
+    path.write_text(NOTE)
+    return path
+
+
+def test_a_page_stands_alone(note):
+    page = html_document(note, note.parents[1])
+    assert "<td>损失</td>" in page and "data:image/svg+xml;base64," in page and "<title>A &lt;run&gt;</title>" in page
+    assert "a run and <a" in page and "other.md" not in page
+    assert "labbook:begin" not in page and "<script" not in page
+
+
+def test_nothing_in_a_note_runs_or_leaves_the_notebook(note):
+    note.write_text(NOTE + "\n<script>alert(1)</script>\n\n<img src=x onerror=alert(1)>\n\n![x](../../outside.png)\n")
+    page = html_document(note, note.parents[1])
+    assert "<script" not in page and "<img src=x" not in page and "&lt;script&gt;" in page
+    assert "c2VjcmV0" not in page and "outside.png" not in page
+
+
+def test_markdown_and_notebooks_hold_their_pictures(note, tmp_path):
+    assert "](data:image/svg+xml;base64," in markdown_document(note, note.parents[1])
+    write_document(note, note.parents[1], "ipynb", tmp_path / "a.ipynb")
+    cells = json.loads((tmp_path / "a.ipynb").read_text())["cells"]
+    assert [cell["source"].splitlines()[0] for cell in cells] == ["# A run", "## Next"]
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not shutil.which("chromium"), reason="Chromium is not installed")
+def test_a_pdf_is_printed(note, tmp_path):
+    write_document(note, note.parents[1], "pdf", tmp_path / "a.pdf")
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF-")
+
+
+def test_what_cannot_be_written_is_told(note, tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match="not a format"):
+        write_document(note, note.parents[1], "gif", tmp_path / "a.gif")
+    with pytest.raises(NotebookError, match="cannot write"):
+        write_document(note, note.parents[1], "html", note / "a.html")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(__import__("sys").modules, "weasyprint", None)
+    for kind in ("pdf", "docx"):
+        with pytest.raises(NotebookError, match="install"):
+            write_document(note, note.parents[1], kind, tmp_path / f"a.{kind}")
