@@ -5,7 +5,6 @@ import pytest
 from labbook.store.notebook_finder import create_notebook
 from labbook.store.started_experiment import end_experiment, start_experiment, started_experiment
 
-
 pytestmark = pytest.mark.process
 
 
