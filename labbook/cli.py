@@ -30,7 +30,7 @@ COMMANDS = {
     "symptoms": ("labbook.commands.symptoms", "List known symptoms and how often they occurred."),
     "explain": ("labbook.commands.explain", "Explain a symptom: signs, causes, fixes, and the runs that had it."),
     "report": ("labbook.commands.report", "Write a report of runs."),
-    "new": ("labbook.commands.new", "Create an experiment."),
+    "new": ("labbook.commands.new", "Create and start an experiment."),
     "commit": ("labbook.commands.commit", "Commit edited notes."),
     "init": ("labbook.commands.init", "Create a notebook in PATH."),
     "site": ("labbook.commands.site", "Build or serve the site of the notebook."),

@@ -309,8 +309,19 @@ def _experiment(notebook: Notebook, script: str, request: RecordRequest, project
     """Returns the experiment of the run: the chosen one, or that of its script and project."""
     from labbook.store.experiments import choose_experiment
 
-    chosen = request.experiment or notebook.config.experiment
+    chosen = request.experiment or _started_here(notebook) or notebook.config.experiment
     return choose_experiment(notebook, script, chosen, project=project, root=root)
+
+
+def _started_here(notebook: Notebook) -> str:
+    """Returns the experiment that `labbook new` started in this folder, if its page is still there."""
+    from labbook.store.started_experiment import started_experiment
+
+    try:
+        slug = started_experiment(notebook, Path.cwd())
+    except OSError:  # the folder was deleted
+        return ""
+    return slug if slug and (notebook.paths.experiments / f"{slug}.md").is_file() else ""
 
 
 def run_author(notebook: Notebook) -> str:

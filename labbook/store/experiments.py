@@ -68,6 +68,7 @@ def new_experiment(
     mode: str = "dynamic",
     script: str | None = None,
     project: str = "",
+    template: str = "",
     commit: bool = True,
 ) -> str:
     """Create the page of a new experiment and return its slug; numbers are never reused.
@@ -78,17 +79,18 @@ def new_experiment(
         mode: "dynamic", "static" or "compiled".
         script: The script whose future runs belong to it; `None`: no script, "": runs without a script.
         project: The folder that the script is of, for a notebook that serves many.
+        template: Name of the template of its page, "" for the usual one.
         commit: Whether the page is committed at once.
 
     Raises:
-        UsageError: The name has no usable characters, or the mode is unknown.
+        UsageError: The name has no usable characters, or the mode or template is unknown.
         NotebookError: The page cannot be written.
     """
-    _check(notebook, name, mode)
+    _check(notebook, name, mode, template)
     check_stays_inside(notebook.paths.experiments, notebook.paths.root)
     with _locked(notebook):
         _restore_pages(notebook)
-        made = _create(notebook, name, mode, script, project, "")
+        made = _create(notebook, name, mode, script, project, "", template)
     if commit:
         _commit(notebook, made)
     return made.slug
@@ -185,7 +187,7 @@ def _restore_pages(notebook: Notebook) -> None:
     restore_before_writing(notebook, notebook.paths.experiments)
 
 
-def _check(notebook: Notebook, name: str, mode: str) -> None:
+def _check(notebook: Notebook, name: str, mode: str, template: str) -> None:
     from labbook.store.recorder_redaction import make_redactor, scan_bytes
 
     # Its page is committed immediately, and the file name contains the name.
@@ -196,14 +198,28 @@ def _check(notebook: Notebook, name: str, mode: str) -> None:
         raise UsageError(f"{name!r} has no letter or digit to make a name of", hint='like: labbook new "digits cnn"')
     if mode not in MODES:
         raise UsageError(f"there is no mode {mode!r}", hint="it is one of " + ", ".join(MODES))
+    known = experiment_templates(notebook) if template else []
+    if template and template not in known:
+        raise UsageError(f"there is no template {template!r}", hint="it is one of " + ", ".join(known))
 
 
-def _create(notebook: Notebook, name: str, mode: str, script: str | None, project: str, root: str) -> Experiment:
+def experiment_templates(notebook: Notebook) -> list[str]:
+    """Returns the names of templates for pages of experiments: `experiment_NAME.md.j2` of labbook and the notebook."""
+    from labbook.store.templates import builtin_folder
+
+    folders = (builtin_folder(), notebook.paths.templates)
+    pages = [page.name for folder in folders for page in folder.glob("experiment_*.md.j2")]
+    return sorted({name.removeprefix("experiment_").removesuffix(".md.j2") for name in pages})
+
+
+def _create(
+    notebook: Notebook, name: str, mode: str, script: str | None, project: str, root: str, template: str = ""
+) -> Experiment:
     known = experiments(notebook)
     number = max((each.number for each in known), default=0) + 1
     slug = f"exp{number:03d}_{slug_part(name)}_{mode}"
     path = notebook.paths.experiments / f"{slug}.md"
-    text = _page_text(notebook, slug, " ".join(name.split()), mode, script, project, root)
+    text = _page_text(notebook, slug, " ".join(name.split()), mode, script, project, root, template)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as stream:
@@ -217,7 +233,7 @@ def _create(notebook: Notebook, name: str, mode: str, script: str | None, projec
 
 
 def _page_text(
-    notebook: Notebook, slug: str, title: str, mode: str, script: str | None, project: str, root: str
+    notebook: Notebook, slug: str, title: str, mode: str, script: str | None, project: str, root: str, template: str
 ) -> str:
     from labbook.store import frontmatter
     from labbook.store.templates import Templates
@@ -234,7 +250,9 @@ def _page_text(
         meta["author"] = notebook.config.author
     meta["created"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     # A broken template of the notebook must not prevent recording.
-    body, _ = Templates(notebook.paths.templates, language).render_anyway("experiment.md.j2", {"title": title})
+    body, _ = Templates(notebook.paths.templates, language).render_anyway(
+        f"experiment_{template}.md.j2" if template else "experiment.md.j2", {"title": title}
+    )
     return f"{frontmatter.emit(meta)}\n{body.rstrip()}\n"
 
 

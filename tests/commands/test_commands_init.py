@@ -70,3 +70,13 @@ def test_new_prints_the_name_and_commits_the_page(book, git):
     refused = book("new", "!!!", check=False)
     assert refused.returncode == 2
     assert "no letter or digit" in refused.stderr
+
+
+def test_runs_belong_to_the_experiment_that_was_started_here(book):
+    slug = book("new", "no dropout", "--template", "ablation").stdout.strip()
+    assert "## Reference" in (book.folder / "notes" / "experiments" / f"{slug}.md").read_text("utf-8")
+    assert slug in book("record", "--", "true").stderr
+    assert slug in book("new", "--done").stdout
+    assert slug not in book("record", "--", "true").stderr
+    assert "no experiment was started" in book("new", "--done", check=False).stderr
+    assert "ablation, baseline" in book("new", "x", "--template", "y", check=False).stderr
