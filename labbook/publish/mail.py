@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Mapping
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from labbook.errors import LabbookError, UsageError
 from labbook.frozen import dataclass
@@ -41,7 +41,7 @@ def send_mail(config: Config, subject: str, text: str, page: str, environ: Mappi
     """Sends a page to the people in the settings.
 
     Args:
-        config: `notify_to`, `notify_from` and `notify_smtp` are used.
+        config: `notify_to`, `notify_from`, `notify_smtp` and `notify_user` are used.
         subject: Subject of the mail.
         text: The mail for programs that show no HTML.
         page: The mail as HTML.
@@ -51,7 +51,7 @@ def send_mail(config: Config, subject: str, text: str, page: str, environ: Mappi
         UsageError: The settings name no server, nobody to send to, or no sender.
         LabbookError: The server is not reached or refuses the mail.
     """
-    server = server_named(config.notify_smtp)
+    server = server_named(config.notify_smtp, config.notify_user)
     if not config.notify_to:
         raise UsageError("the settings name nobody to send to", hint='set `notify_to = ["name@example.org"]`')
     sender = config.notify_from or (server.user if "@" in server.user else "")
@@ -84,11 +84,11 @@ def send_mail(config: Config, subject: str, text: str, page: str, environ: Mappi
         )
 
 
-def server_named(address: str) -> MailServer:
-    """Returns the server of an address such as `smtp://me@example.org@mail.example.org:587`.
+def server_named(address: str, user: str = "") -> MailServer:
+    """Returns the server of an address such as `smtps://mail.example.org:465`.
 
     Raises:
-        UsageError: The address is empty or no address of a mail server.
+        UsageError: The address is empty, no address of a mail server, or has a user.
     """
     parts = urlsplit(address)
     try:
@@ -98,14 +98,14 @@ def server_named(address: str) -> MailServer:
     if parts.scheme not in _PORTS or not parts.hostname or not port:
         raise UsageError(
             f"{address!r} is no mail server" if address else "the settings name no mail server",
-            hint='set `notify_smtp = "smtps://USER@mail.example.org:465"`, without the password',
+            hint='set `notify_smtp = "smtps://mail.example.org:465"`',
         )
-    if parts.password:
+    if "@" in parts.netloc:
         raise UsageError(
-            "notify_smtp holds a password, and the settings are shared by git",
-            hint=f"remove it there, and give it in {PASSWORD} or ~/.netrc",
+            "notify_smtp has a user or a password, and the settings are shared by git",
+            hint=f"name the user in `notify_user`, and give the password in {PASSWORD} or ~/.netrc",
         )
-    return MailServer(parts.hostname, port, unquote(parts.username or ""), parts.scheme == "smtps")
+    return MailServer(parts.hostname, port, user, parts.scheme == "smtps")
 
 
 def _connect(server: MailServer) -> smtplib.SMTP:

@@ -97,8 +97,9 @@ class Config:
     site_name: str = _setting("", "Name of the site; empty takes the title.")
     site_url: str = _setting("", "Address at which the site will be published.")
     notify_to: tuple[str, ...] = _setting((), "Mail addresses that `labbook report --send` sends to.")
-    notify_from: str = _setting("", "Sender of these mails; empty takes the user of notify_smtp.")
-    notify_smtp: str = _setting("", "Mail server, such as smtps://mail.example.org:465, with the user but not the password.")
+    notify_from: str = _setting("", "Sender of these mails; empty takes notify_user.")
+    notify_smtp: str = _setting("", "Mail server, such as smtps://mail.example.org:465.")
+    notify_user: str = _setting("", "Account at the mail server; its password is never in the settings.")
     report_people: bool = _setting(False, "Whether reports count runs by author.")
     week_start: str = _setting(
         "monday", 'First day of a reported week: "monday" or "sunday".', _one_of("monday", "sunday")

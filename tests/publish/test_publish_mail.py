@@ -48,7 +48,7 @@ def test_a_report_arrives_as_text_and_as_a_page(server):
 
 
 def test_no_password_is_sent_without_encryption(server):
-    config = Config(notify_smtp=f"smtp://me@127.0.0.1:{server.port}", notify_from="a@b.c", notify_to=("b@b.c",))
+    config = settings(server.port, notify_user="me", notify_to=("b@b.c",))
     with pytest.raises(LabbookError, match="no encryption"):
         send_mail(config, "x", "x", "x", {"LABBOOK_SMTP_PASSWORD": "secret"})
     assert server.handler.mails == []
@@ -66,7 +66,7 @@ def test_an_address_that_is_no_server_is_refused(address):
 
 
 def test_an_address_names_server_and_user():
-    assert server_named("smtps://me%40x.org@mail.x.org") == MailServer("mail.x.org", 465, "me@x.org", True)
+    assert server_named("smtps://mail.x.org", "me@x.org") == MailServer("mail.x.org", 465, "me@x.org", True)
     with pytest.raises(UsageError, match="password"):
         server_named("smtps://me:secret@mail.x.org")
     with pytest.raises(UsageError, match="nobody"):
