@@ -35,6 +35,7 @@ FLOORS = {
     "record": 7,
     "publish": 7,
     "help_text": 8,
+    "rerun": 8,
     "installation_check": 8,
     "commands": 9,
     "cli": 10,

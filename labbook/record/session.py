@@ -45,6 +45,7 @@ class RecordRequest:
         full_pty: Whether the command gets a terminal of its own, as curses programs need.
         quiet: Whether labbook prints nothing.
         requests: Actions of the probe inside the program, see `program_requests.parse_requests`.
+        on_created: Called with the id of the run before the command starts.
     """
 
     argv: tuple[str, ...]
@@ -56,6 +57,7 @@ class RecordRequest:
     full_pty: bool = False
     quiet: bool = False
     requests: Mapping[str, object] = field(default_factory=dict)
+    on_created: Callable[[str], None] | None = None
 
 
 def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
@@ -298,6 +300,8 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     except BaseException:
         journal.discard()
         raise
+    if request.on_created is not None:
+        request.on_created(journal.run_id)
     if not request.quiet:
         print_line(f"{journal.run_id}  {experiment}")
     sentences = Sentences(notebook.config.language_in_use())
