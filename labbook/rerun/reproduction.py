@@ -155,10 +155,10 @@ def _compare_files(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[i
 
     Only model weights count against a rerun: logs and archives have times in them.
     """
-    theirs = {row.get("path"): row.get("fingerprint") for row in list_rows(now, "files")}
+    theirs = {_in_code(row): row.get("fingerprint") for row in list_rows(now, "files")}
     equal = other = 0
     for row in list_rows(before, "files"):
-        digest, path = str(row.get("fingerprint") or ""), str(row.get("path") or "")
+        digest, path = str(row.get("fingerprint") or ""), _in_code(row)
         if "written" not in str(row.get("mode")) or not digest.startswith("sha256:") or path not in theirs:
             continue
         if theirs[path] == digest:
@@ -166,6 +166,12 @@ def _compare_files(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[i
         elif path.endswith((".safetensors", ".npy", ".pdparams")):
             other += 1
     return equal, other
+
+
+def _in_code(row: Mapping[str, Any]) -> str:
+    """Returns the path of a file, without the folder of a rerun in front."""
+    path = str(row.get("path") or "")
+    return path.partition("/code/")[2] if "/reruns/" in path else path
 
 
 def _primary(run: Mapping[str, Any]) -> float | None:
