@@ -43,7 +43,7 @@ def preload_modules(notebook: Notebook, ended: Callable[[], bool]) -> None:
         notebook: Its templates are compiled.
         ended: Whether the command has ended; then the modules that only a training needs are left out.
     """
-    import labbook.capture.artifacts
+    import labbook.capture.used_files
     import labbook.capture.console.console_reader
     import labbook.capture.python_env
     import labbook.compare.run_changes
@@ -151,7 +151,7 @@ def _add_captured(
     notebook: Notebook, journal: Journal, start: Facts, run: Run, processes: Sequence[ProcessEvents], redactor: Redactor
 ) -> Run:
     """Adds the facts of the capture sources; `after.json` stores those of the end for a later recovery."""
-    from labbook.capture.artifacts import summarize_files
+    from labbook.capture.used_files import summarize_files
     from labbook.capture.exit_cause import explain_exit
     from labbook.capture.processes import find_unobserved
     from labbook.capture.reproducibility import judge_reproducibility
