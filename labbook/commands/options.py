@@ -81,12 +81,16 @@ def run_argument(*, required: bool = False) -> Callable[[_Decorated], _Decorated
 def open_notebook(chosen: str | Path | None) -> Notebook:
     """Returns the notebook to work in; first finishes runs whose recorder died and commits what is queued.
 
+    An interrupted upload of kept files goes on in the background.
+
     Raises:
         NotebookError: There is none, or its settings are broken.
     """
     notebook = _find_notebook(chosen)
+    from labbook.artifacts.upload import start_upload
     from labbook.record.recovery import recover_pending
 
+    start_upload(notebook)
     recover_pending(notebook, lambda line: click.echo(f"labbook: {line}", err=True))
     return notebook
 

@@ -22,6 +22,7 @@ from labbook.store.process_identity import start_ticks
 from labbook.store.sentences import Sentences
 
 if TYPE_CHECKING:
+    from labbook.artifacts.keep_files import KeepWatcher
     from labbook.capture.resources import ResourceSampler
     from labbook.probe.redaction.redactor import Redactor
     from labbook.record.child.supervisor import ChildEnd
@@ -89,6 +90,7 @@ def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
 
 def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print_line: PrintLine) -> None:
     """Writes the entry and shows how the run ended; if that fails, `labbook recover` can repeat it."""
+    from labbook.artifacts.upload import start_upload
     from labbook.record.recovery import recover_pending
 
     sentences = session.sentences
@@ -102,6 +104,7 @@ def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print
         return
     try:
         _show_end(finished, session, request)
+        start_upload(session.notebook)
         recover_pending(session.notebook, print_line)
     except Exception as error:
         print_line(sentences.line("record.later_step_failed", error=describe_error(error)))
@@ -119,6 +122,7 @@ class _Session:
     print_line: PrintLine
     sentences: Sentences
     sampler: ResourceSampler | None = None
+    watcher: KeepWatcher | None = None
     threads: list[threading.Thread] = field(default_factory=list)
     ended: bool = False
     counters: dict[str, Any] = field(default_factory=dict)  # kernel counters before the command
@@ -186,10 +190,18 @@ class _Session:
         interval_s = self.notebook.config.resources_interval_s
         self.sampler = ResourceSampler(pid, self.journal.paths.resources, interval_s, self.redactor)
         self.sampler.start()
+        with suppress(Exception):
+            self._watch_calls_of_keep()
         for work in (self._capture, self._load):
             thread = threading.Thread(target=work, name=f"labbook{work.__name__}", daemon=True)
             thread.start()
             self.threads.append(thread)
+
+    def _watch_calls_of_keep(self) -> None:
+        from labbook.artifacts.keep_files import FileKeeper, KeepWatcher
+
+        self.watcher = KeepWatcher(FileKeeper(self.notebook, self.journal.paths, Path.cwd(), copy(self.redactor)))
+        self.watcher.start()
 
     def _capture(self) -> None:
         """Captures the start and writes the running entry, in a thread; failures are ignored."""
@@ -220,6 +232,8 @@ class _Session:
         self._write_end(end)
         if self.sampler is not None:
             self.sampler.stop()
+        if self.watcher is not None:
+            self.watcher.stop()
         for thread in self.threads:
             thread.join()
         try:

@@ -21,6 +21,7 @@ _BATCH = 128
 _WHOLE, _SAMPLES, _SAMPLE = 16 << 20, 16, 64 << 10
 """Larger files are fingerprinted by so many samples of so many bytes, as the recorder does."""
 _DISTINCT = 100000
+_ANNEX, _DVC = "/annex/objects/", "/.dvc/cache/"
 _TEMPORARY = os.O_EXCL | os.O_NOFOLLOW
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib/", "/lib64/", "/bin/", "/sbin/", "/run/", "/var/cache/")
@@ -180,6 +181,9 @@ class FileAccess:
 
     def _new(self, path, use, via):
         resolved = os.path.realpath(path)
+        if _ANNEX in resolved or _DVC in resolved:
+            # git-annex and DVC put links in the place of files: the link has the name that people know.
+            resolved = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         if resolved != path and (self._is_ignored(resolved) or resolved.endswith(_CODE)):
             self._files[path] = None
             return
