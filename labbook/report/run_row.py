@@ -36,6 +36,7 @@ class RunRow:
         verdict_reason: Id of the symptom behind it, one of `labbook.model.verdict.REASONS`, or "".
         configuration: Key of its options, command and commit without seeds; equal ones are repeats of one another.
         seed: Its seeds as text, or "".
+        parents: Ids of the runs that wrote what it read.
     """
 
     id: str
@@ -63,6 +64,7 @@ class RunRow:
     verdict_reason: str = ""
     configuration: str = ""
     seed: str = ""
+    parents: tuple[str, ...] = ()
 
     @property
     def metric_text(self) -> str:
@@ -118,6 +120,7 @@ def run_row(entry: Entry, goals: Goals | None = None) -> RunRow:
         tags=_texts(meta.get("tags")),
         symptoms=_texts(meta.get("symptoms")),
         fix=_text(meta.get("fix")),
+        parents=_texts(meta.get("parents")),
         previous=_text(meta.get("previous")),
         direction=measured.direction,
         verdict=verdict.name,

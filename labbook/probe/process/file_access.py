@@ -105,6 +105,15 @@ class FileAccess:
         else:
             self._roll_up(path, use)
 
+    def overwriting(self, path):
+        """Fingerprint a file that was read, before code that raises no `open` audit event writes it.
+
+        Cost: 2 microseconds for a file that was not read; see `_fingerprint`.
+        """
+        item = self._files.get(_absolute(path))
+        if item is not None and item["mode"] == "r" and "before" not in item:
+            item["before"] = self._fingerprint(item["path"])
+
     def renamed(self, before, after):
         """Record a renamed file: a program that writes a file and then moves it has written the new path."""
         before, after = _absolute(before), _absolute(after)
@@ -152,7 +161,7 @@ class FileAccess:
             return
         item["opens"] += via == "open"
         if use not in item["mode"]:
-            if item["mode"] == "r":
+            if item["mode"] == "r" and "before" not in item:
                 item["before"] = self._fingerprint(item["path"])
             item["mode"] = "rw"
             self._pending[item["path"]] = item
@@ -260,7 +269,7 @@ def install(probe):
     probe.after_fork(inputs.forked)
     probe.at_steps(inputs.look)
     probe.at_exit(inputs.leave)
-    native_readers.watch(probe, inputs.opened)
+    native_readers.watch(probe, inputs.opened, inputs.overwriting)
     opened, guard = inputs.opened, probe.guard("open")
 
     def handle(args):

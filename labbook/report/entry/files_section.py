@@ -62,7 +62,7 @@ def _file(use: FileUse, limits: Limits) -> dict[str, Any]:
         "mode": use.mode,
         "size": numbers.size(use.size_bytes),
         "fingerprint": " → ".join(f"{kind}:{digest[:12]}" for kind, _, digest in prints),
-        "tracked": shorten_middle(use.tracked, 40),
+        "tracked": shorten_middle(use.tracked, limits.cell),
         "reason": use.reason,
         "members": use.members,
     }
