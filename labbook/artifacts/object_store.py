@@ -134,7 +134,7 @@ class ObjectFolder:
                     draft.unlink()
 
     def _draft(self) -> Path:
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.root.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix="draft-", dir=self.root)
         os.close(handle)
         return Path(name)

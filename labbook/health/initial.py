@@ -56,7 +56,7 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
             if begin > 2:
                 continue
         parent = _resumed_loss(run)
-        if parent is not None and begin <= 2:
+        if parent is not None and loss.get("reduction") != "sum":
             return _resumed(run, first, chance, parent, loss)
         over, observed = first - chance, message("health.init_loss_off.loss", loss=first)
         call = (message("health.init_loss_off.call", function=fn, line=loss.get("line", "")),)
@@ -83,13 +83,14 @@ def _resumed_loss(run: Run) -> float | None:
 def _resumed(run: Run, first: float, chance: float, parent: float, loss: LossCall) -> Outcome:
     """Judges the first loss of a resumed training by the last one of its parent.
 
-    Source: chosen by us; a loss near chance level, while that of the parent was below half of it, is a hint that the
-    weights are not those of the checkpoint. Other data can be the reason as well.
+    Source: chosen by us; a loss near chance level, while that of the parent was below half of it, or one far above
+    both, is a hint that the weights are not those of the checkpoint. Other data can be the reason as well.
     """
     expected = message("health.init_loss_off.resumed", run=run.resumed_from, loss=parent)
     observed = message("health.init_loss_off.loss", loss=first)
     call = (message("health.init_loss_off.call", function=loss.get("fn", ""), line=loss.get("line", "")),)
     lost = parent < 0.5 * chance and first > 0.9 * chance
+    lost = lost or first - max(parent, chance) > max(0.5 * chance, 0.5)
     return Outcome("note" if lost else "ok", observed, call if lost else (), {"step": 1}, expected=expected)
 
 
