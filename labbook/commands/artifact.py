@@ -145,7 +145,7 @@ def push(context: click.Context, as_json: bool, notebook: str | None) -> None:
     from labbook.artifacts.upload import upload_pending, upload_state
     from labbook.errors import UsageError
 
-    book = open_notebook(notebook)
+    book = open_notebook(notebook, resume_upload=False)
     say = terminal_sentences(book)
     if not book.config.artifact_store.strip():
         raise UsageError(say.line("terminal.artifact.no_store"), hint=say.line("terminal.artifact.no_store_advice"))

@@ -90,7 +90,6 @@ def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
 
 def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print_line: PrintLine) -> None:
     """Writes the entry and shows how the run ended; if that fails, `labbook recover` can repeat it."""
-    from labbook.artifacts.upload import start_upload
     from labbook.record.recovery import recover_pending
 
     sentences = session.sentences
@@ -104,7 +103,10 @@ def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print
         return
     try:
         _show_end(finished, session, request)
-        start_upload(session.notebook)
+        if session.notebook.config.artifact_store:
+            from labbook.artifacts.upload import start_upload
+
+            start_upload(session.notebook)
         recover_pending(session.notebook, print_line)
     except Exception as error:
         print_line(sentences.line("record.later_step_failed", error=describe_error(error)))
@@ -190,18 +192,20 @@ class _Session:
         interval_s = self.notebook.config.resources_interval_s
         self.sampler = ResourceSampler(pid, self.journal.paths.resources, interval_s, self.redactor)
         self.sampler.start()
-        with suppress(Exception):
-            self._watch_calls_of_keep()
-        for work in (self._capture, self._load):
+        for work in (self._watch_calls_of_keep, self._capture, self._load):
             thread = threading.Thread(target=work, name=f"labbook{work.__name__}", daemon=True)
             thread.start()
             self.threads.append(thread)
 
     def _watch_calls_of_keep(self) -> None:
-        from labbook.artifacts.keep_files import FileKeeper, KeepWatcher
+        """Starts the watcher of `labbook.keep()`, in a thread because of its imports; failures are ignored."""
+        with suppress(Exception):
+            from labbook.artifacts.keep_files import FileKeeper, KeepWatcher
 
-        self.watcher = KeepWatcher(FileKeeper(self.notebook, self.journal.paths, Path.cwd(), copy(self.redactor)))
-        self.watcher.start()
+            watcher = KeepWatcher(FileKeeper(self.notebook, self.journal.paths, Path.cwd(), copy(self.redactor)))
+            if not self.ended:
+                watcher.start()
+                self.watcher = watcher
 
     def _capture(self) -> None:
         """Captures the start and writes the running entry, in a thread; failures are ignored."""
@@ -232,10 +236,10 @@ class _Session:
         self._write_end(end)
         if self.sampler is not None:
             self.sampler.stop()
-        if self.watcher is not None:
-            self.watcher.stop()
         for thread in self.threads:
             thread.join()
+        if self.watcher is not None:
+            self.watcher.stop()
         try:
             return finalize(self.notebook, self.journal, self.redactor)
         finally:
