@@ -77,7 +77,8 @@ class FileKeeper:
             artifact = self._keep(path, "", "setting")
             if artifact is not None and (artifact.path, artifact.digest) not in known:
                 kept.append(artifact)
-        return kept
+        # Each rank of a job may have called `keep` for the same file.
+        return list({(one.path, one.name, one.digest): one for one in reversed(kept)}.values())[::-1]
 
     def keep_requested(self, event: Keep) -> list[Artifact]:
         """Copies the file, or the files of the folder, of one call of `labbook.keep()`."""

@@ -263,3 +263,19 @@ def test_bad_digests_cannot_name_other_files(tmp_path):
         with pytest.raises(ValueError, match="not a digest"):
             ObjectFolder(tmp_path).path(name)
     assert object_store.ObjectFolder(tmp_path).size("a" * 64) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("s3://bucket/labbook?token=abc", "s3://bucket/labbook"),
+        ("webdav://wei:secret@host/x", "webdav://host/x"),
+        ("HOME/kept", "~/kept"),
+        ("/mnt/team", "/mnt/team"),
+        ("", ""),
+    ],
+)
+def test_an_entry_shows_the_store_without_secrets_and_names(address, shown):
+    from labbook.report.entry.entry_page import _shown_store
+
+    assert _shown_store(address.replace("HOME", str(Path.home()))) == shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import EntryError
@@ -83,7 +84,7 @@ def entry_markdown(run: Run, notebook: Notebook, existing: str | None = None) ->
 def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Sentences) -> dict[str, Any]:
     """Returns plain data for the template, which escapes it for each place."""
     paths = notebook.paths
-    store = credential_free(notebook.config.artifact_store)
+    store = _shown_store(notebook.config.artifact_store)
     makers: dict[str, Callable[[], dict[str, Any] | None]] = {
         "diagnosis": lambda: diagnosis_section(run, limits),
         "exception": lambda: exception_section(run, limits),
@@ -115,6 +116,13 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
     data["configuration"] = configuration_section(run, limits)
     data["unobserved"] = unobserved_section(run, limits, failed)
     return {**bounded(data, limits), "shortened": limits != Limits()}
+
+
+def _shown_store(address: str) -> str:
+    """Returns the place of kept files without credentials and without the name of the user's home folder."""
+    home = str(Path.home())
+    shown = credential_free(address)
+    return f"~{shown[len(home) :]}" if len(home) > 1 and shown.startswith(f"{home}/") else shown
 
 
 def _body(templates: Templates, data: Mapping[str, Any], say: Sentences, *, by_hand: bool) -> str:
