@@ -4,7 +4,7 @@
 
 Three questions, each with interleaved rounds, medians and a ratio:
 
-- `training`: the time inside a small training that writes checkpoints, recorded with `artifacts = ["*.pt"]` and without
+- `training`: processor time of a program that writes checkpoints, recorded with `artifacts = ["*.pt"]` and without
 - `keep`: copying and hashing files into the objects of a notebook, next to `cp` and `sha256sum`
 - `upload`: `labbook artifact push` to a folder, which reads everything back, next to `dvc add` and `dvc push` where DVC
   is installed, else next to two copies by `cp`
@@ -33,14 +33,14 @@ from labbook.store.paths import NotebookPaths
 
 TRAIN = """
 import json, os, sys, time
-begun = time.perf_counter()
+begun = time.process_time()
 values = [float(number) for number in range(20000)]
-for step in range(60):
+for step in range(200):
     values = [value * 0.999 + 0.001 for value in values]
-    if step % 10 == 9:
+    if step % 40 == 39:
         with open(f"step{step}.pt", "wb") as stream:
             stream.write(os.urandom(1 << 20) * 8)
-print(json.dumps(time.perf_counter() - begun))
+print(json.dumps(time.process_time() - begun))
 """
 
 
@@ -74,6 +74,7 @@ def training(folder: Path, rounds: int) -> dict[str, float]:
         (book / "train.py").write_text(TRAIN)
 
     def record(book: Path) -> float:
+        os.sync()  # what the round before has written is not to be written back during this one
         out = run(sys.executable, "-m", "labbook", "record", "--", sys.executable, "train.py", cwd=book)
         return float(json.loads(out.strip().splitlines()[-1]))
 

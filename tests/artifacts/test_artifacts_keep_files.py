@@ -139,3 +139,11 @@ def test_names_are_masked(keeper, tmp_path):
     path.write_bytes(b"x")
     (artifact,) = secret.keep_requested({"path": str(path), "name": "of hunter2pass"})
     assert "hunter2pass" not in artifact.path + artifact.name
+
+
+@pytest.mark.parametrize("path", ["a.pt", "", "nul\0", b"\xff", 3, None], ids=repr)
+def test_keep_does_nothing_outside_a_recorded_run_whatever_it_is_given(path):
+    import labbook
+
+    labbook.keep(path)
+    labbook.keep(path, name="x")
