@@ -29,6 +29,7 @@ COMMANDS = {
     "review": ("labbook.commands.review", "Check training code for mistakes without running it."),
     "symptoms": ("labbook.commands.symptoms", "List known symptoms and how often they occurred."),
     "explain": ("labbook.commands.explain", "Explain a symptom: signs, causes, fixes, and the runs that had it."),
+    "artifact": ("labbook.commands.artifact", "Manage the files that runs have kept."),
     "report": ("labbook.commands.report", "Write a report of runs."),
     "new": ("labbook.commands.new", "Create and start an experiment."),
     "commit": ("labbook.commands.commit", "Commit edited notes."),

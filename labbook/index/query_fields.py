@@ -44,7 +44,7 @@ FILTERS = {
     "id": "the beginning of a run's id",
     "path": "part of a path",
     "option": "the name of an option of the command; --lr is short for option:lr",
-    "has": "fix, symptom, metrics, tag, previous, problem",
+    "has": "fix, symptom, metrics, tag, previous, artifact, problem",
     "since": "a day (2026-11-21), month (2026-11), week (2026-W47), today, yesterday, or an age (7d, 2w, 12h)",
     "before": "the same; that day is not included",
 }
@@ -54,7 +54,7 @@ VALUES = {
     "status": ("finished", "failed", "interrupted", "killed", "lost", "running"),
     "verdict": ("healthy", "suspect", "unhealthy", "failed", "unknown"),
     "kind": ("run", "experiment", "symptom", "report", "note"),
-    "has": ("fix", "symptom", "metrics", "tag", "previous", "problem"),
+    "has": ("fix", "symptom", "metrics", "tag", "previous", "artifact", "problem"),
 }
 """Field -> all its values."""
 

@@ -9,6 +9,7 @@ from typing import Any
 from labbook.frozen import dataclass
 from labbook.model.finding import Finding
 from labbook.model.message import Message
+from labbook.model.run_files import Artifact, Parent
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
@@ -93,6 +94,9 @@ class FileUse:
         members: 1 for a file, else the number of files in this row.
         before: Fingerprint of a file when it was read, before the run wrote it; "" if it was not, or is unknown.
         reason: Why there is no fingerprint ("gone", "unreadable", "changed while it was read").
+        samples: "sampled:..." of a written file that is fingerprinted whole but that the probe of a later run would
+            sample; else "".
+        tracked: Digest by DVC or git-annex, such as "dvc md5:..." or "git-annex SHA256E:...", or "".
     """
 
     path: str
@@ -102,6 +106,8 @@ class FileUse:
     members: int = 1
     reason: str = ""
     before: str = ""
+    samples: str = ""
+    tracked: str = ""
 
 
 @dataclass(frozen=True)
@@ -253,6 +259,9 @@ class Run:
         sources: Files of the user's code that the run loaded, the main program first; empty if unknown.
         packages: Installed top-level modules that the run loaded; empty if unknown.
         script: The program in the command, relative to the code's root ("train.py"), used to find earlier runs.
+        artifacts: Files that were to be kept.
+        parents: Earlier runs that wrote what this run read, one for each such file.
+        resumed_from: Id of the run that wrote the checkpoint with which this training began, or "".
         captured: Capture source -> its facts ("command", "code", "python", "hardware", "container", "resources").
         printed: Series read from the console that repeat one in `series`; for comparison, not stored.
         signals: Measurements of each training process; too large for `run.json`, where they are omitted.
@@ -296,6 +305,9 @@ class Run:
     exceptions: tuple[CaughtException, ...] = ()
     warnings: tuple[Facts, ...] = ()
     files: tuple[FileUse, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    parents: tuple[Parent, ...] = ()
+    resumed_from: str = ""
     processes: tuple[Process, ...] = ()
     probe: ProbeReport = ProbeReport("absent")
     console: Console = Console()

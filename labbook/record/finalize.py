@@ -18,7 +18,9 @@ from labbook.compare.previous_run import previous_run, remember_run
 from labbook.findings.run_findings import add_diagnosis
 from labbook.fixes.propose_fix import propose_fix
 from labbook.model.run import Console, Facts, FileUse, Process, Run
+from labbook.model.run_files import Artifact
 from labbook.record.end_summary import FinishedRun
+from labbook.record.kept_files import add_lineage, draw_lineage, keep_files
 from labbook.record.profiler_traces import add_traces
 from labbook.record.run_from_journal.journal_reader import build_run, variables_read
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
@@ -43,9 +45,9 @@ def preload_modules(notebook: Notebook, ended: Callable[[], bool]) -> None:
         notebook: Its templates are compiled.
         ended: Whether the command has ended; then the modules that only a training needs are left out.
     """
-    import labbook.capture.artifacts
     import labbook.capture.console.console_reader
     import labbook.capture.python_env
+    import labbook.capture.used_files
     import labbook.compare.run_changes
     import labbook.model.run_json
     import labbook.report.entry.entry_page
@@ -107,6 +109,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = _add_console_metrics(run)
     run = _add_captured(notebook, journal, start, run, processes, redactor)
     run = add_traces(run, journal, notebook.paths.attachments(run.id), redactor)
+    run = add_lineage(notebook, run, redactor)
     run = _add_changes(notebook, run, redactor)
     run = _add_findings(notebook, run)
     entry = _write_entry(notebook, run)
@@ -151,12 +154,12 @@ def _add_captured(
     notebook: Notebook, journal: Journal, start: Facts, run: Run, processes: Sequence[ProcessEvents], redactor: Redactor
 ) -> Run:
     """Adds the facts of the capture sources; `after.json` stores those of the end for a later recovery."""
-    from labbook.capture.artifacts import summarize_files
     from labbook.capture.exit_cause import explain_exit
     from labbook.capture.processes import find_unobserved
     from labbook.capture.reproducibility import judge_reproducibility
     from labbook.capture.resources import read_resources
     from labbook.capture.sources import capture_after
+    from labbook.capture.used_files import summarize_files
     from labbook.model.events.process_kinds import Files
     from labbook.record.run_from_journal.ending_events import standstill_facts
 
@@ -169,9 +172,11 @@ def _add_captured(
         after = dict(capture_after(context))
         files = summarize_files(items, context.cwd, notebook.config)
         after["files"] = [redactor.data(vars(f)) for f in files]
+        after["artifacts"] = keep_files(notebook, journal, context, run, processes)
         journal.write(journal.paths.after, after, durable=False)
         after = journal.read(journal.paths.after)  # as written: bytes that are not UTF-8 are replaced
     file_uses = tuple(FileUse(**f) for f in after.get("files") or ())
+    artifacts = tuple(Artifact(**one) for one in after.pop("artifacts", ()))
     captured = {**before, **{k: v for k, v in after.items() if k != "files"}}
     captured = _add_variables(captured, redactor.data(variables_read(processes)))
     captured["resources"] = read_resources(journal.paths.resources)
@@ -180,7 +185,8 @@ def _add_captured(
     ending = {**ending, **standstill_facts(run, processes, journal.paths.events)}
     if ending:
         captured["ending"] = redactor.data(ending)
-    return _add_unobserved(replace(run, files=file_uses, captured=captured), find_unobserved(journal.paths.resources))
+    run = replace(run, files=file_uses, artifacts=artifacts, captured=captured)
+    return _add_unobserved(run, find_unobserved(journal.paths.resources))
 
 
 def _add_variables(captured: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
@@ -307,6 +313,8 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
 
     folder = notebook.paths.attachments(run.id)
     folder.mkdir(parents=True, exist_ok=True)
+    if run.parents:
+        draw_lineage(run, folder)
     if run.series:
         from labbook.report.curves import curves_svg, drawable, metrics_csv
         from labbook.report.gradient_flow_svg import flow_svg, worth_drawing

@@ -22,6 +22,7 @@ from labbook.store.process_identity import start_ticks
 from labbook.store.sentences import Sentences
 
 if TYPE_CHECKING:
+    from labbook.artifacts.keep_files import KeepWatcher
     from labbook.capture.resources import ResourceSampler
     from labbook.probe.redaction.redactor import Redactor
     from labbook.record.child.supervisor import ChildEnd
@@ -102,6 +103,10 @@ def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print
         return
     try:
         _show_end(finished, session, request)
+        if session.notebook.config.artifact_store:
+            from labbook.artifacts.upload import start_upload
+
+            start_upload(session.notebook)
         recover_pending(session.notebook, print_line)
     except Exception as error:
         print_line(sentences.line("record.later_step_failed", error=describe_error(error)))
@@ -119,6 +124,7 @@ class _Session:
     print_line: PrintLine
     sentences: Sentences
     sampler: ResourceSampler | None = None
+    watcher: KeepWatcher | None = None
     threads: list[threading.Thread] = field(default_factory=list)
     ended: bool = False
     counters: dict[str, Any] = field(default_factory=dict)  # kernel counters before the command
@@ -186,10 +192,20 @@ class _Session:
         interval_s = self.notebook.config.resources_interval_s
         self.sampler = ResourceSampler(pid, self.journal.paths.resources, interval_s, self.redactor)
         self.sampler.start()
-        for work in (self._capture, self._load):
+        for work in (self._watch_calls_of_keep, self._capture, self._load):
             thread = threading.Thread(target=work, name=f"labbook{work.__name__}", daemon=True)
             thread.start()
             self.threads.append(thread)
+
+    def _watch_calls_of_keep(self) -> None:
+        """Starts the watcher of `labbook.keep()`, in a thread because of its imports; failures are ignored."""
+        with suppress(Exception):
+            from labbook.artifacts.keep_files import FileKeeper, KeepWatcher
+
+            watcher = KeepWatcher(FileKeeper(self.notebook, self.journal.paths, Path.cwd(), copy(self.redactor)))
+            if not self.ended:
+                watcher.start()
+                self.watcher = watcher
 
     def _capture(self) -> None:
         """Captures the start and writes the running entry, in a thread; failures are ignored."""
@@ -222,6 +238,8 @@ class _Session:
             self.sampler.stop()
         for thread in self.threads:
             thread.join()
+        if self.watcher is not None:
+            self.watcher.stop()
         try:
             return finalize(self.notebook, self.journal, self.redactor)
         finally:

@@ -36,6 +36,10 @@ def _branch_name(value: str) -> str:
     return ""
 
 
+def _patterns(value: tuple[str, ...]) -> str:
+    return "" if all(pattern.strip() for pattern in value) else "must not contain an empty pattern"
+
+
 def _anything(_value: object) -> str:
     return ""
 
@@ -80,6 +84,13 @@ class Config:
     hash_full_bytes: int = _setting(
         64 * _MIB, "Files up to this size are fingerprinted whole, larger ones by samples.", _between(0, 2**50)
     )
+    artifacts: tuple[str, ...] = _setting(
+        (), 'Files to keep when a run has written them: patterns such as "*.pt" or "best/*".', _patterns
+    )
+    artifact_store: str = _setting(
+        "", 'Where kept files go: a folder, or a URL such as "s3://bucket/labbook"; empty keeps them on this machine.'
+    )
+    artifact_limit: int = _setting(4096 * _MIB, "Larger files, in bytes, are not kept.", _between(0, 2**60))
     config_max_bytes: int = _setting(65536, "Largest configuration file that an entry keeps.", _between(0, 2**30))
     environment_allow: tuple[str, ...] = _setting(
         (), "Names of further environment variables whose values may be recorded."

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 from labbook.errors import NotebookError
 from labbook.model.events import KIND_NAMES
 from labbook.model.events.process_kinds import Event, Hello
-from labbook.probe.events.protocol import EVENTS_FOLDER, FILES, RULES_FILE
+from labbook.probe.events.protocol import EVENTS_FOLDER, FILES, KEEP, RULES_FILE
 from labbook.store.event_reader import read_event
 from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id
 from labbook.store.private_folder import make_private
@@ -225,7 +225,7 @@ def _parse_event(line: bytes) -> Event | None:
     if not isinstance(event, dict) or not isinstance(event.get("k"), str):
         return None
     # Paths of files stay as they are, so that the files are found.
-    return read_event(readable_data(event) if b"\\ud" in line and event["k"] != FILES else event)
+    return read_event(readable_data(event) if b"\\ud" in line and event["k"] not in (FILES, KEEP) else event)
 
 
 def readable_text(text: str) -> str:

@@ -117,6 +117,10 @@ SCALARS = "scalars"
 NOTE = "note"
 """A sentence from `labbook.note()`."""
 
+KEEP = "keep"
+"""A call of `labbook.keep()`. `path`: absolute. `name`: given by the program, or "". `size`, `mtime_ns`: of the file at
+the call, -1 and 0 for a folder or where there is none. `step`: optimizer steps so far."""
+
 UNOBSERVED = "unobserved"
 """Something that this process could not observe."""
 
@@ -315,9 +319,9 @@ else what of `overhead_s` and `elapsed_s` came after that step and before the en
 pay, too."""
 
 KINDS = (
-    *(HELLO, ARGUMENTS, CONFIG, FILES, SOURCES, EXCEPTION, CHILD_DIED, STACKS, WARNING, NOTE, UNOBSERVED, PROBE_ERROR),
-    *(FRAMEWORK, STATE, OPTIMIZER, STEP, SCALARS, LOSS_CALL, EVALUATION, LOOP, BATCH, PRINTS, LOADER, MEMORY, MODEL),
-    *(SPAWNED, TENSORS, LOADED, GRAPH, FLIGHT, MOMENT, WATCHED, STOPPED, PROFILE, CHECKED, BYE),
+    *(HELLO, ARGUMENTS, CONFIG, FILES, SOURCES, EXCEPTION, CHILD_DIED, STACKS, WARNING, NOTE, KEEP, UNOBSERVED),
+    *(PROBE_ERROR, FRAMEWORK, STATE, OPTIMIZER, STEP, SCALARS, LOSS_CALL, EVALUATION, LOOP, BATCH, PRINTS, LOADER),
+    *(MEMORY, MODEL, SPAWNED, TENSORS, LOADED, GRAPH, FLIGHT, MOMENT, WATCHED, STOPPED, PROFILE, CHECKED, BYE),
 )
 """All kinds. Their fields and types are in `labbook.model.events`."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,7 +44,7 @@ def title_section(run: Run, title: str, paths: NotebookPaths, language: str = "e
         "frameworks": [f"{f.name} {f.version}".strip() for f in run.frameworks],
         "device": device_name(run),
         "experiment": run.experiment,
-        "experiment_url": _relative(paths, run, paths.experiments / f"{run.experiment}.md"),
+        "experiment_url": paths.link(run.id, paths.experiments / f"{run.experiment}.md"),
         "notes": [shorten_middle(note, 1000) for note in run.notes[:20]],
         "place": place(frame, run) if frame is not None else "",
         "probe": run.probe.status,
@@ -139,7 +138,7 @@ def changes_section(run: Run, paths: NotebookPaths, limits: Limits, say: Sentenc
     ]
     return {
         "previous": run.previous,
-        "previous_url": _relative(paths, run, paths.entry(run.previous)),
+        "previous_url": paths.link(run.id, paths.entry(run.previous)),
         "rows": rows,
         "has_sentences": any(row["sentence"] for row in rows),
         "more": max(0, len(run.changes) - len(rows)),
@@ -348,8 +347,3 @@ def when(seconds: float) -> str:
     import time
 
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
-
-
-def _relative(paths: NotebookPaths, run: Run, target: Any) -> str:  # noqa: ANN401 - a path
-    """Returns the relative path from the entry of a run to another file of the notebook."""
-    return os.path.relpath(target, paths.entry(run.id).parent).replace(os.sep, "/")
