@@ -307,10 +307,10 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
 
 def _experiment(notebook: Notebook, script: str, request: RecordRequest, project: str, root: str) -> str:
     """Returns the experiment of the run: the chosen one, or that of its script and project."""
-    from labbook.store.experiments import choose_experiment
+    from labbook.store.experiments import choose_experiment, script_mode
 
     chosen = request.experiment or notebook.config.experiment
-    return choose_experiment(notebook, script, chosen, project=project, root=root)
+    return choose_experiment(notebook, script, chosen, project=project, root=root, mode=script_mode(Path(script)))
 
 
 def run_author(notebook: Notebook) -> str:

@@ -63,7 +63,7 @@ class LossCallSite:
         self.observed += 1
         for name in ("input", "target"):
             self._kind(name, facts.get(name))
-        for name in ("classes", "reduction", "items", "weight", "soft"):
+        for name in ("classes", "reduction", "items", "weight", "soft", "ignore_index"):
             if facts.get(name) is not None:
                 self._facts[name] = facts[name]
         for name in _COUNTED:
@@ -120,6 +120,7 @@ class LossCallSite:
             "weight": bool(self._facts.get("weight")),
             "soft": bool(self._facts.get("soft")),
             "ignored": self._ignored / self._targets if self._targets else 0.0,
+            "ignore_index": self._facts.get("ignore_index"),
             "value_first": self._first,
             "value_last": self._last,
             "value_min": self._least,
