@@ -222,6 +222,10 @@ class _Session:
             self.sampler.stop()
         for thread in self.threads:
             thread.join()
+        if not self.journal.paths.start.exists():
+            # The command has deleted the journal; what this process knows makes an entry all the same.
+            self.print_line(self.sentences.line("record.journal_deleted"))
+            self.journal.write(self.journal.paths.start, self.start)
         try:
             return finalize(self.notebook, self.journal, self.redactor)
         finally:
