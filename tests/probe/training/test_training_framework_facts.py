@@ -53,7 +53,7 @@ assert not torch.cuda.is_initialized()
     assert state["deterministic"]["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert state["mode"] == "dynamic"
     assert state["amp"] == [{"device": "cpu", "dtype": "bfloat16"}]
-    assert (state, state["parameters"], state["trainable"]) == ("Net", 25, 5)
+    assert (state["model"], state["parameters"], state["trainable"]) == ("Net", 25, 5)
     assert (state["device"], state["dtype"]) == (["cpu"], ["float32"])
     assert optimizer["type"] == "AdamW" and optimizer["options"]["weight_decay"] == 0.1
     assert optimizer["groups"] == [{"lr": 0.5, "tensors": 2, "elements": 5}]
@@ -84,7 +84,7 @@ o.step()
     assert state["seeds"] == {"python": 11, "numpy": 12, "paddle": 13}
     assert state["deterministic"]["FLAGS_cudnn_deterministic"] in ("1", True)
     assert state["mode"] == "dynamic" and state.get("amp") is None
-    assert (state, state["parameters"], state["trainable"]) == ("Net", 25, 5)
+    assert (state["model"], state["parameters"], state["trainable"]) == ("Net", 25, 5)
     assert (state["device"], state["dtype"]) == (["cpu"], ["float32"])
     assert optimizer["type"] == "AdamW" and optimizer["options"]["weight_decay"] == 0.1
     assert optimizer["groups"] == [{"lr": 0.5, "tensors": 4, "elements": 25}]
