@@ -61,6 +61,9 @@ VALUES = {
 SAME_FIELD = {"check": "symptom", "tags": "tag", "symptoms": "symptom", "frameworks": "framework", "started": "since"}
 """Other names of fields."""
 
+_INTERNAL = frozenset({"schema", "verdict_reason", "direction"})
+"""Fields of front matters that hold keys of messages and the like."""
+
 CONTAINS = frozenset({"experiment", "author", "script", "host", "path"})
 EXACT = frozenset({*VALUES, "mode", "option"})
 
@@ -105,8 +108,8 @@ class FieldNames:
         return field_key(name) in {key for one in self.params for key in option_keys(one)}
 
     def everything(self) -> list[str]:
-        """Returns all names, those of the index first."""
-        return [*FILTERS, *self.params, *self.metrics, *ALIASES, *self.fields]
+        """Returns all names that people use, those of the index first."""
+        return [*FILTERS, *self.params, *self.metrics, *ALIASES, *(f for f in self.fields if f not in _INTERNAL)]
 
 
 @lru_cache(maxsize=8)

@@ -18,6 +18,15 @@ STATUSES = ("running", "finished", "failed", "interrupted", "killed", "lost")
 `--stop-on`. killed: the command or the recorder was killed by a signal that cannot be caught. lost: the recorder died
 and the end of the command is unknown."""
 
+LAUNCHER_ERRORS = (
+    *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException"),
+    *("CellExecutionError", "DeadKernelError"),
+)
+"""Classes by which a launcher, or the runner of a notebook, reports the failure of what it started."""
+
+INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
+"""Classes by which a program is stopped, not by an error of its own."""
+
 Facts = Mapping[str, Any]
 """Plain data (JSON) of a capture source; its module documents the keys. `{"unavailable": reason}` if it has none."""
 

@@ -166,7 +166,7 @@ def _add_captured(
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
     items = [item for process in processes for event in process.of_kind(Files) for item in event.get("items", [])]
-    _learn_from_files(items, redactor)
+    journal.mask(_learn_from_files(items, redactor))
     if not after:
         context = _context(notebook, journal, start, redactor, _main_python(processes, run))
         after = dict(capture_after(context))
@@ -222,13 +222,16 @@ def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]
     return dict(chosen.hello) if chosen is not None else {}
 
 
-def _learn_from_files(items: Sequence[Facts], redactor: Redactor) -> None:
+def _learn_from_files(items: Sequence[Facts], redactor: Redactor) -> list[str]:
     """Makes the secrets in environment files that the program read known: it may have printed them without a name."""
     from labbook.store.recorder_redaction import secrets_in_file
 
+    found = []
     for path in sorted({str(item.get("path")) for item in items}):
         with suppress(OSError, RuntimeError):
-            redactor.learn(secrets_in_file(Path(path).expanduser()))
+            found += secrets_in_file(Path(path).expanduser())
+    redactor.learn(found)
+    return found
 
 
 def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:

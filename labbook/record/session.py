@@ -240,6 +240,10 @@ class _Session:
             thread.join()
         if self.watcher is not None:
             self.watcher.stop()
+        if not self.journal.paths.start.exists():
+            # The command has deleted the journal; what this process knows makes an entry all the same.
+            self.print_line(self.sentences.line("record.journal_deleted"))
+            self.journal.write(self.journal.paths.start, self.start)
         try:
             return finalize(self.notebook, self.journal, self.redactor)
         finally:
@@ -325,10 +329,10 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
 
 def _experiment(notebook: Notebook, script: str, request: RecordRequest, project: str, root: str) -> str:
     """Returns the experiment of the run: the chosen one, or that of its script and project."""
-    from labbook.store.experiments import choose_experiment
+    from labbook.store.experiments import choose_experiment, script_mode
 
     chosen = request.experiment or _started_here(notebook) or notebook.config.experiment
-    return choose_experiment(notebook, script, chosen, project=project, root=root)
+    return choose_experiment(notebook, script, chosen, project=project, root=root, mode=script_mode(Path(script)))
 
 
 def _started_here(notebook: Notebook) -> str:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -184,6 +184,18 @@ class Journal:
             # Again without listing a folder, which needs a descriptor: there may be no free one.
             for folder in (paths.console, paths.events, paths.root):
                 folder.rmdir()
+
+    def mask(self, values: Sequence[str]) -> None:
+        """Mask values in the files of the journal that became known as secrets only after these were written."""
+        longest_first = sorted(values, key=len, reverse=True)
+        forms = [form.encode() for value in longest_first for form in dict.fromkeys((value, json.dumps(value)[1:-1]))]
+        for path in [path for path in self.paths.root.rglob("*") if forms and path.is_file()]:
+            with contextlib.suppress(OSError):
+                content = masked = path.read_bytes()
+                for form in forms:
+                    masked = masked.replace(form, b"[REDACTED:known]")
+                if masked != content:
+                    write_atomically(path, masked, durable=False)
 
     @property
     def _reserve(self) -> Path:

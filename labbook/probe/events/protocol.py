@@ -194,6 +194,7 @@ last one wins). `fn`: "cross_entropy", "nll_loss", "binary_cross_entropy", "bce_
 of the first call. `input`, `target`: over observed calls; `zero`: share. `classes`: length of the class axis; null
 where there is none. `items`: targets that the first value is summed or averaged over. `weight`: class weights or
 pos_weight given. `soft`: targets are probabilities. `ignored`: share of targets that equal ignore_index.
+`ignore_index`: that label, null where no target was it.
 `all_ignored`: calls with nothing but ignored targets. `outside`: targets outside [0, K) that are not ignored; for
 binary losses targets outside [0, 1]. `observed`: calls whose values were looked at. Shares of them: `prob_rows`: input
 >= 0 and sums to 1 within 1e-4 along the class axis; `logprob_rows`: likewise of exp(input); `prob_columns` (2-d input,

@@ -212,7 +212,7 @@ def _step_times(run: Run) -> list[dict[str, str]]:
         rows.append(
             {
                 "what": "step_time",
-                "value": numbers.duration(values[len(values) // 2]),
+                "value": numbers.duration(series.median or 0.0),
                 "slow": numbers.duration(slow),
                 "steps": numbers.count(series.count or len(values)),
             }

@@ -19,6 +19,7 @@ from labbook.report.series_choice import (
     first_nonfinite_step,
     is_of_batches,
     one_a_name,
+    printed_otherwise,
     run_best,
     window_of,
 )
@@ -224,6 +225,11 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "rows": rows,
         "more": max(0, len(shown) - len(rows)),
         "sums": _summed_losses(run, [s.name for s in shown]),
+        "printed": [
+            {"name": s.name, "printed": numbers.number(other.last), "measured": numbers.number(s.last)}
+            for s in shown
+            if (other := printed_otherwise(run, s)) is not None
+        ],
         "ranks": sorted({s.rank for s in run.series if s.rank is not None}),
         "from_text": any(s.source == "text" for s in shown),
         "folder": run.id,
