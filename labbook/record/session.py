@@ -89,6 +89,7 @@ def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
 
 def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print_line: PrintLine) -> None:
     """Writes the entry and shows how the run ended; if that fails, `labbook recover` can repeat it."""
+    from labbook.record.ci_report import report_to_ci
     from labbook.record.recovery import recover_pending
 
     sentences = session.sentences
@@ -102,6 +103,7 @@ def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print
         return
     try:
         _show_end(finished, session, request)
+        report_to_ci(finished, session.notebook.config, os.environ, quiet=request.quiet)
         recover_pending(session.notebook, print_line)
     except Exception as error:
         print_line(sentences.line("record.later_step_failed", error=describe_error(error)))
