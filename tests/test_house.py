@@ -36,6 +36,7 @@ FLOORS = {
     "publish": 7,
     "help_text": 8,
     "installation_check": 8,
+    "pytest_plugin": 8,
     "commands": 9,
     "cli": 10,
     "__main__": 11,
