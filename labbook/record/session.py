@@ -131,12 +131,15 @@ class _Session:
         from labbook.capture.exit_cause import read_oom_counters
         from labbook.record.child.probe_environment import inject_environment, keep_probe
         from labbook.record.child.supervisor import run_child
+        from labbook.record.notebook_command import ENV_FOLDER, FOLDER, is_notebook_run
 
         config = self.notebook.config
         environ, argv = dict(os.environ), list(request.argv)
         if config.probe:
             environ = inject_environment(environ, self._probe_settings(request))
             argv = keep_probe(argv, environ)
+        if is_notebook_run(argv):
+            environ[ENV_FOLDER] = str(self.journal.paths.root / FOLDER)
         # Its own redactor: the entry shows how many secrets were masked in the console alone.
         redactor = copy(self.redactor)
         redactor.counts = {}
