@@ -6,9 +6,11 @@ cell go to the folder named by `LABBOOK_EXECUTED`, for the entry. An error of a 
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -41,6 +43,8 @@ class _Run:
         self.redactor = make_redactor(dict(os.environ), [str(path)])
         self.rows: dict[int, dict[str, Any]] = {}
         self.sizes: dict[int, int] = {}
+        self.signal = 0
+        self.tasks: list[Any] = []
         self._saved = 0.0
         for index, cell in enumerate(notebook.cells):
             if cell.cell_type == "code":
@@ -127,6 +131,17 @@ def main(arguments: list[str]) -> int:
                 outs.pop()
             return out
 
+        def take_signals(self, notebook: Any) -> None:  # noqa: ANN401 - of nbclient
+            """Shuts the kernel down at a signal, as nbclient does, and remembers which one it was."""
+            loop = asyncio.get_running_loop()
+
+            def end(number: int) -> None:
+                run.signal = number
+                run.tasks.append(asyncio.ensure_future(self._async_cleanup_kernel()))
+
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, end, number)
+
     client = Client(
         notebook,
         timeout=None,
@@ -134,6 +149,7 @@ def main(arguments: list[str]) -> int:
         on_cell_execute=run.started,
         on_cell_executed=run.ended,
     )
+    client.on_notebook_start = client.take_signals
     # The frames of the runner say nothing about the notebook.
     sys.tracebacklimit = 0
     try:
@@ -149,6 +165,10 @@ def main(arguments: list[str]) -> int:
         raise
     finally:
         run.save()
+        if run.signal:
+            # The end of a program that a signal interrupts, not an error of the notebook.
+            signal.signal(run.signal, signal.SIG_DFL)
+            os.kill(os.getpid(), run.signal)
     return 0
 
 

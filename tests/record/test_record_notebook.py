@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -89,6 +91,25 @@ def test_a_kernel_that_is_not_there(book):
     done = book("record", "train.ipynb", check=False)
     assert done.returncode == 1 and "needs the kernel 'no-such-kernel'" in done.stderr
     assert "Traceback" not in done.stderr and book.run()["status"] == "failed"
+
+
+@pytest.mark.slow
+def test_an_interrupted_notebook_without_end(book):
+    (book.folder / "endless.ipynb").write_text(
+        notebook("print('begun', flush=True)", "while True:\n    print('x' * 99)")
+    )
+    command = [sys.executable, "-m", "labbook", "record", "endless.ipynb"]
+    with subprocess.Popen(command, cwd=book.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        read = 0
+        for line in child.stdout:
+            read += len(line)
+            if read > 300_000:
+                break
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=100)
+    run, entry = book.run(), book.entry()
+    assert child.returncode in (-signal.SIGINT, 128 + signal.SIGINT) and run["status"] == "interrupted"
+    assert "**running at the end**" in entry and "Further outputs of this cell" in entry
 
 
 @pytest.mark.long
