@@ -19,7 +19,7 @@ from labbook.frozen import dataclass
 from labbook.publish.build_record import files_below
 from labbook.publish.mkdocs_settings import read_settings
 from labbook.publish.post_build import KEPT_BY_OTHERS
-from labbook.publish.site_cache import note_times, restore_times, site_in, state_in
+from labbook.publish.site_cache import keep_index, note_times, restore_index, restore_times, site_in, state_in
 from labbook.publish.site_folder import check_site_folder, note_written, remove_written
 from labbook.store.locks import hold_lock
 from labbook.store.notebook import Notebook
@@ -100,9 +100,11 @@ def build_site(
         site = Path(config.site_dir)
         if cache is not None:
             restore_times(cache, site)
+            restore_index(cache, notebook.paths.index)
         pages, rendered = _call(lambda: _build(config, notebook, log, many, on_pages_ready, everything=everything), log)
         if cache is not None:
             _call(lambda: note_times(cache, site), log)
+            keep_index(cache, notebook.paths.index)
     warnings = tuple(dict.fromkeys(log.messages))
     return BuiltSite(Path(config.site_dir), pages, time.monotonic() - started, warnings, rendered)
 

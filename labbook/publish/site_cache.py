@@ -2,14 +2,15 @@
 
 The folder has the site in `site/` and the record and cached data in `state/`. Archives round the times of files, by
 which the record knows what it wrote. So `state/files.json` has the exact time and a digest of each file of the site: a
-file with that digest gets its time back, and every other one is built again.
+file with that digest gets its time back, and every other one is built again. The search index of the notebook, which
+knows its notes by their digests, is there, too.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from labbook.publish.build_record import content_key, files_below
@@ -65,6 +66,40 @@ def note_times(cache: Path, site: Path) -> None:
     state = state_in(cache)
     state.mkdir(parents=True, exist_ok=True)
     write_atomically(state / _FILES, json.dumps(files, separators=(",", ":")).encode(), durable=False)
+
+
+def restore_index(cache: Path, index: Path) -> None:
+    """Copies the search index to a notebook that has none, as a new clone; failures only cost time.
+
+    Args:
+        cache: Folder of the cache.
+        index: The index of the notebook.
+    """
+    kept = state_in(cache) / index.name
+    with suppress(OSError):
+        if kept.is_file() and not index.exists():
+            index.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(index, kept.read_bytes(), durable=False)
+
+
+def keep_index(cache: Path, index: Path) -> None:
+    """Copies the search index of the notebook to the cache; failures only cost time.
+
+    Args:
+        cache: Folder of the cache.
+        index: The index of the notebook.
+    """
+    import sqlite3
+
+    target = state_in(cache) / index.name
+    draft = target.with_suffix(".tmp")
+    with suppress(OSError, sqlite3.Error):
+        draft.unlink(missing_ok=True)
+        source, copy = sqlite3.connect(f"{index.as_uri()}?mode=ro", uri=True), sqlite3.connect(draft)
+        with closing(source), closing(copy):
+            # Unlike a copy of the file, a backup has what other connections have just written.
+            source.backup(copy)
+        draft.replace(target)
 
 
 def _read(cache: Path) -> dict[str, tuple[int, int, str]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from labbook.errors import UsageError
+from labbook.index import build as index_build
 from labbook.publish import site_files
 from labbook.publish.build_record import files_below
 from labbook.publish.site_build import build_site
@@ -62,9 +63,13 @@ def test_after_a_new_clone_only_changed_pages_are_built(book, tmp_path, monkeypa
     assert not (book.folder / "site").exists()
     archived(tmp_path / "cache", tmp_path / "restored")
     clone = clone_of(book, tmp_path / "clone")
+    read = []
+    reader = index_build.read_note
+    monkeypatch.setattr(index_build, "read_note", lambda *given: read.append(given[0]) or reader(*given))
 
     unchanged = build_site(clone.notebook, workers=1, cache=tmp_path / "restored")
     assert unchanged.rendered == 0 and unchanged.pages == first.pages
+    assert not read, "the index in the cache knows the notes by their content"
     assert pages(unchanged.folder) == pages(first.folder)
 
     clone.run("20261122-100000-aaaz", "new", script="other.py")
@@ -90,6 +95,7 @@ def test_a_damaged_list_only_costs_time(book, tmp_path, content):
     state.mkdir(parents=True)
     (state / "files.json").write_bytes(content)
     (state / "site.json").write_bytes(content)
+    (state / "index.sqlite").write_bytes(content)
     done = build_site(book.notebook, workers=1, cache=tmp_path / "cache")
     assert done.rendered == done.pages > len(IDS)
 
