@@ -7,9 +7,10 @@ import re
 from labbook.model.run import CaughtException, Frame, Run
 
 _INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
+NOTEBOOK_REPORTS = ("CellExecutionError", "DeadKernelError")
 _REPORTS = (
     *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException"),
-    *("CellExecutionError", "DeadKernelError"),
+    *NOTEBOOK_REPORTS,
 )
 """Classes by which a launcher, or the runner of a notebook, reports the failure of what it started."""
 

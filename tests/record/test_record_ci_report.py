@@ -124,7 +124,8 @@ def test_an_annotation_is_one_line_and_nothing_else(title, sentence, name):
 
 
 @pytest.mark.parametrize(
-    ("file", "shown"), [("/w/a.py", "file=a.py,"), ("b.py", "file=sub/b.py,"), ("/elsewhere/c.py", ""), ("", "")]
+    ("file", "shown"),
+    [("/w/a.py", "file=a.py,"), ("b.py", "file=sub/b.py,"), ("/elsewhere/c.py", ""), ("<cell 3>", ""), ("", "")],
 )
 def test_paths_are_relative_to_the_checkout(file, shown):
     line = annotation(finished(where={"file": file, "line": 3}), "/w")

@@ -62,7 +62,7 @@ def test_the_entry_shows_cells_with_outputs_and_the_one_that_failed(recorded):
     assert done.returncode == 1 and "{'table': 1}" in done.stdout and "ZeroDivisionError" in done.stderr
     run, entry = book.run(), book.entry()
     assert run["status"] == "failed" and "ZeroDivisionError" in run["title"] and "train.ipynb" in run["title"]
-    assert "params: {LR: 0.5}" in entry
+    assert "params: {LR: 0.5}" in entry and "CellExecutionError" not in entry.partition("## Console")[0]
     section = entry.partition("## Cells")[2].partition("labbook:end cells")[0]
     assert "Cell 4 failed." in section and "cell 2 had run before cell 1" in section
     states = [line for line in section.splitlines() if line.startswith("**Cell ")]
