@@ -29,8 +29,11 @@ _MOST_SHOWN = 20_000
 _MOST_FIGURE = 256 * 1024
 _MOST_FIGURES = 20
 _MOST_NOTEBOOK = 1024 * 1024
-"""Most bytes of the executed notebook; a larger one loses its outputs. Source: the folder of an entry stays small."""
+"""Most bytes of the executed notebook; a larger one loses its outputs, and is left out if it is still twice as large.
+Source: the folder of an entry stays small."""
 _SAVE_EVERY_S = 10.0
+_SAVE_SHARE = 50
+"""Least time between two savings, in times of the last one. Source: chosen by us, at most 2 % of the run."""
 _FIGURES = {"image/png": ".png", "image/jpeg": ".jpg"}
 
 
@@ -45,7 +48,7 @@ class _Run:
         self.sizes: dict[int, int] = {}
         self.signal = 0
         self.tasks: list[Any] = []
-        self._saved = 0.0
+        self._next_save = 0.0
         for index, cell in enumerate(notebook.cells):
             if cell.cell_type == "code":
                 before = cell.get("execution_count")
@@ -60,8 +63,11 @@ class _Run:
         allowed = "raises-exception" in cell.metadata.get("tags", [])
         failed = execute_reply.get("content", {}).get("status") == "error" and not allowed
         row |= {"state": "failed" if failed else "done", "duration_s": time.time() - row["started"]}
-        if time.monotonic() - self._saved > _SAVE_EVERY_S:
+        if time.monotonic() > self._next_save:
+            began = time.monotonic()
             self.save()
+            # With thousands of cells, saving takes seconds.
+            self._next_save = time.monotonic() + max(_SAVE_EVERY_S, _SAVE_SHARE * (time.monotonic() - began))
 
     def wants(self, output: Mapping[str, Any], index: int, count: int) -> bool:
         """Prints an output, and returns whether the cell keeps it."""
@@ -78,7 +84,6 @@ class _Run:
 
     def save(self) -> None:
         """Writes cells, figures and the executed notebook; failures lose only these."""
-        self._saved = time.monotonic()
         if self.folder is None:
             return
         with suppress(OSError):
@@ -96,7 +101,9 @@ class _Run:
                         figures += 1
             rows = [{**row, "source": self.redactor.text(row["source"][:_MOST_SHOWN])} for row in self.rows.values()]
             write_atomically(self.folder / files.CELLS_FILE, json.dumps(rows).encode("utf-8", "replace"), durable=False)
-            write_atomically(self.folder / files.NOTEBOOK_FILE, self._executed(), durable=False)
+            executed = self._executed()
+            if len(executed) <= 2 * _MOST_NOTEBOOK:
+                write_atomically(self.folder / files.NOTEBOOK_FILE, executed, durable=False)
 
     def _executed(self) -> bytes:
         """Returns the notebook with masked texts; without outputs if it is too large."""
@@ -104,9 +111,10 @@ class _Run:
         text = json.dumps(data, indent=1, ensure_ascii=False).encode("utf-8", "replace")
         if len(text) > _MOST_NOTEBOOK:
             for cell in data["cells"]:
+                cell.get("metadata", {}).pop("execution", None)
                 if "outputs" in cell:
                     cell["outputs"] = []
-            text = json.dumps(data, indent=1, ensure_ascii=False).encode("utf-8", "replace")
+            text = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
         return text
 
 
