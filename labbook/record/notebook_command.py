@@ -28,6 +28,11 @@ NOTEBOOK_FILE = "executed.ipynb"
 
 _MOST_BYTES = 100 * 1024 * 1024
 _MOST_FACTS = 32 * 1024 * 1024
+_MOST_ROWS = 200
+_MOST_CELL = 4000
+_MOST_TEXT = 256 * 1024
+"""Most cells, characters of one and of all of them in `run.json`. Source: the folder of an entry stays under 1 MiB."""
+
 _STATES = ("done", "failed", "running", "not_run")
 
 
@@ -94,12 +99,25 @@ def add_cells(run: Run, journal: Journal, folder: Path, redactor: Redactor) -> R
     for name in [name for row in rows for name in row["figures"]]:
         with suppress(OSError):
             write_atomically(folder / name, (source / name).read_bytes(), durable=False)
-    facts: dict[str, Any] = {"cells": rows, "file": "", "order": _out_of_order(rows)}
+    facts: dict[str, Any] = {"cells": _bounded(rows), "total": len(rows), "file": "", "order": _out_of_order(rows)}
     with suppress(OSError):
         text = (source / NOTEBOOK_FILE).read_text("utf-8", "replace")
         write_atomically(folder / NOTEBOOK_FILE, redactor.text(text).encode(), durable=False)
         facts["file"] = NOTEBOOK_FILE
     return replace(run, captured={**run.captured, "notebook": facts})
+
+
+def _bounded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the rows for `run.json`: those of failed cells, the last one and the first ones; later texts are cut."""
+    failed = [row for row in rows if row["state"] in ("failed", "running")]
+    chosen = {row["cell"]: row for row in [*failed[:_MOST_ROWS], rows[-1], *rows[:_MOST_ROWS]]}
+    left = _MOST_TEXT
+    kept = []
+    for row in chosen.values():
+        texts = {"source": row["source"][: min(left, _MOST_CELL)], "output": row["output"][-_MOST_CELL:]}
+        left = max(0, left - sum(map(len, texts.values())))
+        kept.append({**row, **(texts if left else {"source": "", "output": ""})})
+    return sorted(kept, key=lambda row: int(row["cell"]))
 
 
 def _row(row: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from labbook.errors import UsageError
 from labbook.model.run import Run
-from labbook.record.notebook_command import _out_of_order, as_command
+from labbook.record.notebook_command import _bounded, _out_of_order, as_command
 from labbook.report.entry.cells_section import cells_section
 from labbook.report.entry.section_limits import Limits, steps
 
@@ -149,6 +149,19 @@ def test_pairs_are_told_exactly_when_the_order_differs(counts):
     pairs = _out_of_order(rows)
     assert bool(pairs) == (ran != sorted(ran))
     assert all(first > second and counts[first - 1] < counts[second - 1] for first, second in pairs)
+
+
+@given(st.integers(1, 3000), st.integers(0, 2999), st.integers(0, 20_000))
+def test_the_facts_of_any_notebook_are_small(total, failed, size):
+    rows = [
+        {"cell": n + 1, "state": "failed" if n == failed else "done", "source": "x" * size, "output": "y" * size}
+        for n in range(total)
+    ]
+    kept = _bounded(rows)
+    numbers = [row["cell"] for row in kept]
+    assert numbers == sorted(set(numbers)) and total in numbers and (failed >= total or failed + 1 in numbers)
+    assert len(json.dumps(kept)) < 350_000
+    assert not size or failed >= total or next(row for row in kept if row["cell"] == failed + 1)["source"]
 
 
 @given(st.integers(1, 200), st.integers(0, 199))

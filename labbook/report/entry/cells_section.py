@@ -29,7 +29,7 @@ def cells_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     shown = [_cell(row, limits) for row in rows if row["cell"] in wanted]
     return {
         "cells": shown,
-        "more": len(rows) - len(shown),
+        "more": max(len(rows), int(facts.get("total") or 0)) - len(shown),
         "failed": failed[0]["cell"] if failed else None,
         "order": list(facts.get("order") or []),
         "file": str(facts.get("file") or ""),
