@@ -116,6 +116,9 @@ def leave_surroundings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("LABBOOK_") and name != "LABBOOK_TEST_PYTHONS":
             monkeypatch.delenv(name)
+    # On GitHub Actions, `labbook record` would report the runs of the tests.
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session", autouse=True)

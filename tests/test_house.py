@@ -37,6 +37,8 @@ FLOORS = {
     "publish": 7,
     "help_text": 8,
     "installation_check": 8,
+    "pytest_plugin": 8,
+    "execute_notebook": 8,
     "commands": 9,
     "cli": 10,
     "__main__": 11,

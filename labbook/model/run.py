@@ -18,9 +18,12 @@ STATUSES = ("running", "finished", "failed", "interrupted", "killed", "lost")
 `--stop-on`. killed: the command or the recorder was killed by a signal that cannot be caught. lost: the recorder died
 and the end of the command is unknown."""
 
+NOTEBOOK_REPORTS = ("CellExecutionError", "DeadKernelError")
+"""Classes by which the runner of a notebook reports the failure of a cell."""
+
 LAUNCHER_ERRORS = (
     *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException"),
-    *("CellExecutionError", "DeadKernelError"),
+    *NOTEBOOK_REPORTS,
 )
 """Classes by which a launcher, or the runner of a notebook, reports the failure of what it started."""
 

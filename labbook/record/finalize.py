@@ -21,6 +21,7 @@ from labbook.model.run import Console, Facts, FileUse, Process, Run
 from labbook.model.run_files import Artifact
 from labbook.record.end_summary import FinishedRun
 from labbook.record.kept_files import add_lineage, draw_lineage, keep_files
+from labbook.record.notebook_command import add_cells
 from labbook.record.profiler_traces import add_traces
 from labbook.record.run_from_journal.journal_reader import build_run, variables_read
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
@@ -110,6 +111,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = _add_captured(notebook, journal, start, run, processes, redactor)
     run = add_traces(run, journal, notebook.paths.attachments(run.id), redactor)
     run = add_lineage(notebook, run, redactor)
+    run = add_cells(run, journal, notebook.paths.attachments(run.id), redactor)
     run = _add_changes(notebook, run, redactor)
     run = _add_findings(notebook, run)
     entry = _write_entry(notebook, run)

@@ -90,6 +90,7 @@ def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
 
 def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print_line: PrintLine) -> None:
     """Writes the entry and shows how the run ended; if that fails, `labbook recover` can repeat it."""
+    from labbook.record.ci_report import report_to_ci
     from labbook.record.recovery import recover_pending
 
     sentences = session.sentences
@@ -107,6 +108,7 @@ def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print
             from labbook.artifacts.upload import start_upload
 
             start_upload(session.notebook)
+        report_to_ci(finished, session.notebook.config, os.environ, quiet=request.quiet)
         recover_pending(session.notebook, print_line)
     except Exception as error:
         print_line(sentences.line("record.later_step_failed", error=describe_error(error)))
@@ -135,12 +137,15 @@ class _Session:
         from labbook.capture.exit_cause import read_oom_counters
         from labbook.record.child.probe_environment import inject_environment, keep_probe
         from labbook.record.child.supervisor import run_child
+        from labbook.record.notebook_command import ENV_FOLDER, FOLDER, is_notebook_run
 
         config = self.notebook.config
         environ, argv = dict(os.environ), list(request.argv)
         if config.probe:
             environ = inject_environment(environ, self._probe_settings(request))
             argv = keep_probe(argv, environ)
+        if is_notebook_run(argv):
+            environ[ENV_FOLDER] = str(self.journal.paths.root / FOLDER)
         # Its own redactor: the entry shows how many secrets were masked in the console alone.
         redactor = copy(self.redactor)
         redactor.counts = {}

@@ -105,6 +105,9 @@ class Config:
         'Which values of that metric are better: "max" or "min"; empty knows it by the name.',
         _one_of("", "max", "min"),
     )
+    ci_report: bool = _setting(
+        True, "Whether a failed or unhealthy run adds an annotation and a job summary on GitHub Actions."
+    )
     site_name: str = _setting("", "Name of the site; empty takes the title.")
     site_url: str = _setting("", "Address at which the site will be published.")
     notify_to: tuple[str, ...] = _setting((), "Mail addresses that `labbook report --send` sends to.")

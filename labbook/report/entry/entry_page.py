@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from labbook.errors import EntryError
 from labbook.model.run import Run
 from labbook.report import numbers
+from labbook.report.entry.cells_section import cells_section
 from labbook.report.entry.configuration_section import (
     code_section,
     configuration_section,
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 SECTIONS = (
-    "title", "diagnosis", "exception", "changes", "health", "checked", "moments", "metrics", "model", "data", "debug",
-    "resources", "profile", "console", "configuration", "environment", "code", "files", "unobserved",
+    "title", "diagnosis", "exception", "cells", "changes", "health", "checked", "moments", "metrics", "model", "data",
+    "debug", "resources", "profile", "console", "configuration", "environment", "code", "files", "unobserved",
 )  # fmt: skip
 """Generated blocks, in order."""
 
@@ -88,6 +89,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
     makers: dict[str, Callable[[], dict[str, Any] | None]] = {
         "diagnosis": lambda: diagnosis_section(run, limits),
         "exception": lambda: exception_section(run, limits),
+        "cells": lambda: cells_section(run, limits),
         "changes": lambda: changes_section(run, paths, limits, say),
         "health": lambda: health_section(run, limits, say),
         "metrics": lambda: metrics_section(run, limits),

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from labbook.model.run import CaughtException, Change, Run
+from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Change, Run
 from labbook.report import numbers
 from labbook.report.curves import drawable
-from labbook.report.ending_exception import ending_exception, find_interrupt, place, shown_path, shown_text, user_frame
+from labbook.report.ending_exception import (
+    ending_exception,
+    find_interrupt,
+    place,
+    shown_path,
+    shown_text,
+    user_frame,
+)
 from labbook.report.entry.debug_section import module_rows
 from labbook.report.entry.merged_rows import merge_unobserved
 from labbook.report.entry.section_limits import Limits, shorten_middle
@@ -76,7 +83,9 @@ def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         return None
     frame = user_frame(exception) or (exception.frames[-1] if exception.frames else None)
     module = exception.module if exception.module not in ("", "builtins", "__main__") else ""
-    others = [e for e in run.exceptions if e is not exception and e.type not in ("KeyboardInterrupt", "SystemExit")]
+    # What the runner of a notebook reports is the exception of its kernel once more.
+    hidden = (*INTERRUPTS, *NOTEBOOK_REPORTS)
+    others = [e for e in run.exceptions if e is not exception and e.type not in hidden]
     return {
         "type": f"{module}.{exception.type}" if module else exception.type,
         "message": shorten_middle(exception.message, limits.message),
