@@ -19,6 +19,7 @@ from labbook.findings.run_findings import add_diagnosis
 from labbook.fixes.propose_fix import propose_fix
 from labbook.model.run import Console, Facts, FileUse, Process, Run
 from labbook.record.end_summary import FinishedRun
+from labbook.record.jobs.job_console import read_consoles
 from labbook.record.profiler_traces import add_traces
 from labbook.record.run_from_journal.journal_reader import build_run, variables_read
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
@@ -100,9 +101,9 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
         LabbookError: The entry cannot be written; the journal stays open for `labbook recover`.
     """
     start = journal.read(journal.paths.start)
-    end = journal.read(journal.paths.end)
+    end = journal.ending()
     processes = journal.processes()
-    console = _console(notebook, journal, redactor)
+    console = read_consoles(journal, redactor)
     run = build_run(start, end, processes, console)
     run = _add_console_metrics(run)
     run = _add_captured(notebook, journal, start, run, processes, redactor)
@@ -116,6 +117,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     journal.write(
         journal.paths.done,
         {
+            **journal.read(journal.paths.done),
             "entry": entry.relative_to(notebook.paths.root).as_posix(),
             "commit": outcome.commit,
             "ref": outcome.ref,
@@ -125,14 +127,6 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
         durable=False,
     )
     return FinishedRun(run, entry, outcome, _display_path(entry), notebook.config.language_in_use(), proposal)
-
-
-def _console(notebook: Notebook, journal: Journal, redactor: Redactor) -> Console:
-    from labbook.capture.console.console_reader import read_console
-
-    with suppress(OSError):
-        return read_console(journal.paths.console, redactor)
-    return Console()
 
 
 def _add_console_metrics(run: Run) -> Run:
@@ -158,7 +152,9 @@ def _add_captured(
     from labbook.capture.resources import read_resources
     from labbook.capture.sources import capture_after
     from labbook.model.events.process_kinds import Files
+    from labbook.record.jobs.job_journal import JobJournal
     from labbook.record.run_from_journal.ending_events import standstill_facts
+    from labbook.record.run_from_journal.roll_call import roll_call
 
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
@@ -174,13 +170,21 @@ def _add_captured(
     file_uses = tuple(FileUse(**f) for f in after.get("files") or ())
     captured = {**before, **{k: v for k, v in after.items() if k != "files"}}
     captured = _add_variables(captured, redactor.data(variables_read(processes)))
-    captured["resources"] = read_resources(journal.paths.resources)
+    deciding = journal.parts()[0]
+    captured["resources"] = read_resources(deciding.paths.resources)
     captured["reproducibility"] = judge_reproducibility(captured)
-    ending = explain_exit(journal.read(journal.paths.end), journal.paths.resources, run.started, os.environ)
-    ending = {**ending, **standstill_facts(run, processes, journal.paths.events)}
+    ending = explain_exit(journal.ending(), deciding.paths.resources, run.started, os.environ)
+    ending = {**ending, **standstill_facts(run, processes)}
     if ending:
         captured["ending"] = redactor.data(ending)
-    return _add_unobserved(replace(run, files=file_uses, captured=captured), find_unobserved(journal.paths.resources))
+    job = journal if isinstance(journal, JobJournal) else None
+    ranks = roll_call(processes, job.tasks() if job else (), job.world if job else 0, job.key if job else "")
+    if ranks:
+        captured["ranks"] = redactor.data(ranks)
+    if start.get("attempt_before"):
+        captured["attempt"] = {"before": start["attempt_before"]}
+    unobserved = [one for part in journal.parts() for one in find_unobserved(part.paths.resources)]
+    return _add_unobserved(replace(run, files=file_uses, captured=captured), unobserved)
 
 
 def _add_variables(captured: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from labbook.report.entry.debug_section import data_section, debug_section
 from labbook.report.entry.diagnosis_section import diagnosis_section
 from labbook.report.entry.entry_front_matter import entry_meta
 from labbook.report.entry.environment_section import environment_section
+from labbook.report.entry.ranks_section import ranks_section
 from labbook.report.entry.requests_section import checked_section, moments_section, profile_section, stopped_line
 from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits, bounded, steps
 from labbook.report.entry.summary_section import (
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 SECTIONS = (
-    "title", "diagnosis", "exception", "changes", "health", "checked", "moments", "metrics", "model", "data", "debug",
-    "resources", "profile", "console", "configuration", "environment", "code", "files", "unobserved",
+    "title", "diagnosis", "exception", "ranks", "changes", "health", "checked", "moments", "metrics", "model", "data",
+    "debug", "resources", "profile", "console", "configuration", "environment", "code", "files", "unobserved",
 )  # fmt: skip
 """Generated blocks, in order."""
 
@@ -85,6 +86,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
     makers: dict[str, Callable[[], dict[str, Any] | None]] = {
         "diagnosis": lambda: diagnosis_section(run, limits),
         "exception": lambda: exception_section(run, limits),
+        "ranks": lambda: ranks_section(run, limits, say),
         "changes": lambda: changes_section(run, paths, limits, say),
         "health": lambda: health_section(run, limits, say),
         "metrics": lambda: metrics_section(run, limits),
