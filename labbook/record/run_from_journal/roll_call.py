@@ -118,6 +118,7 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str,
         message = next(iter(raised.get("message", "").splitlines()), "")
         row["error"] = f"{raised.get('type', '')}: {message}"[:300].rstrip(": ")
         row["where"] = find_user_line(raised.get("frames", []))
+        row["call"] = collective_name(raised.get("frames", []))
     row["status"] = _status(task, raised is not None, ended)
     if task is not None:
         row["signal"], row["code"] = task.signal, task.code
@@ -207,14 +208,16 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
     """
     waiting = [row for row in rows if row.get("waiting") == "collective"]
     first = _first_failed(rows)
-    if first is not None and first["status"] != "interrupted":
+    ended = [row for row in rows if row["status"] == "finished"]
+    # Where ranks fail only because a peer has gone, one that has ended or never came is the reason.
+    broken = [row for row in rows if _is_consequence(row)] if first is not None and _is_consequence(first) else []
+    if first is not None and first["status"] != "interrupted" and not (broken and (ended or missing)):
         kind = {"killed": "killed", "lost": "lost"}.get(str(first["status"]), "failed")
         return _odd(kind, [first], waiting)
     if missing:
         return {"kind": "missing", "ranks": list(missing), **_others(waiting)}
-    ended = [row for row in rows if row["status"] == "finished"]
-    if ended and waiting and len(ended) < len(rows):
-        return _odd("ended", ended, waiting)
+    if ended and (waiting or broken):
+        return _odd("ended", ended, waiting or broken)
     apart = [row for row in rows if row.get("where") and row.get("waiting") != "collective"]
     if apart and waiting:
         return _odd("elsewhere", apart, waiting)
@@ -241,11 +244,14 @@ def _first_failed(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None
     """Returns the row of the rank that failed first; errors about a peer that has gone are consequences."""
     failed = [row for row in rows if row["status"] in ("failed", "killed", "lost")]
 
-    def order(row: Mapping[str, Any]) -> tuple[bool, float]:
-        text = str(row.get("error", ""))
-        return any(part in text for part in _BROKEN_BY_PEER), float(row.get("failed_at") or float("inf"))
+    return min(
+        failed, key=lambda row: (_is_consequence(row), float(row.get("failed_at") or float("inf"))), default=None
+    )
 
-    return min(failed, key=order, default=None)
+
+def _is_consequence(row: Mapping[str, Any]) -> bool:
+    """Whether the error of a rank says that another one has gone."""
+    return any(part in str(row.get("error", "")) for part in _BROKEN_BY_PEER)
 
 
 def _odd(kind: str, odd: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
