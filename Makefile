@@ -2,6 +2,7 @@
 # make check  lint, types, house rules and the pure tests: under a minute
 # make test   what every change must pass: lint, types and tests
 # make test-all  and the further cases of these tests
+# make test-cluster  jobs on a real Slurm of two nodes, which it sets up (as root)
 # make transcripts  writes what the commands of tests/transcripts/ print now
 # make docs   builds the documentation into build/docs
 # make pictures  makes the pictures of README and docs again, from real runs
@@ -18,7 +19,7 @@ PIP := $(PIP_INSTALL) --quiet
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo check pure test test-all transcripts docs pictures bench bench-health bench-diagnosis bench-site lint clean
+.PHONY: demo check pure test test-all test-cluster transcripts docs pictures bench bench-health bench-diagnosis bench-site lint clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -59,6 +60,10 @@ test: lint
 
 test-all: lint
 	$(PYTEST) --durations 12
+
+test-cluster: $(VENV)/.dev
+	bash tests/clusters/slurm_two_nodes.sh start
+	$(PYTEST) -n 0 -m cluster tests/clusters
 
 transcripts: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/transcripts --update-transcripts

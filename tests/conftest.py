@@ -29,7 +29,7 @@ STARTS_A_PROCESS = frozenset(
 FRAMEWORKS = frozenset(("torch", "paddle"))
 IMPURE_FOLDERS = frozenset(("browser", "commands", "probe", "record", "transcripts"))
 IMPURE_FIXTURES = frozenset(("make_book", "make_project", "git", "git_in"))
-IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle")
+IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle", "cluster")
 
 _impurities: list[str] = []
 """What the present test did that a pure test must not do."""

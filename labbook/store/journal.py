@@ -21,7 +21,7 @@ from labbook.model.events import KIND_NAMES
 from labbook.model.events.process_kinds import Event, Hello
 from labbook.probe.events.protocol import EVENTS_FOLDER, FILES, KEEP, RULES_FILE
 from labbook.store.event_reader import read_event
-from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id
+from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id, new_run_id
 from labbook.store.private_folder import make_private
 
 Kind = TypeVar("Kind", bound=Event)
@@ -30,6 +30,7 @@ _RESERVE_BYTES = 8 * 1024
 common file systems."""
 
 _DRAFT_LIFE_S = 3600.0
+_MOST_DRAWS = 20
 
 _BEYOND = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 """Surrogates that do not encode a byte."""
@@ -46,11 +47,13 @@ class ProcessEvents:
     Args:
         name: Name of the event file.
         broken_lines: Number of lines that are not events; the last line of a killed process may be incomplete.
+        folder: Folder of the file.
     """
 
     name: str
     events: tuple[Event, ...]
     broken_lines: int = 0
+    folder: Path = Path()
 
     def of_kind(self, kind: type[Kind]) -> list[Kind]:
         """The events of one kind, a value of `KINDS`, in order."""
@@ -201,6 +204,14 @@ class Journal:
     def _reserve(self) -> Path:
         return self.paths.root / ".reserve"
 
+    def parts(self) -> list[Journal]:
+        """Return the journals that make up the run; of a job of several tasks, one a task, the deciding one first."""
+        return [self]
+
+    def ending(self) -> dict[str, Any]:
+        """Return how the run ended: `end.json`; empty if the recorder died."""
+        return self.read(self.paths.end)
+
     def processes(self) -> list[ProcessEvents]:
         """Read the events of all processes, ordered by their "hello" events."""
         try:
@@ -209,6 +220,30 @@ class Journal:
             return []
         found = [_read_events(path) for path in files]
         return sorted(found, key=lambda process: process.hello.get("t", 0.0))
+
+
+def create_journal(paths: NotebookPaths, now: float, others: list[str]) -> Journal:
+    """Creates the journal under a new id; of many recorders that start in one second, two may draw the same one.
+
+    Args:
+        paths: Paths of the notebook.
+        now: Unix time, s.
+        others: Ids of the same day.
+
+    Raises:
+        NotebookError: The folder cannot be written.
+    """
+    for _ in range(_MOST_DRAWS):
+        journal = Journal(paths.journal(new_run_id(now, others)))
+        try:
+            journal.create()
+        except NotebookError as error:
+            if not isinstance(error.__cause__, FileExistsError):
+                raise
+            others = [*others, journal.run_id]
+            continue
+        return journal
+    raise NotebookError(f"cannot create a journal in {paths.journals}")
 
 
 def _read_events(path: Path) -> ProcessEvents:
@@ -224,7 +259,7 @@ def _read_events(path: Path) -> ProcessEvents:
                     events.append(event)
     except OSError:
         broken += 1
-    return ProcessEvents(path.name, tuple(events), broken)
+    return ProcessEvents(path.name, tuple(events), broken, path.parent)
 
 
 def _parse_event(line: bytes) -> Event | None:

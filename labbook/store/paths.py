@@ -149,6 +149,11 @@ class NotebookPaths:
         return self.private / "artifacts"
 
     @property
+    def jobs(self) -> Path:
+        """Jobs of several recorded tasks, one folder per job."""
+        return self.private / "jobs"
+
+    @property
     def index(self) -> Path:
         """The search index; may be deleted."""
         return self.private / "index.sqlite"

@@ -57,6 +57,7 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         "verdict": run.verdict or None,
         "verdict_reason": run.verdict_reason or None,
         "exit_code": run.exit_code,
+        **_job(run),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run.started)),
         "duration_s": round(run.duration_s, 1) if run.duration_s is not None else None,
         "command": shlex.join(run.argv)[:_MAX_COMMAND],
@@ -99,6 +100,18 @@ def _files(run: Run) -> dict[str, Any]:
         "resumed_from": run.resumed_from,
     }
     return {key: value for key, value in found.items() if value}
+
+
+def _job(run: Run) -> dict[str, Any]:
+    """Returns the job of a run with several ranks, by which parts of it are found, and the attempt before a requeue."""
+    ranks = run.captured.get("ranks") or {}
+    facts = {
+        "job": ranks.get("job"),
+        "ranks": ranks.get("world"),
+        "ranks_missing": list(ranks.get("missing") or ()),
+        "attempt_before": (run.captured.get("attempt") or {}).get("before"),
+    }
+    return {name: value for name, value in facts.items() if value}
 
 
 def _joined(own: tuple[str, ...], theirs: object) -> list[str]:
