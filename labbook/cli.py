@@ -29,6 +29,8 @@ COMMANDS = {
     "review": ("labbook.commands.review", "Check training code for mistakes without running it."),
     "symptoms": ("labbook.commands.symptoms", "List known symptoms and how often they occurred."),
     "explain": ("labbook.commands.explain", "Explain a symptom: signs, causes, fixes, and the runs that had it."),
+    "query": ("labbook.commands.query_sql", "Answer a SQL query over the runs of the notebook."),
+    "export": ("labbook.commands.export", "Write the notebook as a Parquet data set."),
     "report": ("labbook.commands.report", "Write the report of a week."),
     "new": ("labbook.commands.new", "Create an experiment."),
     "commit": ("labbook.commands.commit", "Commit edited notes."),
