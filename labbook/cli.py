@@ -20,6 +20,7 @@ from labbook.help_text import HelpGroup
 
 COMMANDS = {
     "record": ("labbook.commands.record", "Run a command and record it as an entry."),
+    "sweep": ("labbook.commands.sweep", "Run a script with many combinations of options and record each."),
     "show": ("labbook.commands.show", "Show the entry of a run."),
     "list": ("labbook.commands.list", "List runs, newest first."),
     "compare": ("labbook.commands.compare", "Show the differences between runs."),

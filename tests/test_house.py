@@ -36,6 +36,7 @@ FLOORS = {
     "findings": 6,
     "record": 7,
     "publish": 7,
+    "sweep": 7,
     "help_text": 8,
     "installation_check": 8,
     "commands": 9,
