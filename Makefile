@@ -9,6 +9,7 @@
 # make bench  the figures of docs and README, measured here
 # make bench-health  how well the health checklist finds planted faults (about half an hour)
 # make bench-site  how fast the site is built, against the stock, and one entry more (about half an hour)
+# make bench-team  how fast large notebooks are listed, searched, exported and queried
 # make bench-diagnosis  how often the diagnosis of a failure is right, and how fast a log is read
 PYTHON ?= python3
 FRAMEWORK ?= torch
@@ -19,7 +20,7 @@ PIP := $(PIP_INSTALL) --quiet
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo check pure test test-all test-cluster transcripts docs pictures bench bench-health bench-diagnosis bench-site lint clean
+.PHONY: demo check pure test test-all test-cluster transcripts docs pictures bench bench-health bench-diagnosis bench-site bench-team lint clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -87,6 +88,9 @@ bench-diagnosis: $(VENV)/.dev
 
 bench-site: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.site
+
+bench-team: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.many_runs
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache site/*

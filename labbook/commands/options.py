@@ -64,6 +64,16 @@ def json_option(function: _Decorated) -> _Decorated:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
 
 
+def executor_option(function: _Decorated) -> _Decorated:
+    """Adds `--executor`: where work over many entries runs, see `labbook.executors`."""
+    return click.option(
+        "--executor",
+        default="processes",
+        metavar="EXECUTOR",
+        help="Where the work runs: processes, threads, ray://ADDRESS or dask://ADDRESS. Default: processes.",
+    )(function)
+
+
 def language_option(function: _Decorated) -> _Decorated:
     """Adds `--language`; `None` stands for the language of the notebook."""
     choice = click.Choice(["en", "zh"])

@@ -270,6 +270,7 @@ class Run:
         project: The project of the code, if it is not the notebook's own; see `labbook.capture.project`.
         sources: Files of the user's code that the run loaded, the main program first; empty if unknown.
         packages: Installed top-level modules that the run loaded; empty if unknown.
+        sweep: Name of the sweep that the run is a trial of, or "".
         script: The program in the command, relative to the code's root ("train.py"), used to find earlier runs.
         artifacts: Files that were to be kept.
         parents: Earlier runs that wrote what this run read, one for each such file.
@@ -302,6 +303,7 @@ class Run:
     exit_code: int | None = None
     signal: str = ""
     experiment: str = ""
+    sweep: str = ""
     script: str = ""
     project: str = ""
     title: str = ""

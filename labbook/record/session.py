@@ -350,6 +350,7 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
         "cwd": redactor.text(readable_text(str(Path.cwd()))),
         "script": script,
         "experiment": experiment,
+        "sweep": redactor.text(notebook.config.sweep),
         "project": root,
         "host": socket.gethostname(),
         "started": now,

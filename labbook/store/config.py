@@ -67,6 +67,7 @@ class Config:
     branch: str = _setting("labbook", 'Name of that branch when commit = "branch".', _branch_name)
     author: str = _setting("", "Your name in entries and their commits; empty takes it from git, for entries only.")
     experiment: str = _setting("", "Experiment of every run; empty gives each script one of its own.")
+    sweep: str = _setting("", "Name of the sweep that runs are trials of; `labbook sweep` sets it for its trials.")
     probe: bool = _setting(True, "Whether to look inside the Python processes of a run.", env="LABBOOK_USE_PROBE")
     level: str = _setting(
         "normal",

@@ -67,6 +67,7 @@ def build_run(start: Facts, end: Facts, processes: Sequence[ProcessEvents], cons
         exit_code=code if isinstance(code, int) else None,
         signal=str(end.get("signal") or ""),
         experiment=str(start.get("experiment", "")),
+        sweep=str(start.get("sweep") or ""),
         script=str(start.get("script", "")),
         project=str(start.get("project", "")),
         author=str(start.get("author", "")),

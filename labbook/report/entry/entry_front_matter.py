@@ -52,6 +52,7 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         "id": run.id,
         "title": title,
         "experiment": run.experiment or None,
+        **({"sweep": run.sweep} if run.sweep else {}),
         **({"project": run.project} if run.project else {}),
         "status": run.status,
         "verdict": run.verdict or None,
