@@ -47,7 +47,7 @@ FLOORS = {
     "__main__": 11,
 }
 DOORS = {
-    "fsspec": {"artifacts/object_store.py"},
+    "fsspec": {"artifacts/object_store.py", "dataset/dataset_store.py"},
     "git": {"store/repository.py"},
     "jinja2": {"store/templates.py"},
     "yaml": {"store/frontmatter.py", "publish/mkdocs_settings.py"},
@@ -58,7 +58,6 @@ DOORS = {
     "rich": {"screen.py"},
     "duckdb": {"dataset/notebook_query.py"},
     "pyarrow": {"dataset/notebook_query.py", "dataset/parquet_files.py", "commands/query_sql.py"},
-    "fsspec": {"dataset/dataset_store.py"},
 }
 PROBE_API = {"labbook.probe.events.protocol", "labbook.probe.redaction"}
 """The only modules of the probe that other packages may import."""
