@@ -2,12 +2,14 @@
 # make check  lint, types, house rules and the pure tests: under a minute
 # make test   what every change must pass: lint, types and tests
 # make test-all  and the further cases of these tests
+# make test-cluster  jobs on a real Slurm of two nodes, which it sets up (as root)
 # make transcripts  writes what the commands of tests/transcripts/ print now
 # make docs   builds the documentation into build/docs
 # make pictures  makes the pictures of README and docs again, from real runs
 # make bench  the figures of docs and README, measured here
 # make bench-health  how well the health checklist finds planted faults (about half an hour)
 # make bench-site  how fast the site is built, against the stock, and one entry more (about half an hour)
+# make bench-team  how fast large notebooks are listed, searched, exported and queried
 # make bench-diagnosis  how often the diagnosis of a failure is right, and how fast a log is read
 PYTHON ?= python3
 FRAMEWORK ?= torch
@@ -18,7 +20,7 @@ PIP := $(PIP_INSTALL) --quiet
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo check pure test test-all transcripts docs pictures bench bench-health bench-diagnosis bench-site lint clean
+.PHONY: demo check pure test test-all test-cluster transcripts docs pictures bench bench-health bench-diagnosis bench-site bench-team lint clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -60,6 +62,10 @@ test: lint
 test-all: lint
 	$(PYTEST) --durations 12
 
+test-cluster: $(VENV)/.dev
+	bash tests/clusters/slurm_two_nodes.sh start
+	$(PYTEST) -n 0 -m cluster tests/clusters
+
 transcripts: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/transcripts --update-transcripts
 
@@ -82,6 +88,9 @@ bench-diagnosis: $(VENV)/.dev
 
 bench-site: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.site
+
+bench-team: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.many_runs
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache site/*

@@ -1,8 +1,8 @@
 """Runs all benchmarks, or those named: `python -m benchmarks noop step_cost`.
 
 Without names these are left out: `health`, which records three hundred trainings and takes half an hour
-(`make bench-health`), `diagnosis` (`make bench-diagnosis`), `site` (`make bench-site`), and `search_many`, which
-indexes 100,000 entries first.
+(`make bench-health`), `diagnosis` (`make bench-diagnosis`), `site` (`make bench-site`), `many_runs`
+(`make bench-team`), and `search_many`, which indexes 100,000 entries first.
 """
 
 import importlib
@@ -12,7 +12,7 @@ import time
 
 import benchmarks
 
-LONG = ("diagnosis", "health", "search_many", "site")
+LONG = ("diagnosis", "health", "many_runs", "search_many", "site")
 
 
 def main():

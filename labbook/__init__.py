@@ -2,11 +2,11 @@
 
 `labbook record -- python train.py` turns a PyTorch or PaddlePaddle run into a Markdown entry committed to git.
 
-Inside a program, `labbook.log(step=3, loss=0.2)` and `labbook.note("text")` add to the entry of the run that is being
-recorded; outside a recorded run they do nothing. `labbook.checks` holds checks for before and during a training.
-`labbook.diagnose(error)` says what an exception means, and `with labbook.diagnosed():`, which is a decorator as well,
-says it on standard error for whatever is raised inside. `labbook.list_runs("lr<0.02 status:finished")` and
-`labbook.search("loss nan")` query the notebook as the commands do.
+Inside a program, `labbook.log(step=3, loss=0.2)`, `labbook.note("text")` and `labbook.keep("best.pt")` add to the entry
+of the run that is being recorded; outside a recorded run they do nothing. `labbook.checks` holds checks for before and
+during a training. `labbook.diagnose(error)` says what an exception means, and `with labbook.diagnosed():`, which is a
+decorator as well, says it on standard error for whatever is raised inside.
+`labbook.list_runs("lr<0.02 status:finished")` and `labbook.search("loss nan")` query the notebook as the commands do.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from labbook.api import log, note
+from labbook.api import keep, log, note
 
-__all__ = ["__version__", "checks", "diagnose", "diagnosed", "list_runs", "log", "note", "search"]
+__all__ = ["__version__", "checks", "diagnose", "diagnosed", "keep", "list_runs", "log", "note", "search"]
 
 __version__ = "0.2.0"
 

@@ -1,15 +1,19 @@
-"""Adds numbers and notes from inside a program: `labbook.log()` and `labbook.note()`.
+"""Adds numbers, notes and files from inside a program: `labbook.log()`, `labbook.note()` and `labbook.keep()`.
 
-Outside a recorded run both do nothing, so they can stay in the program. They never raise and import nothing heavy.
+Outside a recorded run they do nothing, so they can stay in the program. They never raise and import nothing heavy.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 _MAX_NOTE = 4000
+_MAX_NAME = 200
 
 
 def log(step: int | None = None, **values: float) -> None:
@@ -29,6 +33,29 @@ def log(step: int | None = None, **values: float) -> None:
             if loggers.number(value) is None:
                 probe.unobserved(f"{name} of labbook.log", f"{type(value).__name__} is not a number")
         loggers.record(probe, "labbook", probe.step if step is None else step, values)
+
+
+def keep(path: str | os.PathLike[str], name: str | None = None) -> None:
+    """Keeps a file, or the files of a folder, with the recorded run; does nothing outside one and never raises.
+
+    The recorder copies it within about a second, outside of this process: a file that is written again before that is
+    kept in its later version, and the entry says so.
+
+    Args:
+        path: The file or folder; it must be complete, and closed by the program.
+        name: Its name in the entry and for `labbook artifact get`; by default its path.
+    """
+    probe = _probe()
+    if probe is None:
+        return
+    with probe.guard("labbook.keep"):
+        full = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - `Path.absolute` leaves ".." in
+        size, mtime_ns = -1, 0
+        with suppress(OSError):
+            status = os.stat(full)  # noqa: PTH116 - nothing is imported for one call
+            if stat.S_ISREG(status.st_mode):
+                size, mtime_ns = status.st_size, status.st_mtime_ns
+        probe.event("keep", path=full, name=str(name or "")[:_MAX_NAME], size=size, mtime_ns=mtime_ns, step=probe.step)
 
 
 def note(text: str) -> None:

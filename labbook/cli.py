@@ -20,6 +20,7 @@ from labbook.help_text import HelpGroup
 
 COMMANDS = {
     "record": ("labbook.commands.record", "Run a command and record it as an entry."),
+    "sweep": ("labbook.commands.sweep", "Run a script with many combinations of options and record each."),
     "show": ("labbook.commands.show", "Show the entry of a run."),
     "list": ("labbook.commands.list", "List runs, newest first."),
     "compare": ("labbook.commands.compare", "Show the differences between runs."),
@@ -31,6 +32,9 @@ COMMANDS = {
     "review": ("labbook.commands.review", "Check training code for mistakes without running it."),
     "symptoms": ("labbook.commands.symptoms", "List known symptoms and how often they occurred."),
     "explain": ("labbook.commands.explain", "Explain a symptom: signs, causes, fixes, and the runs that had it."),
+    "query": ("labbook.commands.query_sql", "Answer a SQL query over the runs of the notebook."),
+    "export": ("labbook.commands.export", "Write the notebook as a Parquet data set."),
+    "artifact": ("labbook.commands.artifact", "Manage the files that runs have kept."),
     "report": ("labbook.commands.report", "Write a report of runs."),
     "new": ("labbook.commands.new", "Create and start an experiment."),
     "commit": ("labbook.commands.commit", "Commit edited notes."),

@@ -111,7 +111,7 @@ def _notebook_rows(start: Path, chosen: Path | None, environ: Mapping[str, str])
     locked = why_not_writable(notebook)
     if locked:
         return [*rows, Readiness("writing", "fail", locked, message("doctor.notebook.not_writable"))]
-    return [*rows, _commits(notebook), *_waiting(notebook), *_open_runs(notebook)]
+    return [*rows, _commits(notebook), *_waiting(notebook), *_open_runs(notebook), *_uploads(notebook)]
 
 
 def _commits(notebook: Notebook) -> Readiness:
@@ -183,6 +183,28 @@ def _open_runs(notebook: Notebook) -> list[Readiness]:
         state = message("doctor.runs.lost", count=dead)
         rows.append(Readiness("runs", "warn", state, message("doctor.runs.recover")))
     return rows
+
+
+def _uploads(notebook: Notebook) -> list[Readiness]:
+    """Returns the state of the store of kept files, if one is set."""
+    from labbook.artifacts.object_store import open_store
+    from labbook.artifacts.upload import upload_state
+    from labbook.store.remotes import credential_free
+
+    if not notebook.config.artifact_store.strip():
+        return []
+    store = credential_free(notebook.config.artifact_store)
+    try:
+        open_store(notebook.config.artifact_store, notebook.paths.root)
+    except LabbookError as error:
+        return [Readiness("artifacts", "warn", error.message, error.hint)]
+    state = upload_state(notebook)
+    if state.error:
+        failed = message("doctor.artifacts.failed", store=store, count=state.pending, error=state.error[:_MAX_OUTPUT])
+        return [Readiness("artifacts", "warn", failed, message("doctor.artifacts.push"))]
+    if state.pending:
+        return [Readiness("artifacts", "ok", message("doctor.artifacts.waiting", store=store, count=state.pending))]
+    return [Readiness("artifacts", "ok", message("doctor.artifacts.done", store=store))]
 
 
 def _terminal() -> Readiness:

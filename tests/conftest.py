@@ -29,7 +29,7 @@ STARTS_A_PROCESS = frozenset(
 FRAMEWORKS = frozenset(("torch", "paddle"))
 IMPURE_FOLDERS = frozenset(("browser", "commands", "probe", "record", "transcripts"))
 IMPURE_FIXTURES = frozenset(("make_book", "make_project", "git", "git_in"))
-IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle")
+IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle", "cluster")
 
 _impurities: list[str] = []
 """What the present test did that a pure test must not do."""
@@ -116,6 +116,9 @@ def leave_surroundings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("LABBOOK_") and name != "LABBOOK_TEST_PYTHONS":
             monkeypatch.delenv(name)
+    # On GitHub Actions, `labbook record` would report the runs of the tests.
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,6 +20,7 @@ FLOORS = {
     "crash_report": 0,
     "frozen": 0,
     "api": 0,
+    "executors": 1,
     "checks": 0,
     "model": 1,
     "store": 2,
@@ -29,19 +30,25 @@ FLOORS = {
     "index": 3,
     "report": 3,
     "review": 3,
+    "artifacts": 4,
     "compare": 4,
+    "dataset": 4,
     "fixes": 5,
     "findings": 6,
     "record": 7,
     "publish": 7,
+    "sweep": 7,
     "help_text": 8,
     "rerun": 8,
     "installation_check": 8,
+    "pytest_plugin": 8,
+    "execute_notebook": 8,
     "commands": 9,
     "cli": 10,
     "__main__": 11,
 }
 DOORS = {
+    "fsspec": {"artifacts/object_store.py", "dataset/dataset_store.py"},
     "git": {"store/repository.py"},
     "jinja2": {"store/templates.py"},
     "yaml": {"store/frontmatter.py", "publish/mkdocs_settings.py"},
@@ -50,6 +57,8 @@ DOORS = {
     },
     "watchdog": {"publish/file_watch.py"},
     "rich": {"screen.py"},
+    "duckdb": {"dataset/notebook_query.py"},
+    "pyarrow": {"dataset/notebook_query.py", "dataset/parquet_files.py", "commands/query_sql.py"},
 }
 PROBE_API = {"labbook.probe.events.protocol", "labbook.probe.redaction"}
 """The only modules of the probe that other packages may import."""

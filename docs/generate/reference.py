@@ -12,6 +12,7 @@ import click
 import labbook
 from labbook.cli import COMMANDS
 from labbook.cli import labbook as command_table
+from labbook.dataset.dataset_tables import TABLES
 from labbook.store.config import Config, environment_name, settings_text
 
 
@@ -21,6 +22,7 @@ def reference_pages() -> dict[str, str]:
         "reference/commands.md": _commands(),
         "reference/settings.md": _settings(),
         "reference/python.md": _python(),
+        "reference/dataset.md": _dataset(),
     }
 
 
@@ -86,6 +88,31 @@ def _epilog(block: str) -> str:
     return f"\n{' '.join(block.split())}\n" if block.strip() else ""
 
 
+_DATASET_LEAD = """\
+# Tables of the data set
+
+The tables of [`labbook export` and `labbook query`](../dataset.md). Each table is partitioned by `month`
+(`2026-11`), in which the run began (UTC); it is a column in most readers. Every column may be null, apart from `run`.
+"""
+
+_PARQUET_TYPES = {
+    "text": "string",
+    "texts": "list of string",
+    "int": "int64",
+    "float": "double",
+    "bool": "boolean",
+    "time": "timestamp, microseconds, UTC",
+}
+
+
+def _dataset() -> str:
+    parts = [_DATASET_LEAD]
+    for table, columns in TABLES.items():
+        parts.append(f"\n## `{table}`\n\n| column | type | |\n|---|---|---|")
+        parts += [f"| `{each.name}` | {_PARQUET_TYPES[each.kind]} | {each.meaning} |" for each in columns]
+    return "\n".join(parts) + "\n"
+
+
 def _settings() -> str:
     rows = [
         f"| `{each.name}` | `{_toml_value(each.default)}` | `{environment_name(each)}` | {each.metadata['help']} |"
@@ -131,7 +158,7 @@ model before a long training, or explain an exception that nobody recorded.
 
 ## In any program
 
-`labbook.log` and `labbook.note` do nothing outside a recorded run, so they can stay in the program.
+`labbook.log`, `labbook.note` and `labbook.keep` do nothing outside a recorded run, so they can stay in the program.
 """
 
 _CHECKS_LEAD = """

@@ -10,7 +10,7 @@ the reason. A source that fails does not affect the others.
 - `command`, `launchers`, `processes`, `exit_cause`: the program, its launchers, its processes and how it ended.
 - `python_env`, `conda_env`, `lockfiles`, `requirements`, `reproducibility`: packages, and whether they can be rebuilt.
 - `hardware`, `gpus`, `container`, `resources`: the machine, and its use by the run over time.
-- `artifacts`, `fingerprints`, `metrics_text`, `metric_names`: files read and written, metrics printed.
+- `used_files`, `fingerprints`, `metrics_text`, `metric_names`: files read and written, metrics printed.
 
 To add a source, write one module here and list it in `sources.py`. Comparing two runs belongs to `compare/`, judging a
 training to `health/`, reading the events of the probe to `record/run_from_journal/`. This package imports only

@@ -189,7 +189,7 @@ def _resolve_module(words: list[str], cwd: Path, depth: int, interpreter: str) -
     name = words[0]
     if name in LAUNCHERS:
         return _resolve_launcher(name, LAUNCHERS[name], words[1:], words, cwd, depth, interpreter)
-    if name in ("nbconvert", "jupyter", "papermill"):
+    if name in ("nbconvert", "jupyter", "papermill", "labbook.execute_notebook"):
         return replace(_resolve_notebook(words, cwd), interpreter=interpreter)
     parts = name.split(".")
     for base in (cwd, cwd / "src"):

@@ -26,6 +26,7 @@ _NEAR_LIMIT_S = (120.0, 300.0)
 """A signal because of the time limit arrives at most this long before the limit (`--signal` of Slurm) and at most this
 long after it (grace time). Source: defaults of Slurm, with a margin."""
 
+_ASKS_SLURM_S = 3.0
 _KILLED = re.compile(
     r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process (\d+) \(([^)]{1,40})\)[^;\n]*"
 )
@@ -86,9 +87,9 @@ def explain_exit(end: Mapping[str, Any], resources: Path, started: float, enviro
         facts["oom_kill"] = oom
     elif killed:
         facts["memory"] = _describe_memory(after, resident)
-    limit = describe_time_limit(ended, environ)
-    if limit and (signal in _LIMIT_SIGNALS or (isinstance(code, int) and code > 128)):
-        facts["time_limit"] = limit
+    if signal in _LIMIT_SIGNALS or (isinstance(code, int) and code > 128):
+        limit = describe_time_limit(ended, {**_slurm_end_time(environ), **environ})
+        facts.update({"time_limit": limit} if limit else {})
     return facts
 
 
@@ -111,6 +112,28 @@ def describe_time_limit(ended: float, environ: Mapping[str, str]) -> str:
     when = f"{abs(late):.0f} s {'after' if late >= 0 else 'before'}"
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(limit))
     return f"it was ended {when} the job's time limit, {clock} UTC ({name})"
+
+
+def _slurm_end_time(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns `SLURM_JOB_END_TIME` of a job that Slurm ended at its limit: versions before 23.02 do not set it.
+
+    A step may have a limit of its own (`srun --time`), which Slurm does not show once the step has ended.
+    """
+    job = environ.get("SLURM_JOB_ID", "")
+    if not job.isdigit() or environ.get("SLURM_JOB_END_TIME"):
+        return {}
+    import subprocess
+
+    try:
+        asked = subprocess.run(
+            ["scontrol", "-o", "show", "job", job], capture_output=True, text=True, timeout=_ASKS_SLURM_S, check=False
+        )
+        facts = dict(word.split("=", 1) for word in asked.stdout.split() if "=" in word)
+        if facts.get("JobState") != "TIMEOUT" and facts.get("TimeLimit") == "UNLIMITED":
+            return {}
+        return {"SLURM_JOB_END_TIME": str(time.mktime(time.strptime(facts["EndTime"], "%Y-%m-%dT%H:%M:%S")))}
+    except (OSError, ValueError, KeyError, subprocess.SubprocessError):
+        return {}
 
 
 def find_oom_kill(lines: Sequence[tuple[float, str]], age_s: float) -> str:

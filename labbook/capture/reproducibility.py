@@ -117,7 +117,9 @@ def _packages(python: Mapping[str, Any], locked: bool) -> tuple[bool, list[Messa
         return False, [message("capture.packages.unknown", reason=str(python["unavailable"]))]
     origins = python.get("origins")
     origins = origins if isinstance(origins, Mapping) else {}
-    local = [name for name, o in origins.items() if isinstance(o, Mapping) and "://" not in str(o.get("url"))]
+    # The run does not need its recorder.
+    own = {name: o for name, o in origins.items() if isinstance(o, Mapping) and name != "labbook"}
+    local = [name for name, o in own.items() if "://" not in str(o.get("url"))]
     files = [str(name) for name in python.get("files") or ()]
     reasons = [message("capture.packages.no_list")]
     if files:

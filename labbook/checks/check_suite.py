@@ -40,6 +40,7 @@ def checklist(
     """
     backend = choose_backend(model, optimizer)
     rows: list[Row] = []
+    raised: Exception | None = None
     with preserve_state(backend, model, optimizer, loader):
         batch_data, spent = first_batch(loader)
         batch = split_batch(batch_data, model, backend)
@@ -47,10 +48,12 @@ def checklist(
         try:
             _with_model(backend, model, batch, optimizer, loss, rows)
         except Exception as error:  # raised by the user's model or loss; reported as a row
+            raised = error
             rows.append(
                 Row("forward and backward", "no error", f"{type(error).__name__}: {error}"[:300], "fail", "see above")
             )
-    return report(Checklist("Checklist before training", worst([r.verdict for r in rows]), _summary(rows), tuple(rows)))
+    verdict = worst([row.verdict for row in rows])
+    return report(Checklist("Checklist before training", verdict, _summary(rows), tuple(rows), raised))
 
 
 def _with_model(

@@ -67,9 +67,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Checklist(Result):
-    """Result of `checklist`."""
+    """Result of `checklist`; `error` is the exception of the model or the loss, if there was one."""
 
     rows: tuple[Row, ...] = ()
+    error: Exception | None = None
 
     kind = "checklist"
 

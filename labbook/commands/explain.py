@@ -81,7 +81,8 @@ def _find_page(catalogue: Catalogue, wanted: str, say: Sentences) -> Symptom:
             say.line("terminal.explain.family", family=wanted),
             hint=say.line("terminal.explain.family_advice", symptoms=of_family),
         )
-    near = get_close_matches(wanted, catalogue.symptoms, n=3, cutoff=0.5)
+    near = [symptom for symptom in sorted(catalogue.symptoms) if wanted.lower() in symptom.split("_")]
+    near = near or get_close_matches(wanted, catalogue.symptoms, n=3, cutoff=0.5)
     raise NothingFoundError(
         say.line("terminal.explain.unknown", symptom=wanted),
         hint=say.line("terminal.did_you_mean", names=near) if near else say.line("terminal.explain.unknown_advice"),

@@ -20,7 +20,14 @@ Examples:
   labbook init ../team-notebook --title "Vision team"
   labbook init --language zh
   labbook init --commit checkout     # commit entries to the branch you are on
+  labbook init --ci github           # a workflow that publishes the site of the notebook
 """
+
+_NEXT_STEPS = {
+    "github": "terminal.init.github",
+    "gitlab": "terminal.init.gitlab",
+    "gitee": "terminal.init.gitee",
+}
 
 
 @click.command(cls=HelpCommand, epilog=_EPILOG)
@@ -34,7 +41,15 @@ Examples:
     type=click.Choice(["branch", "checkout", "off"]),
     help="Commit entries to the separate branch `labbook`, to the checked-out branch, or not at all. Default: branch.",
 )
-def command(path: Path, title: str | None, language: str | None, commit: str | None) -> None:
+@click.option(
+    "--ci",
+    type=click.Choice(list(_NEXT_STEPS)),
+    help="Also write a workflow of this CI service that builds and publishes the site. It is not committed.",
+)
+@click.option("--force", is_flag=True, help="Replace an existing workflow.")
+def command(
+    path: Path, title: str | None, language: str | None, commit: str | None, ci: str | None, force: bool
+) -> None:
     """Create a notebook in PATH.
 
     PATH is the working folder by default. In a git repository, entries are committed to a separate branch, `labbook`;
@@ -63,7 +78,27 @@ def command(path: Path, title: str | None, language: str | None, commit: str | N
     click.echo(_where_entries_go(notebook, say))
     if written.files and notebook.repository is not None and notebook.config.commit == "branch":
         click.echo(say.line("terminal.init.add_files", git_add=_git_add(root, written.files)))
+    if ci is not None:
+        _write_workflow(notebook, ci, say, force=force)
+        return
     click.echo(say.line("terminal.init.next"))
+
+
+def _write_workflow(notebook: Notebook, provider: str, say: Sentences, *, force: bool) -> None:
+    from labbook.store.ci_workflow import write_workflow
+
+    made = write_workflow(notebook, provider, force=force)
+    top = Path(str(notebook.repository))
+    for file in made.written:
+        click.echo(say.line("terminal.init.wrote", file=str(file.relative_to(top))))
+    for file in made.kept:
+        click.echo(say.line("terminal.init.unchanged", file=str(file.relative_to(top))))
+    if made.include_in is not None:
+        name = str(made.include_in.relative_to(top))
+        click.echo(say.line("terminal.init.include", file=name, include=str(made.file.relative_to(top))))
+    if made.written:
+        click.echo(say.line("terminal.init.commit_workflow", git_add=_git_add(top, made.written)))
+    click.echo(say.line(_NEXT_STEPS[provider], branch=made.branch))
 
 
 def _where_entries_go(notebook: Notebook, say: Sentences) -> str:

@@ -64,6 +64,16 @@ def json_option(function: _Decorated) -> _Decorated:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
 
 
+def executor_option(function: _Decorated) -> _Decorated:
+    """Adds `--executor`: where work over many entries runs, see `labbook.executors`."""
+    return click.option(
+        "--executor",
+        default="processes",
+        metavar="EXECUTOR",
+        help="Where the work runs: processes, threads, ray://ADDRESS or dask://ADDRESS. Default: processes.",
+    )(function)
+
+
 def language_option(function: _Decorated) -> _Decorated:
     """Adds `--language`; `None` stands for the language of the notebook."""
     choice = click.Choice(["en", "zh"])
@@ -78,8 +88,10 @@ def run_argument(*, required: bool = False) -> Callable[[_Decorated], _Decorated
     return click.argument("run", default=default, required=required, shell_complete=_complete_runs)
 
 
-def open_notebook(chosen: str | Path | None) -> Notebook:
+def open_notebook(chosen: str | Path | None, *, resume_upload: bool = True) -> Notebook:
     """Returns the notebook to work in; first finishes runs whose recorder died and commits what is queued.
+
+    An interrupted upload of kept files goes on in the background, unless `resume_upload` is false.
 
     Raises:
         NotebookError: There is none, or its settings are broken.
@@ -87,6 +99,10 @@ def open_notebook(chosen: str | Path | None) -> Notebook:
     notebook = _find_notebook(chosen)
     from labbook.record.recovery import recover_pending
 
+    if resume_upload and notebook.config.artifact_store:
+        from labbook.artifacts.upload import start_upload
+
+        start_upload(notebook)
     recover_pending(notebook, lambda line: click.echo(f"labbook: {line}", err=True))
     return notebook
 

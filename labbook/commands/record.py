@@ -24,6 +24,7 @@ Examples:
   labbook record --watch "loss > 10 or val/acc < 0.5" -- python train.py
   labbook record --break "grad_norm > 100" -- python train.py   # pdb at that step
   labbook record --max-steps 20 --profile -- python train.py    # short run with a profile
+  labbook record train.ipynb                                    # every cell, in the notebook's kernel
 
 \b
 CONDITION compares loss, grad_norm, lr, step_time_s or any metric that the program logs with a number:
@@ -102,6 +103,10 @@ def command(
     """
     if not command_line:
         raise UsageError("no command to record", hint="put it after `--`: labbook record -- python train.py")
+    if command_line[0].endswith(".ipynb"):
+        from labbook.record.notebook_command import as_command
+
+        command_line = as_command(command_line)
 
     from labbook.record.child.unrecorded import record_or_exec
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from labbook.commands.options import notebook_option, terminal_sentences
 from labbook.help_text import HelpCommand
+
+if TYPE_CHECKING:
+    from labbook.store.notebook import Notebook
 
 _EPILOG = """\b
 Examples:
@@ -37,10 +41,28 @@ def command(notebook: str | None) -> None:
     book = find_notebook(Path.cwd(), chosen=Path(notebook) if notebook else None, environ=os.environ)
     say = terminal_sentences(book)
     recovered = recover(book, click.echo)
+    joined = _join_jobs(book)
+    for run_id in joined:
+        click.echo(say.line("terminal.recover.joined", run=run_id))
     committed = [outcome for outcome in commit_queued(book) if outcome.status == "committed"]
     for outcome in committed:
         click.echo(say.line("terminal.recover.queued_committed", commit=outcome.commit[:9]))
     remove_drafts(book.paths.notes)
     released = release_withheld(book, click.echo)
-    if not recovered and not committed and not released:
+    if not recovered and not joined and not committed and not released:
         click.echo(say.line("terminal.recover.nothing"))
+
+
+def _join_jobs(book: Notebook) -> list[str]:
+    """Joins and commits the entries of jobs whose nodes had no shared file system."""
+    from labbook.record.jobs.part_entries import find_parts, join_parts
+    from labbook.store.entry_commit import commit_files
+
+    joined = []
+    for job, run_ids in find_parts(book).items():
+        run_id = join_parts(book, job, run_ids)
+        if run_id:
+            files = [path for each in run_ids for path in (book.paths.entry(each), book.paths.attachments(each))]
+            commit_files(book, files, f"Join the parts of the job {job}\n\nRun: {run_id}\n")
+            joined.append(run_id)
+    return joined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,8 +12,6 @@ from labbook.commands.serve import serve_notebook, serve_options, site_options
 from labbook.help_text import HelpGroup
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from labbook.publish.site_build import BuiltSite
     from labbook.store.sentences import Sentences
 
@@ -21,6 +20,7 @@ _EPILOG = """\b
 Examples:
   labbook site build
   labbook site build --site-dir public      # for a pages host
+  labbook site build --cache .cache/site    # in CI: only changed pages are built
   labbook site serve --port 8123
 """
 
@@ -45,8 +45,16 @@ def command() -> None:
     default="mkdocs",
     help="Site generator. Zensical (pip install zensical) renders every page each time. Default: mkdocs.",
 )
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Keep the site and the record of its build in FOLDER, for the cache of a CI job. The site is in FOLDER/site.",
+)
 @notebook_option
-def build(everything: bool, engine: str, notebook: str | None, site_dir: Path | None, trust: bool) -> None:
+def build(
+    everything: bool, engine: str, cache: Path | None, notebook: str | None, site_dir: Path | None, trust: bool
+) -> None:
     """Build the site.
 
     Only changed pages are rendered. Pages of deleted notes are removed; files that labbook did not write are not
@@ -55,7 +63,7 @@ def build(everything: bool, engine: str, notebook: str | None, site_dir: Path | 
     from labbook.publish.site_build import build_site
 
     book = open_notebook(notebook)
-    site = build_site(book, everything=everything, engine=engine, folder=site_dir, trusted=trust)
+    site = build_site(book, everything=everything, engine=engine, folder=site_dir, trusted=trust, cache=cache)
     print_site(site, terminal_sentences(book))
 
 

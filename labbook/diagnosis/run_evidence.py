@@ -17,15 +17,10 @@ from labbook.diagnosis.catalogue.run_conditions import MARK
 from labbook.model.events.data_kinds import Loader
 from labbook.model.events.inspection_kinds import Flight
 from labbook.model.evidence import Ending, Evidence, ObservedException
-from labbook.model.run import CaughtException, Run
+from labbook.model.run import INTERRUPTS, LAUNCHER_ERRORS, CaughtException, Run
 
 _FAILED = ("failed", "killed", "lost")
-_INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
-_OF_LAUNCHERS = (
-    *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException"),
-    *("CellExecutionError", "DeadKernelError", "SystemExit"),
-)
-"""Classes by which a launcher reports that what it started has failed."""
+_OF_LAUNCHERS = (*LAUNCHER_ERRORS, "SystemExit")
 _BROKEN = (
     "ConnectionRefusedError",
     "ConnectionResetError",
@@ -45,7 +40,7 @@ def collect_run_evidence(run: Run) -> Evidence:
     conditions, facts = _conditions(run), _facts(run)
     if not failed:
         return Evidence(checks=run.checks, conditions=conditions, facts=facts, framework=framework, clean_end=True)
-    caught = [e for e in run.exceptions if e.type not in _INTERRUPTS]
+    caught = [e for e in run.exceptions if e.type not in INTERRUPTS]
     if run.status == "interrupted":
         # Errors while a program is being stopped are no cause; a thread that died before may be.
         raised = (

@@ -16,7 +16,7 @@ from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.families.message_family import family_of_class, family_of_line, family_of_message
 from labbook.diagnosis.families.raise_site import family_of_import, reads_checkpoint, reads_setting
 from labbook.diagnosis.finding_builder import build_family_finding, build_finding
-from labbook.diagnosis.text.evidence_collector import PRINTS_STEPS
+from labbook.diagnosis.text.evidence_collector import LAST_STEP, PRINTS_STEPS
 from labbook.diagnosis.text.hedging import drop_questions, without_speculation
 from labbook.frozen import dataclass
 from labbook.model.evidence import Evidence, ObservedException
@@ -154,16 +154,18 @@ def choose_findings(case: Case) -> list[Finding]:
 def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]:
     """The findings of pages; consequences of the first are marked, hints beside a certain first are left out.
 
-    Certain is only what a distinct message shows, in a text whose exceptions are all explained.
+    Certain is only what a distinct message shows, in a text whose exceptions are all explained, and, where it has no
+    traceback, after which the training did not go on.
     """
     findings: list[Finding] = []
+    last_step = int(case.evidence.facts.get(LAST_STEP, 0))
     unexplained = _has_unexplained_exception(case.evidence, case.candidates)
     for candidate in candidates:
         first = candidates[0]
         if findings and candidate.match.weight == 1 and first.match.weight > 1:
             continue
         finding = build_finding(candidate.match, candidate.exception, candidate.line, case.evidence, case.language)
-        if not candidate.is_distinct or unexplained:
+        if not candidate.is_distinct or unexplained or _goes_on(candidate, last_step):
             finding = replace(finding, tier=max(finding.tier, _LIKELY))
         if findings:
             follows = ANYTHING in candidate.match.symptom.caused_by or is_cause_of(first, candidate)
@@ -171,6 +173,13 @@ def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]
             finding = replace(finding, follows_from=first.id if follows or same_exception else "")
         findings.append(finding)
     return findings
+
+
+def _goes_on(candidate: Candidate, last_step: int) -> bool:
+    """Whether a step of the training is printed after an error that has no traceback."""
+    source = candidate.exception or candidate.line
+    traced = candidate.exception is not None and candidate.exception.frames
+    return source is not None and not traced and 0 < source.line < last_step
 
 
 def _family_finding(exception: ObservedException, case: Case) -> Finding | None:

@@ -23,6 +23,7 @@ from labbook.model.run import Frame
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
+_OWN = str(Path(__file__).parents[1] / "checks") + os.sep
 _MAX_FRAMES = 60
 _MAX_CHAIN = 16
 _MAX_MESSAGE = 32 * 1024
@@ -86,7 +87,9 @@ def _message(error: BaseException) -> str:
 
 
 def _frames(trace: TracebackType | None) -> tuple[Frame, ...]:
-    summary = traceback.extract_tb(trace)
+    # The frames of labbook's own checks are nobody's mistake, wherever labbook is installed.
+    rows = [row for row in traceback.extract_tb(trace) if not row.filename.startswith(_OWN)]
+    summary = traceback.StackSummary.from_list(rows)
     if len(summary) > _MAX_FRAMES:
         half = _MAX_FRAMES // 2
         summary = traceback.StackSummary.from_list([*summary[:half], *summary[-half:]])
@@ -97,7 +100,13 @@ def _framework() -> str:
     return next((name for name in ("torch", "paddle") if name in sys.modules), "")
 
 
-def _format_diagnosis(diagnosis: Diagnosis, language: str) -> list[str]:
+def notebook_language() -> str:
+    """Returns the language of the notebook above the working folder, "en" without one."""
+    notebook = _find_notebook()
+    return notebook.config.language_in_use() if notebook is not None else "en"
+
+
+def format_diagnosis(diagnosis: Diagnosis, language: str) -> list[str]:
     """Returns the primary finding in a few lines, as at the end of a recorded run; else an empty list."""
     from labbook.model.run import Run
     from labbook.report.entry.diagnosis_section import diagnosis_lines
@@ -131,7 +140,6 @@ class diagnosed(ContextDecorator):  # noqa: N801 - used like a function
         if error is None or not isinstance(error, Exception):
             return
         with suppress(Exception):
-            notebook = None if self._language else _find_notebook()
-            language = self._language or (notebook.config.language_in_use() if notebook else "en")
-            for line in _format_diagnosis(diagnose_exception(error, language), language):
+            language = self._language or notebook_language()
+            for line in format_diagnosis(diagnose_exception(error, language), language):
                 print(f"labbook  {line}", file=sys.stderr)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from labbook.health.layer_history import Module, modules_of, parameters_of
+from labbook.health.training_kind import ignored_labels
 from labbook.health.trend_tests import median
 from labbook.model.events.data_kinds import Batch, Leaf
 from labbook.model.events.inspection_kinds import ModuleLook
@@ -25,14 +26,15 @@ def batches(signals: Signals) -> list[dict[str, Any]]:
         `std`, `bad` (values that are not finite), and `classes` (number of classes in the batch) for labels.
     """
     found = []
+    ignored = ignored_labels(signals)
     for phase in ("train", "eval"):
         looks = [b for b in signals.batches if b.get("phase") == phase and b.get("leaves", [])]
         for batch in looks[:1] + looks[-1:] if len(looks) > 1 else looks:
-            found += [_leaf(batch, leaf) for leaf in batch.get("leaves", [])[:_LEAVES]]
+            found += [_leaf(batch, leaf, ignored) for leaf in batch.get("leaves", [])[:_LEAVES]]
     return found
 
 
-def _leaf(batch: Batch, leaf: Leaf) -> dict[str, Any]:
+def _leaf(batch: Batch, leaf: Leaf, ignored: set[str]) -> dict[str, Any]:
     label = leaf.get("role") == "label"
     return {
         "phase": batch.get("phase", ""),
@@ -40,7 +42,7 @@ def _leaf(batch: Batch, leaf: Leaf) -> dict[str, Any]:
         "leaf": leaf.get("path", ""),
         "role": leaf.get("role", ""),
         **_tensor(leaf),
-        "classes": len(batch.get("labels", {}).get("histogram", {})) if label else 0,
+        "classes": len(set(batch.get("labels", {}).get("histogram", {})) - ignored) if label else 0,
     }
 
 

@@ -13,6 +13,7 @@ from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import message
 from labbook.model.run import Run
+from labbook.model.run_files import is_checkpoint
 from labbook.model.signals import Signals
 
 _FAR = 5.0
@@ -54,12 +55,16 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
                 return Outcome("warn", observed, called_in(loss.get("line", "")), where, expected=expected)
             if begin > 2:
                 continue
+        parent = _resumed_loss(run)
+        if parent is not None and loss.get("reduction") != "sum":
+            return _resumed(run, first, chance, parent, loss)
         over, observed = first - chance, message("health.init_loss_off.loss", loss=first)
         call = (message("health.init_loss_off.call", function=fn, line=loss.get("line", "")),)
         # The standard weights of PaddlePaddle are larger: 5.1 for 5 classes behind one convolution is usual there.
         far = _FAR_IN_PADDLE if signals.framework == "paddle" else 1.0
         if over > far * max(chance, _FAR_ABOVE):
-            return Outcome("note" if pretrained(signals) else "warn", observed, call, {"step": 1}, expected=expected)
+            trained = pretrained(signals) or any(is_checkpoint(parent.path) for parent in run.parents)
+            return Outcome("note" if trained else "warn", observed, call, {"step": 1}, expected=expected)
         if over > max(0.5 * chance, 0.5):
             return Outcome("note", observed, call, {"step": 1}, expected=expected)
         return Outcome("ok", observed, expected=expected)
@@ -67,6 +72,26 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
     if not any(functions):
         return None
     return unobserved(message("health.not_observed.no_expectation", functions=functions))
+
+
+def _resumed_loss(run: Run) -> float | None:
+    """Returns the last loss of the run from which this one goes on, or `None`."""
+    losses = [parent.loss for parent in run.parents if parent.run == run.resumed_from and run.resumed_from]
+    return next((loss for loss in losses if loss is not None and math.isfinite(loss)), None)
+
+
+def _resumed(run: Run, first: float, chance: float, parent: float, loss: LossCall) -> Outcome:
+    """Judges the first loss of a resumed training by the last one of its parent.
+
+    Source: chosen by us; a loss near chance level, while that of the parent was below half of it, or one far above
+    both, is a hint that the weights are not those of the checkpoint. Other data can be the reason as well.
+    """
+    expected = message("health.init_loss_off.resumed", run=run.resumed_from, loss=parent)
+    observed = message("health.init_loss_off.loss", loss=first)
+    call = (message("health.init_loss_off.call", function=loss.get("fn", ""), line=loss.get("line", "")),)
+    lost = parent < 0.5 * chance and first > 0.9 * chance
+    lost = lost or first - max(parent, chance) > max(0.5 * chance, 0.5)
+    return Outcome("note" if lost else "ok", observed, call if lost else (), {"step": 1}, expected=expected)
 
 
 def _summed(run: Run, signals: Signals, loss: LossCall, fn: str) -> bool:

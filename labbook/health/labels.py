@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from itertools import pairwise
 
 from labbook.health.input_data import has_distinct_fingerprints
 from labbook.health.measurements import called_in, join_names, place_of, too_few, unobserved
 from labbook.health.regression_outputs import one_a_sample, target_of
-from labbook.health.training_kind import BINARY, CLASSIFIERS, opposed_optimizers, training_losses
+from labbook.health.training_kind import BINARY, CLASSIFIERS, ignored_labels, opposed_optimizers, training_losses
 from labbook.health.trend_tests import binomial_at_least, mean, median
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import LossCall
@@ -26,13 +27,14 @@ _LONG_TAIL = 50
 def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
     """Returns how often each class was seen in a phase: in its longest epoch, else in the inspected batches."""
     epochs = [e.get("histogram", {}) for e in signals.prints if e.get("phase") == phase]
-    longest = max(epochs, key=lambda h: sum(h.values()), default={})
-    if longest:
-        return Counter(longest)
-    seen: Counter[str] = Counter()
-    for batch in signals.batches:
-        if batch.get("phase") == phase:
-            seen.update(batch.get("labels", {}).get("histogram", {}))
+    longest: Mapping[str, int] = max(epochs, key=lambda h: sum(h.values()), default={})
+    seen = Counter(longest)
+    if not seen:
+        for batch in signals.batches:
+            if batch.get("phase") == phase:
+                seen.update(batch.get("labels", {}).get("histogram", {}))
+    for ignored in ignored_labels(signals):
+        seen.pop(ignored, None)
     return seen
 
 

@@ -49,21 +49,23 @@ def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
     """
     times = phase_times(signals)
     steps = max((len(s.values) for s in signals.phases.values()), default=0)
-    total = sum(times.values())
-    if steps < 20 or total <= 0:
+    parts = sum(times.values())
+    if steps < 20 or parts <= 0:
         return too_few(steps, 20)
     wait = times.get("data", 0.0)
     longest = max(times, key=lambda name: times[name])
+    # The medians of the phases do not add up to the median of the step, which is what the entry shows elsewhere, too.
+    total = next((s.median for s in measured_in(run, signals, "step_time_s") if s.median), parts)
     phases = tuple(
-        message("health.step_time.phase", phase=_PHASE_NAMES[name], share=t / total, seconds=t)
+        message("health.step_time.phase", phase=_PHASE_NAMES[name], share=t / parts, seconds=total * t / parts)
         for name, t in times.items()
         if t > 0
     )
-    if wait > 0.3 * total and wait >= _WAIT_S:
-        observed = message("health.dataloader_bottleneck.waits", share=wait / total, seconds=wait)
+    if wait > 0.3 * parts and wait >= _WAIT_S:
+        observed = message("health.dataloader_bottleneck.waits", share=wait / parts, seconds=total * wait / parts)
         long = wait * max(steps, signals.loop.get("steps", 0)) >= _WAIT_IN_ALL_S
         return Outcome("warn" if long else "note", observed, (*phases, *_loader_facts(signals)))
-    share = times[longest] / total
+    share = times[longest] / parts
     observed = message("health.step_time.longest", seconds=total, phase=_PHASE_NAMES[longest], share=share)
     return Outcome("ok", observed, phases)
 

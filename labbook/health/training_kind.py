@@ -96,6 +96,11 @@ def is_the_whole_loss(run: Run, signals: Signals, function: LossCall) -> bool:
     )
 
 
+def ignored_labels(signals: Signals) -> set[str]:
+    """Returns the labels that a loss of the training leaves out (`ignore_index`): they are no classes."""
+    return {str(loss["ignore_index"]) for loss in training_losses(signals) if loss.get("ignore_index") is not None}
+
+
 def is_contrastive(function: LossCall) -> bool:
     """Whether the classes are the other samples of the batch: the input of the loss is square."""
     form = function.get("input", {}).get("shape", ())

@@ -27,7 +27,7 @@ MAX_BYTES = 2 * 1024 * 1024
 """Part of a file that is indexed. Source: chosen by us; an entry stays under 64 KiB."""
 
 _LISTED = {"frameworks": "framework", "symptoms": "symptom", "families": "family", "fingerprints": "fingerprint",
-           "tags": "tag"}  # fmt: skip
+           "tags": "tag", "outputs": "output", "parents": "parent"}  # fmt: skip
 _PLURAL = {facet: key for key, facet in _LISTED.items()}
 _MOST_FAILURES = 50
 
@@ -124,7 +124,7 @@ def note_facets(note: Note) -> Iterator[tuple[str, str]]:
         yield "symptom", note.entry.id.lower()
     if note.problem:
         yield "has", "problem"
-    for key in ("fix", "symptoms", "metrics", "previous", "tags"):
+    for key in ("fix", "symptoms", "metrics", "previous", "tags", "artifacts"):
         if meta.get(key):
             yield "has", key.removesuffix("s") if key != "metrics" else key
 

@@ -44,7 +44,7 @@ FILTERS = {
     "id": "the beginning of a run's id",
     "path": "part of a path",
     "option": "the name of an option of the command; --lr is short for option:lr",
-    "has": "fix, symptom, metrics, tag, previous, problem",
+    "has": "fix, symptom, metrics, tag, previous, artifact, problem",
     "since": "a day (2026-11-21), month (2026-11), week (2026-W47), today, yesterday, or an age (7d, 2w, 12h)",
     "before": "the same; that day is not included",
 }
@@ -54,12 +54,15 @@ VALUES = {
     "status": ("finished", "failed", "interrupted", "killed", "lost", "running"),
     "verdict": ("healthy", "suspect", "unhealthy", "failed", "unknown"),
     "kind": ("run", "experiment", "symptom", "report", "note"),
-    "has": ("fix", "symptom", "metrics", "tag", "previous", "problem"),
+    "has": ("fix", "symptom", "metrics", "tag", "previous", "artifact", "problem"),
 }
 """Field -> all its values."""
 
 SAME_FIELD = {"check": "symptom", "tags": "tag", "symptoms": "symptom", "frameworks": "framework", "started": "since"}
 """Other names of fields."""
+
+_INTERNAL = frozenset({"schema", "verdict_reason", "direction"})
+"""Fields of front matters that hold keys of messages and the like."""
 
 CONTAINS = frozenset({"experiment", "author", "script", "host", "path"})
 EXACT = frozenset({*VALUES, "mode", "option"})
@@ -105,8 +108,8 @@ class FieldNames:
         return field_key(name) in {key for one in self.params for key in option_keys(one)}
 
     def everything(self) -> list[str]:
-        """Returns all names, those of the index first."""
-        return [*FILTERS, *self.params, *self.metrics, *ALIASES, *self.fields]
+        """Returns all names that people use, those of the index first."""
+        return [*FILTERS, *self.params, *self.metrics, *ALIASES, *(f for f in self.fields if f not in _INTERNAL)]
 
 
 @lru_cache(maxsize=8)

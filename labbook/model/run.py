@@ -9,6 +9,7 @@ from typing import Any
 from labbook.frozen import dataclass
 from labbook.model.finding import Finding
 from labbook.model.message import Message
+from labbook.model.run_files import Artifact, Parent
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
@@ -16,6 +17,18 @@ STATUSES = ("running", "finished", "failed", "interrupted", "killed", "lost")
 """running: not ended yet. finished: exit status 0. failed: another exit status. interrupted: Ctrl-C, SIGTERM or
 `--stop-on`. killed: the command or the recorder was killed by a signal that cannot be caught. lost: the recorder died
 and the end of the command is unknown."""
+
+NOTEBOOK_REPORTS = ("CellExecutionError", "DeadKernelError")
+"""Classes by which the runner of a notebook reports the failure of a cell."""
+
+LAUNCHER_ERRORS = (
+    *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException"),
+    *NOTEBOOK_REPORTS,
+)
+"""Classes by which a launcher, or the runner of a notebook, reports the failure of what it started."""
+
+INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
+"""Classes by which a program is stopped, not by an error of its own."""
 
 Facts = Mapping[str, Any]
 """Plain data (JSON) of a capture source; its module documents the keys. `{"unavailable": reason}` if it has none."""
@@ -93,6 +106,9 @@ class FileUse:
         members: 1 for a file, else the number of files in this row.
         before: Fingerprint of a file when it was read, before the run wrote it; "" if it was not, or is unknown.
         reason: Why there is no fingerprint ("gone", "unreadable", "changed while it was read").
+        samples: "sampled:..." of a written file that is fingerprinted whole but that the probe of a later run would
+            sample; else "".
+        tracked: Digest by DVC or git-annex, such as "dvc md5:..." or "git-annex SHA256E:...", or "".
     """
 
     path: str
@@ -102,6 +118,8 @@ class FileUse:
     members: int = 1
     reason: str = ""
     before: str = ""
+    samples: str = ""
+    tracked: str = ""
 
 
 @dataclass(frozen=True)
@@ -252,7 +270,11 @@ class Run:
         project: The project of the code, if it is not the notebook's own; see `labbook.capture.project`.
         sources: Files of the user's code that the run loaded, the main program first; empty if unknown.
         packages: Installed top-level modules that the run loaded; empty if unknown.
+        sweep: Name of the sweep that the run is a trial of, or "".
         script: The program in the command, relative to the code's root ("train.py"), used to find earlier runs.
+        artifacts: Files that were to be kept.
+        parents: Earlier runs that wrote what this run read, one for each such file.
+        resumed_from: Id of the run that wrote the checkpoint with which this training began, or "".
         captured: Capture source -> its facts ("command", "code", "python", "hardware", "container", "resources").
         printed: Series read from the console that repeat one in `series`; for comparison, not stored.
         signals: Measurements of each training process; too large for `run.json`, where they are omitted.
@@ -281,6 +303,7 @@ class Run:
     exit_code: int | None = None
     signal: str = ""
     experiment: str = ""
+    sweep: str = ""
     script: str = ""
     project: str = ""
     title: str = ""
@@ -296,6 +319,9 @@ class Run:
     exceptions: tuple[CaughtException, ...] = ()
     warnings: tuple[Facts, ...] = ()
     files: tuple[FileUse, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    parents: tuple[Parent, ...] = ()
+    resumed_from: str = ""
     processes: tuple[Process, ...] = ()
     probe: ProbeReport = ProbeReport("absent")
     console: Console = Console()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+
 from labbook.frozen import dataclass
 
 
@@ -41,6 +44,12 @@ class Series:
     def last(self) -> float | None:
         """Last value, or `None` if the series is empty."""
         return self.values[-1] if self.values else None
+
+    @property
+    def median(self) -> float | None:
+        """Median of the finite values, or `None` if there are none."""
+        finite = [value for value in self.values if math.isfinite(value)]
+        return statistics.median(finite) if finite else None
 
     @property
     def last_step(self) -> int | None:

@@ -7,7 +7,7 @@ once, when the run has ended, and is stored in `run.json` and in the front matte
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labbook.frozen import dataclass
@@ -15,6 +15,7 @@ from labbook.frozen import dataclass
 if TYPE_CHECKING:
     from labbook.model.finding import Finding
     from labbook.model.run import Run
+    from labbook.model.series import Series
 
 VERDICTS = ("healthy", "suspect", "unhealthy", "failed", "unknown")
 """healthy: training was observed and no check warned. suspect: a check warned. unhealthy: a check failed, or the loss
@@ -84,7 +85,18 @@ def worst_fault(run: Run) -> str:
     failed = _first(run, "fail")
     # The check needs the probe; a loss that was only printed can end as NaN, too.
     losses = [series for series in run.series if "loss" in series.name.lower() and series.values]
+    losses = [series for series in losses if not is_placeholder(series, run.series)]
     return failed or ("loss_nonfinite" if any(not math.isfinite(s.values[-1]) for s in losses) else "")
+
+
+def is_placeholder(series: Series, known: Sequence[Series]) -> bool:
+    """Whether a program only prints NaN in place of a loss that it has not, as the mean of no validation batch is.
+
+    That is: the value was never a number, and the loss that the probe saw is finite to the end.
+    """
+    seen = [other for other in known if other.source == "probe" and other.name.split(".opt")[0] == "loss"]
+    finite = bool(seen) and all(other.last is not None and math.isfinite(other.last) for other in seen)
+    return series.source == "text" and finite and all(map(math.isnan, series.values))
 
 
 def _first(run: Run, verdict: str) -> str:

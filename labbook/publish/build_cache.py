@@ -17,9 +17,9 @@ FOLDER = "site-kept"
 """Below the private folder of the notebook."""
 
 
-def program_key() -> str:
-    """Returns a key of the program that makes the items. Cost: 5 ms."""
-    return state_of_folders([Path(__file__).parents[1]])
+def program_key(*, by_content: bool = False) -> str:
+    """Returns a key of the program that makes the items; see `state_of_folders`. Cost: 5 ms."""
+    return state_of_folders([Path(__file__).parents[1]], by_content=by_content)
 
 
 class BuildCache:

@@ -154,9 +154,23 @@ def files_below(folder: Path, flat: Sequence[str] = ()) -> dict[str, tuple[int, 
     return found
 
 
-def state_of_folders(folders: Iterable[Path]) -> str:
-    """Returns a key of the files in some folders, by names, sizes and times."""
-    return content_key(*(sorted(_sources(files_below(folder)).items()) for folder in folders))
+def state_of_folders(folders: Iterable[Path], *, by_content: bool = False) -> str:
+    """Returns a key of the files in some folders, by names, sizes and times.
+
+    Args:
+        folders: The folders.
+        by_content: Whether to read the files: a new installation or clone has the same key, whatever the times.
+
+    Cost: by content, 0.15 s for labbook and its templates; measured on 2 cores.
+    """
+    if not by_content:
+        return content_key(*(sorted(_sources(files_below(folder)).items()) for folder in folders))
+    return content_key(
+        *(
+            [(path, (folder / path).read_bytes()) for path in sorted(_sources(files_below(folder)))]
+            for folder in folders
+        )
+    )
 
 
 def _sources(files: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:

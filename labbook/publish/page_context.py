@@ -23,7 +23,10 @@ from labbook.store.templates import Templates
 _MOST_LINKS = 5
 """Most symptoms, and fixed runs, above an entry. Source: chosen by us; the entry lists all of them."""
 
-_BAR_WORDS = ("older", "newer", "all_runs", "shows", "cured_in", "has_cured", "of_script", "compare_earlier")
+_BAR_WORDS = (
+    *("older", "newer", "all_runs", "shows", "cured_in", "has_cured", "of_script", "compare_earlier"),
+    *("reads_from", "read_by"),
+)
 
 
 Day = tuple[str, Sequence[str]]
@@ -55,6 +58,10 @@ class PageContext:
         for fix in source.fixes:
             if fix.by and fix.run in self._rows:
                 self._cured[fix.by].append(self._rows[fix.run])
+        self._readers: dict[str, list[RunRow]] = defaultdict(list)
+        for row in source.rows:
+            for parent in row.parents:
+                self._readers[parent].append(row)
         said = templates.words["site"]
         self._said = {key: str(said[key]) for key in _BAR_WORDS}
         # Cached, because each neighbour of a run needs it.
@@ -106,6 +113,8 @@ class PageContext:
                 more.append([row.path, cure.id, cure.started, page(cure)])
             cured = self._cured.get(row.id, ())[:_MOST_LINKS]
             more += [[row.path, failed.id, failed.started, failed.subject, page(failed)] for failed in cured]
+            linked = [*self._written_by(row), *self._readers.get(row.id, ())[:_MOST_LINKS]]
+            more += [[row.path, one.id, one.started, one.subject, page(one)] for one in linked]
         symptoms = {name: self._linked(name) for name in sorted({name for row in rows for name in row.symptoms})}
         alike = [self._said, self._all_runs, self._compare, local_time(rows[0].started)]
         key = content_key(shown or [vars(row) for row in rows], alike, beside, more, symptoms)
@@ -146,16 +155,22 @@ class PageContext:
             "cure": {"title": local_time(cure.started) or cure.id, "url": self._url(cure)}
             if cure is not None
             else None,
-            "cured": [
-                {"title": f"{local_time(failed.started) or failed.id} {failed.subject}", "url": self._url(failed)}
-                for failed in self._cured.get(row.id, ())[:_MOST_LINKS]
-            ],
+            "cured": [self._link(failed) for failed in self._cured.get(row.id, ())[:_MOST_LINKS]],
+            "reads_from": [self._link(one) for one in self._written_by(row)],
+            "read_by": [self._link(one) for one in self._readers.get(row.id, ())[:_MOST_LINKS]],
             "compare": self._comparison(earlier, row),
             "script": row.script,
             "script_older": self._url(earlier) if earlier is not older else "",
             "script_newer": self._url(later) if later is not newer else "",
             "said": self._said,
         }
+
+    def _written_by(self, row: RunRow) -> list[RunRow]:
+        """Returns the runs that wrote what a run read."""
+        return [known for name in row.parents[:_MOST_LINKS] if (known := self._view.by_id.get(name)) is not None]
+
+    def _link(self, row: RunRow) -> dict[str, str]:
+        return {"title": f"{local_time(row.started) or row.id} {row.subject}", "url": self._url(row)}
 
     def _comparison(self, earlier: RunRow | None, row: RunRow) -> str:
         """Returns the address of the comparison with the previous run of the script, or ""."""

@@ -69,6 +69,8 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         """Whether theme templates of the notebook are used; MkDocs itself runs all code of the settings."""
         self.folder_is_checked = False
         """Whether the caller has checked the folder of the site."""
+        self.state: Path | None = None
+        """Folder of cached data for `--cache`; `None`: the private folder of the notebook."""
         self.foreign: set[str] = set()
         """Files in the folder of the site that labbook did not write."""
         self._dirty = False
@@ -106,7 +108,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
 
     def read(self) -> None:
         """Reads the notebook; the incremental build calls it before it lists files."""
-        self.source = site_source(self.notebook, time.time(), self.language)
+        self.source = site_source(self.notebook, time.time(), self.language, state=self.state)
 
     def on_files(self, files: Files, *, config: MkDocsConfig) -> Files:
         """Adds the generated pages, and removes listed notes from the navigation."""
@@ -279,7 +281,12 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
     def finish(self, config: MkDocsConfig) -> str:
         """Writes them, in any process; returns why the site has no search, or ""."""
         return finish_site(
-            self.notebook, self.source, Path(config.site_dir), self.templates, directory_urls=config.use_directory_urls
+            self.notebook,
+            self.source,
+            Path(config.site_dir),
+            self.templates,
+            directory_urls=config.use_directory_urls,
+            state=self.state,
         )
 
     def tell(self, problem: str) -> None:

@@ -14,7 +14,13 @@ KEPT_BY_OTHERS: tuple[str, ...] = ("search/",)
 
 
 def finish_site(
-    notebook: Notebook, source: SiteSource, site: Path, templates: Templates, *, directory_urls: bool = False
+    notebook: Notebook,
+    source: SiteSource,
+    site: Path,
+    templates: Templates,
+    *,
+    directory_urls: bool = False,
+    state: Path | None = None,
 ) -> str:
     """Writes files made from the whole notebook.
 
@@ -24,6 +30,7 @@ def finish_site(
         site: Folder of the site.
         templates: Templates in the language of the site.
         directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
+        state: Folder of cached data; default: the private folder of the notebook.
 
     Returns:
         Why the site has no search, or "".
@@ -34,4 +41,4 @@ def finish_site(
     # Hosts with Jekyll would leave out files that begin with an underscore.
     site.mkdir(parents=True, exist_ok=True)
     (site / ".nojekyll").touch()
-    return write_site_search(notebook, source, site, directory_urls=directory_urls).problem
+    return write_site_search(notebook, source, site, directory_urls=directory_urls, state=state).problem

@@ -29,7 +29,12 @@ def interface(templates: Templates) -> dict[str, Any]:
 
 
 def write_site_search(
-    notebook: Notebook, source: SiteSource, site: Path, *, directory_urls: bool = False
+    notebook: Notebook,
+    source: SiteSource,
+    site: Path,
+    *,
+    directory_urls: bool = False,
+    state: Path | None = None,
 ) -> SearchReport:
     """Writes the search index of a built site; equal notebooks give equal files.
 
@@ -38,10 +43,11 @@ def write_site_search(
         source: Sources of its pages.
         site: Folder of the site.
         directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
+        state: Folder of cached data; default: the private folder of the notebook.
     """
     problem = search_problem()
     if problem:
         return SearchReport(problem=problem)
-    cache = notebook.paths.private / "search"
+    cache = (state or notebook.paths.private) / "search"
     shards = notebook_shards(notebook, symptom_view(source), cache, directory_urls=directory_urls)
     return write_shards(site, shards, cache, directory_urls=directory_urls)

@@ -19,6 +19,7 @@ from labbook.frozen import dataclass
 from labbook.publish.build_record import files_below
 from labbook.publish.mkdocs_settings import read_settings
 from labbook.publish.post_build import KEPT_BY_OTHERS
+from labbook.publish.site_cache import keep_index, note_times, restore_index, restore_times, site_in, state_in
 from labbook.publish.site_folder import check_site_folder, note_written, remove_written
 from labbook.store.locks import hold_lock
 from labbook.store.notebook import Notebook
@@ -58,6 +59,7 @@ def build_site(
     on_pages_ready: Callable[[], None] | None = None,
     folder: Path | None = None,
     trusted: bool = False,
+    cache: Path | None = None,
 ) -> BuiltSite:
     """Builds the site of a notebook; unchanged pages are not rendered.
 
@@ -72,13 +74,19 @@ def build_site(
         folder: Folder of the site, anywhere; by default the one of `mkdocs.yml`, which must be in the notebook.
         trusted: Whether to run code of the notebook: MkDocs reads `mkdocs.yml` itself, and theme templates in
             `templates/site` are used.
+        cache: Folder for the site and the record of its build, which a CI job archives and restores; see `site_cache`.
 
     Raises:
-        UsageError: MkDocs and its theme are not installed.
+        UsageError: MkDocs and its theme are not installed, or `cache` was combined with Zensical.
         NotebookError: `mkdocs.yml` is missing or unusable, or the folder of the site is refused.
     """
     started = time.monotonic()
     many = min(8, _cores()) if workers is None else workers
+    if cache is not None:
+        if engine != "mkdocs":
+            raise UsageError(f"--cache cannot be combined with --engine {engine}", hint="leave --engine out")
+        cache = cache.absolute()
+        folder = folder or site_in(cache)
     notebook.paths.private.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Two builds at the same time would write the same files.
     with hold_lock(notebook.paths.private / "site.lock", _LONGEST_WAIT_S), _Warnings() as log:
@@ -88,8 +96,15 @@ def build_site(
             site, pages, own = build_with_zensical(notebook, folder, trusted=trusted)
             warnings = tuple(dict.fromkeys([*own, *log.messages]))
             return BuiltSite(site, pages, time.monotonic() - started, warnings, pages)
-        config = _config(notebook, log, folder, trusted=trusted)
+        config = _config(notebook, log, folder, trusted=trusted, state=state_in(cache) if cache is not None else None)
+        site = Path(config.site_dir)
+        if cache is not None:
+            restore_times(cache, site)
+            restore_index(cache, notebook.paths.index)
         pages, rendered = _call(lambda: _build(config, notebook, log, many, on_pages_ready, everything=everything), log)
+        if cache is not None:
+            _call(lambda: note_times(cache, site), log)
+            keep_index(cache, notebook.paths.index)
     warnings = tuple(dict.fromkeys(log.messages))
     return BuiltSite(Path(config.site_dir), pages, time.monotonic() - started, warnings, rendered)
 
@@ -206,7 +221,9 @@ def _settings_file(notebook: Notebook) -> Path:
     return path
 
 
-def _config(notebook: Notebook, log: _Warnings, folder: Path | None, *, trusted: bool) -> Any:  # noqa: ANN401 - a configuration of MkDocs
+def _config(
+    notebook: Notebook, log: _Warnings, folder: Path | None, *, trusted: bool, state: Path | None = None
+) -> Any:  # noqa: ANN401 - a configuration of MkDocs
     _require()
     from mkdocs.config import load_config
 
@@ -221,7 +238,7 @@ def _config(notebook: Notebook, log: _Warnings, folder: Path | None, *, trusted:
         config = _call(lambda: load_config(io.BytesIO(b"{}"), config_file_path=str(path), **values), log)
     plugin = config.plugins.get("labbook")
     if plugin is not None:
-        plugin.folder_is_checked, plugin.trusted = True, trusted
+        plugin.folder_is_checked, plugin.trusted, plugin.state = True, trusted, state
     check_site_folder(notebook.paths.root, Path(config.site_dir), folder)
     return config
 
@@ -258,8 +275,9 @@ def _build(
     """Builds the site; returns the numbers of pages and of rendered pages."""
     from labbook.publish.incremental_build import build_changed, can_build
 
-    record = notebook.paths.private / "site.json"
     plugin = config.plugins.get("labbook")
+    state = plugin.state if plugin is not None else None
+    record = (state or notebook.paths.private) / "site.json"
     config.plugins.on_startup(command="build", dirty=False)
     try:
         if can_build(config):

@@ -37,7 +37,12 @@ if TYPE_CHECKING:
 
 
 def site_source(
-    notebook: Notebook, now: float, language: str = "en", *, tell: Callable[[int, int], None] | None = None
+    notebook: Notebook,
+    now: float,
+    language: str = "en",
+    *,
+    tell: Callable[[int, int], None] | None = None,
+    state: Path | None = None,
 ) -> SiteSource:
     """Returns runs, experiments, reports, symptoms, fixes and unreadable notes of a notebook.
 
@@ -46,8 +51,9 @@ def site_source(
         now: Unix seconds.
         language: Language of the pages, "en" or "zh".
         tell: Called with (files read, files to read) while the index is updated.
+        state: Folder of cached data that outlives the installation; default: the private folder of the notebook.
     """
-    kept = BuildCache(notebook.paths.private / FOLDER, program_key())
+    kept = BuildCache((state or notebook.paths.private) / FOLDER, program_key(by_content=state is not None))
     withheld = withheld_files(notebook.paths)
     runs, refreshed = query_index(notebook, _all_runs, tell=tell)
     runs = [run for run in runs if run.path not in withheld]

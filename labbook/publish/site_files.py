@@ -178,7 +178,7 @@ def _add_theme(files: SiteFiles, config: MkDocsConfig) -> None:
 
 def key_of_settings(config: MkDocsConfig) -> str:
     """Returns the key of what all pages share: settings, theme overrides, templates, words, versions, program."""
-    left_out = {"plugins", "hooks", "theme", "dev_addr", "watch"}
+    left_out = {"plugins", "hooks", "theme", "dev_addr", "watch", "site_dir"}
     settings = {name: repr(value) for name, value in config.items() if name not in left_out}
     theme = {name: config.theme[name] for name in config.theme}
     plugin: LabbookPlugin = config.plugins["labbook"]  # type: ignore[assignment]
@@ -187,12 +187,15 @@ def key_of_settings(config: MkDocsConfig) -> str:
     spec = find_spec("material")
     brought = tuple(spec.submodule_search_locations or ()) if spec else ()
     own = [Path(folder) for folder in config.theme.dirs if not folder.startswith(brought)]
+    shared = [*own, builtin_folder(), here, here.parent / "store", plugin.notebook.paths.templates]
+    # Another clone of the notebook has another path.
+    root = str(plugin.notebook.paths.root)
     return content_key(
         __version__,
         [_version(name) for name in _VERSIONS],
-        _ADDRESS.sub("", repr(sorted(settings.items()))),
+        _ADDRESS.sub("", repr(sorted(settings.items()))).replace(root, ""),
         _ADDRESS.sub("", repr(sorted(theme.items(), key=lambda item: str(item[0])))),
-        state_of_folders([*own, builtin_folder(), here, here.parent / "store", plugin.notebook.paths.templates]),
+        state_of_folders(shared, by_content=plugin.state is not None),
         repr(plugin.templates.words["site"]),
         [os.environ.get("SOURCE_DATE_EPOCH", ""), time.tzname],
     )

@@ -60,6 +60,7 @@ class FinishedRun:
         from labbook.diagnosis.run_evidence import is_standstill
         from labbook.report.commit_line import commit_line
         from labbook.report.entry.diagnosis_section import diagnosis_lines
+        from labbook.report.entry.ranks_section import ranks_line
         from labbook.report.entry.title import verdict_line
         from labbook.report.terminal_findings import finding_lines
         from labbook.store.sentences import Sentences
@@ -73,7 +74,8 @@ class FinishedRun:
         if stopped:
             option = f"--{stopped['option']} {stopped['expression']}".strip()
             lines.append(f"         {sentences.line('record.stopped_by', option=option, step=str(stopped['step']))}")
-        lines += [f"         {line}" for line in diagnosis]
+        ranks = ranks_line(self.run, sentences)
+        lines += [f"         {line}" for line in ([ranks] if ranks else []) + diagnosis]
         primary = self.run.findings[0].symptom if failed and self.run.findings else ""
         lines += [f"         {line}" for line in finding_lines(self.run, self.language, but=primary)]
         if self.proposal is not None and not self.proposal.confirmed:

@@ -6,26 +6,28 @@ only the journal, the notebook and the code's repository; repeating it gives the
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labbook.compare.previous_run import previous_run, remember_run
 from labbook.findings.run_findings import add_diagnosis
 from labbook.fixes.propose_fix import propose_fix
-from labbook.model.run import Console, Facts, FileUse, Process, Run
+from labbook.model.run import Console, Facts, Run
+from labbook.record.captured_facts import add_captured, capture_context
 from labbook.record.end_summary import FinishedRun
+from labbook.record.jobs.job_console import read_consoles
+from labbook.record.kept_files import add_lineage, draw_lineage
+from labbook.record.notebook_command import add_cells
 from labbook.record.profiler_traces import add_traces
-from labbook.record.run_from_journal.journal_reader import build_run, variables_read
-from labbook.store.journal import Journal, ProcessEvents, write_atomically
+from labbook.record.run_from_journal.journal_reader import build_run
+from labbook.store.journal import Journal, write_atomically
 from labbook.store.paths import check_stays_inside
 
 if TYPE_CHECKING:
-    from labbook.capture.context import CaptureContext
     from labbook.probe.redaction.redactor import Redactor
     from labbook.store.entry_commit import CommitOutcome
     from labbook.store.notebook import Notebook
@@ -43,9 +45,9 @@ def preload_modules(notebook: Notebook, ended: Callable[[], bool]) -> None:
         notebook: Its templates are compiled.
         ended: Whether the command has ended; then the modules that only a training needs are left out.
     """
-    import labbook.capture.artifacts
     import labbook.capture.console.console_reader
     import labbook.capture.python_env
+    import labbook.capture.used_files
     import labbook.compare.run_changes
     import labbook.model.run_json
     import labbook.report.entry.entry_page
@@ -70,7 +72,7 @@ def capture_start(notebook: Notebook, journal: Journal, start: Facts, redactor: 
     """Writes `before.json`: the redacted facts of the capture sources at the start."""
     from labbook.capture.sources import capture_before
 
-    facts = capture_before(_context(notebook, journal, start, redactor, {}))
+    facts = capture_before(capture_context(notebook, journal, start, redactor, {}))
     journal.write(journal.paths.before, facts, durable=False)
 
 
@@ -100,13 +102,15 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
         LabbookError: The entry cannot be written; the journal stays open for `labbook recover`.
     """
     start = journal.read(journal.paths.start)
-    end = journal.read(journal.paths.end)
+    end = journal.ending()
     processes = journal.processes()
-    console = _console(notebook, journal, redactor)
+    console = read_consoles(journal, redactor)
     run = build_run(start, end, processes, console)
     run = _add_console_metrics(run)
-    run = _add_captured(notebook, journal, start, run, processes, redactor)
+    run = add_captured(notebook, journal, start, run, processes, redactor)
     run = add_traces(run, journal, notebook.paths.attachments(run.id), redactor)
+    run = add_lineage(notebook, run, redactor)
+    run = add_cells(run, journal, notebook.paths.attachments(run.id), redactor)
     run = _add_changes(notebook, run, redactor)
     run = _add_findings(notebook, run)
     entry = _write_entry(notebook, run)
@@ -116,6 +120,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     journal.write(
         journal.paths.done,
         {
+            **journal.read(journal.paths.done),
             "entry": entry.relative_to(notebook.paths.root).as_posix(),
             "commit": outcome.commit,
             "ref": outcome.ref,
@@ -125,14 +130,6 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
         durable=False,
     )
     return FinishedRun(run, entry, outcome, _display_path(entry), notebook.config.language_in_use(), proposal)
-
-
-def _console(notebook: Notebook, journal: Journal, redactor: Redactor) -> Console:
-    from labbook.capture.console.console_reader import read_console
-
-    with suppress(OSError):
-        return read_console(journal.paths.console, redactor)
-    return Console()
 
 
 def _add_console_metrics(run: Run) -> Run:
@@ -145,84 +142,6 @@ def _add_console_metrics(run: Run) -> Run:
     read = metrics_from_console(run.console.text)
     new = tuple(s for s in read if s.name.lower() not in known)
     return replace(run, series=run.series + new, printed=tuple(s for s in read if s not in new))
-
-
-def _add_captured(
-    notebook: Notebook, journal: Journal, start: Facts, run: Run, processes: Sequence[ProcessEvents], redactor: Redactor
-) -> Run:
-    """Adds the facts of the capture sources; `after.json` stores those of the end for a later recovery."""
-    from labbook.capture.artifacts import summarize_files
-    from labbook.capture.exit_cause import explain_exit
-    from labbook.capture.processes import find_unobserved
-    from labbook.capture.reproducibility import judge_reproducibility
-    from labbook.capture.resources import read_resources
-    from labbook.capture.sources import capture_after
-    from labbook.model.events.process_kinds import Files
-    from labbook.record.run_from_journal.ending_events import standstill_facts
-
-    before = journal.read(journal.paths.before)
-    after: dict[str, Any] = journal.read(journal.paths.after)
-    items = [item for process in processes for event in process.of_kind(Files) for item in event.get("items", [])]
-    _learn_from_files(items, redactor)
-    if not after:
-        context = _context(notebook, journal, start, redactor, _main_python(processes, run))
-        after = dict(capture_after(context))
-        files = summarize_files(items, context.cwd, notebook.config)
-        after["files"] = [redactor.data(vars(f)) for f in files]
-        journal.write(journal.paths.after, after, durable=False)
-        after = journal.read(journal.paths.after)  # as written: bytes that are not UTF-8 are replaced
-    file_uses = tuple(FileUse(**f) for f in after.get("files") or ())
-    captured = {**before, **{k: v for k, v in after.items() if k != "files"}}
-    captured = _add_variables(captured, redactor.data(variables_read(processes)))
-    captured["resources"] = read_resources(journal.paths.resources)
-    captured["reproducibility"] = judge_reproducibility(captured)
-    ending = explain_exit(journal.read(journal.paths.end), journal.paths.resources, run.started, os.environ)
-    ending = {**ending, **standstill_facts(run, processes, journal.paths.events)}
-    if ending:
-        captured["ending"] = redactor.data(ending)
-    return _add_unobserved(replace(run, files=file_uses, captured=captured), find_unobserved(journal.paths.resources))
-
-
-def _add_variables(captured: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the facts with the variables that the program read among those of the command."""
-    command = captured.get("command")
-    if not variables or not isinstance(command, Mapping) or "unavailable" in command:
-        return dict(captured)
-    known = command.get("environment")
-    both = {**variables, **(known if isinstance(known, Mapping) else {})}
-    return {**captured, "command": {**command, "environment": dict(sorted(both.items()))}}
-
-
-def _add_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
-    """Adds the Python processes without a probe, so that missing events are not read as health."""
-    if not pythons:
-        return run
-    missed = tuple(("Python process " + " ".join(p["argv"])[:200], str(p["reason"])) for p in pythons)
-    unseen = tuple(
-        Process(int(p["pid"]), int(p.get("ppid") or 0), tuple(p["argv"]), "unobserved", probed=False) for p in pythons
-    )
-    status = "absent" if run.probe.status == "absent" else "partial"
-    probe = replace(run.probe, status=status, unobserved=run.probe.unobserved + missed)
-    return replace(run, probe=probe, processes=run.processes + unseen)
-
-
-def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]:
-    """Returns the hello event of the process that trained, or of the command's own interpreter."""
-    from labbook.model.events.training_kinds import FrameworkImported, Step
-
-    trained = next((p for p in processes if p.of_kind(Step)), None)
-    imported = next((p for p in processes if p.of_kind(FrameworkImported)), None)
-    chosen = trained or imported or next((p for p in processes if p.hello), None)
-    return dict(chosen.hello) if chosen is not None else {}
-
-
-def _learn_from_files(items: Sequence[Facts], redactor: Redactor) -> None:
-    """Makes the secrets in environment files that the program read known: it may have printed them without a name."""
-    from labbook.store.recorder_redaction import secrets_in_file
-
-    for path in sorted({str(item.get("path")) for item in items}):
-        with suppress(OSError, RuntimeError):
-            redactor.learn(secrets_in_file(Path(path).expanduser()))
 
 
 def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
@@ -307,6 +226,8 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
 
     folder = notebook.paths.attachments(run.id)
     folder.mkdir(parents=True, exist_ok=True)
+    if run.parents:
+        draw_lineage(run, folder)
     if run.series:
         from labbook.report.curves import curves_svg, drawable, metrics_csv
         from labbook.report.gradient_flow_svg import flow_svg, worth_drawing
@@ -354,33 +275,6 @@ def commit_message(run: Run) -> str:
     lines.append(f"Observed: {run.status}" + (f"; {verdicts}" if verdicts else ""))
     lines += ["", f"Run: {run.id}"]
     return "\n".join(lines) + "\n"
-
-
-def _context(
-    notebook: Notebook, journal: Journal, start: Facts, redactor: Redactor, python: dict[str, Any]
-) -> CaptureContext:
-    from labbook.capture.context import CaptureContext
-
-    attachments = notebook.paths.attachments(journal.run_id)
-    check_stays_inside(attachments, notebook.paths.root)
-    attachments.mkdir(parents=True, exist_ok=True)
-    return CaptureContext(
-        argv=tuple(start.get("argv") or ()),
-        cwd=_working_folder(start, redactor),
-        environ=dict(os.environ),
-        config=notebook.config,
-        attachments=attachments,
-        python=python,
-        notebook=notebook,
-        redactor=redactor,
-    )
-
-
-def _working_folder(start: Facts, redactor: Redactor) -> Path:
-    """Returns the command's working folder; the journal has only the masked path."""
-    masked = str(start.get("cwd") or ".")
-    here = Path.cwd()
-    return here if redactor.text(str(here)) == masked else Path(masked).expanduser()
 
 
 def _display_path(path: Path) -> str:

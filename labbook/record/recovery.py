@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import LabbookError
 from labbook.frozen import dataclass
+from labbook.record.jobs.job_place import JobPlace, open_places, place_of
 from labbook.store.journal import Journal, open_journals
+from labbook.store.locks import is_locked
 from labbook.store.process_identity import start_ticks
 
 if TYPE_CHECKING:
+    from labbook.record.end_summary import FinishedRun
     from labbook.store.notebook import Notebook
 
 _STALE_S = 600.0
@@ -42,7 +45,13 @@ def recover(notebook: Notebook, print_line: Callable[[str], None] | None = None)
         print_line: Prints one line for each run as soon as it is recovered.
     """
     recovered = []
+    for finished in _recover_jobs(notebook):
+        recovered.append(finished)
+        if print_line is not None:
+            print_line(finished.message)
     for journal in open_journals(notebook.paths):
+        if place_of(notebook.paths, journal.read(journal.paths.start)) is not None:
+            continue
         if not _is_dead(journal) or not journal.claim():
             continue
         try:
@@ -56,38 +65,70 @@ def recover(notebook: Notebook, print_line: Callable[[str], None] | None = None)
     return recovered
 
 
+def _recover_jobs(notebook: Notebook) -> Iterator[RecoveredRun]:
+    """Writes the entries of jobs that lack a task which has ended or died."""
+    for place in open_places(notebook.paths):
+        members = place.members()
+        if not members:
+            place.close()
+        elif not any(_is_running(member.journal) or member.may_live() for member in members):
+            outcome = _write_entry(notebook, members[0].journal, place)
+            if outcome is not None:
+                yield outcome
+
+
+def _is_running(journal: Journal) -> bool:
+    """Whether the recorder of a task lives, or its command."""
+    if journal.paths.done.exists():
+        return False
+    start = journal.read(journal.paths.start)
+    own_host = start.get("host") == socket.gethostname()
+    return is_locked(journal.paths.alive) or (own_host and bool(start) and not _is_dead(journal))
+
+
 def _finish(notebook: Notebook, journal: Journal) -> RecoveredRun | None:
     if journal.paths.done.exists():
         return None  # another process recovered it while this one waited for the lock
-    from labbook.record.finalize import finalize
     from labbook.record.lost_start import rebuild_start
-    from labbook.report.commit_line import commit_line
-    from labbook.store.recorder_redaction import make_redactor
-    from labbook.store.sentences import Sentences
-    from labbook.store.templates import status_label
 
-    sentences = Sentences(notebook.config.language_in_use())
     start = journal.read(journal.paths.start) or rebuild_start(notebook, journal)
     if not start:
         # Killed between creating the folder and writing the first file: nothing had run yet.
         journal.write(journal.paths.done, {"entry": "", "status": "empty", "reason": "nothing had started"})
         return None
     _note_last_seen(journal, start)
-    redactor = make_redactor(dict(os.environ), list(start.get("argv") or ()), notebook.redaction_rules())
+    return _write_entry(notebook, journal)
+
+
+def _write_entry(notebook: Notebook, journal: Journal, place: JobPlace | None = None) -> RecoveredRun | None:
+    """Writes the entry of a run, or of the job that it belongs to; `None` if a job has nothing new."""
+    from labbook.record.finalize import finalize
+    from labbook.record.jobs.job_entry import settle_job
+    from labbook.report.commit_line import commit_line
+    from labbook.store.recorder_redaction import make_redactor
+    from labbook.store.sentences import Sentences
+    from labbook.store.templates import status_label
+
+    sentences = Sentences(notebook.config.language_in_use())
+    argv = list(journal.read(journal.paths.start).get("argv") or ())
+    redactor = make_redactor(dict(os.environ), argv, notebook.redaction_rules())
+    finished: FinishedRun | None
     try:
-        finished = finalize(notebook, journal, redactor)
+        finished = settle_job(notebook, place, redactor) if place is not None else finalize(notebook, journal, redactor)
     except LabbookError as error:
         sentence = sentences.line("record.not_recovered", run=journal.run_id, error=error.message)
         return RecoveredRun(journal.run_id, "", sentence)
+    if finished is None:
+        return None
     status, commit = finished.run.status, sentences(finished.commit.reason) or commit_line(finished.commit, sentences)
     sentence = sentences.line(
         "record.recovered",
-        run=journal.run_id,
+        run=finished.run.id,
         status=status_label(status, sentences.language),
         entry=finished.shown_path,
         commit=commit,
     )
-    return RecoveredRun(journal.run_id, status, sentence)
+    return RecoveredRun(finished.run.id, status, sentence)
 
 
 def _note_last_seen(journal: Journal, start: dict[str, Any]) -> None:

@@ -16,16 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.errors import NotebookError, UsageError
 from labbook.record.child.start_errors import describe_error
-from labbook.store.journal import Journal, readable_text
+from labbook.record.run_owner import run_author, run_experiment
+from labbook.store.journal import Journal, create_journal, readable_text
 from labbook.store.paths import new_run_id
 from labbook.store.process_identity import start_ticks
 from labbook.store.sentences import Sentences
 
 if TYPE_CHECKING:
+    from labbook.artifacts.keep_files import KeepWatcher
     from labbook.capture.resources import ResourceSampler
     from labbook.probe.redaction.redactor import Redactor
     from labbook.record.child.supervisor import ChildEnd
     from labbook.record.end_summary import FinishedRun
+    from labbook.record.jobs.hang_watch import HangWatch
+    from labbook.record.jobs.job_place import JobPlace, Member
     from labbook.store.notebook import Notebook
 
 PrintLine = Callable[[str], None]
@@ -80,7 +84,7 @@ def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
     try:
         end = session.run(request)
     except BaseException:
-        session.journal.discard()
+        session.discard()
         raise
     try:  # noqa: SIM105 - a call of `suppress` could fail as well, and the command would start a second time
         _write_entry(session, request, end, print_line)
@@ -91,6 +95,7 @@ def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
 
 def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print_line: PrintLine) -> None:
     """Writes the entry and shows how the run ended; if that fails, `labbook recover` can repeat it."""
+    from labbook.record.ci_report import report_to_ci
     from labbook.record.recovery import recover_pending
 
     sentences = session.sentences
@@ -102,8 +107,15 @@ def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print
         print_line(sentences.line("record.entry_failed", error=describe_error(error)))
         print_line(sentences.line("record.entry_retry", journal=str(session.journal.paths.root)))
         return
+    if finished is None:
+        return  # another task of the job writes the entry
     try:
         _show_end(finished, session, request)
+        if session.notebook.config.artifact_store:
+            from labbook.artifacts.upload import start_upload
+
+            start_upload(session.notebook)
+        report_to_ci(finished, session.notebook.config, os.environ, quiet=request.quiet)
         recover_pending(session.notebook, print_line)
     except Exception as error:
         print_line(sentences.line("record.later_step_failed", error=describe_error(error)))
@@ -121,9 +133,25 @@ class _Session:
     print_line: PrintLine
     sentences: Sentences
     sampler: ResourceSampler | None = None
+    watcher: KeepWatcher | None = None
     threads: list[threading.Thread] = field(default_factory=list)
     ended: bool = False
     counters: dict[str, Any] = field(default_factory=dict)  # kernel counters before the command
+    member: Member | None = None  # the task of a job, whose entry the last task writes
+    place: JobPlace | None = None
+    hang_watch: HangWatch | None = None
+
+    def discard(self) -> None:
+        """Removes all traces of a run that did not start."""
+        self.journal.discard()
+        if self.member is not None and self.place is not None:
+            with suppress(OSError):
+                (self.place.root / "ranks" / str(self.member.rank)).unlink()
+
+    @property
+    def writes_start(self) -> bool:
+        """Whether the facts of the start are taken from this run: of a job, from its first task."""
+        return self.place is None or self.place.lead() == self.journal.run_id
 
     def run(self, request: RecordRequest) -> ChildEnd:
         """Runs the command with the probe's folder first on its `PYTHONPATH`."""
@@ -131,12 +159,15 @@ class _Session:
         from labbook.capture.exit_cause import read_oom_counters
         from labbook.record.child.probe_environment import inject_environment, keep_probe
         from labbook.record.child.supervisor import run_child
+        from labbook.record.notebook_command import ENV_FOLDER, FOLDER, is_notebook_run
 
         config = self.notebook.config
         environ, argv = dict(os.environ), list(request.argv)
         if config.probe:
             environ = inject_environment(environ, self._probe_settings(request))
             argv = keep_probe(argv, environ)
+        if is_notebook_run(argv):
+            environ[ENV_FOLDER] = str(self.journal.paths.root / FOLDER)
         # Its own redactor: the entry shows how many secrets were masked in the console alone.
         redactor = copy(self.redactor)
         redactor.counts = {}
@@ -188,10 +219,32 @@ class _Session:
         interval_s = self.notebook.config.resources_interval_s
         self.sampler = ResourceSampler(pid, self.journal.paths.resources, interval_s, self.redactor)
         self.sampler.start()
-        for work in (self._capture, self._load):
+        self._watch_hangs()
+        works = (self._watch_calls_of_keep, self._capture, self._load)
+        for work in works if self.writes_start else works[:2]:
             thread = threading.Thread(target=work, name=f"labbook{work.__name__}", daemon=True)
             thread.start()
             self.threads.append(thread)
+
+    def _watch_calls_of_keep(self) -> None:
+        """Starts the watcher of `labbook.keep()`, in a thread because of its imports; failures are ignored."""
+        with suppress(Exception):
+            from labbook.artifacts.keep_files import FileKeeper, KeepWatcher
+
+            watcher = KeepWatcher(FileKeeper(self.notebook, self.journal.paths, Path.cwd(), copy(self.redactor)))
+            if not self.ended:
+                watcher.start()
+                self.watcher = watcher
+
+    def _watch_hangs(self) -> None:
+        """Starts to watch for a hang of several ranks; nothing for a command of one process."""
+        from labbook.record.jobs.hang_watch import HangWatch, starts_ranks
+
+        if self.quiet or (self.place is None and not starts_ranks(self.start["argv"])):
+            return
+        rank = self.member.rank if self.member is not None else 0
+        self.hang_watch = HangWatch(self.journal, self.place, rank, self.sentences, self.print_line)
+        self.hang_watch.start()
 
     def _capture(self) -> None:
         """Captures the start and writes the running entry, in a thread; failures are ignored."""
@@ -202,6 +255,8 @@ class _Session:
         with suppress(Exception):
             # Synced in this thread, so that the command does not wait for the disk.
             self.journal.write(self.journal.paths.start, self.start)
+        if not self.writes_start:
+            return
         with suppress(Exception):
             capture_start(self.notebook, self.journal, self.start, self.redactor)
         with suppress(Exception):
@@ -215,16 +270,28 @@ class _Session:
         with suppress(Exception):
             preload_modules(self.notebook, lambda: self.ended)
 
-    def finish(self, end: ChildEnd) -> FinishedRun:
-        """Writes the end, builds the entry from the journal and commits it."""
+    def finish(self, end: ChildEnd) -> FinishedRun | None:
+        """Writes the end, builds the entry from the journal and commits it; `None` if another task of the job will."""
         from labbook.record.finalize import finalize
 
         self._write_end(end)
         if self.sampler is not None:
             self.sampler.stop()
+        if self.hang_watch is not None:
+            self.hang_watch.stop()
         for thread in self.threads:
             thread.join()
+        if self.watcher is not None:
+            self.watcher.stop()
+        if not self.journal.paths.start.exists():
+            # The command has deleted the journal; what this process knows makes an entry all the same.
+            self.print_line(self.sentences.line("record.journal_deleted"))
+            self.journal.write(self.journal.paths.start, self.start)
         try:
+            if self.member is not None and self.place is not None:
+                from labbook.record.jobs.job_entry import leave_job
+
+                return leave_job(self.notebook, self.place, self.member, self.redactor)
             return finalize(self.notebook, self.journal, self.redactor)
         finally:
             self.journal.release()
@@ -263,6 +330,7 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     from labbook.capture.project import find_project
     from labbook.probe.events.protocol import RULES_FILE
     from labbook.probe.redaction.structures import redact_argv
+    from labbook.record.jobs.join_as_task import join_as_task
     from labbook.store.recorder_redaction import load_rules, make_redactor
 
     now = time.time()
@@ -273,17 +341,18 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     script = redactor.text(script)
     project = find_project(argv, Path.cwd(), notebook.paths.root)
     root = redactor.text(project.root)
-    experiment = _experiment(notebook, script, request, redactor.text(project.name), root)
+    experiment = run_experiment(notebook, script, request, redactor.text(project.name), root)
     day = notebook.paths.entry(new_run_id(now)).parent
     others = [path.stem for path in day.glob("*.md")]
-    journal = Journal(notebook.paths.journal(new_run_id(now, others)))
-    start = {
+    journal = create_journal(notebook.paths, now, others)
+    start: dict[str, Any] = {
         "schema": 1,
         "id": journal.run_id,
         "argv": redact_argv(list(request.argv), redactor),
         "cwd": redactor.text(readable_text(str(Path.cwd()))),
         "script": script,
         "experiment": experiment,
+        "sweep": redactor.text(notebook.config.sweep),
         "project": root,
         "host": socket.gethostname(),
         "started": now,
@@ -292,8 +361,9 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
         "tags": [redactor.text(tag) for tag in request.tags],
     }
     own_rules = notebook.redaction_rules()
-    journal.create()
+    member = place = None
     try:
+        member, place = join_as_task(notebook.paths, journal, start)
         if own_rules is not None:
             journal.write(journal.paths.root / RULES_FILE, load_rules(own_rules))
         journal.write(journal.paths.start, start, durable=False)
@@ -302,47 +372,13 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
         raise
     if request.on_created is not None:
         request.on_created(journal.run_id)
-    if not request.quiet:
+    if not request.quiet and (place is None or place.lead() == journal.run_id):
         print_line(f"{journal.run_id}  {experiment}")
     sentences = Sentences(notebook.config.language_in_use())
     sentences.prepare("record")  # before anything can fail: a full disk or too many open files
-    return _Session(notebook, journal, redactor, start, request.quiet, print_line, sentences)
-
-
-def _experiment(notebook: Notebook, script: str, request: RecordRequest, project: str, root: str) -> str:
-    """Returns the experiment of the run: the chosen one, or that of its script and project."""
-    from labbook.store.experiments import choose_experiment
-
-    chosen = request.experiment or _started_here(notebook) or notebook.config.experiment
-    return choose_experiment(notebook, script, chosen, project=project, root=root)
-
-
-def _started_here(notebook: Notebook) -> str:
-    """Returns the experiment that `labbook new` started in this folder, if its page is still there."""
-    from labbook.store.started_experiment import started_experiment
-
-    try:
-        slug = started_experiment(notebook, Path.cwd())
-    except OSError:  # the folder was deleted
-        return ""
-    return slug if slug and (notebook.paths.experiments / f"{slug}.md").is_file() else ""
-
-
-def run_author(notebook: Notebook) -> str:
-    """Returns the author of a run: the setting, git's user name or the login name."""
-    if notebook.config.author:
-        return notebook.config.author
-    from labbook.store.git_process import user_name
-
-    name = user_name(notebook.paths.root)
-    if name:
-        return name
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""
+    session = _Session(notebook, journal, redactor, start, request.quiet, print_line, sentences)
+    session.member, session.place = member, place
+    return session
 
 
 def _show_end(finished: FinishedRun, session: _Session, request: RecordRequest) -> None:

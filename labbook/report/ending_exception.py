@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import re
 
-from labbook.model.run import CaughtException, Frame, Run
-
-_INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
-_REPORTS = (
-    *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException"),
-    *("CellExecutionError", "DeadKernelError"),
-)
-"""Classes by which a launcher, or the runner of a notebook, reports the failure of what it started."""
+from labbook.model.run import INTERRUPTS, LAUNCHER_ERRORS, CaughtException, Frame, Run
 
 
 def ending_exception(run: Run) -> CaughtException | None:
@@ -21,19 +14,19 @@ def ending_exception(run: Run) -> CaughtException | None:
     """
     if run.status not in ("failed", "killed", "interrupted", "lost"):
         return None
-    ending = [e for e in run.exceptions if e.ended_process and e.type not in _INTERRUPTS]
-    if ending and all(e.type in _REPORTS for e in ending):
+    ending = [e for e in run.exceptions if e.ended_process and e.type not in INTERRUPTS]
+    if ending and all(e.type in LAUNCHER_ERRORS for e in ending):
         # A kernel outlives the error of its cell: the last one before the report counts.
         reported = min(e.t for e in ending)
-        own = [e for e in run.exceptions if e.type not in (*_INTERRUPTS, *_REPORTS) and e.t <= reported]
+        own = [e for e in run.exceptions if e.type not in (*INTERRUPTS, *LAUNCHER_ERRORS) and e.t <= reported]
         return max(own or ending, key=lambda e: e.t)
-    ending = [e for e in ending if e.type not in _REPORTS]
+    ending = [e for e in ending if e.type not in LAUNCHER_ERRORS]
     if run.status == "interrupted":
         # An exception during an interrupt is not the reason of the end.
         return None
     if ending:
         return min(ending, key=lambda e: e.t)
-    threads = [e for e in run.exceptions if e.type not in _INTERRUPTS]
+    threads = [e for e in run.exceptions if e.type not in INTERRUPTS]
     return min(threads, key=lambda e: e.t) if threads and run.status == "failed" else None
 
 

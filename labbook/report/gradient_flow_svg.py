@@ -15,9 +15,13 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 14.0, 34.0, 66.0
 _LINES = (("gradient", "gradient norm"), ("update", "update / weight"))
 
 
+_FLOWING = ("gradient", "activation", "numeric", "convergence")
+"""Families of checks that the gradient over depth says something about."""
+
+
 def worth_drawing(run: Run) -> bool:
-    """Whether a check failed or warned, and at least three weight matrices have a gradient."""
-    flagged = any(check.verdict in ("fail", "warn") for check in run.checks)
+    """Whether a check of what flows through the model failed or warned, and three weight matrices have a gradient."""
+    flagged = any(check.verdict in ("fail", "warn") and check.family in _FLOWING for check in run.checks)
     return flagged and len(_measured(run, "gradient")) >= 3
 
 

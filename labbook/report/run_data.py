@@ -123,6 +123,7 @@ def _files(files: Sequence[FileUse], mode: str) -> list[dict[str, Any]]:
             "fingerprint": file.fingerprint,
             "members": file.members,
             "reason": file.reason,
+            **({"tracked": file.tracked} if file.tracked else {}),
         }
         for file in files
         if mode in file.mode

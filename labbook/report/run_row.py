@@ -37,6 +37,7 @@ class RunRow:
         configuration: Key of its options, command and commit without seeds; equal ones are repeats of one another.
         seed: Its seeds as text, or "".
         fix_text: The confirmed fix in words, or "".
+        parents: Ids of the runs that wrote what it read.
     """
 
     id: str
@@ -65,6 +66,7 @@ class RunRow:
     configuration: str = ""
     seed: str = ""
     fix_text: str = ""
+    parents: tuple[str, ...] = ()
 
     @property
     def metric_text(self) -> str:
@@ -120,6 +122,7 @@ def run_row(entry: Entry, goals: Goals | None = None) -> RunRow:
         tags=_texts(meta.get("tags")),
         symptoms=_texts(meta.get("symptoms")),
         fix=_text(meta.get("fix")),
+        parents=_texts(meta.get("parents")),
         previous=_text(meta.get("previous")),
         direction=measured.direction,
         verdict=verdict.name,

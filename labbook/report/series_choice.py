@@ -21,6 +21,7 @@ _FEWER = 2
 _FEWEST_REPEATED = 2
 _PRINTED = 5.1e-5
 """Half of the last digit of a loss that is printed with four decimals. Source: chosen by us."""
+_FEWEST_PRINTED = 3
 _WINDOW_SHARE = 10
 _LEAST_WINDOW = 3
 """The best of a value measured on batches is the best mean of a tenth of the points, at least three, that follow one
@@ -38,6 +39,7 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
         goal: The metric that people chose.
     """
     series = [s for s in one_a_name(run.series) if not has_no_best(s.name)]
+    series = [s for s in series if any(map(math.isfinite, s.values))] or series
     chosen = choose_metric({s.name: has_epoch_values(s, count_steps(run)) for s in series}, goal)
     if chosen:
         return chosen
@@ -111,6 +113,26 @@ def _repeats_batches(series: Series, run: Run) -> bool:
         if math.isfinite(value) and not (near < len(measured) and measured[near] <= value + _PRINTED):
             return False
     return bool(measured)
+
+
+def printed_otherwise(run: Run, series: Series) -> Series | None:
+    """Returns what the program prints under the name of a measured series, where it must be another quantity.
+
+    A printed value, of a step or the mean of some, lies among the values measured around that time: those of the same
+    share of the run, and half as many before and after. Source: chosen by us; 5 % beyond them, for most of at least 3.
+    """
+    printed = next((p for p in run.printed if p.name.lower() == series.name.lower() and series.source == "probe"), None)
+    values = [v for v in printed.values if math.isfinite(v)] if printed is not None else []
+    lows, highs = series.low or series.values, series.high or series.values
+    if len(values) < _FEWEST_PRINTED or len(lows) < len(values):
+        return None
+    outside = 0
+    for place, value in enumerate(values):
+        begin, end = (max(0, math.floor((place + k) * len(lows) / len(values))) for k in (-0.5, 1.5))
+        near = [v for v in (*lows[begin:end], *highs[begin:end]) if math.isfinite(v)]
+        margin = 0.05 * max(map(abs, near), default=math.inf)
+        outside += bool(near) and not min(near) - margin <= value <= max(near) + margin
+    return printed if outside * 2 > len(values) else None
 
 
 def best_value(

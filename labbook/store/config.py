@@ -36,6 +36,10 @@ def _branch_name(value: str) -> str:
     return ""
 
 
+def _patterns(value: tuple[str, ...]) -> str:
+    return "" if all(pattern.strip() for pattern in value) else "must not contain an empty pattern"
+
+
 def _anything(_value: object) -> str:
     return ""
 
@@ -63,6 +67,7 @@ class Config:
     branch: str = _setting("labbook", 'Name of that branch when commit = "branch".', _branch_name)
     author: str = _setting("", "Your name in entries and their commits; empty takes it from git, for entries only.")
     experiment: str = _setting("", "Experiment of every run; empty gives each script one of its own.")
+    sweep: str = _setting("", "Name of the sweep that runs are trials of; `labbook sweep` sets it for its trials.")
     probe: bool = _setting(True, "Whether to look inside the Python processes of a run.", env="LABBOOK_USE_PROBE")
     level: str = _setting(
         "normal",
@@ -80,6 +85,13 @@ class Config:
     hash_full_bytes: int = _setting(
         64 * _MIB, "Files up to this size are fingerprinted whole, larger ones by samples.", _between(0, 2**50)
     )
+    artifacts: tuple[str, ...] = _setting(
+        (), 'Files to keep when a run has written them: patterns such as "*.pt" or "best/*".', _patterns
+    )
+    artifact_store: str = _setting(
+        "", 'Where kept files go: a folder, or a URL such as "s3://bucket/labbook"; empty keeps them on this machine.'
+    )
+    artifact_limit: int = _setting(4096 * _MIB, "Larger files, in bytes, are not kept.", _between(0, 2**60))
     config_max_bytes: int = _setting(65536, "Largest configuration file that an entry keeps.", _between(0, 2**30))
     environment_allow: tuple[str, ...] = _setting(
         (), "Names of further environment variables whose values may be recorded."
@@ -93,6 +105,9 @@ class Config:
         "",
         'Which values of that metric are better: "max" or "min"; empty knows it by the name.',
         _one_of("", "max", "min"),
+    )
+    ci_report: bool = _setting(
+        True, "Whether a failed or unhealthy run adds an annotation and a job summary on GitHub Actions."
     )
     site_name: str = _setting("", "Name of the site; empty takes the title.")
     site_url: str = _setting("", "Address at which the site will be published.")

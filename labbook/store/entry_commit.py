@@ -163,7 +163,9 @@ def _attempt(
 ) -> CommitOutcome:
     folders = notebook.git_folders()
     off = "commits are switched off" if notebook.config.commit == "off" else ""
-    off = off or ("the notebook is not in a git repository" if folders is None else "")
+    off = off or (
+        "the notebook is not in a git repository; `labbook commit` works once it is" if folders is None else ""
+    )
     ref = ""
     try:
         # Exactly the bytes of the commit; also scanned without a commit, because a site shows them.

@@ -27,6 +27,8 @@ MODES = ("dynamic", "static", "compiled")
 """How a framework executes the model; the last part of an experiment's name."""
 
 _GOAL = re.compile(r"^(metric|direction):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+_MODE_CALLS = re.compile(rb"^(?!\s*#).*\b(enable_static|disable_static)\s*\(", re.MULTILINE)
+_SCRIPT_BYTES = 256 << 10
 _PAGE = re.compile(r"exp(\d{3,6})_.+")
 _HEAD_BYTES = 8192
 _NAME_CHARACTERS = 40
@@ -96,7 +98,9 @@ def new_experiment(
     return made.slug
 
 
-def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, project: str = "", root: str = "") -> str:
+def choose_experiment(
+    notebook: Notebook, script: str, chosen: str = "", *, project: str = "", root: str = "", mode: str = "dynamic"
+) -> str:
     """Return the slug of a run's experiment: the chosen one, or that of its script, created on first use.
 
     Args:
@@ -105,6 +109,7 @@ def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, proj
         chosen: Slug, number ("3", "exp003") or part of the name of an experiment; "" for that of the script.
         project: The name of the project of the script, for a notebook that serves many.
         root: The identity of that project; "" for the notebook's own.
+        mode: "dynamic", "static" or "compiled", for the name of a new experiment.
 
     Raises:
         UsageError: No experiment or several match `chosen`; names the nearest.
@@ -123,10 +128,23 @@ def choose_experiment(notebook: Notebook, script: str, chosen: str = "", *, proj
         # fresh clone, or after switching branches).
         _restore_pages(notebook)
         found = _of_script(notebook, script, project, root)
-        made = found or _create(notebook, _new_name(notebook, script, project), "dynamic", script, project, root)
+        made = found or _create(notebook, _new_name(notebook, script, project), mode, script, project, root)
     if found is None:
         _commit(notebook, made)
     return made.slug
+
+
+def script_mode(script: Path) -> str:
+    """Return "static" for a script that calls `enable_static` and never `disable_static`, else "dynamic".
+
+    A heuristic: the name of an experiment is chosen before its first run. At most the first 256 KiB are read.
+    """
+    try:
+        with script.open("rb") as stream:
+            calls = set(_MODE_CALLS.findall(stream.read(_SCRIPT_BYTES)))
+    except (OSError, ValueError):
+        return "dynamic"
+    return "static" if calls == {b"enable_static"} else "dynamic"
 
 
 def _new_name(notebook: Notebook, script: str, project: str) -> str:

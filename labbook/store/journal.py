@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -19,9 +19,9 @@ from typing import Any, TypeVar, cast
 from labbook.errors import NotebookError
 from labbook.model.events import KIND_NAMES
 from labbook.model.events.process_kinds import Event, Hello
-from labbook.probe.events.protocol import EVENTS_FOLDER, FILES, RULES_FILE
+from labbook.probe.events.protocol import EVENTS_FOLDER, FILES, KEEP, RULES_FILE
 from labbook.store.event_reader import read_event
-from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id
+from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id, new_run_id
 from labbook.store.private_folder import make_private
 
 Kind = TypeVar("Kind", bound=Event)
@@ -30,6 +30,7 @@ _RESERVE_BYTES = 8 * 1024
 common file systems."""
 
 _DRAFT_LIFE_S = 3600.0
+_MOST_DRAWS = 20
 
 _BEYOND = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 """Surrogates that do not encode a byte."""
@@ -46,11 +47,13 @@ class ProcessEvents:
     Args:
         name: Name of the event file.
         broken_lines: Number of lines that are not events; the last line of a killed process may be incomplete.
+        folder: Folder of the file.
     """
 
     name: str
     events: tuple[Event, ...]
     broken_lines: int = 0
+    folder: Path = Path()
 
     def of_kind(self, kind: type[Kind]) -> list[Kind]:
         """The events of one kind, a value of `KINDS`, in order."""
@@ -185,9 +188,29 @@ class Journal:
             for folder in (paths.console, paths.events, paths.root):
                 folder.rmdir()
 
+    def mask(self, values: Sequence[str]) -> None:
+        """Mask values in the files of the journal that became known as secrets only after these were written."""
+        longest_first = sorted(values, key=len, reverse=True)
+        forms = [form.encode() for value in longest_first for form in dict.fromkeys((value, json.dumps(value)[1:-1]))]
+        for path in [path for path in self.paths.root.rglob("*") if forms and path.is_file()]:
+            with contextlib.suppress(OSError):
+                content = masked = path.read_bytes()
+                for form in forms:
+                    masked = masked.replace(form, b"[REDACTED:known]")
+                if masked != content:
+                    write_atomically(path, masked, durable=False)
+
     @property
     def _reserve(self) -> Path:
         return self.paths.root / ".reserve"
+
+    def parts(self) -> list[Journal]:
+        """Return the journals that make up the run; of a job of several tasks, one a task, the deciding one first."""
+        return [self]
+
+    def ending(self) -> dict[str, Any]:
+        """Return how the run ended: `end.json`; empty if the recorder died."""
+        return self.read(self.paths.end)
 
     def processes(self) -> list[ProcessEvents]:
         """Read the events of all processes, ordered by their "hello" events."""
@@ -197,6 +220,30 @@ class Journal:
             return []
         found = [_read_events(path) for path in files]
         return sorted(found, key=lambda process: process.hello.get("t", 0.0))
+
+
+def create_journal(paths: NotebookPaths, now: float, others: list[str]) -> Journal:
+    """Creates the journal under a new id; of many recorders that start in one second, two may draw the same one.
+
+    Args:
+        paths: Paths of the notebook.
+        now: Unix time, s.
+        others: Ids of the same day.
+
+    Raises:
+        NotebookError: The folder cannot be written.
+    """
+    for _ in range(_MOST_DRAWS):
+        journal = Journal(paths.journal(new_run_id(now, others)))
+        try:
+            journal.create()
+        except NotebookError as error:
+            if not isinstance(error.__cause__, FileExistsError):
+                raise
+            others = [*others, journal.run_id]
+            continue
+        return journal
+    raise NotebookError(f"cannot create a journal in {paths.journals}")
 
 
 def _read_events(path: Path) -> ProcessEvents:
@@ -212,7 +259,7 @@ def _read_events(path: Path) -> ProcessEvents:
                     events.append(event)
     except OSError:
         broken += 1
-    return ProcessEvents(path.name, tuple(events), broken)
+    return ProcessEvents(path.name, tuple(events), broken, path.parent)
 
 
 def _parse_event(line: bytes) -> Event | None:
@@ -225,7 +272,7 @@ def _parse_event(line: bytes) -> Event | None:
     if not isinstance(event, dict) or not isinstance(event.get("k"), str):
         return None
     # Paths of files stay as they are, so that the files are found.
-    return read_event(readable_data(event) if b"\\ud" in line and event["k"] != FILES else event)
+    return read_event(readable_data(event) if b"\\ud" in line and event["k"] not in (FILES, KEEP) else event)
 
 
 def readable_text(text: str) -> str:

@@ -32,6 +32,26 @@ def hold_lock(path: Path, wait_s: float) -> Iterator[int | None]:
             os.close(descriptor)
 
 
+def is_locked(path: Path) -> bool:
+    """Return whether a living process holds an exclusive lock on the file; false without the file or without locks.
+
+    A shared lock is tried, so that two processes that ask at once do not see each other.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _acquire(path: Path, wait_s: float) -> int | None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Iterable
@@ -134,13 +135,23 @@ class NotebookPaths:
 
     @property
     def private(self) -> Path:
-        """Journals, index and queue; ignored by git, mode 0700, may be deleted while no run is open."""
+        """Journals, index, queue and kept files; ignored by git, mode 0700; without kept files it may be deleted."""
         return self.root / ".labbook"
 
     @property
     def journals(self) -> Path:
         """Journals, one folder per run."""
         return self.private / "runs"
+
+    @property
+    def artifacts(self) -> Path:
+        """Kept files: all of them without the setting `artifact_store`, else those that are not uploaded yet."""
+        return self.private / "artifacts"
+
+    @property
+    def jobs(self) -> Path:
+        """Jobs of several recorded tasks, one folder per job."""
+        return self.private / "jobs"
 
     @property
     def index(self) -> Path:
@@ -155,6 +166,10 @@ class NotebookPaths:
         """Path of the Markdown file of a run's entry."""
         checked = checked_run_id(run_id)
         return self.runs / checked[0:4] / checked[4:6] / checked[6:8] / f"{checked}.md"
+
+    def link(self, run_id: str, target: Path) -> str:
+        """Relative path from a run's entry to another file of the notebook, for links."""
+        return os.path.relpath(target, self.entry(run_id).parent).replace(os.sep, "/")
 
     def attachments(self, run_id: str) -> Path:
         """Path of the folder next to a run's entry: curves, patch, package list."""
@@ -206,6 +221,11 @@ class JournalPaths:
     def console(self) -> Path:
         """Folder of the stored output."""
         return self.root / "console"
+
+    @property
+    def artifacts(self) -> Path:
+        """`artifacts.jsonl`: calls of `labbook.keep()` whose files were copied while the command ran."""
+        return self.root / "artifacts.jsonl"
 
     @property
     def resources(self) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from labbook.errors import NotebookError
@@ -118,9 +118,10 @@ def _mkdocs_text(config: Config) -> str:
         "site_url": config.site_url,
         "language": config.language_in_use(),
     }
+    return fill_template(text, {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()})
+
+
+def fill_template(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with its placeholders `{{ name }}` replaced; others, such as `${{ github.ref }}`, stay."""
     # In one pass: placeholders inside values are not replaced.
-    return re.sub(
-        r"\{\{ (" + "|".join(values) + r") \}\}",
-        lambda found: json.dumps(values[found[1]], ensure_ascii=False),
-        text,
-    )
+    return re.sub(r"\{\{ (" + "|".join(values) + r") \}\}", lambda found: values[found[1]], text)

@@ -22,3 +22,15 @@ def family_of() -> Callable[[str], str]:
         return primary.family if primary else ""
 
     return family
+
+
+@pytest.fixture(scope="session")
+def tier_of() -> Callable[[str], int]:
+    """A function: how certain the first finding of a text is; 1 is certain, 0 nothing found."""
+    matcher = Matcher(load_catalogue())
+
+    def tier(text: str) -> int:
+        primary = diagnose(read_text(text), matcher).primary
+        return primary.tier if primary else 0
+
+    return tier

@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+from labbook.model.run_files import Parent
+
 
 def looked(make_model, looks, *kinds, root=None, **rows):
     """Signals of a chain of layers; `rows` are the facts of the first layer at every dense step."""
@@ -174,6 +176,28 @@ def test_the_first_loss(ask, value, fields, verdict):
 def test_weights_that_were_loaded_may_begin_anywhere(ask):
     loaded = {"loaded": ({"what": "model", "matched": 9, "keys": 10, "step": 0},)}
     assert ask("init_loss_off", signals={**first_loss(6.0), **loaded}).verdict == "note"
+
+
+@pytest.mark.parametrize(
+    ("first", "loss", "resumed", "verdict"),
+    [
+        (0.11, 0.1, True, "ok"),
+        (0.9, 0.1, True, "ok"),
+        (math.log(10), 0.1, True, "note"),
+        (math.log(10), 2.0, True, "ok"),
+        (6.0, 2.0, True, "note"),
+        (6.0, math.nan, True, "note"),
+        (6.0, 0.1, False, "note"),
+    ],
+)
+def test_the_first_loss_of_a_resumed_training_is_compared_with_the_last_one_of_its_parent(
+    ask, first, loss, resumed, verdict
+):
+    parent = Parent("20261121-153012-k3f9", "last.pt", "last.pt", "sha256:" + "a" * 64, loss)
+    fields = {"parents": (parent,), "resumed_from": parent.run if resumed else ""}
+    result = ask("init_loss_off", signals=first_loss(first), **fields)
+    assert result.verdict == verdict
+    assert (parent.run in result.expected) == (resumed and math.isfinite(loss))
 
 
 def test_symmetric_weights(ask, make_model):

@@ -161,6 +161,9 @@ def test_imbalance(ask):
     assert ask("class_imbalance", signals=signals([130, 2, 4])).verdict == "warn"
     assert ask("class_imbalance", signals=signals([90, 8, 6])).verdict == "ok"
     assert ask("class_imbalance", signals=signals([300, 300, 300])).verdict == "ok"
+    # A label that the loss leaves out is no class.
+    masked = ask("class_imbalance", signals=signals([1900, 300, 300], ignored=0.7, ignore_index=0))
+    assert masked.verdict == "ok" and masked.observed.startswith("2 classes, 50 %")
     column = {"shape": [32, 1], "min": 0, "max": 2}
     assert ask("class_imbalance", signals=signals([1900, 50, 50], target=column)).verdict == "warn"
     pixels = {"shape": [32, 8, 8], "min": 0, "max": 2}

@@ -26,6 +26,11 @@ def test_waiting_for_data(ask, make_series, seconds, verdict):
     found = ask("dataloader_bottleneck", signals=phases(make_series, **seconds))
     assert found.verdict == verdict and found.evidence
     assert ask("dataloader_bottleneck").verdict == "not observed"
+    # The step time of the row is the median of the steps, as in the rest of the entry.
+    series = make_series("step_time_s", [0.5] * 300)
+    assert ask("dataloader_bottleneck", series, signals=phases(make_series, **seconds)).observed.startswith(
+        "500 ms" if verdict == "ok" else ""
+    )
     short = phases(make_series, n=30, data=0.02, forward=0.01)
     assert ask("dataloader_bottleneck", signals=short).verdict == "note"
 

@@ -16,7 +16,7 @@ READERS = (
     *sorted(set((PACKAGE / "health").glob("*.py")) - {PACKAGE / "health" / "checklist.py"}),
     *sorted((PACKAGE / "record" / "run_from_journal").glob("*.py")),
     PACKAGE / "diagnosis" / "run_evidence.py",
-    PACKAGE / "capture" / "artifacts.py",
+    PACKAGE / "capture" / "used_files.py",
 )
 OTHER_FACTS = {
     *("id", "author", "experiment", "script", "tags", "started", "last_seen", "child_pid", "code", "ended"),

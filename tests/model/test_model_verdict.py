@@ -20,6 +20,7 @@ TRAINED = Run(
     processes=(Process(1, 0, ("python", "a.py"), "main", steps=40),),
     checks=(row("loss_nonfinite", "ok"), row("dead_relu", "note")),
 )  # fmt: skip
+NO_LOSS = Series("val_loss", "text", (1, 2), (math.nan, math.nan))
 ERROR = Finding("softmax_before_cross_entropy", "loop-bug", "loop-bug", 1, "error", "Softmax before cross entropy")
 
 
@@ -43,6 +44,10 @@ ERROR = Finding("softmax_before_cross_entropy", "loop-bug", "loop-bug", 1, "erro
         ({"findings": (replace(ERROR, tier=3),)}, Verdict("healthy")),
         ({"series": (Series("train/loss", "text", (1, 2), (1.0, math.nan)),)}, Verdict("unhealthy", "loss_nonfinite")),
         ({"series": (Series("loss", "text", (1, 2), (math.nan, 1.0)),)}, Verdict("healthy")),
+        # The mean of no validation batch, beside a loss that the probe saw to be finite.
+        ({"series": (NO_LOSS, Series("loss", "probe", (1, 2), (2.0, 1.0)))}, Verdict("healthy")),
+        ({"series": (NO_LOSS, Series("loss", "probe", (1,), (math.nan,)))}, Verdict("unhealthy", "loss_nonfinite")),
+        ({"series": (NO_LOSS,)}, Verdict("unhealthy", "loss_nonfinite")),
     ],
 )
 def test_the_verdict_of_a_run(fields, verdict):

@@ -123,6 +123,7 @@ CHANGES = {
     "another person": changed(7, author="Wei"),
     "begun at another time": changed(0, started=1_795_000_000.0 + 22 * 86400 + 600),
     "another title": changed(0, title="new"),
+    "files of another run": changed(0, parents=("20261120-100001-aaab",)),
 }
 
 
@@ -162,3 +163,14 @@ def test_a_day_has_another_key_when_the_bar_of_one_of_its_runs_is_another(change
         assert before == after
     if change == "one more" and not fix and without is None:
         assert {day for day in before if before[day][0] != after[day][0]} == {"2026-11-22"}
+
+
+def test_the_bar_links_a_run_with_those_whose_files_it_read_and_those_that_read_its_files():
+    child, parent = rows()[0], rows()[-1]
+    child = replace(child, parents=(parent.id, "20250101-000000-gone"))
+    around = PageContext(SiteSource([child, *rows()[1:]]), Templates(None, "en"), lambda path: path)
+    bars = {row.id: around.bar(row.path.removeprefix("notes/")) for row in (child, parent)}
+
+    assert [link["url"] for link in bars[child.id]["reads_from"]] == [parent.path.removeprefix("notes/")]
+    assert [link["url"] for link in bars[parent.id]["read_by"]] == [child.path.removeprefix("notes/")]
+    assert (bars[child.id]["read_by"], bars[parent.id]["reads_from"]) == ([], [])

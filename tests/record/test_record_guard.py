@@ -272,3 +272,11 @@ def test_a_command_that_is_not_recorded_has_its_own_signals(book, tmp_path):
 
     assert process.wait(20) == -signal.SIGTERM and time.monotonic() - began < 20
     process.stdout.close()
+
+
+def test_a_run_that_deletes_its_journal_has_an_entry(book):
+    done = book.record("sh", "-c", "rm -rf .labbook/runs/*; exit 3", check=False)
+
+    assert done.returncode == 3 and "the command deleted the journal of its run" in done.stderr
+    (entry,) = (book.folder / "notes" / "runs").rglob("*.md")
+    assert "exit_code: 3" in entry.read_text() and "recover" not in done.stderr

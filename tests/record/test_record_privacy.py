@@ -84,6 +84,9 @@ def test_a_secret_of_a_file_that_the_program_read_is_masked_where_it_is_printed(
     entry = (project.folder / project.run()["entry"]).read_text()
     assert project.run()["commit"] and "level info, got" in entry
     assert KNOWN.encode() not in all_bytes(project.folder / "notes") + history(project.folder)
+    # Nor in the journal, which was written before the file was looked at.
+    journal = all_bytes(project.folder / ".labbook")
+    assert KNOWN.encode() not in journal and b"level info, got [REDACTED:known]" in journal
 
 
 def test_a_withheld_entry_is_neither_quoted_nor_published(withheld, git):

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,10 +14,12 @@ from labbook.report.series_choice import (
     has_epoch_values,
     is_of_batches,
     primary_series,
+    printed_otherwise,
     run_best,
     window_of,
 )
 
+RUN = Run("i", "finished", ("python",), "/w", 0.0)
 VALUES = st.lists(st.floats(-100, 100) | st.just(math.nan), min_size=1, max_size=60)
 
 
@@ -75,3 +78,24 @@ def test_the_loss_of_the_last_batch_printed_once_an_epoch_is_of_a_batch():
     assert not is_of_batches(mean, replace(run, series=(probe, mean)))
     assert not is_of_batches(replace(last, name="val_loss"), replace(run, series=(probe, last)))
     assert run_best(replace(run, series=(probe, last)), last) == sum(last.values) / 3
+
+
+@pytest.mark.parametrize(
+    ("factor", "differs"),
+    [(1.0, False), (2.0, True), (0.5, True), (1.03, False)],
+)
+def test_a_loss_that_is_printed_under_the_same_name_is_compared(factor, differs):
+    measured = tuple(2.0 * 0.99**i + 0.02 * (i % 3) for i in range(200))
+    means = tuple(factor * sum(measured[i : i + 50]) / 50 for i in range(0, 200, 50))
+    series = Series("loss", "probe", tuple(range(1, 201)), measured)
+    run = replace(RUN, series=(series,), printed=(Series("loss", "text", (1, 2, 3, 4), means),))
+    assert (printed_otherwise(run, series) is not None) == differs
+    few = replace(run, printed=(Series("loss", "text", (1, 2), means[:2]),))
+    assert printed_otherwise(few, series) is None
+
+
+def test_what_never_was_a_number_does_not_stand_for_a_run():
+    nothing = Series("val_loss", "text", (1, 2), (math.nan, math.nan))
+    loss = Series("loss", "probe", (1, 2, 3), (3.0, 2.0, 1.0))
+    assert primary_series(replace(RUN, series=(nothing, loss))) == "loss"
+    assert primary_series(replace(RUN, series=(nothing,))) == "val_loss"

@@ -154,7 +154,10 @@ def test_off_and_without_repository(own, tmp_path):
     (plain / "labbook.toml").write_text("")
     notebook = find_notebook(plain, environ={})
     outcome = commit_files(notebook, [write(notebook, "a.md")], "m")
-    assert (outcome.status, outcome.reason) == ("off", "the notebook is not in a git repository")
+    assert (outcome.status, outcome.reason) == (
+        "off",
+        "the notebook is not in a git repository; `labbook commit` works once it is",
+    )
 
 
 def test_no_git_on_the_path_queues(own, monkeypatch):

@@ -10,7 +10,14 @@ import pytest
 from labbook.errors import UsageError
 from labbook.model.metric_kinds import MetricGoal
 from labbook.store import frontmatter
-from labbook.store.experiments import choose_experiment, experiments, metric_goal, new_experiment, slug_part
+from labbook.store.experiments import (
+    choose_experiment,
+    experiments,
+    metric_goal,
+    new_experiment,
+    script_mode,
+    slug_part,
+)
 from labbook.store.notebook_finder import create_notebook, find_notebook
 
 pytestmark = pytest.mark.process
@@ -175,3 +182,19 @@ def test_the_metric_of_an_experiment_comes_before_that_of_the_notebook(own):
     ):
         path.write_text(f"---\nexperiment: {slug}\n{lines}\n---\n# gap\nmetric: no\n", "utf-8")
         assert metric_goal(own, slug) == goal
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [
+        ("import paddle\npaddle.enable_static()\n", "static"),
+        ("def main():\n    paddle.enable_static ()\n", "static"),
+        ("# paddle.enable_static()\n", "dynamic"),
+        ("if args.static:\n    paddle.enable_static()\nelse:\n    paddle.disable_static()\n", "dynamic"),
+    ],
+)
+def test_an_experiment_is_called_static_after_its_script(tmp_path, text, mode):
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    assert script_mode(script) == mode
+    assert script_mode(tmp_path / "missing.py") == "dynamic"

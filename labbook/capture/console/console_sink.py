@@ -131,12 +131,10 @@ class ConsoleSink:
             self._withhold(stream, b"", error)
 
     def rescue(self, stream: str, lines: bytes) -> None:
-        """Stores complete lines from within a gap."""
+        """Stores complete lines from within a gap, whose rest follows as a gap of its own."""
         try:
-            state = self._stream(stream)
-            was_lost, state.in_lost_line = state.in_lost_line, False
+            self._stream(stream).in_lost_line = False
             self._feed(stream, lines)
-            state.in_lost_line = was_lost
         except Exception as error:  # fails closed
             self._withhold(stream, lines, error)
 

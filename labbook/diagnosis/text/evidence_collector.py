@@ -23,6 +23,8 @@ _LONGEST_SAID = 4_000
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d[\d.,]*(?:e[-+]?\d+)?")
 
 PRINTS_STEPS = "prints_steps"
+LAST_STEP = "last_step_line"
+"""Fact of a log: the number of its last step line. What it reports before may have been survived."""
 """Condition of evidence: the text contains step lines of a training."""
 
 

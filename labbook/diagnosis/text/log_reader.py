@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from labbook.diagnosis.text.error_windows import ErrorWindow, find_windows
-from labbook.diagnosis.text.evidence_collector import PRINTS_STEPS, EvidenceCollector, guess_framework
+from labbook.diagnosis.text.evidence_collector import LAST_STEP, PRINTS_STEPS, EvidenceCollector, guess_framework
 from labbook.diagnosis.text.exit_lines import is_progress_bar, line_kind, parse_ending, strip_warning_place
 from labbook.diagnosis.text.hedging import without_speculation
 from labbook.diagnosis.text.log_lines import LogLine, decode_chunks, decode_line, split_line, strip_learned_prefix
 from labbook.diagnosis.text.parsed_exception import ParsedException
 from labbook.diagnosis.text.stack_frames import is_exception_class, split_class
-from labbook.diagnosis.text.survived_errors import drop_survived, find_last_steps, is_training_step
+from labbook.diagnosis.text.survived_errors import drop_survived, find_good_end, find_last_steps, is_training_step
 from labbook.diagnosis.text.traceback_parser import TracebackReader
 from labbook.diagnosis.text.traceback_styles import normalise_tracebacks
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
@@ -207,7 +207,9 @@ def _evidence(collected: EvidenceCollector) -> Evidence:
         raised = []
     reports = [text for one in raised for text in _exit_reports(one)]
     if collected.steps and not reports:
-        raised, outputs = drop_survived(raised, outputs, collected.going)
+        end = collected.tail.decode("utf-8", "replace").splitlines()
+        good_end = find_good_end(end, collected.newlines)
+        raised, outputs = drop_survived(raised, outputs, collected.going, good_end)
     lines = (without_speculation(one.text) for one in outputs if one.kind == "output" and "\n" not in one.text)
     ending = parse_ending([*reports, *lines])
     if collected.stacks:
@@ -217,6 +219,7 @@ def _evidence(collected: EvidenceCollector) -> Evidence:
         tuple(outputs),
         ending,
         conditions=frozenset({PRINTS_STEPS} if collected.steps else ()),
+        facts={LAST_STEP: str(collected.going[-1])} if collected.going else {},
         framework=guess_framework(collected.clues),
         clean_end=(ending.exit_code == 0 or collected.wished or collected.proposed)
         and not any(one.ended_process for one in raised),

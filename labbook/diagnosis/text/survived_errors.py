@@ -24,8 +24,15 @@ _PEOPLE = re.compile(
     r"|各位",
     re.MULTILINE,
 )
+_DONE = re.compile(
+    r"\b(?:done|finished|completed?|exits successfully)\b[.! ]*(?:(?:in|after) [\d.:]+ ?\w*[.! ]*)?$"
+    r"|训练(?:已?结束|完成)",
+    re.IGNORECASE,
+)
 _ENOUGH = 3
 """Step lines after an error that the training survived. Source: chosen by us; one may come from another rank."""
+_ENOUGH_BEFORE_END = 2
+"""The same where the program says after them that it is done. Source: chosen by us."""
 
 
 def has_training_steps(text: str) -> bool:
@@ -48,22 +55,36 @@ def find_last_steps(lines: Sequence[str], last: int) -> Iterable[int]:
     return (last - len(lines) + place for place, text in enumerate(lines, 1) if is_training_step(text))
 
 
+def find_good_end(lines: Sequence[str], last: int) -> int:
+    """Number of the last line by which a program says that it is done, 0 without one.
+
+    Args:
+        lines: The end of a log.
+        last: Number of the last line.
+    """
+    ends = (place for place, text in enumerate(lines, 1) if _DONE.search(text))
+    return last - len(lines) + max(ends, default=len(lines) - last)
+
+
 def drop_survived(
-    raised: list[ObservedException], lines: list[OutputLine], steps: Sequence[int]
+    raised: list[ObservedException], lines: list[OutputLine], steps: Sequence[int], good_end: int = 0
 ) -> tuple[list[ObservedException], list[OutputLine]]:
     """The exceptions and lines after which the training did not continue.
 
     Args:
-        raised: If one of them has a traceback, all remain.
+        raised: If one of them has a traceback, all remain, unless the training went on after it and said that it ended.
         lines: Lines outside of exceptions.
         steps: Numbers of the step lines, in order.
+        good_end: Number of the line by which the program says that it is done, 0 without one.
     """
-    if len(steps) < _ENOUGH or any(one.frames or one.inner for one in raised):
+    traced = [one.line for one in raised if one.frames or one.inner]
+    if traced and not (good_end > max(traced) and len(steps) - bisect_right(steps, max(traced)) >= _ENOUGH):
         return raised, lines
     if any(_PEOPLE.search(one.text) for one in lines if one.kind == "output"):
         return raised, lines
 
     def stays(one: ObservedException | OutputLine) -> bool:
-        return len(steps) - bisect_right(steps, one.line) < _ENOUGH
+        enough = _ENOUGH_BEFORE_END if good_end > one.line else _ENOUGH
+        return len(steps) - bisect_right(steps, one.line) < enough
 
     return [one for one in raised if stays(one)], [one for one in lines if stays(one)]

@@ -30,6 +30,7 @@ KINDS: Mapping[str, type[Event]] = {
     "stacks": process_kinds.Stacks,
     "warning": process_kinds.PythonWarning,
     "note": process_kinds.Note,
+    "keep": request_kinds.Keep,
     "unobserved": process_kinds.Unobserved,
     "probe_error": process_kinds.ProbeError,
     "spawned": process_kinds.Spawned,

@@ -1,4 +1,4 @@
-"""Events about what the user asked for: `--watch`, `--break`, `--stop-on`, `--profile`, `labbook.checks`."""
+"""Events about what the user asked for: `--watch`, `--stop-on`, `--profile`, `labbook.checks`, `labbook.keep` ..."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ from typing import Any, TypedDict
 
 from labbook.model.events.field_types import Count, Finite, Options, Text
 from labbook.model.events.process_kinds import Event
+
+
+class Keep(Event, total=False):
+    """A call of `labbook.keep()`."""
+
+    path: Text
+    name: Text
+    size: int
+    mtime_ns: int
+    step: int | None
 
 
 class Moment(Event, total=False):

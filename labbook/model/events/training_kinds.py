@@ -146,6 +146,7 @@ class LossCall(Event, total=False):
     weight: bool
     soft: bool
     ignored: Finite
+    ignore_index: int
     all_ignored: Count
     outside: Count
     observed: Count

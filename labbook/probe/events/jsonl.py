@@ -136,7 +136,8 @@ def _encode_list(value, text, depth):
 
 def _encode_other(value, text):
     if type(value) is Masked:
-        return quote(value)
+        # The recorder opens some of these paths: bytes that are no text stay, as lone surrogates.
+        return _quote(value) if len(value) <= MAX_TEXT else quote(value)
     if isinstance(value, str):
         return quote(text(str.__str__(value)))
     if isinstance(value, float):

@@ -117,6 +117,10 @@ SCALARS = "scalars"
 NOTE = "note"
 """A sentence from `labbook.note()`."""
 
+KEEP = "keep"
+"""A call of `labbook.keep()`. `path`: absolute. `name`: given by the program, or "". `size`, `mtime_ns`: of the file at
+the call, -1 and 0 for a folder or where there is none. `step`: optimizer steps so far."""
+
 UNOBSERVED = "unobserved"
 """Something that this process could not observe."""
 
@@ -190,6 +194,7 @@ last one wins). `fn`: "cross_entropy", "nll_loss", "binary_cross_entropy", "bce_
 of the first call. `input`, `target`: over observed calls; `zero`: share. `classes`: length of the class axis; null
 where there is none. `items`: targets that the first value is summed or averaged over. `weight`: class weights or
 pos_weight given. `soft`: targets are probabilities. `ignored`: share of targets that equal ignore_index.
+`ignore_index`: that label, null where no target was it.
 `all_ignored`: calls with nothing but ignored targets. `outside`: targets outside [0, K) that are not ignored; for
 binary losses targets outside [0, 1]. `observed`: calls whose values were looked at. Shares of them: `prob_rows`: input
 >= 0 and sums to 1 within 1e-4 along the class axis; `logprob_rows`: likewise of exp(input); `prob_columns` (2-d input,
@@ -315,9 +320,9 @@ else what of `overhead_s` and `elapsed_s` came after that step and before the en
 pay, too."""
 
 KINDS = (
-    *(HELLO, ARGUMENTS, CONFIG, FILES, SOURCES, EXCEPTION, CHILD_DIED, STACKS, WARNING, NOTE, UNOBSERVED, PROBE_ERROR),
-    *(FRAMEWORK, STATE, OPTIMIZER, STEP, SCALARS, LOSS_CALL, EVALUATION, LOOP, BATCH, PRINTS, LOADER, MEMORY, MODEL),
-    *(SPAWNED, TENSORS, LOADED, GRAPH, FLIGHT, MOMENT, WATCHED, STOPPED, PROFILE, CHECKED, BYE),
+    *(HELLO, ARGUMENTS, CONFIG, FILES, SOURCES, EXCEPTION, CHILD_DIED, STACKS, WARNING, NOTE, KEEP, UNOBSERVED),
+    *(PROBE_ERROR, FRAMEWORK, STATE, OPTIMIZER, STEP, SCALARS, LOSS_CALL, EVALUATION, LOOP, BATCH, PRINTS, LOADER),
+    *(MEMORY, MODEL, SPAWNED, TENSORS, LOADED, GRAPH, FLIGHT, MOMENT, WATCHED, STOPPED, PROFILE, CHECKED, BYE),
 )
 """All kinds. Their fields and types are in `labbook.model.events`."""
 
@@ -330,4 +335,9 @@ RANK_VARIABLES = (
     "PADDLE_LOCAL_RANK",
     "SLURM_PROCID",
     "SLURM_NTASKS",
+    "SLURM_STEP_NUM_TASKS",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_RANK",
+    "PMI_SIZE",
 )

@@ -174,6 +174,7 @@ class LossFunctions:
         else:
             skipped = values == given.get("ignore_index", -100)
             facts["targets"], facts["ignored"] = int(self._count(values)), int(skipped.sum())
+            facts["ignore_index"] = int(given.get("ignore_index", -100)) if facts["ignored"] else None
             facts["items"] = facts["targets"] - facts["ignored"]
             facts["outside"] = int((((values < 0) | (values >= classes)) & ~skipped).sum())
         table = self._table(inputs) if classes > 0 else None

@@ -298,9 +298,8 @@ def hook_graphs(adapter):
     def run(*args, **kwargs):
         adapter.executions += 1
         if adapter.executions == 1:
-            adapter.training.unobserved(
-                "loss, learning rate and gradient norm of static graphs", "their steps run inside `Executor.run`"
-            )
+            hidden = adapter.training.steps_hidden = "their steps run inside Executor.run"
+            adapter.training.unobserved("loss, learning rate and gradient norm of static graphs", hidden)
         try:
             return original(*args, **kwargs)
         except BaseException as error:

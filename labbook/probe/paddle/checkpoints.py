@@ -29,7 +29,7 @@ class Checkpoints(checkpoints.Checkpoints):
         scheduler = paddle.optimizer.lr.LRScheduler
         patches.put(scheduler, "__init__", self._watched_scheduler(scheduler.__init__))
         seed = self._watched_seed(paddle.seed, _never)
-        patches.put(paddle, "seed", seed)
+        patches.put(paddle, "seed", seed, in_static=True)
 
     def _own_state(self, target, args, kwargs):
         by_path = args[1] if len(args) > 1 else kwargs.get("use_structured_name", True)

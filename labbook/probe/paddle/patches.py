@@ -1,7 +1,8 @@
 """Keeps what the probe has put in place of functions of PaddlePaddle, and takes it away where a compiler looks.
 
 `to_static` reads the code of the functions that it compiles and of those that these call. While a compiled function
-runs, everything is as if nobody watched.
+runs, everything is as if nobody watched. A static program keeps the Python stack of each of its operators and prints it
+when one fails: after `enable_static` only those wrappers stay that no operator is built in.
 """
 
 import sys
@@ -25,17 +26,24 @@ class Patches:
         self._all = []
         self._index = None
         self._aside = 0
+        self._static = False
         self.forget()
 
     def forget(self):
         """Begins anew, in a forked child, where no other thread can hold the lock."""
         self._lock = Lock()
 
-    def put(self, home, name, mine):
+    def put(self, home, name, mine, in_static=False):
         """Replaces an attribute of a class or module; a function under all the names that PaddlePaddle has for it.
 
         Whoever imported it from elsewhere is seen too, and `pickle`, which looks a function up where it says that it is
         from, finds the same one as the program.
+
+        Args:
+            home: The class or module.
+            name: Of the attribute.
+            mine: What takes its place.
+            in_static: Whether it stays after `enable_static`: no operator is built inside it.
         """
         original = home.__dict__.get(name)
         if any(original is one[3] for one in self._all):
@@ -43,7 +51,7 @@ class Patches:
         places = () if isinstance(home, type) or original is None else self._places(original)
         for module, known in places or ((home, name),):
             if module.__dict__.get(known) is original:
-                self._replace(module, known, original, mine)
+                self._replace(module, known, original, mine, in_static)
 
     def _places(self, function):
         """Where modules of PaddlePaddle hold a function: `(module, name)`, several of them.
@@ -55,12 +63,13 @@ class Patches:
         places = [place.rpartition(":") for place in self._index.get(id(function), "").split()]
         return [(sys.modules[key], name) for key, _, name in places if key in sys.modules]
 
-    def _replace(self, home, name, original, mine):
-        self._all.append((home, name, original, mine))
+    def _replace(self, home, name, original, mine, in_static):
+        self._all.append((home, name, original, mine, in_static))
         setattr(home, name, mine)
 
     def install(self):
         """Steps aside while compiled functions are called; nothing is put in place after that."""
+        self._follow_mode()
         self._index = None
         home = sys.modules["paddle.jit.dy2static.program_translator"]
         whole = getattr(home, "ASTStaticFunction", ())
@@ -79,6 +88,28 @@ class Patches:
             return aside(function, *args, **kwargs)
 
         static.__call__ = transparent_wrapper(as_import_machinery(called), call)
+
+    def _follow_mode(self):
+        """Learns of `enable_static` and `disable_static`."""
+        modes = sys.modules["paddle.base.dygraph.base"]
+        for original in (modes.enable_dygraph, modes.disable_dygraph):
+            for module, name in self._places(original):
+                if module.__dict__.get(name) is original:
+                    setattr(module, name, self._then_switch(original))
+
+    def _then_switch(self, original):
+        def called(*args, **kwargs):
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
+            finally:
+                with self._lock:
+                    self._static = not self._paddle.in_dynamic_mode()
+                    self._switch()
+
+        return transparent_wrapper(called, original)
 
     def _aside_during(self, original):
         def called(*args, **kwargs):
@@ -102,17 +133,21 @@ class Patches:
         with self._lock:
             self._aside += 1
             if self._aside == 1:
-                for home, name, original, mine in self._all:
-                    if original is not None and home.__dict__.get(name) is mine:
-                        setattr(home, name, original)
+                self._switch()
 
     def _on(self):
         with self._lock:
             self._aside -= 1
             if self._aside == 0:
-                for home, name, original, mine in self._all:
-                    if original is not None and home.__dict__.get(name) is original:
-                        setattr(home, name, mine)
+                self._switch()
+
+    def _switch(self):
+        """Has each attribute be what it should be now, unless somebody else has replaced it."""
+        for home, name, original, mine, in_static in self._all:
+            away = self._aside or (self._static and not in_static)
+            now, then = (mine, original) if away else (original, mine)
+            if original is not None and home.__dict__.get(name) is now:
+                setattr(home, name, then)
 
 
 def _functions():

@@ -142,6 +142,8 @@ class TensorStats:
             return None, None, 0, False
         if view.dtype.kind == "c":
             view = numpy.abs(view)
+        if view.dtype.kind == "b":
+            view = view.view("uint8")
         low, high = view.min(), view.max()
         if view.dtype.kind != "f" or (isfinite(low) and isfinite(high)):
             return _plain(low), _plain(high), 0, False

@@ -21,6 +21,7 @@ _BATCH = 128
 _WHOLE, _SAMPLES, _SAMPLE = 16 << 20, 16, 64 << 10
 """Larger files are fingerprinted by so many samples of so many bytes, as the recorder does."""
 _DISTINCT = 100000
+_ANNEX, _DVC = "/annex/objects/", "/.dvc/cache/"
 _TEMPORARY = os.O_EXCL | os.O_NOFOLLOW
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib/", "/lib64/", "/bin/", "/sbin/", "/run/", "/var/cache/")
@@ -104,6 +105,15 @@ class FileAccess:
         else:
             self._roll_up(path, use)
 
+    def overwriting(self, path):
+        """Fingerprint a file that was read, before code that raises no `open` audit event writes it.
+
+        Cost: 2 microseconds for a file that was not read; see `_fingerprint`.
+        """
+        item = self._files.get(_absolute(path))
+        if item is not None and item["mode"] == "r" and "before" not in item:
+            item["before"] = self._fingerprint(item["path"])
+
     def renamed(self, before, after):
         """Record a renamed file: a program that writes a file and then moves it has written the new path."""
         before, after = _absolute(before), _absolute(after)
@@ -151,7 +161,7 @@ class FileAccess:
             return
         item["opens"] += via == "open"
         if use not in item["mode"]:
-            if item["mode"] == "r":
+            if item["mode"] == "r" and "before" not in item:
                 item["before"] = self._fingerprint(item["path"])
             item["mode"] = "rw"
             self._pending[item["path"]] = item
@@ -180,6 +190,9 @@ class FileAccess:
 
     def _new(self, path, use, via):
         resolved = os.path.realpath(path)
+        if _ANNEX in resolved or _DVC in resolved:
+            # git-annex and DVC put links in the place of files: the link has the name that people know.
+            resolved = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         if resolved != path and (self._is_ignored(resolved) or resolved.endswith(_CODE)):
             self._files[path] = None
             return
@@ -256,7 +269,7 @@ def install(probe):
     probe.after_fork(inputs.forked)
     probe.at_steps(inputs.look)
     probe.at_exit(inputs.leave)
-    native_readers.watch(probe, inputs.opened)
+    native_readers.watch(probe, inputs.opened, inputs.overwriting)
     opened, guard = inputs.opened, probe.guard("open")
 
     def handle(args):

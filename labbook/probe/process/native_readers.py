@@ -26,13 +26,16 @@ _FUNCTIONS = (
 )
 
 
-def watch(probe, opened):
-    """Call `opened(path, mode, flags)` for each file passed to one of these functions."""
+def watch(probe, opened, overwriting):
+    """Call `opened(path, mode, flags)` for each file passed to one of these functions.
+
+    Before one that writes, `overwriting(path)` is called: afterwards the bytes that were there are gone.
+    """
     for row in _FUNCTIONS:
-        probe.watch(row[0], _wrapping(probe, opened, row))
+        probe.watch(row[0], _wrapping(probe, opened, overwriting, row))
 
 
-def _wrapping(probe, opened, row):
+def _wrapping(probe, opened, overwriting, row):
     def wrap(module):
         _, name, position, keyword, how = row
         owner = module
@@ -40,14 +43,25 @@ def _wrapping(probe, opened, row):
         for part in path:
             owner = getattr(owner, part)
 
-        def after(result, args, kwargs):
+        def path_and_mode(args, kwargs):
             given = args[position] if len(args) > position else kwargs.get(keyword)
             mode = how
             if how == "mode":
                 mode = (args[position + 1] if len(args) > position + 1 else kwargs.get("mode")) or "r"
-            if isinstance(given, (str, bytes)) or hasattr(given, "__fspath__"):
-                opened(os.fspath(given), mode, 0)
+            is_path = isinstance(given, (str, bytes)) or hasattr(given, "__fspath__")
+            return (os.fspath(given) if is_path else None), mode
 
-        setattr(owner, last, wrapping.wrap_function(getattr(owner, last), probe.guard("reader " + name), after=after))
+        def before(args, kwargs):
+            path, mode = path_and_mode(args, kwargs)
+            if path is not None and mode != "r":
+                overwriting(path)
+
+        def after(result, args, kwargs):
+            path, mode = path_and_mode(args, kwargs)
+            if path is not None:
+                opened(path, mode, 0)
+
+        guard = probe.guard("reader " + name)
+        setattr(owner, last, wrapping.wrap_function(getattr(owner, last), guard, before=before, after=after))
 
     return wrap

@@ -4,7 +4,7 @@ import os
 import sys
 
 from ..events.jsonl import Masked, parse
-from ..events.protocol import ARGUMENTS, CONFIG, ENV_PROBE, FILES, HELLO, SOURCES, SPAWNED
+from ..events.protocol import ARGUMENTS, CONFIG, ENV_PROBE, FILES, HELLO, KEEP, SOURCES, SPAWNED
 
 WITHHELD = "[withheld: the redaction failed]"
 
@@ -14,6 +14,7 @@ _PATHS = {
     FILES: ("path",),
     CONFIG: ("path",),
     SOURCES: ("files",),
+    KEEP: ("path",),
 }
 """Fields that the recorder opens again. A secret in them is masked like everywhere, and the home folder becomes `~`;
 other people's folders keep their names here, and lose them when the entry is made."""

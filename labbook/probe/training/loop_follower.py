@@ -106,6 +106,7 @@ class Training:
     def __init__(self, probe, framework, describe):
         self.probe = probe
         self.framework = framework
+        self.steps_hidden = ""
         self.local = Local()
         self.describe = describe
         self.monitor = None
@@ -343,10 +344,8 @@ class Training:
         if self.steps or self.backwards:
             self.probe.totals["backwards"] = self.backwards
         elif self.probe.role != "fork" and not is_launcher():
-            self.unobserved(
-                "training steps",
-                "this process imported %s and made no optimizer step and no backward call" % self.framework,
-            )
+            nothing = "this process imported %s and made no optimizer step and no backward call" % self.framework
+            self.unobserved("training steps", self.steps_hidden or nothing)
         self._hand_over()
 
 

@@ -63,9 +63,11 @@ class LossCallSite:
         self.observed += 1
         for name in ("input", "target"):
             self._kind(name, facts.get(name))
-        for name in ("classes", "reduction", "items", "weight", "soft"):
+        for name in ("classes", "reduction", "weight", "soft", "ignore_index"):
             if facts.get(name) is not None:
                 self._facts[name] = facts[name]
+        if value is not None and self._first is None:
+            self._facts["items"] = facts.get("items")  # of the call that gave the first value: batches differ in size
         for name in _COUNTED:
             self._counts[name] += facts.get(name) or 0
         self._targets += facts.get("targets") or 0
@@ -120,6 +122,7 @@ class LossCallSite:
             "weight": bool(self._facts.get("weight")),
             "soft": bool(self._facts.get("soft")),
             "ignored": self._ignored / self._targets if self._targets else 0.0,
+            "ignore_index": self._facts.get("ignore_index"),
             "value_first": self._first,
             "value_last": self._last,
             "value_min": self._least,

@@ -52,6 +52,8 @@ class Tee:
     _pending_bytes: int = 0
     _sent: int = 0
     _rescued: int = 0
+    _begun_lines: dict[int, bytes | None] = field(default_factory=dict)
+    """What was dropped last of each channel, behind its last newline; `None` where the line's start was sent."""
 
     def __post_init__(self) -> None:
         self.end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
@@ -95,6 +97,7 @@ class Tee:
             if entry.kind == DATA:
                 self._pending_bytes -= len(entry.content)
                 self._sent += len(entry.content)
+                self._begun_lines[entry.channel] = b"" if entry.content.endswith(b"\n") else None
             elif entry.kind == RESCUED:
                 self._rescued -= len(entry.content)
 
@@ -123,7 +126,9 @@ class Tee:
                 continue
             self._pending_bytes -= len(entry.content)
             keys[entry.channel] = open_key_line(entry.content, keys.get(entry.channel, b""))
-            for piece in _replace_by_gaps(entry, keep_errors=self._rescued < _RESCUED_BYTES):
+            begun = self._begun_lines.get(entry.channel, b"")
+            pieces, self._begun_lines[entry.channel] = _replace_by_gaps(entry, begun, self._rescued < _RESCUED_BYTES)
+            for piece in pieces:
                 if piece.kind == RESCUED:
                     self._rescued += len(piece.content)
                 if piece.kind == GAP and left and left[-1].kind == GAP and left[-1].channel == piece.channel:
@@ -133,10 +138,16 @@ class Tee:
         self._waiting.extendleft(reversed(left))
 
 
-def _replace_by_gaps(entry: _Message, keep_errors: bool) -> list[_Message]:
-    """Returns gaps in place of the output, and between them the lines that report errors."""
-    content = bytes(entry.content)
-    first, last = content.find(b"\n") + 1, content.rfind(b"\n") + 1
+def _replace_by_gaps(entry: _Message, begun: bytes | None, keep_errors: bool) -> tuple[list[_Message], bytes | None]:
+    """Returns gaps in place of the output, between them the lines that report errors, and the line that it begins.
+
+    Args:
+        entry: The output to drop.
+        begun: Start of its first line, dropped before; `None` where it is not known.
+        keep_errors: Whether to look for lines that report errors.
+    """
+    content = (begun or b"") + bytes(entry.content)
+    first, last = 0 if begun is not None else content.find(b"\n") + 1, content.rfind(b"\n") + 1
     pieces: list[_Message] = []
     at = 0
     for start, end in notable_spans(content[first:last], hurried=True) if keep_errors else ():
@@ -144,4 +155,5 @@ def _replace_by_gaps(entry: _Message, keep_errors: bool) -> list[_Message]:
         pieces.append(_Message(RESCUED, entry.channel, bytearray(content[first + start : first + end])))
         at = first + end
     pieces.append(_Message(GAP, entry.channel, lines=content.count(b"\n", at), cut=last < len(content)))
-    return pieces
+    is_known = bool(last) or begun is not None
+    return pieces, content[last:] if is_known and len(content) - last <= MESSAGE_BYTES else None

@@ -14,6 +14,7 @@ from labbook.model.events.process_kinds import ChildDied, StackFrame, Stacks, Th
 from labbook.model.run import CaughtException, Frame, Run
 from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
+from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
 
 STALLED_S = 60.0
@@ -33,13 +34,12 @@ _THREAD = re.compile(r"^(Current thread|Thread) (0x[0-9a-f]+)(?: \[(?P<name>[^\]
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line (?P<line>\d+) in (?P<function>.*)$')
 
 
-def standstill_facts(run: Run, processes: Sequence[ProcessEvents], events: Path) -> dict[str, Any]:
+def standstill_facts(run: Run, processes: Sequence[ProcessEvents]) -> dict[str, Any]:
     """Returns the facts of a standstill; empty for a run that ended by itself.
 
     Args:
         run: The run without captured facts.
         processes: Events of its processes.
-        events: Folder of the event files.
 
     Returns:
         Any of `children` (a sentence for each child that a signal ended), `child_signal` (of the first), `silent_s`,
@@ -51,13 +51,13 @@ def standstill_facts(run: Run, processes: Sequence[ProcessEvents], events: Path)
     deaths = [event for process in processes for event in process.of_kind(ChildDied)]
     facts: dict[str, Any] = {"children": [_describe_death(event) for event in deaths[:_MOST_CHILDREN]]}
     facts["child_signal"] = deaths[0].get("signal", "") if deaths else ""
-    stacks = _last_stacks(processes, events, run)
+    stacks = _last_stacks(processes, run)
     if stacks is not None:
         silent, threads = stacks
         facts["stacks"] = [_shorten_frames(thread) for thread in threads[:_MOST_THREADS]]
-        frames = next((thread.get("frames", []) for thread in threads if thread.get("main")), [])
+        frames = _main_frames(threads)
         facts["waiting"] = classify_wait(frames)
-        facts["where"] = _find_user_line(frames)
+        facts["where"] = find_user_line(frames)
         if silent is not None:
             facts["silent_s"] = round(silent, 1)
             facts["stalled"] = silent >= max(STALLED_S, _STEPS_OF_SILENCE * _step_s(run))
@@ -120,24 +120,34 @@ def _frame(file: str, line: int, function: str) -> StackFrame:
     return {"file": file, "line": line, "function": function, "source": "", "user": not library}
 
 
-def _last_stacks(
-    processes: Sequence[ProcessEvents], events: Path, run: Run
-) -> tuple[float | None, list[ThreadStack]] | None:
-    """Returns silence and threads of the process that was silent longest; `None` without any stacks."""
+def _last_stacks(processes: Sequence[ProcessEvents], run: Run) -> tuple[float | None, list[ThreadStack]] | None:
+    """Returns silence and threads of the process that was silent longest; `None` without any stacks.
+
+    Where some ranks wait in a collective, one that does not is the reason.
+    """
     candidates: list[tuple[float | None, list[ThreadStack]]] = []
     for process in processes:
         last = next(reversed(process.of_kind(Stacks)), Stacks())
         silent = last.get("silent_s") if last.get("reason") != "moved" else None
         if last.get("reason") == "silence" and silent is not None and run.ended is not None:
             silent += max(0.0, run.ended - last.get("t", run.ended))
-        text = _read_text(events / process.name.replace(".jsonl", protocol.STACKS_ENDING))
+        text = read_stacks_text(process.folder / process.name.replace(".jsonl", protocol.STACKS_ENDING))
         threads = parse_thread_stacks(text) if text else last.get("threads", [])
         if threads:
             candidates.append((silent, threads))
-    return max(candidates, key=lambda one: -1.0 if one[0] is None else one[0], default=None)
+    waits = [_main_frames(threads) for _, threads in candidates]
+    apart = [one for one, frames in zip(candidates, waits, strict=True) if classify_wait(frames) != "collective"]
+    ranked = len({run_rank for run_rank in map(rank_of_process, processes) if run_rank is not None}) > 1
+    chosen = apart if ranked and apart else candidates
+    return max(chosen, key=lambda one: -1.0 if one[0] is None else one[0], default=None)
 
 
-def _read_text(path: Path) -> str:
+def _main_frames(threads: Sequence[ThreadStack]) -> list[StackFrame]:
+    return next((thread.get("frames", []) for thread in threads if thread.get("main")), [])
+
+
+def read_stacks_text(path: Path) -> str:
+    """Returns the stacks that the interpreter wrote at a signal; "" without any."""
     try:
         with path.open(encoding="utf-8", errors="replace") as stream:
             return stream.read(_MOST_TEXT)
@@ -150,7 +160,7 @@ def _shorten_frames(thread: ThreadStack) -> dict[str, Any]:
     return {**thread, "frames": frames if thread.get("main") else frames[-_MOST_FRAMES:]}
 
 
-def _find_user_line(frames: Sequence[StackFrame]) -> dict[str, Any]:
+def find_user_line(frames: Sequence[StackFrame]) -> dict[str, Any]:
     """Returns the innermost frame of the user's code, with its source line."""
     own = next((frame for frame in reversed(frames) if frame.get("user")), None)
     if own is None:

@@ -67,6 +67,7 @@ def build_run(start: Facts, end: Facts, processes: Sequence[ProcessEvents], cons
         exit_code=code if isinstance(code, int) else None,
         signal=str(end.get("signal") or ""),
         experiment=str(start.get("experiment", "")),
+        sweep=str(start.get("sweep") or ""),
         script=str(start.get("script", "")),
         project=str(start.get("project", "")),
         author=str(start.get("author", "")),
@@ -90,6 +91,8 @@ def run_status(end: Facts, processes: Sequence[ProcessEvents], pid: int) -> str:
     Without `end` the recorder died. If the command's probe started and wrote no `bye`, the command was killed as well;
     otherwise its end is unknown, and the run is lost.
     """
+    if end.get("status"):
+        return str(end["status"])  # of a job whose first task to fail lost its recorder
     if not end:
         main = next((p for p in processes if p.hello.get("pid") == pid), None)
         return "killed" if main is not None and not main.of_kind(Bye) else "lost"

@@ -13,6 +13,9 @@ def launcher_rank(hello: Hello) -> int | None:
     for rank, world in (
         ("RANK", "WORLD_SIZE"),
         ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
         ("SLURM_PROCID", "SLURM_NTASKS"),
     ):
         if environment.get(rank, "").isdigit() and environment.get(world, "1") not in ("", "0", "1"):

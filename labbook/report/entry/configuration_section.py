@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from labbook.model.message import message
-from labbook.model.run import Arguments, Facts, FileUse, Process, Run
+from labbook.model.run import Arguments, Facts, Process, Run
 from labbook.report import numbers
 from labbook.report.entry.entry_front_matter import parameter_rank
 from labbook.report.entry.section_limits import Limits, shorten_middle
@@ -157,30 +157,6 @@ def _name(item: object) -> str:
     return str(item.get("path") if isinstance(item, Mapping) else item)
 
 
-def files_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """Returns files read and written, written ones and the largest first, or `None`."""
-    if not run.files:
-        return None
-    order = {"written": 0, "read and written": 1, "read": 2}
-    files = sorted(run.files, key=lambda f: (order.get(f.mode, 3), -f.size_bytes, f.path))
-    return {
-        "rows": [_file(f, limits) for f in files[: limits.rows]],
-        "more": max(0, len(files) - limits.rows),
-    }
-
-
-def _file(use: FileUse, limits: Limits) -> dict[str, Any]:
-    prints = [one.partition(":") for one in (use.before, use.fingerprint) if one]
-    return {
-        "path": shorten_middle(use.path, limits.cell),
-        "mode": use.mode,
-        "size": numbers.size(use.size_bytes),
-        "fingerprint": " → ".join(f"{kind}:{digest[:12]}" for kind, _, digest in prints),
-        "reason": use.reason,
-        "members": use.members,
-    }
-
-
 def resources_section(run: Run) -> dict[str, Any] | None:
     """Returns time and memory of the run, or `None` if nothing was measured."""
     used = captured_facts(run, "resources")
@@ -236,7 +212,7 @@ def _step_times(run: Run) -> list[dict[str, str]]:
         rows.append(
             {
                 "what": "step_time",
-                "value": numbers.duration(values[len(values) // 2]),
+                "value": numbers.duration(series.median or 0.0),
                 "slow": numbers.duration(slow),
                 "steps": numbers.count(series.count or len(values)),
             }

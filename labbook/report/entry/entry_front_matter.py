@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from labbook.model.run import Run
+from labbook.model.run_files import is_checkpoint, short_fingerprint
 from labbook.report.series_choice import (
     MEASURED_BY_PROBE,
     base_name,
@@ -24,6 +25,7 @@ _MAX_METRICS = 12
 _MAX_COMMAND = 500
 _MAX_NAME = 100
 _MAX_TAGS = 50
+_MAX_OUTPUTS = 32
 _MAX_PARAMS = 40
 _MAX_VALUE = 80
 _IMPORTANT = re.compile(
@@ -50,11 +52,13 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         "id": run.id,
         "title": title,
         "experiment": run.experiment or None,
+        **({"sweep": run.sweep} if run.sweep else {}),
         **({"project": run.project} if run.project else {}),
         "status": run.status,
         "verdict": run.verdict or None,
         "verdict_reason": run.verdict_reason or None,
         "exit_code": run.exit_code,
+        **_job(run),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run.started)),
         "duration_s": round(run.duration_s, 1) if run.duration_s is not None else None,
         "command": shlex.join(run.argv)[:_MAX_COMMAND],
@@ -75,9 +79,40 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         if commit or code.get("branch")
         else None,
         "previous": run.previous or None,
+        **_files(run),
         "probe": {"status": run.probe.status if run.status != "running" else "running"}
         | ({"overhead_fraction": _short(overhead)} if overhead is not None else {}),
     }
+
+
+def _files(run: Run) -> dict[str, Any]:
+    """Returns what connects runs by their files, without empty values.
+
+    `artifacts` counts the kept files, `outputs` has short fingerprints of what the run wrote, checkpoints and large
+    files first, `parents` the runs that wrote what it read. Empty files are left out: they are all alike.
+    """
+    written = [use for use in run.files if use.mode != "read" and use.members == 1 and use.size_bytes > 0]
+    written.sort(key=lambda use: (not is_checkpoint(use.path), -use.size_bytes, use.path))
+    outputs = [short_fingerprint(text) for use in written for text in (use.fingerprint, use.samples) if text]
+    found = {
+        "artifacts": sum(bool(artifact.digest) for artifact in run.artifacts),
+        "outputs": list(dict.fromkeys(outputs))[:_MAX_OUTPUTS],
+        "parents": list(dict.fromkeys(parent.run for parent in run.parents)),
+        "resumed_from": run.resumed_from,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _job(run: Run) -> dict[str, Any]:
+    """Returns the job of a run with several ranks, by which parts of it are found, and the attempt before a requeue."""
+    ranks = run.captured.get("ranks") or {}
+    facts = {
+        "job": ranks.get("job"),
+        "ranks": ranks.get("world"),
+        "ranks_missing": list(ranks.get("missing") or ()),
+        "attempt_before": (run.captured.get("attempt") or {}).get("before"),
+    }
+    return {name: value for name, value in facts.items() if value}
 
 
 def _joined(own: tuple[str, ...], theirs: object) -> list[str]:

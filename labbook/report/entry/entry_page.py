@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import EntryError
 from labbook.model.run import Run
 from labbook.report import numbers
+from labbook.report.entry.cells_section import cells_section
 from labbook.report.entry.configuration_section import (
     code_section,
     configuration_section,
-    files_section,
     resources_section,
     unobserved_section,
 )
@@ -22,6 +23,8 @@ from labbook.report.entry.debug_section import data_section, debug_section
 from labbook.report.entry.diagnosis_section import diagnosis_section
 from labbook.report.entry.entry_front_matter import entry_meta
 from labbook.report.entry.environment_section import environment_section
+from labbook.report.entry.files_section import files_section
+from labbook.report.entry.ranks_section import ranks_section
 from labbook.report.entry.requests_section import checked_section, moments_section, profile_section, stopped_line
 from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits, bounded, steps
 from labbook.report.entry.summary_section import (
@@ -34,6 +37,7 @@ from labbook.report.entry.summary_section import (
 )
 from labbook.report.entry.title import run_title
 from labbook.store import entry_text, escape, frontmatter
+from labbook.store.remotes import credential_free
 from labbook.store.sentences import Sentences
 from labbook.store.templates import Templates, finished_text
 
@@ -41,8 +45,9 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 SECTIONS = (
-    "title", "diagnosis", "exception", "changes", "health", "checked", "moments", "metrics", "model", "data", "debug",
-    "resources", "profile", "console", "configuration", "environment", "code", "files", "unobserved",
+    "title", "diagnosis", "exception", "cells", "ranks", "changes", "health", "checked", "moments", "metrics", "model",
+    "data",
+    "debug", "resources", "profile", "console", "configuration", "environment", "code", "files", "unobserved",
 )  # fmt: skip
 """Generated blocks, in order."""
 
@@ -82,9 +87,12 @@ def entry_markdown(run: Run, notebook: Notebook, existing: str | None = None) ->
 def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Sentences) -> dict[str, Any]:
     """Returns plain data for the template, which escapes it for each place."""
     paths = notebook.paths
+    store = _shown_store(notebook.config.artifact_store)
     makers: dict[str, Callable[[], dict[str, Any] | None]] = {
         "diagnosis": lambda: diagnosis_section(run, limits),
         "exception": lambda: exception_section(run, limits),
+        "cells": lambda: cells_section(run, limits),
+        "ranks": lambda: ranks_section(run, limits, say),
         "changes": lambda: changes_section(run, paths, limits, say),
         "health": lambda: health_section(run, limits, say),
         "metrics": lambda: metrics_section(run, limits),
@@ -98,7 +106,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
         "console": lambda: console_section(run, limits),
         "environment": lambda: environment_section(run, limits, say),
         "code": lambda: code_section(run, limits, say),
-        "files": lambda: files_section(run, limits),
+        "files": lambda: files_section(run, paths, store, limits),
     }
     data: dict[str, Any] = {}
     failed: list[tuple[str, str]] = []
@@ -113,6 +121,13 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
     data["configuration"] = configuration_section(run, limits)
     data["unobserved"] = unobserved_section(run, limits, failed)
     return {**bounded(data, limits), "shortened": limits != Limits()}
+
+
+def _shown_store(address: str) -> str:
+    """Returns the place of kept files without credentials and without the name of the user's home folder."""
+    home = str(Path.home())
+    shown = credential_free(address)
+    return f"~{shown[len(home) :]}" if len(home) > 1 and shown.startswith(f"{home}/") else shown
 
 
 def _body(templates: Templates, data: Mapping[str, Any], say: Sentences, *, by_hand: bool) -> str:

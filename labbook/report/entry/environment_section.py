@@ -137,11 +137,16 @@ def _job(job: object) -> str:
     )
 
 
+def _is_declaration(item: Mapping[str, Any]) -> bool:
+    """Whether a file only declares what it needs, such as `setup.py`: nothing in it is pinned or was compared."""
+    return not (item.get("pins") or item.get("locks") or item.get("matches") is not None)
+
+
 def _locks(run: Run) -> str:
     files = captured_facts(run, "lockfiles").get("files")
     told = []
     for item in files if isinstance(files, Sequence) else ():
-        if isinstance(item, Mapping) and item.get("path"):
+        if isinstance(item, Mapping) and item.get("path") and not _is_declaration(item):
             matches = item.get("matches")
             agrees = "" if matches is None else (" (agrees)" if matches else " (differs)")
             told.append(f"{item['path']}{agrees}")

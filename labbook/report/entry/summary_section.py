@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from labbook.model.run import CaughtException, Change, Run
+from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Change, Run
 from labbook.report import numbers
 from labbook.report.curves import drawable
-from labbook.report.ending_exception import ending_exception, find_interrupt, place, shown_path, shown_text, user_frame
+from labbook.report.ending_exception import (
+    ending_exception,
+    find_interrupt,
+    place,
+    shown_path,
+    shown_text,
+    user_frame,
+)
 from labbook.report.entry.debug_section import module_rows
 from labbook.report.entry.merged_rows import merge_unobserved
 from labbook.report.entry.section_limits import Limits, shorten_middle
@@ -20,6 +26,7 @@ from labbook.report.series_choice import (
     first_nonfinite_step,
     is_of_batches,
     one_a_name,
+    printed_otherwise,
     run_best,
     window_of,
 )
@@ -45,7 +52,7 @@ def title_section(run: Run, title: str, paths: NotebookPaths, language: str = "e
         "frameworks": [f"{f.name} {f.version}".strip() for f in run.frameworks],
         "device": device_name(run),
         "experiment": run.experiment,
-        "experiment_url": _relative(paths, run, paths.experiments / f"{run.experiment}.md"),
+        "experiment_url": paths.link(run.id, paths.experiments / f"{run.experiment}.md"),
         "notes": [shorten_middle(note, 1000) for note in run.notes[:20]],
         "place": place(frame, run) if frame is not None else "",
         "probe": run.probe.status,
@@ -76,7 +83,9 @@ def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         return None
     frame = user_frame(exception) or (exception.frames[-1] if exception.frames else None)
     module = exception.module if exception.module not in ("", "builtins", "__main__") else ""
-    others = [e for e in run.exceptions if e is not exception and e.type not in ("KeyboardInterrupt", "SystemExit")]
+    # What the runner of a notebook reports is the exception of its kernel once more.
+    hidden = (*INTERRUPTS, *NOTEBOOK_REPORTS)
+    others = [e for e in run.exceptions if e is not exception and e.type not in hidden]
     return {
         "type": f"{module}.{exception.type}" if module else exception.type,
         "message": shorten_middle(exception.message, limits.message),
@@ -139,7 +148,7 @@ def changes_section(run: Run, paths: NotebookPaths, limits: Limits, say: Sentenc
     ]
     return {
         "previous": run.previous,
-        "previous_url": _relative(paths, run, paths.entry(run.previous)),
+        "previous_url": paths.link(run.id, paths.entry(run.previous)),
         "rows": rows,
         "has_sentences": any(row["sentence"] for row in rows),
         "more": max(0, len(run.changes) - len(rows)),
@@ -225,6 +234,11 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "rows": rows,
         "more": max(0, len(shown) - len(rows)),
         "sums": _summed_losses(run, [s.name for s in shown]),
+        "printed": [
+            {"name": s.name, "printed": numbers.number(other.last), "measured": numbers.number(s.last)}
+            for s in shown
+            if (other := printed_otherwise(run, s)) is not None
+        ],
         "ranks": sorted({s.rank for s in run.series if s.rank is not None}),
         "from_text": any(s.source == "text" for s in shown),
         "folder": run.id,
@@ -348,8 +362,3 @@ def when(seconds: float) -> str:
     import time
 
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
-
-
-def _relative(paths: NotebookPaths, run: Run, target: Any) -> str:  # noqa: ANN401 - a path
-    """Returns the relative path from the entry of a run to another file of the notebook."""
-    return os.path.relpath(target, paths.entry(run.id).parent).replace(os.sep, "/")

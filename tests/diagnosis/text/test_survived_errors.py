@@ -25,6 +25,29 @@ def test_what_steps_follow_was_borne(family_of: Callable[[str], str], line: str,
     assert family_of(text) == ""
 
 
+@pytest.mark.parametrize(
+    "end", ["INFO trainer: done", "finished in 312 s", "Training complete.", "saved, done after 0:05:12", "训练结束"]
+)
+def test_two_steps_are_enough_before_a_good_end(
+    family_of: Callable[[str], str], tier_of: Callable[[str], int], end: str
+) -> None:
+    error = "trainer: attempt failed: RuntimeError: CUDA error: device-side assert triggered\n"
+    two = "".join(STEPS.splitlines(keepends=True)[:2])
+    assert family_of(error + two + end + "\n") == ""
+    assert family_of(error + end + "\n") == family_of(two + error + end + "\n") == "cuda_device_assert"
+    # Without that end it may be the failure, but is not certain to be.
+    assert family_of(error + two) == "cuda_device_assert" and tier_of(error + two) == 2 and tier_of(two + error) == 1
+
+
+def test_a_handled_traceback_is_borne_where_steps_and_a_good_end_follow(family_of: Callable[[str], str]) -> None:
+    traceback = (
+        'Traceback (most recent call last):\n  File "log.py", line 9, in send\n    post()\n'
+        "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='h', port=443): Max retries exceeded\n"
+    )
+    assert family_of(traceback + STEPS + "training finished\n") == ""
+    assert family_of(traceback + STEPS) != "" and family_of(STEPS + traceback + "training finished\n") != ""
+
+
 def test_what_ends_the_log_was_not_borne(family_of: Callable[[str], str]) -> None:
     assert family_of(STEPS + "CUDA out of memory. Tried to allocate 1.10 GiB\n") == "cuda_oom"
     assert family_of(STEPS * 60 + "RuntimeError: CUDA out of memory. Tried to allocate 1.10 GiB\n") == "cuda_oom"

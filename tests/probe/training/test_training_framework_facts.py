@@ -153,7 +153,36 @@ for _ in range(5):
     outcome = healthy(run(program))
     assert outcome.merged()["mode"] == "static" and outcome.merged()["executions"] == 6
     assert outcome.of("step") == [] and outcome.of("optimizer") == []
-    assert any("static graphs" in event["what"] for event in outcome.of("unobserved"))
+    unseen = {event["what"]: event["reason"] for event in outcome.of("unobserved")}
+    assert unseen["training steps"] == "their steps run inside Executor.run" and len(unseen) == 2
+
+
+@paddle_only
+def test_operators_of_a_static_program_keep_the_stack_of_the_program_alone(run, healthy):
+    program = """
+import json, numpy, paddle
+paddle.enable_static()
+x = paddle.static.data("x", [4], "int64")
+paddle.seed(3)
+loss = paddle.nn.Softmax()(paddle.nn.Embedding(10, 8)(x)).mean() + paddle.nn.functional.relu(paddle.ones([1]))
+exe = paddle.static.Executor()
+exe.run(paddle.static.default_startup_program())
+try:
+    exe.run(feed={"x": numpy.full(4, 12)}, fetch_list=[loss])
+except ValueError as error:
+    text = str(error)
+paddle.disable_static()
+net = paddle.nn.Linear(3, 1)
+optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
+net(paddle.ones([2, 3])).mean().backward()
+optimizer.step()
+print(json.dumps([text.count('File "'), "labbook" in text, "probe" in text]))
+"""
+    outcome = healthy(run(program))
+    frames, *ours = outcome.result
+    assert frames > 3 and ours == [False, False]
+    # What is dynamic after it is seen again, the model included.
+    assert len(outcome.of("step")) == 1 and outcome.of("model")[0]["root"] == "Linear"
 
 
 @paddle_only

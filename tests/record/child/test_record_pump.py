@@ -21,7 +21,7 @@ from labbook.capture.console.console_reader import read_console
 from labbook.capture.console.console_sink import ConsoleSink
 from labbook.probe.redaction.redactor import Redactor
 from labbook.record.child.keeper import Keeper
-from labbook.record.child.tee import COMPLETE, DATA, GAP, Tee
+from labbook.record.child.tee import COMPLETE, DATA, GAP, MESSAGE_BYTES, Tee
 
 RECORDER = Path(__file__).resolve().parents[2] / "programs" / "record_child.py"
 PYTHON = sys.executable
@@ -241,6 +241,37 @@ def test_a_reader_that_lags_never_holds_up_the_tee(tmp_path):
     assert console.text.endswith("line 000999\n")
     receiving.close()
     sending.close()
+
+
+def test_an_error_is_kept_wherever_dropped_output_was_cut(tmp_path, monkeypatch, each):
+    """The line is the last of one message, the first of the next, or in both."""
+    error = b"RuntimeError: the middle of everything\n"
+    block = (b"line 0123\n" * MESSAGE_BYTES)[:MESSAGE_BYTES]
+    monkeypatch.setattr("labbook.record.child.tee._MAX_PENDING_BYTES", 1 << 20)
+
+    def check(cut, rest):
+        sending, receiving = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        tee = Tee(sending)
+        tee._sent = 1 << 30  # the beginning of the output is over: nothing is waited for
+        output = [block] * 60 + [(block + error[:cut])[-MESSAGE_BYTES:], error[cut:] + rest]
+        output += [b"\n" + block[1:]] * 60
+        for data in output:
+            tee.add(0, data)
+        sink = ConsoleSink(tmp_path / str(cut), Redactor(), head_bytes=100, tail_bytes=1 << 16)
+        thread = threading.Thread(target=Keeper(receiving, sink, ["stdout"], lambda n: None).store_output)
+        tee.add_message(COMPLETE)
+        thread.start()
+        assert tee.drain(10)
+        thread.join(30)
+        sink.close()
+        console = read_console(tmp_path / str(cut))
+        assert error.decode().rstrip() in console.text.split("\n")
+        assert console.left_out
+        assert console.lines == b"".join(output).count(b"\n")
+        receiving.close()
+        sending.close()
+
+    each([(0, b"goes on"), (1, b""), (len(error) - 1, b"1\n2\n"), (len(error), b"")], check)
 
 
 def test_key_material_stays_masked_after_a_gap(tmp_path):

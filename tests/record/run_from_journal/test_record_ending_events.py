@@ -102,7 +102,7 @@ def findings(run, facts):
 
 
 def test_a_long_silence_before_ctrl_c_is_a_stall(tmp_path):
-    facts = standstill_facts(run_with(), process(reason="interrupt", silent_s=95.0), tmp_path)
+    facts = standstill_facts(run_with(), process(reason="interrupt", silent_s=95.0))
     assert facts["stalled"] and facts["silent_s"] == 95.0 and facts["waiting"] == "reader"
     assert facts["where"]["file"] == "train.py"
     first, *_ = findings(run_with(), facts)
@@ -122,20 +122,20 @@ def test_a_long_silence_before_ctrl_c_is_a_stall(tmp_path):
 )
 def test_no_stall(tmp_path, told, step_s, status):
     run = run_with(status, step_s=step_s)
-    facts = standstill_facts(run, process(**told), tmp_path)
+    facts = standstill_facts(run, process(**told))
     assert "stalled" not in facts
     assert findings(run, facts) == ()
 
 
 def test_a_silence_lasts_until_the_process_is_ended(tmp_path):
     run = run_with(ended=1100.0, signal="SIGTERM")
-    facts = standstill_facts(run, process(reason="silence", silent_s=10.0), tmp_path)
+    facts = standstill_facts(run, process(reason="silence", silent_s=10.0))
     assert facts["silent_s"] == 120.0 and facts["stalled"]
 
 
 def test_stacks_written_at_sigterm_are_taken(tmp_path):
     (tmp_path / "h-1-2.stacks").write_text(DUMP)
-    facts = standstill_facts(run_with(signal="SIGTERM"), [ProcessEvents("h-1-2.jsonl", ())], tmp_path)
+    facts = standstill_facts(run_with(signal="SIGTERM"), [ProcessEvents("h-1-2.jsonl", ())])
     assert facts["where"]["line"] == 40 and "silent_s" not in facts
 
 
@@ -148,7 +148,7 @@ def thread_error(function, t=900.0, kind="KeyError"):
 @pytest.mark.parametrize(("status", "signal"), [("interrupted", "SIGTERM"), ("killed", "SIGKILL")])
 def test_the_error_of_a_dead_reader_has_priority(tmp_path, status, signal):
     run = run_with(status, (thread_error("_thread_loop"),), signal=signal)
-    facts = standstill_facts(run, [], tmp_path)
+    facts = standstill_facts(run, [])
     assert facts["reader_died"].endswith("died of KeyError: 'image_40' at /w/data.py:5")
     first, *rest = findings(run, facts)
     assert first.symptom == "key_missing" and (first.where["file"], first.where["line"]) == ("/w/data.py", 5)
@@ -158,10 +158,10 @@ def test_the_error_of_a_dead_reader_has_priority(tmp_path, status, signal):
 def test_a_thread_of_the_program_counts_when_nothing_moved_after_it(tmp_path):
     # Nothing moved for 95 s of 1000.
     told = process(reason="interrupt", silent_s=95.0)
-    late = standstill_facts(run_with(exceptions=(thread_error("prefetch", t=906.0),)), told, tmp_path)
-    early = standstill_facts(run_with(exceptions=(thread_error("prefetch", t=300.0),)), told, tmp_path)
+    late = standstill_facts(run_with(exceptions=(thread_error("prefetch", t=906.0),)), told)
+    early = standstill_facts(run_with(exceptions=(thread_error("prefetch", t=300.0),)), told)
     assert "reader_died" in late and "reader_died" not in early
-    assert standstill_facts(run_with("failed", (thread_error("_thread_loop"),)), [], tmp_path) == {}
+    assert standstill_facts(run_with("failed", (thread_error("_thread_loop"),)), []) == {}
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_child_that_died_explains_a_status_without_an_exception(tmp_path):
     from dataclasses import replace
 
     run = replace(run_with("failed", signal=""), exit_code=1)
-    first, *_ = findings(run, standstill_facts(run, died(), tmp_path))
+    first, *_ = findings(run, standstill_facts(run, died()))
     assert first.symptom == "native_crash"
     assert first.evidence[0] == "the child process 77 (Process-2, work) was ended by SIGSEGV"
 
@@ -247,6 +247,6 @@ def test_the_connection_by_which_a_dead_worker_was_noticed_is_no_cause(tmp_path)
         frames=(Frame("/w/train.py", 9, "<module>", "for x in loader:", user=True),), ended_process=True,
     )  # fmt: skip
     run = replace(run_with("failed", (error,), signal=""), exit_code=1)
-    first, *rest = findings(run, standstill_facts(run, died("SIGKILL"), tmp_path))
+    first, *rest = findings(run, standstill_facts(run, died("SIGKILL")))
     assert (first.symptom, rest) == ("dataloader_worker_killed", [])
     assert first.evidence[-1] == "the child process 77 (Process-2, work) was ended by SIGKILL"

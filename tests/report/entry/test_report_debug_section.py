@@ -39,7 +39,7 @@ HEALTH = {
     "phases": {"data": 0.001, "forward": 0.002, "backward": 0.006, "optimizer": 0.001},
     "flow": [{"name": f"layer{i}.weight", "gradient": 10.0**-i, "update": 10.0 ** -(i + 2)} for i in range(5)],
 }  # fmt: skip
-FAILED = CheckResult("vanishing_gradient", "gradients reach the first layers", "", "", "fail")
+FAILED = CheckResult("vanishing_gradient", "gradients reach the first layers", "", "", "fail", family="gradient")
 
 
 def with_health(run, **changes):
@@ -107,6 +107,7 @@ def test_the_gradient_flow_is_drawn_for_flagged_runs_only(runs, notebook):
 
     assert not worth_drawing(fine) and worth_drawing(bad)
     assert not worth_drawing(dataclasses.replace(bad, health={}))
+    assert not worth_drawing(with_health(run, checks=(dataclasses.replace(FAILED, family="data"),)))
     picture = flow_svg(bad)
     root = ET.fromstring(picture)
     words = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]

@@ -29,6 +29,23 @@ def test_two_rows_stay_two():
 
 
 @pytest.mark.parametrize(
+    ("language", "cell", "below"),
+    [
+        ("en", "| 6 checks |  | not observed", "- **6 checks**: c0, c1, c2"),
+        ("zh", "| 6 项检查 |  | 未观察到", "- **6 项检查**：c0、c1"),
+    ],
+)
+def test_the_names_of_many_checks_are_below_the_table(runs, notebook, language, cell, below):
+    reason = message("health.not_observed.because", reason=message("health.not_observed.no_step"))
+    checks = tuple(
+        CheckResult(f"c{i}", f"c{i}", "x", REASON, "not observed", observed_message=reason) for i in range(6)
+    )
+    spoken = replace(notebook, config=replace(notebook.config, language=language))
+    page = entry_markdown(replace(runs["crashed"](), checks=checks), spoken)
+    assert cell in page and below in page
+
+
+@pytest.mark.parametrize(
     ("language", "cell"),
     [
         ("en", "| initial loss, learning rate, seeds |  | not observed: no"),

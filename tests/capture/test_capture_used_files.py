@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from labbook.capture.artifacts import summarize_files
 from labbook.capture.fingerprints import Budget, combine_fingerprints, fingerprint_file
+from labbook.capture.used_files import summarize_files
 from labbook.store.config import Config
 
 

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from labbook.capture.fingerprints import Budget, Fingerprint, combine_fingerprints, fingerprint_file, list_files
+from labbook.capture.tracked_files import tracked_digest
 from labbook.model.events.process_kinds import FileItem
 from labbook.model.run import FileUse
 
@@ -18,6 +19,8 @@ MANY_FILES = 16
 """More files than this in one folder, used alike, become one row. Source: chosen by us, a table one can still read."""
 
 _MAX_ROWS = 60
+_PROBE_WHOLE = 16 << 20
+"""Larger files are sampled by `probe/process/file_access.py`."""
 _MODES = {"r": "read", "w": "written", "rw": "read and written"}
 _IGNORED_FOLDERS = ("/proc/", "/sys/", "/dev/")
 _CODE = (".py", ".pyc", ".pyo", ".pyi", ".so")
@@ -129,8 +132,12 @@ def _make_row(folder: str, uses: Sequence[_Use], cwd: Path, budget: Budget) -> F
     if not folder:
         use = uses[0]
         fingerprint = _fingerprint_use(use, budget)
-        shown = _display_path(use.path, cwd)
-        return FileUse(shown, mode, fingerprint.size, fingerprint.text, 1, fingerprint.reason, use.before)
+        shown = display_path(use.path, cwd)
+        path = Path(use.path).expanduser()
+        samples = _samples(path, fingerprint, budget) if "w" in use.mode else ""
+        tracked = tracked_digest(path)
+        size, text, reason = fingerprint.size, fingerprint.text, fingerprint.reason
+        return FileUse(shown, mode, size, text, 1, reason, use.before, samples, tracked)
     members: dict[str, tuple[int, str]] = {}
     counted = 0
     for use in uses:
@@ -146,9 +153,19 @@ def _make_row(folder: str, uses: Sequence[_Use], cwd: Path, budget: Budget) -> F
     size = sum(max(0, member[0]) for member in members.values())
     count = max(counted, sum(not use.folder for use in uses))
     reason = "" if members else "gone"
-    return FileUse(
-        _display_path(folder, cwd) + "/", mode, size, combine_fingerprints(members) if members else "", count, reason
-    )
+    text = combine_fingerprints(members) if members else ""
+    tracked = tracked_digest(Path(folder).expanduser())
+    return FileUse(display_path(folder, cwd) + "/", mode, size, text, count, reason, tracked=tracked)
+
+
+def _samples(path: Path, whole: Fingerprint, budget: Budget) -> str:
+    """Returns the fingerprint by samples of a written file that has one of all its bytes, or "".
+
+    A later run that reads the file and writes it again samples it: the probe hashes less than the recorder.
+    """
+    if whole.size <= _PROBE_WHOLE or not whole.text.startswith("sha256:") or budget.spent():
+        return ""
+    return fingerprint_file(path, Budget(hash_full_bytes=0)).text
 
 
 def _fingerprint_use(use: _Use, budget: Budget) -> Fingerprint:
@@ -160,7 +177,8 @@ def _relative_name(path: str, folder: str) -> str:
     return path.removeprefix(folder.rstrip("/") + "/")
 
 
-def _display_path(path: str, cwd: Path) -> str:
+def display_path(path: str, cwd: Path) -> str:
+    """Returns a path as entries show it: relative below the working folder, with "~" below the home folder."""
     pure = Path(path)
     for base in dict.fromkeys((cwd, cwd.resolve())):
         if pure.is_relative_to(base) and pure != base:

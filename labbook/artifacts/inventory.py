@@ -1,0 +1,285 @@
+"""Lists, gets, verifies and prunes the kept files that the entries of a notebook name."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labbook.artifacts.object_store import ObjectFolder, ObjectStore, open_store
+from labbook.artifacts.upload import stored_objects
+from labbook.errors import NotebookError, NothingFoundError, UsageError
+from labbook.frozen import dataclass
+from labbook.model.run_files import Artifact
+from labbook.store.journal import Journal, open_journals
+
+if TYPE_CHECKING:
+    from labbook.store.notebook import Notebook
+
+_YOUNG_S = 3600.0
+"""Objects younger than this are never pruned: the entry that names them may not be written yet. Source: chosen by us,
+an entry takes seconds."""
+
+_SHORTEST = 6
+
+
+@dataclass(frozen=True)
+class KeptFile:
+    """An artifact with its run and its places.
+
+    Args:
+        run: Id of the run.
+        artifact: The file.
+        place: "local", "store" or ""; without a look at the store, what is not local counts as stored.
+    """
+
+    run: str
+    artifact: Artifact
+    place: str = ""
+
+    @property
+    def hex(self) -> str:
+        """The digest without its prefix."""
+        return self.artifact.digest.partition(":")[2]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The result of verifying one object: "ok", "missing", "damaged" or "unreadable", with the place or the reason."""
+
+    digest: str
+    state: str
+    detail: str
+    files: tuple[KeptFile, ...]
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """An object that no entry names: its place ("local" or "store") and its size in bytes."""
+
+    digest: str
+    place: str
+    size: int
+
+
+def list_kept(notebook: Notebook, run: str = "") -> list[KeptFile]:
+    """Returns the files of one run, or of all runs, newest run first, with those that could not be kept.
+
+    Args:
+        notebook: The notebook.
+        run: Id of a run, or "" for all.
+    """
+    from labbook.index.query import list_notes
+
+    local = ObjectFolder(notebook.paths.artifacts)
+    here = set(local.digests())
+    elsewhere = "store" if notebook.config.artifact_store.strip() else ""
+    runs = [run] if run else [entry.id for entry in list_notes(notebook, "has:artifact").entries]
+    kept = []
+    for run_id in runs:
+        for artifact in _artifacts_of(notebook, run_id):
+            digest = artifact.digest.partition(":")[2]
+            kept.append(KeptFile(run_id, artifact, "local" if digest in here else elsewhere if digest else ""))
+    return kept
+
+
+def _artifacts_of(notebook: Notebook, run_id: str) -> list[Artifact]:
+    try:
+        data = json.loads((notebook.paths.attachments(run_id) / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return []
+    return _decoded(data.get("artifacts") if isinstance(data, dict) else None)
+
+
+def _decoded(facts: Any) -> list[Artifact]:  # noqa: ANN401 - JSON data
+    from labbook.model.run import Run
+    from labbook.model.run_json import run_from_json
+
+    run: Run = run_from_json({"artifacts": facts or []})
+    return list(run.artifacts)
+
+
+def find_file(notebook: Notebook, word: str, name: str = "") -> KeptFile:
+    """Returns one kept file.
+
+    Args:
+        notebook: The notebook.
+        word: A run, as every command takes it, or at least six characters of a digest.
+        name: Name or path of the file, or the end of it; may be omitted if there is only one.
+
+    Raises:
+        NothingFoundError: There is none.
+        UsageError: There are several; names them.
+    """
+    from labbook.index.query import find_run
+
+    digest = word.removeprefix("sha256:").lower()
+    is_digest = len(digest) >= _SHORTEST and not set(digest) - set("0123456789abcdef")
+    kept = [one for one in list_kept(notebook) if one.hex.startswith(digest)] if is_digest else []
+    if kept and len({one.hex for one in kept}) > 1:
+        raise UsageError(f"several kept files begin with {word}", hint="give more characters of the digest")
+    if not kept:
+        run = find_run(notebook, word).id
+        kept = [one for one in list_kept(notebook, run) if one.hex]
+        if not kept:
+            raise NothingFoundError(f"the run {run} has no kept files", hint="`labbook artifact list` shows all")
+    chosen = [one for one in kept if name in ("", one.artifact.name, one.artifact.path)]
+    chosen = chosen or [one for one in kept if one.artifact.path.endswith(f"/{name}")]
+    if not chosen:
+        raise NothingFoundError(f"{word} has no kept file {name!r}", hint=f"`labbook artifact list {word}`")
+    if len({one.hex for one in chosen}) > 1:
+        names = ", ".join(dict.fromkeys(one.artifact.name for one in chosen))
+        raise UsageError(f"{word} has several such files: {names[:500]}", hint="name one of them, or give its digest")
+    return chosen[0]
+
+
+def get_file(notebook: Notebook, file: KeptFile, target: Path) -> None:
+    """Writes the content of a kept file to `target`, after its digest was checked.
+
+    Raises:
+        NotebookError: It is nowhere, it is damaged, or it cannot be written.
+        UsageError: `target` exists.
+    """
+    if target.exists() or target.is_symlink():
+        raise UsageError(f"{target} exists", hint="remove it, or name another path with --to")
+    for place in _places(notebook):
+        try:
+            size = place.size(file.hex)
+        except OSError as error:
+            raise NotebookError(f"cannot read the kept file: {error}") from error
+        if size is not None:
+            _get(place, file.hex, target)
+            return
+    raise NotebookError(
+        f"{file.artifact.name} ({file.hex[:12]}) is neither on this machine nor in the store",
+        hint="it may wait for an upload on the machine of the run: `labbook artifact push` there",
+    )
+
+
+def _get(place: ObjectStore, digest: str, target: Path) -> None:
+    from labbook.artifacts.file_copy import hash_file
+
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".labbook-") as folder:
+            draft = Path(folder) / "object"
+            place.get(digest, draft)
+            if hash_file(draft)[0] != digest:
+                raise NotebookError(f"the kept file {digest[:12]} in {place.label} is damaged")
+            draft.chmod(0o644)
+            draft.replace(target)
+    except OSError as error:
+        raise NotebookError(f"cannot write {target}: {error}") from error
+
+
+def verify_kept(notebook: Notebook, run: str = "", tell: Callable[[int, int], None] | None = None) -> list[Verified]:
+    """Reads every kept file again and returns whether it is what its entries name.
+
+    Raises:
+        NotebookError: The store cannot be used.
+    """
+    by_digest: dict[str, list[KeptFile]] = {}
+    for file in list_kept(notebook, run):
+        if file.hex:
+            by_digest.setdefault(file.hex, []).append(file)
+    places = list(_places(notebook))
+    results = []
+    for number, (digest, files) in enumerate(by_digest.items()):
+        if tell is not None:
+            tell(number, len(by_digest))
+        results.append(_verify(digest, tuple(files), places))
+    return results
+
+
+def _verify(digest: str, files: tuple[KeptFile, ...], places: list[ObjectStore]) -> Verified:
+    for place in places:
+        try:
+            if place.size(digest) is None:
+                continue
+            state = "ok" if place.digest_of(digest)[0] == digest else "damaged"
+        except OSError as error:
+            return Verified(digest, "unreadable", str(error), files)
+        return Verified(digest, state, place.label, files)
+    return Verified(digest, "missing", "", files)
+
+
+def find_unnamed(notebook: Notebook) -> list[Pruned]:
+    """Returns the objects that no entry names: local ones, and those that this copy of the notebook has uploaded.
+
+    Objects that others uploaded to the same store are never among them, nor objects of the last hour.
+
+    Raises:
+        NotebookError: The facts of an entry with kept files cannot be read, so that it is unknown what it names, or
+            the store cannot be used.
+    """
+    named = set(_named_digests(notebook))
+    local = ObjectFolder(notebook.paths.artifacts)
+    found = []
+    for digest in local.digests():
+        with suppress(OSError):
+            status = local.path(digest).stat()
+            if digest not in named and time.time() - status.st_ctime > _YOUNG_S:
+                found.append(Pruned(digest, "local", status.st_size))
+    store = open_store(notebook.config.artifact_store, notebook.paths.root)
+    if store is not None:
+        facts = [fact for fact in stored_objects(notebook) if fact.get("store") == store.label]
+        old = {str(fact.get("digest")): fact.get("at", 0) for fact in facts}
+        for digest, at in old.items():
+            if digest not in named and time.time() - float(at) > _YOUNG_S:
+                with suppress(OSError, ValueError):
+                    size = store.size(digest)
+                    found += [Pruned(digest, "store", size)] if size is not None else []
+    return found
+
+
+def remove_unnamed(notebook: Notebook, found: list[Pruned]) -> None:
+    """Removes objects that `find_unnamed` returned.
+
+    Raises:
+        NotebookError: One cannot be removed; the others before it are.
+    """
+    local = ObjectFolder(notebook.paths.artifacts)
+    store = open_store(notebook.config.artifact_store, notebook.paths.root)
+    for one in found:
+        place: ObjectStore | None = local if one.place == "local" else store
+        try:
+            if place is not None:
+                place.remove(one.digest)
+        except OSError as error:
+            raise NotebookError(f"cannot remove {one.digest[:12]}: {error}") from error
+
+
+def _named_digests(notebook: Notebook) -> Iterator[str]:
+    """Yields the digests that entries, on this branch or being written, name."""
+    from labbook.index.query import list_notes
+
+    for entry in list_notes(notebook, "has:artifact").entries:
+        artifacts = _artifacts_of(notebook, entry.id)
+        if not artifacts:
+            raise NotebookError(
+                f"the kept files of {entry.path} are unknown: its run.json is missing or damaged",
+                hint="restore it from git, or remove the entry",
+            )
+        yield from (artifact.digest.partition(":")[2] for artifact in artifacts)
+    for journal in open_journals(notebook.paths):
+        yield from _digests_of_journal(journal)
+
+
+def _digests_of_journal(journal: Journal) -> Iterator[str]:
+    facts = list(journal.read(journal.paths.after).get("artifacts") or ())
+    with suppress(OSError):
+        for line in journal.paths.artifacts.read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError, LookupError, TypeError):
+                facts += json.loads(line)["artifacts"]
+    for artifact in _decoded(facts):
+        yield artifact.digest.partition(":")[2]
+
+
+def _places(notebook: Notebook) -> Iterator[ObjectStore]:
+    yield ObjectFolder(notebook.paths.artifacts)
+    store = open_store(notebook.config.artifact_store, notebook.paths.root)
+    if store is not None:
+        yield store

@@ -1,0 +1,138 @@
+"""Finds the job of several tasks that this process belongs to, from the variables of its launcher.
+
+A job is what one launcher started together: `srun`, `torchrun`, `mpirun`, `paddle.distributed.launch`, a PyTorchJob.
+Its tasks have the same id on all nodes, and a number each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from labbook.frozen import dataclass
+
+_LONGEST_KEY = 100
+_BATCH_STEP = 4_000_000_000
+"""Step numbers above belong to the batch script itself, which is one process. Source: slurm.h, SLURM_BATCH_SCRIPT."""
+_LOOPBACK = ("localhost", "127.0.0.1", "::1", "")
+
+
+@dataclass(frozen=True)
+class JobSystem:
+    """The variables of one launcher.
+
+    Args:
+        name: First part of the key.
+        ids: Variables that together name the job; the first must be set.
+        rank: Variable with the number of the task.
+        world: Variable with the number of tasks.
+        attempt: Variable with the number of restarts, or "".
+        place: Variables that name the job further where they are set: a launcher may give the same id twice.
+        needs: A variable that must be set as well, or "".
+        of_host: Whether the id is unique on one host only.
+    """
+
+    name: str
+    ids: tuple[str, ...]
+    rank: str
+    world: str
+    attempt: str = ""
+    place: tuple[str, ...] = ()
+    needs: str = ""
+    of_host: bool = False
+
+
+_CLUSTER = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID")
+SYSTEMS = (
+    JobSystem(
+        "torchelastic",
+        ("TORCHELASTIC_RUN_ID",),
+        "RANK",
+        "WORLD_SIZE",
+        "TORCHELASTIC_RESTART_COUNT",
+        ("SLURM_JOB_ID", "MASTER_ADDR", "MASTER_PORT"),
+    ),
+    JobSystem("paddle", ("PADDLE_TRAINER_ENDPOINTS",), "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"),
+    JobSystem("openmpi", ("PMIX_NAMESPACE",), "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", place=_CLUSTER),
+    JobSystem("openmpi", ("OMPI_MCA_ess_base_jobid",), "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", place=_CLUSTER),
+    JobSystem("slurm", _CLUSTER[1:], "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_RESTART_COUNT", _CLUSTER[:1]),
+    JobSystem("mpi", ("PMI_PORT",), "PMI_RANK", "PMI_SIZE"),
+    JobSystem("ray", ("RAY_JOB_ID",), "RANK", "WORLD_SIZE", place=("MASTER_ADDR", "MASTER_PORT")),
+    JobSystem(
+        "kubernetes", ("MASTER_ADDR", "MASTER_PORT"), "RANK", "WORLD_SIZE", "", ("PET_RDZV_ID",),
+        "KUBERNETES_SERVICE_HOST",
+    ),
+    JobSystem("env", ("MASTER_ADDR", "MASTER_PORT"), "RANK", "WORLD_SIZE", of_host=True),
+)  # fmt: skip
+"""The launcher that started this process itself comes first: `torchrun` may run inside `srun`, `mpirun` inside Slurm.
+
+Source: documentation of each launcher; `printenv` under Slurm 22.05 and Open MPI 4.1."""
+
+
+@dataclass(frozen=True)
+class JobTask:
+    """One task of a job.
+
+    Args:
+        key: Names the job on all its nodes; fit for a file name.
+        system: Name of the `JobSystem`.
+        rank: Number of this task.
+        world: Number of tasks, at least 2.
+        node: Name of the node, as the launcher calls it.
+    """
+
+    key: str
+    system: str
+    rank: int
+    world: int
+    node: str
+
+
+def find_job(environ: Mapping[str, str], host: str) -> JobTask | None:
+    """Returns the task that this process is, or `None` for a process of its own.
+
+    Args:
+        environ: The environment.
+        host: Name of this host.
+    """
+    for system in SYSTEMS:
+        rank, world = _number(environ.get(system.rank)), _number(environ.get(system.world))
+        if rank is None or world is None or world < 2 or rank >= world or not all(map(environ.get, system.ids)):
+            continue
+        if system.needs and not environ.get(system.needs):
+            continue
+        if system.name == "slurm" and (_number(environ.get("SLURM_STEP_ID")) or 0) > _BATCH_STEP:
+            continue
+        parts = [environ[name] for name in (*system.ids, *system.place) if environ.get(name)]
+        if system.of_host and environ.get("MASTER_ADDR", "") in _LOOPBACK:
+            parts.append(host)
+        restarts = _number(environ.get(system.attempt)) or 0 if system.attempt else 0
+        key = _key([system.name, *parts, *([f"r{restarts}"] if restarts else [])])
+        return JobTask(key, system.name, rank, world, environ.get("SLURMD_NODENAME") or host)
+    return None
+
+
+def batch_attempt(environ: Mapping[str, str]) -> tuple[str, int] | None:
+    """Returns the key of a Slurm job and the number of its restarts; `None` outside Slurm.
+
+    The key names one step of one job, or of one task of an array: a requeued job has the same one.
+    """
+    job = environ.get("SLURM_JOB_ID", "")
+    if not job:
+        return None
+    step = environ.get("SLURM_STEP_ID", "batch") if _number(environ.get("SLURM_STEP_ID")) is not None else "batch"
+    parts = ["slurm", *filter(None, (environ.get("SLURM_CLUSTER_NAME"),)), job, step]
+    return _key(parts), _number(environ.get("SLURM_RESTART_COUNT")) or 0
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 12 else None
+
+
+def _key(parts: list[str]) -> str:
+    key = re.sub(r"[^A-Za-z0-9._]+", "_", "-".join(parts)).strip("._")
+    if len(key) > _LONGEST_KEY:
+        import hashlib
+
+        key = f"{key[:_LONGEST_KEY]}_{hashlib.sha256('-'.join(parts).encode()).hexdigest()[:12]}"
+    return key

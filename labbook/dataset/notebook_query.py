@@ -1,0 +1,131 @@
+"""Answers SQL over the notebook: DuckDB reads the tables from a data set in the notebook's private folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from labbook.dataset.dataset_export import export
+from labbook.dataset.dataset_tables import TABLES
+from labbook.errors import UsageError
+from labbook.model.message import Message
+from labbook.store.notebook import Notebook
+from labbook.store.sentences import Sentences
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow
+
+_COLUMN = re.compile(
+    r'Referenced column "(.+?)" not found|does not have a column named "(.+?)"|column named "(.+?)" does not'
+)
+_TABLE = re.compile(r"Table with name (.+?) does not exist")
+_MOST_TEXT = 300
+
+
+def run_query(notebook: Notebook, sql: str, *, tell: Callable[[int, int], None] | None = None) -> pyarrow.Table:
+    """Returns the answer to one SELECT statement over the tables of the data set.
+
+    The statement sees only these tables: it cannot read or write files, load extensions or change settings.
+
+    Args:
+        notebook: The notebook; its private data set is brought up to date first.
+        sql: The statement.
+        tell: Called with (runs read, runs to read) while the data set is brought up to date.
+
+    Raises:
+        UsageError: DuckDB is not installed, or the statement is no SELECT or cannot be answered.
+    """
+    say = Sentences(notebook.config.language_in_use())
+    try:
+        import duckdb
+        import pyarrow  # noqa: F401 - the tables are exchanged with it
+    except ImportError as error:
+        raise UsageError(
+            say.line("dataset.not_installed", reason=str(error)), hint="pip install 'labbook[data]'"
+        ) from error
+    folder = notebook.paths.private / "dataset"
+    _check_statement(sql, say)
+    export(notebook, str(folder), withheld=True, tell=tell)
+    with duckdb.connect(":memory:") as connection:
+        _open_tables(connection, str(folder))
+        try:
+            return connection.sql(sql).to_arrow_table()
+        except duckdb.Error as error:
+            raise _explain(connection, error, say) from error
+
+
+def _check_statement(sql: str, say: Sentences) -> None:
+    import duckdb
+
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise UsageError(_first_line(error), hint=say.line("dataset.syntax_advice")) from error
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise UsageError(say.line("dataset.only_select"), hint=say.line("dataset.syntax_advice"))
+
+
+def _open_tables(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
+    """Makes a view for each table, and closes everything else to the statement."""
+    import glob
+    from pathlib import Path
+
+    from labbook.dataset.parquet_files import arrow_schema
+
+    for table in TABLES:
+        files = f"{folder}/{table}"
+        if any(Path(files).glob("month=*/*.parquet")):
+            place = f"{glob.escape(files)}/month=*/part-0.parquet".replace("'", "''")
+            connection.execute(
+                f"CREATE VIEW \"{table}\" AS SELECT * FROM read_parquet('{place}', hive_partitioning = true,"
+                " hive_types = {'month': VARCHAR})"
+            )
+        else:
+            empty = arrow_schema(table).empty_table()
+            connection.register("empty", empty)
+            connection.execute(f"CREATE TABLE \"{table}\" AS SELECT *, '' AS month FROM empty")
+            connection.unregister("empty")
+    # Times are shown as they are on disk, in UTC.
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET python_enable_replacements = false")
+    connection.execute("SET autoload_known_extensions = false")
+    connection.execute("SET autoinstall_known_extensions = false")
+    connection.execute("SET allowed_directories = ['" + f"{folder}/".replace("'", "''") + "']")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _explain(connection: duckdb.DuckDBPyConnection, error: Exception, say: Sentences) -> UsageError:
+    """Returns the error for an unanswered statement, with the nearest name of a column or table."""
+    text = str(error)
+    if found := _COLUMN.search(text):
+        name = next(group for group in found.groups() if group)
+        named = [column.name for columns in TABLES.values() for column in columns]
+        message = Message("dataset.unknown_column", {"name": name})
+        return _unknown(message, name, named, say)
+    if found := _TABLE.search(text):
+        return _unknown(Message("dataset.unknown_table", {"name": found[1]}), found[1], list(TABLES), say)
+    return UsageError(_first_line(error), hint=say.line("dataset.syntax_advice"))
+
+
+def _unknown(message: Message, name: str, known: list[str], say: Sentences) -> UsageError:
+    near = get_close_matches(name.lower(), sorted(set(known)), n=1, cutoff=0.5)
+    tables = ", ".join(TABLES)
+    advice = (
+        say.line("dataset.nearest_name", near=near[0], tables=_with_column(near[0]) or tables)
+        if near
+        else say.line("dataset.tables_advice", tables=tables)
+    )
+    return UsageError(say(message), hint=advice)
+
+
+def _with_column(name: str) -> str:
+    return ", ".join(table for table, columns in TABLES.items() if name in {column.name for column in columns})
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:_MOST_TEXT]

@@ -1,0 +1,216 @@
+"""Runs a Jupyter notebook in its kernel: `python -m labbook.execute_notebook FILE`, for `labbook record train.ipynb`.
+
+Outputs are printed as they come. The executed notebook, with masked texts and limited outputs, and one row per code
+cell go to the folder named by `LABBOOK_EXECUTED`, for the entry. An error of a cell ends the process with status 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from labbook.record import notebook_command as files
+from labbook.store.journal import write_atomically
+from labbook.store.recorder_redaction import make_redactor
+
+_MOST_OUTPUT = 256 * 1024
+_MOST_OUTPUTS = 2000
+"""Most bytes of text, and most outputs, of one cell. Source: chosen by us; the console of the entry has the rest."""
+_MOST_SHOWN = 20_000
+_MOST_FIGURE = 256 * 1024
+_MOST_FIGURES = 20
+_MOST_NOTEBOOK = 1024 * 1024
+"""Most bytes of the executed notebook; a larger one loses its outputs, and is left out if it is still twice as large.
+Source: the folder of an entry stays small."""
+_SAVE_EVERY_S = 10.0
+_SAVE_SHARE = 50
+"""Least time between two savings, in times of the last one. Source: chosen by us, at most 2 % of the run."""
+_FIGURES = {"image/png": ".png", "image/jpeg": ".jpg"}
+
+
+class _Run:
+    """One execution: what is known of each cell, and the folder for it."""
+
+    def __init__(self, path: Path, notebook: Any, folder: Path | None) -> None:  # noqa: ANN401 - of nbformat
+        self.notebook = notebook
+        self.folder = folder
+        self.redactor = make_redactor(dict(os.environ), [str(path)])
+        self.rows: dict[int, dict[str, Any]] = {}
+        self.sizes: dict[int, int] = {}
+        self.signal = 0
+        self.tasks: list[Any] = []
+        self._next_save = 0.0
+        for index, cell in enumerate(notebook.cells):
+            if cell.cell_type == "code":
+                before = cell.get("execution_count")
+                self.rows[index] = {"cell": index + 1, "before": before, "state": "not_run", "source": cell.source}
+
+    def started(self, cell: Any, cell_index: int) -> None:  # noqa: ANN401 - of nbclient
+        if cell_index in self.rows:
+            self.rows[cell_index] |= {"state": "running", "started": time.time()}
+
+    def ended(self, cell: Any, cell_index: int, execute_reply: Mapping[str, Any]) -> None:  # noqa: ANN401
+        row = self.rows[cell_index]
+        allowed = "raises-exception" in cell.metadata.get("tags", [])
+        failed = execute_reply.get("content", {}).get("status") == "error" and not allowed
+        row |= {"state": "failed" if failed else "done", "duration_s": time.time() - row["started"]}
+        if time.monotonic() > self._next_save:
+            began = time.monotonic()
+            self.save()
+            # With thousands of cells, saving takes seconds.
+            self._next_save = time.monotonic() + max(_SAVE_EVERY_S, _SAVE_SHARE * (time.monotonic() - began))
+
+    def wants(self, output: Mapping[str, Any], index: int, count: int) -> bool:
+        """Prints an output, and returns whether the cell keeps it."""
+        text = _text_of(output)
+        if text and output.get("output_type") != "error":
+            stream = sys.stderr if output.get("name") == "stderr" else sys.stdout
+            end = "" if output.get("output_type") == "stream" else "\n"
+            print(text, end=end, file=stream, flush=True)
+        self.sizes[index] = self.sizes.get(index, 0) + len(text)
+        fits = self.sizes[index] <= _MOST_OUTPUT and count < _MOST_OUTPUTS
+        if not fits and index in self.rows:
+            self.rows[index]["cut"] = True
+        return fits
+
+    def save(self) -> None:
+        """Writes cells, figures and the executed notebook; failures lose only these."""
+        if self.folder is None:
+            return
+        with suppress(OSError):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            figures = 0
+            for index, row in self.rows.items():
+                outputs = self.notebook.cells[index].get("outputs", [])
+                row["output"] = self.redactor.text("".join(map(_text_of, outputs))[-_MOST_SHOWN:])
+                row["figures"] = []
+                for output in outputs:
+                    name, data = _figure_of(output, f"cell-{row['cell']:03d}-{len(row['figures']) + 1}")
+                    if data and figures < _MOST_FIGURES:
+                        write_atomically(self.folder / name, data, durable=False)
+                        row["figures"].append(name)
+                        figures += 1
+            rows = [{**row, "source": self.redactor.text(row["source"][:_MOST_SHOWN])} for row in self.rows.values()]
+            write_atomically(self.folder / files.CELLS_FILE, json.dumps(rows).encode("utf-8", "replace"), durable=False)
+            executed = self._executed()
+            if len(executed) <= 2 * _MOST_NOTEBOOK:
+                write_atomically(self.folder / files.NOTEBOOK_FILE, executed, durable=False)
+
+    def _executed(self) -> bytes:
+        """Returns the notebook with masked texts; without outputs if it is too large."""
+        data = _masked(json.loads(json.dumps(self.notebook)), self.redactor)
+        text = json.dumps(data, indent=1, ensure_ascii=False).encode("utf-8", "replace")
+        if len(text) > _MOST_NOTEBOOK:
+            for cell in data["cells"]:
+                cell.get("metadata", {}).pop("execution", None)
+                if "outputs" in cell:
+                    cell["outputs"] = []
+            text = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
+        return text
+
+
+def main(arguments: list[str]) -> int:
+    """Executes a notebook; an error of a cell is raised, with its traceback in the message."""
+    import nbformat
+    from jupyter_client.kernelspec import NoSuchKernel
+    from nbclient import NotebookClient
+    from nbclient.exceptions import DeadKernelError
+
+    path = Path(arguments[0])
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    run = _Run(path, notebook, Path(os.environ[files.ENV_FOLDER]) if os.environ.get(files.ENV_FOLDER) else None)
+
+    class Client(NotebookClient):
+        """Prints outputs as they come, and limits what a cell keeps."""
+
+        def output(self, outs: list[Any], msg: dict[str, Any], display_id: str | None, cell_index: int) -> Any:  # noqa: ANN401
+            """Handles one output."""
+            out = super().output(outs, msg, display_id, cell_index)
+            if out is not None and not run.wants(out, cell_index, len(outs)) and outs and outs[-1] is out:
+                outs.pop()
+            return out
+
+        def take_signals(self, notebook: Any) -> None:  # noqa: ANN401 - of nbclient
+            """Shuts the kernel down at a signal, as nbclient does, and remembers which one it was."""
+            loop = asyncio.get_running_loop()
+
+            def end(number: int) -> None:
+                run.signal = number
+                run.tasks.append(asyncio.ensure_future(self._async_cleanup_kernel()))
+
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, end, number)
+
+    client = Client(
+        notebook,
+        timeout=None,
+        resources={"metadata": {"path": str(path.resolve().parent)}},
+        on_cell_execute=run.started,
+        on_cell_executed=run.ended,
+    )
+    client.on_notebook_start = client.take_signals
+    # The frames of the runner say nothing about the notebook.
+    sys.tracebacklimit = 0
+    try:
+        client.execute()
+    except NoSuchKernel as error:
+        names = "`jupyter kernelspec list` shows the kernels of this machine"
+        print(f"labbook: {path} needs the kernel {error.name!r}, which is not installed; {names}", file=sys.stderr)
+        return 1
+    except DeadKernelError:
+        for row in run.rows.values():
+            if row["state"] == "running":
+                row["state"] = "failed"
+        raise
+    finally:
+        run.save()
+        if run.signal:
+            # The end of a program that a signal interrupts, not an error of the notebook.
+            signal.signal(run.signal, signal.SIG_DFL)
+            os.kill(os.getpid(), run.signal)
+    return 0
+
+
+def _text_of(output: Mapping[str, Any]) -> str:
+    if output.get("output_type") == "stream":
+        return _joined(output.get("text"))
+    if output.get("output_type") == "error":
+        return f"{output.get('ename')}: {output.get('evalue')}\n"
+    return _joined((output.get("data") or {}).get("text/plain"))
+
+
+def _joined(text: Any) -> str:  # noqa: ANN401 - text or a list of lines
+    return "".join(map(str, text)) if isinstance(text, list) else str(text or "")
+
+
+def _figure_of(output: Mapping[str, Any], stem: str) -> tuple[str, bytes]:
+    """Returns name and bytes of the figure of an output, or ("", b"")."""
+    data = output.get("data") or {}
+    for kind, suffix in _FIGURES.items():
+        if kind in data:
+            with suppress(ValueError):
+                content = base64.b64decode(_joined(data[kind]))
+                if 0 < len(content) <= _MOST_FIGURE:
+                    return stem + suffix, content
+    return "", b""
+
+
+def _masked(value: Any, redactor: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, dict):
+        return {name: _masked(part, redactor, name) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_masked(part, redactor, key) for part in value]
+    return redactor.text(value) if isinstance(value, str) and not key.startswith("image/") else value
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

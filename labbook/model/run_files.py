@@ -1,0 +1,67 @@
+"""A file of a run that is kept, and the runs that wrote what a run read."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from labbook.frozen import dataclass
+
+_SHORT = 16
+_WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".pdparams", ".pdopt", ".pdmodel", ".h5", ".npz", ".pkl",
+            ".tar", ".msgpack")  # fmt: skip
+"""Endings of files that hold weights or the state of a training. Source: the frameworks' documentation."""
+
+
+def short_fingerprint(fingerprint: str) -> str:
+    """Returns a fingerprint as the front matter has it: 64 bits of the digest, with its kind."""
+    kind, _, digest = fingerprint.partition(":")
+    return f"{kind}:{digest[:_SHORT]}"
+
+
+def is_checkpoint(path: str) -> bool:
+    """Whether a path has the ending of a file with weights or the state of a training."""
+    return PurePosixPath(path).suffix.lower() in _WEIGHTS
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file that was to be kept: one that matches the setting `artifacts`, or that the program passed to `keep`.
+
+    Args:
+        path: As shown in the entry: relative to the working folder if it is inside.
+        name: The name given to `labbook.keep()`, else the path.
+        digest: "sha256:..." of the bytes that are kept, or "" with `reason`.
+        size_bytes: Size of the file; -1 if unknown.
+        via: "setting" or "keep".
+        reason: Why the file is not kept, or what is uncertain about the copy; "" if it is kept as it was.
+        step: Last optimizer step before the call of `keep`, or `None`.
+    """
+
+    path: str
+    name: str
+    digest: str = ""
+    size_bytes: int = -1
+    via: str = "setting"
+    reason: str = ""
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class Parent:
+    """An earlier run that wrote a file which this run read.
+
+    Args:
+        run: Its id.
+        path: Path of the file as this run read it.
+        wrote: Path of the file as that run wrote it.
+        fingerprint: Fingerprint that both recorded.
+        loss: Last training loss of that run, or `None`.
+        title: Its title.
+    """
+
+    run: str
+    path: str
+    wrote: str
+    fingerprint: str
+    loss: float | None = None
+    title: str = ""

@@ -1,0 +1,147 @@
+"""Captures what is left after the command has ended, and adds all captured facts to the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labbook.model.run import Facts, FileUse, Process, Run
+from labbook.model.run_files import Artifact
+from labbook.record.kept_files import keep_files
+from labbook.record.run_from_journal.journal_reader import variables_read
+from labbook.store.journal import Journal, ProcessEvents
+from labbook.store.paths import check_stays_inside
+
+if TYPE_CHECKING:
+    from labbook.capture.context import CaptureContext
+    from labbook.probe.redaction.redactor import Redactor
+    from labbook.store.notebook import Notebook
+
+
+def add_captured(
+    notebook: Notebook, journal: Journal, start: Facts, run: Run, processes: Sequence[ProcessEvents], redactor: Redactor
+) -> Run:
+    """Adds the facts of the capture sources; `after.json` stores those of the end for a later recovery."""
+    from labbook.capture.exit_cause import explain_exit
+    from labbook.capture.processes import find_unobserved
+    from labbook.capture.reproducibility import judge_reproducibility
+    from labbook.capture.resources import read_resources
+    from labbook.capture.sources import capture_after
+    from labbook.capture.used_files import summarize_files
+    from labbook.model.events.process_kinds import Files
+    from labbook.record.jobs.job_journal import JobJournal
+    from labbook.record.run_from_journal.ending_events import standstill_facts
+    from labbook.record.run_from_journal.roll_call import roll_call
+
+    before = journal.read(journal.paths.before)
+    after: dict[str, Any] = journal.read(journal.paths.after)
+    items = [item for process in processes for event in process.of_kind(Files) for item in event.get("items", [])]
+    journal.mask(_learn_from_files(items, redactor))
+    if not after:
+        context = capture_context(notebook, journal, start, redactor, _main_python(processes, run))
+        after = dict(capture_after(context))
+        files = summarize_files(items, context.cwd, notebook.config)
+        after["files"] = [redactor.data(vars(f)) for f in files]
+        after["artifacts"] = keep_files(notebook, journal, context, run, processes)
+        journal.write(journal.paths.after, after, durable=False)
+        after = journal.read(journal.paths.after)  # as written: bytes that are not UTF-8 are replaced
+    file_uses = tuple(FileUse(**f) for f in after.get("files") or ())
+    artifacts = tuple(Artifact(**one) for one in after.pop("artifacts", ()))
+    captured = {**before, **{k: v for k, v in after.items() if k != "files"}}
+    captured = _add_variables(captured, redactor.data(variables_read(processes)))
+    deciding = journal.parts()[0]
+    captured["resources"] = read_resources(deciding.paths.resources)
+    captured["reproducibility"] = judge_reproducibility(captured)
+    ending = explain_exit(journal.ending(), deciding.paths.resources, run.started, os.environ)
+    ending = {**ending, **standstill_facts(run, processes)}
+    if ending:
+        captured["ending"] = redactor.data(ending)
+    job = journal if isinstance(journal, JobJournal) else None
+    ranks = roll_call(processes, job.tasks() if job else (), job.world if job else 0, job.key if job else "")
+    if ranks:
+        captured["ranks"] = redactor.data(ranks)
+    if start.get("attempt_before"):
+        captured["attempt"] = {"before": start["attempt_before"]}
+    unobserved = [one for part in journal.parts() for one in find_unobserved(part.paths.resources)]
+    return _add_unobserved(replace(run, files=file_uses, artifacts=artifacts, captured=captured), unobserved)
+
+
+def _add_variables(captured: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the facts with the variables that the program read among those of the command."""
+    command = captured.get("command")
+    if not variables or not isinstance(command, Mapping) or "unavailable" in command:
+        return dict(captured)
+    known = command.get("environment")
+    both = {**variables, **(known if isinstance(known, Mapping) else {})}
+    return {**captured, "command": {**command, "environment": dict(sorted(both.items()))}}
+
+
+def _add_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
+    """Adds the Python processes without a probe, so that missing events are not read as health."""
+    if not pythons:
+        return run
+    missed = tuple(("Python process " + " ".join(p["argv"])[:200], str(p["reason"])) for p in pythons)
+    unseen = tuple(
+        Process(int(p["pid"]), int(p.get("ppid") or 0), tuple(p["argv"]), "unobserved", probed=False) for p in pythons
+    )
+    status = "absent" if run.probe.status == "absent" else "partial"
+    probe = replace(run.probe, status=status, unobserved=run.probe.unobserved + missed)
+    return replace(run, probe=probe, processes=run.processes + unseen)
+
+
+def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]:
+    """Returns the hello event of the process that trained, or of the command's own interpreter."""
+    from labbook.model.events.training_kinds import FrameworkImported, Step
+
+    trained = next((p for p in processes if p.of_kind(Step)), None)
+    imported = next((p for p in processes if p.of_kind(FrameworkImported)), None)
+    chosen = trained or imported or next((p for p in processes if p.hello), None)
+    return dict(chosen.hello) if chosen is not None else {}
+
+
+def _learn_from_files(items: Sequence[Facts], redactor: Redactor) -> list[str]:
+    """Makes the secrets in environment files that the program read known: it may have printed them without a name."""
+    from labbook.store.recorder_redaction import secrets_in_file
+
+    found = []
+    for path in sorted({str(item.get("path")) for item in items}):
+        with suppress(OSError, RuntimeError):
+            found += secrets_in_file(Path(path).expanduser())
+    redactor.learn(found)
+    return found
+
+
+def capture_context(
+    notebook: Notebook, journal: Journal, start: Facts, redactor: Redactor, python: dict[str, Any]
+) -> CaptureContext:
+    """Returns what the capture sources read: command, folders, settings, the Python of the program.
+
+    Raises:
+        NotebookError: The folder of the entry leads out of the notebook.
+    """
+    from labbook.capture.context import CaptureContext
+
+    attachments = notebook.paths.attachments(journal.run_id)
+    check_stays_inside(attachments, notebook.paths.root)
+    attachments.mkdir(parents=True, exist_ok=True)
+    return CaptureContext(
+        argv=tuple(start.get("argv") or ()),
+        cwd=_working_folder(start, redactor),
+        environ=dict(os.environ),
+        config=notebook.config,
+        attachments=attachments,
+        python=python,
+        notebook=notebook,
+        redactor=redactor,
+    )
+
+
+def _working_folder(start: Facts, redactor: Redactor) -> Path:
+    """Returns the command's working folder; the journal has only the masked path."""
+    masked = str(start.get("cwd") or ".")
+    here = Path.cwd()
+    return here if redactor.text(str(here)) == masked else Path(masked).expanduser()

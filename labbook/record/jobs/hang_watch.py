@@ -1,0 +1,110 @@
+"""Tells on the terminal which rank is elsewhere while a job hangs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+from labbook.store.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from labbook.record.jobs.job_place import JobPlace
+    from labbook.store.sentences import Sentences
+
+LOOK_S = 5.0
+"""Time between two looks. Source: that of the probe's watchdog, which writes the stacks."""
+
+_SILENT_S = 8.0
+_TELLS_A_HANG = ("elsewhere", "differs", "behind", "ended", "failed", "killed")
+_LAUNCHERS = ("torchrun", "accelerate", "accelerate-launch", "deepspeed", "fleetrun", "mpirun", "mpiexec", "srun")
+_LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "paddle.distributed.launch")
+
+
+def starts_ranks(argv: Sequence[str]) -> bool:
+    """Whether a command is a launcher of several ranks."""
+    return any(PurePath(word).name in _LAUNCHERS or word in _LAUNCHER_MODULES for word in argv[:6])
+
+
+class HangWatch:
+    """Watches the event files of all ranks in a thread; prints each state of a hang once.
+
+    The recorder of the lowest rank that still runs tells it. Nothing is read while a rank makes progress.
+
+    Args:
+        journal: The journal of this recorder.
+        place: Folder of its job, or `None` if the ranks are children of this recorder.
+        rank: Number of its task.
+        sentences: Of the user's language.
+        print_line: Prints one line on the terminal; never raises.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        place: JobPlace | None,
+        rank: int,
+        sentences: Sentences,
+        print_line: Callable[[str], None],
+    ) -> None:
+        self._journal, self._place, self._rank = journal, place, rank
+        self._sentences, self._print_line = sentences, print_line
+        self._printed: set[str] = set()
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Starts the thread; it ends with the process."""
+        threading.Thread(target=self._watch, name="labbook_hang_watch", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends the thread at its next look."""
+        self._ended.set()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(LOOK_S):
+            with suppress(Exception):
+                if self._is_first():
+                    self.look()
+
+    def _is_first(self) -> bool:
+        """Whether the recorders of all lower ranks have ended."""
+        if self._place is None:
+            return True
+        for rank in range(self._rank):
+            with suppress(OSError):
+                run_id = (self._place.root / "ranks" / str(rank)).read_text(encoding="utf-8").strip()
+                if not self._place.paths.journal(run_id).done.exists():
+                    return False
+        return True
+
+    def look(self) -> str:
+        """Returns the sentence on a hang, which it prints unless it did before; "" without a hang."""
+        journals = [self._journal] if self._place is None else [m.journal for m in self._place.members()]
+        files = [path for journal in journals for path in journal.paths.events.glob("*.jsonl")]
+        if len(files) < 2 or time.time() - max(map(_changed, files)) < _SILENT_S:
+            return ""
+        from labbook.record.run_from_journal.roll_call import roll_call
+        from labbook.report.entry.ranks_section import odd_sentence
+
+        facts = roll_call([process for journal in journals for process in journal.processes()], (), 0, "", running=True)
+        odd = facts.get("odd") or {}
+        silent = max((float(row.get("silent_s") or 0.0) for row in facts.get("rows", ())), default=0.0)
+        if odd.get("kind") not in _TELLS_A_HANG or not odd.get("others") or not silent:
+            return ""
+        sentence = odd_sentence(odd, self._sentences)
+        if sentence not in self._printed:
+            self._printed.add(sentence)
+            self._print_line(self._sentences.line("record.ranks.hangs", seconds=silent, sentence=sentence))
+        return sentence
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

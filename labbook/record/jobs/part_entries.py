@@ -1,0 +1,167 @@
+"""Joins the entries of nodes without a shared file system: parts with the same job in their front matter."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labbook.model.run import Console, Run
+from labbook.model.run_json import line_by_line, run_from_json, run_to_json
+from labbook.record.run_from_journal.roll_call import name_odd
+from labbook.report.entry.entry_page import entry_markdown
+from labbook.report.entry.title import run_title
+from labbook.store.entry_text import read_text, split_parts, to_bytes
+from labbook.store.journal import write_atomically
+
+if TYPE_CHECKING:
+    from labbook.store.notebook import Notebook
+
+_JOB = re.compile(r"^job: *[\"']?([^\"'\n]+)", re.MULTILINE)
+_MISSING = re.compile(r"^ranks_missing:", re.MULTILINE)
+_WORDS = re.compile(r"<!--.*?-->|^#.*$", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER_BYTES = 8192
+_LINES_OF_OTHERS = 40
+_DECIDES = ("failed", "killed", "lost")
+
+
+def find_parts(notebook: Notebook, among: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Returns the jobs whose entries lack ranks and that have several entries: job -> run ids.
+
+    Args:
+        notebook: The notebook.
+        among: Run ids of new entries; only their jobs are looked for. Empty: all jobs. Reads the front matter of every
+            entry.
+    """
+    found: dict[str, list[str]] = {}
+    parts: set[str] = set()
+    for path, head in _heads(notebook):
+        match = _JOB.search(head)
+        if match is not None:
+            found.setdefault(match[1].strip(), []).append(path.stem)
+            parts.update([match[1].strip()] if _MISSING.search(head) else [])
+    return {
+        job: sorted(ids)
+        for job, ids in found.items()
+        if len(ids) > 1 and job in parts and (not among or set(ids) & set(among))
+    }
+
+
+def join_parts(notebook: Notebook, job: str, run_ids: Sequence[str]) -> str:
+    """Joins the parts of one job into the entry of its lowest rank; returns its run id, "" if there is nothing to join.
+
+    The joined entry has the roll-call, the exceptions, the series and the processes of all parts, and the status and
+    diagnosis of the part whose rank failed first. The other parts are deleted, unless people wrote something in them.
+    The result does not depend on the order of the parts, and joining again changes nothing. The caller commits: changed
+    and deleted are the files of `run_ids`. `labbook recover` and a synchronisation of notebooks call this.
+
+    Args:
+        notebook: The notebook with all parts.
+        job: Names the job, as in the front matter.
+        run_ids: Ids of its entries, at least two.
+
+    Raises:
+        OSError: An entry cannot be written.
+    """
+    parts = [run for run in (_read(notebook, run_id) for run_id in sorted(run_ids)) if run is not None]
+    parts = [run for run in parts if (run.captured.get("ranks") or {}).get("job") == job]
+    if len(parts) < 2:
+        return ""
+    parts.sort(key=lambda run: (min((int(row["rank"]) for row in _rows(run)), default=0), run.id))
+    joined = _join(parts, notebook.config.language_in_use())
+    entry = notebook.paths.entry(joined.id)
+    page = entry_markdown(joined, notebook, read_text(entry))
+    facts = line_by_line(run_to_json(joined))
+    write_atomically(notebook.paths.attachments(joined.id) / "run.json", facts.encode("utf-8"))
+    write_atomically(entry, to_bytes(page))
+    for run in parts[1:]:
+        _remove(notebook, run.id)
+    return joined.id
+
+
+def _join(parts: Sequence[Run], language: str) -> Run:
+    first = parts[0]
+    rows: dict[int, dict[str, Any]] = {}
+    for run in parts:
+        for row in _rows(run):
+            rows.setdefault(int(row["rank"]), dict(row))
+    world = max(int((run.captured["ranks"]).get("world") or 0) for run in parts)
+    ordered = [rows[rank] for rank in sorted(rows)]
+    missing = (
+        sorted(set(range(world)) - set(rows)) if any(run.captured["ranks"].get("missing") for run in parts) else []
+    )
+    odd = name_odd(ordered, missing)
+    deciding = next(
+        (run for run in parts if odd.get("kind") in _DECIDES and any(r["rank"] in odd["ranks"] for r in _rows(run))),
+        next((run for run in parts if run.status != "finished"), first),
+    )
+    ranks = {**first.captured["ranks"], "world": world, "rows": ordered, "missing": missing, "odd": odd}
+    captured = {name: facts for name, facts in first.captured.items() if name != "ending"}
+    captured.update({"ending": deciding.captured["ending"]} if deciding.captured.get("ending") else {})
+    known = {(series.name, series.rank) for series in first.series}
+    run = replace(
+        deciding,
+        id=first.id,
+        experiment=first.experiment,
+        started=min(run.started for run in parts),
+        ended=max((run.ended for run in parts if run.ended is not None), default=None),
+        exceptions=tuple(sorted((e for run in parts for e in run.exceptions), key=lambda e: e.t)),
+        processes=tuple(process for run in parts for process in run.processes),
+        series=first.series + tuple(s for run in parts[1:] for s in run.series if (s.name, s.rank) not in known),
+        console=_console(deciding, parts),
+        captured={**captured, "ranks": {name: value for name, value in ranks.items() if value}},
+        title="",
+    )
+    return replace(run, title=run_title(run, language))
+
+
+def _console(deciding: Run, parts: Sequence[Run]) -> Console:
+    text = deciding.console.text
+    for run in parts:
+        if run is not deciding:
+            text += "".join(f"{line}\n" for line in run.console.text.splitlines()[-_LINES_OF_OTHERS:])
+    return replace(deciding.console, text=text, lines=sum(run.console.lines for run in parts))
+
+
+def _rows(run: Run) -> list[dict[str, Any]]:
+    return [row for row in (run.captured.get("ranks") or {}).get("rows") or () if isinstance(row, dict)]
+
+
+def _read(notebook: Notebook, run_id: str) -> Run | None:
+    with suppress(OSError, ValueError):
+        text = (notebook.paths.attachments(run_id) / "run.json").read_text(encoding="utf-8")
+        facts = json.loads(text)
+        return run_from_json(facts) if isinstance(facts, dict) else None
+    return None
+
+
+def _remove(notebook: Notebook, run_id: str) -> None:
+    """Removes a part that only has generated text."""
+    entry = notebook.paths.entry(run_id)
+    with suppress(OSError):
+        own = "".join(part.text for part in split_parts(_body(read_text(entry))) if not part.name)
+        if _WORDS.sub("", own).strip():
+            return
+        from shutil import rmtree
+
+        rmtree(notebook.paths.attachments(run_id), ignore_errors=True)
+        entry.unlink()
+
+
+def _body(page: str) -> str:
+    return page.split("\n---\n", 1)[-1] if page.startswith("---\n") else page
+
+
+def _heads(notebook: Notebook) -> Iterator[tuple[Path, str]]:
+    """Yields the entries with the first part of their text."""
+    for folder, _, names in os.walk(notebook.paths.runs):
+        for name in names:
+            if name.endswith(".md"):
+                path = Path(folder) / name
+                with suppress(OSError), path.open(encoding="utf-8", errors="replace") as stream:
+                    yield path, stream.read(_FRONT_MATTER_BYTES).partition("\n---\n")[0]

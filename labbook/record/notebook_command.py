@@ -1,0 +1,148 @@
+"""`labbook record train.ipynb`: the command that executes a notebook, and the facts of its cells for the entry."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labbook.errors import UsageError
+from labbook.model.run import Run
+from labbook.store.journal import Journal, write_atomically
+
+if TYPE_CHECKING:
+    from labbook.probe.redaction.redactor import Redactor
+
+RUNNER = "labbook.execute_notebook"
+FOLDER = "notebook"
+"""Folder below the journal into which the runner writes."""
+
+ENV_FOLDER = "LABBOOK_EXECUTED"
+CELLS_FILE = "cells.json"
+NOTEBOOK_FILE = "executed.ipynb"
+
+_MOST_BYTES = 100 * 1024 * 1024
+_MOST_FACTS = 32 * 1024 * 1024
+_MOST_ROWS = 200
+_MOST_CELL = 4000
+_MOST_TEXT = 256 * 1024
+"""Most cells, characters of one and of all of them in `run.json`. Source: the folder of an entry stays under 1 MiB."""
+
+_STATES = ("done", "failed", "running", "not_run")
+
+
+def as_command(command_line: Sequence[str]) -> tuple[str, ...]:
+    """Returns the command that executes a notebook, or `command_line` if it does not begin with one.
+
+    Raises:
+        UsageError: The notebook cannot be read, or what executes it is not installed.
+    """
+    if not command_line or not command_line[0].endswith(".ipynb"):
+        return tuple(command_line)
+    path = Path(command_line[0])
+    if len(command_line) > 1:
+        raise UsageError(
+            f"a notebook takes no arguments: {' '.join(command_line[1:])}",
+            hint=f"for parameters: labbook record -- papermill {path} out.ipynb -p NAME VALUE",
+        )
+    missing = [name for name in ("nbclient", "nbformat") if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"executing {path} needs a library that is not installed: {missing[0]}",
+            hint="python -m pip install nbclient nbformat",
+        )
+    _check(path)
+    return (sys.executable, "-m", RUNNER, str(path))
+
+
+def is_notebook_run(argv: Sequence[str]) -> bool:
+    """Whether a command is one of `as_command`."""
+    return list(argv[1:3]) == ["-m", RUNNER]
+
+
+def _check(path: Path) -> None:
+    hint = "open it in Jupyter and save it again"
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{path} is larger than 100 MiB", hint="clear its outputs in Jupyter")
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not a notebook: {error}", hint=hint) from error
+    if not isinstance(data, dict) or not isinstance(data.get("cells"), list) or data.get("nbformat") != 4:
+        raise UsageError(f"{path} is not a notebook of format 4", hint=hint)
+
+
+def add_cells(run: Run, journal: Journal, folder: Path, redactor: Redactor) -> Run:
+    """Returns the run with the facts of its cells; figures and the executed notebook go to the entry's folder.
+
+    Args:
+        run: The run.
+        journal: Journal with what the runner wrote.
+        folder: The entry's folder.
+        redactor: Masks what became known as secret during the run.
+    """
+    source = journal.paths.root / FOLDER
+    rows: list[dict[str, Any]] = []
+    with suppress(OSError, ValueError, RecursionError):
+        if (source / CELLS_FILE).stat().st_size <= _MOST_FACTS:
+            rows = [_row(row, redactor) for row in json.loads((source / CELLS_FILE).read_bytes())]
+    if not rows:
+        return run
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in [name for row in rows for name in row["figures"]]:
+        with suppress(OSError):
+            write_atomically(folder / name, (source / name).read_bytes(), durable=False)
+    facts: dict[str, Any] = {"cells": _bounded(rows), "total": len(rows), "file": "", "order": _out_of_order(rows)}
+    with suppress(OSError):
+        text = (source / NOTEBOOK_FILE).read_text("utf-8", "replace")
+        write_atomically(folder / NOTEBOOK_FILE, redactor.text(text).encode(), durable=False)
+        facts["file"] = NOTEBOOK_FILE
+    return replace(run, captured={**run.captured, "notebook": facts})
+
+
+def _bounded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the rows for `run.json`: those of failed cells, the last one and the first ones; later texts are cut."""
+    failed = [row for row in rows if row["state"] in ("failed", "running")]
+    chosen = {row["cell"]: row for row in [*failed[:_MOST_ROWS], rows[-1], *rows[:_MOST_ROWS]]}
+    left = _MOST_TEXT
+    kept = []
+    for row in chosen.values():
+        texts = {"source": row["source"][: min(left, _MOST_CELL)], "output": row["output"][-_MOST_CELL:]}
+        left = max(0, left - sum(map(len, texts.values())))
+        kept.append({**row, **(texts if left else {"source": "", "output": ""})})
+    return sorted(kept, key=lambda row: int(row["cell"]))
+
+
+def _row(row: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
+    duration, before = row.get("duration_s"), row.get("before")
+    return {
+        "cell": int(row["cell"]),
+        "state": row["state"] if row.get("state") in _STATES else "not_run",
+        "duration_s": float(duration) if isinstance(duration, (int, float)) else None,
+        "before": before if isinstance(before, int) else None,
+        "source": redactor.text(str(row.get("source") or "")),
+        "output": redactor.text(str(row.get("output") or "")),
+        "cut": bool(row.get("cut")),
+        "figures": [Path(str(name)).name for name in row.get("figures") or ()],
+    }
+
+
+def _out_of_order(rows: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    """Returns up to five pairs of cells in the order in which they had run, if the second is above the first."""
+    pairs: list[list[int]] = []
+    latest: Mapping[str, Any] | None = None
+    for row in rows:
+        if row["before"] is None:
+            continue
+        if latest is not None and row["before"] < latest["before"]:
+            pairs.append([row["cell"], latest["cell"]])
+        else:
+            latest = row
+    return pairs[:5]

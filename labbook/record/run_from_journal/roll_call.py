@@ -1,0 +1,282 @@
+"""The roll-call of a run with several ranks: where each one stood, and which one is the odd one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from labbook.frozen import dataclass
+from labbook.model.events.process_kinds import Bye, StackFrame, Stacks, UncaughtException
+from labbook.model.events.training_kinds import Step
+from labbook.probe.events import protocol
+from labbook.record.run_from_journal.blocked_on import classify_wait
+from labbook.record.run_from_journal.ending_events import find_user_line, parse_thread_stacks, read_stacks_text
+from labbook.record.run_from_journal.ranks import rank_of_process
+from labbook.store.journal import ProcessEvents
+
+_MOST_RANKS = 64
+"""Rows that are stored: all that are unlike the others, and the first of the rest."""
+
+_MOST_FRAMES = 12
+_SLOW = 1.5
+"""A rank is slow whose own work in a step takes this many times the median of the ranks. Source: chosen by us."""
+
+_FEWEST_STEPS = 5
+_BROKEN_BY_PEER = (
+    "Connection closed by peer", "Connection reset by peer", "Connection refused", "Broken pipe", "Socket closed",
+    "remote process exited", "NCCL communicator was aborted", "Timed out waiting", "timed out", "Timeout",
+    "Gloo connectFullMesh failed", "unhandled system error", "connection was closed",
+)  # fmt: skip
+"""Parts of messages that say another rank has gone. Source: gloo/transport/tcp/pair.cc, ProcessGroupNCCL.cpp."""
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """How one recorded task of a job ended.
+
+    Args:
+        rank: Its number.
+        host: Name of the node.
+        status: "killed" or "lost" if its recorder died, else "".
+        code: Exit status of the command, or `None`.
+        signal: Name of the signal that ended it, or "".
+        ended: Unix time, s.
+        failed_at: Unix time (s) of its exception or end, `None` if it ended well.
+        stopped: Whether a signal from outside ended it.
+        names: Paths of the event files of its processes.
+    """
+
+    rank: int
+    host: str
+    status: str
+    code: int | None
+    signal: str
+    ended: float
+    failed_at: float | None
+    stopped: bool
+    names: tuple[str, ...]
+
+
+def roll_call(
+    processes: Sequence[ProcessEvents], tasks: Sequence[TaskFacts], world: int, key: str, *, running: bool = False
+) -> dict[str, Any]:
+    """Returns the facts of a run with several ranks; empty for a run with one.
+
+    Args:
+        processes: Events of all processes.
+        tasks: The recorded tasks of a job; empty if the launcher itself was recorded.
+        world: Number of tasks of the job, 0 if unknown.
+        key: Names the job, or "".
+        running: Whether the run goes on: a process without an end is not a killed one.
+
+    Returns:
+        `job`; `world`; `rows`, by rank: `rank`, `host`, `pid`, `status`, `steps`, `step_s`, `waiting` (see
+        `classify_wait`), `call` (name of the collective), `where` (`file`, `line`, `function`, `source`), `stack`,
+        `error`; `missing` (ranks that never reported); `odd`: `kind`, `ranks` and what `name_odd` adds.
+    """
+    by_rank: dict[int, ProcessEvents] = {}
+    for process in processes:
+        rank = rank_of_process(process)
+        # Of several processes of a rank, such as data loader workers, the one that trained or failed counts.
+        if rank is not None and (rank not in by_rank or _weight(process) > _weight(by_rank[rank])):
+            by_rank[rank] = process
+    owners = {name: task for task in tasks for name in task.names}
+    rows = [_row(rank, process, owners.get(str(process.folder / process.name))) for rank, process in by_rank.items()]
+    seen = {name for process in by_rank.values() for name in [str(process.folder / process.name)]}
+    for row in rows if running else ():
+        row["status"] = "running" if row["status"] == "killed" else row["status"]
+    rows += [_task_row(task) for task in tasks if not seen.intersection(task.names)]
+    if len(rows) < 2 and not (tasks and world > 1):
+        return {}
+    rows.sort(key=lambda row: int(row["rank"]))
+    missing = sorted(set(range(world)) - {task.rank for task in tasks}) if tasks else []
+    odd = name_odd(rows, missing)
+    shown = sorted(rows, key=lambda row: (row["rank"] not in odd.get("ranks", ()), row["rank"]))[:_MOST_RANKS]
+    facts = {
+        "job": key, "world": max(world, len(rows)), "rows": sorted(shown, key=lambda row: int(row["rank"])),
+        "missing": missing, "odd": odd,
+    }  # fmt: skip
+    return {name: value for name, value in facts.items() if value}
+
+
+def _weight(process: ProcessEvents) -> tuple[int, int, int]:
+    steps = max((event.get("step", 0) for event in process.of_kind(Step)), default=0)
+    return steps, len(process.of_kind(UncaughtException)), len(process.of_kind(Stacks))
+
+
+def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str, Any]:
+    hello = process.hello
+    raised = next((e for e in process.of_kind(UncaughtException) if e.get("exit")), None)
+    ended = bool(process.of_kind(Bye))
+    row: dict[str, Any] = {"rank": rank, "host": task.host if task else hello.get("host", ""), "pid": hello.get("pid")}
+    row["steps"] = max((event.get("step", 0) for event in process.of_kind(Step)), default=0)
+    row["step_s"] = own_step_s(process)
+    row["failed_at"] = raised.get("t") if raised is not None else task.failed_at if task is not None else None
+    if raised is not None:
+        message = next(iter(raised.get("message", "").splitlines()), "")
+        row["error"] = f"{raised.get('type', '')}: {message}"[:300].rstrip(": ")
+        row["where"] = find_user_line(raised.get("frames", []))
+        row["call"] = collective_name(raised.get("frames", []))
+    row["status"] = _status(task, raised is not None, ended)
+    if task is not None:
+        row["signal"], row["code"] = task.signal, task.code
+    frames, silent = last_stack(process)
+    if frames and raised is None and row["status"] != "finished":
+        row["waiting"], row["call"] = classify_wait(frames), collective_name(frames)
+        row["where"] = find_user_line(frames)
+        row["stack"] = [
+            f"{f.get('file')}:{f.get('line')} {f.get('function')}"
+            for f in frames
+            if not str(f.get("file")).startswith("<frozen importlib")
+        ][-_MOST_FRAMES:]
+        row["silent_s"] = silent
+    return {name: value for name, value in row.items() if value not in (None, "", {}, [])}
+
+
+def _task_row(task: TaskFacts) -> dict[str, Any]:
+    row = {"rank": task.rank, "host": task.host, "status": _status(task, False, False), "signal": task.signal,
+           "code": task.code, "failed_at": task.failed_at}  # fmt: skip
+    return {name: value for name, value in row.items() if value not in (None, "")}
+
+
+def _status(task: TaskFacts | None, raised: bool, ended: bool) -> str:
+    if task is None:
+        return "failed" if raised else "finished" if ended else "killed"
+    if task.status:
+        return task.status
+    if task.signal == "SIGKILL" or task.code == 137:
+        return "killed"
+    if task.stopped:
+        return "interrupted"
+    return "finished" if task.code == 0 and not task.signal else "failed"
+
+
+def last_stack(process: ProcessEvents) -> tuple[list[StackFrame], float | None]:
+    """Returns the last known frames of the main thread of a process, innermost last, and its silence in seconds."""
+    stacks = process.of_kind(Stacks)
+    last = stacks[-1] if stacks else Stacks()
+    text = read_stacks_text(process.folder / process.name.replace(".jsonl", protocol.STACKS_ENDING))
+    threads = parse_thread_stacks(text) if text else []
+    if not threads and last.get("reason") != "moved":
+        threads = last.get("threads", [])
+    frames = next((thread.get("frames", []) for thread in threads if thread.get("main")), [])
+    return frames, last.get("silent_s")
+
+
+def collective_name(frames: Sequence[StackFrame]) -> str:
+    """Returns the function of the framework that the user's code called, if it is a collective ("all_reduce")."""
+    if classify_wait(frames) != "collective":
+        return ""
+    name = ""
+    for frame in reversed(frames):
+        if frame.get("user"):
+            break
+        function = frame.get("function", "").rpartition(".")[2]
+        if function not in ("wrapper", "collective", "_call_impl", "_wrapped_call_impl", "inner", "decorate_context"):
+            name = function
+    return name
+
+
+def own_step_s(process: ProcessEvents) -> float | None:
+    """Returns the median seconds of a rank's own work in a step: data, forward and the rest without the backward.
+
+    Ranks wait for each other in the backward and in the optimizer step, where gradients are averaged.
+    """
+    own = []
+    for event in process.of_kind(Step):
+        phases = event.get("ph")
+        if phases:
+            own.append(sum(s for name in ("data", "forward", "other") if isinstance(s := phases.get(name), float)))
+    return round(median(own), 6) if len(own) >= _FEWEST_STEPS else None
+
+
+def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> dict[str, Any]:
+    """Returns which ranks are unlike the others, in the order of what explains most.
+
+    Args:
+        rows: The rows of a roll-call; of a run that still goes on, `status` is "running".
+        missing: Ranks that never reported.
+
+    Returns:
+        Empty, or `kind` and `ranks`: "failed" (raised first), "killed" (ended by a signal first), "lost" (its recorder
+        died), "missing" (never reported), "ended" (finished while others wait in a collective), "elsewhere" (not in the
+        collective in which the others wait), "differs" (in another call than the others), "behind" (at an earlier
+        step), "slow" (`ratio` to the median); `where`, `call`, `waiting` of the first of them; `others`: `call`,
+        `where` and `ranks` of those that wait.
+    """
+    waiting = [row for row in rows if row.get("waiting") == "collective"]
+    first = _first_failed(rows)
+    ended = [row for row in rows if row["status"] == "finished"]
+    # Where ranks fail only because a peer has gone, one that has ended or never came is the reason.
+    broken = [row for row in rows if _is_consequence(row)] if first is not None and _is_consequence(first) else []
+    if first is not None and first["status"] != "interrupted" and not (broken and (ended or missing)):
+        kind = {"killed": "killed", "lost": "lost"}.get(str(first["status"]), "failed")
+        return _odd(kind, [first], waiting)
+    if missing:
+        return {"kind": "missing", "ranks": list(missing), **_others(waiting)}
+    if ended and (waiting or broken):
+        return _odd("ended", ended, waiting or broken)
+    apart = [row for row in rows if row.get("where") and row.get("waiting") != "collective"]
+    if apart and waiting:
+        return _odd("elsewhere", apart, waiting)
+    if len(waiting) > 1:
+        places = Counter(_place(row) for row in waiting)
+        if len(places) > 1:
+            commonest = places.most_common(1)[0][0]
+            low = min(int(row.get("steps", 0)) for row in waiting)
+            behind = [row for row in waiting if row.get("steps", 0) == low]
+            others = [row for row in waiting if row not in behind]
+            if others and places.most_common(1)[0][1] == 1:
+                return _odd("behind", behind, others)
+            rest = [row for row in waiting if _place(row) != commonest]
+            return _odd("differs", rest, [row for row in waiting if row not in rest])
+    return _slowest(rows)
+
+
+def _place(row: Mapping[str, Any]) -> tuple[object, ...]:
+    where = row.get("where") or {}
+    return row.get("call"), where.get("file"), where.get("line")
+
+
+def _first_failed(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Returns the row of the rank that failed first; errors about a peer that has gone are consequences."""
+    failed = [row for row in rows if row["status"] in ("failed", "killed", "lost")]
+
+    return min(
+        failed, key=lambda row: (_is_consequence(row), float(row.get("failed_at") or float("inf"))), default=None
+    )
+
+
+def _is_consequence(row: Mapping[str, Any]) -> bool:
+    """Whether the error of a rank says that another one has gone."""
+    return any(part in str(row.get("error", "")) for part in _BROKEN_BY_PEER)
+
+
+def _odd(kind: str, odd: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    one = odd[0]
+    facts = {name: one[name] for name in ("where", "call", "waiting", "error", "signal", "code") if name in one}
+    rest = [row for row in others if row not in odd]
+    return {"kind": kind, "ranks": [row["rank"] for row in odd], "steps": one.get("steps", 0), **facts, **_others(rest)}
+
+
+def _others(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    if not rows:
+        return {}
+    commonest = Counter(_place(row) for row in rows).most_common(1)[0][0]
+    same = [row for row in rows if _place(row) == commonest]
+    one = same[0]
+    return {"others": {"call": one.get("call", ""), "where": one.get("where", {}), "ranks": [r["rank"] for r in same]}}
+
+
+def _slowest(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    times = {row["rank"]: float(row["step_s"]) for row in rows if row.get("step_s")}
+    if len(times) < 2 or len(times) < len(rows):
+        return {}
+    slowest = max(times, key=lambda rank: times[rank])
+    usual = median(seconds for rank, seconds in times.items() if rank != slowest)
+    if not usual or times[slowest] < _SLOW * usual or times[slowest] - usual < 1e-3:
+        return {}
+    return {"kind": "slow", "ranks": [slowest], "ratio": round(times[slowest] / usual, 2),
+            "step_s": times[slowest], "usual_s": usual}  # fmt: skip

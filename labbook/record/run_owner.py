@@ -1,0 +1,46 @@
+"""Whose run it is: its experiment and its author."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from labbook.record.session import RecordRequest
+    from labbook.store.notebook import Notebook
+
+
+def run_experiment(notebook: Notebook, script: str, request: RecordRequest, project: str, root: str) -> str:
+    """Returns the experiment of the run: the chosen one, or that of its script and project."""
+    from labbook.store.experiments import choose_experiment, script_mode
+
+    chosen = request.experiment or _started_here(notebook) or notebook.config.experiment
+    return choose_experiment(notebook, script, chosen, project=project, root=root, mode=script_mode(Path(script)))
+
+
+def _started_here(notebook: Notebook) -> str:
+    """Returns the experiment that `labbook new` started in this folder, if its page is still there."""
+    from labbook.store.started_experiment import started_experiment
+
+    try:
+        slug = started_experiment(notebook, Path.cwd())
+    except OSError:  # the folder was deleted
+        return ""
+    return slug if slug and (notebook.paths.experiments / f"{slug}.md").is_file() else ""
+
+
+def run_author(notebook: Notebook) -> str:
+    """Returns the author of a run: the setting, git's user name or the login name."""
+    if notebook.config.author:
+        return notebook.config.author
+    from labbook.store.git_process import user_name
+
+    name = user_name(notebook.paths.root)
+    if name:
+        return name
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

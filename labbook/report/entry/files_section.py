@@ -1,0 +1,68 @@
+"""The section of an entry on the files of the run: read, written, kept, and the runs that wrote what it read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labbook.model.run import FileUse, Run
+from labbook.model.run_files import Artifact, is_checkpoint
+from labbook.report import numbers
+from labbook.report.entry.section_limits import Limits, shorten_middle
+from labbook.store.paths import NotebookPaths
+
+
+def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) -> dict[str, Any] | None:
+    """Returns files read and written, written ones and the largest first, with kept files and lineage, or `None`.
+
+    Args:
+        run: The run.
+        paths: Paths of its notebook, for links to other entries.
+        store: Where kept files go, without credentials; "" for this machine.
+        limits: Limits of the entry.
+    """
+    if not run.files and not run.artifacts:
+        return None
+    order = {"written": 0, "read and written": 1, "read": 2}
+    files = sorted(run.files, key=lambda f: (order.get(f.mode, 3), -f.size_bytes, f.path))
+    return {
+        "rows": [_file(f, limits) for f in files[: limits.rows]],
+        "more": max(0, len(files) - limits.rows),
+        "kept": [_artifact(one, limits) for one in run.artifacts[: limits.rows]],
+        "more_kept": max(0, len(run.artifacts) - limits.rows),
+        "store": store,
+        "parents": [
+            {
+                "run": parent.run,
+                "url": paths.link(run.id, paths.entry(parent.run)),
+                "path": shorten_middle(parent.path, limits.cell),
+                "wrote": shorten_middle(parent.wrote, limits.cell) if parent.wrote != parent.path else "",
+                "resumed": parent.run == run.resumed_from and is_checkpoint(parent.path),
+            }
+            for parent in run.parents
+        ],
+        "figure": run.id,
+    }
+
+
+def _artifact(artifact: Artifact, limits: Limits) -> dict[str, Any]:
+    return {
+        "name": shorten_middle(artifact.name, limits.cell),
+        "path": shorten_middle(artifact.path, limits.cell) if artifact.path != artifact.name else "",
+        "size": numbers.size(artifact.size_bytes),
+        "digest": artifact.digest.partition(":")[2][:12],
+        "reason": artifact.reason,
+        "step": artifact.step,
+    }
+
+
+def _file(use: FileUse, limits: Limits) -> dict[str, Any]:
+    prints = [one.partition(":") for one in (use.before, use.fingerprint) if one]
+    return {
+        "path": shorten_middle(use.path, limits.cell),
+        "mode": use.mode,
+        "size": numbers.size(use.size_bytes),
+        "fingerprint": " → ".join(f"{kind}:{digest[:12]}" for kind, _, digest in prints),
+        "tracked": shorten_middle(use.tracked, limits.cell),
+        "reason": use.reason,
+        "members": use.members,
+    }

@@ -1,0 +1,119 @@
+"""The section *Ranks*: the roll-call of a run with several ranks, and the sentence on the odd one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labbook.model.run import Run
+from labbook.report.ending_exception import shown_path
+from labbook.report.entry.section_limits import Limits, shorten_middle
+from labbook.report.numbers import duration
+from labbook.store.sentences import Sentences
+
+_MOST_NAMED = 8
+_MOST_STACKS = 4
+
+
+def ranks_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
+    """Returns the roll-call, or `None` for a run with one rank."""
+    facts = run.captured.get("ranks") or {}
+    rows = [row for row in facts.get("rows") or () if isinstance(row, Mapping)]
+    if not rows:
+        return None
+    odd = facts.get("odd") or {}
+    first = [row for row in rows if row.get("rank") in odd.get("ranks", ())]
+    rest = [row for row in rows if row not in first]
+    shown = sorted([*first, *rest][: limits.rows], key=lambda row: int(row.get("rank", 0)))
+    unlisted = int(facts.get("world") or 0) - len(rows) - len(facts.get("missing") or ())
+    return {
+        "sentence": odd_sentence(odd, say, run),
+        "missing": _numbers(facts.get("missing") or ()) if odd.get("kind") != "missing" else "",
+        "rows": [_row(row, run, limits, is_odd=row in first) for row in shown],
+        "more": len(rows) - len(shown) + max(0, unlisted),
+        "stacks": [
+            {"rank": row["rank"], "text": "\n".join(shorten_middle(str(line), limits.cell) for line in row["stack"])}
+            for row in [*first, *rest]
+            if row.get("stack")
+        ][:_MOST_STACKS],
+    }  # fmt: skip
+
+
+def _row(row: Mapping[str, Any], run: Run, limits: Limits, *, is_odd: bool) -> dict[str, Any]:
+    code = row.get("code")
+    how = str(row.get("signal") or (f"exit {code}" if code else ""))
+    return {
+        "rank": row.get("rank"),
+        "odd": is_odd,
+        "host": str(row.get("host") or ""),
+        "status": row.get("status"),
+        "how": how,
+        "steps": row.get("steps"),
+        "step_time": duration(row["step_s"]) if row.get("step_s") else "",
+        "call": str(row.get("call") or ""),
+        "waiting": str(row.get("waiting") or ""),
+        "place": _place(row.get("where"), run),
+        "function": str((row.get("where") or {}).get("function") or ""),
+        "error": shorten_middle(str(row.get("error") or ""), limits.cell),
+    }
+
+
+def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None) -> str:
+    """Returns the sentence on the odd rank: "rank 3 has not entered all_reduce at train.py:41: it is at data.py:7".
+
+    Args:
+        odd: Of `roll_call.name_odd`.
+        say: Sentences of the language.
+        run: The run, whose folders paths are shown relative to.
+
+    Returns:
+        "" if no rank is odd.
+    """
+    kind = str(odd.get("kind") or "")
+    if not kind:
+        return ""
+    others = odd.get("others") or {}
+    values = {
+        "ranks": _numbers(odd.get("ranks") or ()),
+        "count": len(odd.get("ranks") or ()),
+        "step": odd.get("steps", 0),
+        "own": _place(odd.get("where"), run) or "?",
+        "own_call": str(odd.get("call") or "?"),
+        "error": str(odd.get("error") or odd.get("signal") or (f"exit {odd['code']}" if odd.get("code") else "?")),
+        "others": _numbers(others.get("ranks") or ()),
+        "call": str(others.get("call") or "?"),
+        "place": _place(others.get("where"), run) or "?",
+        "ratio": odd.get("ratio", 0.0),
+        "own_s": odd.get("step_s", 0.0),
+        "usual_s": odd.get("usual_s", 0.0),
+    }
+    sentence = say.line(f"record.ranks.{kind}", **values)
+    if others and kind in ("failed", "killed", "lost", "missing"):
+        sentence = say.line("record.ranks.with_others", sentence=sentence, **values)
+    return sentence
+
+
+def ranks_line(run: Run, say: Sentences) -> str:
+    """Returns the sentence on the odd rank for the terminal; "" for a run with one rank or without an odd one."""
+    return odd_sentence((run.captured.get("ranks") or {}).get("odd") or {}, say, run)
+
+
+def _place(where: Any, run: Run | None) -> str:  # noqa: ANN401 - JSON data
+    if not isinstance(where, Mapping) or not where.get("file"):
+        return ""
+    file = str(where["file"])
+    shown = shown_path(file, run) if run is not None else file.rpartition("/")[2]
+    return f"{shown}:{where.get('line')}"
+
+
+def _numbers(ranks: Sequence[Any]) -> str:
+    """Returns ranks as text: "0-2, 5"; of many, the first."""
+    numbers = sorted(int(rank) for rank in ranks)
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    words = [f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts]
+    return ", ".join(words[:_MOST_NAMED]) + (", ..." if len(words) > _MOST_NAMED else "")

@@ -1,0 +1,138 @@
+"""Jobs on a real Slurm of two nodes; see `slurm_two_nodes.sh`. Run by `make test-cluster`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+
+def has_slurm() -> bool:
+    if not shutil.which("srun") or not shutil.which("sinfo"):
+        return False
+    asked = subprocess.run(["sinfo", "-h", "-o", "%D"], capture_output=True, text=True, check=False, timeout=20)
+    return asked.stdout.strip() not in ("", "0", "1")
+
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not has_slurm(), reason="no Slurm with two nodes: bash tests/clusters/slurm_two_nodes.sh start"),
+]
+LABBOOK = [sys.executable, "-m", "labbook", "record", "--", sys.executable, "train.py"]
+PROGRAM = """\
+import os, signal, sys, time
+rank, what = int(os.environ["SLURM_PROCID"]), sys.argv[1]
+print("rank", rank, flush=True)
+if what == "kill" and rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+if what == "status" and rank == 2:
+    sys.exit(7)
+time.sleep(600 if what == "hang" else 0.2)
+"""
+
+
+@pytest.fixture
+def job(book):
+    (book.folder / "train.py").write_text(PROGRAM)
+    return book
+
+
+def srun(book, *options: str) -> subprocess.CompletedProcess:
+    return subprocess.run(["srun", *options], cwd=book.folder, capture_output=True, text=True, timeout=280, check=False)
+
+
+def runs(book) -> list[dict]:
+    paths = sorted(Path(book.folder).glob("notes/runs/*/*/*/*/run.json"))
+    return [json.loads(path.read_text()) for path in paths]
+
+
+def submit(book, script: str, *options: str) -> str:
+    (book.folder / "job.sh").write_text(f"#!/bin/bash\n{script}\n")
+    done = subprocess.run(
+        ["sbatch", "--parsable", "-N2", "-n4", "-o", "out.%A.%a", *options, "job.sh"],
+        cwd=book.folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def wait_for_job(job_id: str, limit_s: float = 200.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        asked = subprocess.run(["squeue", "-h", "-j", job_id], capture_output=True, text=True, check=False)
+        if not asked.stdout.strip():
+            return
+        time.sleep(1)
+
+
+def test_four_tasks_on_two_nodes_are_one_entry(job):
+    done = srun(job, "-N2", "-n4", *LABBOOK, "status")
+
+    (run,) = runs(job)
+    rows = run["captured"]["ranks"]["rows"]
+    assert done.returncode == 7 and run["exit_code"] == 7
+    assert [(row["rank"], row["host"]) for row in rows] == [(0, "n1"), (1, "n1"), (2, "n2"), (3, "n2")]
+    assert run["captured"]["ranks"]["odd"]["ranks"] == [2]
+
+
+def test_a_task_killed_by_a_signal_heads_the_entry(job):
+    srun(job, "-N2", "-n4", *LABBOOK, "kill")
+
+    (run,) = runs(job)
+    assert run["status"] == "killed"
+    assert run["captured"]["ranks"]["odd"]["kind"] == "killed" and run["captured"]["ranks"]["odd"]["ranks"] == [1]
+
+
+def test_an_array_gives_one_entry_for_each_element(job):
+    wait_for_job(submit(job, f"srun {' '.join(LABBOOK)} ok", "--array=1-2"))
+
+    assert [len(run["captured"]["ranks"]["rows"]) for run in runs(job)] == [4, 4]
+    assert len({run["captured"]["ranks"]["job"] for run in runs(job)}) == 2
+
+
+def test_a_requeued_job_points_to_its_first_attempt(job):
+    record = f"srun {' '.join(LABBOOK)} ok"
+    first_time = f"{record}; scontrol requeue $SLURM_JOB_ID; sleep 30"
+    script = f'if [ "${{SLURM_RESTART_COUNT:-0}}" = 0 ]; then {first_time}; fi\n{record}'
+    number = submit(job, script, "--requeue")
+    deadline = time.monotonic() + 200
+    while len(runs(job)) < 2 and time.monotonic() < deadline:
+        subprocess.run(["scontrol", "update", f"JobId={number}", "StartTime=now"], capture_output=True, check=False)
+        time.sleep(2)
+
+    first, second = runs(job)
+    assert second["captured"]["attempt"] == {"before": first["id"]}
+
+
+@pytest.mark.long
+def test_a_time_limit_is_told_as_such(job):
+    wait_for_job(submit(job, f"srun {' '.join(LABBOOK)} hang", "--time=1"))
+
+    (run,) = runs(job)
+    assert run["status"] in ("interrupted", "killed")
+    assert "time limit" in run["captured"]["ending"]["time_limit"]
+
+
+@pytest.mark.long
+def test_64_tasks_that_end_at_once_make_one_entry(job):
+    done = srun(job, "-N2", "-n64", "--overcommit", *LABBOOK, "ok")
+
+    (run,) = runs(job)
+    assert done.returncode == 0
+    assert [row["rank"] for row in run["captured"]["ranks"]["rows"]] == list(range(64))
+
+
+def test_mpirun_gives_one_entry(book):
+    if not shutil.which("mpirun"):
+        pytest.skip("no mpirun: apt-get install openmpi-bin")
+    (book.folder / "train.py").write_text(PROGRAM.replace("SLURM_PROCID", "OMPI_COMM_WORLD_RANK"))
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3"]
+    done = subprocess.run([*mpirun, *LABBOOK, "status"], cwd=book.folder, capture_output=True, text=True, timeout=200)
+
+    (run,) = runs(book)
+    assert done.returncode == 7 and run["captured"]["ranks"]["odd"]["ranks"] == [2]

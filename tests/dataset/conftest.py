@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmarks._synthetic_notes import write_notes
+from labbook.store.notebook_finder import find_notebook
+
+ROOT = Path(__file__).resolve().parents[2]
+pytest.importorskip("pyarrow", reason="the data set needs the extra `data`")
+pytest.importorskip("duckdb", reason="the data set needs the extra `data`")
+
+
+@pytest.fixture
+def book(tmp_path):
+    """A notebook of 40 invented runs over two months, and one real one with all its data."""
+    root = tmp_path / "notebook"
+    root.mkdir()
+    (root / "labbook.toml").write_text('title = "Many"\ncommit = "off"\n')
+    write_notes(root, 40, now=1_795_000_000, gap_s=90_000)
+    real = sorted((ROOT / "notes" / "runs").rglob("run.json"))[0].parent
+    place = root / real.relative_to(ROOT)
+    shutil.copytree(real, place)
+    shutil.copyfile(real.with_suffix(".md"), place.with_suffix(".md"))
+    return find_notebook(root, chosen=root, environ={})

@@ -1,0 +1,179 @@
+"""`labbook record train.ipynb`: cells in the entry, the executed notebook next to it, and notebooks that are broken."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labbook.errors import UsageError
+from labbook.model.run import Run
+from labbook.record.notebook_command import _bounded, _out_of_order, as_command
+from labbook.report.entry.cells_section import cells_section
+from labbook.report.entry.section_limits import Limits, steps
+
+pytest.importorskip("nbclient")
+pytest.importorskip("ipykernel")
+
+SECRET = "sk-proj-" + "4fT9xQ2mB7vL1cZ8rN3wK6yH5"
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+CELLS = [
+    f"LR = 0.5\nprint('token', '{SECRET[:8]}' + '{SECRET[8:]}')",
+    f"from IPython.display import Image, display\ndisplay(Image(data={PNG!r}))\n{{'table': 1}}",
+    "for _ in range(400):\n    print('x' * 2000)",
+    "def f(x):\n    return 1 / x\nf(0)",
+    "print('never')",
+]
+
+
+def notebook(*cells: str, counts: dict[int, int] | None = None, kernel: str = "python3", tags: tuple = ()) -> str:
+    rows = [
+        {
+            "cell_type": "code", "id": f"c{number}", "metadata": {"tags": list(tags)}, "source": cell, "outputs": [],
+            "execution_count": (counts or {}).get(number),
+        }
+        for number, cell in enumerate(cells)
+    ]  # fmt: skip
+    spec = {"kernelspec": {"name": kernel, "display_name": "Python", "language": "python"}}
+    return json.dumps({"cells": rows, "metadata": spec, "nbformat": 4, "nbformat_minor": 5})
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory, make_book):
+    """A notebook in a subfolder whose fourth cell fails, saved after its second cell had run before its first."""
+    book = make_book(tmp_path_factory.mktemp("notebook") / "book")
+    (book.folder / "study").mkdir()
+    (book.folder / "study" / "train.ipynb").write_text(notebook(*CELLS, counts={0: 5, 1: 2, 2: 7}))
+    done = book("record", "study/train.ipynb", check=False)
+    return book, done
+
+
+def test_the_entry_shows_cells_with_outputs_and_the_one_that_failed(recorded):
+    book, done = recorded
+    assert done.returncode == 1 and "{'table': 1}" in done.stdout and "ZeroDivisionError" in done.stderr
+    run, entry = book.run(), book.entry()
+    assert run["status"] == "failed" and "ZeroDivisionError" in run["title"] and "train.ipynb" in run["title"]
+    assert "params: {LR: 0.5}" in entry and "CellExecutionError" not in entry.partition("## Console")[0]
+    section = entry.partition("## Cells")[2].partition("labbook:end cells")[0]
+    assert "Cell 4 failed." in section and "cell 2 had run before cell 1" in section
+    states = [line for line in section.splitlines() if line.startswith("**Cell ")]
+    assert [line.split(" · ")[1] for line in states] == ["done"] * 3 + ["**failed**", "not run"]
+    assert "{&#39;table&#39;: 1}" in section or "{'table': 1}" in section
+    assert "ZeroDivisionError: division by zero" in section and "Further outputs of this cell" in section
+    folder = (book.folder / run["entry"]).with_suffix("")
+    assert (folder / "cell-002-1.png").read_bytes() == PNG and f"{run['id']}/cell-002-1.png" in section
+
+
+def test_the_executed_notebook_is_committed_masked_and_limited(recorded, git):
+    book, _ = recorded
+    run = book.run()
+    path = Path(run["entry"]).with_suffix("") / "executed.ipynb"
+    content = git(book.folder, "show", f"HEAD:{path.as_posix()}")
+    data = json.loads(content)
+    assert [cell["execution_count"] for cell in data["cells"]] == [1, 2, 3, 4, None]
+    assert SECRET not in content + book.entry() and "[REDACTED" in content
+    assert len(content) < 600_000 and data["cells"][3]["outputs"][0]["ename"] == "ZeroDivisionError"
+    # The user's own notebook is as it was.
+    assert (book.folder / "study" / "train.ipynb").read_text() == notebook(*CELLS, counts={0: 5, 1: 2, 2: 7})
+
+
+def test_a_kernel_that_is_not_there(book):
+    (book.folder / "train.ipynb").write_text(notebook("1", kernel="no-such-kernel"))
+    done = book("record", "train.ipynb", check=False)
+    assert done.returncode == 1 and "needs the kernel 'no-such-kernel'" in done.stderr
+    assert "Traceback" not in done.stderr and book.run()["status"] == "failed"
+
+
+@pytest.mark.slow
+def test_an_interrupted_notebook_without_end(book):
+    (book.folder / "endless.ipynb").write_text(
+        notebook("print('begun', flush=True)", "while True:\n    print('x' * 99)")
+    )
+    command = [sys.executable, "-m", "labbook", "record", "endless.ipynb"]
+    with subprocess.Popen(command, cwd=book.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        read = 0
+        for line in child.stdout:
+            read += len(line)
+            if read > 300_000:
+                break
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=100)
+    run, entry = book.run(), book.entry()
+    assert child.returncode in (-signal.SIGINT, 128 + signal.SIGINT) and run["status"] == "interrupted"
+    assert "**running at the end**" in entry and "Further outputs of this cell" in entry
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_many_cells_and_an_expected_error(book):
+    (book.folder / "many.ipynb").write_text(notebook("1 / 0", *["x = 1"] * 300, tags=("raises-exception",)))
+    done = book("record", "many.ipynb", timeout=300)
+    entry = book.entry()
+    assert done.returncode == 0 and "further cells are in the executed notebook" in entry and len(entry) < 70_000
+    assert "failed." not in entry.partition("## Cells")[2].partition("**Cell")[0]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"cells": 3, "nbformat": 4}', '{"cells": [], "nbformat": 3}', "[" * 100_000, None]
+)
+def test_what_is_no_notebook_is_refused_before_anything_is_recorded(tmp_path, content):
+    path = tmp_path / "train.ipynb"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UsageError) as refused:
+        as_command([str(path)])
+    assert str(path) in refused.value.message
+
+
+def test_other_commands_stay_as_they_are(tmp_path):
+    assert as_command(["python", "train.ipynb"]) == ("python", "train.ipynb")
+    (tmp_path / "a.ipynb").write_text(notebook("1"))
+    assert as_command([str(tmp_path / "a.ipynb")])[0] == sys.executable
+    with pytest.raises(UsageError, match="no arguments"):
+        as_command([str(tmp_path / "a.ipynb"), "--lr", "1"])
+
+
+@given(st.lists(st.none() | st.integers(1, 50), max_size=30))
+def test_pairs_are_told_exactly_when_the_order_differs(counts):
+    rows = [{"cell": number + 1, "before": count} for number, count in enumerate(counts)]
+    ran = [count for count in counts if count is not None]
+    pairs = _out_of_order(rows)
+    assert bool(pairs) == (ran != sorted(ran))
+    assert all(first > second and counts[first - 1] < counts[second - 1] for first, second in pairs)
+
+
+@given(st.integers(1, 3000), st.integers(0, 2999), st.integers(0, 20_000))
+def test_the_facts_of_any_notebook_are_small(total, failed, size):
+    rows = [
+        {"cell": n + 1, "state": "failed" if n == failed else "done", "source": "x" * size, "output": "y" * size}
+        for n in range(total)
+    ]
+    kept = _bounded(rows)
+    numbers = [row["cell"] for row in kept]
+    assert numbers == sorted(set(numbers)) and total in numbers and (failed >= total or failed + 1 in numbers)
+    assert len(json.dumps(kept)) < 350_000
+    assert not size or failed >= total or next(row for row in kept if row["cell"] == failed + 1)["source"]
+
+
+@given(st.integers(1, 200), st.integers(0, 199))
+def test_of_many_cells_the_failed_one_and_the_last_are_shown(total, failed):
+    rows = [
+        {"cell": n + 1, "state": "failed" if n == failed else "done", "duration_s": 0.1, "source": "x\n" * 50,
+         "output": "y\n" * 50, "cut": False, "figures": []}
+        for n in range(total)
+    ]  # fmt: skip
+    run = Run("i", "failed", (), "/w", 0.0, captured={"notebook": {"cells": rows, "order": [], "file": ""}})
+    for limits in (Limits(), steps()[-1]):
+        shown = cells_section(run, limits)
+        numbers = [cell["number"] for cell in shown["cells"]]
+        assert numbers == sorted(numbers) and total in numbers and shown["more"] == total - len(numbers)
+        assert failed >= total or failed + 1 in numbers
