@@ -341,7 +341,7 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     script = redactor.text(script)
     project = find_project(argv, Path.cwd(), notebook.paths.root)
     root = redactor.text(project.root)
-    experiment = run_experiment(notebook, script, request, redactor.text(project.name), root)
+    experiment = run_experiment(notebook, script, request.experiment, redactor.text(project.name), root)
     day = notebook.paths.entry(new_run_id(now)).parent
     others = [path.stem for path in day.glob("*.md")]
     journal = create_journal(notebook.paths, now, others)
