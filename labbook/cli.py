@@ -24,6 +24,8 @@ COMMANDS = {
     "show": ("labbook.commands.show", "Show the entry of a run."),
     "list": ("labbook.commands.list", "List runs, newest first."),
     "compare": ("labbook.commands.compare", "Show the differences between runs."),
+    "rerun": ("labbook.commands.rerun", "Run a recorded run again."),
+    "reproduce": ("labbook.commands.reproduce", "Run again and compare the results."),
     "fix": ("labbook.commands.fix", "Record what fixed a failed run."),
     "search": ("labbook.commands.search", "Search entries, notes and known symptoms."),
     "diagnose": ("labbook.commands.diagnose", "Diagnose a failed run, a log or an error message."),

@@ -39,6 +39,7 @@ FLOORS = {
     "publish": 7,
     "sweep": 7,
     "help_text": 8,
+    "rerun": 8,
     "installation_check": 8,
     "pytest_plugin": 8,
     "execute_notebook": 8,

@@ -49,6 +49,7 @@ class RecordRequest:
         full_pty: Whether the command gets a terminal of its own, as curses programs need.
         quiet: Whether labbook prints nothing.
         requests: Actions of the probe inside the program, see `program_requests.parse_requests`.
+        on_created: Called with the id of the run before the command starts.
     """
 
     argv: tuple[str, ...]
@@ -60,6 +61,7 @@ class RecordRequest:
     full_pty: bool = False
     quiet: bool = False
     requests: Mapping[str, object] = field(default_factory=dict)
+    on_created: Callable[[str], None] | None = None
 
 
 def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
@@ -339,7 +341,7 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     script = redactor.text(script)
     project = find_project(argv, Path.cwd(), notebook.paths.root)
     root = redactor.text(project.root)
-    experiment = run_experiment(notebook, script, request, redactor.text(project.name), root)
+    experiment = run_experiment(notebook, script, request.experiment, redactor.text(project.name), root)
     day = notebook.paths.entry(new_run_id(now)).parent
     others = [path.stem for path in day.glob("*.md")]
     journal = create_journal(notebook.paths, now, others)
@@ -368,6 +370,8 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     except BaseException:
         journal.discard()
         raise
+    if request.on_created is not None:
+        request.on_created(journal.run_id)
     if not request.quiet and (place is None or place.lead() == journal.run_id):
         print_line(f"{journal.run_id}  {experiment}")
     sentences = Sentences(notebook.config.language_in_use())

@@ -1,0 +1,96 @@
+"""`labbook reproduce`: runs a recorded run again and compares the results."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import click
+
+from labbook.commands.options import (
+    json_option,
+    notebook_option,
+    open_notebook,
+    print_json,
+    run_argument,
+    terminal_sentences,
+)
+from labbook.help_text import HelpCommand
+
+_EPILOG = """\b
+Examples:
+  labbook reproduce last
+  labbook reproduce k3f9 --runs 3       # three reruns measure the noise
+  labbook reproduce k3f9 --with m4n5    # compare two runs that exist
+"""
+
+
+@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.option("--runs", type=click.IntRange(1, 100), default=1, help="Number of reruns. Default: 1.")
+@click.option("--with", "other", metavar="RUN", help="Compare with this run instead of running it again.")
+@click.option("--rebuild", is_flag=True, help="Install the recorded packages into an environment of their own first.")
+@click.option("--incomplete", is_flag=True, help="Run it although the entry lacks a part of its code.")
+@json_option
+@notebook_option
+@run_argument()
+def command(
+    runs: int, other: str | None, rebuild: bool, incomplete: bool, as_json: bool, notebook: str | None, run: str
+) -> None:
+    """Run a recorded run again and tell whether the result is the same.
+
+    The verdict is: bitwise identical; within the noise of repeated runs; different from a step on, with the first
+    quantity that differs and the likeliest reason. It is written into both entries. Times, speeds and memory are not
+    compared. The exit status is 0 if the result is the same, 1 if it differs, and 3 if nothing could be compared.
+    """
+    import sys
+
+    from labbook.model.message import Message
+    from labbook.rerun.repeats import repeated_runs
+    from labbook.rerun.reproduction import compare_results
+    from labbook.rerun.reproduction_report import reproduction_lines, verdict_data, write_verdict
+    from labbook.rerun.rerun_run import read_run, rerun
+
+    book = open_notebook(notebook)
+    say = terminal_sentences(book)
+
+    def tell(note: Message) -> None:
+        click.echo(f"labbook  {say(note)}", err=True)
+
+    def print_line(line: str) -> None:
+        click.echo(line if line.startswith(" ") else f"labbook  {line}", err=True)
+
+    original = read_run(book, run)
+    if other:
+        made = [read_run(book, other)]
+    else:
+        with _program_on_stderr(as_json):
+            ids = [
+                rerun(book, original, print_line=print_line, tell=tell, incomplete=incomplete, rebuild=rebuild).run
+                for _ in range(runs)
+            ]
+        made = [read_run(book, one) for one in ids]
+    found = compare_results(original, made[0], repeated_runs(book, original, made))
+    names = [str(one["id"]) for one in made]
+    commit = write_verdict(book, str(original["id"]), names, found, book.config.language_in_use())
+    if as_json:
+        print_json({"run": original["id"], "reruns": names, "commit": commit.commit, **verdict_data(found, say)})
+    else:
+        for line in reproduction_lines(found):
+            click.echo(say(line))
+    sys.exit({"identical": 0, "within_noise": 0, "different": 1}.get(found.verdict, 3))
+
+
+@contextlib.contextmanager
+def _program_on_stderr(wanted: bool) -> Iterator[None]:
+    """Sends the output of the program to standard error, so that standard output has the JSON data alone."""
+    if not wanted:
+        yield
+        return
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

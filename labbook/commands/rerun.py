@@ -1,0 +1,53 @@
+"""`labbook rerun`: runs a recorded run again."""
+
+from __future__ import annotations
+
+import click
+
+from labbook.commands.options import notebook_option, open_notebook, run_argument, terminal_sentences
+from labbook.help_text import HelpCommand
+
+_EPILOG = """\b
+Examples:
+  labbook rerun last
+  labbook rerun k3f9 -- --lr 0.01       # with another option
+  labbook rerun k3f9 --rebuild          # in the recorded environment, installed again
+"""
+
+
+@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.option("--rebuild", is_flag=True, help="Install the recorded packages into an environment of their own first.")
+@click.option("--incomplete", is_flag=True, help="Run it although the entry lacks a part of its code.")
+@click.option("--keep", is_flag=True, help="Keep the worktree.")
+@notebook_option
+@run_argument()
+@click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENTS]...")
+def command(rebuild: bool, incomplete: bool, keep: bool, notebook: str | None, run: str, more: tuple[str, ...]) -> None:
+    """Run a recorded run again and record it.
+
+    The recorded commit is checked out in a worktree of its own, with the recorded patch and new files; your checkout is
+    not touched. Inputs outside git are linked from where the run was recorded, and compared by fingerprint. ARGUMENTS
+    are added to the command. labbook exits with the exit status of the command.
+    """
+    import sys
+
+    from labbook.model.message import Message
+    from labbook.rerun.rerun_run import read_run, rerun
+
+    book = open_notebook(notebook)
+    say = terminal_sentences(book)
+
+    def tell(note: Message) -> None:
+        click.echo(f"labbook  {say(note)}", err=True)
+
+    done = rerun(
+        book,
+        read_run(book, run),
+        more,
+        print_line=lambda line: click.echo(line if line.startswith(" ") else f"labbook  {line}", err=True),
+        tell=tell,
+        incomplete=incomplete,
+        rebuild=rebuild,
+        keep=keep,
+    )
+    sys.exit(done.code)

@@ -1,0 +1,189 @@
+"""Puts the code of a recorded run into a folder of its own: a worktree at its commit, with its patch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from labbook.compare.run_settings import captured_facts
+from labbook.errors import GitError, UsageError
+from labbook.frozen import dataclass
+from labbook.model.message import Message, message
+from labbook.store.git_process import GitFolders, create_repository, discover, run_git
+from labbook.store.notebook import Notebook
+
+_GIT_S = 600.0
+_MASK = "[REDACTED"
+
+
+def cache_folder() -> Path:
+    """Returns the folder of worktrees and environments of reruns."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "labbook"
+
+
+@dataclass(frozen=True)
+class RecordedCode:
+    """The code of a run in a folder.
+
+    Args:
+        top: The folder.
+        cwd: The working folder of the command in it.
+        original: The folder that the run was recorded in.
+        notes: What differs from the recorded code.
+    """
+
+    top: Path
+    cwd: Path
+    original: Path
+    notes: tuple[Message, ...] = ()
+
+
+@contextlib.contextmanager
+def recorded_code(
+    notebook: Notebook, run: Mapping[str, Any], *, incomplete: bool = False, keep: bool = False
+) -> Iterator[RecordedCode]:
+    """Gives the code of a run, in a folder that is removed at the end.
+
+    Args:
+        notebook: The notebook of the run.
+        run: Its `run.json`.
+        incomplete: Whether code is accepted of which the entry lacks a part.
+        keep: Whether the folder is kept.
+
+    Raises:
+        UsageError: The code was not recorded, is incomplete, its commit is gone, or its patch does not apply.
+    """
+    code = captured_facts(run, "code")
+    if not code or "unavailable" in code:
+        raise UsageError(f"the code of {run.get('id')} was not recorded", hint="only its command and result are known")
+    notes = () if code.get("patch_complete", True) else (_incomplete(run, code, allowed=incomplete),)
+    original = Path(str(run.get("cwd") or "")).expanduser()
+    # Not in the notebook, whose files the recorder does not count as the program's.
+    folder = cache_folder() / "reruns"
+    folder.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix=f"{run.get('id')}-", dir=folder)) / "code"
+    repository = _repository(code, original, notebook) if code.get("repository") else None
+    try:
+        if repository is not None and code.get("commit"):
+            _check_out(repository, place, str(code["commit"]))
+        else:
+            place.mkdir()
+            create_repository(place)
+        _apply(notebook, run, code, place)
+        top = Path(str(code.get("top") or original)).expanduser()
+        below = original.relative_to(top) if original.is_relative_to(top) else Path()
+        (place / below).mkdir(parents=True, exist_ok=True)
+        yield RecordedCode(place, place / below, original, notes)
+    finally:
+        if not keep:
+            _remove(repository, place)
+
+
+def _incomplete(run: Mapping[str, Any], code: Mapping[str, Any], *, allowed: bool) -> Message:
+    why = str(code.get("patch_note") or "a part of the uncommitted changes was not recorded")
+    if not allowed:
+        raise UsageError(
+            f"the entry of {run.get('id')} lacks a part of its code: {why}",
+            hint="run it without that part with `--incomplete`",
+        )
+    return message("rerun.incomplete", why=why)
+
+
+def _repository(code: Mapping[str, Any], original: Path, notebook: Notebook) -> GitFolders:
+    """Returns the repository that has the commit of a run: where it was recorded, else the one around the notebook."""
+    commit = str(code.get("commit") or "")
+    places = [Path(str(code.get("top") or "")).expanduser(), original, Path.cwd(), notebook.paths.root]
+    found = [folders for place in places if place.is_dir() and (folders := discover(place)) is not None]
+    for folders in found:
+        if not commit or _has_commit(folders, commit):
+            return folders
+    remote = f" from {code['remote']}" if code.get("remote") else ""
+    raise UsageError(
+        f"the commit {commit[:9]} of the run is in no repository here",
+        hint=f"fetch it{remote}, and call labbook in that repository",
+    )
+
+
+def _has_commit(folders: GitFolders, commit: str) -> bool:
+    try:
+        return run_git(folders, "cat-file", "-e", f"{commit}^{{commit}}").code == 0
+    except GitError:
+        return False
+
+
+def _check_out(repository: GitFolders, place: Path, commit: str) -> None:
+    try:
+        done = run_git(repository, "worktree", "add", "--quiet", "--detach", str(place), commit, timeout_s=_GIT_S)
+    except GitError as error:
+        raise UsageError(
+            f"the recorded commit cannot be checked out: {error.message}", hint="free space there"
+        ) from error
+    if done.code:
+        raise UsageError(
+            f"the recorded commit cannot be checked out: {done.error.splitlines()[-1:]}", hint="try `git fsck`"
+        )
+    folders = discover(place)
+    if folders is not None and (place / ".gitmodules").is_file():
+        with contextlib.suppress(GitError):
+            run_git(folders, "submodule", "--quiet", "update", "--init", "--recursive", timeout_s=_GIT_S)
+
+
+def _apply(notebook: Notebook, run: Mapping[str, Any], code: Mapping[str, Any], place: Path) -> None:
+    """Applies the recorded patch, which also has the new files."""
+    name = str(code.get("patch") or "")
+    if not name:
+        return
+    patch = notebook.paths.attachments(str(run.get("id"))) / Path(name).name
+    folders = discover(place)
+    try:
+        content = patch.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"the recorded patch {patch} cannot be read: {error.strerror or error}", hint="restore it from git"
+        ) from error
+    if folders is None:
+        raise UsageError(f"{place} is no repository", hint="try again")
+    done = run_git(folders, "apply", "--whitespace=nowarn", "--allow-empty", "-", stdin=content, timeout_s=_GIT_S)
+    if done.code and "allow-empty" in done.error:  # before git 2.35
+        done = run_git(folders, "apply", "--whitespace=nowarn", "-", stdin=content, timeout_s=_GIT_S)
+    if done.code:
+        first = next(iter(done.error.splitlines()), "git apply failed")
+        raise UsageError(
+            f"the recorded patch of {run.get('id')} does not apply: {first}",
+            hint=f"apply {patch} by hand to commit {str(code.get('commit') or '')[:9]}",
+        )
+
+
+def _remove(repository: GitFolders | None, place: Path) -> None:
+    with contextlib.suppress(OSError, GitError):
+        if repository is not None and (place / ".git").is_file():
+            run_git(repository, "worktree", "remove", "--force", str(place), timeout_s=_GIT_S)
+    shutil.rmtree(place.parent, ignore_errors=True)
+
+
+def rerun_command(run: Mapping[str, Any], code: RecordedCode, more: tuple[str, ...]) -> list[str]:
+    """Returns the recorded command for the folder of the code.
+
+    Args:
+        run: The `run.json`.
+        code: The folder.
+        more: Words that are added to it.
+
+    Raises:
+        UsageError: A part of the command was masked as a secret.
+    """
+    words = [str(word) for word in run.get("argv") or ()]
+    masked = next((word for word in words if _MASK in word), "")
+    if masked:
+        raise UsageError(
+            f"the command has a value that was masked: {masked}",
+            hint="secrets are not recorded; run the command yourself with `labbook record`",
+        )
+    top = str(code.original)
+    moved = [str(code.cwd) + word[len(top) :] if word == top or word.startswith(top + "/") else word for word in words]
+    return [*moved, *more]

@@ -1,0 +1,60 @@
+"""Makes the data of a recorded run available to its rerun, and tells whether it has changed since."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from labbook.capture.fingerprints import Budget, fingerprint_file
+from labbook.compare.run_settings import list_rows
+from labbook.model.message import Message, message
+from labbook.rerun.recorded_code import RecordedCode
+
+_MAX_TOLD = 10
+
+
+def prepare_inputs(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
+    """Links inputs that the recorded code lacks, from where the run was recorded, and compares their fingerprints.
+
+    Args:
+        run: The `run.json`.
+        code: Its code in a folder.
+
+    Returns:
+        What is missing or has changed.
+    """
+    budget = Budget(seconds=20.0, full_bytes=8 << 30)
+    told: list[Message] = []
+    for row in list_rows(run, "files"):
+        if not str(row.get("mode") or "").startswith("read"):
+            continue
+        path = Path(str(row.get("path") or "")).expanduser()
+        there, here = code.original / path, code.cwd / path
+        if not path.is_absolute() and not here.exists():
+            _link(there, here)
+        if not here.exists():
+            told.append(message("rerun.input_missing", path=str(path)))
+        elif (was := str(row.get("before") or row.get("fingerprint") or "")) and here.is_file():
+            now = fingerprint_file(here, budget).text
+            # A sampled fingerprint and a whole one cannot be compared.
+            if now and now.partition(":")[0] == was.partition(":")[0] and now != was:
+                told.append(message("rerun.input_changed", path=str(path)))
+    rest = len(told) - _MAX_TOLD
+    return told if rest <= 0 else [*told[:_MAX_TOLD], message("rerun.more_inputs", count=rest)]
+
+
+def _link(there: Path, here: Path) -> None:
+    """Makes a link to a file or folder outside git.
+
+    A folder is linked file by file at its top, so that files which the program adds stay in the rerun.
+    """
+    with contextlib.suppress(OSError):
+        here.parent.mkdir(parents=True, exist_ok=True)
+        if there.is_dir():
+            here.mkdir()
+            for child in there.iterdir():
+                (here / child.name).symlink_to(child)
+        elif there.exists():
+            here.symlink_to(there)

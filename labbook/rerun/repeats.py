@@ -1,0 +1,54 @@
+"""Repeats of a run in the notebook, which tell how much its result varies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labbook.index.query import list_notes
+from labbook.report.best_runs import counts_as_result
+from labbook.report.run_row import run_row
+from labbook.store.notebook import Notebook
+
+_MAX_REPEATS = 50
+
+
+def repeated_runs(
+    notebook: Notebook, run: Mapping[str, Any], reruns: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Returns runs of the same configuration: with other seeds from the notebook, and reruns if there are several.
+
+    Args:
+        notebook: Where to look.
+        run: The `run.json` of the run.
+        reruns: Those of its reruns.
+    """
+    rows = [run_row(entry) for entry in list_notes(notebook).entries]
+    own = next((row for row in rows if row.id == run.get("id")), None)
+    known = {str(one.get("id")) for one in reruns}
+    found: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        if (
+            own is None
+            or not own.configuration
+            or row.configuration != own.configuration
+            or not counts_as_result(row)
+            or row.id in known
+        ):
+            continue
+        # The same seed again measures nothing new; without a seed each run is a repeat.
+        key = row.seed or row.id
+        if key not in found and (data := _read(notebook, row.id)) is not None:
+            found[key] = data
+        if len(found) >= _MAX_REPEATS:
+            break
+    return [*found.values(), *(reruns if len(reruns) > 1 else ())]
+
+
+def _read(notebook: Notebook, run_id: str) -> Mapping[str, Any] | None:
+    try:
+        data = json.loads((notebook.paths.attachments(run_id) / "run.json").read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None

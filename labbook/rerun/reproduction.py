@@ -1,0 +1,258 @@
+"""Compares a run with its rerun: is the result the same, and if not, since when and why?"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from labbook.compare.run_changes import compare_runs
+from labbook.compare.run_settings import captured_facts, list_rows
+from labbook.frozen import dataclass
+from labbook.model.confirmed_fix import in_words
+from labbook.model.message import Message, message
+from labbook.model.run import Change
+
+VERDICTS = ("identical", "within_noise", "different", "unknown")
+
+_OF_THE_CLOCK = ("step_time", "time", "throughput", "speed", "per_second", "per_sec", "memory", "duration", "eta")
+"""Parts of names of series that differ in every run: times, speeds and memory."""
+_T_QUANTILE = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+"""Quantile 0.975 of Student's t with 1 to 10 degrees of freedom."""
+_KINDS = {
+    "code": "rerun.kind_code",
+    "input": "rerun.kind_input",
+    "argument": "rerun.kind_argument",
+    "config": "rerun.kind_config",
+    "command": "rerun.kind_command",
+    "environment": "rerun.kind_environment",
+    "package": "rerun.kind_package",
+    "hardware": "rerun.kind_hardware",
+}
+"""Kinds of differences, the likeliest reason for another result first -> key of their name."""
+_FEW = 3
+_FEWEST_REPEATS = 3
+"""Fewest runs that measure a noise. Source: chosen by us; the interval of two runs is 13 standard deviations wide."""
+
+
+@dataclass(frozen=True)
+class FirstDifference:
+    """Where two runs first differ.
+
+    Args:
+        series: The quantity.
+        step: The step.
+        before: Its value in the recorded run.
+        now: Its value in the rerun.
+    """
+
+    series: str
+    step: int
+    before: float
+    now: float
+
+    @property
+    def relative(self) -> float:
+        """Difference divided by the larger magnitude; infinite if one value is not finite."""
+        if not (math.isfinite(self.before) and math.isfinite(self.now)):
+            return math.inf
+        largest = max(abs(self.before), abs(self.now))
+        return abs(self.before - self.now) / largest if largest else 0.0
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """The verdict on a rerun.
+
+    Args:
+        verdict: One of `VERDICTS`.
+        values: Number of compared values.
+        series: Names of the compared series.
+        files: Number of written files with equal contents.
+        first: The first difference, or `None`.
+        reasons: The likeliest reasons, the likeliest first.
+        noise: How the noise was measured, or `None`.
+    """
+
+    verdict: str
+    values: int = 0
+    series: tuple[str, ...] = ()
+    files: int = 0
+    first: FirstDifference | None = None
+    reasons: tuple[Message, ...] = ()
+    noise: Message | None = None
+
+
+def compare_results(
+    before: Mapping[str, Any], now: Mapping[str, Any], repeats: Sequence[Mapping[str, Any]] = ()
+) -> Reproduction:
+    """Compares the results of two runs.
+
+    Args:
+        before: The `run.json` of the recorded run.
+        now: The `run.json` of its rerun.
+        repeats: Further runs of the same configuration; they measure the noise.
+
+    Returns:
+        "identical" if both ended alike and every compared value is equal bit for bit; "within_noise" if the primary
+        metric differs by no more than repeats do (95 %); "different" otherwise; "unknown" if nothing can be compared.
+        Times, speeds and memory are not compared.
+    """
+    values, names = 0, []
+    first: FirstDifference | None = None
+    theirs = dict(_series(now))
+    missing = False
+    for key, points in _series(before):
+        if key not in theirs:
+            missing = True
+            continue
+        names.append(key[0])
+        count, difference = _compare_points(key[0], points, theirs[key])
+        values += count
+        if difference is not None and (first is None or difference.step < first.step):
+            first = difference
+    same_end = all(before.get(key) == now.get(key) for key in ("status", "exit_code", "signal"))
+    equal_files, other_files = _compare_files(before, now)
+    compared = tuple(dict.fromkeys(names))
+    if not values and not equal_files:
+        return Reproduction("unknown", reasons=tuple(_reasons(before, now)) if not same_end else ())
+    if same_end and first is None and not missing and not other_files:
+        return Reproduction("identical", values, compared, equal_files)
+    noise = _within_noise(before, now, repeats) if same_end else None
+    verdict = "within_noise" if noise is not None else "different"
+    return Reproduction(verdict, values, compared, equal_files, first, tuple(_reasons(before, now)), noise)
+
+
+def _series(run: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, Any], list[tuple[int, float]]]]:
+    for row in list_rows(run, "series"):
+        name = str(row.get("name") or "")
+        if any(part in name.lower() for part in _OF_THE_CLOCK):
+            continue
+        steps, values = row.get("steps") or (), row.get("values") or ()
+        points = [(int(step), float(value)) for step, value in zip(steps, values, strict=False)]
+        if points:
+            yield (name, str(row.get("source") or ""), row.get("rank")), points
+
+
+def _compare_points(
+    name: str, before: Sequence[tuple[int, float]], now: Sequence[tuple[int, float]]
+) -> tuple[int, FirstDifference | None]:
+    """Returns the number of values at common steps, and the first difference; long series are stored in part."""
+    theirs = dict(now)
+    common = [(step, value, theirs[step]) for step, value in before if step in theirs]
+    for number, (step, one, other) in enumerate(common):
+        if one != other and not (one != one and other != other):
+            return number + 1, FirstDifference(name, step, one, other)
+    if len(common) != len(before) or len(common) != len(now):
+        step = min({step for step, _ in before} ^ {step for step, _ in now})
+        return len(common), FirstDifference(name, step, dict(before).get(step, math.nan), theirs.get(step, math.nan))
+    return len(common), None
+
+
+def _compare_files(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[int, int]:
+    """Returns the numbers of written files with equal and with other contents, of those fingerprinted whole.
+
+    Only model weights count against a rerun: logs and archives have times in them.
+    """
+    theirs = {_in_code(row): row.get("fingerprint") for row in list_rows(now, "files")}
+    equal = other = 0
+    for row in list_rows(before, "files"):
+        digest, path = str(row.get("fingerprint") or ""), _in_code(row)
+        if "written" not in str(row.get("mode")) or not digest.startswith("sha256:") or path not in theirs:
+            continue
+        if theirs[path] == digest:
+            equal += 1
+        elif path.endswith((".safetensors", ".npy", ".pdparams")):
+            other += 1
+    return equal, other
+
+
+def _in_code(row: Mapping[str, Any]) -> str:
+    """Returns the path of a file, without the folder of a rerun in front."""
+    path = str(row.get("path") or "")
+    return path.partition("/code/")[2] if "/reruns/" in path else path
+
+
+def _primary(run: Mapping[str, Any]) -> float | None:
+    """Returns the last finite value of the primary metric."""
+    name = run.get("primary")
+    for row in list_rows(run, "series"):
+        if row.get("name") == name and row.get("rank") in (None, 0):
+            values = [float(value) for value in row.get("values") or () if math.isfinite(float(value))]
+            return values[-1] if values else None
+    return None
+
+
+def _within_noise(
+    before: Mapping[str, Any], now: Mapping[str, Any], repeats: Sequence[Mapping[str, Any]]
+) -> Message | None:
+    """Returns how the noise was measured, `None` if it is unknown or the difference is larger."""
+    one, other = _primary(before), _primary(now)
+    known = [value for run in repeats if (value := _primary(run)) is not None]
+    if one is None or other is None or len(known) < _FEWEST_REPEATS or before.get("primary") != now.get("primary"):
+        return None
+    spread = statistics.stdev(known)
+    freedom = len(known) - 1
+    quantile = _T_QUANTILE[freedom - 1] if freedom <= len(_T_QUANTILE) else 2.0
+    least = quantile * spread * math.sqrt(2)
+    if abs(one - other) > least:
+        return None
+    return message(
+        "rerun.noise", metric=str(before.get("primary")), before=one, now=other, least=least, count=len(known)
+    )
+
+
+def _reasons(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Message]:
+    """Yields what can explain another result, the likeliest first; at most one of a kind."""
+    changes = [change for change in compare_runs(before, now) if change.kind in _KINDS and not _is_of_worktree(change)]
+    inputs = _changed_inputs(before, now)
+    for kind, name in _KINDS.items():
+        of_kind = tuple(change for change in changes if change.kind == kind)
+        what = ", ".join(inputs[:_FEW]) if kind == "input" else in_words(of_kind, _FEW)
+        if what:
+            yield message("rerun.reason_difference", kind=message(name), what=what)
+    state = _state(now)
+    if not state.get("seeded", True):
+        yield message("rerun.reason_seed")
+    if state.get("nondeterministic"):
+        yield message("rerun.reason_nondeterministic", what=str(state["nondeterministic"]))
+    if not changes and not inputs and not state:
+        yield message("rerun.reason_unknown")
+
+
+def _is_of_worktree(change: Change) -> bool:
+    """Whether a difference comes from the worktree of the rerun, or is told by fingerprints."""
+    return change.kind == "input" or (change.kind == "code" and change.what == "branch") or "/reruns/" in change.now
+
+
+def _changed_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Returns the inputs of a run whose content its rerun did not read; their paths may differ."""
+    theirs = {row.get("fingerprint") for row in list_rows(now, "files")} | {
+        row.get("before") for row in list_rows(now, "files")
+    }
+    return [
+        str(row.get("path"))
+        for row in list_rows(before, "files")
+        if str(row.get("mode")).startswith("read")
+        and (digest := row.get("before") or row.get("fingerprint"))
+        and digest not in theirs
+    ]
+
+
+def _state(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what the probe saw of seeds and of operations that are not deterministic."""
+    found: dict[str, Any] = {}
+    for framework in list_rows(run, "frameworks"):
+        state = framework.get("state")
+        if not isinstance(state, Mapping):
+            continue
+        if "seeds" in state and not state["seeds"]:
+            found["seeded"] = False
+        flags = state.get("deterministic")
+        flags = flags if isinstance(flags, Mapping) else {}
+        if flags.get("cudnn.benchmark"):
+            found["nondeterministic"] = "cudnn.benchmark = True"
+        elif captured_facts(run, "hardware").get("gpus") and not flags.get("use_deterministic_algorithms", True):
+            found["nondeterministic"] = "use_deterministic_algorithms(False)"
+    return found

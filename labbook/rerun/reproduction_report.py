@@ -1,0 +1,103 @@
+"""Says how a rerun compares with its run, on the terminal and in both entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labbook.errors import NotebookError
+from labbook.model.message import Message, message
+from labbook.rerun.reproduction import Reproduction
+from labbook.store import frontmatter
+from labbook.store.entry_commit import CommitOutcome, commit_files
+from labbook.store.entry_text import read_text, to_bytes, with_block
+from labbook.store.escape import inline
+from labbook.store.journal import write_atomically
+from labbook.store.notebook import Notebook
+from labbook.store.sentences import Sentences
+
+BLOCK = "reproduction"
+_HEADS = {
+    "identical": "rerun.identical",
+    "within_noise": "rerun.within_noise",
+    "different": "rerun.different",
+    "unknown": "rerun.unknown",
+}
+_MAX_SERIES = 6
+
+
+def reproduction_lines(found: Reproduction) -> list[Message]:
+    """Returns the verdict with its evidence, in sentences."""
+    lines = [message(_HEADS[found.verdict])]
+    if found.values:
+        names = list(found.series[:_MAX_SERIES])
+        lines.append(message("rerun.compared", values=found.values, names=names, more=len(found.series) - len(names)))
+    if found.files:
+        lines.append(message("rerun.equal_files", count=found.files))
+    if found.first is not None:
+        first = found.first
+        lines.append(
+            message("rerun.first", series=first.series, step=first.step, before=repr(first.before), now=repr(first.now))
+        )
+    if found.noise is not None:
+        lines.append(found.noise)
+    if found.verdict in ("different", "within_noise"):
+        lines += found.reasons
+    return lines
+
+
+def write_verdict(
+    notebook: Notebook, original: str, reruns: Sequence[str], found: Reproduction, language: str
+) -> CommitOutcome:
+    """Writes the verdict into the entries of a run and of its reruns, and commits them.
+
+    Args:
+        notebook: The notebook.
+        original: Id of the run.
+        reruns: Ids of its reruns.
+        found: The verdict.
+        language: Language of the entries.
+
+    Raises:
+        NotebookError: An entry cannot be written.
+    """
+    say = Sentences(language, notebook.paths.templates)
+    lines = [inline(say(line)) for line in reproduction_lines(found)]
+    files = []
+    for run_id in (original, *reruns):
+        others = reruns if run_id == original else [original]
+        key = "rerun.in_original" if run_id == original else "rerun.in_rerun"
+        beside = say.line(key, runs=[f"[{other}]({_link(run_id, other)})" for other in others])
+        text = "\n".join([f"## {say.line('rerun.heading')}", "", beside, "", *(f"- {line}" for line in lines)])
+        path = notebook.paths.entry(run_id)
+        try:
+            page = frontmatter.update(read_text(path), {"reproduction": found.verdict}, path.name)
+            page = with_block(page, BLOCK, f"\n{text}\n", ("summary", "title"))
+            write_atomically(path, to_bytes(page))
+        except OSError as error:
+            raise NotebookError(f"cannot write {path}: {error.strerror or error}", hint="free space there") from error
+        files.append(path)
+    return commit_files(notebook, files, f"Reproduce {original}: {found.verdict}\n\nRun: {original}\n")
+
+
+def _link(of_run: str, other: str) -> str:
+    """Returns the address of the entry of another run, as seen from the entry of a run."""
+    day, other_day = of_run[:8], other[:8]
+    if day == other_day:
+        return f"{other}.md"
+    return f"../../../{other_day[:4]}/{other_day[4:6]}/{other_day[6:]}/{other}.md"
+
+
+def verdict_data(found: Reproduction, say: Sentences) -> dict[str, Any]:
+    """Returns the verdict as JSON data."""
+    first: Mapping[str, Any] | None = None
+    if found.first is not None:
+        first = {**vars(found.first), "relative": found.first.relative}
+    return {
+        "verdict": found.verdict,
+        "values": found.values,
+        "series": list(found.series),
+        "files": found.files,
+        "first_difference": first,
+        "text": [say(line) for line in reproduction_lines(found)],
+    }

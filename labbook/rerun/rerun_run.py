@@ -1,0 +1,170 @@
+"""Runs a recorded run again, and records it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labbook.errors import NotebookError, UsageError
+from labbook.frozen import dataclass
+from labbook.index.query import find_run
+from labbook.model.message import Message
+from labbook.rerun.recorded_code import RecordedCode, recorded_code, rerun_command
+from labbook.rerun.recorded_environment import rebuilt_environment, recorded_variables, with_environment
+from labbook.rerun.recorded_inputs import prepare_inputs
+from labbook.store import frontmatter
+from labbook.store.entry_commit import commit_files
+from labbook.store.entry_text import read_text, to_bytes
+from labbook.store.journal import write_atomically
+from labbook.store.notebook import Notebook
+
+if TYPE_CHECKING:
+    from labbook.record.child.supervisor import ChildEnd
+
+Tell = Callable[[Message], None]
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A run that was run again.
+
+    Args:
+        original: Its id.
+        run: Id of the new run.
+        code: Exit status of the command.
+        notes: What differed from the recorded run before the command started.
+    """
+
+    original: str
+    run: str
+    code: int
+    notes: tuple[Message, ...] = ()
+
+
+def read_run(notebook: Notebook, word: str) -> dict[str, Any]:
+    """Returns the `run.json` of a run.
+
+    Args:
+        notebook: Where to look.
+        word: "last", an id, or its beginning or end.
+
+    Raises:
+        NothingFoundError: There is no such run.
+        UsageError: Its data is missing or damaged.
+    """
+    entry = find_run(notebook, word)
+    path = notebook.paths.attachments(entry.id) / "run.json"
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"the data of {entry.id} cannot be read: {path}", hint="restore it from git") from error
+    if not isinstance(data, dict) or data.get("status") == "running":
+        raise UsageError(f"{entry.id} has not ended", hint="wait for its end, or call `labbook recover`")
+    return data
+
+
+def rerun(
+    notebook: Notebook,
+    run: Mapping[str, Any],
+    more: Sequence[str] = (),
+    *,
+    print_line: Callable[[str], None],
+    tell: Tell,
+    incomplete: bool = False,
+    rebuild: bool = False,
+    keep: bool = False,
+    requests: Mapping[str, object] | None = None,
+    change: Callable[[RecordedCode], None] | None = None,
+    variables: Mapping[str, str] | None = None,
+    tag: str = "rerun",
+    quiet: bool = False,
+) -> Rerun:
+    """Runs a recorded command again in a worktree, and records it.
+
+    Args:
+        notebook: The notebook of the run; the new run is recorded there, in the same experiment.
+        run: The `run.json`.
+        more: Words added to the command.
+        print_line: Prints the lines of the recorder.
+        tell: Told what differs before the command starts.
+        incomplete: Whether code is accepted of which the entry lacks a part.
+        rebuild: Whether the recorded packages are installed into an environment of their own.
+        keep: Whether the worktree is kept.
+        requests: Requests to the probe, see `labbook.record.program_requests`.
+        change: Called with the folder of the code before the command starts.
+        variables: Further environment variables.
+        tag: Tag of the new run.
+        quiet: Whether the recorder prints nothing.
+
+    Raises:
+        UsageError: The code cannot be restored, or the command was masked or is missing.
+        NotebookError: The environment cannot be built, or the run cannot be recorded.
+    """
+    from labbook.record.session import RecordRequest, record
+
+    created: list[str] = []
+    notes: list[Message] = []
+
+    def told(note: Message) -> None:
+        notes.append(note)
+        tell(note)
+
+    path = rebuilt_environment(run) if rebuild else None
+    with recorded_code(notebook, run, incomplete=incomplete, keep=keep) as code:
+        for note in (*code.notes, *prepare_inputs(run, code)):
+            told(note)
+        if change is not None:
+            change(code)
+        set_here = {**recorded_variables(run, code), **(variables or {})}
+        with with_environment(set_here, path), _inside(code.cwd):
+            request = RecordRequest(
+                tuple(rerun_command(run, code, tuple(more))),
+                notebook.paths.root,
+                str(run.get("experiment") or ""),
+                tags=tuple(dict.fromkeys([*map(str, run.get("tags") or ()), tag])),
+                quiet=quiet,
+                requests=requests or {},
+                on_created=created.append,
+            )
+            end = record(request, print_line)
+    if not created or not notebook.paths.entry(created[0]).is_file():
+        raise NotebookError("the rerun has no entry", hint="`labbook recover` finishes it if it was interrupted")
+    write_facts(notebook, created[0], {"rerun_of": run.get("id")}, f"Rerun of {run.get('id')}")
+    return Rerun(str(run.get("id")), created[0], _status(end), tuple(notes))
+
+
+def _status(end: ChildEnd) -> int:
+    """Returns the exit status as a shell shows it."""
+    if end.code is not None:
+        return end.code
+    return 128 + getattr(signal, end.signal, 0)
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.chdir(before)
+
+
+def write_facts(notebook: Notebook, run_id: str, facts: Mapping[str, Any], subject: str) -> None:
+    """Sets keys of the front matter of an entry and commits it.
+
+    Raises:
+        NotebookError: The entry cannot be written.
+    """
+    path = notebook.paths.entry(run_id)
+    try:
+        write_atomically(path, to_bytes(frontmatter.update(read_text(path), dict(facts), path.name)))
+    except OSError as error:
+        raise NotebookError(f"cannot write {path}: {error.strerror or error}", hint="free space there") from error
+    commit_files(notebook, [path], f"{subject}\n\nRun: {run_id}\n")

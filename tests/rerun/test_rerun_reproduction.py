@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from labbook.rerun.reproduction import compare_results
+from labbook.rerun.reproduction_report import reproduction_lines
+from labbook.store.sentences import Sentences
+
+
+def run(values, name="a", status="finished", files=(), **more):
+    steps = list(range(1, len(values) + 1))
+    series = [
+        {"name": "loss", "source": "probe", "steps": steps, "values": values, "rank": None},
+        {"name": "step_time_s", "source": "probe", "steps": steps, "values": [hash((name, s)) for s in steps]},
+    ]
+    return {"id": name, "status": status, "exit_code": 0, "primary": "loss", "series": series, "files": files, **more}
+
+
+def test_equal_values_are_identical_whatever_the_clock_says():
+    found = compare_results(run([1.0, 0.5, "nan"]), run([1.0, 0.5, "nan"], "b"))
+    assert (found.verdict, found.values, found.series) == ("identical", 3, ("loss",))
+
+
+def test_the_first_difference_is_named_with_what_changed():
+    data = {"path": "x.txt", "mode": "read", "fingerprint": "sha256:1"}
+    before = run([1.0, 0.5, 0.25], files=[data])
+    found = compare_results(before, run([1.0, 0.5000000001, 0.2], "b", files=[{**data, "fingerprint": "sha256:2"}]))
+    assert (found.verdict, found.first.series, found.first.step) == ("different", "loss", 2)
+    assert found.first.relative == pytest.approx(2e-10, rel=1e-3)
+    said = [Sentences(language)(line) for language in ("en", "zh") for line in reproduction_lines(found)]
+    assert "Another input: x.txt" in said and "输入不同：x.txt" in said
+
+
+def test_data_under_another_path_is_the_same_data():
+    data = {"path": "x.txt", "mode": "read", "fingerprint": "sha256:1"}
+    found = compare_results(run([1.0], files=[data]), run([2.0], "b", files=[{**data, "path": "/elsewhere/x.txt"}]))
+    assert [one.key for one in found.reasons] == ["rerun.reason_unknown"]
+
+
+@pytest.mark.parametrize(
+    ("repeats", "verdict"),
+    [([0.2, 0.3, 0.25], "within_noise"), ([0.2, 0.3], "different"), ([0.2, 0.2, 0.2], "different")],
+)
+def test_noise_is_measured_by_three_repeats(repeats, verdict):
+    found = compare_results(run([1.0, 0.25]), run([1.0, 0.26], "b"), [run([1.0, last]) for last in repeats])
+    assert found.verdict == verdict
+
+
+@pytest.mark.parametrize("now", [run([1.0, 0.5], "b", "failed"), run([1.0], "b"), {**run([], "b"), "series": []}])
+def test_a_rerun_that_ends_otherwise_is_not_the_same(now):
+    assert compare_results(run([1.0, 0.5]), now).verdict in ("different", "unknown")
+
+
+def test_programs_without_seeds_are_told():
+    state = [{"name": "torch", "state": {"seeds": {}}}]
+    found = compare_results(run([1.0], frameworks=state), run([2.0], "b", frameworks=state))
+    assert [one.key for one in found.reasons] == ["rerun.reason_seed"]

@@ -1,0 +1,96 @@
+"""Reruns of real runs, of a program without a framework so that they are quick."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+PROGRAM = """
+import argparse, random, model
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=0.1)
+parser.add_argument("--noise", type=float, default=0.0)
+args = parser.parse_args()
+start = float(open("data/start.txt").read())
+for epoch in range(4):
+    print(f"epoch {epoch} val_loss: {start * model.factor() ** epoch * args.lr + args.noise * random.random():.17g}")
+open("weights.npy", "w").write(str(start))
+"""
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def code(project, git):
+    folder = project.folder
+    (folder / "train.py").write_text(PROGRAM)
+    (folder / "model.py").write_text("def factor():\n    return 0.5\n")
+    with (folder / ".gitignore").open("a") as ignored:
+        ignored.write("data/\n*.npy\n__pycache__/\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "code")
+    (folder / "data").mkdir()
+    (folder / "data" / "start.txt").write_text("3.0")
+    (folder / "model.py").write_text("def factor():\n    return 0.25\n")
+    return folder
+
+
+def verdict(done):
+    return done.stdout.splitlines()[-6:]
+
+
+def test_uncommitted_code_and_ignored_data_give_the_same_result(project, code, git):
+    project("record", "--", "python", "train.py", "--lr", "0.5")
+    (code / "model.py").write_text("def factor():\n    return 0.9\n")
+    before = git(code, "status", "--porcelain")
+
+    done = project("reproduce", "last")
+
+    assert "Bitwise identical." in done.stdout and "1 written file has equal contents." in done.stdout
+    assert git(code, "status", "--porcelain") == before
+    assert len(git(code, "worktree", "list").splitlines()) == 1
+    entries = sorted(code.glob("notes/runs/*/*/*/*.md"))
+    assert len(entries) == 2
+    assert all("reproduction: identical" in entry.read_text() for entry in entries)
+    assert f"rerun_of: {entries[0].stem}" in entries[1].read_text()
+
+
+def test_changed_data_is_told_before_and_after(project, code):
+    project("record", "--", "python", "train.py")
+    (code / "data" / "start.txt").write_text("4.0")
+    done = project("reproduce", "last", check=False)
+    assert done.returncode == 1
+    assert "an input has changed since: data/start.txt" in done.stderr
+    assert "First difference: val_loss at step 0" in done.stdout and "Another input: data/start.txt" in done.stdout
+
+
+def test_options_are_added_and_the_status_is_that_of_the_command(project, code):
+    project("record", "--", "python", "train.py")
+    assert "val_loss: 6" in project("rerun", "last", "--", "--lr", "2").stdout
+    assert project("rerun", "last", "--", "--unknown", check=False).returncode == 2
+
+
+@pytest.mark.parametrize("harm", ["commit", "patch", "masked", "data"])
+def test_what_cannot_be_run_again_is_told(project, code, harm):
+    secret = "sk-" + "abcdefghij0123456789" * 2
+    extra = ["--api-key", secret] if harm == "masked" else []
+    project("record", "--", "python", "train.py", *extra, check=False)
+    (entry,) = code.glob("notes/runs/*/*/*/*.md")
+    facts = entry.with_suffix("") / "run.json"
+    if harm == "commit":
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=code, capture_output=True, text=True).stdout.strip()
+        facts.write_text(facts.read_text().replace(head, "0" * 40))
+    elif harm == "patch":
+        patch = entry.with_suffix("") / "changes.patch"
+        patch.write_text(patch.read_text().replace("return 0.5", "return 0.7"))
+    elif harm == "data":
+        facts.write_text("{")
+    done = project("rerun", "last", check=False)
+    told = {
+        "commit": "is in no repository here",
+        "patch": "does not apply",
+        "masked": "masked",
+        "data": "cannot be read",
+    }
+    assert done.returncode != 0 and told[harm] in done.stderr and "Traceback" not in done.stderr
