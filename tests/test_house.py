@@ -33,6 +33,7 @@ FLOORS = {
     "fixes": 5,
     "findings": 6,
     "record": 7,
+    "sharing": 7,
     "publish": 7,
     "help_text": 8,
     "installation_check": 8,

@@ -81,6 +81,8 @@ def run_argument(*, required: bool = False) -> Callable[[_Decorated], _Decorated
 def open_notebook(chosen: str | Path | None) -> Notebook:
     """Returns the notebook to work in; first finishes runs whose recorder died and commits what is queued.
 
+    Entries that were fetched, or that a fresh clone lacks on disk, are brought in first.
+
     Raises:
         NotebookError: There is none, or its settings are broken.
     """
@@ -88,7 +90,22 @@ def open_notebook(chosen: str | Path | None) -> Notebook:
     from labbook.record.recovery import recover_pending
 
     recover_pending(notebook, lambda line: click.echo(f"labbook: {line}", err=True))
+    _follow_remote(notebook)
     return notebook
+
+
+def _follow_remote(notebook: Notebook) -> None:
+    from labbook.sharing.follow_remote import follow_remote
+    from labbook.store.sync_state import take_failure
+
+    for done in follow_remote(notebook):
+        click.echo(f"labbook: {terminal_sentences(notebook)(done)}", err=True)
+    failure = take_failure(notebook)
+    if failure is not None:
+        say = terminal_sentences(notebook)
+        click.echo("labbook: " + say.line("sync.background_failed", reason=failure[0]), err=True)
+        if failure[1]:
+            click.echo(f"         {failure[1]}", err=True)
 
 
 def _find_notebook(chosen: str | Path | None) -> Notebook:
