@@ -36,6 +36,7 @@ FLOORS = {
     "fixes": 5,
     "findings": 6,
     "record": 7,
+    "sharing": 7,
     "publish": 7,
     "sweep": 7,
     "help_text": 8,

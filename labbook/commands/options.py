@@ -92,6 +92,7 @@ def open_notebook(chosen: str | Path | None, *, resume_upload: bool = True) -> N
     """Returns the notebook to work in; first finishes runs whose recorder died and commits what is queued.
 
     An interrupted upload of kept files goes on in the background, unless `resume_upload` is false.
+    Entries that were fetched, or that a fresh clone lacks on disk, are brought in first.
 
     Raises:
         NotebookError: There is none, or its settings are broken.
@@ -104,7 +105,22 @@ def open_notebook(chosen: str | Path | None, *, resume_upload: bool = True) -> N
 
         start_upload(notebook)
     recover_pending(notebook, lambda line: click.echo(f"labbook: {line}", err=True))
+    _follow_remote(notebook)
     return notebook
+
+
+def _follow_remote(notebook: Notebook) -> None:
+    from labbook.sharing.follow_remote import follow_remote
+    from labbook.store.sync_state import take_failure
+
+    for done in follow_remote(notebook):
+        click.echo(f"labbook: {terminal_sentences(notebook)(done)}", err=True)
+    failure = take_failure(notebook)
+    if failure is not None:
+        say = terminal_sentences(notebook)
+        click.echo("labbook: " + say.line("sync.background_failed", reason=failure[0]), err=True)
+        if failure[1]:
+            click.echo(f"         {failure[1]}", err=True)
 
 
 def _find_notebook(chosen: str | Path | None) -> Notebook:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from labbook.errors import GitError
@@ -12,31 +14,58 @@ from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import head_ref
 from labbook.store.notebook import Notebook
 
+_FEW = 200
+"""Up to this number of notes, git is asked for these alone."""
+_TICK_NS = 2_000_000_000
+"""The coarsest time stamps in use (FAT: 2 s)."""
 
-def edited_notes(notebook: Notebook) -> list[Path]:
+
+def edited_notes(notebook: Notebook, *, since_ns: int = 0) -> list[Path]:
     """Return Markdown files below `notes/` that differ from their branch, sorted, without entries of running runs.
+
+    Args:
+        notebook: The notebook.
+        since_ns: Look only at files that changed since then, on the clock of the file system.
 
     Raises:
         GitError: Commits are off (no repository, or `commit = "off"`), or the branch cannot be read.
 
-    Cost: one process of git, and reading all notes.
+    Cost: one process of git, and reading the notes that changed.
     """
     folders = notebook.git_folders()
     if folders is None:
         raise GitError(f"the notebook {notebook.paths.root} is in no git repository", hint="`git init` makes one there")
     if notebook.config.commit == "off":
         raise GitError("commits are switched off in this notebook", hint="`commit` in labbook.toml says so")
-    committed = _blobs(notebook, folders)
+    notes = _changed_since(notebook.paths.notes, since_ns)
+    if not notes:
+        return []
+    committed = _blobs(notebook, folders, notes)
     top = folders.top.resolve()
     found = []
-    for path in sorted(notebook.paths.notes.rglob("*.md")):
-        if path.is_symlink() or not path.is_file():
-            continue
+    for path in notes:
         data = path.read_bytes()
         name = committed.get(os.fsencode(path.resolve().relative_to(top)), "")
         if name != blob_hash(data, like=name) and not _runs_on(data):
             found.append(path)
     return found
+
+
+def newest_change(folder: Path) -> int:
+    """Return the time (ns) of the newest change of a note or folder below `folder`, or 0."""
+    newest, waiting = 0, [str(folder)]
+    while waiting:
+        with contextlib.suppress(OSError):
+            place = waiting.pop()
+            newest = max(newest, os.stat(place).st_ctime_ns)  # noqa: PTH116 - thousands of folders
+            items = list(os.scandir(place))
+            names = {item.name for item in items}
+            for item in items:
+                if item.is_dir(follow_symlinks=False):
+                    waiting += [] if f"{item.name}.md" in names else [item.path]
+                elif item.name.endswith(".md"):
+                    newest = max(newest, item.stat(follow_symlinks=False).st_ctime_ns)
+    return newest
 
 
 def has_conflict(path: Path) -> bool:
@@ -46,14 +75,34 @@ def has_conflict(path: Path) -> bool:
     return any(line.startswith(b">>>>>>> ") for line in lines[begins:])
 
 
-def _blobs(notebook: Notebook, folders: GitFolders) -> dict[bytes, str]:
-    """Hash of each file below `notes/`, by path from the top of the repository."""
+def _changed_since(folder: Path, since_ns: int) -> list[Path]:
+    """Markdown files that changed, by the time that no editor sets back."""
+    found, waiting = [], [str(folder)]
+    while waiting:
+        with contextlib.suppress(OSError):
+            items = list(os.scandir(waiting.pop()))
+            names = {item.name for item in items} if since_ns else ()
+            for item in items:
+                if item.is_dir(follow_symlinks=False):
+                    # The folder of an entry holds its figures, not notes.
+                    waiting += [] if f"{item.name}.md" in names else [item.path]
+                elif item.name.endswith(".md") and item.is_file(follow_symlinks=False):
+                    status = item.stat(follow_symlinks=False)
+                    if not since_ns or max(status.st_ctime_ns, status.st_mtime_ns) >= since_ns - _TICK_NS:
+                        found.append(Path(item.path))
+    return sorted(found)
+
+
+def _blobs(notebook: Notebook, folders: GitFolders, notes: Sequence[Path]) -> dict[bytes, str]:
+    """Hash of each file below `notes/`, or of a few, by path from the top of the repository."""
     branch = f"refs/heads/{notebook.config.branch}"
     ref = head_ref(folders) if notebook.config.commit == "checkout" else branch
     if not ref or run_git(folders, "rev-parse", "--verify", "--quiet", ref).code:
         return {}
-    below = f"{notebook_prefix(notebook, folders)}/notes".removeprefix("/")
-    answer = run_git(folders, "ls-tree", "-r", "-z", "--full-tree", ref, "--", below)
+    below = [f"{notebook_prefix(notebook, folders)}/notes".removeprefix("/")]
+    if len(notes) <= _FEW:
+        below = [os.path.relpath(path.resolve(), folders.top.resolve()) for path in notes]
+    answer = run_git(folders, "ls-tree", "-r", "-z", "--full-tree", ref, "--", *below)
     if answer.code:
         raise GitError(
             f"cannot read the branch {ref.removeprefix('refs/heads/')} of {folders.top}",

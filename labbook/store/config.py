@@ -66,6 +66,12 @@ class Config:
     )
     branch: str = _setting("labbook", 'Name of that branch when commit = "branch".', _branch_name)
     author: str = _setting("", "Your name in entries and their commits; empty takes it from git, for entries only.")
+    sync: str = _setting(
+        "off",
+        'Whether to share entries by themselves: "off", or "after-run" (in the background, after each run).',
+        _one_of("off", "after-run"),
+    )
+    remote: str = _setting("", "Remote that `labbook sync` shares with; empty takes origin, or the only one.")
     experiment: str = _setting("", "Experiment of every run; empty gives each script one of its own.")
     sweep: str = _setting("", "Name of the sweep that runs are trials of; `labbook sweep` sets it for its trials.")
     probe: bool = _setting(True, "Whether to look inside the Python processes of a run.", env="LABBOOK_USE_PROBE")

@@ -91,13 +91,11 @@ def commit_stream(
         author: Name of the author, or "".
         when: Unix time (s) of the commit.
     """
-    stamp = f"{max(0, int(when))} +0000".encode()
     text = message.encode("utf-8", "replace")
-    person = _identity(author)
     parts = [
         b"feature done\nfeature get-mark\n",
         b"commit %s\nmark :1\n" % os.fsencode(ref),
-        b"author %s %s\ncommitter %s %s\n" % (person, stamp, _identity(""), stamp),
+        commit_author(author, when),
         b"data %d\n%s\n" % (len(text), text),
     ]
     if tip:
@@ -109,6 +107,12 @@ def commit_stream(
             parts.append(b"M 100644 inline %s\ndata %d\n%s\n" % (quoted(change.path), len(change.data), change.data))
     parts.append(b"\nget-mark :1\ndone\n")
     return b"".join(parts)
+
+
+def commit_author(author: str, when: float) -> bytes:
+    """Return the lines with author ("" for none) and committer of a commit at `when`, Unix time (s)."""
+    stamp = f"{max(0, int(when))} +0000".encode()
+    return b"author %s %s\ncommitter %s %s\n" % (_identity(author), stamp, _identity(""), stamp)
 
 
 def blob_stream(changes: Sequence[FileChange]) -> bytes:

@@ -40,7 +40,13 @@ class IndexLockedError(GitError):
             self.age_s = max(0.0, time.time() - lock.stat().st_mtime)
 
 
-def stage(folders: GitFolders, blobs: Mapping[bytes, str], keep_open: Sequence[int] = ()) -> None:
+def stage(
+    folders: GitFolders,
+    blobs: Mapping[bytes, str],
+    keep_open: Sequence[int] = (),
+    *,
+    modes: Mapping[bytes, str] | None = None,
+) -> None:
     """Set paths of a work tree's index; its other entries do not change.
 
     Works on a copy that replaces the index under git's own lock. Only labbook writes its mark to that lock, so a stale
@@ -51,6 +57,7 @@ def stage(folders: GitFolders, blobs: Mapping[bytes, str], keep_open: Sequence[i
         blobs: Path -> hash of its content, or zeros to remove the path.
         keep_open: Descriptors of locks that git inherits: if this process is killed, its git still writes the draft,
             which must not be removed before git has ended.
+        modes: Modes of paths that are no plain files.
 
     Raises:
         IndexLockedError: Another program is writing the index.
@@ -66,7 +73,7 @@ def stage(folders: GitFolders, blobs: Mapping[bytes, str], keep_open: Sequence[i
                 shutil.copy(index, copy)
             else:
                 copy.unlink()
-            _write(folders, copy, blobs, keep_open)
+            _write(folders, copy, blobs, keep_open, modes or {})
             copy.replace(index)
         finally:
             lock.unlink(missing_ok=True)
@@ -123,9 +130,12 @@ def _acquire(lock: Path, draft: Path) -> None:
     draft.touch()
 
 
-def _write(folders: GitFolders, index: Path, blobs: Mapping[bytes, str], keep_open: Sequence[int]) -> None:
+def _write(
+    folders: GitFolders, index: Path, blobs: Mapping[bytes, str], keep_open: Sequence[int], modes: Mapping[bytes, str]
+) -> None:
     lines = [
-        b"%s %s 0\t%s\0" % (b"100644" if blob.strip("0") else b"0", blob.encode(), path) for path, blob in blobs.items()
+        b"%s %s 0\t%s\0" % (modes.get(path, "100644").encode() if blob.strip("0") else b"0", blob.encode(), path)
+        for path, blob in blobs.items()
     ]
     # Writing an index makes git compare files that changed in the same second, which would run a clean filter.
     listed = run_git(folders, "config", "--list", "--name-only", "-z")

@@ -1,0 +1,165 @@
+"""`labbook sync`: shares the notebook through a git remote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, terminal_sentences
+from labbook.help_text import HelpCommand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from labbook.sharing.remote_git import Remote
+    from labbook.sharing.synchronize import SyncResult
+    from labbook.store.notebook import Notebook
+    from labbook.store.sentences import Sentences
+
+_EPILOG = """\b
+Examples:
+  labbook sync
+  labbook sync --remote team
+  labbook sync --watch --every 120
+  labbook sync --json | jq .conflicts
+"""
+
+
+@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.option("--remote", "remote_name", default="", metavar="NAME", help="Remote to share with. Default: origin.")
+@click.option("--watch", "watching", is_flag=True, help="Go on: share after each change, and ask for those of others.")
+@click.option(
+    "--every",
+    metavar="SECONDS",
+    default=60.0,
+    type=click.FloatRange(min=1),
+    help="With --watch: ask for entries of others this often. Default: 60.",
+)
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    default=60.0,
+    type=click.FloatRange(min=0.1),
+    help="Give up when the remote is silent for this long. Default: 60.",
+)
+@click.option(
+    "--rewritten",
+    type=click.Choice(["keep", "follow"]),
+    help="After a force-push: share removed files again (keep), or remove them here too (follow).",
+)
+@click.option("--quiet", "-q", is_flag=True, help="Print problems only, and never ask for a password.")
+@click.option("--background", is_flag=True, help="Share once; the next command prints a failure. Used after a run.")
+@json_option
+@notebook_option
+def command(
+    remote_name: str,
+    watching: bool,
+    every: float,
+    timeout: float,
+    rewritten: str | None,
+    quiet: bool,
+    background: bool,
+    as_json: bool,
+    notebook: str | None,
+) -> None:
+    """Share the notebook with others through a git remote.
+
+    Commits edited notes, fetches the entries and notes of others, merges, and sends yours. Your branch, index and
+    working tree do not change. Where two people changed the same lines of a note, both versions stay in it.
+
+    Any remote that git knows will do. Git asks for passwords itself; labbook stores none.
+    """
+    from labbook.sharing.remote_git import choose_remote
+    from labbook.sharing.synchronize import synchronize
+
+    book = open_notebook(notebook)
+    if background:
+        _sync_in_background(book, timeout)
+        return
+    remote = choose_remote(book, remote_name, timeout_s=timeout, quiet=quiet)
+    say = terminal_sentences(book)
+
+    def once() -> SyncResult:
+        result = synchronize(remote, rewritten=rewritten or "")
+        if as_json:
+            print_json(_data(result))
+        else:
+            _print(result, say, quiet)
+        return result
+
+    if watching:
+        _watch(remote, once, every, say, quiet)
+    else:
+        once()
+
+
+def _sync_in_background(book: Notebook, timeout: float) -> None:
+    """Shares once; a failure is printed by the next command of the user."""
+    from labbook.errors import LabbookError
+    from labbook.sharing.remote_git import choose_remote
+    from labbook.sharing.synchronize import synchronize
+    from labbook.store.sync_state import update_state
+
+    try:
+        result = synchronize(choose_remote(book, timeout_s=timeout, quiet=True))
+        click.echo(f"{result.commit} {result.remote}")
+    except LabbookError as error:
+        update_state(book, error=error.message, advice=error.hint, told=False)
+        click.echo(error.message)
+
+
+def _watch(remote: Remote, once: Callable[[], SyncResult], every: float, say: Sentences, quiet: bool) -> None:
+    """Shares after each change of the branch or of a note, and at the given interval, until Ctrl-C."""
+    import time
+
+    from labbook.errors import GitError
+    from labbook.sharing.follow_remote import change_mark
+
+    if not quiet:
+        click.echo(say.line("sync.watching", remote=remote.name, seconds=f"{every:g}"), err=True)
+    while True:
+        try:
+            once()
+        except GitError as error:
+            click.echo(f"labbook: {error.message}", err=True)
+        mark, deadline = change_mark(remote.notebook), time.monotonic() + every
+        while time.monotonic() < deadline:
+            time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))
+            if change_mark(remote.notebook) != mark:
+                break
+
+
+def _data(result: SyncResult) -> dict[str, object]:
+    return {
+        "remote": result.remote,
+        "address": result.address,
+        "branch": result.branch,
+        "commit": result.commit or None,
+        "received": {"runs": result.received, "files": result.received_files},
+        "sent": {"runs": result.sent, "files": result.sent_files},
+        "conflicts": list(result.conflicts),
+        "not_shared": [{"path": path, "reason": reason} for path, reason in result.unsent],
+        "newer_notes": result.newer,
+    }
+
+
+def _print(result: SyncResult, say: Sentences, quiet: bool) -> None:
+    names = {"remote": result.remote, "branch": result.branch}
+    if not quiet:
+        if not result.received_files and not result.sent_files:
+            click.echo(say.line("sync.nothing", **names))
+        else:
+            click.echo(say.line("sync.done", **names, commit=result.commit[:9]))
+        if result.sent_files:
+            click.echo("  " + say.line("sync.sent", runs=result.sent, files=result.sent_files))
+        if result.received_files:
+            click.echo("  " + say.line("sync.received", runs=result.received, files=result.received_files))
+    for path in result.conflicts:
+        click.echo("labbook: " + say.line("sync.conflict", path=path), err=True)
+    if result.conflicts:
+        click.echo("         " + say.line("sync.conflict_advice"), err=True)
+    for path, reason in result.unsent:
+        click.echo("labbook: " + say.line("sync.unsent", path=path, reason=reason), err=True)
+    if result.newer:
+        click.echo("labbook: " + say.line("sync.newer", count=result.newer), err=True)

@@ -1,0 +1,14 @@
+"""Sharing a notebook through any git remote: one person's entries and words meet those of others, and nothing is lost.
+
+Start with `synchronize.synchronize`, which is `labbook sync`: it commits edited notes, fetches the branch of the
+notebook, merges, pushes, and brings the files in `notes/` along. `remote_git` is the only module that lets git use a
+network; all other modules call git through `labbook.store.git_process`, which forbids it.
+
+The merge works on trees, not on a work tree, and never fails on content. `tree_merge` compares the three trees;
+`file_merge` picks a rule for each file; `note_merge` merges one Markdown note by front matter, generated blocks and
+lines; `line_merge` is the three-way merge of lines. These rules are symmetric: the same tree results whichever side
+merges. `disk_update` changes files on disk, and merges instead of overwriting what was edited there.
+
+`follow_remote` brings fetched entries to a clone without a network; `move_run` moves a run between two notebooks.
+What an entry contains, and how one is committed, does not belong here: see `labbook.report` and `labbook.store`.
+"""

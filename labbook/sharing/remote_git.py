@@ -1,0 +1,278 @@
+"""Lets the user's git talk to a remote: the only place where labbook's git may use a network.
+
+Credentials are the business of git and its helpers: nothing is stored, and every text that leaves this module has its
+addresses masked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+
+from labbook.errors import GitError
+from labbook.frozen import dataclass
+from labbook.store.git_process import GitFolders, git_program, run_git
+from labbook.store.notebook import Notebook
+from labbook.store.remotes import credential_free
+from labbook.store.sentences import Sentences
+
+DEFAULT_TIMEOUT_S = 60.0
+"""Longest silence of a remote. Source: chosen by us; a slow server says something every few seconds (`--progress`)."""
+
+_REDIRECTING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"]+", re.IGNORECASE)
+_MAX_QUOTED = 400
+_SLOWER = r"\[rejected\]|cannot lock ref|incorrect old value|failed to update ref|already exists|stale info"
+"""What git says when the branch moved since it was fetched."""
+_UNTELLING = r"\d+% \(|^(To|Done|Everything) ?|^(hint|=|Total|Delta)"
+
+_CAUSES = (
+    (
+        "denied",
+        r"permission denied|authentication failed|could not read (username|password)|403|401|access denied"
+        r"|not authorized|terminal prompts disabled|permission to .* denied|invalid credentials"
+        r"|insufficient permission|unable to create temporary object|read-?only",
+    ),
+    ("host_key", r"host key verification failed"),
+    (
+        "not_found",
+        r"repository .*not found|does not appear to be a git repository|no such (file|repository)|404"
+        r"|repository not exported|access denied or repository",
+    ),
+    (
+        "unreachable",
+        r"could not resolve|connection (refused|timed out|reset|closed)|network is unreachable|no route"
+        r"|unable to connect|failed to connect|couldn't connect|operation timed out|hung up|early eof",
+    ),
+    ("rejected", r"remote rejected|hook declined|protected branch"),
+)
+"""Cause of a failure, by what git or a server prints; the first that fits."""
+
+
+@dataclass(frozen=True)
+class PushAnswer:
+    """The answer to a push: "ok", "retry" (somebody was faster) or "refused", and what the remote said."""
+
+    status: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A remote of the notebook's repository.
+
+    Args:
+        notebook: The notebook.
+        folders: Its repository.
+        name: Name of the remote.
+        address: Its address without credentials.
+        timeout_s: Longest silence.
+        quiet: Whether nobody can answer a question: git must not ask for a password.
+    """
+
+    notebook: Notebook
+    folders: GitFolders
+    name: str
+    address: str
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    quiet: bool = False
+
+    def fetch(self, ref: str, *, unshallow: bool = False) -> str:
+        """Fetch a branch into its remote-tracking branch and return the commit there, "" if the remote has no branch.
+
+        Raises:
+            GitError: The remote cannot be read.
+        """
+        tracking = tracking_ref(self.name, ref)
+        options = ["--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-gc", "--no-recurse-submodules"]
+        if unshallow:
+            options.append("--unshallow")
+        code, text = self._run("fetch", *options, self.name, f"+{ref}:{tracking}")
+        if code and re.search(r"couldn't find remote ref|remote ref does not exist", text, re.IGNORECASE):
+            return ""
+        if code:
+            raise self._failure(text)
+        return read_commit(self.folders, tracking)
+
+    def push(self, commit: str, ref: str, expected: str, *, force: bool = False) -> PushAnswer:
+        """Push a commit to a branch of the remote.
+
+        Args:
+            commit: Full hash.
+            ref: Full name of the branch.
+            expected: Commit that the branch of the remote has now, or "".
+            force: Whether the branch may be replaced if it is still at `expected`.
+
+        Raises:
+            GitError: The remote cannot be reached.
+        """
+        options = [
+            "--porcelain",
+            "--progress",
+            "--no-verify",
+            "--no-follow-tags",
+            "--recurse-submodules=no",
+            "--no-signed",
+        ]
+        if force:
+            options.append(f"--force-with-lease={ref}:{expected}")
+        code, text = self._run("push", *options, self.name, f"{commit}:{ref}")
+        if not code:
+            return PushAnswer("ok")
+        row = next((line for line in text.splitlines() if line.startswith("!")), "")
+        if row and re.search(_SLOWER, row) and "hook declined" not in row:
+            return PushAnswer("retry", self._quoted(text))
+        if row:
+            return PushAnswer("refused", self._quoted(text))
+        raise self._failure(text)
+
+    def is_reachable(self) -> str:
+        """Return why the remote cannot be read, or ""."""
+        try:
+            code, text = self._run("ls-remote", "--quiet", "--heads", self.name)
+        except GitError as error:
+            return error.message
+        return self._failure(text).message if code else ""
+
+    def refusal(self, text: str) -> GitError:
+        """Return the error for a push that the remote refused, with what it said."""
+        return self._failure(text, "rejected")
+
+    def _failure(self, text: str, default: str = "other") -> GitError:
+        cause = next((name for name, pattern in _CAUSES if re.search(pattern, text, re.IGNORECASE)), default)
+        if default == "rejected" and cause not in ("denied",):
+            cause = "rejected"
+        return sync_error(self.notebook, cause, remote=self.name, address=self.address, reason=self._quoted(text))
+
+    def _quoted(self, text: str) -> str:
+        """Return the lines of git and the server that say something, without credentials and progress."""
+        lines = [line.split("\r")[-1].strip() for line in text.splitlines()]
+        said = [line for line in lines if line and not re.search(_UNTELLING, line)]
+        masked = _ADDRESS.sub(lambda found: credential_free(found[0]), "; ".join(dict.fromkeys(said)))
+        return masked[:_MAX_QUOTED]
+
+    def _run(self, *arguments: str) -> tuple[int, str]:
+        """Run git as the user would and return its status and what it printed.
+
+        Raises:
+            GitError: It was silent for too long, or cannot be started.
+        """
+        program = git_program()
+        if program is None:
+            raise GitError("there is no git on the PATH", hint="install git")
+        settings = ["core.hooksPath=/dev/null", "core.quotePath=false", "gc.auto=0", "maintenance.auto=false"]
+        options = [part for setting in settings for part in ("-c", setting)]
+        command = [program, "--no-pager", *options, f"--git-dir={self.folders.git_dir}", *arguments]
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=self.folders.top,
+                env=network_environment(os.environ, quiet=self.quiet),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                # With a person at the terminal git may ask there, which it cannot in a session of its own.
+                start_new_session=self.quiet,
+            )
+        except OSError as error:
+            raise GitError(f"cannot call git in {self.folders.top}: {error.strerror or error}") from error
+        chunks: list[bytes] = []
+        last = [time.monotonic()]
+        reader = threading.Thread(target=_read_all, args=(process, chunks, last), daemon=True)
+        reader.start()
+        while reader.is_alive():
+            reader.join(0.02 if time.monotonic() - last[0] < 1 else 0.2)
+            if reader.is_alive() and time.monotonic() - last[0] > self.timeout_s:
+                _stop(process, self.quiet)
+                raise sync_error(
+                    self.notebook, "hangs", remote=self.name, address=self.address, seconds=f"{self.timeout_s:g}"
+                )
+        process.wait()
+        return process.returncode, b"".join(chunks).decode("utf-8", "replace")
+
+
+def choose_remote(
+    notebook: Notebook, name: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S, quiet: bool = False
+) -> Remote:
+    """Return the remote to share with: the named one, that of the settings, `origin`, or the only one.
+
+    Raises:
+        GitError: The notebook is in no repository, there is no remote, or several and none is chosen.
+    """
+    folders = notebook.git_folders()
+    if folders is None or notebook.config.commit == "off":
+        raise sync_error(notebook, "no_repository", root=str(notebook.paths.root))
+    known = list_remotes(folders)
+    wanted = name or notebook.config.remote
+    if wanted and wanted not in known:
+        raise sync_error(notebook, "unknown_remote", remote=wanted, known=", ".join(known) or "-")
+    if not known:
+        raise sync_error(notebook, "no_remote", top=str(folders.top))
+    if not wanted and "origin" not in known and len(known) > 1:
+        raise sync_error(notebook, "many_remotes", known=", ".join(known), first=next(iter(known)))
+    chosen = wanted or ("origin" if "origin" in known else next(iter(known)))
+    return Remote(notebook, folders, chosen, known[chosen], timeout_s, quiet)
+
+
+def list_remotes(folders: GitFolders) -> dict[str, str]:
+    """Return name -> address without credentials of every remote."""
+    answer = run_git(folders, "config", "-z", "--get-regexp", r"^remote\..*\.url$")
+    found: dict[str, str] = {}
+    for item in answer.out.decode("utf-8", "surrogateescape").split("\0")[:-1]:
+        key, _, address = item.partition("\n")
+        found.setdefault(key[len("remote.") : -len(".url")], credential_free(address))
+    return found
+
+
+def tracking_ref(remote: str, ref: str) -> str:
+    """Return the remote-tracking branch of a branch."""
+    return f"refs/remotes/{remote}/{ref.removeprefix('refs/heads/')}"
+
+
+def read_commit(folders: GitFolders, ref: str) -> str:
+    """Return the commit of a ref, or ""."""
+    answer = run_git(folders, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    return answer.out.decode("ascii", "replace").strip() if answer.code == 0 else ""
+
+
+def network_environment(environ: Mapping[str, str], *, quiet: bool) -> dict[str, str]:
+    """Return the user's environment for git, without variables that point it to another repository."""
+    cleaned = {name: value for name, value in environ.items() if name not in _REDIRECTING}
+    cleaned |= {"LC_ALL": "C", "LANGUAGE": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    if quiet:
+        cleaned |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
+    return cleaned
+
+
+def sync_error(notebook: Notebook, key: str, **values: object) -> GitError:
+    """Return an error of sharing in the language of the notebook."""
+    say = Sentences(notebook.config.language_in_use())
+    return GitError(say.line(f"sync.error.{key}", **values), hint=say.line(f"sync.advice.{key}", **values))
+
+
+def _read_all(process: subprocess.Popen[bytes], chunks: list[bytes], last: list[float]) -> None:
+    assert process.stdout is not None
+    with process.stdout as stream:
+        while chunk := os.read(stream.fileno(), 65536):
+            chunks.append(chunk)
+            last[0] = time.monotonic()
+
+
+def _stop(process: subprocess.Popen[bytes], own_session: bool) -> None:
+    """Stop git and its transport: ssh ends when git closes its input."""
+    with contextlib.suppress(OSError):
+        if own_session:
+            os.killpg(process.pid, signal.SIGTERM)
+        else:
+            process.terminate()
+    try:
+        process.wait(2.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,338 @@
+"""Shares a notebook with a remote: commit edited notes, fetch, merge, push, and again when somebody was faster."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Mapping
+
+from labbook.errors import GitError
+from labbook.frozen import dataclass
+from labbook.sharing.disk_update import belongs_to_notebook, move_branch, notebook_ref, update_disk
+from labbook.sharing.remote_git import Remote, read_commit, sync_error, tracking_ref
+from labbook.sharing.tree_diff import (
+    PathChange,
+    diff_trees,
+    is_ancestor,
+    merge_bases,
+    read_blobs,
+    runs_among,
+    text_path,
+)
+from labbook.sharing.tree_merge import CodeConflictError, commit_merge
+from labbook.store.branch_checkout import adopt_remote_branch, notebook_prefix, restore_missing
+from labbook.store.changed_notes import edited_notes, has_conflict
+from labbook.store.entry_commit import commit_files, commit_queued
+from labbook.store.git_process import GitFolders, run_git, user_name
+from labbook.store.locks import hold_lock
+from labbook.store.notebook import Notebook
+from labbook.store.sync_state import file_system_time, read_state, update_state
+
+_ATTEMPTS = 12
+"""Most pushes of one sync. Source: chosen by us; 8 clones that push at once needed at most 7 here."""
+_SCHEMA = 1
+"""Newest `schema` of notes that this labbook knows."""
+_LOOKED_AT = 500
+_LOCK_WAIT_S = 60.0
+_COMMIT_WAIT_S = 8.0
+
+KEEP = "keep"
+FOLLOW = "follow"
+"""What to do with entries that a rewritten history of the remote no longer has: share them again, or remove them."""
+
+
+@dataclass(frozen=True)
+class SyncResult:
+    """The result of a sync.
+
+    Args:
+        remote: Name of the remote.
+        address: Its address without credentials.
+        branch: Name of the branch.
+        commit: Commit that the branch has here and there, or "".
+        received: Number of entries of runs that came.
+        sent: Number of entries of runs that went.
+        received_files: Number of changed files that came.
+        sent_files: Number of changed files that went.
+        conflicts: Notes in which two versions of the same lines stay, relative to the repository.
+        unsent: Notes that were not committed, each with the reason.
+        attempts: Number of pushes.
+        newer: Number of notes that came from a newer labbook.
+    """
+
+    remote: str
+    address: str
+    branch: str
+    commit: str
+    received: int = 0
+    sent: int = 0
+    received_files: int = 0
+    sent_files: int = 0
+    conflicts: tuple[str, ...] = ()
+    unsent: tuple[tuple[str, str], ...] = ()
+    attempts: int = 0
+    newer: int = 0
+
+
+def synchronize(remote: Remote, *, rewritten: str = "") -> SyncResult:
+    """Share the notebook with a remote and return what went and came.
+
+    The branch moves after the push only: a sync that is killed anywhere can be repeated.
+
+    Args:
+        remote: From `choose_remote`.
+        rewritten: What to do when the history of the remote was replaced: "keep", "follow", or "" to stop.
+
+    Raises:
+        GitError: The remote cannot be reached or refuses, or a work tree stands in the way. What was fetched is merged
+            here even if it cannot be pushed.
+    """
+    notebook, folders = remote.notebook, remote.folders
+    ref = notebook_ref(notebook, folders)
+    with hold_lock(folders.common_dir / "labbook-sync", _LOCK_WAIT_S):
+        try:
+            result = _Sync(remote, ref, rewritten).run()
+        except GitError as error:
+            update_state(notebook, time=_now(), remote=remote.name, error=error.message, advice=error.hint, told=True)
+            raise
+    update_state(notebook, time=_now(), remote=remote.name, error="", advice="", told=True)
+    return result
+
+
+def merge_fetched(notebook: Notebook, folders: GitFolders, ref: str, fetched: str) -> str:
+    """Merge a fetched commit into the notebook's branch without a network and return the new tip.
+
+    Raises:
+        GitError: A work tree stands in the way, or git failed.
+    """
+    with hold_lock(folders.common_dir / "labbook-sync", _LOCK_WAIT_S):
+        align_disk(notebook, folders, ref)
+        commit_edited(notebook)
+        tip, _ = _land(notebook, folders, ref, fetched, None)
+        return tip
+
+
+def align_disk(notebook: Notebook, folders: GitFolders, ref: str) -> None:
+    """Bring the notes on disk to the branch where another work tree or git itself has moved it."""
+    tip = read_commit(folders, ref)
+    base = str(read_state(notebook).get("base") or "")
+    if notebook.config.commit == "branch" and tip and base and base != tip and read_commit(folders, base):
+        if is_ancestor(folders, base, tip):
+            update_disk(notebook, folders, ref, base, tip)
+        update_state(notebook, base=tip)
+
+
+def commit_edited(notebook: Notebook) -> tuple[tuple[str, str], ...]:
+    """Commit queued entries and edited notes; return the notes that cannot be committed, each with the reason."""
+    commit_queued(notebook)
+    began = file_system_time(notebook)
+    state = read_state(notebook)
+    since = state.get("looked_ns")
+    left = [notebook.paths.root / name for name in state.get("uncommitted") or []]
+    files = edited_notes(notebook, since_ns=since if isinstance(since, int) else 0)
+    files = sorted({*files, *(file for file in left if file.is_file())})
+    unsent: dict[str, str] = {}
+    ready = []
+    for file in files:
+        name = file.relative_to(notebook.paths.root).as_posix()
+        if has_conflict(file):
+            unsent[name] = "git conflict"
+        else:
+            ready.append(file)
+    if ready:
+        names = ", ".join(file.stem for file in ready[:3]) + (f" and {len(ready) - 3} more" if len(ready) > 3 else "")
+        outcome = commit_files(notebook, ready, f"Notes: {names}\n")
+        if outcome.status == "withheld":
+            # One note with a secret does not hold back the others.
+            for file in ready:
+                outcome = commit_files(notebook, [file], f"Notes: {file.stem}\n")
+                if outcome.status not in ("committed", "unchanged"):
+                    unsent[file.relative_to(notebook.paths.root).as_posix()] = outcome.reason
+        elif outcome.status not in ("committed", "unchanged"):
+            unsent |= {file.relative_to(notebook.paths.root).as_posix(): outcome.reason for file in ready}
+    update_state(notebook, looked_ns=began, uncommitted=sorted(unsent))
+    return tuple(sorted(unsent.items()))
+
+
+class _Sync:
+    """One sync, from the first look to the last push."""
+
+    def __init__(self, remote: Remote, ref: str, rewritten: str) -> None:
+        self.remote, self.notebook, self.folders = remote, remote.notebook, remote.folders
+        self.ref, self.rewritten = ref, rewritten
+        self.tracking = tracking_ref(remote.name, ref)
+        self.conflicts: set[bytes] = set()
+        self.attempts = 0
+
+    def run(self) -> SyncResult:
+        shared = read_state(self.notebook).get("shared")
+        known = str(shared.get(self.remote.name) or "") if isinstance(shared, dict) else ""
+        known = known or read_commit(self.folders, self.tracking)
+        if not read_commit(self.folders, self.ref) and not known:
+            self._adopt()
+        align_disk(self.notebook, self.folders, self.ref)
+        unsent = commit_edited(self.notebook)
+        start = read_commit(self.folders, self.ref)
+        theirs = self.remote.fetch(self.ref)
+        if not theirs and not start:
+            raise sync_error(self.notebook, "empty", remote=self.remote.name)
+        seen, first = known, theirs
+        while True:
+            local = read_commit(self.folders, self.ref)
+            merged, base = self._merge(local, theirs, seen)
+            if merged != theirs and not self._push(merged, theirs, local):
+                seen, theirs = theirs, self.remote.fetch(self.ref)
+                continue
+            tip, conflicts = _land(self.notebook, self.folders, self.ref, merged, local, base)
+            self.conflicts |= set(conflicts)
+            if tip == merged:
+                break
+            seen, theirs = merged, self.remote.fetch(self.ref)
+        update_state(self.notebook, shared={**(shared if isinstance(shared, dict) else {}), self.remote.name: tip})
+        return self._result(start, first, tip, unsent)
+
+    def _adopt(self) -> None:
+        adopt_remote_branch(self.folders, self.ref)
+        restore_missing(self.notebook)
+
+    def _merge(self, local: str, theirs: str, seen: str) -> tuple[str, str | None]:
+        """Return the commit to share, and the ancestor that was used if it is not the common one."""
+        if not theirs or not local or local == theirs:
+            return local or theirs, None
+        base = None
+        if seen and seen != theirs and not is_ancestor(self.folders, seen, theirs):
+            base = self._base_after_rewrite(seen, theirs, local)
+        elif not merge_bases(self.folders, local, theirs) and (self.folders.common_dir / "shallow").exists():
+            self.remote.fetch(self.ref, unshallow=True)
+        if base is not None:
+            merged, conflicts = _merge_two(self.notebook, self.folders, theirs, local, base, one_parent=True)
+        else:
+            merged, conflicts = _merge_two(self.notebook, self.folders, local, theirs, None)
+        self.conflicts |= set(conflicts)
+        return merged, base
+
+    def _base_after_rewrite(self, seen: str, theirs: str, local: str) -> str | None:
+        """Return the ancestor for a merge with a history that was replaced; `None` merges everything again.
+
+        Raises:
+            GitError: Entries would vanish or come back, and nobody has decided.
+        """
+        lost = [path for path, change in diff_trees(self.folders, seen, theirs).items() if change.before is not None]
+        if not lost or self.rewritten == FOLLOW:
+            run_git(self.folders, "update-ref", f"refs/labbook/before-{int(time.time())}", local)
+            return seen
+        if self.rewritten == KEEP:
+            return None
+        # The next sync asks again.
+        run_git(self.folders, "update-ref", self.tracking, seen)
+        raise sync_error(
+            self.notebook,
+            "rewritten",
+            remote=self.remote.name,
+            address=self.remote.address,
+            count=len(lost),
+            first=text_path(min(lost)),
+        )
+
+    def _push(self, merged: str, theirs: str, local: str) -> bool:
+        """Push; returns whether the remote has the commit.
+
+        Raises:
+            GitError: The remote refuses, or somebody was faster each time.
+        """
+        self.attempts += 1
+        answer = self.remote.push(merged, self.ref, theirs)
+        if answer.status == "ok":
+            return True
+        if answer.status == "retry" and self.attempts < _ATTEMPTS:
+            time.sleep(random.uniform(0.02, 0.1) * 1.6 ** min(self.attempts, 8))
+            return False
+        if theirs:
+            # What the others wrote is readable here, also for those who may not write there.
+            _land(self.notebook, self.folders, self.ref, merged, local)
+        if answer.status == "retry":
+            raise sync_error(self.notebook, "too_busy", remote=self.remote.name, count=self.attempts)
+        raise self.remote.refusal(answer.text)
+
+    def _result(self, start: str, first: str, tip: str, unsent: tuple[tuple[str, str], ...]) -> SyncResult:
+        came = diff_trees(self.folders, start, tip) if tip != start else {}
+        went = diff_trees(self.folders, first, tip) if tip != first else {}
+        return SyncResult(
+            self.remote.name,
+            self.remote.address,
+            self.ref.removeprefix("refs/heads/"),
+            tip,
+            runs_among(path for path, change in came.items() if change.before is None),
+            runs_among(path for path, change in went.items() if change.before is None),
+            len(came),
+            len(went),
+            tuple(sorted(text_path(path) for path in self.conflicts)),
+            unsent,
+            self.attempts,
+            self._count_newer(came),
+        )
+
+    def _count_newer(self, came: Mapping[bytes, PathChange]) -> int:
+        """Return how many of the notes that came were written by a newer labbook; their unknown parts were kept."""
+        notes = sorted(p for p, c in came.items() if p.endswith(b".md") and c.after is not None and c.after.is_file)
+        blobs = read_blobs(self.folders, [came[p].after.blob for p in notes[-_LOOKED_AT:]])  # type: ignore[union-attr]
+        found = [re.match(rb"---\r?\nschema: (\d{1,9})\r?\n", data) for data in blobs.values()]
+        return sum(1 for each in found if each and int(each[1]) > _SCHEMA)
+
+
+def _land(
+    notebook: Notebook, folders: GitFolders, ref: str, commit: str, local: str | None, base: str | None = None
+) -> tuple[str, tuple[bytes, ...]]:
+    """Bring files and branch to a commit, merged with what was committed meanwhile; returns the tip.
+
+    Args:
+        notebook: The notebook.
+        folders: Its repository.
+        ref: Full name of the branch.
+        commit: The commit.
+        local: Tip of the branch that the commit contains; `None`: it is merged now.
+        base: Ancestor that the commit was merged with, if it does not descend from `local`.
+    """
+    conflicts: tuple[bytes, ...] = ()
+    with hold_lock(folders.common_dir / "labbook-commits", _COMMIT_WAIT_S):
+        while True:
+            tip = read_commit(folders, ref)
+            target = commit
+            if tip and tip != local:
+                if base is None:
+                    target, conflicts = _merge_two(notebook, folders, tip, commit, None)
+                else:
+                    target, conflicts = _merge_two(notebook, folders, commit, tip, local, one_parent=True)
+            update_disk(notebook, folders, ref, tip, target)
+            if tip == target or move_branch(folders, ref, target, tip):
+                update_state(notebook, base=target)
+                return target, conflicts
+
+
+def _merge_two(
+    notebook: Notebook, folders: GitFolders, one: str, other: str, base: str | None, *, one_parent: bool = False
+) -> tuple[str, tuple[bytes, ...]]:
+    prefix = notebook_prefix(notebook, folders)
+    is_ours: Callable[[bytes], bool] | None = None
+    if notebook.config.commit == "checkout":
+        is_ours = lambda path: belongs_to_notebook(path, prefix)  # noqa: E731
+    try:
+        return commit_merge(
+            folders,
+            base,
+            one,
+            other,
+            author=notebook.config.author or user_name(folders.top),
+            when=time.time(),
+            message="Merge the notebook\n",
+            is_ours_to_merge=is_ours,
+            one_parent=one_parent,
+        )
+    except CodeConflictError as error:
+        names = ", ".join(text_path(path) for path in error.paths[:5])
+        raise sync_error(notebook, "code_conflict", files=names) from error
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

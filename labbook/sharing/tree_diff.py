@@ -1,0 +1,123 @@
+"""Reads what differs between two trees of a repository, the contents of files, and common ancestors."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+
+from labbook.errors import GitError
+from labbook.frozen import dataclass
+from labbook.store.git_process import GitFolders, run_git
+
+_LONG_S = 600.0
+
+
+@dataclass(frozen=True)
+class TreeEntry:
+    """A file of a tree: its mode ("100644", "100755", "120000" a link, "160000" a submodule) and its hash."""
+
+    mode: str
+    blob: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a regular file."""
+        return self.mode.startswith("100")
+
+
+@dataclass(frozen=True)
+class PathChange:
+    """What a path was and is; `None` where it is absent."""
+
+    before: TreeEntry | None
+    after: TreeEntry | None
+
+
+def diff_trees(folders: GitFolders, before: str, after: str) -> dict[bytes, PathChange]:
+    """Return the changed paths between two commits; "" stands for no commit.
+
+    Raises:
+        GitError: A commit is missing.
+
+    Cost: one process; it reads only the folders that differ.
+    """
+    empty = empty_tree(after or before)
+    answer = run_git(
+        folders, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", before or empty, after or empty,
+        timeout_s=_LONG_S,
+    )  # fmt: skip
+    if answer.code:
+        raise GitError(f"cannot compare two commits in {folders.top}: {answer.error}", hint="`git fsck` may say more")
+    fields = answer.out.split(b"\0")[:-1]
+    found = {}
+    for about, path in zip(fields[0::2], fields[1::2], strict=True):
+        old_mode, new_mode, old, new, _ = about.decode("ascii").lstrip(":").split(" ")
+        found[path] = PathChange(_entry(old_mode, old), _entry(new_mode, new))
+    return found
+
+
+def empty_tree(like: str) -> str:
+    """Return the hash of the empty tree, which git knows without having it, in the format of another hash."""
+    name = "sha256" if len(like) == 64 else "sha1"
+    return hashlib.new(name, b"tree 0\0", usedforsecurity=False).hexdigest()
+
+
+def read_blobs(folders: GitFolders, hashes: Iterable[str]) -> dict[str, bytes]:
+    """Return hash -> content.
+
+    Raises:
+        GitError: A content is not in the repository.
+    """
+    wanted = sorted(set(hashes))
+    if not wanted:
+        return {}
+    answer = run_git(
+        folders, "cat-file", "--batch", stdin="".join(f"{h}\n" for h in wanted).encode(), timeout_s=_LONG_S
+    )
+    found = {}
+    rest = memoryview(answer.out)
+    at = 0
+    for blob in wanted:
+        stop = answer.out.find(b"\n", at)
+        fields = bytes(rest[at:stop]).split()
+        if answer.code or len(fields) != 3:
+            raise GitError(f"the content {blob} is not in {folders.top}", hint="fetch the branch again")
+        size = int(fields[2])
+        found[blob] = bytes(rest[stop + 1 : stop + 1 + size])
+        at = stop + size + 2
+    return found
+
+
+def merge_bases(folders: GitFolders, one: str, other: str) -> list[str]:
+    """Return the best common ancestors of two commits, sorted; empty if their histories are unrelated."""
+    answer = run_git(folders, "merge-base", "--all", one, other, timeout_s=_LONG_S)
+    if answer.code not in (0, 1):
+        raise GitError(f"cannot find the common history in {folders.top}: {answer.error}")
+    return sorted(answer.out.decode("ascii").split())
+
+
+def is_ancestor(folders: GitFolders, one: str, other: str) -> bool:
+    """Whether a commit is in the history of another."""
+    return run_git(folders, "merge-base", "--is-ancestor", one, other, timeout_s=_LONG_S).code == 0
+
+
+def count_commits(folders: GitFolders, one: str, other: str) -> tuple[int, int]:
+    """Return how many commits are only in the first history, and only in the second."""
+    answer = run_git(folders, "rev-list", "--left-right", "--count", f"{one}...{other}", timeout_s=_LONG_S)
+    left, _, right = answer.out.decode("ascii", "replace").strip().partition("\t")
+    return (int(left), int(right)) if answer.code == 0 else (0, 0)
+
+
+def runs_among(paths: Sequence[bytes] | Iterable[bytes]) -> int:
+    """Return how many entries of runs are among some paths."""
+    return sum(1 for path in paths if b"notes/runs/" in path and path.endswith(b".md"))
+
+
+def text_path(path: bytes) -> str:
+    """Return a path as text that can be printed."""
+    return os.fsdecode(path).encode("utf-8", "replace").decode("utf-8")
+
+
+def _entry(mode: str, blob: str) -> TreeEntry | None:
+    return None if mode == "000000" else TreeEntry(mode, blob)

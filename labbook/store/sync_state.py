@@ -1,0 +1,94 @@
+"""What this clone remembers about sharing, in `.labbook/sync.json`, and the start of a sharing in the background."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labbook.store.journal import write_atomically
+
+if TYPE_CHECKING:
+    from labbook.store.notebook import Notebook
+
+AFTER_RUN = "after-run"
+LOG_NAME = "sync.log"
+_MAX_LOG_BYTES = 200_000
+
+
+def state_path(notebook: Notebook) -> Path:
+    """Return the file with the state."""
+    return notebook.paths.private / "sync.json"
+
+
+def read_state(notebook: Notebook) -> dict[str, Any]:
+    """Return the state; empty if there is none or it cannot be read.
+
+    Keys: `time` (UTC) and `remote` of the last sync, `error` and `advice` ("" after a success), `told` (whether a
+    command has printed the error), `base` (the commit that the files on disk follow), `looked_ns` (time on the clock
+    of the file system: later changes of notes are not committed yet), `head` and `tracked` (what was checked out, and
+    where the remote-tracking branches were, when entries were last looked for).
+    """
+    try:
+        data = json.loads(state_path(notebook).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def update_state(notebook: Notebook, **values: object) -> None:
+    """Set some keys of the state; a notebook that cannot be written has none."""
+    with contextlib.suppress(OSError):
+        state = {**read_state(notebook), **values}
+        write_atomically(state_path(notebook), json.dumps(state, indent=1).encode(), durable=False)
+
+
+def file_system_time(notebook: Notebook) -> int:
+    """Return the present time (ns) on the clock of the file system that holds the notes, or 0."""
+    mark = notebook.paths.private / "sync.clock"
+    try:
+        mark.write_bytes(b"")
+        return mark.stat().st_ctime_ns
+    except OSError:
+        return 0
+
+
+def take_failure(notebook: Notebook) -> tuple[str, str] | None:
+    """Return message and advice of the last sync in the background if it failed and this was not printed yet."""
+    state = read_state(notebook)
+    if not state.get("error") or state.get("told", True):
+        return None
+    update_state(notebook, told=True)
+    return str(state["error"]), str(state.get("advice") or "")
+
+
+def start_background_sync(notebook: Notebook) -> bool:
+    """Start `labbook sync` as a process of its own if the settings say so; never raises and never waits.
+
+    Its output goes to `.labbook/sync.log`. It outlives this process and the terminal.
+    """
+    if notebook.config.sync != AFTER_RUN or notebook.config.commit == "off":
+        return False
+    environment = {key: value for key, value in os.environ.items() if key not in ("LABBOOK_PROBE",)}
+    command = [sys.executable, "-m", "labbook", "sync", "--background", "--notebook", str(notebook.paths.root)]
+    try:
+        log = notebook.paths.private / LOG_NAME
+        if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
+            log.replace(log.with_suffix(".old.log"))
+        with log.open("ab") as stream:
+            subprocess.Popen(
+                command,
+                cwd=notebook.paths.root,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
+            )
+    except OSError:
+        return False
+    return True
