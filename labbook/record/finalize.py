@@ -261,6 +261,10 @@ def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> Co
         with suppress(OSError):
             withhold(notebook, files, message, run.ended or run.started, outcome.reason)
         outcome = replace(outcome, reason=f"{outcome.reason}; run `labbook recover` to mask it and try again")
+    if outcome.status == "committed" and notebook.config.sync != "off":
+        from labbook.store.sync_state import start_background_sync
+
+        start_background_sync(notebook)
     return outcome
 
 

@@ -173,6 +173,9 @@ class _Sync:
             self._adopt()
         align_disk(self.notebook, self.folders, self.ref)
         unsent = commit_edited(self.notebook)
+        if "base" not in read_state(self.notebook):
+            # A first sync that was killed, or a commit that adopted the remote's branch.
+            restore_missing(self.notebook)
         start = read_commit(self.folders, self.ref)
         theirs = self.remote.fetch(self.ref)
         if not theirs and not start:
