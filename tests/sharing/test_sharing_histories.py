@@ -22,6 +22,7 @@ from sharing_clones import (
 from labbook.errors import GitError
 from labbook.sharing import disk_update, remote_git, synchronize, tree_diff, tree_merge
 from labbook.store import frontmatter
+from labbook.store.branch_checkout import restore_before_writing
 from labbook.store.entry_commit import commit_files
 from labbook.store.notebook import Notebook
 
@@ -95,6 +96,7 @@ class History:
         """Two people start an experiment of the same name."""
         slug = f"exp00{self.chance.randint(1, 2)}_train_dynamic"
         path = book.paths.experiments / f"{slug}.md"
+        restore_before_writing(book, book.paths.experiments)  # as `new_experiment` does
         if not path.exists():
             head = frontmatter.emit({"schema": 1, "experiment": slug, "created": f"2026-11-{self.count % 28 + 1:02d}"})
             write_note(
@@ -215,7 +217,7 @@ def live_through(template: Path, folder: Path, seed: int, monkeypatch: pytest.Mo
         history.settle()
 
 
-FEW = range(int(os.environ.get("LABBOOK_HISTORIES_FROM", "0")), int(os.environ.get("LABBOOK_HISTORIES_FROM", "0")) + 10)
+FEW = range(int(os.environ.get("LABBOOK_HISTORIES_FROM", "0")), int(os.environ.get("LABBOOK_HISTORIES_FROM", "0")) + 8)
 MANY = range(1000, 1200)
 
 
