@@ -31,6 +31,7 @@ COMMANDS = {
     "explain": ("labbook.commands.explain", "Explain a symptom: signs, causes, fixes, and the runs that had it."),
     "report": ("labbook.commands.report", "Write the report of a week."),
     "new": ("labbook.commands.new", "Create an experiment."),
+    "import": ("labbook.commands.import_runs", "Import runs of TensorBoard, MLflow, W&B and others."),
     "commit": ("labbook.commands.commit", "Commit edited notes."),
     "init": ("labbook.commands.init", "Create a notebook in PATH."),
     "site": ("labbook.commands.site", "Build or serve the site of the notebook."),

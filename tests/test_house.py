@@ -34,6 +34,7 @@ FLOORS = {
     "findings": 6,
     "record": 7,
     "publish": 7,
+    "imports": 8,
     "help_text": 8,
     "installation_check": 8,
     "commands": 9,

@@ -75,9 +75,15 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         if commit or code.get("branch")
         else None,
         "previous": run.previous or None,
+        **({"imported_from": _source(run)} if run.imported_from else {}),
         "probe": {"status": run.probe.status if run.status != "running" else "running"}
         | ({"overhead_fraction": _short(overhead)} if overhead is not None else {}),
     }
+
+
+def _source(run: Run) -> dict[str, str]:
+    """Returns where an imported run comes from; the digest shows whether it has grown since."""
+    return {key: str(run.imported_from.get(key) or "") for key in ("tool", "path", "run", "digest")}
 
 
 def _joined(own: tuple[str, ...], theirs: object) -> list[str]:

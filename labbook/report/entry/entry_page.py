@@ -22,6 +22,7 @@ from labbook.report.entry.debug_section import data_section, debug_section
 from labbook.report.entry.diagnosis_section import diagnosis_section
 from labbook.report.entry.entry_front_matter import entry_meta
 from labbook.report.entry.environment_section import environment_section
+from labbook.report.entry.imported_section import imported_section
 from labbook.report.entry.requests_section import checked_section, moments_section, profile_section, stopped_line
 from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits, bounded, steps
 from labbook.report.entry.summary_section import (
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 SECTIONS = (
-    "title", "diagnosis", "exception", "changes", "health", "checked", "moments", "metrics", "model", "data", "debug",
-    "resources", "profile", "console", "configuration", "environment", "code", "files", "unobserved",
+    "title", "imported", "diagnosis", "exception", "changes", "health", "checked", "moments", "metrics", "model",
+    "data", "debug", "resources", "profile", "console", "configuration", "environment", "code", "files", "unobserved",
 )  # fmt: skip
 """Generated blocks, in order."""
 
@@ -83,6 +84,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
     """Returns plain data for the template, which escapes it for each place."""
     paths = notebook.paths
     makers: dict[str, Callable[[], dict[str, Any] | None]] = {
+        "imported": lambda: imported_section(run, limits),
         "diagnosis": lambda: diagnosis_section(run, limits),
         "exception": lambda: exception_section(run, limits),
         "changes": lambda: changes_section(run, paths, limits, say),
