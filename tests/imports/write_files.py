@@ -1,7 +1,9 @@
 """Writes the files of `tests/imports/files/` by the real tools; each tool in a virtual environment of its own.
 
     python -m venv /tmp/tool && /tmp/tool/bin/pip install mlflow
-    /tmp/tool/bin/python tests/imports/write_files.py mlflow tests/imports/files
+    /tmp/tool/bin/python tests/imports/write_files.py mlflow tests/imports/files [TIMES]
+
+With TIMES, the runs are written as often, each time to a folder of its own, for `benchmarks/imports.py`.
 
 Names of tools: tensorboard (needs torch), visualdl, mlflow, mlflow_sqlite, wandb, swanlab, trackio. Every tool logs the
 same run: 30 steps of a loss that falls, a validation accuracy every tenth step with one NaN and one infinity in a
@@ -181,4 +183,10 @@ if __name__ == "__main__":
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     os.chdir(tempfile.mkdtemp())
-    globals()[tool](target)
+    if len(sys.argv) > 3:
+        for number in range(int(sys.argv[3])):
+            place = target / f"{number:03d}"
+            place.mkdir()
+            globals()[tool](place)
+    else:
+        globals()[tool](target)
