@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 SECTIONS = (
     "title", "imported", "diagnosis", "exception", "cells", "ranks", "changes", "health", "checked", "moments",
-    "metrics", "model", "data", "debug", "resources", "profile", "console", "configuration", "environment", "code", "files",
-    "unobserved",
+    "metrics", "model", "data", "debug", "resources", "profile", "console", "configuration", "environment", "code",
+    "files", "unobserved",
 )  # fmt: skip
 """Generated blocks, in order."""
 
