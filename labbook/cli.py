@@ -37,6 +37,7 @@ COMMANDS = {
     "artifact": ("labbook.commands.artifact", "Manage the files that runs have kept."),
     "report": ("labbook.commands.report", "Write a report of runs."),
     "new": ("labbook.commands.new", "Create and start an experiment."),
+    "import": ("labbook.commands.import_runs", "Import runs of TensorBoard, MLflow, W&B and others."),
     "commit": ("labbook.commands.commit", "Commit edited notes."),
     "sync": ("labbook.commands.sync", "Share the notebook with others through a git remote."),
     "init": ("labbook.commands.init", "Create a notebook in PATH."),

@@ -39,6 +39,7 @@ FLOORS = {
     "sharing": 7,
     "publish": 7,
     "sweep": 7,
+    "imports": 8,
     "help_text": 8,
     "rerun": 8,
     "installation_check": 8,

@@ -56,7 +56,7 @@ def loss_seen(run: Run, signals: Signals) -> Outcome:
     parts = []
     for each in series[:3]:
         span = message("health.from_to", first=each.values[0], last=each.values[-1])
-        script = each.name.rpartition("/")[0]
+        script = each.name.rpartition("/")[0] if not run.imported_from else each.name if len(series) > 1 else ""
         parts.append(message("health.loss_seen.in_script", script=script, span=span) if script else span)
     return Outcome("ok", message("health.clauses", parts=parts))
 
@@ -118,6 +118,8 @@ def probe_overhead(run: Run, signals: Signals) -> Outcome:
     probe = run.probe
     share = probe.overhead_fraction if probe.sustained_fraction is None else probe.sustained_fraction
     if share is None or not math.isfinite(share):
+        if run.imported_from:
+            return unobserved(why_missing(run, "overhead"))
         absent = run.probe.status == "absent"
         return unobserved(message("health.not_observed.no_probe" if absent else "health.not_observed.killed"))
     small = probe.sustained_s is not None and probe.sustained_s <= _OVERHEAD_SHORT_S

@@ -9,6 +9,7 @@ from typing import Any
 from labbook.model.check import Outcome
 from labbook.model.events.inspection_kinds import SourcePlace
 from labbook.model.message import Message, message
+from labbook.model.metric_kinds import metric_kind, name_words
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
@@ -48,6 +49,9 @@ _ABSENT = {
     "memory": message("health.not_observed.memory"),
     "phases": message("health.not_observed.phases"),
 }
+_WHOLE_LOSS = frozenset({"loss", "train", "training", "total", "epoch", "step", "batch", "损失", "训练"})
+"""Words of the name of a loss that is the sum of its terms."""
+
 _NO_VALUE = message("health.not_observed.no_value")
 Reason = Message | str
 """Why a signal is missing: a message, or the probe's own words."""
@@ -59,9 +63,26 @@ def measured(run: Run, quantity: str) -> list[Series]:
     Those of the probe; for the loss those that the program logged or printed where the probe has none.
     """
     own = [s for s in run.series if s.values and s.source == "probe" and _quantity(s.name) == quantity]
+    if run.imported_from:
+        return _imported(run, quantity)
     if own or quantity != "loss":
         return own
     return [s for s in run.series if s.values and "loss" in s.name.lower()]
+
+
+def _imported(run: Run, quantity: str) -> list[Series]:
+    """Series of an imported run by their names; of the losses those of training, the whole one first.
+
+    Terms of policies and of adversaries have no direction and are no losses that have to fall.
+    """
+    known = [s for s in run.series if s.values]
+    if quantity == "lr":
+        return [s for s in known if {"lr", "learning"} & set(name_words(s.name))]
+    if quantity != "loss":
+        return []
+    kinds = [(s, metric_kind(s.name)) for s in known]
+    losses = [s for s, kind in kinds if kind.quantity == "loss" and kind.is_training and kind.direction]
+    return sorted(losses, key=lambda s: len([w for w in name_words(s.name) if w not in _WHOLE_LOSS]))
 
 
 def measured_in(run: Run, signals: Signals, quantity: str) -> list[Series]:
@@ -123,6 +144,8 @@ def why_missing(run: Run, signal: str, *words: str) -> Reason:
         signal: Name of the signal.
         words: Further names that the probe may use for it.
     """
+    if run.imported_from:
+        return message("health.not_observed.imported")
     if run.probe.status == "absent":
         return message("health.not_observed.no_probe")
     names = (signal, *words)

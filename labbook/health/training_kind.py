@@ -9,6 +9,7 @@ from labbook.health.layer_history import parameters_of
 from labbook.health.measurements import finite_points, measured, measured_in, optimizer_of
 from labbook.model.events.training_kinds import Evaluation, LossCall
 from labbook.model.message import Message, message
+from labbook.model.metric_kinds import metric_kind, name_words
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -20,6 +21,10 @@ NONNEGATIVE = frozenset(
 CLASSIFIERS = ("cross_entropy", "nll_loss")
 _REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1", "huber")
 BINARY = ("binary_cross_entropy", "bce_with_logits")
+
+_POLICIES = frozenset({"policy", "actor", "critic", "advantage", "td", "pg", "rollout"})
+_ADVERSARIES = frozenset({"generator", "discriminator", "gan", "adv", "adversarial", "fake", "disc"})
+"""Words in the names of series of trainings whose loss may rise rightly."""
 
 _SHARED = 0.9
 _ACTING = 0.5
@@ -47,6 +52,8 @@ def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
     series = measured_in(run, signals, "loss") or (measured(run, "loss") if len(run.signals) <= 1 else [])
     if not series:
         return message("health.not_observed.no_loss")
+    if run.imported_from and (reason := _imported_kind(run)) is not None:
+        return reason
     if opposed_optimizers(run, signals):
         return message("health.not_observed.several_optimizers")
     if acts(signals):
@@ -61,6 +68,15 @@ def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
     if function is not None and any(value < 0 for value in values):
         return message("health.not_observed.more_than_function")
     return TrainingLoss(steps, values, function or {}, classes)
+
+
+def _imported_kind(run: Run) -> Message | None:
+    """Why the loss of an imported run does not have to fall, as the names of its series tell; else `None`."""
+    kinds = [metric_kind(series.name) for series in run.series]
+    words = {word for series in run.series for word in name_words(series.name)}
+    if any(kind.quantity == "reward" for kind in kinds) or words & _POLICIES:
+        return message("health.not_observed.acting")
+    return message("health.not_observed.several_models") if words & _ADVERSARIES else None
 
 
 def _classes(function: LossCall) -> int:

@@ -161,7 +161,8 @@ class ProbeReport:
     """How well the run was observed.
 
     Args:
-        status: "ok", "partial" (some process or signal was not observed), "failed" or "absent" (it did not start).
+        status: "ok", "partial" (some process or signal was not observed), "failed", "absent" (it did not start) or
+            "imported" (a run of another tool).
         overhead_fraction: Time in the probe divided by time of the process, as measured by the probe.
         unobserved: What was not observed, as (what, reason).
         errors: Caught failures of the probe, as (where, error, count).
@@ -291,6 +292,8 @@ class Run:
         families: Families of these, and of failures of which only the family is known.
         fingerprints: Fingerprints of its failures (`labbook.diagnosis.fingerprint`), the primary one first.
         findings: Findings of the diagnosis, the cause first.
+        imported_from: For a run of another tool: `tool`, `path`, `run` (its name there), `digest` of the imported data,
+            `description`, `texts` (each with `tag`, `step`, `text`) and `pictures` (each with `tag`, `step`, `file`).
         unsure: Why no diagnosis is certain, one sentence, or "".
     """
 
@@ -345,6 +348,7 @@ class Run:
     direction: str = ""
     verdict: str = ""
     verdict_reason: str = ""
+    imported_from: Facts = field(default_factory=dict)
 
     @property
     def duration_s(self) -> float | None:

@@ -63,7 +63,8 @@ def judge_run(run: Run) -> Verdict:
         return Verdict("unhealthy", fault)
     if run.status == "lost":
         return Verdict("unknown", "lost")
-    if not any(process.steps for process in run.processes):
+    # Of an imported run the steps are known by its series.
+    if not run.imported_from and not any(process.steps for process in run.processes):
         return Verdict("unknown", "no_step")
     warned = _first(run, "warn")
     if warned:

@@ -87,7 +87,7 @@ def write_running_entry(notebook: Notebook, journal: Journal) -> None:
         ended=None,
         captured=journal.read(journal.paths.before),
     )
-    _write_entry(notebook, run)
+    write_entry(notebook, run)
 
 
 def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> FinishedRun:
@@ -112,8 +112,8 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = add_lineage(notebook, run, redactor)
     run = add_cells(run, journal, notebook.paths.attachments(run.id), redactor)
     run = _add_changes(notebook, run, redactor)
-    run = _add_findings(notebook, run)
-    entry = _write_entry(notebook, run)
+    run = add_findings(notebook, run)
+    entry = write_entry(notebook, run)
     proposal = propose_fix(notebook, run)
     outcome = _commit(notebook, run, entry, redactor)
     remember_run(notebook.paths, run)
@@ -157,7 +157,7 @@ def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
     return replace(run, previous=str(before["id"]), changes=tuple(changes))
 
 
-def _add_findings(notebook: Notebook, run: Run) -> Run:
+def add_findings(notebook: Notebook, run: Run) -> Run:
     """Adds health checks, the diagnosis, the primary series, tags and the title."""
     from labbook.report.entry.title import run_title
     from labbook.report.run_data import judged
@@ -199,7 +199,7 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     return replace(run, primary=name, direction=chosen or ("none" if free else ""))
 
 
-def _write_entry(notebook: Notebook, run: Run) -> Path:
+def write_entry(notebook: Notebook, run: Run) -> Path:
     """Writes the entry and its attachments, each file atomically."""
     from labbook.errors import NotebookError
     from labbook.report.entry.entry_page import entry_markdown

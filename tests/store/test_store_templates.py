@@ -117,6 +117,9 @@ def test_every_language_has_the_words_of_english_with_the_same_places():
         "sources.tensorboard",
         "sources.visualdl",
         "sources.wandb",
+        "sources.swanlab",
+        "sources.trackio",
+        "sources.csv",
         "sources.mlflow",
     }
 

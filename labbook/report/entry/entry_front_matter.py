@@ -80,6 +80,7 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         else None,
         "previous": run.previous or None,
         **_files(run),
+        **({"imported_from": _source(run)} if run.imported_from else {}),
         "probe": {"status": run.probe.status if run.status != "running" else "running"}
         | ({"overhead_fraction": _short(overhead)} if overhead is not None else {}),
     }
@@ -113,6 +114,11 @@ def _job(run: Run) -> dict[str, Any]:
         "attempt_before": (run.captured.get("attempt") or {}).get("before"),
     }
     return {name: value for name, value in facts.items() if value}
+
+
+def _source(run: Run) -> dict[str, str]:
+    """Returns where an imported run comes from; the digest shows whether it has grown since."""
+    return {key: str(run.imported_from.get(key) or "") for key in ("tool", "path", "run", "digest")}
 
 
 def _joined(own: tuple[str, ...], theirs: object) -> list[str]:

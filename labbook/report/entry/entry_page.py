@@ -24,6 +24,7 @@ from labbook.report.entry.diagnosis_section import diagnosis_section
 from labbook.report.entry.entry_front_matter import entry_meta
 from labbook.report.entry.environment_section import environment_section
 from labbook.report.entry.files_section import files_section
+from labbook.report.entry.imported_section import imported_section
 from labbook.report.entry.ranks_section import ranks_section
 from labbook.report.entry.requests_section import checked_section, moments_section, profile_section, stopped_line
 from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits, bounded, steps
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 SECTIONS = (
-    "title", "diagnosis", "exception", "cells", "ranks", "changes", "health", "checked", "moments", "metrics", "model",
-    "data",
-    "debug", "resources", "profile", "console", "configuration", "environment", "code", "files", "unobserved",
+    "title", "imported", "diagnosis", "exception", "cells", "ranks", "changes", "health", "checked", "moments",
+    "metrics", "model", "data", "debug", "resources", "profile", "console", "configuration", "environment", "code",
+    "files", "unobserved",
 )  # fmt: skip
 """Generated blocks, in order."""
 
@@ -89,6 +90,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
     paths = notebook.paths
     store = _shown_store(notebook.config.artifact_store)
     makers: dict[str, Callable[[], dict[str, Any] | None]] = {
+        "imported": lambda: imported_section(run, limits),
         "diagnosis": lambda: diagnosis_section(run, limits),
         "exception": lambda: exception_section(run, limits),
         "cells": lambda: cells_section(run, limits),

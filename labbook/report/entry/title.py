@@ -48,6 +48,8 @@ def run_title(run: Run, language: str = "en") -> str:
     elif run.status == "failed":
         told = ending_exception(run) is not None or find_primary_series(run) is not None
         sentence = verdict if told else _plain(said["failed_with"], verdict=verdict)
+    elif run.status == "lost" and run.imported_from:
+        sentence = _plain(said["lost_import"])
     else:
         signal = _named(run.signal or "SIGKILL")
         sentence = _plain(said[run.status], signal=signal, duration=duration(run.duration_s))
@@ -77,7 +79,7 @@ def verdict_line(run: Run, language: str = "en") -> str:
     if run.status == "failed" and (series is None or first_nonfinite_step(series) is None):
         if run.signal:
             return _plain(said["signal"], signal=_named(run.signal))
-        return _plain(said["code"], code=str(run.exit_code))
+        return _plain(said["failure"]) if run.exit_code is None else _plain(said["code"], code=str(run.exit_code))
     if series is None:
         return _plain(said["unknown" if run.status == "lost" else "none"])
     return _metric(series, run, said)
@@ -128,7 +130,8 @@ def _of_finding(finding: Finding, run: Run, said: Mapping[str, Any]) -> str:
 
 def script_name(run: Run) -> str:
     """Returns the short name of the script, or of the program if the command has no script."""
-    name = run.script or (run.argv[0].rsplit("/", 1)[-1] if run.argv else "run")
+    imported = str(run.imported_from.get("run") or "")
+    name = imported or run.script or (run.argv[0].rsplit("/", 1)[-1] if run.argv else "run")
     return _named(name)
 
 

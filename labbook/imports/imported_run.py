@@ -1,0 +1,245 @@
+"""A run as another tool stored it, before it becomes an entry."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Protocol
+
+from labbook.frozen import dataclass
+from labbook.model.series import Series
+
+MAX_PICTURES = 24
+MAX_PICTURE_BYTES = 512 * 1024
+MAX_TEXTS = 40
+MAX_TEXT = 4000
+"""Limits of one run. Source: chosen by us; the folder of an entry stays under some MiB."""
+
+TRUNCATED = ("record file", "it ends in the middle of a record; everything before that was read")
+NO_STATUS = ("exit status", "the tool does not record how a run ended")
+NO_TIMES = ("time", "the file has no times; the time is that of the file")
+
+
+@dataclass(frozen=True)
+class LoggedText:
+    """A text that the run logged."""
+
+    tag: str
+    step: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An encoded image that the run logged.
+
+    Args:
+        suffix: ".png", ".jpg", ".gif" or ".svg".
+    """
+
+    tag: str
+    step: int
+    suffix: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class ImportedRun:
+    """One run of another tool.
+
+    Args:
+        tool: Name of the format: "tensorboard", "mlflow" ...
+        path: Folder, file or database that it was read from.
+        identity: Text that no other run of the tool has, and that does not change when the run grows or is moved.
+        name: Name that people see; need not be unique.
+        experiment: Experiment or project of the tool, or "".
+        started: Unix seconds; 0 if unknown.
+        ended: Unix seconds of the end or of the last value; `None` if unknown.
+        status: "finished", "failed", "killed", or "lost" where no end was recorded by a tool that records it.
+        argv: The command, empty if unknown.
+        script: The program, or "".
+        unobserved: What the format lacks or could not be read, as (what, reason).
+    """
+
+    tool: str
+    path: Path
+    identity: str
+    name: str
+    experiment: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    series: tuple[Series, ...] = ()
+    texts: tuple[LoggedText, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    tags: tuple[str, ...] = ()
+    description: str = ""
+    started: float = 0.0
+    ended: float | None = None
+    status: str = "finished"
+    exit_code: int | None = None
+    argv: tuple[str, ...] = ()
+    script: str = ""
+    host: str = ""
+    author: str = ""
+    unobserved: tuple[tuple[str, str], ...] = ()
+
+    def digest(self) -> str:
+        """Returns a digest of everything that goes into the entry; another one means that the run has grown."""
+        total = hashlib.sha256()
+        facts: list[Any] = [
+            self.name,
+            self.experiment,
+            self.params,
+            self.tags,
+            self.description,
+            self.status,
+            self.exit_code,
+        ]
+        facts += [self.started, self.ended, self.argv, self.unobserved, [vars_of(text) for text in self.texts]]
+        total.update(json.dumps(facts, default=str, sort_keys=True).encode("utf-8", "replace"))
+        for series in self.series:
+            total.update(series.name.encode("utf-8", "replace"))
+            total.update(array("q", series.steps).tobytes() + array("d", series.values).tobytes())
+        for picture in self.pictures:
+            total.update(f"{picture.tag}{picture.step}".encode("utf-8", "replace") + picture.content)
+        return total.hexdigest()[:16]
+
+
+def vars_of(text: LoggedText) -> list[Any]:
+    """Returns the fields of a text as plain data."""
+    return [text.tag, text.step, text.text]
+
+
+class Reader(Protocol):
+    """Reads one format.
+
+    `name` is the name of the format on the command line, `title` the name of the tool in sentences.
+    """
+
+    name: str
+    title: str
+
+    def recognizes(self, path: Path) -> bool:
+        """Whether a file or folder looks like this format, judged by names and first bytes."""
+        ...
+
+    def runs(self, path: Path) -> Iterator[ImportedRun]:
+        """Yields the runs in a file, or in a folder and the folders below it.
+
+        Raises:
+            OSError: A file cannot be read.
+            ValueError: A file has another format.
+        """
+        ...
+
+
+class SeriesCollector:
+    """Collects points by name; a million of them take 16 MB."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._points: dict[str, tuple[array[int], array[float]]] = {}
+
+    def add(self, name: str, step: int, value: float) -> None:
+        """Adds a point; steps and values beyond 64 bits are limited to them."""
+        found = self._points.get(name)
+        if found is None:
+            found = self._points[name] = (array("q"), array("d"))
+        found[0].append(step if -(2**63) <= step < 2**63 else 2**63 - 1)
+        found[1].append(value)
+
+    def add_number(self, name: str, step: int, value: object) -> bool:
+        """Adds a point if the value is a number, a truth value or one of "NaN", "Infinity", "-Infinity"."""
+        if isinstance(value, str) and value.lower() in ("nan", "inf", "-inf", "infinity", "-infinity"):
+            value = float(value)
+        if not isinstance(value, (int, float)):
+            return False
+        try:
+            self.add(name, step, float(value))
+        except OverflowError:
+            return False
+        return True
+
+    def restart(self, name: str, step: int) -> None:
+        """Removes the points of a series from a step on: a resumed run writes them again."""
+        found = self._points.get(name)
+        if found is None:
+            return
+        keep = [place for place, old in enumerate(found[0]) if old < step]
+        if len(keep) < len(found[0]):
+            kept = array("q", (found[0][i] for i in keep)), array("d", (found[1][i] for i in keep))
+            self._points[name] = kept
+
+    def last_step(self, name: str) -> int | None:
+        """Returns the step of the last point of a series, or `None`."""
+        found = self._points.get(name)
+        return found[0][-1] if found else None
+
+    def series(self) -> tuple[Series, ...]:
+        """Returns the series by name, their points in the order of steps."""
+        return tuple(self._series(name) for name in sorted(self._points))
+
+    def _series(self, name: str) -> Series:
+        steps, values = self._points[name]
+        ascending = all(steps[i] <= steps[i + 1] for i in range(len(steps) - 1))
+        order = range(len(steps)) if ascending else sorted(range(len(steps)), key=steps.__getitem__)
+        given = tuple(values[i] for i in order)
+        return Series(
+            name=name,
+            source=self._source,
+            steps=tuple(steps[i] for i in order),
+            values=given,
+            low=given,
+            high=given,
+            count=len(given),
+            nonfinite=sum(not math.isfinite(value) for value in given),
+        )
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the leaves of nested mappings by dotted name."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value and prefix.count(".") < 8:
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def typed(text: str) -> Any:  # noqa: ANN401 - a scalar
+    """Returns a parameter that a tool stored as text as what it was: a number, a truth value, `None`, or the text."""
+    named = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
+    if text in named:
+        return named[text]
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def picture_suffix(content: bytes) -> str:
+    """Returns the suffix of an encoded image by its first bytes, "" if it is none that a page can show."""
+    if content[:8] == b"\x89PNG\r\n\x1a\n":
+        return ".png"
+    if content[:3] == b"\xff\xd8\xff":
+        return ".jpg"
+    return ".gif" if content[:4] == b"GIF8" else ""
+
+
+def read_picture(path: Path, tag: str, step: int) -> Picture | None:
+    """Returns an image file as a picture; `None` if it is missing, too large or no image."""
+    try:
+        if path.stat().st_size > MAX_PICTURE_BYTES:
+            return None
+        content = path.read_bytes()
+    except OSError:
+        return None
+    suffix = picture_suffix(content)
+    return Picture(tag, step, suffix, content) if suffix else None

@@ -1,0 +1,231 @@
+"""Reads MLflow's file store (`mlruns/`) and its SQLite store (`mlflow.db`).
+
+Source: mlflow/store/tracking/file_store.py and mlflow/store/tracking/dbmodels/models.py of MLflow 3.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from labbook.imports.imported_run import (
+    MAX_PICTURES,
+    MAX_TEXT,
+    MAX_TEXTS,
+    ImportedRun,
+    LoggedText,
+    Picture,
+    SeriesCollector,
+    read_picture,
+    typed,
+)
+from labbook.imports.sqlite_files import is_sqlite, open_database, tables
+
+_STATUS = {1: "lost", 2: "lost", 3: "finished", 4: "failed", 5: "killed"}
+"""`RunStatus` of the file store. Source: mlflow/protos/service.proto."""
+_STATUS_NAMES = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "killed"}
+_TEXT_SUFFIXES = (".txt", ".md")
+
+
+class MLflowReader:
+    """Reads `mlruns` folders and SQLite databases."""
+
+    name = "mlflow"
+    title = "MLflow"
+
+    def recognizes(self, path: Path) -> bool:
+        """Whether the path is, or has below it, an MLflow store."""
+        return next(_databases(path), None) is not None or next(_run_folders(path), None) is not None
+
+    def runs(self, path: Path) -> Iterator[ImportedRun]:
+        """Yields the runs of all stores at the path and below it; deleted runs are left out."""
+        for database in _databases(path):
+            yield from _database_runs(database)
+        for folder in _run_folders(path):
+            run = _folder_run(folder)
+            if run is not None:
+                yield run
+
+
+def _databases(path: Path) -> Iterator[Path]:
+    files = [path] if path.is_file() else sorted(path.glob("*.db")) + sorted(path.glob("*.sqlite"))
+    for file in files:
+        if is_sqlite(file) and {"runs", "metrics", "params", "experiments"} <= tables(file):
+            yield file
+
+
+def _run_folders(path: Path) -> Iterator[Path]:
+    """Yields the folders of runs: they have a `meta.yaml` beside `metrics` or `params`."""
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        if "meta.yaml" in files and {"metrics", "params", "tags", "artifacts"} & set(folders):
+            folders.clear()
+            yield Path(folder)
+
+
+def _folder_run(folder: Path) -> ImportedRun | None:
+    meta = _yaml(folder / "meta.yaml")
+    if meta.get("lifecycle_stage") == "deleted":
+        return None
+    experiment = _yaml(folder.parent / "meta.yaml")
+    points = SeriesCollector("mlflow")
+    last = 0
+    damaged = False
+    for name, file in _files(folder / "metrics"):
+        for line in file.read_text("utf-8", "replace").splitlines():
+            words = line.split()
+            try:
+                points.add(name, int(words[2]) if len(words) > 2 else 0, float(words[1]))
+                last = max(last, int(words[0]))
+            except (ValueError, IndexError):
+                damaged = True
+    params = {name: typed(file.read_text("utf-8", "replace")) for name, file in _files(folder / "params")}
+    tags = {name: file.read_text("utf-8", "replace") for name, file in _files(folder / "tags")}
+    status = meta.get("status")
+    return _run(
+        path=folder,
+        identity=str(meta.get("run_id") or meta.get("run_uuid") or folder.name),
+        name=str(meta.get("run_name") or tags.get("mlflow.runName") or folder.name),
+        experiment=str(experiment.get("name") or ""),
+        params=params,
+        points=points,
+        tags=tags,
+        started=_seconds(meta.get("start_time")),
+        ended=_seconds(meta.get("end_time")) or last / 1000,
+        status=_STATUS.get(status, "lost") if isinstance(status, int) else _STATUS_NAMES.get(str(status), "lost"),
+        author=str(meta.get("user_id") or ""),
+        artifacts=folder / "artifacts",
+        damaged=damaged,
+    )
+
+
+def _database_runs(path: Path) -> Iterator[ImportedRun]:
+    with closing(open_database(path)) as database:
+        names = dict(database.execute("SELECT experiment_id, name FROM experiments"))
+        rows = database.execute(
+            "SELECT run_uuid, name, status, start_time, end_time, artifact_uri, experiment_id, user_id, source_name"
+            " FROM runs WHERE lifecycle_stage IS NOT 'deleted' ORDER BY start_time, run_uuid"
+        ).fetchall()
+        for uuid, name, status, start, end, artifacts, experiment, user, source in rows:
+            points = SeriesCollector("mlflow")
+            last = 0
+            for key, value, moment, step, is_nan in database.execute(
+                "SELECT key, value, timestamp, step, is_nan FROM metrics WHERE run_uuid = ?"
+                " ORDER BY key, step, timestamp",
+                (uuid,),
+            ):
+                points.add(key, step or 0, _stored_value(value, is_nan))
+                last = max(last, moment or 0)
+            params = {
+                key: typed(text)
+                for key, text in database.execute("SELECT key, value FROM params WHERE run_uuid = ?", (uuid,))
+            }
+            tags = dict(database.execute("SELECT key, value FROM tags WHERE run_uuid = ?", (uuid,)))
+            tags.setdefault("mlflow.source.name", source or "")
+            yield _run(
+                path=path,
+                identity=uuid,
+                name=name or tags.get("mlflow.runName") or uuid,
+                experiment=str(names.get(experiment, "")),
+                params=params,
+                points=points,
+                tags=tags,
+                started=_seconds(start),
+                ended=_seconds(end) or last / 1000,
+                status=_STATUS_NAMES.get(status, "lost"),
+                author=user or "",
+                artifacts=_local_path(artifacts, path.parent),
+                damaged=False,
+            )
+
+
+def _stored_value(value: float, is_nan: object) -> float:
+    """Returns a value as it was logged; the database stores infinities as the largest numbers."""
+    if is_nan:
+        return math.nan
+    return math.copysign(math.inf, value) if abs(value) >= 1.7976931348623157e308 else float(value)
+
+
+def _run(
+    *,
+    path: Path,
+    identity: str,
+    name: str,
+    experiment: str,
+    params: Mapping[str, Any],
+    points: SeriesCollector,
+    tags: Mapping[str, str],
+    started: float,
+    ended: float,
+    status: str,
+    author: str,
+    artifacts: Path | None,
+    damaged: bool,
+) -> ImportedRun:
+    texts, pictures = _artifacts(artifacts)
+    own = [f"{key}:{value}" if value else key for key, value in sorted(tags.items()) if not key.startswith("mlflow.")]
+    return ImportedRun(
+        tool="mlflow",
+        path=path,
+        identity=identity,
+        name=name,
+        experiment="" if experiment == "Default" else experiment,
+        params=params,
+        series=points.series(),
+        texts=tuple(texts),
+        pictures=tuple(pictures),
+        tags=tuple(own),
+        description=tags.get("mlflow.note.content") or "",
+        started=started,
+        ended=ended or None,
+        status=status,
+        script=Path(tags.get("mlflow.source.name") or "").name,
+        author=tags.get("mlflow.user") or author,
+        unobserved=(("metrics", "some lines cannot be read"),) if damaged else (),
+    )
+
+
+def _artifacts(folder: Path | None) -> tuple[list[LoggedText], list[Picture]]:
+    texts: list[LoggedText] = []
+    pictures: list[Picture] = []
+    if folder is None or not folder.is_dir():
+        return texts, pictures
+    for name, file in _files(folder):
+        if file.suffix in _TEXT_SUFFIXES and len(texts) < MAX_TEXTS:
+            with file.open("rb") as stream:
+                texts.append(LoggedText(name, 0, stream.read(MAX_TEXT).decode("utf-8", "replace")))
+        elif file.suffix in (".png", ".jpg", ".jpeg", ".gif") and len(pictures) < MAX_PICTURES:
+            picture = read_picture(file, name, 0)
+            pictures += [picture] if picture is not None else []
+    return texts, pictures
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yields the files below a folder with their relative names; a metric `val/acc` is a file in a folder."""
+    for file in sorted(folder.rglob("*")) if folder.is_dir() else ():
+        if file.is_file():
+            yield file.relative_to(folder).as_posix(), file
+
+
+def _local_path(uri: object, beside: Path) -> Path | None:
+    """Returns the folder of an artifact URI on this machine, or `None`."""
+    parsed = urlparse(str(uri or ""))
+    if parsed.scheme not in ("", "file") or not parsed.path:
+        return None
+    path = Path(unquote(parsed.path))
+    return path if path.is_absolute() else beside / path
+
+
+def _seconds(milliseconds: object) -> float:
+    return milliseconds / 1000 if isinstance(milliseconds, (int, float)) else 0.0
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    from labbook.imports.yaml_files import read_yaml
+
+    return read_yaml(path)

@@ -1,0 +1,127 @@
+"""Converts an imported run to a `Run`, redacted, and chooses its id."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from labbook.imports.imported_run import ImportedRun, Picture
+from labbook.model.downsampling import downsample
+from labbook.model.run import Arguments, ProbeReport, Run
+
+if TYPE_CHECKING:
+    from labbook.probe.redaction.redactor import Redactor
+
+SERIES_POINTS = 2000
+"""Points of a series that the checks see and the files have; as for recorded runs."""
+
+_ALPHABET = "23456789abcdefghijkmnpqrstuvwxyz"
+_TAIL = 12
+"""Characters of the part of an id that the identity of a run gives: 60 bits."""
+
+
+def id_tail(imported: ImportedRun, repeat: int = 0) -> str:
+    """Returns the part of an id that stands for the run of the tool.
+
+    Args:
+        imported: The run.
+        repeat: Number of runs of the same identity before it in one import.
+    """
+    text = f"{imported.tool}\0{imported.identity}\0{repeat or ''}"
+    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:8], "big")
+    return "".join(_ALPHABET[number >> 5 * place & 31] for place in range(_TAIL))
+
+
+def new_id(imported: ImportedRun, tail: str) -> str:
+    """Returns the id of a run that was not imported before."""
+    try:
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(imported.started))
+    except (ValueError, OverflowError, OSError):
+        stamp = ""
+    return f"{stamp if re.fullmatch('[0-9]{8}-[0-9]{6}', stamp) else '19700101-000000'}-{tail}"
+
+
+def picture_names(pictures: tuple[Picture, ...]) -> list[str]:
+    """Returns a file name for each picture, without the characters of its tag that file names lack."""
+    return [
+        f"image-{number:02d}-{_slug(picture.tag)}{picture.step}{picture.suffix}"
+        for number, picture in enumerate(pictures)
+    ]
+
+
+def _slug(tag: str) -> str:
+    plain = re.sub("[^A-Za-z0-9]+", "-", tag)[:40].strip("-")
+    return f"{plain}-" if plain else ""
+
+
+def to_run(imported: ImportedRun, run_id: str, experiment: str, redactor: Redactor) -> Run:
+    """Returns the run of an entry: all texts redacted, long series downsampled.
+
+    Args:
+        imported: The run of the tool.
+        run_id: Id of the entry.
+        experiment: Slug of the experiment.
+        redactor: Masks secrets and personal paths.
+    """
+    params: dict[str, Any] = redactor.data(_plain(imported.params))
+    name = redactor.text(_printable(imported.name)) or imported.tool
+    names = picture_names(imported.pictures)
+    source = {
+        "tool": imported.tool,
+        # Links are kept as people know them.
+        "path": redactor.text(_printable(os.path.abspath(imported.path))),  # noqa: PTH100
+        "run": name,
+        "digest": imported.digest(),
+        "description": redactor.text(_printable(imported.description)),
+        "texts": [
+            {
+                "tag": redactor.text(_printable(text.tag)),
+                "step": text.step,
+                "text": redactor.text(_printable(text.text)),
+            }
+            for text in imported.texts
+        ],
+        "pictures": [
+            {"tag": redactor.text(_printable(picture.tag)), "step": picture.step, "file": file}
+            for picture, file in zip(imported.pictures, names, strict=True)
+        ],
+    }
+    started = imported.started if 0 <= imported.started < 253_402_300_800 else 0.0
+    ended = started if imported.ended is None else max(started, min(imported.ended, 253_402_300_800))
+    return Run(
+        id=run_id,
+        status=imported.status,
+        argv=tuple(redactor.text(word) for word in imported.argv),
+        cwd="",
+        started=started,
+        ended=ended,
+        exit_code=imported.exit_code,
+        experiment=experiment,
+        script=redactor.text(_printable(imported.script)),
+        host=imported.host,
+        author=imported.author,
+        arguments=(Arguments(imported.tool, "", params),) if params else (),
+        series=tuple(downsample(each, SERIES_POINTS) for each in imported.series),
+        probe=ProbeReport("imported", unobserved=imported.unobserved),
+        tags=tuple(redactor.text(_printable(tag)) for tag in imported.tags),
+        imported_from=source,
+    )
+
+
+def _printable(text: str) -> str:
+    """Returns a text without lone surrogates, which names that are not UTF-8 have, and without control characters."""
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join(c for c in clean if c >= " " or c in "\n\t")
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any of the tool's values
+    if isinstance(value, dict):
+        return {_printable(str(key)): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return _printable(str(value))

@@ -1,0 +1,180 @@
+"""Reads local folders of SwanLab: `run-*/run-*.swanlab` with the configuration and media beside it.
+
+Source: swanlab/proto/swanlab of SwanLab 0.8: records in the framing of LevelDB logs. Folders of older versions, with
+`logs/<name>/*.log` only, are read by those logs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from labbook.imports.imported_run import (
+    MAX_PICTURES,
+    MAX_TEXT,
+    MAX_TEXTS,
+    TRUNCATED,
+    ImportedRun,
+    LoggedText,
+    Picture,
+    SeriesCollector,
+    read_picture,
+)
+from labbook.imports.wire_format import Message, RecordFile
+
+_FINISH_STATES = {1: "finished", 2: "failed", 3: "killed"}
+
+
+class SwanLabReader:
+    """Reads folders of runs that SwanLab wrote in its local mode."""
+
+    name = "swanlab"
+    title = "SwanLab"
+
+    def recognizes(self, path: Path) -> bool:
+        """Whether there is a folder of a run at the path or below it."""
+        return next(_run_folders(path), None) is not None
+
+    def runs(self, path: Path) -> Iterator[ImportedRun]:
+        """Yields the runs at the path and below it."""
+        for folder in _run_folders(path):
+            yield _Builder(folder).run()
+
+
+def _run_folders(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        if path.suffix == ".swanlab":
+            yield path.parent
+        return
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        with_logs = "logs" in folders and Path(folder, "files", "swanlab-metadata.json").is_file()
+        if any(name.endswith(".swanlab") for name in files) or with_logs:
+            folders.clear()
+            yield Path(folder)
+
+
+class _Builder:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._points = SeriesCollector("swanlab")
+        self._texts: list[LoggedText] = []
+        self._pictures: list[Picture] = []
+        self._start = Message(b"")
+        self._finish: Message | None = None
+        self._last = 0.0
+
+    def run(self) -> ImportedRun:
+        truncated = False
+        for file in sorted(self._folder.glob("*.swanlab")):
+            records = RecordFile(file)
+            try:
+                for record in records.block_records():
+                    self._add(Message(record))
+            except ValueError:
+                records.truncated = True
+            truncated = truncated or records.truncated
+        self._read_logs()
+        start = self._start
+        state = self._finish.integer(1) if self._finish is not None else 0
+        metadata = _json(self._folder / "files" / "swanlab-metadata.json")
+        runtime = metadata.get("runtime")
+        runtime = runtime if isinstance(runtime, Mapping) else {}
+        started = start.time(12)
+        return ImportedRun(
+            tool="swanlab",
+            path=self._folder,
+            identity=start.text(10) or self._folder.name,
+            name=start.text(4) or self._folder.name,
+            experiment=start.text(1),
+            params=_config(self._folder / "files" / "config.yaml"),
+            series=self._points.series(),
+            texts=tuple(self._texts),
+            pictures=tuple(self._pictures),
+            tags=tuple(start.texts(6)),
+            description=start.text(5),
+            started=started,
+            ended=(self._finish.time(3) if self._finish is not None else 0.0) or self._last or None,
+            status=_FINISH_STATES.get(state, "lost"),
+            host=str(runtime.get("hostname") or ""),
+            unobserved=(TRUNCATED,) if truncated else (),
+        )
+
+    def _add(self, record: Message) -> None:
+        self._last = max(self._last, record.time(2))
+        if record.has(10):
+            self._start = record.message(10)
+        elif record.has(11):
+            self._finish = record.message(11)
+        elif record.has(13):
+            scalar = record.message(13)
+            self._points.add(scalar.text(1), scalar.integer(2), scalar.message(5).float64(1))
+        elif record.has(14):
+            media = record.message(14)
+            for item in media.message(5).messages(1):
+                self._media(media.text(1), media.integer(2), item.text(1))
+
+    def _media(self, tag: str, step: int, name: str) -> None:
+        if not name or "/" in name or name.startswith("."):
+            return
+        # Older versions link the same file from folders of other names.
+        for file in sorted(self._folder.glob(f"media/*/{_escaped(name)}"), reverse=True)[:1]:
+            if file.suffix == ".txt" and len(self._texts) < MAX_TEXTS:
+                self._texts.append(LoggedText(tag, step, file.read_text("utf-8", "replace")[:MAX_TEXT]))
+            elif len(self._pictures) < MAX_PICTURES:
+                picture = read_picture(file, tag, step)
+                self._pictures += [picture] if picture is not None else []
+
+    def _read_logs(self) -> None:
+        """Adds the series of older versions, whose folders are named like the series."""
+        if self._points.series():
+            return
+        for file in sorted(self._folder.glob("logs/*/*.log")):
+            name = unquote(file.parent.name)
+            for line in file.read_text("utf-8", "replace").splitlines():
+                row = _parsed(line)
+                if isinstance(row.get("index"), int):
+                    self._points.add_number(name, row["index"], row.get("data"))
+                self._last = max(self._last, _moment(row.get("create_time")))
+
+
+def _escaped(name: str) -> str:
+    import glob
+
+    return glob.escape(name)
+
+
+def _config(path: Path) -> dict[str, Any]:
+    from labbook.imports.yaml_files import read_yaml
+
+    found = read_yaml(path)
+    wrapped = {name: value for name, value in found.items() if isinstance(value, Mapping) and "value" in value}
+    order = sorted(wrapped, key=lambda name: wrapped[name].get("sort") or 0)
+    return {name: wrapped[name]["value"] for name in order} | {k: v for k, v in found.items() if k not in wrapped}
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return _parsed(path.read_text("utf-8", "replace"))
+    except OSError:
+        return {}
+
+
+def _moment(text: object) -> float:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return 0.0

@@ -1,0 +1,306 @@
+"""Reads TensorBoard event files: scalars, text, images and hyperparameters.
+
+A run is a folder with event files, as in TensorBoard. Folders that writers make for parts of one run belong to it:
+`add_hparams` and `add_scalars` of PyTorch write below the folder of the run, Keras writes `train` and `validation`.
+
+Source: tensorflow/core/util/event.proto, framework/summary.proto, framework/tensor.proto; tensorboard/plugins/hparams.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from labbook.frozen import dataclass
+from labbook.imports.imported_run import (
+    MAX_PICTURE_BYTES,
+    MAX_PICTURES,
+    MAX_TEXT,
+    MAX_TEXTS,
+    NO_STATUS,
+    TRUNCATED,
+    ImportedRun,
+    LoggedText,
+    Picture,
+    SeriesCollector,
+    picture_suffix,
+)
+from labbook.imports.wire_format import Message, RecordFile
+
+_EVENT_FILE = "tfevents"
+_SPLITS = ("train", "training", "validation", "val", "valid", "eval", "test")
+_TRAINING = ("train", "training")
+_NUMBERS = {
+    1: ("f", 4), 2: ("d", 8), 3: ("i", 4), 4: ("B", 1), 5: ("h", 2), 6: ("b", 1), 9: ("q", 8), 10: ("?", 1),
+    19: ("e", 2),
+}  # fmt: skip
+"""`DataType` of TensorFlow -> `struct` format and size in `tensor_content`."""
+_TYPED_FIELDS = {1: (5, "<f"), 2: (6, "<d"), 3: (7, ""), 9: (10, ""), 10: (11, "")}
+"""`DataType` -> field of `TensorProto` with its values, and their format; "" for varints."""
+_STRING = 7
+_FAST = re.compile(rb"\x09(.{8})(?:\x10([\x80-\xff]{0,9}[\x00-\x7f]))?\x2a.\x0a.\x0a(.)", re.DOTALL)
+"""The first bytes of an event with one scalar, as all writers of PyTorch make it."""
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """A folder with event files.
+
+    Args:
+        prefix: Put before the names of its series.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+    prefix: str = ""
+
+
+class TensorBoardReader:
+    """Reads folders of event files."""
+
+    name = "tensorboard"
+    title = "TensorBoard"
+
+    def recognizes(self, path: Path) -> bool:
+        """Whether there is an event file at the path or below it."""
+        return next(_folders(path), None) is not None
+
+    def runs(self, path: Path) -> Iterator[ImportedRun]:
+        """Yields the runs at the path and below it."""
+        for folder, parts in _grouped(list(_folders(path))):
+            yield _read_run(folder, parts, path)
+
+
+def _folders(path: Path) -> Iterator[_Folder]:
+    if path.is_file():
+        if _EVENT_FILE in path.name:
+            yield _Folder(path.parent, (path,))
+        return
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        events = sorted(Path(folder, name) for name in files if _EVENT_FILE in name)
+        if events:
+            yield _Folder(Path(folder), tuple(sorted(events, key=_file_order)))
+
+
+def _file_order(path: Path) -> tuple[int, str]:
+    stamp = re.search(r"tfevents\.(\d+)", path.name)
+    return (int(stamp[1]) if stamp else 0, path.name)
+
+
+def _grouped(folders: Sequence[_Folder]) -> Iterator[tuple[Path, list[_Folder]]]:
+    """Yields the folder of each run with the folders that belong to it, itself first."""
+    by_path = {folder.path: folder for folder in folders}
+    used: set[Path] = set()
+    for folder in folders:
+        if folder.path in used:
+            continue
+        siblings = [f for f in folders if f.path.parent == folder.path.parent and f.path.name.lower() in _SPLITS]
+        names = {sibling.path.name.lower() for sibling in siblings}
+        if folder in siblings and len(siblings) > 1 and names & set(_TRAINING) and folder.path.parent not in by_path:
+            used |= {sibling.path for sibling in siblings}
+            yield (
+                folder.path.parent,
+                [_Folder(each.path, each.files, f"{each.path.name}/") for each in siblings],
+            )
+            continue
+        parts = [folder]
+        for other in folders:
+            if other.path.parent == folder.path and other.path not in used and _is_part(other):
+                parts.append(other)
+                used.add(other.path)
+        used.add(folder.path)
+        yield folder.path, parts
+
+
+def _is_part(folder: _Folder) -> bool:
+    """Whether `add_hparams` or `add_scalars` of the folder above made it, as its first events tell."""
+    seen = 0
+    try:
+        for event in _events(folder.files[0], RecordFile(folder.files[0])):
+            for value in event.message(5).messages(1):
+                tag = value.text(1)
+                if tag.startswith("_hparams_/"):
+                    return True
+                if folder.path.name.startswith(tag.replace("/", "_") + "_"):
+                    return True
+                seen += 1
+            if seen > 4:
+                break
+    except (OSError, ValueError):
+        pass
+    return False
+
+
+def _events(path: Path, records: RecordFile) -> Iterator[Message]:
+    try:
+        for record in records.checked_records():
+            yield Message(record)
+    except ValueError:
+        records.truncated = True
+
+
+class _RunBuilder:
+    """Collects what the event files of one run contain."""
+
+    def __init__(self) -> None:
+        self.points = SeriesCollector("tensorboard")
+        self.params: dict[str, object] = {}
+        self.texts: list[LoggedText] = []
+        self.pictures: list[Picture] = []
+        self.status = "finished"
+        self.first = math.inf
+        self.last = -math.inf
+        self.truncated = False
+        self._plugins: dict[str, str] = {}
+        self._begun: set[str] = set()
+
+    def read(self, folder: _Folder) -> None:
+        """Adds the events of a folder; a later file of a series restarts it at its first step."""
+        for path in folder.files:
+            self._begun = set()
+            records = RecordFile(path)
+            try:
+                for record in records.checked_records():
+                    if not self._add_fast(record, folder):
+                        self._add(Message(record), folder)
+            except (ValueError, struct.error):
+                records.truncated = True
+            self.truncated = self.truncated or records.truncated
+
+    def _add_fast(self, record: bytes, folder: _Folder) -> bool:
+        """Adds an event with one scalar of a short name; returns whether it was one."""
+        head = _FAST.match(record)
+        if head is None:
+            return False
+        start = head.end()
+        stop = start + head[3][0]
+        if head[3][0] > 0x7F or len(record) != stop + 5 or record[stop] != 0x15:
+            return False
+        step = shift = 0
+        for byte in head[2] or b"\0":
+            step |= (byte & 0x7F) << shift
+            shift += 7
+        self._time(struct.unpack("<d", head[1])[0])
+        value = struct.unpack_from("<f", record, stop + 1)[0]
+        self._scalar(record[start:stop].decode("utf-8", "replace"), step, value, folder)
+        return True
+
+    def _time(self, moment: float) -> None:
+        if moment > 0 and math.isfinite(moment):
+            self.first = min(self.first, moment)
+            self.last = max(self.last, moment)
+
+    def _add(self, event: Message, folder: _Folder) -> None:
+        self._time(event.float64(1))
+        step = event.integer(2)
+        for value in event.message(5).messages(1):
+            tag = value.text(1)
+            metadata = value.message(9)
+            plugin = metadata.message(1)
+            if plugin.text(1):
+                self._plugins[tag] = plugin.text(1)
+            kind = self._plugins.get(tag, "")
+            if kind == "hparams":
+                self._hparams(Message(plugin.data(2)))
+            elif value.has(2):
+                self._scalar(tag, step, value.float32(2), folder)
+            elif value.has(4):
+                self._picture(tag, step, value.message(4).data(4), folder)
+            elif value.has(8):
+                self._tensor(tag, step, value.message(8), kind, folder)
+
+    def _scalar(self, tag: str, step: int, value: float, folder: _Folder) -> None:
+        name = self._name(tag, folder)
+        if name not in self._begun:
+            self._begun.add(name)
+            last = self.points.last_step(name)
+            if last is not None and step <= last:
+                self.points.restart(name, step)
+        self.points.add(name, step, value)
+
+    def _name(self, tag: str, folder: _Folder) -> str:
+        main = tag.replace("/", "_") + "_"
+        if not folder.prefix and folder.path.name.startswith(main) and len(folder.path.name) > len(main):
+            return f"{tag}/{folder.path.name[len(main) :]}"
+        return folder.prefix + tag
+
+    def _tensor(self, tag: str, step: int, tensor: Message, kind: str, folder: _Folder) -> None:
+        kind_of_number = tensor.integer(1)
+        if kind_of_number == _STRING:
+            strings = tensor.all_data(8)
+            if kind == "images":
+                # Width and height come before the images of the batch.
+                for content in strings[2:]:
+                    self._picture(tag, step, content, folder)
+            elif kind == "text" and len(self.texts) < MAX_TEXTS:
+                text = "\n".join(string.decode("utf-8", "replace") for string in strings)
+                self.texts.append(LoggedText(folder.prefix + tag.removesuffix("/text_summary"), step, text[:MAX_TEXT]))
+            return
+        if kind in ("", "scalars"):
+            number = _number(tensor, kind_of_number)
+            if number is not None:
+                self._scalar(tag, step, number, folder)
+
+    def _picture(self, tag: str, step: int, content: bytes, folder: _Folder) -> None:
+        suffix = picture_suffix(content)
+        if suffix and len(content) <= MAX_PICTURE_BYTES and len(self.pictures) < MAX_PICTURES:
+            self.pictures.append(Picture(folder.prefix + tag, step, suffix, content))
+
+    def _hparams(self, data: Message) -> None:
+        for entry in data.message(3).messages(1):
+            value = entry.message(2)
+            number = value.float64(2)
+            if value.has(4):
+                self.params[entry.text(1)] = bool(value.integer(4))
+            elif value.has(2):
+                self.params[entry.text(1)] = int(number) if number.is_integer() and abs(number) < 1e15 else number
+            elif value.has(3):
+                self.params[entry.text(1)] = value.text(3)
+        if data.has(4) and data.message(4).integer(1) == 2:
+            self.status = "failed"
+
+
+def _number(tensor: Message, kind: int) -> float | None:
+    """Returns the value of a tensor with one element, or `None`."""
+    if any(size.integer(1) not in (0, 1) for size in tensor.message(2).messages(2)):
+        return None
+    content = tensor.data(4)
+    form, size = _NUMBERS.get(kind, ("", 0))
+    if form and len(content) == size:
+        return float(struct.unpack(f"<{form}", content)[0])
+    field, packed = _TYPED_FIELDS.get(kind, (0, ""))
+    values = tensor.data(field) if field else b""
+    if packed and len(values) == struct.calcsize(packed):
+        return float(struct.unpack(packed, values)[0])
+    if field and not packed:
+        return float(tensor.integer(field) if not values else int.from_bytes(values[:1], "little"))
+    return None
+
+
+def _read_run(folder: Path, parts: Sequence[_Folder], root: Path) -> ImportedRun:
+    built = _RunBuilder()
+    for part in parts:
+        built.read(part)
+    name = "" if folder == root else os.path.relpath(folder, root if root.is_dir() else root.parent)
+    name = folder.resolve().name if name in ("", ".") else name
+    return ImportedRun(
+        tool="tensorboard",
+        path=folder,
+        # The name of an event file has the time, the host and the process that wrote it.
+        identity=f"{folder.resolve().name}/{parts[0].files[0].name}",
+        name=Path(name).as_posix(),
+        experiment=root.resolve().name if root.is_dir() and folder != root else folder.resolve().parent.name,
+        params=built.params,
+        series=built.points.series(),
+        texts=tuple(built.texts),
+        pictures=tuple(built.pictures),
+        started=built.first if math.isfinite(built.first) else 0.0,
+        ended=built.last if math.isfinite(built.last) else None,
+        status=built.status,
+        unobserved=(NO_STATUS, *((TRUNCATED,) if built.truncated else ())),
+    )

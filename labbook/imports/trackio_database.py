@@ -1,0 +1,105 @@
+"""Reads SQLite databases of Trackio, one a project.
+
+Source: trackio/sqlite_storage.py of Trackio 0.43: tables `metrics` and `configs`, values as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from labbook.imports.imported_run import (
+    MAX_TEXT,
+    MAX_TEXTS,
+    NO_STATUS,
+    ImportedRun,
+    LoggedText,
+    SeriesCollector,
+    flat,
+)
+from labbook.imports.sqlite_files import is_sqlite, open_database, tables
+
+
+class TrackioReader:
+    """Reads databases of Trackio."""
+
+    name = "trackio"
+    title = "Trackio"
+
+    def recognizes(self, path: Path) -> bool:
+        """Whether the path is, or has in its folder, a database of Trackio."""
+        return next(_databases(path), None) is not None
+
+    def runs(self, path: Path) -> Iterator[ImportedRun]:
+        """Yields the runs of all databases at the path."""
+        for database in _databases(path):
+            yield from _read(database)
+
+
+def _databases(path: Path) -> Iterator[Path]:
+    files = [path] if path.is_file() else sorted(path.glob("*.db"))
+    for file in files:
+        if is_sqlite(file) and "metrics" in (found := tables(file)) and "experiments" not in found:
+            with closing(open_database(file)) as database:
+                columns = {row[1] for row in database.execute("PRAGMA table_info(metrics)")}
+            if {"run_name", "step", "metrics", "timestamp"} <= columns:
+                yield file
+
+
+def _read(path: Path) -> Iterator[ImportedRun]:
+    with closing(open_database(path)) as database:
+        columns = {row[1] for row in database.execute("PRAGMA table_info(metrics)")}
+        key = "run_id" if "run_id" in columns else "run_name"
+        configs: dict[str, dict[str, Any]] = {}
+        if "configs" in tables(path):
+            configs = {run: _parsed(text) for run, text in database.execute(f"SELECT {key}, config FROM configs")}
+        runs = database.execute(
+            f"SELECT {key}, MIN(run_name), MIN(timestamp), MAX(timestamp) FROM metrics GROUP BY {key} ORDER BY MIN(id)"
+        ).fetchall()
+        for run, name, first, last in runs:
+            points = SeriesCollector("trackio")
+            texts: list[LoggedText] = []
+            for step, data in database.execute(
+                f"SELECT step, metrics FROM metrics WHERE {key} = ? ORDER BY step, id", (run,)
+            ):
+                for metric, value in flat(_parsed(data)):
+                    if not points.add_number(metric, step, value) and isinstance(value, str) and len(texts) < MAX_TEXTS:
+                        texts.append(LoggedText(metric, step, value[:MAX_TEXT]))
+            config = configs.get(run, {})
+            started = min(filter(None, (_moment(config.get("_Created")), _moment(first))), default=0.0)
+            yield ImportedRun(
+                tool="trackio",
+                path=path,
+                identity=f"{path.stem}/{run}" if key == "run_id" else f"{path.stem}/{run}/{first}",
+                name=str(name),
+                experiment=path.stem,
+                params={k: v for k, v in config.items() if not k.startswith("_")},
+                series=points.series(),
+                texts=tuple(texts),
+                tags=(str(config["_Group"]),) if config.get("_Group") else (),
+                started=started,
+                ended=_moment(last) or None,
+                author=str(config.get("_Username") or ""),
+                unobserved=(NO_STATUS,),
+            )
+
+
+def _parsed(data: object) -> dict[str, Any]:
+    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _moment(text: object) -> float:
+    try:
+        found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+    except ValueError:
+        return 0.0
+    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()

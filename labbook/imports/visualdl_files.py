@@ -1,0 +1,130 @@
+"""Reads record files of VisualDL: scalars, text, images and hyperparameters.
+
+Source: visualdl/proto/record.proto and visualdl/writer/record_writer.py of VisualDL 2.5.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from labbook.imports.imported_run import (
+    MAX_PICTURE_BYTES,
+    MAX_PICTURES,
+    MAX_TEXT,
+    MAX_TEXTS,
+    NO_STATUS,
+    TRUNCATED,
+    ImportedRun,
+    LoggedText,
+    Picture,
+    SeriesCollector,
+    picture_suffix,
+)
+from labbook.imports.wire_format import Message, RecordFile
+
+_RECORD_FILE = "vdlrecords"
+
+
+class VisualDLReader:
+    """Reads folders of record files."""
+
+    name = "visualdl"
+    title = "VisualDL"
+
+    def recognizes(self, path: Path) -> bool:
+        """Whether there is a record file at the path or below it."""
+        return next(_folders(path), None) is not None
+
+    def runs(self, path: Path) -> Iterator[ImportedRun]:
+        """Yields a run for each folder with record files."""
+        for folder, files in _folders(path):
+            yield _read_run(folder, files, path)
+
+
+def _folders(path: Path) -> Iterator[tuple[Path, list[Path]]]:
+    if path.is_file():
+        if _RECORD_FILE in path.name:
+            yield path.parent, [path]
+        return
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        records = sorted(Path(folder, name) for name in files if _RECORD_FILE in name)
+        if records:
+            yield Path(folder), records
+
+
+def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
+    points = SeriesCollector("visualdl")
+    params: dict[str, object] = {}
+    texts: list[LoggedText] = []
+    pictures: list[Picture] = []
+    times: list[float] = []
+    truncated = False
+    for path in files:
+        records = RecordFile(path)
+        begun: set[str] = set()
+        for record in records.plain_records():
+            try:
+                values = Message(record).messages(1)
+            except ValueError:
+                records.truncated = True
+                break
+            for value in values:
+                tag, step, moment = value.text(2), value.integer(1), value.integer(3) / 1000
+                times += [moment] if moment > 0 else []
+                if value.has(14):
+                    pair = value.message(14)
+                    _add(points, begun, f"{tag}/{pair.text(1)}", step, pair.float32(2))
+                elif value.has(5):
+                    content = value.message(5).data(4)
+                    suffix = picture_suffix(content)
+                    if suffix and len(content) <= MAX_PICTURE_BYTES and len(pictures) < MAX_PICTURES:
+                        pictures.append(Picture(tag, step, suffix, content))
+                elif value.has(12):
+                    texts += [LoggedText(tag, step, value.message(12).text(1)[:MAX_TEXT])]
+                elif value.has(13):
+                    params.update(_hparams(value.message(13)))
+                elif not any(value.has(other) for other in (6, 7, 8, 9, 10, 11)):
+                    # A value of 0 is not written: it is the default of the field.
+                    _add(points, begun, tag, step, value.float32(4))
+        truncated = truncated or records.truncated
+    name = folder.resolve().name if folder == root else os.path.relpath(folder, root if root.is_dir() else root.parent)
+    return ImportedRun(
+        tool="visualdl",
+        path=folder,
+        identity=f"{folder.resolve().name}/{files[0].name}",
+        name=folder.resolve().name if name == "." else Path(name).as_posix(),
+        experiment=root.resolve().name if root.is_dir() and folder != root else folder.resolve().parent.name,
+        params=params,
+        series=points.series(),
+        texts=tuple(texts[:MAX_TEXTS]),
+        pictures=tuple(pictures),
+        started=min(times, default=0.0),
+        ended=max(times, default=None),
+        unobserved=(NO_STATUS, *((TRUNCATED,) if truncated else ())),
+    )
+
+
+def _add(points: SeriesCollector, begun: set[str], name: str, step: int, value: float) -> None:
+    if name not in begun:
+        begun.add(name)
+        last = points.last_step(name)
+        if last is not None and step <= last:
+            points.restart(name, step)
+    points.add(name, step, value)
+
+
+def _hparams(data: Message) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for each in data.messages(1):
+        if each.has(3):
+            found[each.text(4)] = each.text(3)
+        elif each.has(2):
+            wide = each.data(2)
+            found[each.text(4)] = struct.unpack("<d", wide)[0] if len(wide) == 8 else each.float32(2)
+        else:
+            found[each.text(4)] = each.integer(1)
+    return found

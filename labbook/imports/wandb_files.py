@@ -1,0 +1,218 @@
+"""Reads offline folders of Weights & Biases: `run-*.wandb`, else `config.yaml` and `wandb-summary.json`.
+
+Source: wandb/proto/wandb_internal.proto and wandb/sdk/internal/datastore.py of wandb 0.31; records are in the framing
+of LevelDB logs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from labbook.imports.imported_run import (
+    MAX_PICTURES,
+    MAX_TEXT,
+    MAX_TEXTS,
+    TRUNCATED,
+    ImportedRun,
+    LoggedText,
+    Picture,
+    SeriesCollector,
+    flat,
+    read_picture,
+)
+from labbook.imports.wire_format import Message, RecordFile
+
+_OWN = ("_step", "_runtime", "_timestamp", "_wandb")
+
+
+class WandbReader:
+    """Reads folders of runs that W&B wrote, synchronized or offline."""
+
+    name = "wandb"
+    title = "Weights & Biases"
+
+    def recognizes(self, path: Path) -> bool:
+        """Whether there is a `.wandb` file, or a folder of a run, at the path or below it."""
+        return next(_run_files(path), None) is not None
+
+    def runs(self, path: Path) -> Iterator[ImportedRun]:
+        """Yields the runs at the path and below it."""
+        for file in _run_files(path):
+            yield _Builder(file).run()
+
+
+def _run_files(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        if path.suffix == ".wandb":
+            yield path
+        return
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        folders[:] = [name for name in folders if name != "latest-run" or not Path(folder, name).is_symlink()]
+        records = sorted(name for name in files if name.endswith(".wandb"))
+        yield from (Path(folder, name) for name in records)
+        if not records and "wandb-summary.json" in files and Path(folder).name == "files":
+            yield Path(folder, "wandb-summary.json")
+
+
+class _Builder:
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._points = SeriesCollector("wandb")
+        self._config: dict[str, Any] = {}
+        self._summary: dict[str, Any] = {}
+        self._texts: list[LoggedText] = []
+        self._pictures: list[Picture] = []
+        self._run = Message(b"")
+        self._exit: Message | None = None
+        self._step = 0
+        self._times: list[float] = []
+        self._runtime = 0.0
+
+    def run(self) -> ImportedRun:
+        records = RecordFile(self._file)
+        if self._file.suffix == ".wandb":
+            try:
+                for record in records.block_records():
+                    self._add(Message(record))
+            except ValueError:
+                records.truncated = True
+        files = self._file.parent if self._file.name == "wandb-summary.json" else self._file.parent / "files"
+        self._read_files(files)
+        numbers = {k: v for k, v in self._summary.items() if not (isinstance(v, Mapping) and "_type" in v)}
+        for name, value in flat(numbers):
+            if not name.startswith(_OWN) and self._points.last_step(name) is None:
+                self._points.add_number(name, self._step, value)
+        folder = self._file.parent if self._file.suffix == ".wandb" else self._file.parent.parent
+        run = self._run
+        started = run.time(17) or _folder_time(folder)
+        exit_code = self._exit.integer(1) if self._exit is not None else None
+        runtime = max(self._runtime, float(self._exit.integer(2)) if self._exit is not None else 0.0)
+        metadata = _json(files / "wandb-metadata.json")
+        run_id = run.text(1) or self._file.stem.removeprefix("run-") if self._file.suffix == ".wandb" else folder.name
+        unobserved = [TRUNCATED] if records.truncated else []
+        if self._file.suffix != ".wandb":
+            unobserved.append(("history", "the folder has no .wandb file; only the last values are known"))
+        program = str(metadata.get("program") or "")
+        return ImportedRun(
+            tool="wandb",
+            path=folder,
+            identity=f"{run.text(2)}/{run.text(3)}/{run_id}",
+            name=run.text(8) or run_id,
+            experiment=run.text(3),
+            params=self._config,
+            series=self._points.series(),
+            texts=tuple(self._texts),
+            pictures=tuple(self._pictures),
+            tags=tuple(run.texts(10)),
+            description=run.text(9),
+            started=started,
+            ended=max(self._times, default=started + runtime) or None,
+            status="lost" if exit_code is None else "finished" if exit_code == 0 else "failed",
+            exit_code=exit_code,
+            argv=("python", program, *map(str, metadata.get("args") or ())) if program else (),
+            script=Path(program).name,
+            host=run.text(13) or str(metadata.get("host") or ""),
+            unobserved=tuple(unobserved),
+        )
+
+    def _add(self, record: Message) -> None:
+        if record.has(17):
+            self._run = record.message(17)
+            self._update(self._config, self._run.message(4))
+        elif record.has(5):
+            self._update(self._config, record.message(5))
+        elif record.has(3):
+            self._update(self._summary, record.message(3))
+        elif record.has(2):
+            self._history(record.message(2))
+        elif record.has(18):
+            self._exit = record.message(18)
+
+    def _update(self, target: dict[str, Any], record: Message, *, own: bool = True) -> None:
+        """Sets the items of a record, of which some name a place in nested mappings."""
+        for item in record.messages(1):
+            path = item.texts(2) or [item.text(1)]
+            place = target
+            for part in path[:-1]:
+                inner = place.setdefault(part, {})
+                place = inner if isinstance(inner, dict) else place
+            place[path[-1]] = _value(item.text(16))
+        for name in _OWN if own else ():
+            target.pop(name, None)
+
+    def _history(self, record: Message) -> None:
+        row: dict[str, Any] = {}
+        self._update(row, record, own=False)
+        step = row.get("_step")
+        self._step = step if isinstance(step, int) else record.message(2).integer(1)
+        moment = row.get("_timestamp")
+        if isinstance(moment, (int, float)) and moment > 0:
+            self._times = (
+                [min(self._times[0], moment), max(self._times[-1], moment)] if self._times else [moment, moment]
+            )
+        for name, value in row.items():
+            if not name.startswith(_OWN):
+                self._logged(name, value)
+
+    def _logged(self, name: str, value: object) -> None:
+        if isinstance(value, Mapping):
+            kind = value.get("_type")
+            if kind == "image-file" and len(self._pictures) < MAX_PICTURES:
+                picture = read_picture(self._file.parent / "files" / str(value.get("path")), name, self._step)
+                self._pictures += [picture] if picture is not None else []
+            elif kind is None:
+                for inner, leaf in flat(value, f"{name}."):
+                    self._logged(inner, leaf)
+            return
+        is_number = self._points.add_number(name, self._step, value)
+        if not is_number and isinstance(value, str) and len(self._texts) < MAX_TEXTS:
+            self._texts.append(LoggedText(name, self._step, value[:MAX_TEXT]))
+
+    def _read_files(self, files: Path) -> None:
+        """Adds configuration and summary from the files beside the records, where the records have none."""
+        from labbook.imports.yaml_files import read_yaml
+
+        if not self._config:
+            for name, value in read_yaml(files / "config.yaml").items():
+                if name not in (*_OWN, "wandb_version"):
+                    self._config[name] = value.get("value") if isinstance(value, Mapping) else value
+        if not self._summary:
+            self._summary = {k: v for k, v in _json(files / "wandb-summary.json").items() if k not in _OWN}
+        runtime = _json(files / "wandb-summary.json").get("_runtime")
+        self._runtime = float(runtime) if isinstance(runtime, (int, float)) else 0.0
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 - JSON data
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8", "replace"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _folder_time(folder: Path) -> float:
+    """Returns the time in the name of a folder, `offline-run-20261125_215903-d389gair`, as UTC; 0 without one."""
+    import re
+    from datetime import datetime, timezone
+
+    found = re.search(r"(\d{8})_(\d{6})", folder.name)
+    try:
+        return (
+            datetime.strptime("".join(found.groups()), "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc).timestamp()
+            if found
+            else 0.0
+        )
+    except ValueError:
+        return 0.0

@@ -1,0 +1,206 @@
+"""Files that the real tools wrote, see `write_files.py`, are read completely; damaged ones as far as they are whole."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import math
+import shutil
+import sqlite3
+import struct
+from pathlib import Path
+
+import pytest
+
+from labbook.imports.csv_logs import CSVReader
+from labbook.imports.formats import FORMATS, likely_formats
+from labbook.imports.imported_run import ImportedRun
+
+FILES = Path(__file__).parent / "files"
+_spec = importlib.util.spec_from_file_location("write_files", Path(__file__).parent / "write_files.py")
+logged = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(logged)
+
+TOOLS = ("tensorboard", "visualdl", "mlflow", "mlflow_sqlite", "wandb", "swanlab", "trackio")
+WITHOUT_TEXT = ("mlflow_sqlite", "wandb", "trackio")
+WITHOUT_PICTURE = ("mlflow_sqlite", "trackio")
+
+
+def files_of(tool: str, folder: Path) -> Path:
+    """Returns a copy of the files of a tool; databases are stored compressed."""
+    target = folder / tool
+    shutil.copytree(FILES / tool, target)
+    for packed in target.glob("*.gz"):
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+        packed.unlink()
+    return target
+
+
+def read(tool: str, path: Path) -> list[ImportedRun]:
+    return list(FORMATS[tool.partition("_")[0]].runs(path))
+
+
+def points(run: ImportedRun, name: str) -> list[tuple[int, float]]:
+    series = next(each for each in run.series if each.name == name)
+    return list(zip(series.steps, series.values, strict=True))
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_run_of_a_real_tool_is_read_completely(tool, tmp_path):
+    runs = read(tool, files_of(tool, tmp_path))
+    run = next(run for run in runs if run.name == "lr0.1_sgd" and len(run.series) > 1)
+    loss = "train_loss" if tool.startswith("mlflow") else "train/loss"
+    accuracy = "val.acc" if tool == "wandb" else "val/acc"
+
+    assert points(run, loss) == [(step, pytest.approx(logged.loss(step))) for step in range(logged.STEPS)]
+    assert points(run, accuracy) == [(step, pytest.approx(logged.accuracy(step))) for step in (9, 19, 29)]
+    odd = points(run, "odd")
+    assert [step for step, _ in odd] == list(range(logged.STEPS))
+    assert [repr(float(value)) for _, value in odd] == [repr(float(logged.odd(step))) for step in range(logged.STEPS)]
+    assert {name: run.params[name] for name in ("lr", "batch_size", "optimizer", "seed")} == {
+        name: logged.PARAMS[name] for name in ("lr", "batch_size", "optimizer", "seed")
+    }
+    assert str(run.params["nesterov"]) in ("True", "1")
+    assert 1.7e9 < run.started <= run.ended < 2e9
+    assert tool in WITHOUT_TEXT or any("**tests**" in text.text for text in run.texts)
+    assert tool in WITHOUT_PICTURE or [picture.suffix for picture in run.pictures] == [".png"]
+    assert likely_formats(tmp_path / tool)[0] == tool.partition("_")[0]
+
+
+@pytest.mark.parametrize(
+    ("tool", "statuses"),
+    [
+        ("mlflow", ["failed", "finished", "finished"]),
+        ("mlflow_sqlite", ["failed", "finished", "finished"]),
+        ("wandb", ["failed", "finished"]),
+        ("swanlab", ["finished"]),
+    ],
+)
+def test_how_a_run_ended_is_read_where_the_tool_records_it(tool, statuses, tmp_path):
+    assert sorted(run.status for run in read(tool, files_of(tool, tmp_path))) == statuses
+
+
+def test_folders_that_a_writer_makes_for_parts_of_a_run_belong_to_it(tmp_path):
+    runs = read("tensorboard", files_of("tensorboard", tmp_path))
+
+    assert sorted(run.name for run in runs) == ["lr0.1_sgd", "学习率0.2"]
+    names = {series.name for run in runs for series in run.series}
+    assert {"speed/data", "speed/model", "hparam/accuracy"} <= names
+
+
+def test_training_and_validation_of_one_run_are_one_run(tmp_path):
+    event = FILES / "tensorboard" / "学习率0.2"
+    for part in ("train", "validation"):
+        shutil.copytree(event, tmp_path / "fit" / part)
+
+    (run,) = read("tensorboard", tmp_path)
+
+    assert run.name == "fit"
+    assert [series.name for series in run.series] == ["train/train/loss", "validation/train/loss"]
+
+
+@pytest.mark.parametrize("tool", ["tensorboard", "visualdl", "wandb", "swanlab"])
+def test_a_truncated_file_gives_everything_before_its_end(tool, tmp_path):
+    """At every length: never an error, never more than there was, and the cut is named."""
+    records = {"tensorboard": "*tfevents*", "visualdl": "*vdlrecords*"}.get(tool, f"*.{tool}")
+    source = max(FILES.joinpath(tool).rglob(records), key=lambda file: file.stat().st_size)
+    content = source.read_bytes()
+    file = tmp_path / source.name
+    before = 0
+    for length in range(0, len(content), 97):
+        file.write_bytes(content[:length])
+        found = read(tool, file)
+        count = sum(series.count for run in found for series in run.series)
+        assert count >= before
+        before = count
+    assert before > 50
+    assert any("middle" in reason for run in found for _, reason in run.unobserved)
+
+
+@pytest.mark.parametrize("tool", ["tensorboard", "visualdl", "wandb", "swanlab"])
+@pytest.mark.parametrize("content", [b"", b"\0" * 200, b"\xff" * 200, b"hello\n" * 30, struct.pack("<Q", 2**60)])
+def test_a_file_of_another_content_is_no_crash(tool, content, tmp_path):
+    name = {"tensorboard": "events.out.tfevents.1.x", "visualdl": "vdlrecords.1.log"}.get(tool, f"run-x.{tool}")
+    (tmp_path / name).write_bytes(content)
+    try:
+        found = read(tool, tmp_path)
+    except ValueError:
+        return
+    assert not any(run.series for run in found)
+
+
+def test_a_damaged_database_is_no_run(tmp_path):
+    (tmp_path / "mlflow.db").write_bytes(b"SQLite format 3\0" + b"\1" * 400)
+
+    assert likely_formats(tmp_path) == []
+
+
+def test_a_resumed_run_restarts_its_series(tmp_path):
+    """A second event file that begins at step 1 replaces the steps from there on, as in TensorBoard."""
+    event = next((FILES / "tensorboard" / "学习率0.2").iterdir())
+    records = []
+    content = event.read_bytes()
+    while content:
+        size = 16 + int.from_bytes(content[:8], "little")
+        records, content = [*records, content[:size]], content[size:]
+    (tmp_path / event.name).write_bytes(b"".join(records))
+    (tmp_path / event.name.replace("1795", "1796")).write_bytes(b"".join([records[0], *records[2:]]))
+
+    (run,) = read("tensorboard", tmp_path)
+
+    assert [step for step, _ in points(run, "train/loss")] == [0, 1, 2]
+
+
+CSV_LAYOUTS = {
+    "lightning": "epoch,step,train_loss,val_acc\n0,9,2.5,\n0,9,,0.4\n1,19,1.5,\n1,19,,0.6\n",
+    "keras": "epoch,accuracy,loss,val_acc,val_loss\n0,0.3,2.5,0.4,2.4\n1,0.5,1.5,0.6,1.6\n",
+    "semicolon": "Iteration;train_loss;val_acc\n9;2.5;0.4\n19;1.5;0.6\n",
+    "ultralytics": "                  epoch,         train_loss,    metrics/val_acc\n  0,  2.5,  0.4\n  1, 1.5, 0.6\n",
+    "long": "series,source,rank,step,value,low,high\nloss,probe,,0,2.5,,\nval_acc,text,,0,0.4,,\nloss,probe,,1,1.5,,\n",
+    "bom": "\ufeffstep,loss,val_acc\n0,2.5,0.4\n1,nan,inf\n",
+}
+
+
+@pytest.mark.parametrize("layout", CSV_LAYOUTS)
+def test_layouts_of_csv_logs(layout, tmp_path):
+    (tmp_path / "version_0").mkdir()
+    file = tmp_path / "version_0" / "metrics.csv"
+    file.write_text(CSV_LAYOUTS[layout], encoding="utf-8")
+    (tmp_path / "version_0" / "hparams.yaml").write_text("lr: 0.1\nmodel:\n  width: 8\n")
+
+    (run,) = read("csv", tmp_path)
+
+    values = {series.name: series.values for series in run.series}
+    loss = next(values[name] for name in values if name in ("loss", "train_loss"))
+    accuracy = next(values[name] for name in values if name.endswith("val_acc"))
+    assert loss[0] == 2.5 and accuracy[0] == 0.4
+    assert layout != "bom" or (math.isnan(loss[1]) and accuracy[1] == math.inf)
+    assert not {"epoch", "step"} & set(values)
+    assert (run.name, run.params) == ("version_0", {"lr": 0.1, "model": {"width": 8}})
+
+
+def test_a_column_of_runs_separates_them_and_a_table_of_data_is_no_log(tmp_path):
+    (tmp_path / "all.csv").write_text("run,step,loss\na,0,1\nb,0,2\na,1,0.5\n")
+    (tmp_path / "data.csv").write_text("name,age\nx,3\n")
+
+    assert {run.name: points(run, "loss") for run in read("csv", tmp_path)} == {
+        "a": [(0, 1.0), (1, 0.5)],
+        "b": [(0, 2.0)],
+    }
+    (tmp_path / "words.csv").write_text("step,word\nx,y\n")
+    with pytest.raises(ValueError, match="no column of numbers"):
+        list(CSVReader().runs(tmp_path / "words.csv"))
+
+
+def test_a_database_is_read_while_the_tool_writes_it(tmp_path):
+    """Also what is only in its write-ahead log."""
+    file = files_of("trackio", tmp_path) / "digits.db"
+    writer = sqlite3.connect(file)
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.execute("INSERT INTO metrics (run_id, timestamp, run_name, step, metrics) SELECT run_id, timestamp, run_name, 30, '{\"odd\": 30}' FROM metrics LIMIT 1")  # fmt: skip # noqa: E501
+    writer.commit()
+    try:
+        (run,) = read("trackio", file)
+        assert points(run, "odd")[-1] == (30, 30.0)
+    finally:
+        writer.close()

@@ -1,0 +1,305 @@
+"""Real remotes on this machine: git's own daemon and HTTP server, and remotes that refuse, hang or were replaced."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from http.server import CGIHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from sharing_clones import (
+    assert_code_untouched,
+    call_git,
+    copy_clones,
+    disk,
+    make_template,
+    open_clone,
+    sync,
+    tip,
+    write_entry,
+    write_note,
+)
+
+from labbook.errors import GitError
+from labbook.sharing.remote_git import choose_remote
+from labbook.sharing.synchronize import synchronize
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    return make_template(tmp_path_factory.mktemp("remotes") / "template")
+
+
+@pytest.fixture
+def pair(template, tmp_path):
+    return copy_clones(template, tmp_path / "team", 2)
+
+
+def labbook(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "labbook", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def run_id(number: int) -> str:
+    return f"20261122-0101{number:02d}-{number:04d}"
+
+
+def point_to(books, address: str) -> None:
+    for book in books:
+        call_git(book.paths.root, "config", "remote.origin.url", address)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def exchange(books) -> None:
+    """Each clone records, both share, and both have both."""
+    for number, book in enumerate(books):
+        write_entry(book, run_id(number), f"sentence {number}")
+    for book in (*books, *books):
+        sync(book)
+    assert tip(books[0]) == tip(books[1])
+    for book in books:
+        assert {run_id(0), run_id(1)} <= {path.stem for path in book.paths.notes.rglob("*.md")}
+        assert_code_untouched(book)
+
+
+def test_two_people_share_through_the_daemon_of_git(pair):
+    port, base = free_port(), pair[0].paths.root.parent
+    command = ["git", "daemon", f"--port={port}", "--listen=127.0.0.1", "--export-all", "--enable=receive-pack"]
+    daemon = subprocess.Popen([*command, f"--base-path={base}", str(base)], stderr=subprocess.DEVNULL)
+    try:
+        point_to(pair, f"git://127.0.0.1:{port}/remote.git")
+        wait_for(port)
+        exchange(pair)
+    finally:
+        daemon.terminate()
+        daemon.wait()
+
+
+def wait_for(port: int) -> None:
+    for _ in range(100):
+        with socket.socket() as one:
+            if not one.connect_ex(("127.0.0.1", port)):
+                return
+        time.sleep(0.05)
+
+
+class GitOverHttp(CGIHTTPRequestHandler):
+    """Git's own `http-backend` behind the CGI server of Python."""
+
+    have_fork = False
+
+    def is_cgi(self) -> bool:
+        self.cgi_info = ("", "git" + self.path)
+        return True
+
+    def run_cgi(self) -> None:
+        path, _, query = self.path.partition("?")
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        environ = {
+            **os.environ,
+            "GIT_PROJECT_ROOT": str(self.server.folder),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "REQUEST_METHOD": self.command,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(length),
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+            "REMOTE_USER": "wei",
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "http.receivepack",
+            "GIT_CONFIG_VALUE_0": "true",
+        }
+        out = subprocess.run(["git", "http-backend"], input=body, env=environ, capture_output=True, check=False).stdout
+        head, _, content = out.partition(b"\r\n\r\n")
+        fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line)
+        self.send_response(int(fields.pop("Status", "200 OK").split()[0]))
+        for name, value in fields.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_two_people_share_over_http_and_no_password_is_printed(pair):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), GitOverHttp)
+    server.folder = pair[0].paths.root.parent
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        port = server.server_address[1]
+        point_to(pair, f"http://wei:hunter2secret@127.0.0.1:{port}/remote.git")
+        exchange(pair)
+        point_to(pair, f"http://wei:hunter2secret@127.0.0.1:{port}/nowhere.git")
+        with pytest.raises(GitError) as told:
+            sync(pair[0])
+        assert "hunter2secret" not in f"{told.value.message} {told.value.hint}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_remote_that_is_silent_is_given_up(pair):
+    write_entry(pair[0], run_id(0), "kept")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        point_to(pair, f"git://127.0.0.1:{silent.getsockname()[1]}/remote.git")
+        with pytest.raises(GitError, match=r"did not answer for 0\.5 s"):
+            synchronize(choose_remote(pair[0], timeout_s=0.5))
+    assert run_id(0) in "".join(disk(pair[0]))
+
+
+def test_a_remote_that_refuses_says_why_and_its_entries_are_read(pair):
+    write_entry(pair[0], run_id(0), "shared before")
+    sync(pair[0])
+    hook = pair[0].paths.root.parent / "remote.git" / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\necho 'only the lead may push' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    write_entry(pair[1], run_id(1), "mine")
+    with pytest.raises(GitError, match="only the lead may push"):
+        sync(pair[1])
+    assert {run_id(0), run_id(1)} <= {path.stem for path in pair[1].paths.notes.rglob("*.md")}
+    hook.unlink()
+    sync(pair[1])
+    sync(pair[0])
+    assert tip(pair[0]) == tip(pair[1])
+
+
+@pytest.mark.parametrize("decision", ["keep", "follow"])
+def test_a_replaced_history_is_asked_about(pair, decision):
+    for number in range(2):
+        write_entry(pair[0], run_id(number), f"sentence {number}")
+    sync(pair[0])
+    sync(pair[1])
+    remote = pair[0].paths.root.parent / "remote.git"
+    call_git(remote, "update-ref", "refs/heads/labbook", "refs/heads/labbook~1")
+    with pytest.raises(GitError, match="force-push"):
+        sync(pair[1])
+    assert run_id(1) in "".join(disk(pair[1])), "nothing is lost before the decision"
+    sync(pair[1], rewritten=decision)
+    assert (run_id(1) in "".join(disk(pair[1]))) == (decision == "keep")
+    assert run_id(0) in "".join(disk(pair[1]))
+
+
+def test_the_remote_is_chosen(pair):
+    book = pair[0]
+    call_git(book.paths.root, "remote", "rename", "origin", "team")
+    assert choose_remote(book).name == "team", "the only one"
+    call_git(book.paths.root, "remote", "add", "backup", "../other.git")
+    with pytest.raises(GitError, match="has several remotes"):
+        choose_remote(book)
+    assert choose_remote(book, "backup").name == "backup"
+    with pytest.raises(GitError, match="no remote nowhere"):
+        choose_remote(book, "nowhere")
+    call_git(book.paths.root, "remote", "remove", "team")
+    call_git(book.paths.root, "remote", "remove", "backup")
+    with pytest.raises(GitError, match="has no remote"):
+        choose_remote(book)
+
+
+def test_two_versions_of_the_same_lines_both_stay(pair):
+    note = write_note(pair[0], "ideas.md", "# Ideas\n\nfirst\n")
+    sync(pair[0])
+    sync(pair[1])
+    write_note(pair[0], "ideas.md", "# Ideas\n\nlower the rate\n")
+    write_note(pair[1], "ideas.md", "# Ideas\n\nraise the rate\n")
+    sync(pair[0])
+    assert sync(pair[1]).conflicts == ("notes/ideas.md",)
+    sync(pair[0])
+    text = note.read_text()
+    assert "lower the rate" in text and "raise the rate" in text and "Two versions of the same lines" in text
+    assert text == (pair[1].paths.notes / "ideas.md").read_text()
+
+
+def test_a_fresh_shallow_clone_finds_the_entries_and_shares(pair, tmp_path):
+    write_entry(pair[0], run_id(0), "first")
+    sync(pair[0])
+    remote = pair[0].paths.root.parent / "remote.git"
+    fresh = tmp_path / "fresh"
+    call_git(tmp_path, "clone", "-q", "--depth", "1", "--no-single-branch", remote.as_uri(), str(fresh))
+    call_git(fresh, "config", "user.name", "Li")
+    call_git(fresh, "config", "user.email", "li@example.com")
+    listed = labbook(fresh, "list")
+    assert run_id(0)[-4:] in listed.stdout
+    book = open_clone(fresh)
+    write_entry(book, run_id(1), "second")
+    sync(book)
+    sync(pair[0])
+    assert run_id(1) in "".join(disk(pair[0]))
+
+
+def test_an_entry_is_shared_after_the_run(pair):
+    root = pair[0].paths.root
+    with (root / "labbook.toml").open("a") as settings:
+        settings.write('sync = "after-run"\n')
+    labbook(root, "record", "--", "python", "train.py")
+    remote = root.parent / "remote.git"
+    for _ in range(150):
+        listed = call_git(remote, "ls-tree", "-r", "--name-only", "labbook", check=False)
+        if "run.json" in listed:
+            break
+        time.sleep(0.1)
+    assert "run.json" in listed
+    shutil.rmtree(remote)
+    assert labbook(root, "record", "--", "python", "train.py").returncode == 0
+    for _ in range(150):
+        told = labbook(root, "list").stderr
+        if "background failed" in told:
+            break
+        time.sleep(0.2)
+    assert "the last sync in the background failed" in told
+
+
+@pytest.mark.long
+def test_eight_recorders_share_at_once(template, tmp_path):
+    books = copy_clones(template, tmp_path / "eight", 8)
+    for number, book in enumerate(books):
+        write_entry(book, run_id(number), f"sentence {number}")
+    failed: list[Exception] = []
+
+    def share(book) -> None:
+        try:
+            sync(book)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=share, args=(book,)) for book in books]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    for book in books:
+        sync(book)
+    assert len({tip(book) for book in books}) == 1
+    assert all(run_id(number) in "".join(disk(books[0])) for number in range(8))
+
+
+def test_entries_on_the_checked_out_branch_are_shared(tmp_path):
+    template = make_template(tmp_path / "own", 'language = "en"\nauthor = "Wei"\ncommit = "checkout"\n')
+    books = copy_clones(template, tmp_path / "team", 2)
+    for number, book in enumerate(books):
+        write_entry(book, run_id(number), f"sentence {number}")
+    for book in (*books, *books):
+        sync(book)
+    assert tip(books[0], "main") == tip(books[1], "main")
+    for book in books:
+        assert call_git(book.paths.root, "status", "--porcelain") == ""
+        assert {run_id(0), run_id(1)} <= {Path(name).stem for name in disk(book)}
