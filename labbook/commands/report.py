@@ -159,7 +159,7 @@ def _print(report: WrittenReport, path: str, say: Sentences) -> None:
         lines = [say.line("terminal.report.runs", count=totals["runs"], counts=counts, time=totals["time"])]
     else:
         lines = [say.line("terminal.report.no_runs")]
-    if data["kind"] != "experiment":
+    if data["kind"] != "experiment" and before["runs"]:
         key = "terminal.report.before" if data["over"] else "terminal.report.before_so_far"
         lines.append(say.line(key, count=before["runs"], time=before["time"]))
     lines += [say(fact) for fact in data["facts"]]
