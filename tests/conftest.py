@@ -107,8 +107,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return ByFolder(config, log)
 
 
-def leave_surroundings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def leave_surroundings(home: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps the user's notebook, git settings and probe out of what runs now."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local" / "share"))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
@@ -121,18 +122,24 @@ def leave_surroundings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory) -> Path:
+    """Cache of all tests: without it each command that diagnoses would read all symptom pages, two seconds each."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(scope="session", autouse=True)
-def own_surroundings_of_shared_runs(tmp_path_factory) -> Iterator[None]:
+def own_surroundings_of_shared_runs(tmp_path_factory, shared_cache) -> Iterator[None]:
     """Fixtures that several tests share see no more of the user than the tests do."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        leave_surroundings(tmp_path_factory.mktemp("home"), monkeypatch)
+        leave_surroundings(tmp_path_factory.mktemp("home"), shared_cache, monkeypatch)
         yield
 
 
 @pytest.fixture(autouse=True)
-def own_surroundings(tmp_path_factory, monkeypatch):
+def own_surroundings(tmp_path_factory, shared_cache, monkeypatch):
     """Each test has a home of its own."""
-    leave_surroundings(tmp_path_factory.mktemp("home"), monkeypatch)
+    leave_surroundings(tmp_path_factory.mktemp("home"), shared_cache, monkeypatch)
 
 
 @pytest.fixture

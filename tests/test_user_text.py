@@ -10,7 +10,7 @@ import click
 import pytest
 
 from labbook.cli import labbook
-from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, read_pages
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.model.symptom import Symptom
 from labbook.store.templates import builtin_folder
 from labbook.store.toml_parser import parse_toml
@@ -56,7 +56,7 @@ FORBIDDEN = {
     ],
 }
 
-PAGES = read_pages(BUILT_IN).symptoms
+PAGES = load_catalogue().symptoms
 
 
 def symptom_sentences(symptom: Symptom, language: str) -> Iterator[str]:

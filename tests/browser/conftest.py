@@ -75,10 +75,14 @@ class Site:
         folder: The built files.
         notes: The notes that it was built from.
         url: Ends with a slash.
+
+    Attributes:
+        run_count: How many runs it has.
     """
 
     def __init__(self, folder: Path, notes: Path, url: str) -> None:
         self.folder, self.notes, self.url = folder, notes, url
+        self.run_count = sum(1 for _ in (notes / "runs").rglob("*-*-*.md"))
 
     def run(self, part: str) -> str:
         """Address of the first run page whose text has `part`."""
@@ -112,9 +116,13 @@ def site(tmp_path_factory) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="session")
-def large_site(tmp_path_factory) -> Iterator[Site]:
-    """The site of ten thousand invented runs; only run pages of the newest day are in it."""
-    yield from _built(tmp_path_factory.mktemp("large"), written_notebooks.large)
+def large_site(tmp_path_factory, request) -> Iterator[Site]:
+    """The site of many invented runs; only run pages of the newest day are in it.
+
+    Ten thousand of them take a minute to write and to build: without the long tests it has fewer.
+    """
+    count = 2_000 if request.config.getoption("markexpr") == "not long" else 10_000
+    yield from _built(tmp_path_factory.mktemp("large"), functools.partial(written_notebooks.large, count=count))
 
 
 @pytest.fixture(scope="session")

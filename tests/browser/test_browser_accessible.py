@@ -29,7 +29,7 @@ def test_lists_are_accessible(site, open_page, path, dark):
     assert not problems(page)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)], ids=["light", "dark"])
 def test_a_run_with_its_curves_is_accessible(site, open_page, dark):
     page = open_page(site.run("LogBackward0"), dark=dark)
     page.locator("img[src$='curves.svg']").scroll_into_view_if_needed()
@@ -38,7 +38,7 @@ def test_a_run_with_its_curves_is_accessible(site, open_page, dark):
     assert not problems(page)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)], ids=["light", "dark"])
 def test_a_symptom_and_two_compared_runs_are_accessible(site, open_page, dark):
     page = open_page(site.url + "symptoms/loss_nonfinite.html", dark=dark)
     assert not problems(page)
@@ -48,7 +48,7 @@ def test_a_symptom_and_two_compared_runs_are_accessible(site, open_page, dark):
         assert not problems(page)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)], ids=["light", "dark"])
 def test_the_search_is_accessible(site, open_page, dark):
     page = open_page(site.url, dark=dark)
     page.keyboard.press("/")

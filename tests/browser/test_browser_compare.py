@@ -100,7 +100,7 @@ def test_runs_without_data_are_compared_by_their_front_matter(large_site, open_p
     assert "Select at least two runs." in one.locator(".lb-app").inner_text()
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_on_a_phone_the_page_does_not_scroll_sideways(site, open_page, dark):
     page = compared(open_page, site, ids(site)[:4], width=360, height=740, dark=dark)
     page.wait_for_timeout(200)

@@ -128,7 +128,7 @@ def test_a_run_page_is_light(site, open_page, browser):
     assert scripts < 150_000 and told["assets/vendor/uPlot/uPlot.iife.min.js"] < 30_000
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)], ids=["light", "dark"])
 def test_a_run_fits_a_phone(site, open_page, dark):
     page = open_page(site.run("LogBackward0"), width=360, height=740, dark=dark)
 

@@ -55,14 +55,15 @@ def fronts(large_site):
     return found
 
 
-def test_ten_thousand_runs_of_which_only_some_are_in_the_page(large_site, open_page):
+def test_many_runs_of_which_only_some_are_in_the_page(large_site, open_page):
     page = opened(open_page, large_site)
 
-    assert count(page) == 10_000
+    assert count(page) == large_site.run_count
     assert page.locator(ROWS).count() < 80
     assert not page.locator("#lb-runs-static").is_visible()
     page.locator(GRID).evaluate("grid => { grid.scrollTop = grid.scrollHeight / 2; }")
-    until(page, "Number(document.querySelector('.lb-grid__body .lb-grid__row').ariaRowIndex) > 4000")
+    first = "document.querySelector('.lb-grid__body .lb-grid__row').ariaRowIndex"
+    until(page, f"Number({first}) > {large_site.run_count * 0.4}")
     assert page.locator(ROWS).count() < 80
 
 
@@ -77,7 +78,7 @@ def test_filters_words_and_conditions(large_site, open_page, fronts):
     assert count(page) == both and 0 < both < failed
     assert f"{both}" in page.locator(".lb-told").inner_text().replace("\u202f", "")
     page.get_by_role("button", name="Clear filters").click()
-    assert count(page) == 10_000
+    assert count(page) == large_site.run_count
 
     query = page.get_by_label("Search runs")
     for text, keep in (
@@ -110,7 +111,7 @@ def test_what_is_chosen_stands_in_the_address_and_back_takes_it_back(large_site,
     assert "q=" not in page.url and count(page) > rows and page.get_by_label("Search runs").input_value() == ""
     page.go_back()
     page.go_back()
-    assert count(page) == 10_000 and "#" not in page.url
+    assert count(page) == large_site.run_count and "#" not in page.url
     page.go_forward()
     assert "status=failed" in page.url and set(column(page, "status")) == {"failed"}
 
@@ -127,7 +128,7 @@ def test_order_puts_missing_values_last(large_site, open_page):
     rising = [float(text) for text in column(page, "loss")]
     assert rising == sorted(rising) and rising[0] < falling[-1]
     page.locator(GRID).evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
-    until(page, "document.querySelector('.lb-grid__body').lastChild.ariaRowIndex == '10001'")
+    until(page, f"document.querySelector('.lb-grid__body').lastChild.ariaRowIndex == '{large_site.run_count + 1}'")
     assert column(page, "loss")[-1] == "NaN"
 
 
@@ -214,7 +215,7 @@ def test_hostile_names_are_text_and_every_run_opens(site, open_page):
         assert answer.ok, answer.url
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_on_a_phone_runs_are_cards(large_site, open_page, dark):
     page = opened(open_page, large_site, width=360, height=740, dark=dark)
 
@@ -222,7 +223,7 @@ def test_on_a_phone_runs_are_cards(large_site, open_page, dark):
     assert page.locator(".lb-card").count() > 5 and not page.locator(".lb-grid__head").is_visible()
     page.get_by_role("button", name="Filters").click()
     page.get_by_label("Sort").select_option("-last:loss")
-    assert "sort=-last" in page.url and count(page) == 10_000
+    assert "sort=-last" in page.url and count(page) == large_site.run_count
 
 
 def test_without_scripts_and_from_a_disk_the_newest_runs_are_there(large_site, open_page):

@@ -159,7 +159,7 @@ def test_a_long_message_is_asked_by_what_it_says(search):
     assert "home" not in terms and "opt" not in terms and len(terms) <= 14
 
 
-def test_ten_thousand_runs_are_searched_with_few_bytes(large_site, open_page):
+def test_many_runs_are_searched_with_few_bytes(large_site, open_page):
     page = open_page()
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
@@ -175,10 +175,10 @@ def test_ten_thousand_runs_are_searched_with_few_bytes(large_site, open_page):
     page.wait_for_load_state("networkidle")
 
     assert found["Confirmed fixes"][0].startswith("--lr 3.0 → 0.1") and len(found["Runs"]) == 5
-    assert re.search(r"× \d\d", found["Confirmed fixes"][0]), "the same fix of the same symptom is one line"
+    assert re.search(r"× \d", found["Confirmed fixes"][0]), "the same fix of the same symptom is one line"
     assert len(set(found["Confirmed fixes"])) == len(found["Confirmed fixes"])
     fetched = sum(size for key, size in sizes.items() if "/search/" in names.get(key, ""))
-    assert 50_000 < fetched < 300_000
+    assert 5 * large_site.run_count < fetched < 300_000
     assert "2026-11" in found["Runs"][0], "the newest month first"
     page.get_by_role("button", name="Also search older runs").click()
     page.wait_for_function("document.querySelectorAll('.lbs__group--run .lbs__item').length >= 5")

@@ -71,8 +71,8 @@ def small(folder: Path) -> None:
     _write(notes / "ideas.md", "# Ideas for the next quarter\n\nTry cosine schedules and a smaller warm-up.\n")
 
 
-def large(folder: Path, count: int = 10_000) -> None:
-    """Ten thousand invented runs; only the pages of the newest day are rendered, the tables and the search know all."""
+def large(folder: Path, count: int) -> None:
+    """Many invented runs; only the pages of the newest day are rendered, the tables and the search know all."""
     sys.path.insert(0, str(ROOT))
     from benchmarks._synthetic_notes import write_notes
 

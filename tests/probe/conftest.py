@@ -9,11 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from forked_python import ForkedPython
 
 from labbook.record.child.probe_environment import inject_environment
 from labbook.store.event_reader import read_event
@@ -92,11 +95,18 @@ class Probed:
 
 
 class Prober:
-    """Runs commands in a folder, with and without the probe."""
+    """Runs commands in a folder, with and without the probe.
 
-    def __init__(self, folder: Path, journal: Path) -> None:
+    Args:
+        folder: Where they run.
+        journal: Where the probe writes.
+        forked: Runs Python programs in place of a new interpreter.
+    """
+
+    def __init__(self, folder: Path, journal: Path, forked: ForkedPython | None = None) -> None:
         self.folder = folder
         self.journal = journal
+        self.forked = forked
         self.settings: dict[str, object] = {}
 
     def environment(self, **changes: str) -> dict[str, str]:
@@ -138,13 +148,16 @@ class Prober:
         return name
 
     def _run(self, command, environ):
+        if self.forked:
+            assert command[0] == sys.executable
+            return self.forked.run(list(command[1:]), environ, self.folder, 100)
         return subprocess.run(
             command,
             cwd=self.folder,
             env=environ,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
             stdin=subprocess.DEVNULL,
         )
 
@@ -171,12 +184,28 @@ def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is no strict JSON")
 
 
+@pytest.fixture(scope="session")
+def forked() -> Iterator[Callable[[str], ForkedPython]]:
+    """`forked(framework)` gives the interpreter that has imported it."""
+    known: dict[str, ForkedPython] = {}
+
+    def of(framework: str) -> ForkedPython:
+        if framework not in known:
+            known[framework] = ForkedPython(framework)
+        return known[framework]
+
+    yield of
+    for one in known.values():
+        one.close()
+
+
 @pytest.fixture
-def probed(tmp_path) -> Prober:
-    """A folder to run programs in, and a journal beside it."""
+def probed(tmp_path, request, forked) -> Prober:
+    """A folder to run programs in, and a journal beside it; with the mark `forked(framework)` they run in forks."""
     folder = tmp_path / "work"
     folder.mkdir()
-    return Prober(folder, tmp_path / "journal")
+    mark = request.node.get_closest_marker("forked")
+    return Prober(folder, tmp_path / "journal", forked(*mark.args) if mark and mark.args else None)
 
 
 @dataclass
@@ -238,10 +267,10 @@ class Scene(Outcome):
 
 @pytest.fixture(scope="session")
 def play(run):
-    """`play(program, *arguments)` runs a program of scenarios and gives a `Scene` for each of them, by name."""
+    """`play(program, *arguments, fork=None)` runs a program of scenarios; gives a `Scene` for each, by name."""
 
-    def scenes(program, *arguments):
-        outcome = run(program, *arguments)
+    def scenes(program, *arguments, fork=None):
+        outcome = run(program, *arguments, fork=fork)
         truth, found, name = outcome.result, {}, None
         for event in outcome.events:
             if event["k"] == "note":
@@ -258,13 +287,16 @@ def play(run):
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory):
-    """`run(program, *arguments, probe=True, launcher=(), **environment)` gives an `Outcome`.
+def run(tmp_path_factory, forked):
+    """`run(program, *arguments, probe=True, fork=None, launcher=(), **environment)` gives an `Outcome`.
 
-    A program whose name does not end in `.py` is source text.
+    A program whose name does not end in `.py` is source text. With `fork` it runs in a fork of an interpreter that has
+    imported this framework.
     """
 
-    def start(program, *arguments, probe=True, launcher=(), settings=None, expect=0, timeout=100, **environment):
+    def start(
+        program, *arguments, probe=True, fork=None, launcher=(), settings=None, expect=0, timeout=100, **environment
+    ):
         folder = tmp_path_factory.mktemp("journal")
         (folder / "events").mkdir()
         if program.endswith(".py"):
@@ -284,7 +316,11 @@ def run(tmp_path_factory):
                 "root": str(ROOT / "labbook"),
             }
             env["LABBOOK_PROBE"] = json.dumps(chosen | {"budget": 0.01} | (settings or {}))
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, cwd=folder)
+        if fork:
+            assert not launcher
+            done = forked(fork).run(command[1:], env, folder, timeout)
+        else:
+            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, cwd=folder)
         assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         return Outcome(done.returncode, done.stdout, done.stderr, read_events(folder), folder)
 

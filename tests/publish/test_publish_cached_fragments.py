@@ -78,7 +78,13 @@ def a_homepage_among_the_runs(book) -> None:
         stream.write(f"\nextra:\n  homepage: runs/2026/11/21/{DAYS[1]}-100000-aaaa.html\n")
 
 
-@pytest.mark.parametrize("way", [plain, folders_as_addresses, a_run_in_the_navigation, a_homepage_among_the_runs])
+@pytest.mark.parametrize(
+    "way",
+    [
+        *(plain, a_run_in_the_navigation),
+        *(pytest.param(way, marks=pytest.mark.long) for way in (folders_as_addresses, a_homepage_among_the_runs)),
+    ],
+)
 def test_the_same_pages_as_without_parts(book, used, monkeypatch, way):
     way(book)
     with_parts = pages(book)

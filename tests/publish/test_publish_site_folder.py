@@ -97,7 +97,7 @@ def test_a_notebook_cannot_send_its_site_outside(book, outside, way, engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("way", [linked, beside], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", [linked, pytest.param(beside, marks=pytest.mark.long)], ids=lambda way: way.__name__)
 def test_a_folder_named_on_the_command_line_keeps_the_files_of_others(book, outside, way, engine):
     way(book, outside)
     before = files(outside)
@@ -118,8 +118,16 @@ def with_tags(book):
     file.write_text(file.read_text().replace("plugins:\n", "plugins:\n  - tags\n"))
 
 
-@pytest.mark.parametrize("lost", ["nothing", "record", "list"])
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(
+    ("whole", "lost"),
+    [
+        *((False, "nothing"), (True, "record")),
+        *(
+            pytest.param(whole, lost, marks=pytest.mark.long)
+            for whole, lost in [(False, "record"), (False, "list"), (True, "nothing"), (True, "list")]
+        ),
+    ],
+)
 def test_only_what_labbook_wrote_is_removed(book, lost, whole):
     if whole:
         with_tags(book)

@@ -125,7 +125,13 @@ def test_code_of_a_cloned_notebook_is_not_run(book, tmp_path, monkeypatch, way, 
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "way", [hooks, tag_apply, custom_dir, templates_site, extra_template], ids=lambda w: w.__name__
+    "way",
+    [
+        hooks,
+        *(pytest.param(way, marks=pytest.mark.long) for way in (tag_apply, custom_dir, templates_site)),
+        extra_template,
+    ],
+    ids=lambda w: w.__name__,
 )
 def test_a_person_switches_it_on(book, tmp_path, way):
     mark = tmp_path / "ran"

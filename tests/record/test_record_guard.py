@@ -16,7 +16,7 @@ import pytest
 RAISING = Path(__file__).resolve().parents[1] / "programs" / "record_raising.py"
 KINDS = ("OSError", "UnicodeError", "RuntimeError", "MemoryError")
 COMMAND = ("sh", "-c", "echo run >> ran; echo out; echo err >&2; exit 7")
-SAMPLE = 12
+SAMPLE = 6
 """Calls that `make test` tries; `make test-all` tries each."""
 
 

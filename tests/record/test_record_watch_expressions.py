@@ -201,6 +201,7 @@ def test_logged_numbers_are_watched_too(book):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_without_a_terminal_the_debugger_is_refused_with_a_reason(book):
     done = book("record", "--break", "loss < 100", "--", *digits("torch", "--steps", "3"))
 

@@ -34,6 +34,7 @@ def long(*cases):
 
 
 @pytest.mark.torch
+@pytest.mark.forked("torch")
 @pytest.mark.parametrize(
     ("case", "op", "told"),
     [
@@ -61,6 +62,7 @@ def test_the_operation_that_made_the_value_is_shown_with_its_line(flight, case, 
 
 
 @pytest.mark.torch
+@pytest.mark.forked("torch")
 def test_an_operation_is_not_blamed_for_the_target_that_it_was_given(flight):
     seen, _ = flight(TORCH, "target")
     assert (seen["made"]["op"], seen["made"]["given"], seen["may"]) == ("Sub", True, [])
@@ -68,6 +70,7 @@ def test_an_operation_is_not_blamed_for_the_target_that_it_was_given(flight):
 
 
 @pytest.mark.torch
+@pytest.mark.forked("torch")
 @pytest.mark.long
 def test_the_one_operation_with_an_infinite_derivative_is_named(flight):
     seen, _ = flight(TORCH, "sqrt")
@@ -76,6 +79,7 @@ def test_the_one_operation_with_an_infinite_derivative_is_named(flight):
 
 
 @pytest.mark.paddle
+@pytest.mark.forked("paddle")
 @pytest.mark.parametrize(
     ("case", "op"), [("logs", "Log"), *long(("log", "Log"), ("div", "Divide"), ("pow", "Pow"), ("sqrt", "Sqrt"))]
 )
@@ -108,6 +112,7 @@ print(torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
 
 
 @pytest.mark.torch
+@pytest.mark.forked("torch")
 def test_the_anomaly_mode_of_the_program_is_its_own(probed):
     """It begins it while lines are kept: its check for NaN raises as ever, and its mode ends with its context."""
     done = probed(sys.executable, probed.write("own_mode.py", OWN_MODE), OMP_NUM_THREADS="1")

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
 
-pytestmark = pytest.mark.paddle
+pytestmark = [pytest.mark.paddle, pytest.mark.forked("paddle")]
 
 PROGRAM = """
 import hashlib, random, sys

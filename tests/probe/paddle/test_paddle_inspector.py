@@ -10,7 +10,7 @@ import pytest
 PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
 KINDS = ("model", "tensors", "batch", "prints", "loss_call", "graph", "loop", "evaluation", "loader", "memory")
 
-pytestmark = pytest.mark.paddle
+pytestmark = [pytest.mark.paddle, pytest.mark.forked("paddle")]
 
 
 def play(probed, *options, level="deep"):
@@ -21,6 +21,7 @@ def play(probed, *options, level="deep"):
     return done
 
 
+@pytest.mark.forked()
 def test_a_healthy_training_is_seen_whole(probed):
     done = play(probed, "paddle")
     (model,) = done.of("model")
@@ -224,11 +225,12 @@ def test_nodes_of_the_graph_are_left_alone_after_the_first_steps(probed, level):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("fault", ["", *(pytest.param(fault, marks=pytest.mark.long) for fault in ("cut", "nan"))])
-def test_both_frameworks_tell_the_same_fields(probed, fault):
+def test_both_frameworks_tell_the_same_fields(probed, forked, fault):
     """An event of PaddlePaddle has exactly the fields that its twin in PyTorch has, down to nested ones."""
     options = ("--fault", fault, "--steps", "24")
     shapes = []
     for framework in ("torch", "paddle"):
+        probed.forked = forked(framework)
         done = play(probed, framework, *options)
         shapes.append({kind: fields_of(done.of(kind)) for kind in (*KINDS, *(("flight",) if fault == "nan" else ()))})
     for kind, fields in shapes[0].items():

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.paddle
 
 @pytest.fixture(scope="module")
 def scenes(play):
-    return play("traps_paddle.py")
+    return play("traps_paddle.py", fork="paddle")
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def told(probed, source):
 
 
 @pytest.mark.torch
+@pytest.mark.forked("torch")
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -95,6 +96,7 @@ def test_tensors_named_on_a_line_of_torch(probed, line, expected):
 
 
 @pytest.mark.paddle
+@pytest.mark.forked("paddle")
 def test_tensors_named_on_a_line_of_paddle(probed):
     _, tensors = told(probed, PADDLE)
     assert tensors == {
@@ -105,6 +107,7 @@ def test_tensors_named_on_a_line_of_paddle(probed):
 
 
 @pytest.mark.torch
+@pytest.mark.forked("torch")
 def test_no_line_of_the_program_runs(probed):
     done, tensors = told(probed, TRAPS)
     assert done.out == "begins\n"

@@ -151,6 +151,7 @@ HANDLERS = {
 
 
 @pytest.mark.torch
+@pytest.mark.forked("torch")
 @pytest.mark.parametrize(
     "what",
     [pytest.param(what, marks=() if what == "none" else pytest.mark.long) for what in HANDLERS],
@@ -174,6 +175,7 @@ FAULTS = {
 
 
 @pytest.mark.torch
+@pytest.mark.forked("torch")
 @pytest.mark.parametrize(
     "what", [pytest.param(what, marks=pytest.mark.long if what == "abort" else ()) for what in FAULTS]
 )
@@ -196,6 +198,7 @@ def test_a_program_that_has_faults_shown_itself_gets_them_shown(probed):
 
 
 @pytest.mark.torch
+@pytest.mark.forked("torch")
 @pytest.mark.long
 def test_a_fault_of_a_child_is_not_taken_for_one_of_its_parent(probed):
     source = STEPS["torch"] + (

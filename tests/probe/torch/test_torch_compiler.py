@@ -33,7 +33,7 @@ def test_nothing_more_is_printed(both):
 
 @pytest.mark.long
 def test_a_compiled_model_is_told(run):
-    outcome = run("compiled_torch.py", "compiled_model")
+    outcome = run("compiled_torch.py", "compiled_model", fork="torch")
     assert outcome.merged()["mode"] == "compiled"
     assert outcome.merged()["model"] == "OptimizedModule(Sequential)"
     assert [event["loss"] for event in outcome.steps()] == approx(outcome.result["compiled_model"]["losses"])
@@ -48,7 +48,7 @@ step = torch.compile(o.step, backend="eager")
 for i in range(80):
     o.zero_grad(); loss = (w * i).sum(); loss.backward(); step()
 """
-    outcome = run(program)
+    outcome = run(program, fork="torch")
     assert outcome.of("optimizer")[0]["type"].startswith("none seen")
     assert len(outcome.of("step")) == 80
     assert [event["step"] for event in outcome.of("step")] == list(range(1, 81))

@@ -28,7 +28,7 @@ print(0)
 
 
 def test_a_wrapped_batch_sampler_is_looked_into(run, healthy):
-    told = healthy(run(SCENE)).of("loader")
+    told = healthy(run(SCENE, fork="torch")).of("loader")
     assert [(loader["shuffle"], loader["sampler"]) for loader in told] == [
         (True, "RandomSampler"),
         (True, "RandomSampler"),

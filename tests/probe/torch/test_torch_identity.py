@@ -9,26 +9,25 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "programs"
-LEVELS = ("light", "normal", "deep")
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.forked("torch")]
 
 
 def last(output):
     return json.loads(output.stdout.strip().splitlines()[-1] if hasattr(output, "stdout") else output)
 
 
-MODES = ("plain", "nan")
 MORE_MODES = ("workers", "scaler", "amp", "several", "lbfgs", "sqrt")
 
 
-@pytest.mark.parametrize("mode", [*MODES, *(pytest.param(mode, marks=pytest.mark.long) for mode in MORE_MODES)])
+@pytest.mark.parametrize("mode", ["plain", "nan", *(pytest.param(mode, marks=pytest.mark.long) for mode in MORE_MODES)])
 def test_losses_weights_gradients_and_random_states_are_bitwise_the_same(probed, mode):
     command = (sys.executable, str(PROGRAMS / "health_torch_identity.py"), mode)
     one = last(probed.plain(*command, OMP_NUM_THREADS="1"))
     if mode == "plain":
+        probed.forked = None
         again = last(probed.plain(*command, OMP_NUM_THREADS="1"))
         assert one == again, "the program itself is not deterministic here: nothing can be said of the probe"
-    for level in LEVELS if mode in ("plain", "nan") else ("deep",):
+    for level in ("light", "normal", "deep") if mode == "nan" else ("deep",):
         probed.settings["level"] = level
         outcome = probed(*command, OMP_NUM_THREADS="1")
         assert last(outcome.out.strip().splitlines()[-1]) == one, level

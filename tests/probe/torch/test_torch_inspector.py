@@ -14,7 +14,7 @@ from labbook.store.event_reader import read_event
 from labbook.store.journal import ProcessEvents
 
 PROGRAM = Path(__file__).resolve().parents[2] / "programs" / "health_torch.py"
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.forked("torch")]
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ with Function():
 print(json.dumps(seen))
 """
     )
-    bare, watched = run(program, probe=False), healthy(run(program))
+    bare, watched = run(program, probe=False, fork="torch"), healthy(run(program, fork="torch"))
     assert watched.result["dispatch"] == bare.result["dispatch"]
     assert watched.result["function"] == bare.result["function"]
 
@@ -75,7 +75,7 @@ for kind in (torch.optim.SGD, Twice, torch.optim.Adam):
         o.step()
 print(json.dumps(norms))
 """
-    outcome = healthy(run(program))
+    outcome = healthy(run(program, fork="torch"))
     assert [event["grad_norm"] for event in outcome.of("step")] == approx(outcome.result)
     assert [event["type"] for event in outcome.of("optimizer")] == ["SGD", "Twice", "Adam"]
 
@@ -98,8 +98,8 @@ gone, held = train()
 gc.collect()
 print(json.dumps([gone, [thing() is None for thing in held]]))
 """
-    assert run(program, probe=False).result == [True, [True] * 3]
-    assert healthy(run(program)).result == [True, [True] * 3]
+    assert run(program, probe=False, fork="torch").result == [True, [True] * 3]
+    assert healthy(run(program, fork="torch")).result == [True, [True] * 3]
 
 
 def test_a_frame_of_the_probe_is_in_no_traceback(run):

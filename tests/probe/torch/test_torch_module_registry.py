@@ -66,7 +66,7 @@ def cases(table):
 @pytest.mark.parametrize("case", cases(KNOWN))
 def test_a_model_that_was_built_is_found_without_a_sweep(run, healthy, case):
     source, name = KNOWN[case]
-    outcome = healthy(run(SCENE % source))
+    outcome = healthy(run(SCENE % source, fork="torch"))
     assert outcome.merged()["model"] == name
     # Looked at is the whole model that ran, also where only a part of it is trained.
     assert outcome.of("model")[0]["root"] == ("Net" if case == "a part" else name)
@@ -92,4 +92,4 @@ known = next(o for o in gc.get_objects() if type(o).__name__ == "ModuleRegistry"
 kept = nn.Linear(2, 2)
 print(json.dumps([gone() is None, len(known)]))
 """
-    assert healthy(run(source)).result == [True, 1]
+    assert healthy(run(source, fork="torch")).result == [True, 1]

@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = str(Path(__file__).resolve().parents[2] / "programs" / "health_torch_wild.py")
 RUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--standalone")
-pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.forked("torch"), pytest.mark.torch, pytest.mark.slow, pytest.mark.long]
 UNSEEN = {
     "forked": "",
     "executed": "",

@@ -94,7 +94,10 @@ o.step()
 @pytest.mark.long
 def test_an_unseeded_program_is_not_reported_as_seeded(run, healthy):
     outcome = healthy(
-        run("import torch\nw = torch.nn.Parameter(torch.rand(2))\nw.sum().backward()\ntorch.optim.SGD([w], 0.1).step()")
+        run(
+            "import torch\nw = torch.nn.Parameter(torch.rand(2))\nw.sum().backward()\ntorch.optim.SGD([w], 0.1).step()",
+            fork="torch",
+        )
     )
     assert outcome.merged()["seeds"] == {}
 
@@ -104,7 +107,7 @@ def test_an_unseeded_program_is_not_reported_as_seeded(run, healthy):
     "body", ["x = torch.ones(3).sum()", "with torch.no_grad(): torch.nn.Linear(2, 2)(torch.ones(2))"]
 )
 def test_without_backward_nothing_is_claimed(run, healthy, body):
-    outcome = healthy(run(f"import torch\n{body}\n"))
+    outcome = healthy(run(f"import torch\n{body}\n", fork="torch"))
     assert outcome.of("step") == [] and outcome.of("optimizer") == []
     assert [event["what"] for event in outcome.of("unobserved")] == ["training steps"]
 
@@ -118,7 +121,7 @@ w = torch.ones(3)
 for _ in range(100):
     w = w - 0.1 * torch.func.grad(lambda p: (p ** 2).sum())(w)
 """
-    outcome = healthy(run(functional))
+    outcome = healthy(run(functional, fork="torch"))
     assert outcome.of("step") == []
     by_hand = """
 import torch
@@ -130,7 +133,7 @@ for step in range(100):
         w -= 0.0 * w.grad
         w.grad = None
 """
-    outcome = healthy(run(by_hand))
+    outcome = healthy(run(by_hand, fork="torch"))
     assert [event["loss"] for event in outcome.of("step")] == [3.0 * step for step in range(100)]
     assert outcome.of("optimizer")[0]["type"].startswith("none seen")
     assert all("lr" not in event and "grad_norm" not in event for event in outcome.of("step"))
@@ -150,7 +153,7 @@ exe.run(paddle.static.default_startup_program())
 for _ in range(5):
     exe.run(feed={"x": numpy.ones((4, 3), "float32")}, fetch_list=[loss])
 """
-    outcome = healthy(run(program))
+    outcome = healthy(run(program, fork="paddle"))
     assert outcome.merged()["mode"] == "static" and outcome.merged()["executions"] == 6
     assert outcome.of("step") == [] and outcome.of("optimizer") == []
     unseen = {event["what"]: event["reason"] for event in outcome.of("unobserved")}
@@ -200,7 +203,7 @@ for _ in range(3):
     o.step(); o.clear_grad()
 print(json.dumps(losses))
 """
-    outcome = healthy(run(program))
+    outcome = healthy(run(program, fork="paddle"))
     assert outcome.merged()["mode"] == "compiled"
     assert [event["loss"] for event in outcome.steps()] == pytest.approx(outcome.result)
 
@@ -220,7 +223,7 @@ workers = [multiprocessing.get_context("fork").Process(target=train, args=(rate,
 for worker in workers: worker.start()
 for worker in workers: worker.join()
 """
-    outcome = healthy(run(program))
+    outcome = healthy(run(program, fork="torch"))
     rates = sorted(
         (event["lr"][0], event["step"]) for process in outcome.processes for event in process if event["k"] == "step"
     )

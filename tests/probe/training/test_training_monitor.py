@@ -32,6 +32,7 @@ for epoch in range(3):
 
 
 @pytest.mark.paddle
+@pytest.mark.forked("paddle")
 def test_summed_validation_losses_of_paddle_are_recorded_as_means(probed):
     done = probed(sys.executable, probed.write("summed.py", SUMMED), OMP_NUM_THREADS="1")
     assert done.of("probe_error") == []
@@ -73,6 +74,7 @@ print(scaler.is_enable())
 
 
 @pytest.mark.paddle
+@pytest.mark.forked("paddle")
 @pytest.mark.parametrize(("kind", "flights"), [("scaled", 0), ("plain", 1)])
 @pytest.mark.long
 def test_an_overflow_that_a_scaler_of_paddle_skips_is_no_failure(probed, kind, flights):
@@ -116,6 +118,7 @@ print(len(reads))
 
 
 @pytest.mark.paddle
+@pytest.mark.forked("paddle")
 def test_gradients_of_models_of_other_threads_are_not_read_in_paddle(probed):
     """A backward call replaces them without the interpreter's lock."""
     probed.settings["level"] = "deep"
@@ -149,6 +152,7 @@ print(sum(one() is not None for one in inputs), sum(one() is not None for one in
 
 
 @pytest.mark.torch
+@pytest.mark.forked("torch")
 @pytest.mark.parametrize("level", ["normal", "deep"])
 def test_inputs_and_models_are_freed_as_without_the_probe(probed, level):
     probed.settings["level"] = level
@@ -181,6 +185,7 @@ print(sum(one() is not None for one in inputs), sum(one() is not None for one in
 
 
 @pytest.mark.paddle
+@pytest.mark.forked("paddle")
 @pytest.mark.parametrize("level", ["normal", "deep"])
 @pytest.mark.long
 def test_inputs_and_models_of_paddle_are_freed_as_without_the_probe(probed, level):
@@ -214,6 +219,7 @@ train()
 
 
 @pytest.mark.torch
+@pytest.mark.forked("torch")
 def test_facts_of_a_deleted_torch_model_are_preserved(probed):
     done = probed(sys.executable, probed.write("inside.py", HOUSE), OMP_NUM_THREADS="1")
     assert done.of("probe_error") == []
@@ -238,6 +244,7 @@ F.cross_entropy(model(paddle.ones([4, 4])), paddle.to_tensor([0, 1, 2, 0])).back
 
 
 @pytest.mark.paddle
+@pytest.mark.forked("paddle")
 def test_labels_that_a_loss_of_paddle_rejects_are_recorded(probed):
     done = probed(sys.executable, probed.write("refused.py", REFUSED), OMP_NUM_THREADS="1")
     assert done.of("probe_error") == []

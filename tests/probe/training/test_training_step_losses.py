@@ -40,7 +40,7 @@ NAMES = {
     "framework", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("torch", "paddle")]
 )
 def test_the_loss_of_a_step_is_what_was_stepped_on(run, framework):
-    outcome = run("step_losses.py", framework, timeout=300)
+    outcome = run("step_losses.py", framework, fork=framework, timeout=300)
     assert outcome.of("probe_error") == []
     steps, optimizers, name = {}, [], ""
     for event in outcome.events:

@@ -34,7 +34,8 @@ optimizer.step()
 
 
 @pytest.mark.parametrize(
-    "framework", [pytest.param("torch", marks=pytest.mark.torch), pytest.param("paddle", marks=pytest.mark.paddle)]
+    "framework",
+    [pytest.param(name, marks=[getattr(pytest.mark, name), pytest.mark.forked(name)]) for name in ("torch", "paddle")],
 )
 def test_steps_that_are_not_followed(probed, framework):
     done = probed(sys.executable, probed.write("train.py", PROGRAM), framework, OMP_NUM_THREADS="1")

@@ -290,7 +290,7 @@ PROGRAM_32_MB = (
 )
 
 
-@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("terminal", [pytest.param(False, marks=pytest.mark.long), True])
 def test_32_mb_are_the_same_bytes(line, terminal):
     def digest(command):
         reading, writing = os.openpty() if terminal else os.pipe()

@@ -1,0 +1,162 @@
+"""Runs programs in forks of an interpreter that has imported a framework already: its import is most of a short run.
+
+The probe is started in the fork, before the program, by the same `sitecustomize` as in a new interpreter; it finds the
+framework imported and attaches at once. What tests the start of a program itself takes a new interpreter.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import types
+import warnings
+from pathlib import Path
+
+IMPORTED = {"torch": ("torch", "torch._dynamo"), "paddle": ("paddle",)}
+"""Framework -> what is imported before the fork. PyTorch imports its compiler with the first optimizer."""
+
+SETTLED = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+"""Variables that are read at the start: those of the interpreter that is forked, whatever a program asks for."""
+
+
+class ForkedPython:
+    """An interpreter with an imported framework; each program runs in a fork of it.
+
+    Args:
+        framework: Key of `IMPORTED`.
+    """
+
+    def __init__(self, framework: str) -> None:
+        self.framework = framework
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, __file__, framework, str(theirs.fileno())],
+                env=environ | SETTLED,
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+            )
+
+    def run(self, arguments: list[str], environ: dict[str, str], folder: Path, timeout: float):
+        """What `subprocess.run` gives for `python ARGUMENTS...` in a folder.
+
+        Raises:
+            subprocess.TimeoutExpired: It did not end in time, and was killed.
+        """
+        readers, writers = zip(os.pipe(), os.pipe(), strict=True)
+        request = {"arguments": arguments, "environ": environ, "folder": str(folder)}
+        socket.send_fds(self.socket, [json.dumps(request).encode()], list(writers))
+        for writer in writers:
+            os.close(writer)
+        pid = int(self.socket.recv(100))
+        out, err = _read_all(readers, time.monotonic() + timeout, pid)
+        status = int(self.socket.recv(100))
+        if out is None or err is None:
+            raise subprocess.TimeoutExpired(arguments, timeout)
+        return subprocess.CompletedProcess([sys.executable, *arguments], status, out, err)
+
+    def close(self) -> None:
+        """Ends the interpreter."""
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
+
+
+def _read_all(readers, deadline, pid):
+    """The text of each pipe up to its end; `None` for both when the deadline came first, and the program is killed."""
+    texts = dict.fromkeys(readers, b"")
+    with selectors.DefaultSelector() as selector:
+        for reader in readers:
+            selector.register(reader, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(deadline - time.monotonic())
+            if not ready and time.monotonic() >= deadline:
+                os.kill(pid, signal.SIGKILL)
+                texts = dict.fromkeys(readers)
+                break
+            for key, _ in ready:
+                chunk = os.read(key.fd, 1 << 16)
+                if chunk:
+                    texts[key.fd] += chunk
+                else:
+                    selector.unregister(key.fd)
+    for reader in readers:
+        os.close(reader)
+    return [None if text is None else text.decode() for text in texts.values()]
+
+
+def serve(framework: str, descriptor: int) -> None:
+    """Imports the framework, then runs each program that is asked for in a fork, until the other end is closed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in IMPORTED[framework]:
+            __import__(name)
+    channel = socket.socket(fileno=descriptor)
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(channel, 1 << 20, 2)
+        if not message:
+            return
+        pid = os.fork()
+        if not pid:
+            channel.close()
+            for number, one in enumerate(descriptors, start=1):
+                os.dup2(one, number)
+                os.close(one)
+            os._exit(_run_program(**json.loads(message)))
+        for one in descriptors:
+            os.close(one)
+        channel.send(str(pid).encode())
+        _, status = os.waitpid(pid, 0)
+        channel.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _run_program(arguments, environ, folder):
+    """What an interpreter does at its start, then the program as `__main__`; gives its exit status.
+
+    Ends as an interpreter does up to the point where it takes its modules apart, which takes a second with a framework.
+    """
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environ)
+    script = Path(arguments[0])
+    sys.argv = list(arguments)
+    sys.orig_argv = [sys.executable, *arguments]
+    del sys.path[0]  # the folder of this file
+    sys.path[:0] = [entry for entry in environ.get("PYTHONPATH", "").split(":") if entry]
+    sys.modules.pop("sitecustomize", None)
+    with contextlib.suppress(ImportError):
+        __import__("sitecustomize")
+    sys.path.insert(0, str(script.resolve().parent))
+    main = types.ModuleType("__main__")
+    main.__file__ = str(script)
+    main.__builtins__ = __builtins__
+    sys.modules["__main__"] = main
+    status = 0
+    try:
+        exec(compile(script.read_bytes(), str(script), "exec"), vars(main))
+    except SystemExit as ending:
+        status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except BaseException as error:
+        told = type(error), error, error.__traceback__.tb_next  # without the frame of this file
+        sys.audit("sys.excepthook", sys.excepthook, *told)
+        sys.excepthook(*told)
+        status = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    return status
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]))
