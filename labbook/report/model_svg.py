@@ -17,6 +17,9 @@ _COLUMNS = _OUTPUT - 8
 _MOST_ROWS = 74
 """Most rows of all models together; a picture of them has under 60 kB."""
 
+_ENLARGED = "<style>@media(min-width:900px){svg{width:100%;height:auto}}</style>"
+"""Opened alone in a window, the picture fills it; inside a page it has its own width."""
+
 _PAINT = {
     "nonfinite": "--bad",
     "exploding": "--bad",
@@ -51,7 +54,7 @@ def model_svg(run: Run, labels: Mapping[str, str]) -> str:
     rows = [row for model in trees for row in model["tree"]]
     worst = _worst(rows)
     axis = _axis(rows)
-    parts: list[str] = []
+    parts = [_ENLARGED]
     top = 12.0
     for number, model in enumerate(trees):
         parts += _heading(model, labels, top, columns=not number)
