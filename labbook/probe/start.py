@@ -58,6 +58,7 @@ class Probe:
         self.requests = None
         self.watchdog = None
         self.suspended = 0
+        self.is_profiling = False
         self._step = None
         self._next_look = 1
         self._at_exit = []

@@ -117,7 +117,7 @@ class FrameworkAdapter:
                 local.clipped = True
                 scratch["local"] = clip.local
                 return clip.norm
-        if not recorder.budget.due(recorder.step + 1) or self.capturing():
+        if not recorder.budget.due(recorder.step + 1) or self.probe.is_profiling or self.capturing():
             return None
         began = training.clock()
         value = self.gradient_norm(optimizer, scratch, pairs)
