@@ -111,9 +111,7 @@ class Recording:
         ours.settimeout(_SEND_S)
         if answer["probe"] is not None:
             self._attach(answer["probe"])
-        for name in ("stdout", "stderr"):
-            with suppress(AttributeError, TypeError):
-                self._tee(name, getattr(sys, name))
+        self.watch_output()
         atexit.register(self._at_exit)
 
     def _attach(self, settings: Mapping[str, Any]) -> None:
@@ -128,15 +126,34 @@ class Recording:
             self._probe.unobserved("random seeds and options set before the recording", reason)
             self._probe.unobserved("output of native code and of child processes", reason)
 
+    def watch_output(self) -> None:
+        """Has what Python writes to its output sent to the recorder as well; does nothing the second time."""
+        for name in ("stdout", "stderr") if not self._tees else ():
+            with suppress(AttributeError, TypeError):
+                self._tee(name, getattr(sys, name))
+
+    def leave_output(self) -> None:
+        """Leaves the output as it was, until `watch_output`."""
+        for stream, before in reversed(self._tees):
+            with suppress(Exception):
+                if before is None:
+                    del stream.write
+                else:
+                    stream.write = before
+        self._tees = []
+
     def _tee(self, name: str, stream: Any) -> None:  # noqa: ANN401 - any stream
         """Has what is written to a stream sent to the recorder as well; the stream stays the same object."""
         write, before = stream.write, vars(stream).get("write")
 
         def write_and_send(text: str) -> Any:  # noqa: ANN401
             result = write(text)
-            with suppress(Exception):
-                for place in range(0, len(text), _PIECE):
-                    self._send(stream=name, text=text[place : place + _PIECE])
+            if self._channel is not None:
+                try:
+                    for place in range(0, len(text), _PIECE):
+                        self._send(stream=name, text=text[place : place + _PIECE])
+                except Exception:
+                    self._channel = None  # the recorder has died, and the program goes on
             return result
 
         stream.write = write_and_send
@@ -167,11 +184,11 @@ class Recording:
         try:
             if self._channel is None:
                 raise OSError("the recorder has ended")
+            self._channel.settimeout(_FINISH_S)
             cells = self._cells(code)
             if cells:
                 self._send(cells=cells)
             self._send(end={"code": code})
-            self._channel.settimeout(_FINISH_S)
             while True:
                 answer = self._answer()
                 if "line" in answer:
@@ -184,13 +201,7 @@ class Recording:
         self._abandon()
 
     def _detach(self) -> None:
-        for stream, before in self._tees:
-            with suppress(Exception):
-                if before is None:
-                    del stream.write
-                else:
-                    stream.write = before
-        self._tees = []
+        self.leave_output()
         atexit.unregister(self._at_exit)
         if self._probe is not None:
             self._probe.detach()
@@ -210,14 +221,9 @@ class Recording:
             self.finish(0)
 
     def _send(self, **message: object) -> None:
-        if self._channel is not None:
-            flags = getattr(socket, "MSG_NOSIGNAL", 0)
-            try:
-                self._channel.sendall(json.dumps(message).encode() + b"\n", flags)
-            except OSError:
-                if not self._tees:
-                    raise
-                self._channel = None  # the recorder has died, and the program goes on
+        if self._channel is None:
+            raise OSError("the recorder has ended")
+        self._channel.sendall(json.dumps(message).encode() + b"\n", getattr(socket, "MSG_NOSIGNAL", 0))
 
     def _answer(self) -> dict[str, Any]:
         line = self._answers.readline()

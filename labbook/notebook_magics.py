@@ -26,6 +26,7 @@ def load(shell: Any) -> None:  # noqa: ANN401 - of IPython
     shell.register_magic_function(magics.labbook, "line", "labbook")
     # `%%labbook` becomes a line of its cell, which then runs as any other: with its outputs, `await` and errors.
     shell.input_transformers_cleanup.append(_as_line)
+    shell.events.register("pre_run_cell", magics.cell_begins)
     shell.events.register("post_run_cell", magics.cell_ended)
 
 
@@ -58,18 +59,25 @@ class _Magics:
         else:
             raise UsageError(f"%labbook {line.strip()} is not a command", hint=_USAGE)
 
+    def cell_begins(self, _: object) -> None:
+        """Watches the output of one more cell: IPython replaces the `write` of the streams for each cell."""
+        going = current()
+        if going is not None:
+            going.watch_output()
+
     def cell_ended(self, result: Any) -> None:  # noqa: ANN401 - of IPython
         """Ends the recording of `%%labbook`, and remembers how each cell ended."""
         going = current()
         if going is None:
             return
-        self._failed = not result.success
-        number = result.execution_count or len(self._shell.history_manager.input_hist_raw) - 1
+        going.leave_output()
+        self._failed = result is None or not result.success
+        number = getattr(result, "execution_count", None) or len(self._shell.history_manager.input_hist_raw) - 1
         if self._failed:
             going.failed_cells.add(number)
         if self._one_cell:
             self._one_cell = False
-            interrupted = isinstance(result.error_in_exec, KeyboardInterrupt)
+            interrupted = isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt)
             going.finish(130 if interrupted else int(self._failed))
 
 

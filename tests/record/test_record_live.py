@@ -100,9 +100,9 @@ def test_the_magics_in_a_kernel(book):
         "%%labbook -t one\nLR = 0.5\nprint('in a cell')\nLR",
         "%%labbook\n1 / 0",
         "%labbook start",
-        "import labbook\nlabbook.log(step=1, loss=2.0)\nlabbook.log(step=2, loss=1.0)",
+        "import labbook\nprint('in between')\nlabbook.log(step=1, loss=2.0)\nlabbook.log(step=2, loss=1.0)",
         "%labbook stop",
-        "labbook.last()",
+        "import sys\nassert 'labbook' not in sys.stdout.write.__module__\nlabbook.last()",
         "%labbook nonsense",
     ]
     notebook = nbformat.v4.new_notebook()
@@ -125,6 +125,7 @@ def test_the_magics_in_a_kernel(book):
     assert "division by zero" in shown[2]
     assert [row["source"] for row in several["captured"]["notebook"]["cells"]][:2] == cells[3:5]
     assert several["series"][0]["name"] == "loss" and several["status"] == "finished"
+    assert "in between" in next((book.folder / "notes").rglob(f"{several['id']}.md")).read_text()
     page = notebook.cells[6].outputs[0].data["text/html"]
     assert "data:image/svg+xml;base64," in page and "<td>loss</td>" in page and "<script" not in page
     assert several["id"] in shown[6] and "is not a command" in shown[7]
