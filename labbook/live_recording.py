@@ -59,11 +59,16 @@ class Recording:
         """Starts the recording.
 
         Raises:
-            UsageError: A recording is in progress, or an option is wrong.
+            UsageError: Another recording of this kind is in progress, or an option is wrong.
         """
         global _current
         probe = getattr(sys, "_labbook_probe", None)
-        if _current is not None or (probe is not None and not probe._ended):
+        if _current is None and probe is not None and not probe._ended:
+            # The same program runs with and without `labbook record`.
+            _say("this process is recorded as a whole by `labbook record`: no entry of its own for this part")
+            self._done = True
+            return self
+        if _current is not None:
             raise UsageError(
                 "this process is being recorded: recordings cannot be nested",
                 hint="end the other one first: leave its `with` block, or run `%labbook stop`",
