@@ -27,7 +27,7 @@ _MISSING = re.compile(r"^ranks_missing:", re.MULTILINE)
 _WORDS = re.compile(r"<!--.*?-->|^#.*$", re.DOTALL | re.MULTILINE)
 _FRONT_MATTER_BYTES = 8192
 _LINES_OF_OTHERS = 40
-_DECIDES = ("failed", "killed", "lost")
+_DECIDES = ("failed", "alike", "killed", "lost")
 
 
 def find_parts(notebook: Notebook, among: Sequence[str] = ()) -> dict[str, list[str]]:

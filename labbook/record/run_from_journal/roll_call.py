@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -20,10 +21,20 @@ _MOST_RANKS = 64
 """Rows that are stored: all that are unlike the others, and the first of the rest."""
 
 _MOST_FRAMES = 12
+_ABORTED = 134
+"""Exit status of a shell for SIGABRT."""
+
 _SLOW = 1.5
 """A rank is slow whose own work in a step takes this many times the median of the ranks. Source: chosen by us."""
 
 _FEWEST_STEPS = 5
+_MOMENTS_S = 5.0
+"""Failures within this time may have any order: clocks of nodes differ, and a signal travels. Source: chosen by us."""
+
+_FATAL = {"Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS",
+          "Floating-point exception": "SIGFPE", "Illegal instruction": "SIGILL"}  # fmt: skip
+"""How `faulthandler` calls the signals. Source: Modules/faulthandler.c."""
+
 _BROKEN_BY_PEER = (
     "Connection closed by peer", "Connection reset by peer", "Connection refused", "Broken pipe", "Socket closed",
     "remote process exited", "NCCL communicator was aborted", "Timed out waiting", "timed out", "Timeout",
@@ -122,6 +133,10 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str,
     row["status"] = _status(task, raised is not None, ended)
     if task is not None:
         row["signal"], row["code"] = task.signal, task.code
+    if not row.get("signal") and raised is None and not ended and (signal := _written_signal(process)):
+        row["signal"] = signal
+        if task is None:
+            row["status"] = "interrupted" if signal == "SIGTERM" else "failed"
     frames, silent = last_stack(process)
     if frames and raised is None and row["status"] != "finished":
         row["waiting"], row["call"] = classify_wait(frames), collective_name(frames)
@@ -153,11 +168,24 @@ def _status(task: TaskFacts | None, raised: bool, ended: bool) -> str:
     return "finished" if task.code == 0 and not task.signal else "failed"
 
 
+def _written_signal(process: ProcessEvents) -> str:
+    """Returns the signal at which the interpreter wrote the stacks of a process; "" without any."""
+    text = read_stacks_text(_stacks_path(process))
+    if not text.strip():
+        return ""
+    title = next(iter(text.splitlines()), "").partition("Fatal Python error: ")[2]
+    return _FATAL.get(title.strip(), "" if title else "SIGTERM")
+
+
+def _stacks_path(process: ProcessEvents) -> Path:
+    return process.folder / process.name.replace(".jsonl", protocol.STACKS_ENDING)
+
+
 def last_stack(process: ProcessEvents) -> tuple[list[StackFrame], float | None]:
     """Returns the last known frames of the main thread of a process, innermost last, and its silence in seconds."""
     stacks = process.of_kind(Stacks)
     last = stacks[-1] if stacks else Stacks()
-    text = read_stacks_text(process.folder / process.name.replace(".jsonl", protocol.STACKS_ENDING))
+    text = read_stacks_text(_stacks_path(process))
     threads = parse_thread_stacks(text) if text else []
     if not threads and last.get("reason") != "moved":
         threads = last.get("threads", [])
@@ -201,26 +229,31 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
 
     Returns:
         Empty, or `kind` and `ranks`: "failed" (raised first), "killed" (ended by a signal first), "lost" (its recorder
-        died), "missing" (never reported), "ended" (finished while others wait in a collective), "elsewhere" (not in the
-        collective in which the others wait), "differs" (in another call than the others), "behind" (at an earlier
-        step), "slow" (`ratio` to the median); `where`, `call`, `waiting` of the first of them; `others`: `call`,
-        `where` and `ranks` of those that wait.
+        died), "alike" (several failed with one error at one place, none of them first), "missing" (never reported),
+        "ended" (finished while others wait in a collective), "elsewhere" (not in the collective in which the others
+        wait), "apart" (all broke, these at another place than most), "broke" (all broke within `seconds` and none is
+        unlike the others: `ranks` is empty, `all` are those), "differs" (in another call than the others), "behind" (at
+        an earlier step), "slow" (`ratio` to the median); `where`, `call`, `waiting` of the first of them; `others`:
+        `call`, `where` and `ranks` of those that wait.
     """
     waiting = [row for row in rows if row.get("waiting") == "collective"]
     first = _first_failed(rows)
     ended = [row for row in rows if row["status"] == "finished"]
     # Where ranks fail only because a peer has gone, one that has ended or never came is the reason.
-    broken = [row for row in rows if _is_consequence(row)] if first is not None and _is_consequence(first) else []
-    if first is not None and first["status"] != "interrupted" and not (broken and (ended or missing)):
+    broken = [row for row in rows if _may_follow(row, rows)] if first is not None and _may_follow(first, rows) else []
+    if first is not None and not broken:
+        alike = _alike(first, rows)
         kind = {"killed": "killed", "lost": "lost"}.get(str(first["status"]), "failed")
-        return _odd(kind, [first], waiting)
+        return _odd("alike" if kind == "failed" and len(alike) > 1 else kind, alike, waiting)
     if missing:
         return {"kind": "missing", "ranks": list(missing), **_others(waiting)}
     if ended and (waiting or broken):
         return _odd("ended", ended, waiting or broken)
-    apart = [row for row in rows if row.get("where") and row.get("waiting") != "collective"]
-    if apart and waiting:
-        return _odd("elsewhere", apart, waiting)
+    apart = [row for row in rows if row.get("where") and row.get("waiting") != "collective" and row not in broken]
+    if apart and (waiting or broken):
+        return _odd("elsewhere", apart, waiting or broken)
+    if broken:
+        return _apart([*broken, *(row for row in waiting if row not in broken)])
     if len(waiting) > 1:
         places = Counter(_place(row) for row in waiting)
         if len(places) > 1:
@@ -241,17 +274,51 @@ def _place(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _first_failed(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Returns the row of the rank that failed first; errors about a peer that has gone are consequences."""
+    """Returns the row of the rank that failed first; what may have followed from another rank's end comes last."""
     failed = [row for row in rows if row["status"] in ("failed", "killed", "lost")]
-
     return min(
-        failed, key=lambda row: (_is_consequence(row), float(row.get("failed_at") or float("inf"))), default=None
+        failed, key=lambda row: (_may_follow(row, rows), float(row.get("failed_at") or float("inf"))), default=None
     )
 
 
-def _is_consequence(row: Mapping[str, Any]) -> bool:
-    """Whether the error of a rank says that another one has gone."""
-    return any(part in str(row.get("error", "")) for part in _BROKEN_BY_PEER)
+def _may_follow(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the end of a rank may be the consequence of another one's: it says so, or a library aborted it.
+
+    gloo aborts a rank whose message does not fit, which need not be its fault; the watchdog of NCCL aborts all ranks.
+    """
+    if row["status"] != "failed":
+        return False
+    if row.get("error"):
+        return any(part in str(row["error"]) for part in _BROKEN_BY_PEER)
+    if row.get("signal") != "SIGABRT" and row.get("code") != _ABORTED:
+        return False
+    failed = [other for other in rows if other is not row and other["status"] == "failed"]
+    aborted = any(other.get("signal") == "SIGABRT" or other.get("code") == _ABORTED for other in failed)
+    return bool(failed) and (aborted or not row.get("where") or row.get("waiting") == "collective")
+
+
+def _alike(first: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Returns the ranks that ended in the same way as the first one, so soon after it that the order says nothing."""
+    names = ("status", "error", "signal", "code", "where") if first.get("failed_at") else ("status", "failed_at")
+    began = float(first.get("failed_at") or 0.0)
+    return [
+        row
+        for row in rows
+        if all(row.get(name) == first.get(name) for name in names)
+        and float(row.get("failed_at") or 0.0) - began <= _MOMENTS_S
+    ]
+
+
+def _apart(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns who was where when all ranks broke; those are odd that were at another place than most."""
+    placed = [row for row in broken if row.get("where")]
+    places = Counter(map(_place, placed)).most_common(2)
+    if len(places) > 1 and places[0][1] > places[1][1]:
+        rest = [row for row in placed if _place(row) != places[0][0]]
+        return _odd("apart", rest, placed)
+    times = [float(row["failed_at"]) for row in broken if row.get("failed_at")]
+    facts = {"kind": "broke", "ranks": [], "all": [row["rank"] for row in broken], **_others(placed)}
+    return {**facts, "seconds": round(max(times) - min(times), 3) if times else 0.0}
 
 
 def _odd(kind: str, odd: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -80,6 +80,8 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
         "own": _place(odd.get("where"), run) or "?",
         "own_call": str(odd.get("call") or "?"),
         "error": str(odd.get("error") or odd.get("signal") or (f"exit {odd['code']}" if odd.get("code") else "?")),
+        "all": _numbers(odd.get("all") or ()),
+        "seconds": odd.get("seconds", 0.0),
         "others": _numbers(others.get("ranks") or ()),
         "call": str(others.get("call") or "?"),
         "place": _place(others.get("where"), run) or "?",
@@ -88,7 +90,9 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
         "usual_s": odd.get("usual_s", 0.0),
     }
     sentence = say.line(f"record.ranks.{kind}", **values)
-    if others and kind in ("failed", "killed", "lost", "missing"):
+    if kind == "broke" and others.get("call"):
+        sentence = say.line("record.ranks.broke_where", sentence=sentence, **values)
+    if others and kind in ("failed", "alike", "killed", "lost", "missing"):
         sentence = say.line("record.ranks.with_others", sentence=sentence, **values)
     return sentence
 
